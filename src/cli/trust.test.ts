@@ -59,10 +59,10 @@ test('E8 it shows what the file would run, and confirms it with --yes or at a te
   expect([await opens(), await run([file, '--yes']), await opens()]).toEqual([false, 0, true]);
 });
 
-test('the hint for a file that is not there names no option, since this command takes the file as an argument', async () => {
+test('the hint for a missing file names no option, since this command takes the file as an argument', async () => {
   await expect(run([path.join(folder, 'none.json')])).rejects.toMatchObject({
-    message: expect.stringContaining('none.json is not there'),
-    hint: 'write it, or name another file',
+    message: expect.stringContaining('none.json does not exist'),
+    hint: 'create it, or name another file',
   });
 });
 
@@ -84,7 +84,7 @@ test.each([[['--list', '--yes']], [['--list', 'x']], [['--json']], [['--remove',
 test('a file that cannot be read is not confirmed', async () => {
   writeFileSync(file, '{');
   await expect(run([file, '--yes'])).rejects.toMatchObject({ code: 'invalid_spec', details: { reason: 'syntax' } });
-  await expect(run([path.join(folder, 'none.json'), '--yes'])).rejects.toThrow('is not there');
+  await expect(run([path.join(folder, 'none.json'), '--yes'])).rejects.toThrow('does not exist');
 });
 
 test('E8 a key that a command adds to a confirmed file is confirmed, and confirms nothing else', async () => {

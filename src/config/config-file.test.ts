@@ -52,7 +52,7 @@ test('a key with a special name is a key like any other', () => {
 });
 
 test.each([
-  [path.join(folder, 'none.json'), /none\.json is not there$/],
+  [path.join(folder, 'none.json'), /none\.json does not exist$/],
   [folder, /is not a file$/],
 ])('%s cannot be read, and the error says what to do', (file, message) => {
   const error = errorOf(() => readConfigFile(file, {}));

@@ -1,47 +1,39 @@
 /**
- * `hostler.json` → its value: JSON with comments and trailing commas, and every placeholder filled in.
+ * Reads `hostler.json`: JSON with comments and trailing commas, and every placeholder replaced.
  * Not here: what the value means (host-config.ts), when to read it again (cli/watch-config.ts).
  *
- * Invariants: a mistake in the text is told with its line and column and makes the whole file unusable; a key that is given
- * twice is such a mistake, because two readers could take different ones.
+ * Invariant: a mistake in the text makes the whole file unusable, and its error names line and column; a duplicate key is such a
+ * mistake, because two readers could take different values.
  */
-import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
 import path from 'node:path';
 import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Filled, fillPlaceholders } from './placeholders.js';
 import { isEntryTable, UnusableEntry } from './plain-data.js';
+import { invalidSpec } from './schema-issues.js';
 
 const fileBytesMax = 4 * 1024 * 1024;
 const depthMax = 64;
 const shownChars = 200;
 
 export function readConfigFile(file: string, env: Readonly<Record<string, string | undefined>>): Filled {
-  return fillPlaceholders(parseConfigText(readConfigText(file), file), {
+  return fillPlaceholders(parseConfigText(readConfigSource(file).text, file), {
     env,
     folder: path.dirname(path.resolve(file)),
   });
 }
 
-export function readConfigText(file: string): string {
-  try {
-    requireUsable(file, statSync(file));
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    throw unreadable(file, error);
-  }
-}
-
-export interface ConfigSource {
+interface ConfigSource {
   readonly text: string;
-  /** Without symbolic links. */
+  /** Path without symbolic links. */
   readonly realFile: string;
-  /** Owner of the file that was read; on systems without owners always the same. */
+  /** Owner of the file that was read; always the same on systems without owners. */
   readonly uid: number;
 }
 
-/** As `readConfigText`, with the owner and the real path of exactly the file whose bytes were read. */
+/** Reads the text, the owner and the real path of one and the same file. */
 export function readConfigSource(file: string): ConfigSource {
   let descriptor: number | undefined;
   try {
@@ -49,25 +41,17 @@ export function readConfigSource(file: string): ConfigSource {
     const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
     descriptor = openSync(realFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const facts = fstatSync(descriptor);
-    requireUsable(file, facts);
+    if (!facts.isFile()) throw unusable(file, 'is not a file', 'name a file');
+    if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'name a smaller file');
     return { text: readFileSync(descriptor, 'utf8'), realFile, uid: facts.uid };
   } catch (error) {
-    throw unreadable(file, error);
+    if (error instanceof HostError) throw error;
+    const { code = 'unreadable' } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') throw unusable(file, 'does not exist', 'create it, or name another file');
+    throw unusable(file, `cannot be read (${code})`, 'allow hostler to read it');
   } finally {
     if (descriptor !== undefined) closeSync(descriptor);
   }
-}
-
-function requireUsable(file: string, facts: Stats): void {
-  if (!facts.isFile()) throw unusable(file, 'is not a file', 'name a file');
-  if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'name a smaller file');
-}
-
-function unreadable(file: string, error: unknown): HostError {
-  if (error instanceof HostError) return error;
-  const { code } = error as NodeJS.ErrnoException;
-  if (code === 'ENOENT') return unusable(file, 'is not there', 'write it, or name another file');
-  return unusable(file, `cannot be read (${code ?? 'unreadable'})`, 'see that hostler may read it');
 }
 
 /** `file` is for errors only. */
@@ -78,8 +62,8 @@ export function parseConfigText(text: string, file: string): unknown {
   const wrong: Wrong = (offset, what) => wrongAt(file, body, offset, what);
   const tree = treeOf(body, errors, wrong);
   const [first] = errors;
-  if (first) throw wrong(first.offset, words(printParseErrorCode(first.error)));
-  if (!tree) throw wrong(0, 'there is nothing in it');
+  if (first) throw wrong(first.offset, errorText(printParseErrorCode(first.error)));
+  if (!tree) throw wrong(0, 'the file is empty');
   try {
     return valueAt(tree, wrong, []);
   } catch (error) {
@@ -87,7 +71,7 @@ export function parseConfigText(text: string, file: string): unknown {
   }
 }
 
-/** The parser calls itself for each level: a text of a million brackets is more than the stack holds. */
+/** The parser is recursive: a text of a million brackets overflows the stack. */
 function treeOf(body: string, errors: ParseError[], wrong: Wrong): Node | undefined {
   try {
     return parseTree(body, errors, { allowTrailingComma: true, allowEmptyContent: false });
@@ -108,7 +92,7 @@ class TooDeep extends Error {
   }
 }
 
-/** Own keys only: with a plain object a key such as `__proto__` would be no key. An entry that is nested too deep is left out alone. */
+/** Objects without a prototype, so that `__proto__` is a key. An entry that is nested too deep is left out alone. */
 function valueAt(node: Node, wrong: Wrong, path: readonly string[]): unknown {
   if (path.length > depthMax) throw new TooDeep(node.offset);
   if (node.type === 'array') return (node.children ?? []).map((each, i) => valueAt(each, wrong, [...path, String(i)]));
@@ -130,23 +114,14 @@ function valueAt(node: Node, wrong: Wrong, path: readonly string[]): unknown {
 }
 
 /** `CommaExpected` → `comma expected`. */
-const words = (code: string): string => code.replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter}`).toLowerCase();
+const errorText = (code: string): string => code.replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter}`).toLowerCase();
 
 function wrongAt(file: string, text: string, offset: number, what: string): HostError {
   const before = text.slice(0, offset).split(/\r\n|\n|\r/);
   const place = `${before.length}:${(before.at(-1) ?? '').length + 1}`;
-  return new HostError('invalid_spec', `${file}:${place}: ${what}`, {
-    field: '',
-    reason: 'syntax',
-    execution: 'not_executed',
-    hint: 'correct the file; comments and trailing commas are fine',
-  });
+  const hint = 'correct the file; comments and trailing commas are fine';
+  return invalidSpec('', `${file}:${place}: ${what}`, hint, { reason: 'syntax' });
 }
 
 const unusable = (file: string, what: string, hint: string): HostError =>
-  new HostError('invalid_spec', `the configuration ${file} ${what}`, {
-    field: '',
-    reason: 'config',
-    execution: 'not_executed',
-    hint,
-  });
+  invalidSpec('', `the configuration ${file} ${what}`, hint, { reason: 'config' });

@@ -1,10 +1,9 @@
 /**
- * Changes single members of `hostler.json` in its text: comments, order and blanks of everything else stay as a person
- * wrote them.
- * Not here: reading it (config-file.ts), what the members mean, whose turn it is (edit-lock.ts).
+ * Changes single members of `hostler.json` in its text. Comments, order and white space of everything else stay as written.
+ * Not here: reading the file (config-file.ts), the lock between commands (edit-lock.ts).
  *
- * Invariants: the file is replaced as a whole, with its mode and owner, or not at all; the file behind a link is, and not the link; a
- * text that cannot be read is not written; of two commands at once the second changes what the first wrote.
+ * Invariants: the file is replaced as a whole, with its mode and owner, or not at all; a link stays a link; a text that cannot be
+ * parsed is not written.
  */
 import {
   closeSync,
@@ -13,7 +12,6 @@ import {
   fstatSync,
   fsyncSync,
   openSync,
-  realpathSync,
   type Stats,
   statSync,
   writeFileSync,
@@ -22,10 +20,10 @@ import path from 'node:path';
 import { applyEdits, modify } from 'jsonc-parser';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { replaceFile } from '../kernel/replace-file.js';
-import { parseConfigText, readConfigText } from './config-file.js';
+import { parseConfigText, readConfigSource } from './config-file.js';
 import { withEditLock } from './edit-lock.js';
 
-/** `value` undefined takes the member away. `check` sees the file as it is now, and throws when it is not to be changed. */
+/** `value` undefined removes the member. `check` gets the current configuration, and throws to refuse the change. */
 export function editConfigFile(
   file: string,
   place: readonly string[],
@@ -33,11 +31,10 @@ export function editConfigFile(
   check: (config: unknown) => void = () => {},
 ): void {
   try {
-    // Before anything is made beside it: that it is not there is told as such.
-    readConfigText(file);
-    const real = realpathSync(file);
+    // Read first: a missing file is reported before a lock file is created beside it.
+    const { realFile: real } = readConfigSource(file);
     withEditLock(real, () => {
-      const text = readConfigText(real);
+      const { text } = readConfigSource(real);
       check(parseConfigText(text, file));
       const formattingOptions = { insertSpaces: true, tabSize: 2, eol: text.includes('\r\n') ? '\r\n' : '\n' };
       const changed = applyEdits(text, modify(text, [...place], value, { formattingOptions }));
@@ -47,7 +44,7 @@ export function editConfigFile(
   } catch (error) {
     if (isHostError(error)) throw error;
     const { code } = error as NodeJS.ErrnoException;
-    throw unwritable(file, `(${code ?? 'unwritable'})`, 'see that you may write to it and to its folder', error);
+    throw unwritable(file, `(${code ?? 'unwritable'})`, 'allow this user to write to it and to its folder', error);
   }
 }
 
@@ -63,13 +60,13 @@ function replace(file: string, text: string): void {
   const beside = path.join(folder, `.${path.basename(file)}.${process.pid}.new`);
   replaceFile(file, beside, (made) => {
     writeFileSync(made, text);
-    giveTo(made, facts, file);
+    copyOwner(made, facts, file);
   });
   syncFolder(folder);
 }
 
-/** Whoever reads it now can read the new one, and nobody else can. */
-function giveTo(made: number, { uid, gid, mode }: Stats, file: string): void {
+/** The new file gets the mode and owner of the old one. */
+function copyOwner(made: number, { uid, gid, mode }: Stats, file: string): void {
   const own = fstatSync(made);
   if (own.uid !== uid || own.gid !== gid) {
     try {
@@ -86,7 +83,7 @@ function giveTo(made: number, { uid, gid, mode }: Stats, file: string): void {
   fchmodSync(made, mode & 0o777);
 }
 
-/** What was renamed is there after a loss of power too. Not every file system can. */
+/** Makes the rename survive a power loss. Not every file system supports it. */
 function syncFolder(folder: string): void {
   try {
     const opened = openSync(folder, 'r');
@@ -96,7 +93,7 @@ function syncFolder(folder: string): void {
       closeSync(opened);
     }
   } catch {
-    // The change is made, and on disk before long.
+    // Best effort: the change itself is made.
   }
 }
 

@@ -1,9 +1,8 @@
 /**
- * One at a time who changes a file: a lock file beside it that names its holder.
- * For commands, which end at once: waiting holds up the whole process.
+ * A lock file beside a file that commands change. It names its holder. Waiting blocks the whole process.
  *
- * Invariants: a lock is made by one and removed by its holder, or by the one who got the right to after its holder was gone; waiting
- * is bounded, and then an error names the file that is in the way.
+ * Invariants: a lock is removed by its holder, or, after the holder has exited, by the one process that got the right to; waiting is
+ * bounded and then fails with the name of the lock file.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,13 +14,13 @@ const stepMs = 20;
 /** Five seconds: a change takes some milliseconds. */
 const stepsMax = 250;
 
-/** What the file system refuses is thrown as it is. */
+/** Errors of the file system are thrown unchanged. */
 export function withEditLock<T>(file: string, work: () => T, steps = stepsMax): T {
   const lock = path.join(path.dirname(file), `.${path.basename(file)}.lock`);
   const me = `${process.pid} ${randomBytes(8).toString('hex')} ${hostname()}\n`;
-  for (let step = 0; !made(lock, me); step += 1) {
-    if (step >= steps) throw held(lock);
-    if (!takeAway(lock)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, stepMs);
+  for (let step = 0; !create(lock, me); step += 1) {
+    if (step >= steps) throw busy(lock);
+    if (!removeStale(lock)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, stepMs);
   }
   try {
     return work();
@@ -30,7 +29,7 @@ export function withEditLock<T>(file: string, work: () => T, steps = stepsMax): 
   }
 }
 
-function made(file: string, text: string): boolean {
+function create(file: string, text: string): boolean {
   try {
     writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
     return true;
@@ -40,13 +39,13 @@ function made(file: string, text: string): boolean {
   }
 }
 
-/** Of those who find the same holder gone, one may remove its lock: whoever comes too late would remove that of another. */
-function takeAway(lock: string): boolean {
+/** Removes the lock of a process that has exited. A second file decides which waiter does, so that none removes a newer lock. */
+function removeStale(lock: string): boolean {
   const seen = read(lock);
   const [, pid, token, machine] = /^(\d{1,10}) ([0-9a-f]{16}) (.*)\n$/.exec(seen) ?? [];
-  if (token === undefined || machine !== hostname() || isThere(Number(pid))) return false;
+  if (token === undefined || machine !== hostname() || isRunning(Number(pid))) return false;
   const right = `${lock}.${token}`;
-  if (!made(right, seen)) return false;
+  if (!create(right, seen)) return false;
   try {
     if (read(lock) !== seen) return false;
     rmSync(lock);
@@ -56,7 +55,7 @@ function takeAway(lock: string): boolean {
   }
 }
 
-/** Empty for one that is gone, or not written yet. */
+/** Empty when the file is gone or not written yet. */
 function read(file: string): string {
   try {
     return readFileSync(file, 'utf8');
@@ -65,7 +64,7 @@ function read(file: string): string {
   }
 }
 
-function isThere(pid: number): boolean {
+function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;
@@ -74,10 +73,10 @@ function isThere(pid: number): boolean {
   }
 }
 
-const held = (lock: string): HostError =>
-  new HostError('invalid_spec', `the configuration is being changed by another command, which holds ${lock}`, {
+const busy = (lock: string): HostError =>
+  new HostError('invalid_spec', `another command is changing the configuration and holds the lock ${lock}`, {
     field: '--config',
     reason: 'config',
     execution: 'not_executed',
-    hint: 'try again; if no other command runs, remove that file',
+    hint: 'try again; if no other command runs, remove the lock file',
   });

@@ -135,7 +135,7 @@ describe('what concerns one entry is told, and costs nobody else', () => {
       const { settings, told } = parse({ mcpServers: { a: { ...server, env: { A: value } }, b: server } });
       expect([...settings.mcpServers.keys()]).toEqual(['a', 'b']);
       expect(told.map(({ message }) => message)).toEqual([
-        'mcpServers.a: has a value with an env: or file: placeholder, which is filled in only in a file; it is used as written',
+        'mcpServers.a: has a value with an env: or file: placeholder; placeholders are replaced only in a file, so it is used as written',
       ]);
     },
   );

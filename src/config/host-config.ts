@@ -1,53 +1,53 @@
 /**
- * The whole configuration (`hostler.json`, already JSON): `unknown` → frozen HostSettings with every default filled in.
- * What makes the file unusable as a whole is thrown, with its path; what concerns one entry is told, and disables that entry.
- * Not here: one server's entry (server-definition.ts), what roles and ceilings do to a call (policy/).
+ * The whole configuration (parsed `hostler.json`): `unknown` → frozen HostSettings with all defaults.
+ * A mistake that makes the whole unusable is thrown, with its path; a mistake in one entry is reported and disables that entry.
+ * Not here: one server's entry (server-definition.ts), the effect of roles and budgets on a call (policy/).
  *
- * Invariants: a key that nothing acts on is refused; an entry that cannot be read never gives more than it would have when
- * read: its role may use nothing, its ceiling lets no call pass.
+ * Invariants: an unknown key is refused; an entry that cannot be parsed never grants more than it would have: its role may use
+ * nothing, its budget allows no call.
  */
 import { z } from 'zod';
-import { HostError, isHostError } from '../kernel/errors.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type BrokerSettings, brokerEntry } from './broker-settings.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
 import { copyConfig, UnusableEntry } from './plain-data.js';
-import { firstIssue } from './schema-issues.js';
+import { firstIssue, invalidSpec } from './schema-issues.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
 import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from './unlisted-roles.js';
 import { parseDuration } from './values.js';
 
-/** One thing a role may use. A `*` stands for everything on its side, and only by itself. */
+/** A server and a tool that a role may use. `*` alone stands for all. */
 export interface RolePattern {
   readonly server: string;
   readonly tool: string;
 }
 
 /** At most `calls` in each window. */
-export interface Ceiling {
+interface Ceiling {
   readonly calls: number;
   readonly windowMs: number;
 }
 
 export interface HostSettings {
   readonly mcpServers: ReadonlyMap<string, ServerDefinition>;
-  /** Entries of `mcpServers` that cannot be used, and why. */
+  /** The errors of entries of `mcpServers` that cannot be used. */
   readonly unusable: ReadonlyMap<string, HostError>;
-  /** By role. Undefined together with `unlistedRole`: there are no roles, and who names one is refused. */
+  /** By role. Undefined together with `unlistedRole`: the configuration has no roles, and a caller with a role is refused. */
   readonly roles: ReadonlyMap<string, readonly RolePattern[]> | undefined;
   readonly unlistedRole: 'deny' | 'allow' | undefined;
   readonly budgets: {
     readonly principals: ReadonlyMap<string, Ceiling>;
     readonly roles: ReadonlyMap<string, Ceiling>;
   };
-  /** Servers by the name of their group. */
+  /** Servers by group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
   readonly telemetry: { readonly traces: boolean };
-  /** By name, as written. The host itself asks nobody for a key: whoever does reads the entries. */
+  /** By name, as written. The gateway and the broker parse the entries (keys.ts). */
   readonly keys: Entries;
   readonly listen: ListenSettings;
   readonly log: LogSettings;
-  /** Undefined: nobody on another machine is served. */
+  /** Undefined: no workers are served. */
   readonly broker: BrokerSettings | undefined;
 }
 
@@ -57,7 +57,6 @@ export const hostConfigKeys = [
   ...(['broker', 'telemetry'] as const),
 ] as const;
 
-/** Of each table and list. */
 const entriesMax = 10_000;
 const shownChars = 200;
 
@@ -68,69 +67,67 @@ export const ceilingEntry = z.strictObject({
   calls: z.int(wrongCalls).min(0, wrongCalls).max(callsMax, wrongCalls),
   window: z.union([z.number(), z.string()], 'must be a duration like 1m'),
 });
+export const telemetryEntry = z.strictObject({ traces: z.boolean('must be true or false').default(false) });
 const groupName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 
 type Entries = Readonly<Record<string, unknown>>;
-/** Something is wrong with one entry. */
-type Tell = (field: string, what: string, hint?: string) => void;
+type OnProblem = (problem: HostError) => void;
+/** Reports a mistake in one entry. */
+type Report = (field: string, what: string, hint?: string) => void;
 
-export const parseHostConfig = (input: unknown, onProblem: (problem: HostError) => void): HostSettings =>
-  parseWith(copyConfig(input), onProblem, parseServers);
+export const parseHostConfig = (input: unknown, onProblem: OnProblem): HostSettings =>
+  parseWith(input, onProblem, parseServers);
 
-/** How all of it is served. Throws what `parseHostConfig` throws; what is wrong with single entries is told by that alone. */
-export const parseServing = (
-  input: unknown,
-): Pick<HostSettings, 'keys' | 'listen' | 'log' | 'broker' | 'roles' | 'unlistedRole'> =>
+/** The settings without servers, for the start of `hostler up`. Mistakes in single entries are not reported. */
+export const parseServing = (input: unknown): Omit<HostSettings, 'mcpServers' | 'unusable'> =>
   parseWith(
-    copyConfig(input),
+    input,
     () => {},
-    () => noServers,
+    () => ({ mcpServers: new Map(), unusable: new Map() }),
   );
 
-function parseWith(input: unknown, onProblem: (problem: HostError) => void, parse: typeof parseServers): HostSettings {
-  const config = table('', input);
+function parseWith(input: unknown, onProblem: OnProblem, parse: typeof parseServers): HostSettings {
+  const config = table('', copyConfig(input));
   for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
   const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
   const { $schema = '', keys = {}, listen = {}, log = {}, broker } = config;
-  if (typeof $schema !== 'string') throw invalid('$schema', 'must be the address of a schema', 'leave it out');
-  const tell: Tell = (field, what, hint = 'correct this entry; the others are not affected') =>
-    onProblem(invalid(field, what, hint));
+  if (typeof $schema !== 'string') throw invalidSpec('$schema', 'must be the address of a schema', 'leave it out');
+  const report: Report = (field, what, hint = entryHint) => onProblem(invalidSpec(field, what, hint));
 
   const written = table('mcpServers', mcpServers);
   const names: ReadonlySet<string> = new Set(Object.keys(written));
   if (unlistedRole !== undefined && unlistedRole !== 'deny' && unlistedRole !== 'allow') {
-    throw invalid('unlistedRole', 'must be "deny" or "allow"', 'leave it out to deny');
+    throw invalidSpec('unlistedRole', 'must be "deny" or "allow"', 'leave it out to deny');
   }
   const { principals = {}, roles: ofRoles = {}, ...rest } = table('budgets', budgets);
   const [odd] = Object.keys(rest);
   if (odd !== undefined)
-    throw invalid(`budgets.${shown(odd)}`, 'is not known', 'use budgets.principals or budgets.roles');
+    throw invalidSpec(`budgets.${shown(odd)}`, 'is not known', 'use budgets.principals or budgets.roles');
 
   const settings: HostSettings = {
     ...parse(written, onProblem),
     roles:
-      roles === undefined ? undefined : each('roles', roles, tell, (at, entry) => parseRole(at, entry, names, tell)),
+      roles === undefined
+        ? undefined
+        : each('roles', roles, report, (at, entry) => parseRole(at, entry, names, report)),
     unlistedRole: unlistedRole ?? (roles === undefined ? undefined : 'deny'),
     budgets: Object.freeze({
-      principals: each('budgets.principals', principals, tell, (at, entry) => parseCeiling(at, entry, tell)),
-      roles: each('budgets.roles', ofRoles, tell, (at, entry) => parseCeiling(at, entry, tell)),
+      principals: each('budgets.principals', principals, report, (at, entry) => parseCeiling(at, entry, report)),
+      roles: each('budgets.roles', ofRoles, report, (at, entry) => parseCeiling(at, entry, report)),
     }),
-    groups: each('groups', groups, tell, (at, entry, name) => parseGroup(at, entry, name, names, tell)),
-    telemetry: parseTelemetry(telemetry),
+    groups: each('groups', groups, report, (at, entry, name) => parseGroup(at, entry, name, names, report)),
+    telemetry: whole('telemetry', telemetryEntry, table('telemetry', telemetry)),
     keys: table('keys', keys),
     listen: whole('listen', listenEntry, table('listen', listen)),
     log: whole('log', logEntry, table('log', log)),
     broker: broker === undefined ? undefined : whole('broker', brokerEntry, table('broker', broker)),
   };
   for (const { key, role } of unlistedRoles(settings.keys, settings.roles, settings.unlistedRole))
-    tell(`keys.${shown(key)}.role`, `${unlistedRoleText(role)}: this key may use nothing`, unlistedRoleHint);
+    report(`keys.${shown(key)}.role`, `${unlistedRoleText(role)}: this key may use nothing`, unlistedRoleHint);
   return Object.freeze(settings);
 }
 
-type ParsedServers = Pick<HostSettings, 'mcpServers' | 'unusable'>;
-const noServers: ParsedServers = { mcpServers: new Map(), unusable: new Map() };
-
-function parseServers(written: Entries, onProblem: (problem: HostError) => void): ParsedServers {
+function parseServers(written: Entries, onProblem: OnProblem): Pick<HostSettings, 'mcpServers' | 'unusable'> {
   const mcpServers = new Map<string, ServerDefinition>();
   const unusable = new Map<string, HostError>();
   for (const [name, entry] of Object.entries(written)) {
@@ -140,8 +137,10 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
       if (placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
       mcpServers.set(name, definition);
     } catch (thrown) {
-      // Whatever a parser throws disables this entry and no other.
-      const error = isHostError(thrown) ? thrown : unexpected(`mcpServers.${shown(name)}`, thrown);
+      // Any error of a parser disables this entry and no other.
+      const error = isHostError(thrown)
+        ? thrown
+        : invalidSpec(`mcpServers.${shown(name)}`, 'cannot be used', entryHint, { cause: thrown });
       unusable.set(name, error);
       onProblem(error);
     }
@@ -149,35 +148,35 @@ function parseServers(written: Entries, onProblem: (problem: HostError) => void)
   return { mcpServers, unusable };
 }
 
-/** A role that cannot be read stays listed, with nothing: left out, `unlistedRole: "allow"` would open everything to it. */
-function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, tell: Tell): readonly RolePattern[] {
+/** A role that cannot be parsed stays listed and may use nothing: without it, `unlistedRole: "allow"` would allow everything. */
+function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, report: Report): readonly RolePattern[] {
   const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
-    tell(field, what, 'correct it; until then this role may use nothing');
+    report(field, what, 'correct it; until then this role may use nothing');
     return Object.freeze([]);
   }
-  const patterns = list(`${at}.allow`, parsed.data.allow, tell, (field, pattern) => {
+  const patterns = list(`${at}.allow`, parsed.data.allow, report, (field, pattern) => {
     const { server, tool } = splitPattern(pattern);
     if (server.trim() === '' || tool.trim() === '') {
-      tell(field, `'${shown(pattern)}' is not of the form server/tool and was left out`, patternHint);
+      report(field, `'${shown(pattern)}' is not of the form server/tool and was left out`, patternHint);
       return false;
     }
     if (server !== '*' && !servers.has(server)) {
-      tell(
+      report(
         field,
         `names the server '${shown(server)}', which is not configured; it is enforced as written`,
         patternHint,
       );
     } else if (tool !== '*' && tool.includes('*')) {
-      tell(field, `'${shown(pattern)}' allows only a tool that is called so, star and all`, patternHint);
+      report(field, `'${shown(pattern)}' allows only a tool that is called so, star and all`, patternHint);
     }
     return true;
   });
   return Object.freeze(patterns.map(splitPattern));
 }
 
-/** At the first slash: a tool may have one in its name, a server not. Without one there is no server. */
+/** Splits at the first slash: a tool name may contain one. Without a slash the server is empty. */
 function splitPattern(pattern: string): RolePattern {
   const slash = pattern.indexOf('/');
   return { server: pattern.slice(0, Math.max(slash, 0)), tool: pattern.slice(slash + 1) };
@@ -185,14 +184,14 @@ function splitPattern(pattern: string): RolePattern {
 
 const patternHint = 'write server/tool, server/* for all tools of a server, or */* for everything';
 
-/** A ceiling that cannot be read lets nothing pass: left out, it would be no ceiling at all. */
-function parseCeiling(at: string, entry: unknown, tell: Tell): Ceiling {
+/** A budget that cannot be parsed allows no call: without it there would be no limit. */
+function parseCeiling(at: string, entry: unknown, report: Report): Ceiling {
   const nothing = Object.freeze({ calls: 0, windowMs: 60_000 });
   const hint = 'correct it; until then no call passes';
   const parsed = ceilingEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
-    tell(field, what, hint);
+    report(field, what, hint);
     return nothing;
   }
   const { calls, window } = parsed.data;
@@ -200,7 +199,7 @@ function parseCeiling(at: string, entry: unknown, tell: Tell): Ceiling {
     return Object.freeze({ calls, windowMs: parseDuration(window, 'window') });
   } catch (error) {
     if (!isHostError(error)) throw error;
-    tell(`${at}.window`, error.message.replace(/^window: /, ''), hint);
+    report(`${at}.window`, error.message.replace(/^window: /, ''), hint);
     return nothing;
   }
 }
@@ -210,59 +209,50 @@ function parseGroup(
   entry: unknown,
   name: string,
   servers: ReadonlySet<string>,
-  tell: Tell,
+  report: Report,
 ): readonly string[] | undefined {
   if (!groupName.test(name)) {
-    tell(at, 'is no name for a group', 'use 1 to 64 letters, digits, dots, dashes or underscores');
+    report(at, 'is not a valid group name', 'use 1 to 64 letters, digits, dots, dashes or underscores');
     return undefined;
   }
   if (!Array.isArray(entry)) {
-    tell(at, 'must be a list of servers');
+    report(at, 'must be a list of servers');
     return undefined;
   }
-  return list(at, entry, tell, (field, server) => {
-    if (!servers.has(server)) tell(field, `names the server '${shown(server)}', which is not configured`);
+  return list(at, entry, report, (field, server) => {
+    if (!servers.has(server)) report(field, `names the server '${shown(server)}', which is not configured`);
     return true;
   });
 }
 
-function parseTelemetry(input: unknown): HostSettings['telemetry'] {
-  const { traces = false, ...rest } = table('telemetry', input);
-  const [odd] = Object.keys(rest);
-  if (odd !== undefined) throw invalid(`telemetry.${shown(odd)}`, 'is not known', 'the only key is telemetry.traces');
-  if (typeof traces !== 'boolean')
-    throw invalid('telemetry.traces', 'must be true or false', 'leave it out for no traces');
-  return Object.freeze({ traces });
-}
-
-/** What says how all of it is served is taken whole or not at all. */
+/** A section without entries: one mistake makes the whole configuration unusable. */
 function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entries): Readonly<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error, at);
-  throw invalid(field, what);
+  throw invalidSpec(field, what);
 }
 
-/** Names are trimmed, blank ones left out, and of two that become equal the later one counts; each of it is told. */
+/** Parses the entries of a table. Names are trimmed, blank ones left out, of two equal ones the later counts; all is reported. */
 function each<T>(
   path: string,
   input: unknown,
-  tell: Tell,
+  report: Report,
   parse: (at: string, entry: unknown, name: string) => T | undefined,
 ): ReadonlyMap<string, T> {
   const found = new Map<string, T>();
   for (const [written, given] of Object.entries(table(path, input))) {
     const name = written.trim();
     const at = `${path}.${shown(name)}`;
-    // As undefined: the parser of each table decides what stands in for the entry, and closes a role or a budget.
+    // The parser of the table replaces an undefined entry: a role or budget then allows nothing.
     const entry = given instanceof UnusableEntry ? undefined : given;
-    if (given instanceof UnusableEntry) tellUnusable(at, given.error, tell);
+    if (given instanceof UnusableEntry) reportUnusable(at, given.error, report);
     if (name === '') {
-      tell(path, 'a blank name was left out');
+      report(path, 'a blank name was left out');
       continue;
     }
-    if (name !== written) tell(at, 'the blanks around its name were taken off');
-    if (found.has(name)) tell(at, 'is given twice, and the later one counts');
+    if (name !== written) report(at, 'the blanks around its name were taken off');
+    if (found.has(name)) report(at, 'is given twice, and the later one counts');
     const value = parse(at, entry, name);
     if (value === undefined) found.delete(name);
     else found.set(name, value);
@@ -270,27 +260,27 @@ function each<T>(
   return found;
 }
 
-function tellUnusable(at: string, { message, hint, details: { field = at } }: HostError, tell: Tell): void {
-  tell(field, message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message, hint);
+function reportUnusable(at: string, { message, hint, details: { field = at } }: HostError, report: Report): void {
+  report(field, message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message, hint);
 }
 
-/** Texts of a list, trimmed and each once; what is left out or changed is told. */
+/** The texts of a list, trimmed and without duplicates; changes are reported. */
 function list(
   path: string,
   input: readonly unknown[],
-  tell: Tell,
+  report: Report,
   isUsable: (field: string, text: string) => boolean,
 ): readonly string[] {
   const kept = new Set<string>();
-  // A longer list never comes here: it was refused when it was copied (plain-data.ts).
+  // The length was checked when the list was copied (plain-data.ts).
   for (const [i, written] of input.entries()) {
     const field = `${path}.${i}`;
     const text = typeof written === 'string' ? written.trim() : undefined;
-    if (text === undefined) tell(field, 'is not a text and was left out');
-    else if (text === '') tell(field, 'is blank and was left out');
-    else if (kept.has(text)) tell(field, `'${shown(text)}' is given twice`);
+    if (text === undefined) report(field, 'is not a text and was left out');
+    else if (text === '') report(field, 'is blank and was left out');
+    else if (kept.has(text)) report(field, `'${shown(text)}' is given twice`);
     else {
-      if (text !== written) tell(field, 'the blanks around it were taken off');
+      if (text !== written) report(field, 'the blanks around it were taken off');
       if (isUsable(field, text)) kept.add(text);
     }
   }
@@ -298,38 +288,26 @@ function list(
 }
 
 function table(path: string, input: unknown): Entries {
-  if (typeof input !== 'object' || input === null || Array.isArray(input)) throw invalid(path, 'must be an object');
-  if (Object.keys(input).length > entriesMax) throw invalid(path, `has more than ${entriesMax} entries`);
+  const whose = path === '' ? 'the configuration: ' : '';
+  if (typeof input !== 'object' || input === null || Array.isArray(input))
+    throw invalidSpec(path, `${whose}must be an object`);
+  if (Object.keys(input).length > entriesMax) throw invalidSpec(path, `${whose}has more than ${entriesMax} entries`);
   return input as Entries;
 }
 
 const isKnown = (key: string): boolean => (hostConfigKeys as readonly string[]).includes(key);
 const shown = (text: string): string => neutraliseLine(text, shownChars);
 
-/** Filled in where a file is read (config-file.ts). What is handed over as an object is taken as it is. */
+/** Placeholders are replaced when a file is read (config-file.ts), not in an object of an embedder. */
 const placeholder = /\$\{(?:env|file):/;
 const notReplaced = (server: string): HostError =>
-  invalid(
+  invalidSpec(
     `mcpServers.${shown(server)}`,
-    'has a value with an env: or file: placeholder, which is filled in only in a file; it is used as written',
-    'fill in the value before the configuration is handed over',
+    'has a value with an env: or file: placeholder; placeholders are replaced only in a file, so it is used as written',
+    'replace the placeholder before passing the configuration',
   );
 
-const unexpected = (field: string, cause: unknown): HostError =>
-  new HostError('invalid_spec', `${field}: cannot be used`, {
-    field,
-    execution: 'not_executed',
-    hint: 'correct this entry; the other servers are not affected',
-    cause,
-  });
+const entryHint = 'correct this entry; the others are not affected';
 
 const unknownKey = (key: string): HostError =>
-  invalid(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);
-
-function invalid(field: string, what: string, hint = 'correct the configuration and try again'): HostError {
-  return new HostError('invalid_spec', `${field === '' ? 'the configuration' : field}: ${what}`, {
-    field,
-    execution: 'not_executed',
-    hint,
-  });
-}
+  invalidSpec(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);

@@ -1,16 +1,16 @@
 /**
- * The table `keys` of the configuration: who may come in over the network, by the hash of the key each one holds.
- * Not here: checking a key that was presented (gateway/keys/keys.ts), the key of this machine (gateway/keys/local-key.ts).
+ * The table `keys` of the configuration: the hash and the rights of each key.
+ * Not here: checking a presented key (gateway/keys/keys.ts), the local key (gateway/keys/local-key.ts).
  *
- * Invariants: no text of an entry but names of members reaches an error, since a key may stand where its hash belongs; an
- * entry that cannot be read lets nobody in.
+ * Invariants: errors quote only names of members, since a key may stand where its hash belongs; an entry that cannot be parsed
+ * grants no access.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyConfig, UnusableEntry } from './plain-data.js';
-import { firstIssue } from './schema-issues.js';
+import { firstIssue, invalidSpec } from './schema-issues.js';
 import { everyMailbox, hostMailbox, mailboxPattern } from './values.js';
 
 const keyPrefix = 'hk_';
@@ -18,55 +18,55 @@ const keyBytes = 32;
 
 export const newKey = (): string => `${keyPrefix}${randomBytes(keyBytes).toString('base64url')}`;
 
-/** SHA-256 in base64url without padding, as `KeyEntry.digest` has it. */
+/** SHA-256 in base64url without padding, as in `KeyEntry.digest`. */
 export const digestOf = (key: string): string => hash('sha256', key, 'base64url');
 
 export interface KeyEntry {
   /** SHA-256 of the key, in base64url without padding; undefined for a key that only NATS checks. */
   readonly digest: string | undefined;
   readonly role: string | undefined;
-  /** By the wall, in ms since 1970. */
+  /** Wall time in ms since 1970. */
   readonly expiresAtMs: number | undefined;
-  /** A worker's, or a host's on another machine: it opens the broker, and nothing else. */
+  /** For keys of workers and of hosts on other machines, which open only the broker. */
   readonly mail: MailRights | undefined;
 }
 
-export interface MailRights {
+interface MailRights {
   readonly mailbox: string;
-  /** Mailboxes that it may send to; `*` for all. */
+  /** Mailboxes that the key may send to; `*` for all. */
   readonly destinations: readonly string[];
-  /** The public half of a key pair, by which NATS knows it. */
+  /** The public key that NATS checks. */
   readonly nkey: string | undefined;
 }
 
-/** It takes requests and answers whoever sent them. */
+/** The key of a host, which may send to all mailboxes. */
 export const isHostKey = ({ destinations }: MailRights): boolean => destinations.includes(everyMailbox);
 
 /** A key that opens the gateway. */
-export type ClientKey = KeyEntry & { readonly digest: string };
+type ClientKey = KeyEntry & { readonly digest: string };
 export const isClientKey = (entry: KeyEntry): entry is ClientKey =>
   entry.mail === undefined && entry.digest !== undefined;
 
-/** By name, which is also the id of whoever holds the key. */
+/** By name, which is also the id of the principal. */
 export type Keys = ReadonlyMap<string, KeyEntry>;
 
-/** The id of whoever embeds the host (host/host-interface.ts), which no other may have. */
+/** The principal id of the embedder (host/host-interface.ts). */
 export const reservedKeyName = 'embedder';
 
-/** The public half of a pair, as NATS writes that of a user. */
+/** The public nkey of a NATS user. */
 export const nkeyPattern = /^U[A-Z2-7]{55}$/;
 
 const keysMax = 10_000;
 const shownChars = 64;
 const keyName = /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/;
-/** In hex, or in base64url: of 32 bytes the last of 43 characters has two bits to spare. */
+/** In hex or base64url; in base64url the last of 43 characters has two unused bits. */
 const writtenHash = /^sha256:(?:[0-9A-Fa-f]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]=?)$/;
 const hexChars = 64;
 const digestChars = 43;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
-const ofHosts = `the mailbox '${hostMailbox}' is that of hosts`;
+const ofHosts = `the mailbox '${hostMailbox}' is for hosts`;
 const anotherMailbox = 'give a worker another mailbox';
 
 const mailbox = z
@@ -87,12 +87,13 @@ export const keyEntry = z.strictObject(
   'must be an object with a hash',
 );
 
-/** Throws when there is no table; what is wrong with one entry is told, and the entry left out. */
+/** Throws when the value is no table; a mistake in one entry is reported, and the entry left out. */
 export function parseKeys(given: unknown, onProblem: (problem: HostError) => void): Keys {
   const { keys: input } = copyConfig({ keys: given }) as { readonly keys: unknown };
-  if (typeof input !== 'object' || input === null || Array.isArray(input)) throw wrong('keys', 'must be an object');
+  if (typeof input !== 'object' || input === null || Array.isArray(input))
+    throw invalidSpec('keys', 'must be an object');
   const entries = Object.entries(input);
-  if (entries.length > keysMax) throw wrong('keys', `has more than ${keysMax} entries`);
+  if (entries.length > keysMax) throw invalidSpec('keys', `has more than ${keysMax} entries`);
   const keys = new Map<string, KeyEntry>();
   for (const [name, entry] of entries) {
     const read = parseKey(`keys.${neutraliseLine(name, shownChars)}`, name, entry);
@@ -106,8 +107,8 @@ export function parseKeys(given: unknown, onProblem: (problem: HostError) => voi
     ...shared(whole, ({ mail }) => mail?.nkey).map((name) => ['nkey', name] as const),
   ]) {
     if (!keys.delete(name)) continue;
-    const what = 'is also that of another key: neither lets anybody in';
-    onProblem(wrong(`keys.${name}.${member}`, what, 'give each its own'));
+    const what = 'is also used by another key: neither key grants access';
+    onProblem(invalidSpec(`keys.${name}.${member}`, what, 'give each its own'));
   }
   return keys;
 }
@@ -115,32 +116,32 @@ export function parseKeys(given: unknown, onProblem: (problem: HostError) => voi
 function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostError {
   if (entry instanceof UnusableEntry) return entry.error;
   if (!keyName.test(name))
-    return wrong(at, 'is no name for a key', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
-  if (name === reservedKeyName) return wrong(at, 'is a reserved name', 'call it something else');
+    return invalidSpec(at, 'is not a valid key name', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
+  if (name === reservedKeyName) return invalidSpec(at, 'is a reserved name', 'call it something else');
   const parsed = keyEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
-    return wrong(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry.shape).join(', ')}` : hashHint);
+    return invalidSpec(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry.shape).join(', ')}` : hashHint);
   }
   const { hash, role, expires, mailbox, destinations, nkey } = parsed.data;
   const isPair = mailbox !== undefined && nkey !== undefined;
-  if (hash === undefined && !isPair) return wrong(`${at}.hash`, wrongHash, hashHint);
-  if (mailbox === reservedKeyName) return wrong(`${at}.mailbox`, 'is a reserved name', 'call it something else');
+  if (hash === undefined && !isPair) return invalidSpec(`${at}.hash`, wrongHash, hashHint);
+  if (mailbox === reservedKeyName) return invalidSpec(`${at}.mailbox`, 'is a reserved name', 'call it something else');
   if (mailbox === undefined && (nkey ?? destinations) !== undefined)
-    return wrong(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
-  // Whoever has this mailbox takes everybody's calls: that must not come from a worker's words with the wrong name.
+    return invalidSpec(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
+  // This mailbox receives the calls of all workers: a worker's entry must not get it by a wrong name.
   if (mailbox === hostMailbox && destinations !== undefined && !destinations.includes(everyMailbox))
-    return wrong(`${at}.destinations`, `must be *, or left out: ${ofHosts}`, anotherMailbox);
+    return invalidSpec(`${at}.destinations`, `must be *, or left out: ${ofHosts}`, anotherMailbox);
   if (mailbox === hostMailbox && role !== undefined)
-    return wrong(`${at}.role`, `must be left out: ${ofHosts}`, anotherMailbox);
+    return invalidSpec(`${at}.role`, `must be left out: ${ofHosts}`, anotherMailbox);
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
   if (Number.isNaN(expiresAtMs))
-    return wrong(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');
+    return invalidSpec(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');
   const mail = mailbox === undefined ? undefined : mailOf(mailbox, destinations, nkey);
   return Object.freeze({ digest: hash === undefined ? undefined : digestIn(hash), role, expiresAtMs, mail });
 }
 
-/** A worker sends to the host, and the host to whoever asked. */
+/** By default a worker sends to the host, and a host to all mailboxes. */
 const mailOf = (
   mailbox: string,
   destinations: readonly string[] = [mailbox === hostMailbox ? everyMailbox : hostMailbox],
@@ -153,17 +154,17 @@ function digestIn(hash: string): string {
   return text.length === hexChars ? Buffer.from(text, 'hex').toString('base64url') : text.slice(0, digestChars);
 }
 
-/** A day alone is its first instant in UTC; a time without a zone would mean another instant on each machine. */
+/** A day alone means its first instant in UTC. A time needs a zone, or it would differ between machines. */
 const isoDate = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
 function dateOf(text: string): number {
   const atMs = isoDate.test(text) ? Date.parse(text) : Number.NaN;
-  // Date.parse takes the 31st of every month.
+  // Date.parse accepts the 31st of every month.
   return Number(text.slice(8, 10)) === dayOf(text) ? atMs : Number.NaN;
 }
 
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
 
-/** Two keys of one mailbox are how a key is changed without a gap. They must say the same of it, or nobody knows whose it is. */
+/** Two keys may share a mailbox, to rotate a key without a gap. They must have the same role and destinations. */
 function disputed(keys: readonly [string, KeyEntry][]): string[] {
   const rights = new Map<string, Set<string>>();
   const said = ({ role, mail }: KeyEntry) => JSON.stringify([role, mail?.destinations]);
@@ -174,7 +175,7 @@ function disputed(keys: readonly [string, KeyEntry][]): string[] {
   return keys.flatMap(([name, { mail }]) => (mail && (rights.get(mail.mailbox)?.size ?? 0) > 1 ? [name] : []));
 }
 
-/** Names of entries that have the same one. */
+/** Names of the entries that share a value. */
 function shared(keys: readonly [string, KeyEntry][], of: (entry: KeyEntry) => string | undefined): string[] {
   const names = new Map<string, string[]>();
   for (const [name, entry] of keys) {
@@ -183,6 +184,3 @@ function shared(keys: readonly [string, KeyEntry][], of: (entry: KeyEntry) => st
   }
   return [...names.values()].filter(({ length }) => length > 1).flat();
 }
-
-const wrong = (field: string, what: string, hint = 'correct the configuration and try again'): HostError =>
-  new HostError('invalid_spec', `${field}: ${what}`, { field, execution: 'not_executed', hint });

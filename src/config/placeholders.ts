@@ -1,21 +1,22 @@
 /**
- * `${env:NAME}` and `${file:PATH}` in the values of a configuration, replaced. Keys are taken as they are.
- * Not here: reading the configuration itself (config-file.ts), what an entry means (host-config.ts).
+ * Replaces `${env:NAME}` and `${file:PATH}` in the values of a configuration. Keys are not replaced.
+ * Not here: reading the configuration (config-file.ts), what an entry means (host-config.ts).
  *
- * Invariants: what cannot be filled in takes the entry it stands in with it and no other, and never gives anybody more than
- * the entry would have; no value is quoted in an error; what was filled in is handed over as secret, unless it plainly is none.
+ * Invariants: a placeholder that cannot be replaced disables its own entry and no other, and never grants more than the entry would
+ * have; no value is quoted in an error; replaced values are reported as secrets, except harmless variables.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type EntryTable, isEntryTable, UnusableEntry } from './plain-data.js';
+import { invalidSpec } from './schema-issues.js';
 
-export interface PlaceholderSources {
+interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Where relative paths start. */
+  /** Base of relative paths. */
   readonly folder: string;
-  /** Where another reader of the same configuration has read its files already. */
+  /** Files that were read already, for the same configuration. */
   readonly files?: PlaceholderFiles;
 }
 
@@ -23,17 +24,17 @@ export interface Filled {
   readonly config: unknown;
   /** Never to be shown. */
   readonly secrets: readonly string[];
-  /** Beside what is wrong with servers, which is told where their entries are read. */
+  /** Without those of servers, which are reported when their entries are parsed. */
   readonly problems: readonly HostError[];
 }
 
 const depthMax = 32;
 const shownChars = 200;
 const placeholder = /\$\{(env|file):([^}]*)\}/g;
-/** Of the machine or the session, not of an account somewhere: to blot them out would garble every path. */
+/** Variables of the machine or the session. Redacting them would garble every path. */
 const harmless = /^(?:HOME|USER|LOGNAME|HOSTNAME|PWD|PATH|SHELL|TMPDIR|TEMP|TMP|LANG|TZ|TERM|LC_\w+|XDG_\w+)$/;
 
-/** What stands in for an entry that limits somebody: nothing is allowed. Elsewhere the entry is left out. */
+/** Replaces an entry that limits a role or principal, and allows nothing. Other entries are left out. */
 const closed: ReadonlyMap<string, unknown> = new Map(
   Object.entries({
     roles: { allow: [] },
@@ -44,7 +45,7 @@ const closed: ReadonlyMap<string, unknown> = new Map(
 
 type Table = Record<string, unknown>;
 
-/** Throws when a value outside of any table cannot be filled in: then the whole says something else than was written. */
+/** Throws when a value outside of the tables cannot be replaced. */
 export function fillPlaceholders(config: unknown, given: PlaceholderSources): Filled {
   const sources = { ...given, files: given.files ?? new PlaceholderFiles(given.folder) };
   const secrets = new Set<string>();
@@ -77,9 +78,7 @@ export function fillPlaceholders(config: unknown, given: PlaceholderSources): Fi
   return { config: fill(config, []), secrets: [...secrets], problems };
 }
 
-type FilledSources = PlaceholderSources & Required<Pick<PlaceholderSources, 'files'>>;
-
-function fillText(text: string, field: string, sources: FilledSources, secrets: Set<string>): string {
+function fillText(text: string, field: string, sources: Required<PlaceholderSources>, secrets: Set<string>): string {
   return text.replace(placeholder, (_all, kind: string, name: string) => {
     const value = kind === 'env' ? variable(name, field, sources) : content(name, field, sources);
     if (kind === 'file' || !harmless.test(name)) secrets.add(value);
@@ -88,35 +87,32 @@ function fillText(text: string, field: string, sources: FilledSources, secrets: 
 }
 
 function variable(name: string, field: string, { env }: PlaceholderSources): string {
-  // Own members only: `toString` is a function that every object inherits, and no variable.
+  // Own members only: every object inherits `toString`.
   const value = Object.hasOwn(env, name) ? env[name] : undefined;
   if (value === undefined) {
     const shown = neutraliseLine(name, shownChars);
-    throw missing(
+    throw invalidSpec(
       field,
       `the variable ${shown} is not set`,
-      `set ${shown} in the environment of hostler, or take the entry out`,
+      `set ${shown} in the environment of hostler, or remove the entry`,
     );
   }
   return value;
 }
 
-function content(name: string, field: string, { files }: FilledSources): string {
+function content(name: string, field: string, { files }: Required<PlaceholderSources>): string {
   const read = files.read(name);
   if ('text' in read) return read.text;
-  throw missing(
+  throw invalidSpec(
     field,
     `${neutraliseLine(name, shownChars)} ${read.why}`,
-    'see that the file is there and that hostler may read it, or take the entry out',
+    'check that the file exists and that hostler may read it, or remove the entry',
   );
 }
 
 /** `${file:PATH}` in a text: the paths as they are written. */
 export const filesNamedIn = (text: string): string[] =>
   [...text.matchAll(placeholder)].flatMap(([, kind, name = '']) => (kind === 'file' ? [name] : []));
-
-const missing = (field: string, what: string, hint: string): HostError =>
-  new HostError('invalid_spec', `${field}: ${what}`, { field, execution: 'not_executed', hint });
 
 type FileText = { readonly text: string } | { readonly why: string };
 
@@ -127,7 +123,7 @@ export class PlaceholderFiles {
   readonly #folder: string;
   readonly #texts = new Map<string, FileText>();
 
-  /** `folder`: where relative paths start. */
+  /** `folder`: base of relative paths. */
   constructor(folder: string) {
     this.#folder = folder;
   }
@@ -145,13 +141,13 @@ export class PlaceholderFiles {
 function readText(file: string): FileText {
   let descriptor: number | undefined;
   try {
-    // Not blocking: the path may name a FIFO that no process writes to.
+    // Non-blocking: the path may name a FIFO without a writer.
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     const facts = fstatSync(descriptor);
     if (!facts.isFile()) return { why: 'is not a file' };
     if (facts.size > fileBytesMax) return { why: 'is larger than 64 KiB' };
     const text = readFileSync(descriptor, 'utf8').slice(0, fileBytesMax);
-    // Cut at one newline: a file that was written by hand ends in one, and no secret does.
+    // Without one newline at the end: editors add it, and no secret has it.
     return { text: text.replace(/\r?\n$/, '') };
   } catch (error) {
     const { code = 'unreadable' } = error as NodeJS.ErrnoException;

@@ -8,6 +8,7 @@
  */
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { invalidSpec } from './schema-issues.js';
 
 /** A mistake in one entry of these tables disables that entry alone. A mistake anywhere else concerns the whole configuration. */
 export const entryTables = [
@@ -123,10 +124,6 @@ const joined = (at: string, name: string): string => {
   return at === '' ? shown : `${at}.${shown}`;
 };
 
+const plainData = 'pass plain data: objects, lists, texts, numbers, true and false';
 const unreadable = (at: string, what: string, cause?: unknown): HostError =>
-  new HostError('invalid_spec', `${at === '' ? 'the configuration' : at}: ${what}`, {
-    field: at,
-    execution: 'not_executed',
-    hint: 'hand over plain data: objects, lists, texts, numbers, true and false',
-    ...(cause === undefined ? {} : { cause }),
-  });
+  invalidSpec(at, `${at === '' ? 'the configuration: ' : ''}${what}`, plainData, cause === undefined ? {} : { cause });

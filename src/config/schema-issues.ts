@@ -4,16 +4,31 @@
  * Invariant: apart from names of members, no text of the value is quoted.
  */
 import type { z } from 'zod';
+import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 
 const nameCharsShown = 100;
 
-export interface FirstIssue {
+interface FirstIssue {
   readonly field: string;
   readonly what: string;
   /** The field is an unknown member. */
   readonly isUnknownKey: boolean;
 }
+
+/** The error for a mistake in the configuration. `field`: its path; empty for the whole. */
+export const invalidSpec = (
+  field: string,
+  what: string,
+  hint = 'correct the configuration and try again',
+  more: { readonly reason?: string; readonly cause?: unknown } = {},
+): HostError =>
+  new HostError('invalid_spec', field === '' ? what : `${field}: ${what}`, {
+    field,
+    execution: 'not_executed',
+    hint,
+    ...more,
+  });
 
 /** `at`: the path of the parsed value. */
 export function firstIssue({ issues: [issue] }: z.ZodError, at = ''): FirstIssue {

@@ -1,14 +1,13 @@
 /**
- * How one server is reached: `unknown` → a frozen ServerSpec, or an `invalid_spec` error that names the field.
- * The shape is the `mcpServers` entry that MCP clients already use; unknown keys are refused, because a key that is
- * accepted and not enforced is worse than none.
+ * How to reach one server: `unknown` → a frozen ServerSpec, or an `invalid_spec` error that names the field.
+ * The shape is the `mcpServers` entry of MCP clients. Unknown keys are refused: a key without effect would mislead.
  */
 import { z } from 'zod';
-import { HostError } from '../kernel/errors.js';
+import type { HostError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyEntry } from './plain-data.js';
-import { firstIssue, refuseProto } from './schema-issues.js';
+import { firstIssue, invalidSpec, refuseProto } from './schema-issues.js';
 
 const name = z
   .string()
@@ -16,7 +15,7 @@ const name = z
 
 const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'), `${field} must not contain NUL`);
 
-/** Linux takes at most 128 KiB for one argument or variable. */
+/** Limit of Linux for one argument or variable. */
 const argCharsMax = 128 * 1024;
 
 const paths = (field: string) =>
@@ -25,7 +24,7 @@ const paths = (field: string) =>
     .max(100, 'has too many entries')
     .default([]);
 
-/** The keys that say how a local server is started. */
+/** The keys of a local server. */
 export const stdio = z.strictObject({
   name,
   command: noNul('command').min(1, 'must not be empty').max(4_096, 'is too long'),
@@ -44,7 +43,7 @@ const keyCharsShown = 64;
 
 const hostAlone = /^((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}|localhost)(?::\d{1,5})?(?:\/|$)/i;
 
-/** Quotes the host alone: a path or a query may hold a secret. */
+/** Quotes only the host: a path or a query may contain a secret. */
 function notAUrl(input: unknown): string {
   const host = typeof input === 'string' ? hostAlone.exec(input)?.[1] : undefined;
   return host === undefined
@@ -52,7 +51,7 @@ function notAUrl(input: unknown): string {
     : `must be an http or https URL: write https://${host} instead of ${host}`;
 }
 
-/** Nothing says how the server is reached; one of the keys may be a typing mistake. */
+/** The entry has neither `command` nor `url`; one of its keys may be a typing mistake. */
 function unreachable(entry: object): string {
   const needed = 'needs a command (stdio) or a url (HTTP)';
   for (const key of Object.keys(entry).slice(0, keysCompared)) {
@@ -71,7 +70,7 @@ function hasNoLogin(text: string): boolean {
 /** The keys of a remote server. */
 export const http = z.strictObject({
   name,
-  // `abort`: a refinement runs after a failed check too, and `new URL` throws for what is not a URL.
+  // `abort`: a refinement also runs after a failed check, and `new URL` throws for an invalid URL.
   url: z
     .url({ protocol: /^https?$/, error: ({ input }) => notAUrl(input), abort: true })
     .refine(hasNoLogin, 'must not carry a user name or password; use headers'),
@@ -85,17 +84,16 @@ export const http = z.strictObject({
 });
 
 export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;
-export type HttpServerSpec = Readonly<z.infer<typeof http>>;
-/** How a server of a configuration is reached. */
+type HttpServerSpec = Readonly<z.infer<typeof http>>;
 export type ConfiguredServerSpec = StdioServerSpec | HttpServerSpec;
 
-/** A server that the application attached to the host; never read from a configuration. */
+/** A server that the embedder attached; never read from a configuration. */
 export interface AttachedServerSpec {
   readonly name: string;
   readonly transport: 'attached';
-  /** Each start gets an object of its own; without a factory there is one object, and so one start. */
+  /** A factory makes an object for each start; without it the server can start once. */
   readonly hasFactory: boolean;
-  /** Gives the object, or a promise of it. A function, so that neither JSON nor a comparison looks into the object. */
+  /** Returns the object or a promise. A function, so that JSON and comparisons do not read the object. */
   readonly take: () => unknown;
 }
 
@@ -104,10 +102,10 @@ export type ServerSpec = ConfiguredServerSpec | AttachedServerSpec;
 export const isStdio = (spec: ServerSpec): spec is StdioServerSpec => 'command' in spec;
 export const isAttached = (spec: ServerSpec): spec is AttachedServerSpec => 'take' in spec;
 
-/** The server can be started once: what was attached is one object, and no factory makes another. */
+/** The server can be started only once. */
 export const isOneShot = (spec: ServerSpec): boolean => isAttached(spec) && !spec.hasFactory;
 
-/** Throws `invalid_spec` when the name cannot be that of a server. */
+/** Throws `invalid_spec` unless the value is a valid server name. */
 export function checkServerName(value: unknown): asserts value is string {
   const parsed = name.safeParse(value);
   if (!parsed.success) throw invalid('name', firstIssue(parsed.error).what);
@@ -132,10 +130,5 @@ function freeze<T extends object>(spec: T): T {
   return Object.freeze(spec);
 }
 
-function invalid(field: string, problem: string): HostError {
-  return new HostError('invalid_spec', field === '' ? problem : `${field}: ${problem}`, {
-    field,
-    execution: 'not_executed',
-    hint: 'correct the server’s definition and try again',
-  });
-}
+const invalid = (field: string, problem: string): HostError =>
+  invalidSpec(field, problem, 'correct the server’s definition and try again');

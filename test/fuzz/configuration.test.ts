@@ -6,7 +6,6 @@
 import { expect, test } from 'vitest';
 import { parseConfigText } from '../../src/config/config-file.js';
 import { parseHostConfig } from '../../src/config/host-config.js';
-import { hostConfigJsonSchema } from '../../src/config/json-schema.js';
 import { parseKeys } from '../../src/config/keys.js';
 import { fillPlaceholders } from '../../src/config/placeholders.js';
 import { entryTables } from '../../src/config/plain-data.js';
@@ -16,6 +15,7 @@ import { HostError, isHostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
 import { Connector } from '../../src/session/connector.js';
+import { hostConfigJsonSchema } from '../docs/json-schema.js';
 import { countFor } from '../tier.js';
 import { nameFor, plainFor, rawJson, valueFor } from './configuration-values.js';
 

@@ -1,14 +1,14 @@
 /**
- * The JSON Schema of `hostler.json`, for editors: made of the definitions that parse it, and of nothing else.
- * Not here: what is not said by types, such as which servers a group may name (host-config.ts).
+ * The JSON Schema of `hostler.json`, for editors, made of the definitions that parse it.
+ * Not here: rules beyond types, such as which servers a group may name (src/config/host-config.ts).
  */
 import { z } from 'zod';
-import { brokerEntry } from './broker-settings.js';
-import { ceilingEntry, roleEntry } from './host-config.js';
-import { keyEntry } from './keys.js';
-import { listenEntry, logEntry } from './listen-settings.js';
-import { treatment } from './server-definition.js';
-import { http, stdio } from './server-spec.js';
+import { brokerEntry } from '../../src/config/broker-settings.js';
+import { ceilingEntry, roleEntry, telemetryEntry } from '../../src/config/host-config.js';
+import { keyEntry } from '../../src/config/keys.js';
+import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
+import { treatment } from '../../src/config/server-definition.js';
+import { http, stdio } from '../../src/config/server-spec.js';
 
 const server = z.union([
   z.strictObject({ ...stdio.omit({ name: true }).shape, ...treatment.shape }),
@@ -32,7 +32,7 @@ const hostConfig = z.strictObject({
   listen: listenEntry.optional(),
   log: logEntry.optional(),
   broker: brokerEntry.optional(),
-  telemetry: z.strictObject({ traces: z.boolean().default(false) }).optional(),
+  telemetry: telemetryEntry.optional(),
 });
 
 export const hostConfigSchemaKeys: readonly string[] = Object.keys(hostConfig.shape);
