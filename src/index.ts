@@ -58,7 +58,7 @@ export type { RelayedParams } from './session/request-params.js';
 export { RpcRefusal } from './session/rpc-response.js';
 export type { ServerCard } from './session/server-card.js';
 export type { CallOptions, Session, ToolArguments } from './session/session.js';
-export type { Lease } from './supervisor/lease.js';
+export type { Lease } from './supervisor/registry.js';
 export type { SupervisorEvent } from './supervisor/supervisor-events.js';
 export type {
   Attachable,

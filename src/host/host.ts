@@ -23,7 +23,7 @@ import { mayRunTwice } from '../policy/replay.js';
 import type { ListMethod } from '../session/lists.js';
 import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
-import type { Lease } from '../supervisor/lease.js';
+import type { Lease } from '../supervisor/registry.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
 import { approveTool } from './approve-tool.js';

@@ -15,7 +15,7 @@ import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { CircuitChanged } from '../policy/breaker.js';
-import type { Lease } from '../supervisor/lease.js';
+import type { Lease } from '../supervisor/registry.js';
 import { notFound, Registry } from '../supervisor/registry.js';
 import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';

@@ -26,7 +26,7 @@ import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restar
 import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
-import { unexpectedError } from '../supervisor/unexpected-error.js';
+import { unexpectedError } from '../supervisor/refusals.js';
 import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { fingerprintOf } from './managed-server.js';

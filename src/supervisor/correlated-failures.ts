@@ -1,12 +1,11 @@
 /**
- * Notices when servers fall together, or when the process did not run for a while. Then the fault is most likely the host's
- * (network gone, machine asleep, memory out), and no server should spend its restart budget on it.
- * Not here: what a frozen budget means for a server (server-state.ts), the event (supervisor.ts). A pause shows in a server's timer
- * that fires late. A sleep of the machine also shows in the clocks (sleep-watch.ts), which are compared when a timer fires and
- * when a server fails. So no timer of its own is needed.
+ * Detects that many servers fail together, or that the process was suspended. The fault is then most likely the host's (network
+ * down, machine asleep, out of memory), and the restart budgets are frozen.
+ * Not here: what a frozen budget means for a server (server-state.ts), the event (supervisor.ts). It needs no timer of its own: a
+ * pause shows when a server's timer fires late, a sleep when the clocks are compared (kernel/sleep-watch.ts).
  *
- * Invariant: a server counts once, and again only after it was proven in between. So servers that are simply broken, be
- * they ever so many, cannot keep the budgets frozen and be restarted for ever.
+ * Invariant: a server counts once, and again only after it was proven. Servers that are simply broken therefore cannot keep the
+ * budgets frozen.
  */
 import type { Clock } from '../kernel/clock.js';
 import { SleepWatch } from '../kernel/sleep-watch.js';
@@ -37,7 +36,7 @@ export interface Freeze {
   readonly forMs: number;
   /** On the host's clock. */
   readonly untilMs: number;
-  /** Names of the servers that failed together, or of the server whose timer or failure showed the pause. */
+  /** The servers that failed together, or the server whose timer or failure revealed the pause. */
   readonly servers: readonly string[];
 }
 
@@ -51,7 +50,7 @@ interface Entry {
 export class CorrelatedFailures {
   readonly #clock: Clock;
   readonly #plan: CorrelationPlan;
-  /** One entry per server that was ever started, until it is forgotten. */
+  /** One entry per server that was started, until `forget`. */
   readonly #servers = new Map<string, Entry>();
   readonly #sleep: SleepWatch;
   #frozenUntilMs = Number.NEGATIVE_INFINITY;
@@ -72,7 +71,7 @@ export class CorrelatedFailures {
     else this.#servers.set(server, { isInPlay: true, failedAtMs: undefined });
   }
 
-  /** It rests, was stopped or parked. */
+  /** The server is idle, stopped or parked. */
   left(server: string): void {
     const entry = this.#servers.get(server);
     if (entry) entry.isInPlay = false;
@@ -88,8 +87,8 @@ export class CorrelatedFailures {
   }
 
   /**
-   * Tell it before the failure is charged, so that the one that tips the scale is not. Returns the freeze that this one
-   * brought about, to be told to the world.
+   * Call it before the failure is charged, so that the failure that causes the freeze is not charged either. Returns a new
+   * freeze, to be emitted as an event.
    */
   failed(server: string): Freeze | undefined {
     const pause = this.#pausedFor(this.#sleep.sleptMs(), server);
@@ -109,7 +108,7 @@ export class CorrelatedFailures {
     return inPlay >= serversMin && failed.length > share * inPlay ? this.#freeze('correlated', failed) : undefined;
   }
 
-  /** A timer of this server fired that was due at `dueAtMs`. Tell it before what the timer is for. */
+  /** Call it first when a timer of the server fires that was due at `dueAtMs`. */
   woke(server: string, dueAtMs: number): Freeze | undefined {
     return this.#pausedFor(Math.max(this.#clock.nowMs() - dueAtMs, this.#sleep.sleptMs()), server);
   }

@@ -9,7 +9,7 @@ import { defaultPlan, emptyLedger, type Ledger, restartsInWindow } from './resta
 import { StartGate } from './start-gate.js';
 import { Supervisor } from './supervisor.js';
 import type { SupervisorEvents } from './supervisor-events.js';
-import type { SupervisorOptions } from './supervisor-options.js';
+import type { SupervisorOptions } from './ports.js';
 
 const minute = 60_000;
 const wallStart = new Date('2026-03-01T12:00:00Z');

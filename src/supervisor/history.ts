@@ -1,10 +1,10 @@
 /**
- * What one host leaves to the next about a server: its ledger, with the times on the wall instead of on the host's clock,
- * which begins anew with every process. Pure: both clocks come in.
- * History is kept, verdicts are not: nobody is parked by what is read here, but who was parked has one try, not a budget.
- * Not here: where it is kept, and for which definition (host/). Failures that were the fault of the host are not kept.
+ * A server's ledger in the form that is stored for the next host: with wall-clock times, because the host's clock restarts with
+ * every process. A stored ledger parks no server, but a server that was parked has one try instead of a whole budget.
+ * Failures of the whole host are not stored.
+ * Not here: the table, and for which definition (catalog/store/).
  *
- * Invariant: however the wall clock was set in between, no restart counts for longer than one window from now.
+ * Invariant: however the wall clock was changed in between, no restart counts for longer than one window from now.
  */
 import { z } from 'zod';
 import type { Clock } from '../kernel/clock.js';
@@ -18,7 +18,7 @@ export interface HistoryRecord {
   readonly parked?: { readonly code: string; readonly message: string; readonly at: number } | undefined;
 }
 
-/** A reason is for people; what is longer than they would read is not kept. */
+/** Longer reasons are cut: they are read by people. */
 const messageCharsMax = 2_000;
 /** Plans allow at most 1,000 restarts; the ledger holds one more. */
 const restartsMax = 1_001;
@@ -31,11 +31,11 @@ const recordShape = z.object({
   parked: z.object({ code: z.string(), message: z.string().max(messageCharsMax), at: z.number() }).optional(),
 });
 
-/** Undefined: there is nothing that anybody should remember. */
+/** Undefined: the ledger is empty. */
 export function recordOf(ledger: Ledger, clock: Clock): HistoryRecord | undefined {
   const { restartsAtMs, unprovenStarts, failedProbes, parked } = ledger;
   if (restartsAtMs.length === 0 && unprovenStarts === 0 && failedProbes === 0 && !parked) return undefined;
-  // The ages are true even if the wall clock was set since; so they are counted back from what it says now.
+  // Ages on the host's clock stay correct when the wall clock was changed, so count back from the present wall time.
   const nowMs = clock.nowMs();
   const wallMs = clock.date().getTime();
   const onTheWall = (atMs: number) => Math.round(wallMs - (nowMs - atMs));
@@ -51,13 +51,13 @@ export function recordOf(ledger: Ledger, clock: Clock): HistoryRecord | undefine
   };
 }
 
-/** The ledger a server begins with. */
+/** The ledger with which a server starts. */
 export function ledgerOf(record: HistoryRecord | undefined, clock: Clock, plan: RestartPlan): Ledger {
   if (!record) return emptyLedger;
   const nowMs = clock.nowMs();
   const wallMs = clock.date().getTime();
-  // What lies in the future was written before the clock was set back. It counts as of now: dropping it would be a way to a
-  // new budget, and believing it would punish for as long as the clock was wrong.
+  // A time in the future was written before the clock was set back. It counts as now: dropping it would grant a new budget, and
+  // keeping it would count it for as long as the clock was wrong.
   const onTheClock = (at: number) => nowMs - Math.max(0, wallMs - at);
   const { restartsAt, unprovenStarts, failedProbes, parked } = record;
   return {
@@ -76,5 +76,5 @@ export function ledgerOf(record: HistoryRecord | undefined, clock: Clock, plan: 
   };
 }
 
-/** Throws when the text is none that was written here. */
+/** Throws when the text is not a valid record. */
 export const parseRecord = (text: string): HistoryRecord => recordShape.parse(JSON.parse(text));

@@ -1,25 +1,33 @@
 /**
- * What the supervisor needs from below, as types: a connection and the way to open one. Host hands them in.
- * Also which kind of failure an error is, by its code and facts; text is never looked at.
+ * What a supervisor is given by the host: a function that opens connections, and the settings of one server.
+ * Also classifies failures, by error code and details, never by text.
  */
+import type { Clock } from '../kernel/clock.js';
+import type { Emitter } from '../kernel/emitter.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
+import type { CorrelatedFailures } from './correlated-failures.js';
+import type { Refused } from './refusals.js';
+import type { Ledger, RestartPlan } from './restart-plan.js';
 import type { FailureKind } from './server-state.js';
+import type { Gate } from './start-gate.js';
+import type { SupervisorEvents } from './supervisor-events.js';
 
-/** The supervisor only drains and closes it; what else it can do is between the host and whoever acquires it. */
+/** The supervisor only drains and closes a connection. */
 export interface Connection {
-  /** Why it is over, once it is. */
+  /** Set once the connection has ended. */
   readonly closedBy: HostError | undefined;
-  /** The server works on a request that is younger than its own timeout: silence meanwhile is no sign of a fault. */
+  /** The server works on a request that is younger than its own timeout: silence is no sign of a fault meanwhile. */
   readonly isAtWork?: boolean;
-  /** Resolves when every request under way has its outcome, at the latest after `withinMs`. Undefined: none is under way. */
+  /** Resolves when every open request has its outcome, at the latest after `withinMs`. Undefined: none is open. */
   drain?(withinMs: number): Promise<void> | undefined;
-  /** Must settle, however the server behaves, and only when nothing of it is left: the next run waits for that. */
+  /** Must settle, however the server behaves, and only when nothing of the server is left: the next run waits for it. */
   close(): Promise<void>;
 }
 
 /**
- * Opens run number `run`. Must settle: by a start timeout of its own, and soon after `signal` aborts. `onLost` may be called
- * at any time, also before the promise settles; more than one call is as good as one.
+ * Opens run number `run`. Must settle: by its own start timeout, and soon after `signal` aborts. `onLost` may be called at
+ * any time, also before the promise settles. Repeated calls have no effect.
  */
 export type Connect<C extends Connection> = (
   run: number,
@@ -27,10 +35,44 @@ export type Connect<C extends Connection> = (
   onLost: (error: HostError) => void,
 ) => Promise<C>;
 
-/** Asks a connection for a sign of life. A rejection means there was none. */
+/** Checks that a connection is alive. A rejection means it is not. */
 export type Verify<C extends Connection> = (connection: C, deadlineAtMs: number) => Promise<boolean>;
 
-/** Reasons of `connect_failed` that another try at once cannot change. */
+export interface SupervisorOptions<C extends Connection> {
+  readonly name: string;
+  readonly connect: Connect<C>;
+  readonly verify: Verify<C>;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Shared by all servers of the host, like the guard and the events. */
+  readonly gate: Gate;
+  readonly guard: CorrelatedFailures;
+  readonly events: Emitter<SupervisorEvents>;
+  readonly plan?: RestartPlan;
+  readonly isLazy: boolean;
+  readonly isEnabled?: boolean;
+  /** The connection can be made only once: there is one run and no restart. */
+  readonly isOneShot?: boolean | undefined;
+  /** Why the configuration entry cannot be used; the server is disabled then. */
+  readonly problem?: Refused['problem'];
+  /** The first start of a package runner may only fill its cache: a failure is not charged. */
+  readonly isFirstStartFree?: boolean;
+  /** How long a caller waits for a server that is not ready. */
+  readonly waitMs?: number;
+  /** Time limit of one health check. */
+  readonly verifyMs?: number;
+  readonly waitersMax?: number;
+  readonly history?: History;
+}
+
+/** Failures of the same definition under an earlier host, and where changes of the ledger are saved. */
+export interface History {
+  readonly ledger: Ledger;
+  /** Must not throw. Never called on the path of a call. */
+  readonly remember: (ledger: Ledger) => void;
+}
+
+/** Reasons of `connect_failed` that an immediate retry cannot change. */
 const permanentReasons: ReadonlySet<string | undefined> = new Set([
   'ENOENT',
   'EACCES',
@@ -41,10 +83,10 @@ const permanentReasons: ReadonlySet<string | undefined> = new Set([
   'unsupported_platform',
 ]);
 
-/** Reasons of `protocol_error`: what it speaks is not what we speak. */
+/** Reasons of `protocol_error`: the server speaks another protocol or version. */
 const foreignReasons: ReadonlySet<string | undefined> = new Set(['no_common_version', 'not_mcp']);
 
-/** What a shell, or a wrapper like it, exits with when it may not run the command, or does not find it. */
+/** Exit codes of a shell that may not run the command, or cannot find it. */
 const permanentExits: ReadonlySet<number | undefined> = new Set([126, 127]);
 
 export function classifyFailure(error: unknown): FailureKind {

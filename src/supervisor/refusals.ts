@@ -1,19 +1,22 @@
 /**
- * What a caller is told when a server is not to be had: one error per state, each saying why and what helps.
- * Every one of them is said before anything was sent, so each is `not_executed`.
+ * The errors of a server that is not available: one per state, each with the reason and the next step; and the error for an
+ * unexpected exception during a start.
+ * Invariant: each is raised before the request is sent, so each is `not_executed`; only `unresponsive` is `uncertain`.
  */
-import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
+import { type ErrorCode, HostError, type HostErrorOptions, thrownText } from '../kernel/errors.js';
+import type { Redact } from '../kernel/redact.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Reason } from './restart-plan.js';
 import type { ServerState } from './server-state.js';
 
-/** Who is asked for, and the failure that led here. */
+/** The server, and the failure that led to its state. */
 export interface Refused {
   readonly server: string;
   readonly nowMs: number;
   readonly lastError: HostError | undefined;
-  /** It cannot be started a second time. */
+  /** The connection can be made only once. */
   readonly isOneShot?: boolean | undefined;
-  /** Why its entry in the configuration cannot be used. */
+  /** Why its configuration entry cannot be used. */
   readonly problem?: Problem | undefined;
 }
 
@@ -22,18 +25,18 @@ interface Problem {
   readonly hint: string | undefined;
 }
 
-/** Why nobody can have the server in this state; undefined when it is ready or may be soon. */
+/** The error for callers in this state. Undefined: the server is ready, or may be soon. */
 export function refusalOf(state: ServerState, refused: Refused): HostError | undefined {
-  // Where a run that is being closed leads is settled: no need to wait for the close to say so.
+  // The state after `closing` is already decided: callers need not wait for the close.
   const at = state.kind === 'closing' ? state.next : state;
   const { server } = refused;
   switch (at.kind) {
     case 'parked':
       return parked(at.reason, at.nextProbeAtMs, refused);
     case 'ejected':
-      return refuse('server_ejected', `server '${server}' was taken out of use (${text(at.reason)}), until a reload`, {
+      return refuse('server_ejected', `server '${server}' is ejected (${text(at.reason)}) until a reload`, {
         ...because(at.reason, refused),
-        hint: `mend what made it fail, then reload server '${server}'`,
+        hint: `fix the cause of the failures, then reload server '${server}'`,
       });
     case 'auth_required':
       return refuse('needs_reauth', `server '${server}' needs a new authorization (${text(at.reason)})`, {
@@ -55,10 +58,10 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
   }
 }
 
-/** The wait is over and the server is not ready; it will be tried on. */
+/** The caller's wait is over; the server is still being connected. */
 export function notYet(state: ServerState, { server, nowMs, lastError }: Refused): HostError {
   const retryAfterMs = state.kind === 'backing_off' ? Math.max(0, Math.ceil(state.retryAtMs - nowMs)) : undefined;
-  return refuse('reconnecting', `server '${server}' is not ready (${state.kind}); Hostler goes on to reconnect it`, {
+  return refuse('reconnecting', `server '${server}' is not ready (${state.kind}); Hostler keeps reconnecting it`, {
     server,
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     ...(lastError === undefined ? {} : { cause: lastError }),
@@ -67,9 +70,9 @@ export function notYet(state: ServerState, { server, nowMs, lastError }: Refused
 }
 
 export const cancelled = (server: string): HostError =>
-  refuse('cancelled', `the caller gave up while it waited for server '${server}'`, { server });
+  refuse('cancelled', `the caller cancelled while waiting for server '${server}'`, { server });
 
-/** It is gone, and another one is about to have its name. */
+/** Another server is about to take the name. */
 export const replaced = (server: string): HostError =>
   refuse('reconnecting', `server '${server}' is being replaced`, { server, hint: 'try again in a moment' });
 
@@ -82,13 +85,13 @@ export const tooManyWait = (server: string, limit: number): HostError =>
   });
 
 export const unresponsive = ({ server, isOneShot }: Refused): HostError =>
-  new HostError('transport', `server '${server}' runs but gave no sign of life`, {
+  new HostError('transport', `server '${server}' runs but does not answer`, {
     server,
     reason: 'unresponsive',
     execution: 'uncertain',
     hint: isOneShot
-      ? 'it is closed; attach a new connection under its name, or attach a factory, which is restarted'
-      : 'it is restarted; if this repeats, look at its stderr',
+      ? 'it is closed; attach a new connection under its name, or attach a factory, which Hostler can restart'
+      : 'Hostler restarts it; if this repeats, look at its stderr',
   });
 
 const refuse = (code: ErrorCode, message: string, options: HostErrorOptions): HostError =>
@@ -98,15 +101,15 @@ function parked(reason: Reason, nextProbeAtMs: number, refused: Refused): HostEr
   const { server, nowMs } = refused;
   const retryAfterMs = Math.max(0, Math.ceil(nextProbeAtMs - nowMs));
   const inSeconds = Math.ceil(retryAfterMs / 1_000);
-  const message = `server '${server}' is parked (${text(reason)}); it is tried again in ${inSeconds} s, or at once by a reload`;
+  const message = `server '${server}' is parked (${text(reason)}); the next try is in ${inSeconds} s, or at once by a reload`;
   return refuse('server_parked', message, {
     ...because(reason, refused),
     retryAfterMs,
-    hint: `mend what made it fail; reload server '${server}' to try it at once`,
+    hint: `fix the cause of the failures; reload server '${server}' to try it at once`,
   });
 }
 
-/** A one-shot server may be stopped because it failed: then the failure is the cause. */
+/** A one-shot server also stops when it fails; the failure is the cause then. */
 const stopped = ({ server, isOneShot, lastError }: Refused): HostError =>
   isOneShot
     ? refuse('server_stopped', `server '${server}' is stopped${lastError ? ` (${text(lastError)})` : ''}`, {
@@ -118,7 +121,7 @@ const stopped = ({ server, isOneShot, lastError }: Refused): HostError =>
 
 const disabled = (server: string, problem: Problem | undefined): HostError =>
   problem
-    ? refuse('server_disabled', `server '${server}' is disabled, its entry cannot be used: ${problem.message}`, {
+    ? refuse('server_disabled', `server '${server}' is disabled because its configuration entry is invalid: ${problem.message}`, {
         server,
         reason: 'invalid_spec',
         hint: problem.hint ?? 'correct its entry in the configuration',
@@ -135,3 +138,31 @@ const because = (reason: Reason, { server, lastError }: Refused): HostErrorOptio
 });
 
 const text = ({ message }: Reason): string => message.replace(/\.$/, '');
+
+const causeChars = 500;
+
+/**
+ * An exception of a start that is no HostError. Its text is redacted by `clean` and neutralised before it becomes part of the
+ * message; without `clean` only the name of the error is shown.
+ */
+export function unexpectedError(server: string, cause: unknown, clean?: Redact): HostError {
+  const text = neutraliseLine(clean ? clean(textOf(cause)) : kindOf(cause), causeChars);
+  return new HostError('connect_failed', `server '${server}' could not be opened: unexpected error: ${text}`, {
+    server,
+    reason: 'unexpected',
+    execution: 'not_executed',
+    hint: 'this is a bug in Hostler or in code that the application passed to it: report it with this message',
+    cause,
+  });
+}
+
+function kindOf(thrown: unknown): string {
+  try {
+    return thrown instanceof Error ? String(thrown.name) : typeof thrown;
+  } catch {
+    return typeof thrown;
+  }
+}
+
+const textOf = (thrown: unknown): string =>
+  thrown instanceof Error ? `${kindOf(thrown)}: ${thrownText(thrown)}` : thrownText(thrown);

@@ -1,24 +1,56 @@
 /**
- * The servers a host knows, by name, and who holds each of them open.
- * Not here: their connections (supervisor/); what a definition may hold (config/). Losing a connection takes no lease away,
- * and giving a lease back closes nothing: it only starts the idle time, at the end of which `onIdle` is told.
+ * The registered servers by name, and the leases that keep each of them running. A released lease stops nothing: it starts the
+ * keep-alive time, and `onIdle` is called at its end. A lost connection releases no lease.
+ * Not here: connections (supervisor.ts), definitions (config/).
  *
- * Invariants: a change of a registration happens as a whole or not at all; an eager server holds a binding of its own, so
- * that it is never idle; the idle time of a server runs only while nobody holds it.
+ * Invariants: a registration changes as a whole or not at all. An eager server has a lease of its own, so it is never idle.
+ * The keep-alive time runs only while there is no lease.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { Lease, type LeaseKind } from './lease.js';
+
+export type LeaseKind = 'binding' | 'call';
+
+/** Holds one server open until it is released. A second release has no effect. */
+export class Lease implements Disposable, AsyncDisposable {
+  readonly server: string;
+  readonly kind: LeaseKind;
+  #onRelease: (() => void) | undefined;
+
+  constructor(server: string, kind: LeaseKind, onRelease: () => void) {
+    this.server = server;
+    this.kind = kind;
+    this.#onRelease = onRelease;
+  }
+
+  get isReleased(): boolean {
+    return this.#onRelease === undefined;
+  }
+
+  release(): void {
+    const onRelease = this.#onRelease;
+    this.#onRelease = undefined;
+    onRelease?.();
+  }
+
+  [Symbol.dispose](): void {
+    this.release();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.release();
+  }
+}
 
 export interface Registration<Spec> {
   readonly name: string;
   readonly spec: Spec;
-  /** Started when it is first needed. */
+  /** Started by its first call. */
   readonly isLazy: boolean;
-  /** How long nobody must need it before it is stopped; 0 = it is never stopped. */
+  /** How long a server without leases keeps running; 0: for ever. */
   readonly keepAliveMs: number;
   readonly card: string | undefined;
 }
@@ -27,7 +59,7 @@ export interface RegistryRow {
   readonly name: string;
   readonly lazy: boolean;
   readonly active: boolean;
-  /** Leases of all kinds, the own one of an eager server too. */
+  /** Leases of all kinds, including the own lease of an eager server. */
   readonly ref_count: number;
   readonly card: string | undefined;
 }
@@ -38,7 +70,7 @@ export interface RegistryOptions {
   readonly serversMax?: number;
 }
 
-/** How calls hold a server open: counted, without an object for each. Every `enter` is followed by one `leave`. */
+/** The leases of calls: a counter instead of an object per call. Every `enter` is followed by one `leave`. */
 export interface CallHold {
   enter(): void;
   leave(): void;
@@ -48,9 +80,9 @@ interface Entry<Spec> {
   registration: Registration<Spec>;
   isActive: boolean;
   readonly held: Record<LeaseKind, number>;
-  /** What an eager server holds itself open with. */
+  /** The lease of an eager server on itself. */
   own: Lease | undefined;
-  /** Since when nobody holds it. */
+  /** When the last lease was released. */
   idleSinceMs: number;
   cancelIdle: Cancel | undefined;
 }
@@ -78,7 +110,7 @@ export class Registry<Spec> {
   readonly #options: RegistryOptions;
   readonly #serversMax: number;
   readonly #entries = new Map<string, Entry<Spec>>();
-  /** One function for all servers: thousands may be at rest. */
+  /** One function for all servers: thousands may be idle. */
   readonly #rest = (entry: Entry<Spec>): void => this.#restTimer(entry);
 
   constructor(options: RegistryOptions) {
@@ -102,8 +134,8 @@ export class Registry<Spec> {
   }
 
   /**
-   * The same definition again changes nothing; another one under the same name needs `replace`. Leases stay: who holds the
-   * server holds its successor.
+   * The same definition again changes nothing; another one under the same name needs `replace`. Leases stay and count for the
+   * new server.
    */
   register(registration: Registration<Spec>, { replace = false } = {}): 'added' | 'unchanged' | 'replaced' {
     const { name } = registration;
@@ -130,7 +162,7 @@ export class Registry<Spec> {
     return 'replaced';
   }
 
-  /** Leases on it hold nothing any more. */
+  /** Its leases have no effect any more. */
   remove(name: string): boolean {
     const entry = this.#entries.get(name);
     if (!entry) return false;
@@ -144,7 +176,7 @@ export class Registry<Spec> {
     for (const name of [...this.#entries.keys()]) this.remove(name);
   }
 
-  // --- who needs it
+  // --- leases
 
   lease(name: string, kind: LeaseKind = 'binding'): Lease {
     return this.#lease(this.#entry(name), kind);
@@ -158,9 +190,9 @@ export class Registry<Spec> {
     return { ...this.#entry(name).held };
   }
 
-  // --- what the host reports
+  // --- reports of the host
 
-  /** It runs now. One that came up with nobody holding it, by a probe say, has its idle time from here. */
+  /** The server runs. Without a lease, such as after a probe, its keep-alive time starts now. */
   opened(name: string): void {
     this.#setActive(name, true);
   }
@@ -197,7 +229,7 @@ export class Registry<Spec> {
     });
   }
 
-  /** An eager server holds itself; one that has become lazy lets go. A new idle time counts from now. */
+  /** Takes or releases the own lease of an eager server. A changed keep-alive time starts now. */
   #hold(entry: Entry<Spec>): void {
     const { isLazy } = entry.registration;
     if (!isLazy) entry.own ??= this.#lease(entry, 'binding');
@@ -210,18 +242,18 @@ export class Registry<Spec> {
     }
   }
 
-  /** The idle time begins now, unless somebody holds it. */
+  /** Starts the keep-alive time, unless there is a lease. */
   #restTimer(entry: Entry<Spec>): void {
     if (countOf(entry) > 0) return;
     const { clock } = this.#options;
     entry.idleSinceMs = clock.nowMs();
-    // One that runs already looks again when it is over: calls come and go too fast to set a timer for each.
+    // A running timer checks again when it fires: one timer per call would cost too much.
     if (!entry.cancelIdle) this.#setTimer(entry);
   }
 
   #setTimer(entry: Entry<Spec>): void {
     const { name, keepAliveMs } = entry.registration;
-    // A lease may be given back after its server was removed, and another be registered under the name.
+    // A lease may be released after its server was removed and another one registered under the name.
     if (this.#entries.get(name) !== entry || !entry.isActive || keepAliveMs === 0) return;
     const { clock, onIdle } = this.#options;
     entry.cancelIdle = clock.at(entry.idleSinceMs + keepAliveMs, () => {
@@ -250,7 +282,7 @@ export class Registry<Spec> {
 
 const countOf = ({ held }: Entry<unknown>): number => held.binding + held.call;
 
-/** A name may be anything a caller wrote. */
+/** The name may be any text of a caller. */
 const shown = (name: string): string => neutraliseLine(name, LIMITS.quotedChars);
 
 export const notFound = (name: string): HostError =>
@@ -265,7 +297,7 @@ const taken = (name: string): HostError =>
     server: name,
     field: 'name',
     execution: 'not_executed',
-    hint: 'choose another name, or ask for it to be replaced',
+    hint: 'choose another name, or pass { replace: true }',
   });
 
 const tooMany = (name: string, limit: number): HostError =>

@@ -1,10 +1,12 @@
 /**
- * When a server that failed is started again, and when it is left alone for a while. Pure: time and chance come in.
+ * When a failed server is started again, when it is parked, and what the failure costs. Pure: time and randomness are arguments.
+ * Not here: which failure calls for which outcome (server-state.ts).
  *
  * Two rules park a server: more than `maxRestarts` restarts within the window, or more than `maxRestarts` starts in a row that
- * ended before the server was proven, however far apart. The second is for slow starters, which never fill the window.
- * A proven run empties the ledger. So a server that lives just long enough to be proven each time is never parked by either
- * rule: it is of use in between, and is restarted for as long as that goes on.
+ * ended before the server was proven. The second rule catches slow starters, which never fill the window.
+ * A proven run empties the ledger, so a server that always lives long enough to be proven is never parked.
+ *
+ * Invariant: a parked or ejected server has `parked` in its ledger, so every later start counts as a probe.
  */
 import { backoffMs } from '../kernel/backoff.js';
 import type { Random } from '../kernel/random.js';
@@ -25,9 +27,9 @@ export interface RestartPlan {
   readonly probeMsMax: number;
   /** The probe is moved by up to this share, either way. */
   readonly probeJitter: number;
-  /** How long a parked server is left alone even if somebody wants it. */
+  /** How long calls cannot wake a parked server. */
   readonly wakeAfterMs: number;
-  /** `eject` waits for a reload and probes never. */
+  /** `eject` never probes; only a reload brings the server back. */
   readonly onExhausted: 'park' | 'eject';
 }
 
@@ -46,13 +48,13 @@ export const defaultPlan: RestartPlan = {
   onExhausted: 'park',
 };
 
-/** Why a server is not running, in words a person can act on; never a secret. */
+/** Why a server is not running, for people. Never contains a secret. */
 export interface Reason {
   readonly code: string;
   readonly message: string;
 }
 
-/** What is remembered of past failures. Only a proven server empties it. */
+/** Record of past failures. Only a proven run empties it. */
 export interface Ledger {
   /** When restarts were charged, oldest first; at most `maxRestarts + 1` of them. */
   readonly restartsAtMs: readonly number[];
@@ -60,9 +62,9 @@ export interface Ledger {
   readonly unprovenStarts: number;
   /** Probes of a parked server in a row that failed. */
   readonly failedProbes: number;
-  /** Failures that were not charged: they lengthen the waits and park nobody. */
+  /** Failures that were not charged: they lengthen the delays but never park the server. */
   readonly unchargedFailures: number;
-  /** It was parked or ejected: until it is proven every start is a probe, also for the next host. */
+  /** Set when parked or ejected: every start is a probe until one is proven, also in the next host. */
   readonly parked: { readonly reason: Reason; readonly atMs: number } | undefined;
 }
 
@@ -79,7 +81,7 @@ export interface Charge {
   readonly exhausted: boolean;
 }
 
-/** Charges one restart at `nowMs`. `wasProven`: the run that ended had been proven. */
+/** Charges one restart at `nowMs`. `wasProven`: the ended run was proven. */
 export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: RestartPlan): Charge {
   const restartsAtMs = [...ledger.restartsAtMs.filter((atMs) => nowMs - atMs <= plan.windowMs), nowMs].slice(
     -(plan.maxRestarts + 1),
@@ -91,14 +93,14 @@ export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: 
   };
 }
 
-/** Notes a failure that was a fault of the whole host. */
+/** Records a failure of the whole host. */
 export const uncharged = (ledger: Ledger): Ledger => ({ ...ledger, unchargedFailures: ledger.unchargedFailures + 1 });
 
 /** Restarts that still count at `nowMs`. */
 export const restartsInWindow = ({ restartsAtMs }: Ledger, nowMs: number, { windowMs }: RestartPlan): number =>
   restartsAtMs.filter((atMs) => nowMs - atMs <= windowMs).length;
 
-/** How long to wait before the restart just charged, or just forborne. */
+/** How long to wait before the restart just charged, or just unchargedRetry. */
 export function restartDelayMs(
   { restartsAtMs, unchargedFailures }: Ledger,
   wasProven: boolean,
@@ -111,7 +113,7 @@ export function restartDelayMs(
   return full / 2 + (random() * full) / 2;
 }
 
-/** Before chance: doubles with each restart in the window, to a limit. */
+/** Without jitter: doubles with each restart in the window, up to a limit. */
 export const fullDelayMs = (restarts: number, { delayMs, delayMsMax }: RestartPlan): number =>
   backoffMs(delayMs, restarts - 1, delayMsMax);
 
@@ -120,3 +122,72 @@ export function probeDelayMs({ failedProbes }: Ledger, plan: RestartPlan, random
   const full = backoffMs(plan.probeMs, failedProbes, plan.probeMsMax);
   return full * (1 + plan.probeJitter * (2 * random() - 1));
 }
+
+// --- where a failure leads
+
+/** One attempt at a parked server. An attempt on behalf of a call leaves the probe schedule as it is. */
+export type Probe = { readonly by: 'timer' } | { readonly by: 'call'; readonly nextProbeAtMs: number };
+
+/** What follows a run that failed or is being closed. */
+export type NextState =
+  | { readonly kind: 'registered' }
+  /** A one-shot server has no second run. */
+  | { readonly kind: 'stopped' }
+  | { readonly kind: 'backing_off'; readonly retryAtMs: number; readonly reason: Reason }
+  | { readonly kind: 'parked'; readonly reason: Reason; readonly nextProbeAtMs: number; readonly nextWakeAtMs: number }
+  | { readonly kind: 'ejected'; readonly reason: Reason }
+  | { readonly kind: 'auth_required'; readonly reason: Reason; readonly nextProbeAtMs: number };
+
+export interface FailureContext {
+  readonly nowMs: number;
+  readonly plan: RestartPlan;
+  readonly random: Random;
+}
+
+/** The ledger after the failure, and the state that follows. */
+export type FailureResult = readonly [Ledger, NextState];
+
+/** A failure of the server itself: charges one restart. An exhausted budget parks the server. */
+export function charged(before: Ledger, wasProven: boolean, reason: Reason, context: FailureContext): FailureResult {
+  const { ledger, exhausted } = charge(before, context.nowMs, wasProven, context.plan);
+  return exhausted ? park(ledger, reason, context) : [ledger, retry(ledger, wasProven, reason, context)];
+}
+
+/** A failure of the whole host: no restart is charged, but the delay grows all the same. */
+export function unchargedRetry(before: Ledger, wasProven: boolean, reason: Reason, context: FailureContext): FailureResult {
+  const ledger = uncharged(before);
+  return [ledger, retry(ledger, wasProven, reason, context)];
+}
+
+export const retry = (
+  ledger: Ledger,
+  wasProven: boolean,
+  reason: Reason,
+  { nowMs, plan, random }: FailureContext,
+): NextState => ({
+  kind: 'backing_off',
+  retryAtMs: nowMs + restartDelayMs(ledger, wasProven, plan, random),
+  reason,
+});
+
+export function park(before: Ledger, reason: Reason, { nowMs, plan, random }: FailureContext): FailureResult {
+  const ledger = { ...before, parked: { reason, atMs: nowMs } };
+  if (plan.onExhausted === 'eject') return [ledger, { kind: 'ejected', reason }];
+  const nextProbeAtMs = nowMs + probeDelayMs(ledger, plan, random);
+  return [ledger, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nowMs + plan.wakeAfterMs }];
+}
+
+/** Between two probes one call may try a parked server; more would let callers hammer it. */
+export function probeFailed(before: Ledger, probe: Probe, reason: Reason, context: FailureContext): FailureResult {
+  if (probe.by === 'call' && probe.nextProbeAtMs > context.nowMs) {
+    const { nextProbeAtMs } = probe;
+    return [before, { kind: 'parked', reason, nextProbeAtMs, nextWakeAtMs: nextProbeAtMs + context.plan.wakeAfterMs }];
+  }
+  return park({ ...before, failedProbes: before.failedProbes + 1 }, reason, context);
+}
+
+/** Probed at the slowest rate: only a new token helps, and that wakes the server at once. */
+export const needsAuth = (ledger: Ledger, reason: Reason, { nowMs, plan }: FailureContext): FailureResult => [
+  ledger,
+  { kind: 'auth_required', reason, nextProbeAtMs: nowMs + plan.probeMsMax },
+];

@@ -1,17 +1,18 @@
 /**
- * One run of a server: waits at the gate, connects, is lost or closed. What is closed in good order may first finish what it
- * was asked.
- * Not here: when to open and when to close (server-state.ts decides, supervisor.ts tells).
+ * One run of a server: it waits at the start gate, connects, is health-checked, and is lost or closed. An orderly close first drains
+ * open requests.
+ * Not here: when to open and close (server-state.ts decides, supervisor.ts calls).
  *
- * Invariants: whatever was opened is closed, also what comes up late or dead; `failed` and `closed` are said only when
- * nothing is left open; after `close` nothing but `closed` is said, once.
+ * Invariants: every opened connection is closed, also one that comes up late or dead. `failed` and `closed` are reported only
+ * when nothing is left open. After `close` only `closed` is reported, once.
  */
+import type { Cancel, Clock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
-import type { Connect, Connection } from './ports.js';
+import type { Connect, Connection, Verify } from './ports.js';
+import { unexpectedError } from './refusals.js';
 import type { Gate } from './start-gate.js';
-import { unexpectedError } from './unexpected-error.js';
 
-/** How long calls under way may go on when their server is stopped. */
+/** How long open requests may continue when their server is stopped. */
 export const drainMsMax = 5_000;
 
 export interface RunListener<C> {
@@ -19,7 +20,7 @@ export interface RunListener<C> {
   failed(error: HostError): void;
   lost(error: HostError): void;
   closed(): void;
-  /** Closing failed: the connection counts as closed, but somebody should know. */
+  /** Closing failed; the connection counts as closed all the same. */
   closeFailed(error: unknown): void;
 }
 
@@ -29,7 +30,7 @@ export class Run<C extends Connection> {
   readonly #abort = new AbortController();
   #withdraw: () => boolean = () => false;
   #connection: C | undefined;
-  /** Lost before it was even handed to us. */
+  /** Set when the connection was lost before `connect` resolved. */
   #lostBy: HostError | undefined;
   #isClosing = false;
 
@@ -45,17 +46,17 @@ export class Run<C extends Connection> {
     });
   }
 
-  /** `isOrderly`: nothing is wrong with it, so that what it still owes is worth waiting for. */
+  /** `isOrderly`: the server is healthy, so its open requests are drained first. */
   close(isOrderly: boolean): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
     if (this.#withdraw()) this.#listener.closed();
     else if (this.#connection) void this.#shut(this.#connection, isOrderly).then(() => this.#listener.closed());
-    // Otherwise the attempt is under way, and says `closed` itself when it has ended.
+    // Otherwise `connect` is still running; `#ended` reports `closed` when it settles.
     else this.#abort.abort();
   }
 
-  /** Settles when the attempt is over, and always resolves. */
+  /** Resolves when the attempt is over; never rejects. */
   async #connect(run: number, connect: Connect<C>): Promise<void> {
     let connection: C;
     try {
@@ -93,5 +94,39 @@ export class Run<C extends Connection> {
     } catch (error) {
       this.#listener.closeFailed(error);
     }
+  }
+}
+
+/** Verifies a suspect connection: one check at a time, ended by its time limit. An ended check reports nothing. */
+export class HealthCheck<C extends Connection> {
+  readonly #clock: Clock;
+  readonly #verify: Verify<C>;
+  readonly #limitMs: number;
+  #cancel: Cancel | undefined;
+
+  constructor(clock: Clock, verify: Verify<C>, limitMs: number) {
+    this.#clock = clock;
+    this.#verify = verify;
+    this.#limitMs = limitMs;
+  }
+
+  /** No effect while a check runs: its result serves all callers. */
+  begin(connection: C, conclude: (isAlive: boolean) => void): void {
+    if (this.#cancel) return;
+    const deadlineAtMs = this.#clock.nowMs() + this.#limitMs;
+    const settle = (isAlive: boolean) => {
+      if (this.#cancel !== cancel) return;
+      this.end();
+      conclude(isAlive);
+    };
+    const cancel = this.#clock.at(deadlineAtMs, () => settle(false));
+    this.#cancel = cancel;
+    const verify = async () => this.#verify(connection, deadlineAtMs);
+    verify().then(settle, () => settle(false));
+  }
+
+  end(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
   }
 }

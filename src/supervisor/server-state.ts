@@ -1,32 +1,33 @@
 /**
- * The life of one supervised server, as a pure function of state, event, time, plan and chance.
- * Not here: what a failure costs and how long the waits are (after-failure.ts, restart-plan.ts), opening and closing
- * connections (supervisor.ts), counting failed calls (policy/breaker.ts), leases (registry.ts).
+ * The life of one supervised server, as a pure function of state, event, time, plan and randomness.
+ * Not here: cost of a failure and delays (restart-plan.ts), opening and closing connections (supervisor.ts), counting failed
+ * calls (policy/breaker.ts), leases (registry.ts).
  *
  * Invariants (server-state.test.ts checks them over random event sequences):
- * - An event of an older run changes nothing, so a late reply can neither revive nor kill anything.
+ * - An event of an older run changes nothing, so a late reply can neither revive nor stop a server.
  * - A run is opened only when its predecessor is closed: `closing` stands between them.
- * - Unless the server is disabled, stopped, stopping or ejected, something is armed that can bring it back: an open run, a
- *   run being closed, or a timer.
- * - One restart is charged per run, whatever fails with it.
- * - A one-shot server (a connection that cannot be made again) opens one run; whatever ends it leads to `stopped`.
+ * - Unless the server is disabled, stopped, stopping or ejected, an open run, a closing run or a timer brings it back.
+ * - At most one restart is charged per run.
+ * - A one-shot server (its connection can be made only once) opens one run; the end of that run leads to `stopped`.
  */
 import {
-  type Aftermath,
   charged,
+  emptyLedger,
   type FailureContext,
-  type Following,
-  forborne,
+  type FailureResult,
+  type Ledger,
+  type NextState,
   needsAuth,
   type Probe,
   park,
   probeFailed,
+  type Reason,
   retry,
-} from './after-failure.js';
-import { emptyLedger, type Ledger, type Reason } from './restart-plan.js';
+  unchargedRetry,
+} from './restart-plan.js';
 
 export interface Common {
-  /** The newest run that was ever opened; 0 before the first. */
+  /** Number of the newest run; 0 before the first. */
   readonly run: number;
   readonly ledger: Ledger;
   readonly sinceMs: number;
@@ -39,10 +40,10 @@ export type ServerState = Common &
     | { readonly kind: 'registered' }
     | { readonly kind: 'connecting'; readonly probe: Probe | undefined }
     | ({ readonly kind: 'ready' } & Trial)
-    /** Missed a sign of life: verified before the next call. */
+    /** The server was silent too long: verified before the next call. */
     | ({ readonly kind: 'suspect' } & Trial)
     /** The old run is being closed; `next` is what follows. */
-    | { readonly kind: 'closing'; readonly next: Following }
+    | { readonly kind: 'closing'; readonly next: NextState }
     | { readonly kind: 'backing_off'; readonly retryAtMs: number; readonly reason: Reason }
     | {
         readonly kind: 'parked';
@@ -55,22 +56,22 @@ export type ServerState = Common &
     | { readonly kind: 'stopping'; readonly next: 'stopped' | 'disabled' | 'registered' | 'connecting' }
   );
 
-/** What a run that is up has shown so far. */
+/** What is known of an open run. */
 interface Trial {
   readonly wasCalled: boolean;
   readonly isProven: boolean;
-  /** It came of a probe: until it is proven, its loss is a failed probe. */
+  /** The run was a probe: its loss counts as a failed probe until it is proven. */
   readonly probe: Probe | undefined;
 }
 
 export type FailureKind =
   | 'transient'
-  /** Command missing, not MCP, bad definition: trying again at once cannot help. */
+  /** Command missing, not MCP, bad definition: an immediate retry cannot help. */
   | 'permanent'
   | 'auth';
 
 export type ServerEvent =
-  /** Somebody wants to use it: a call, a lease. */
+  /** A call or a lease needs the server. */
   | { readonly kind: 'wanted' }
   | { readonly kind: 'start' | 'stop' | 'reload' | 'disable' | 'enable' | 'token_changed' | 'woke' | 'idle' }
   | { readonly kind: 'opened' | 'closed' | 'call_succeeded' | 'missed' | 'answered'; readonly run: number }
@@ -79,25 +80,25 @@ export type ServerEvent =
       readonly run: number;
       readonly failure: FailureKind;
       readonly reason: Reason;
-      /** The first start of a package runner may only be filling its cache: not charged. */
+      /** Not charged: the first start of a package runner may only fill its cache. */
       readonly isFree?: boolean;
     }
   | { readonly kind: 'lost'; readonly run: number; readonly failure: FailureKind; readonly reason: Reason };
 
 export type Effect =
   | { readonly do: 'open'; readonly run: number }
-  /** Ends a run, or the attempt to open it; `closed` must follow. */
+  /** Closes a run, or its connect attempt; `closed` must follow. */
   | { readonly do: 'close'; readonly run: number }
-  /** One timer per server; arming replaces the one before. */
+  /** One timer per server; arming replaces the previous one. */
   | { readonly do: 'arm'; readonly atMs: number }
   | { readonly do: 'disarm' };
 
 export interface StepContext extends FailureContext {
-  /** True while many servers fail together: nobody is charged for a fault of the host. */
+  /** Many servers fail together: a fault of the host, which is charged to no server. */
   readonly isFrozen?: boolean;
-  /** A lazy server waits to be wanted after a reload; others start. */
+  /** After a reload a lazy server waits for a call; others start. */
   readonly isLazy: boolean;
-  /** The connection cannot be made a second time. */
+  /** The connection can be made only once. */
   readonly isOneShot?: boolean | undefined;
 }
 
@@ -150,20 +151,20 @@ export function step(state: ServerState, event: ServerEvent, context: StepContex
   }
 }
 
-/** What outlives a state. */
+/** Carried over to the next state. */
 type Lasting = Pick<Common, 'run' | 'ledger'>;
 type Up = Extract<ServerState, { kind: 'ready' | 'suspect' }>;
 type Connecting = Extract<ServerState, { kind: 'connecting' }>;
 
 const unchanged = (state: ServerState): Step => [state, []];
-/** Disabled, or about to be: only `enable` changes that. */
+/** Disabled, or about to be: only `enable` leads out of it. */
 const isDisabled = (state: ServerState): boolean =>
   state.kind === 'disabled' || (state.kind === 'stopping' && state.next === 'disabled');
-/** The one run that it can have was opened. */
+/** The only run of a one-shot server was opened. */
 const isUsedUp = ({ run }: ServerState, { isOneShot }: StepContext): boolean => isOneShot === true && run > 0;
 const isUp = (state: ServerState): state is Up => state.kind === 'ready' || state.kind === 'suspect';
 
-/** A start is a probe when the ledger says that the server was parked, whatever it has waited for since. */
+/** Every start of a server that was parked is a probe. */
 function open({ run, ledger }: Common, { nowMs }: StepContext, asked?: Probe): Step {
   const next = run + 1;
   const probe = asked ?? (ledger.parked && { by: 'timer' });
@@ -173,7 +174,7 @@ function open({ run, ledger }: Common, { nowMs }: StepContext, asked?: Probe): S
   ];
 }
 
-/** Lazy servers wait to be wanted. */
+/** Lazy servers wait for a call. */
 const openOrWait = (common: Common, context: StepContext): Step =>
   context.isLazy ? [at('registered', common, context), [{ do: 'disarm' }]] : open(common, context);
 
@@ -183,7 +184,7 @@ const at = <Kind extends 'registered' | 'stopped' | 'disabled'>(
   { nowMs }: StepContext,
 ): ServerState => ({ kind, run, ledger, sinceMs: nowMs });
 
-// --- what people and callers want
+// --- operators and callers
 
 function wanted(state: ServerState, context: StepContext): Step {
   if (state.kind === 'registered') return open(state, context);
@@ -262,14 +263,14 @@ const stopping = (
   { nowMs }: StepContext,
 ): ServerState => ({ kind: 'stopping', run, ledger, sinceMs: nowMs, next: then });
 
-// --- what happens to a run
+// --- events of a run
 
 function becomeReady({ run, ledger, probe }: Connecting, { nowMs, plan }: StepContext): Step {
   const ready: ServerState = { kind: 'ready', run, ledger, sinceMs: nowMs, wasCalled: false, isProven: false, probe };
   return [ready, [{ do: 'arm', atMs: nowMs + plan.provenByAgeMs }]];
 }
 
-/** Only a proven server gets its budget back: one that dies a second after each start must not run for ever. */
+/** Only a proven server gets its restart budget back: a server that dies a second after each start must be parked. */
 function prove(state: Up, { nowMs, plan }: StepContext): Step {
   if (state.isProven) return unchanged(state);
   const provenAtMs = state.sinceMs + (state.wasCalled ? plan.provenByCallMs : plan.provenByAgeMs);
@@ -292,12 +293,12 @@ function afterOpenFailed(
   { ledger, probe }: Connecting,
   { failure, reason, isFree }: Extract<ServerEvent, { kind: 'open_failed' }>,
   context: StepContext,
-): Aftermath {
+): FailureResult {
   if (failure === 'auth') return needsAuth(ledger, reason, context);
   if (probe) return probeFailed(ledger, probe, reason, context);
   if (failure === 'permanent') return park(ledger, reason, context);
   if (isFree) return [ledger, retry(ledger, false, reason, context)];
-  if (context.isFrozen) return forborne(ledger, false, reason, context);
+  if (context.isFrozen) return unchargedRetry(ledger, false, reason, context);
   return charged(ledger, false, reason, context);
 }
 
@@ -312,9 +313,9 @@ function afterLost(
   { ledger, probe, isProven }: Up,
   { failure, reason }: Extract<ServerEvent, { kind: 'lost' }>,
   context: StepContext,
-): Aftermath {
+): FailureResult {
   if (failure === 'auth') return needsAuth(ledger, reason, context);
-  if (context.isFrozen) return forborne(ledger, isProven, reason, context);
+  if (context.isFrozen) return unchargedRetry(ledger, isProven, reason, context);
   if (probe && !isProven) return probeFailed(ledger, { by: 'timer' }, reason, context);
   return charged(ledger, isProven, reason, context);
 }
@@ -345,13 +346,13 @@ function woke(state: ServerState, context: StepContext): Step {
 
 // --- between two runs
 
-const close = (common: Lasting, then: Following, { nowMs }: StepContext): Step => [
+const close = (common: Lasting, then: NextState, { nowMs }: StepContext): Step => [
   { kind: 'closing', run: common.run, ledger: common.ledger, sinceMs: nowMs, next: then },
   [{ do: 'disarm' }, { do: 'close', run: common.run }],
 ];
 
-function enter({ run, ledger }: Lasting, following: Following, { nowMs }: StepContext): Step {
-  // Spelt out: a copy of `following` with more members would have a shape of its own, which costs more than it holds.
+function enter({ run, ledger }: Lasting, following: NextState, { nowMs }: StepContext): Step {
+  // Each case builds its own literal: a spread of `following` would create one more object shape per state.
   switch (following.kind) {
     case 'backing_off': {
       const { kind, retryAtMs, reason } = following;
@@ -376,3 +377,17 @@ function enter({ run, ledger }: Lasting, following: Following, { nowMs }: StepCo
       return following satisfies never;
   }
 }
+
+// --- what a state means to supervisor.ts
+
+/** When the timer starts a server that is not up. */
+export const wakesAtMs = (state: ServerState): number | undefined =>
+  state.kind === 'backing_off' ? state.retryAtMs : 'nextProbeAtMs' in state ? state.nextProbeAtMs : undefined;
+
+/** No run is open and none is planned by a restart. */
+export const isAtRest = (kind: ServerState['kind']): boolean =>
+  ['registered', 'stopped', 'disabled', 'parked', 'ejected', 'auth_required'].includes(kind);
+
+/** The run is closed on request or because it is idle, not because it failed. */
+export const isOrderly = (state: ServerState): boolean =>
+  state.kind === 'stopping' || (state.kind === 'closing' && state.next.kind === 'registered');

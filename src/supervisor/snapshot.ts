@@ -1,6 +1,5 @@
 /**
- * One server as `status` shows it: what its state machine knows, and nothing that is not true at this instant.
- * Times are on the host's clock; whoever shows them to people turns them into dates.
+ * One server as `status` shows it, from its state machine. Times are on the host's clock (host/status.ts makes them dates).
  */
 import type { Reason } from './restart-plan.js';
 import type { ServerState } from './server-state.js';
@@ -9,18 +8,18 @@ export interface Snapshot {
   readonly server: string;
   readonly state: ServerState['kind'];
   readonly sinceMs: number;
-  /** The newest run that was ever opened. */
+  /** Number of the newest run. */
   readonly run: number;
   /** In the window. */
   readonly restarts: number;
-  /** Why it is not running; undefined while it is, or rests. */
+  /** Why the server is down; undefined while it runs or is idle. */
   readonly reason: Reason | undefined;
   readonly nextProbeAtMs: number | undefined;
   readonly retryAtMs: number | undefined;
-  /** `onExhausted: "eject"` has stopped the probing. A parked server is probed for ever, and is not ejected. */
+  /** `onExhausted: "eject"` ended the probing. A parked server is probed for ever and is not ejected. */
   readonly ejected: boolean;
   readonly isProven: boolean;
-  /** Callers that wait for it. */
+  /** Number of waiting callers. */
   readonly waiting: number;
   readonly lastError: { readonly code: string; readonly message: string; readonly atMs: number } | undefined;
   readonly lastSuccessAtMs: number | undefined;

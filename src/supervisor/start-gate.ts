@@ -1,31 +1,30 @@
 /**
- * The one gate that every start of the host passes, first come, first served: so many starts in any second, so many at
- * once. Without it, a hundred servers that fall together would be started together.
+ * Limits the starts of all servers, first come, first served: per second, and at the same time. Without it a hundred servers
+ * that fail together would be started together.
  * Not here: when a server is started again (server-state.ts).
  *
- * Invariants: any span of one second holds at most `startsPerSecond` starts; a start that is no longer wanted costs
- * nothing; whoever hangs in its start holds its place only for `slotMs`, so that a few dead servers cannot keep the
- * healthy ones waiting.
+ * Invariants: any span of one second holds at most `startsPerSecond` starts. A withdrawn start uses no slot. A hanging start
+ * occupies its slot for at most `slotMs`, so dead servers cannot block healthy ones.
  */
 import { availableParallelism } from 'node:os';
 import type { Cancel, Clock } from '../kernel/clock.js';
 
 export interface StartGateOptions {
   readonly startsPerSecond?: number;
-  /** Starts under way at once; twice the cores unless told. */
+  /** Concurrent starts; default: twice the number of cores. */
   readonly concurrent?: number;
-  /** A start that takes longer is waiting rather than working: it no longer counts. */
+  /** After this time a start no longer occupies its slot. */
   readonly slotMs?: number;
 }
 
 export interface StartRequest {
-  /** Asked when it is this one's turn. */
+  /** Called when a slot is free. */
   isWanted(): boolean;
-  /** Begins the start and says when it is over, either way; extra calls of `done` do nothing. */
+  /** Begins the start and calls `done` when it has succeeded or failed; extra calls have no effect. */
   begin(done: () => void): void;
 }
 
-/** Begins a request at once or later. The result withdraws it: true if it had not begun. */
+/** Begins a request now or later. The returned function withdraws it: true if it had not begun. */
 export interface Gate {
   enter(request: StartRequest): () => boolean;
 }
@@ -58,7 +57,6 @@ export class StartGate implements Gate {
     return this.#running;
   }
 
-  /** Begins now if there is room. The result withdraws the request: true if it had not begun. */
   enter(request: StartRequest): () => boolean {
     this.#queue.add(request);
     this.#admit();
@@ -70,7 +68,7 @@ export class StartGate implements Gate {
   }
 
   #admit(): void {
-    // What begins may end, or ask for another start, in the same breath: the loop below sees it.
+    // A start may end, or request another start, synchronously: the loop below handles it.
     if (this.#isAdmitting) return;
     this.#isAdmitting = true;
     this.#disarm();
@@ -122,7 +120,7 @@ export class StartGate implements Gate {
   }
 }
 
-/** The same gate, for one that must not start before another is gone. Until then it takes no place in the queue. */
+/** The same gate for a server whose predecessor must be gone first. Until then it is not queued. */
 export const gateAfter = (gone: Promise<unknown>, gate: Gate): Gate => ({
   enter(request) {
     let isWithdrawn = false;

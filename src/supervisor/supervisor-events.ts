@@ -1,7 +1,11 @@
 /**
- * What a supervisor tells the world: one stream, shared by all servers, that log, metrics and dashboard read alike.
- * Not here: deciding anything, or when what is told (narrator.ts). A listener that throws or calls back disturbs nobody.
+ * The events of supervised servers, one stream for all servers of a host, and the queue that emits them in order.
+ * Not here: when it is safe to emit (supervisor.ts).
+ *
+ * Invariants: an event carries the time at which it happened, not at which it is emitted. Events that a listener causes are
+ * emitted after the current one, to all listeners. A server at rest keeps no queue in memory.
  */
+import type { Emitter } from '../kernel/emitter.js';
 import type { Freeze } from './correlated-failures.js';
 import type { Reason } from './restart-plan.js';
 import type { ServerState } from './server-state.js';
@@ -24,8 +28,8 @@ export type SupervisorEvent = {
   | { readonly kind: 'proven' }
   | { readonly kind: 'close_failed'; readonly error: unknown }
   /**
-   * A fault of the whole host: for `forMs` no server is charged for what fails. Told once per freeze, by the server that
-   * showed it; `servers` are those that fell together, or the one whose timer was late.
+   * A fault of the whole host: for `forMs` no failure is charged to a server. Emitted once per freeze, for the server that
+   * revealed it. `servers`: those that failed together, or the one whose timer was late.
    */
   | ({ readonly kind: 'freeze' } & Freeze)
 );
@@ -49,9 +53,93 @@ export interface SupervisorEvents {
   readonly supervisor: SupervisorEvent;
 }
 
-/** An event before it is stamped. */
-export type Told = SupervisorEvent extends infer Event
+/** An event without its time and server name. */
+type UnstampedEvent = SupervisorEvent extends infer Event
   ? Event extends SupervisorEvent
     ? Omit<Event, 'atMs' | 'server'>
     : never
   : never;
+
+/** Turns state changes of one server into events and emits them in order. */
+export class EventQueue {
+  readonly #server: string;
+  readonly #events: Emitter<SupervisorEvents>;
+  /** Empty again when `emit` returns. */
+  #pending: (UnstampedEvent & { readonly atMs: number })[] | undefined;
+  #isEmitting = false;
+  #outSinceMs: number | undefined;
+  #parkedFor: Reason | undefined;
+  #repeats = 0;
+
+  constructor(server: string, events: Emitter<SupervisorEvents>) {
+    this.#server = server;
+    this.#events = events;
+  }
+
+  add(event: UnstampedEvent, atMs: number): void {
+    this.#pending ??= [];
+    this.#pending.push({ ...event, atMs });
+  }
+
+  /** Adds the events of one state change. True: the change proves the server. */
+  changed(before: ServerState, after: ServerState, nowMs: number, restarts: number): boolean {
+    if (before.kind !== after.kind) this.#entered(before, after, nowMs, restarts);
+    if (!isProven(after) || isProven(before)) return false;
+    this.#parkedFor = undefined;
+    this.add({ kind: 'proven', run: after.run }, nowMs);
+    return true;
+  }
+
+  emit(): void {
+    if (this.#isEmitting || !this.#pending) return;
+    this.#isEmitting = true;
+    const server = this.#server;
+    try {
+      for (let next = this.#pending.shift(); next; next = this.#pending.shift())
+        this.#events.emit('supervisor', { ...next, server });
+      this.#pending = undefined;
+    } finally {
+      this.#isEmitting = false;
+    }
+  }
+
+  #entered({ kind: from }: ServerState, after: ServerState, nowMs: number, restarts: number): void {
+    const { run, kind } = after;
+    this.add({ kind: 'state', run, from, to: kind }, nowMs);
+    switch (kind) {
+      case 'backing_off': {
+        const { reason, retryAtMs } = after;
+        this.add({ kind: 'restart', run, restarts, reason, delayMs: Math.max(0, retryAtMs - nowMs) }, nowMs);
+        break;
+      }
+      case 'parked': {
+        const { reason, nextProbeAtMs } = after;
+        this.#outSinceMs ??= nowMs;
+        this.add({ kind, run, reason, nextProbeAtMs, repeats: this.#parkedAgain(reason) }, nowMs);
+        break;
+      }
+      case 'ejected':
+      case 'auth_required':
+        this.#outSinceMs ??= nowMs;
+        this.add({ kind, run, reason: after.reason }, nowMs);
+        break;
+      case 'ready':
+        if (this.#outSinceMs !== undefined)
+          this.add({ kind: 'revived', run, afterMs: nowMs - this.#outSinceMs }, nowMs);
+        this.#outSinceMs = undefined;
+        break;
+      default:
+    }
+  }
+
+  #parkedAgain(reason: Reason): number {
+    const isSame = reason.code === this.#parkedFor?.code && reason.message === this.#parkedFor.message;
+    this.#repeats = isSame ? this.#repeats + 1 : 0;
+    // The object of the state itself, not a copy: thousands of parked servers keep it.
+    this.#parkedFor = reason;
+    return this.#repeats;
+  }
+}
+
+const isProven = (state: ServerState): boolean =>
+  (state.kind === 'ready' || state.kind === 'suspect') && state.isProven;

@@ -11,7 +11,7 @@ import { defaultPlan, emptyLedger } from './restart-plan.js';
 import { StartGate } from './start-gate.js';
 import { Supervisor } from './supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from './supervisor-events.js';
-import type { SupervisorOptions } from './supervisor-options.js';
+import type { SupervisorOptions } from './ports.js';
 
 function setUp(options: Partial<SupervisorOptions<FakeConnection>> = {}) {
   const clock = new FakeClock();
@@ -170,7 +170,7 @@ describe('acquiring', () => {
     ['stopped', 'server_stopped', /server 'files' is stopped/],
     ['disabled', 'server_disabled', /server 'files' is disabled/],
     ['parked', 'server_parked', /server 'files' is parked .*exited with code 1.* 5\d s.*reload/],
-    ['ejected', 'server_ejected', /server 'files' was taken out of use .*exited with code 1.*reload/],
+    ['ejected', 'server_ejected', /server 'files' is ejected .*exited with code 1.*reload/],
     ['auth_required', 'needs_reauth', /server 'files' needs a new authorization/],
   ] as const)('a server that is %s says %s', async (kind, code, text) => {
     const onExhausted = kind === 'ejected' ? 'eject' : 'park';

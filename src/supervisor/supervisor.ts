@@ -1,34 +1,40 @@
 /**
- * The shell around one server's state machine: holds the state, performs the effects, feeds back what happened, and lets
- * callers wait for a connection.
- * Not here: every decision about the state (server-state.ts), one attempt to connect (run.ts), what refused callers are told
- * (refusals.ts), what the world is told (narrator.ts), who needs the server at all (registry.ts).
+ * Runs one server's state machine: holds the state, performs its effects, feeds back results, and lets callers wait for a
+ * connection.
+ * Not here: state decisions (server-state.ts), one run (run.ts), errors for callers (refusals.ts), events
+ * (supervisor-events.ts), leases (registry.ts).
  *
- * Invariants: events are taken one at a time, in order, each in the tick it arrives in; there is at most one run, one timer
- * of the state and one health check; listeners are told after the fact, so whatever they call back finds a settled state.
+ * Invariants: events are handled one at a time, in order, in the tick they arrive. There is at most one run, one state timer
+ * and one health check. Listeners run after the change, so calls from a listener find a settled state.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
 import { type HostError, withoutStack } from '../kernel/errors.js';
 import type { Freeze } from './correlated-failures.js';
-import { HealthCheck } from './health-check.js';
-import { Narrator } from './narrator.js';
-import { type Connection, classifyFailure } from './ports.js';
+import { type Connection, classifyFailure, type SupervisorOptions } from './ports.js';
 import { cancelled, notYet, type Refused, refusalOf, replaced, tooManyWait, unresponsive } from './refusals.js';
 import { defaultPlan, emptyLedger, type Ledger, type RestartPlan, restartsInWindow } from './restart-plan.js';
-import { Run } from './run.js';
-import { type Effect, initialState, type ServerEvent, type ServerState, step } from './server-state.js';
+import { HealthCheck, Run } from './run.js';
+import {
+  type Effect,
+  initialState,
+  isAtRest,
+  isOrderly,
+  type ServerEvent,
+  type ServerState,
+  step,
+  wakesAtMs,
+} from './server-state.js';
 import { type Snapshot, type SnapshotFacts, snapshotOf } from './snapshot.js';
-import { isAtRest, isOrderly, wakesAtMs } from './state-facts.js';
-import type { SupervisorOptions } from './supervisor-options.js';
+import { EventQueue } from './supervisor-events.js';
 import { Waiters } from './waiters.js';
 
 export interface Acquired<C> {
   readonly connection: C;
-  /** Hand it back with every report about this connection. */
+  /** Pass it back with every report about this connection. */
   readonly run: number;
-  /** When it was opened, on the host's clock. */
+  /** On the host's clock. */
   readonly sinceMs: number;
 }
 
@@ -41,12 +47,12 @@ export class Supervisor<C extends Connection> {
   readonly #options: SupervisorOptions<C>;
   readonly #clock: Clock;
   readonly #plan: RestartPlan;
-  /** There only while somebody waits. */
+  /** Set only while callers wait. */
   #waiters: Waiters<Acquired<C>> | undefined;
-  /** Made when it is first suspect. */
+  /** Created when the server is first suspect. */
   #check: HealthCheck<C> | undefined;
-  readonly #narrator: Narrator;
-  /** There only while events are taken. */
+  readonly #events: EventQueue;
+  /** Set only while events are handled. */
   #queue: Queued[] | undefined;
   #isDisposed = false;
   #isReplaced = false;
@@ -55,12 +61,12 @@ export class Supervisor<C extends Connection> {
   #acquired: Acquired<C> | undefined;
   #cancelTimer: Cancel | undefined;
   #stopping: Deferred | undefined;
-  /** A token came while this run was connecting, up or closing: worth one more try if it ends for want of a token. */
+  /** A new token arrived during this run: it gets one more try if it ends with `needs_reauth`. */
   #newTokenRun: number | undefined;
-  /** That one more try. It gets none itself, or a token that is renewed in vain each time would make a loop. */
+  /** The extra try. It gets no further one, or a token that is renewed in vain would loop. */
   #graceRun: number | undefined;
   #lastError: { readonly error: HostError; readonly atMs: number } | undefined;
-  /** Why an earlier host had parked it; shown until there is something newer. */
+  /** Why an earlier host had parked the server; shown until a newer error. */
   readonly #earlierError: SnapshotFacts['lastError'];
   #lastSuccessAtMs: number | undefined;
 
@@ -73,24 +79,21 @@ export class Supervisor<C extends Connection> {
     this.#plan = plan;
     this.#state = initialState(clock.nowMs(), isEnabled, ledger);
     this.#earlierError = ledger.parked && { error: ledger.parked.reason, atMs: ledger.parked.atMs };
-    this.#narrator = new Narrator(options);
+    this.#events = new EventQueue(name, options.events);
   }
 
   // --- for callers
 
-  /** The connection, if it can be used this instant. */
+  /** The connection, if it is usable right now. */
   ready(): Acquired<C> | undefined {
     const acquired = this.#acquired;
     return acquired && this.#state.kind === 'ready' && !acquired.connection.closedBy ? acquired : undefined;
   }
 
-  /**
-   * A connection that is ready, now or soon; otherwise a HostError that says `not_executed`. `waitMs`: how soon; a caller is
-   * better told that a server is slow than kept waiting.
-   */
+  /** Resolves with a ready connection within `waitMs`, or rejects with a HostError that is `not_executed`. */
   acquire(deadlineAtMs: number, signal?: CancelSignal, waitMs = this.#options.waitMs ?? 5_000): Promise<Acquired<C>> {
     const acquired = this.#acquired;
-    // It may be over although nobody has told us yet.
+    // The connection may have ended before its close event arrives.
     const closedBy = acquired?.connection.closedBy;
     if (acquired && closedBy) this.lost(acquired.run, closedBy);
     else if (acquired && this.#state.kind === 'ready') return Promise.resolve(acquired);
@@ -99,63 +102,63 @@ export class Supervisor<C extends Connection> {
     const refusal = this.refusal();
     if (refusal) return Promise.reject(refusal);
     if (this.#state.kind === 'suspect' && acquired) this.#verify(acquired);
-    this.#waiters ??= this.#waitingRoom();
+    this.#waiters ??= this.#createWaiters();
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
 
-  /** Why nobody can have a connection now; undefined when it is ready or may be soon. Asking wakes nothing. */
+  /** Why no connection is available; undefined when one is or may be soon. Starts nothing. */
   refusal(): HostError | undefined {
     const refusal = refusalOf(this.#state, this.#refused());
     return refusal && this.#isReplaced ? replaced(this.name) : refusal;
   }
 
-  /** The connection of this run is of no more use. Of an older run: nothing happens. */
+  /** The connection of this run is lost. Ignored for an older run. */
   lost(run: number, error: HostError): void {
     this.#on({ kind: 'lost', run, error });
   }
 
   /**
-   * A call was answered with a result, be it one that says `isError`: this is what proves a run. A JSON-RPC error is no such
-   * answer, only a sign of life: tell it as `answered`.
+   * A call returned a result, also one with `isError`: this proves a run. A JSON-RPC error only shows that the server is alive:
+   * report it with `answered`.
    */
   succeeded(run: number, atMs: number): void {
     const state = this.#state;
     if (run !== state.run) return;
     this.#lastSuccessAtMs = atMs;
-    // Nothing more to learn, on the path of every call.
+    // Fast path of every call: the run is known to be called already.
     if (state.kind === 'ready' && state.wasCalled) return;
     this.#on({ kind: 'call_succeeded', run });
   }
 
-  /** It owes an answer and gave no sign of life: whoever wants it next waits for a check. */
+  /** A request got no answer and the server was silent: the next caller waits for a health check. */
   missed(run: number): void {
     this.#on({ kind: 'missed', run });
   }
 
-  /** It gave a sign of life, whatever it said. */
+  /** Any message of the server arrived. */
   answered(run: number): void {
-    // On the path of calls: most of the time nobody doubted it.
+    // On the path of calls: most servers are not suspect.
     if (this.#state.kind === 'suspect') this.#on({ kind: 'answered', run });
   }
 
-  /** It is to run, called or not. Forgives nothing. */
+  /** Starts the server without a call. The ledger stays. */
   begin(): void {
     this.#on({ kind: 'wanted' });
   }
 
   // --- for operators
 
-  /** Forgives everything. */
+  /** Starts the server with an empty ledger. */
   start(): void {
     this.#on({ kind: 'start' });
   }
 
-  /** Resolves when nothing of the server runs any more. */
+  /** Resolves when nothing of the server runs. */
   stop(): Promise<void> {
     return this.#onAndStopped('stop');
   }
 
-  /** Resolves when the old run is gone; a lazy server then waits to be wanted. */
+  /** Resolves when the old run is closed; a lazy server then waits for its next call. */
   reload(): Promise<void> {
     return this.#onAndStopped('reload');
   }
@@ -173,17 +176,16 @@ export class Supervisor<C extends Connection> {
     this.#on({ kind: 'token_changed' });
   }
 
-  /** Nobody has needed it for long enough. */
+  /** The keep-alive time of the last lease is over. */
   idle(): void {
     if (this.#waiting === 0) this.#on({ kind: 'idle' });
   }
 
-  /** No start is over yet. What has a history has been started before. */
+  /** No start has ended yet. A server with a history was started before. */
   get isFirstStart(): boolean {
     return this.#state.run <= 1 && this.#state.ledger === emptyLedger;
   }
 
-  /** What is held against it. */
   get ledger(): Ledger {
     return this.#state.ledger;
   }
@@ -198,15 +200,12 @@ export class Supervisor<C extends Connection> {
     });
   }
 
-  /** What calls would be sent on now; one that is over is not there, even if nobody has told us yet. */
+  /** The open connection; undefined once it has ended, also before its close event. */
   get current(): Acquired<C> | undefined {
     return this.#acquired?.connection.closedBy ? undefined : this.#acquired;
   }
 
-  /**
-   * Stops it for good. Resolves when nothing of it runs and no timer is left. `isReplaced`: another one takes its name, so
-   * that whoever waits for it should ask again.
-   */
+  /** Stops the server for good. Resolves when nothing of it runs. `isReplaced`: its name goes on, so waiting callers should retry. */
   dispose(isReplaced = false): Promise<void> {
     this.#isReplaced = isReplaced;
     this.#on({ kind: 'stop' });
@@ -229,7 +228,7 @@ export class Supervisor<C extends Connection> {
       for (let next = queue.shift(); next; next = queue.shift()) this.#take(next);
     } finally {
       this.#queue = undefined;
-      this.#narrator.tell();
+      this.#events.emit();
     }
   }
 
@@ -245,7 +244,7 @@ export class Supervisor<C extends Connection> {
     if (after !== before) this.#changed(before, after, nowMs);
   }
 
-  /** An error in the machine's words. What happened to the current run is remembered on the way. */
+  /** Translates an error into an event of the state machine, and records it as the last error of the current run. */
   #failure({ kind, run, error }: Extract<Queued, { error: HostError }>): RunEvent {
     const { name } = this;
     const failure = classifyFailure(error);
@@ -280,7 +279,7 @@ export class Supervisor<C extends Connection> {
     }
   }
 
-  /** What the timer holds is kept for as long as the server rests: nothing but the supervisor. */
+  /** The closure captures only the supervisor: thousands of servers at rest keep one. */
   #arm(atMs: number): void {
     this.#cancelTimer = this.#clock.at(atMs, () => {
       this.#cancelTimer = undefined;
@@ -300,8 +299,8 @@ export class Supervisor<C extends Connection> {
       lost: (error) => this.lost(number, error),
       closed: () => this.#on({ kind: 'closed', run: number }),
       closeFailed: (error) => {
-        this.#narrator.note({ kind: 'close_failed', run: number, error }, this.#clock.nowMs());
-        if (!this.#queue) this.#narrator.tell();
+        this.#events.add({ kind: 'close_failed', run: number, error }, this.#clock.nowMs());
+        if (!this.#queue) this.#events.emit();
       },
     });
     this.#run = run;
@@ -312,24 +311,24 @@ export class Supervisor<C extends Connection> {
 
   #changed(before: ServerState, after: ServerState, nowMs: number): void {
     const restarts = restartsInWindow(after.ledger, nowMs, this.#plan);
-    const isProven = this.#narrator.changed(before, after, nowMs, restarts);
+    const isProven = this.#events.changed(before, after, nowMs, restarts);
     if (after.ledger !== before.ledger) this.#options.history?.remember(after.ledger);
     if (isProven) this.#options.guard.proven(this.name);
     if (before.kind === after.kind) return;
     if (after.kind !== 'suspect') this.#check?.end();
     if (after.kind !== 'ready' && after.kind !== 'suspect') this.#acquired = undefined;
-    // What has ended is not kept: a server at rest costs as little as it can.
+    // An ended run is dropped: a server at rest should cost little memory.
     if (isAtRest(after.kind) || after.kind === 'backing_off') this.#run = undefined;
     if (isAtRest(after.kind) && this.#lastError) {
       this.#lastError = { error: withoutStack(this.#lastError.error), atMs: this.#lastError.atMs };
     }
-    this.#tellGuard(after);
+    this.#updateGuard(after);
     this.#settle(after);
   }
 
-  #tellGuard({ kind }: ServerState): void {
+  #updateGuard({ kind }: ServerState): void {
     const { guard } = this.#options;
-    // Forgotten already; another one may have the name.
+    // `dispose` removed the server from the guard; another one may have the name.
     if (this.#isDisposed) return;
     if (kind === 'connecting') guard.entered(this.name);
     else if (isAtRest(kind)) guard.left(this.name);
@@ -344,7 +343,7 @@ export class Supervisor<C extends Connection> {
     if (this.#waiting > 0) {
       const refusal = this.refusal();
       if (refusal) this.#waiters?.rejectAll(refusal);
-      // It came to rest while somebody waited: they still want it.
+      // The server became idle while callers still wait.
       else if (state.kind === 'registered') this.#on({ kind: 'wanted' });
     }
     if (this.#waiting === 0) this.#waiters = undefined;
@@ -355,7 +354,7 @@ export class Supervisor<C extends Connection> {
   }
 
   #noteFreeze(freeze: Freeze | undefined): void {
-    if (freeze) this.#narrator.note({ kind: 'freeze', run: this.#state.run, ...freeze }, this.#clock.nowMs());
+    if (freeze) this.#events.add({ kind: 'freeze', run: this.#state.run, ...freeze }, this.#clock.nowMs());
   }
 
   #verify({ connection, run }: Acquired<C>): void {
@@ -381,7 +380,7 @@ export class Supervisor<C extends Connection> {
     return this.#waiters?.size ?? 0;
   }
 
-  #waitingRoom(): Waiters<Acquired<C>> {
+  #createWaiters(): Waiters<Acquired<C>> {
     const { waitersMax = 16_384 } = this.#options;
     return new Waiters(this.#clock, waitersMax, {
       late: () => notYet(this.#state, this.#refused()),

@@ -1,7 +1,7 @@
 /**
- * Callers that wait for a server to be ready: settled together when its state changes, or one by one when they give up.
- * One timer for all of them, none while nobody waits; however many wait, they cost the server nothing.
- * Invariant: each waiter is settled exactly once and then gone from the table, with its listener on the caller's signal.
+ * Callers that wait for a server to be ready: settled together by a state change, or singly by timeout or cancellation.
+ * All share one timer, which exists only while callers wait.
+ * Invariant: each waiter is settled exactly once; then it and its abort listener are removed.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
@@ -29,7 +29,7 @@ export class Waiters<T> {
   readonly #errors: WaiterErrors;
   readonly #waiting = new Set<Waiter<T>>();
   readonly #deadlines: Deadlines;
-  /** While somebody waits the process does not end: between two runs of a server only a timer may be left, which holds nobody. */
+  /** Keeps the process alive while callers wait: between two runs only an unreferenced timer may be left. */
   #letGo: Cancel | undefined;
 
   constructor(clock: Clock, max: number, errors: WaiterErrors) {

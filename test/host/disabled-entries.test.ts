@@ -33,7 +33,7 @@ test('E10 an entry whose url is not a URL is a disabled server that says so, and
   const refusal = await failureOf((host as Host).call('bad', 'any'));
   expect([refusal.code, refusal.message]).toEqual([
     'server_disabled',
-    `server 'bad' is disabled, its entry cannot be used: ${reason}`,
+    `server 'bad' is disabled because its configuration entry is invalid: ${reason}`,
   ]);
   expect(host?.explain('bad').call).toMatchObject({ outcome: 'refused', code: 'server_disabled' });
   expect((await failureOf((host as Host).start('bad'))).code).toBe('server_disabled');

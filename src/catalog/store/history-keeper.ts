@@ -13,7 +13,7 @@ import { HostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import { ledgerOf, recordOf } from '../../supervisor/history.js';
 import { emptyLedger, type Ledger, type RestartPlan } from '../../supervisor/restart-plan.js';
-import type { History } from '../../supervisor/supervisor-options.js';
+import type { History } from '../../supervisor/ports.js';
 import type { Histories, HistoryRow } from './histories-table.js';
 
 const gatherMs = 100;
