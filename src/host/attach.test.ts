@@ -287,7 +287,7 @@ describe('without a factory', () => {
     transport.onerror?.(new Error('reset by peer'));
     transport.onclose?.();
     await clock.advanceAsync(0);
-    expect(row()).toMatchObject({ state: 'stopped', pid: null, lastError: { code: 'transport' }, restart_count: 0 });
+    expect(row()).toMatchObject({ state: 'stopped', pid: null, lastError: { code: 'transport' }, restartCount: 0 });
     for (const attempt of [() => call(host), () => host.start('x'), () => host.lease('x')]) {
       const refused = await failureOf(attempt());
       expect([refused.code, refused.hint]).toEqual(['server_stopped', expect.stringContaining('without a factory')]);
@@ -331,7 +331,7 @@ describe('with a factory', () => {
     await call(host);
     made[0]?.onclose?.();
     await clock.advanceAsync(1_000);
-    expect(row()).toMatchObject({ state: 'ready', run: 2, restart_count: 1, pid: null });
+    expect(row()).toMatchObject({ state: 'ready', run: 2, restartCount: 1, pid: null });
     await call(host);
     expect(made.map(({ starts, closes, calls }) => [starts, closes, calls])).toEqual([
       [1, 1, ['say']],
@@ -464,7 +464,7 @@ describe('as any other server', () => {
     expect((await failureOf(call(host, { principal }))).code).toBe('denied');
     expect((await host.tools('x', { principal })).map(({ name }) => name)).toEqual(['other']);
     for (let i = 0; i < 3; i++) await host.call('x', 'other');
-    expect([transport.calls, row()?.cache_entries]).toEqual([['other'], 1]);
+    expect([transport.calls, row()?.cacheEntries]).toEqual([['other'], 1]);
     const spent = await host.withBudget({ calls: 1 }, async () => [
       (await failureOf(call(host))).code,
       (await failureOf(call(host))).code,

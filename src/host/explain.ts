@@ -95,7 +95,7 @@ export function explain(facts: ExplainFacts): Explanation {
     },
     breaker: {
       circuit: row.circuit,
-      failures: row.consecutive_failures,
+      failures: row.consecutiveFailures,
       threshold: definition.breaker.threshold,
       retryAfterMs: facts.breakerRetryAfterMs,
     },

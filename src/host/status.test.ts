@@ -27,7 +27,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
   const [row] = statusRows({
     clock,
     registry: {
-      snapshot: () => [{ name: 'a', ref_count: 3 } as never],
+      snapshot: () => [{ name: 'a', refCount: 3 } as never],
       held: () => ({ binding: 1, call: 2 }),
     },
     serverOf: () => managed,
@@ -53,7 +53,7 @@ test('times are given by the wall, and as how long ago on our own clock', () => 
     ...{ since: '2026-01-01T12:00:04.000Z', forMs: 6_000, uptimeMs: 7_000, active: true },
     ...{ lastSuccessAt: '2026-01-01T12:00:09.500Z', lastSuccessAgoMs: 500, protocolVersion: '2025-11-25' },
     lastError: { code: 'transport', message: 'gone', at: '2026-01-01T12:00:01.000Z', agoMs: 9_000 },
-    ...{ ref_count: 3, leases: { bindings: 1, calls: 2 } },
+    ...{ refCount: 3, leases: { bindings: 1, calls: 2 } },
   });
 });
 

@@ -42,13 +42,13 @@ export interface StatusRow {
   /** URL or path of its card, as configured. */
   readonly card: string | undefined;
   readonly active: boolean;
-  readonly ref_count: number;
-  /** What `ref_count` is made of: who holds it open, and calls under way. */
+  readonly refCount: number;
+  /** What `refCount` is made of: who holds it open, and calls under way. */
   readonly leases: { readonly bindings: number; readonly calls: number };
   readonly running: number;
   readonly queue: number;
-  readonly restart_count: number;
-  readonly consecutive_failures: number;
+  readonly restartCount: number;
+  readonly consecutiveFailures: number;
   readonly circuit: Circuit;
   /** How long nothing is sent to it because it asked for fewer requests; undefined when it did not. */
   readonly throttledForMs: number | undefined;
@@ -67,7 +67,7 @@ export interface StatusRow {
   readonly changedTools: number;
   /** Resource templates of it that a gateway matches no URI against at `/mcp`; undefined when there are none. */
   readonly unroutedTemplates: UnroutedTemplates | undefined;
-  readonly cache_entries: number;
+  readonly cacheEntries: number;
   /** More than twenty lines in the last minute that are no messages. */
   readonly noisy: boolean;
   /** Notices to it that were dropped or refused, in this run; undefined where none can get lost. */
@@ -126,7 +126,7 @@ export function statusRows(sources: StatusSources): StatusRow[] {
   return registry.snapshot().map((row) => statusRow(row, sources, instant));
 }
 
-function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, instant: Instant): StatusRow {
+function statusRow({ name, refCount }: RegistryRow, sources: StatusSources, instant: Instant): StatusRow {
   const managed = sources.serverOf(name);
   const { supervisor, load, tools, definition } = managed;
   const { binding: bindings, call: calls } = sources.registry.held(name);
@@ -148,12 +148,12 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     lazy: definition.isLazy,
     card: definition.card,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
-    ref_count,
+    refCount,
     leases: { bindings, calls },
     running: load.running,
     queue: load.waiting,
-    restart_count: snapshot.restarts,
-    consecutive_failures: failures,
+    restartCount: snapshot.restarts,
+    consecutiveFailures: failures,
     circuit,
     throttledForMs: sources.serverThrottle.leftMs(name),
     ejected: snapshot.ejected,
@@ -172,7 +172,7 @@ function statusRow({ name, ref_count }: RegistryRow, sources: StatusSources, ins
     tools: tools.length,
     changedTools: sources.pins.differingOf(name),
     unroutedTemplates: sources.routing?.unroutedOf?.(name),
-    cache_entries: sources.cache.entriesOf(name),
+    cacheEntries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),
     unattributed: current?.connection.unattributed,
     escaped: sources.connector.escapedOf(name),

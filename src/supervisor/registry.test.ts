@@ -24,7 +24,7 @@ function setUp() {
       },
       { replace },
     );
-  const count = (name: string) => registry.snapshot().find((row) => row.name === name)?.ref_count;
+  const count = (name: string) => registry.snapshot().find((row) => row.name === name)?.refCount;
   return { clock, idle, registry, register, count };
 }
 
@@ -42,7 +42,7 @@ describe('registrations', () => {
     const { registry, register } = setUp();
     register('x', { card: 'https://example.org/card.json' });
     expect(registry.snapshot()).toEqual([
-      { name: 'x', lazy: true, active: false, ref_count: 0, card: 'https://example.org/card.json' },
+      { name: 'x', lazy: true, active: false, refCount: 0, card: 'https://example.org/card.json' },
     ]);
   });
 

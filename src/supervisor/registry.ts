@@ -60,7 +60,7 @@ export interface RegistryRow {
   readonly lazy: boolean;
   readonly active: boolean;
   /** Leases of all kinds, including the own lease of an eager server. */
-  readonly ref_count: number;
+  readonly refCount: number;
   readonly card: string | undefined;
 }
 
@@ -206,7 +206,7 @@ export class Registry<Spec> {
       name: entry.registration.name,
       lazy: entry.registration.isLazy,
       active: entry.isActive,
-      ref_count: countOf(entry),
+      refCount: countOf(entry),
       card: entry.registration.card,
     }));
   }

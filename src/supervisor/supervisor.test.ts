@@ -728,7 +728,7 @@ test('AC-R5 two that need a cold server at once hold two leases on one run', asy
   };
   const [a, b] = await Promise.all([ensure(), ensure()]);
   registry.opened('files');
-  expect([a.connection === b.connection, server.starts, registry.snapshot()[0]?.ref_count]).toEqual([true, 1, 2]);
+  expect([a.connection === b.connection, server.starts, registry.snapshot()[0]?.refCount]).toEqual([true, 1, 2]);
   a.lease.release();
   b.lease.release();
   await clock.advanceAsync(50);

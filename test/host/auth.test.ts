@@ -99,7 +99,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(provider.recoveries).toHaveLength(1);
     expect([...server.executed].sort()).toEqual(['warm', ...all].sort());
     expect(server.refused).toBeLessThanOrEqual(50);
-    expect(row()).toMatchObject({ state: 'ready', run: 1, circuit: 'closed', consecutive_failures: 0 });
+    expect(row()).toMatchObject({ state: 'ready', run: 1, circuit: 'closed', consecutiveFailures: 0 });
     expect(authOf(events)).toEqual(['guarded needed', 'guarded recovered']);
   });
 
@@ -121,7 +121,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(server.requests).toBe(asked);
     expect(provider.recoveries).toHaveLength(1);
     expect(server.executed).toEqual(['warm']);
-    expect(row()).toMatchObject({ circuit: 'closed', consecutive_failures: 0, restart_count: 0 });
+    expect(row()).toMatchObject({ circuit: 'closed', consecutiveFailures: 0, restartCount: 0 });
     expect(events.filter(({ kind }) => kind === 'auth_required')).toHaveLength(1);
     expect(authOf(events)).toEqual(['guarded needed', 'guarded failed']);
   });
@@ -156,7 +156,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(await call('served')).toBe('served');
     expect(provider.recoveries).toHaveLength(1);
     expect(server.refused).toBe(1);
-    expect(row()).toMatchObject({ state: 'ready', run: 1, restart_count: 0 });
+    expect(row()).toMatchObject({ state: 'ready', run: 1, restartCount: 0 });
   });
 
   test('a connection that is refused with the renewed token too leaves it waiting, not asking', async () => {
@@ -180,7 +180,7 @@ test('D-38 a server that asks for a token only when its tools are listed is conn
   brings(provider, second);
   expect(await call('served')).toBe('served');
   expect(provider.recoveries).toHaveLength(1);
-  expect(row()).toMatchObject({ state: 'ready', run: 1, restart_count: 0 });
+  expect(row()).toMatchObject({ state: 'ready', run: 1, restartCount: 0 });
 });
 
 test('D-38 a session that is gone and a token that is gone are one recovery, and no strike against the server', async () => {
@@ -201,7 +201,7 @@ test('D-38 a session that is gone and a token that is gone are one recovery, and
   expect(await call('served', { attempt: 1 })).toBe('served');
   expect(server.executed).toEqual(['warm', 'served']);
   expect(provider.recoveries).toHaveLength(1);
-  expect(row()).toMatchObject({ state: 'ready', circuit: 'closed', consecutive_failures: 0 });
+  expect(row()).toMatchObject({ state: 'ready', circuit: 'closed', consecutiveFailures: 0 });
 });
 
 test('D-38 no storm: without a token the server is asked again after five minutes, and not before', async () => {
@@ -330,14 +330,14 @@ test('AC-C5 a recovery takes back what was counted, also when the call is then r
     clock.advance(waitMs);
     await failureOf(call('trial'));
   }
-  expect(row()).toMatchObject({ circuit: 'open', consecutive_failures: 5 });
+  expect(row()).toMatchObject({ circuit: 'open', consecutiveFailures: 5 });
   isDown = false;
   server.accept(third);
   brings(provider, second);
   held?.writeHead(401).end();
   expect((await waiting).toJSON()).toMatchObject({ code: 'needs_reauth', server: 'guarded' });
   expect(provider.recoveries).toHaveLength(1);
-  expect(row()).toMatchObject({ circuit: 'closed', consecutive_failures: 0 });
+  expect(row()).toMatchObject({ circuit: 'closed', consecutiveFailures: 0 });
   expect(server.executed).toEqual(['warm']);
 });
 

@@ -13,7 +13,7 @@ describe('three failures, sixty seconds', () => {
   test('AC-C1 while it is open the server is not called; 61 s later it is, once, and nothing is counted any more', async () => {
     const moody = await MoodyHost.open({ breaker });
     await moody.timeOut(3);
-    expect(moody.row).toMatchObject({ circuit: 'open', consecutive_failures: 3 });
+    expect(moody.row).toMatchObject({ circuit: 'open', consecutiveFailures: 3 });
     const refused = await failureOf(moody.call());
     expect(refused.message).toContain('unreachable');
     expect(refused.message).toContain('3 times');
@@ -23,13 +23,13 @@ describe('three failures, sixty seconds', () => {
     await moody.clock.advanceAsync(61_000);
     expect(await outcomeOf(moody.call())).toBe('ok');
     expect(moody.calls).toBe(4);
-    expect(moody.row).toMatchObject({ circuit: 'closed', consecutive_failures: 0, run: 1 });
+    expect(moody.row).toMatchObject({ circuit: 'closed', consecutiveFailures: 0, run: 1 });
   });
 
   test('two failures leave it closed', async () => {
     const moody = await MoodyHost.open({ breaker });
     await moody.timeOut(2);
-    expect(moody.row).toMatchObject({ circuit: 'closed', consecutive_failures: 2 });
+    expect(moody.row).toMatchObject({ circuit: 'closed', consecutiveFailures: 2 });
   });
 
   test('AC-C2 a trial that fails is the only call, and the next one is refused at once', async () => {
@@ -69,7 +69,7 @@ describe('three failures, sixty seconds', () => {
     }
     expect([moody.starts, moody.calls]).toEqual([2, 3]);
     // Waiting for it is no strike.
-    expect(moody.row.consecutive_failures).toBe(0);
+    expect(moody.row.consecutiveFailures).toBe(0);
   });
 
   test('AC-C4 once its session is back the next call is answered, without a moment passing', async () => {
@@ -80,7 +80,7 @@ describe('three failures, sixty seconds', () => {
     const nowMs = moody.clock.nowMs();
     moody.mood = 'well';
     await moody.state('ready');
-    expect(moody.row).toMatchObject({ circuit: 'closed', consecutive_failures: 0 });
+    expect(moody.row).toMatchObject({ circuit: 'closed', consecutiveFailures: 0 });
     expect(await outcomeOf(moody.call())).toBe('ok');
     expect([moody.clock.nowMs() - nowMs, moody.starts]).toEqual([0, 2]);
   });
@@ -129,7 +129,7 @@ describe('a budget of two restarts', () => {
   test('AC-H2 with "eject" the third failure takes it out: for an hour nothing starts it, a reload does', async () => {
     const moody = await exhausted({ onExhausted: 'eject' });
     await moody.advanceUntil('ejected', 100);
-    expect(moody.row).toMatchObject({ run: 3, ejected: true, restart_count: 3 });
+    expect(moody.row).toMatchObject({ run: 3, ejected: true, restartCount: 3 });
     const { starts } = moody;
     moody.mood = 'well';
     for (let minute = 0; minute < 60; minute++) {
@@ -140,7 +140,7 @@ describe('a budget of two restarts', () => {
     expect(moody.starts).toBe(starts);
     await moody.host.reload('a');
     expect(await outcomeOf(moody.call())).toBe('ok');
-    expect(moody.row).toMatchObject({ ejected: false, restart_count: 0 });
+    expect(moody.row).toMatchObject({ ejected: false, restartCount: 0 });
   });
 });
 

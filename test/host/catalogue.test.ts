@@ -194,7 +194,7 @@ describe('D-17 lists pass what calls pass', () => {
     await host.tools('a');
     await failureOf(host.call('a', 'hang'));
     await host.tools('a');
-    expect(row('a')?.consecutive_failures).toBe(1);
+    expect(row('a')?.consecutiveFailures).toBe(1);
     await failureOf(host.call('a', 'hang'));
     expect(row('a')?.circuit).toBe('open');
   });
@@ -369,7 +369,7 @@ describe('servers that were never seen', () => {
       'all is known',
       () => ['a', 'b', 'c', 'd'].every((name) => row(name)?.tools === 1) && problems.length > 0,
     );
-    await eventually('all are given back', () => host.status().every(({ ref_count }) => ref_count === 0));
+    await eventually('all are given back', () => host.status().every(({ refCount }) => refCount === 0));
     expect(host.status().map(({ name, run }) => `${name} ${run}`)).toEqual([
       'a 1',
       'b 1',

@@ -217,7 +217,7 @@ describe('status', () => {
     const { since, pid, stderrTail, lastSuccessAt, uptimeMs, ...up } = row('shop');
     expect(up).toMatchObject({
       ...{ state: 'ready', run: 1, transport: 'stdio', protocolVersion: '2025-11-25', tools: 7, changedTools: 0 },
-      ...{ ref_count: 2, leases: { bindings: 1, calls: 1 }, running: 1, cache_entries: 0, noisy: false, escaped: 0 },
+      ...{ refCount: 2, leases: { bindings: 1, calls: 1 }, running: 1, cacheEntries: 0, noisy: false, escaped: 0 },
     });
     expect(existsSync(`/proc/${pid}`)).toBe(true);
     for (const time of [since, lastSuccessAt]) expect(time).toMatch(isoTime);

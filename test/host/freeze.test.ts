@@ -29,7 +29,7 @@ test('S4 four servers that die together freeze the budgets, which is told once',
     expect(servers).toHaveLength(3);
     expect(servers).toContain(server);
     // The third tipped the scale: it and the fourth are not charged.
-    const charged = host.status().map(({ restart_count }) => restart_count);
+    const charged = host.status().map(({ restartCount }) => restartCount);
     expect(charged.sort()).toEqual([0, 0, 1, 1]);
     await host.close();
     expect(new Set(await Promise.all(starts))).toEqual(new Set(['server_stopped']));

@@ -66,8 +66,8 @@ describe('spawning', () => {
     await host.spawn({ name: 'good', ...entry() });
     expect(row('good')).toMatchObject({
       active: true,
-      restart_count: 0,
-      consecutive_failures: 0,
+      restartCount: 0,
+      consecutiveFailures: 0,
       circuit: 'closed',
       ejected: false,
     });
@@ -186,7 +186,7 @@ describe('order', () => {
     await open({ mcpServers: { a: entry() } });
     await host.call('a', 'echo', { text: 'one' });
     await host.reload('a');
-    expect(row('a')).toMatchObject({ restart_count: 0, consecutive_failures: 0 });
+    expect(row('a')).toMatchObject({ restartCount: 0, consecutiveFailures: 0 });
     expect(textOf(await host.call('a', 'echo', { text: 'two' }))).toBe('two');
     expect(row('a')?.run).toBe(2);
   });
@@ -305,7 +305,7 @@ describe('a server that dies', () => {
     await failureOf(host.call('a', 'exit', { code: 3 }));
     expect((await Promise.all(calls)).map(textOf)).toEqual(Array.from({ length: 50 }, (_, i) => `${i}`));
     expect(textOf(await host.call('a', 'echo', { text: 'after' }))).toBe('after');
-    expect(row('a')).toMatchObject({ restart_count: 1, run: 2, ejected: false });
+    expect(row('a')).toMatchObject({ restartCount: 1, run: 2, ejected: false });
   });
 
   test('D-02 under read-only calls of a trusted server: each goes to the next run, and is not used up on the dead one', async () => {
@@ -413,7 +413,7 @@ test('D-05 a tool that keeps failing pauses its caller, and neither the server n
     );
   expect(outcomes.slice(0, 5)).toEqual(['true', 'true', 'true', 'true', 'true']);
   expect(new Set(outcomes.slice(5))).toEqual(new Set(['tool_throttled']));
-  expect(row('a')).toMatchObject({ circuit: 'closed', consecutive_failures: 0 });
+  expect(row('a')).toMatchObject({ circuit: 'closed', consecutiveFailures: 0 });
   const other = { principal: { id: 'somebody else', role: undefined, scopes: [] } };
   expect((await host.call('a', 'fail', {}, other)).isError).toBe(true);
 });
@@ -422,11 +422,11 @@ describe('leases', () => {
   test('D-09 D-10 twenty at once start one process, and calls leave none behind', async () => {
     await open({ mcpServers: { a: entry() } });
     const leases = await Promise.all(Array.from({ length: 20 }, () => host.lease('a')));
-    expect(row('a')).toMatchObject({ ref_count: 20, run: 1 });
+    expect(row('a')).toMatchObject({ refCount: 20, run: 1 });
     await host.call('a', 'echo', { text: 'x' });
-    expect(row('a')?.ref_count).toBe(20);
+    expect(row('a')?.refCount).toBe(20);
     for (const lease of leases) lease.release();
-    expect(row('a')?.ref_count).toBe(0);
+    expect(row('a')?.refCount).toBe(0);
   });
 
   test('D-12 a stop ends the process whoever holds it', async () => {
@@ -442,7 +442,7 @@ describe('leases', () => {
     await host.call('a', 'echo', { text: 'x' });
     await eventually('it rests', () => row('a')?.state === 'registered');
     expect(textOf(await host.call('a', 'echo', { text: 'y' }))).toBe('y');
-    expect(row('a')).toMatchObject({ run: 2, restart_count: 0 });
+    expect(row('a')).toMatchObject({ run: 2, restartCount: 0 });
   });
 });
 

@@ -19,7 +19,7 @@ test('a caller that allows no time cannot shut a server to others', async () => 
     await moody.clock.advanceAsync(20);
     await call;
   }
-  expect(moody.row).toMatchObject({ circuit: 'closed', consecutive_failures: 0 });
+  expect(moody.row).toMatchObject({ circuit: 'closed', consecutiveFailures: 0 });
   moody.mood = 'well';
   expect(await outcomeOf(moody.call())).toBe('ok');
 });
@@ -33,7 +33,7 @@ test('nor keep it shut by trying it without giving it time', async () => {
     await moody.clock.advanceAsync(20);
     await call;
   }
-  expect(moody.row).toMatchObject({ circuit: 'half_open', consecutive_failures: 3 });
+  expect(moody.row).toMatchObject({ circuit: 'half_open', consecutiveFailures: 3 });
   moody.mood = 'well';
   expect(await outcomeOf(moody.call())).toBe('ok');
   expect(moody.row.circuit).toBe('closed');
@@ -51,7 +51,7 @@ test('one crash under many calls is one restart, and no reason to refuse the nex
   const next = outcomeOf(moody.call());
   await moody.clock.advanceAsync(200);
   expect(await next).toBe('ok');
-  expect(moody.row).toMatchObject({ run: 2, restart_count: 1, circuit: 'closed' });
+  expect(moody.row).toMatchObject({ run: 2, restartCount: 1, circuit: 'closed' });
 });
 
 test('a server that is stopped is said to be stopped, whatever its breaker had to say', async () => {

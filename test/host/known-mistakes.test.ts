@@ -47,7 +47,7 @@ describe('D-01 one trial', () => {
     expect(await outcomeOf(moody.call())).toBe('circuit_open');
     abort.abort();
     expect(await trial).toBe('cancelled');
-    expect(moody.row).toMatchObject({ circuit: 'half_open', consecutive_failures: 3 });
+    expect(moody.row).toMatchObject({ circuit: 'half_open', consecutiveFailures: 3 });
     moody.mood = 'well';
     expect(await outcomeOf(moody.call('write', { nonce: 'next' }))).toBe('ok');
     expect(moody.log('call').slice(3)).toEqual(['given up', 'next']);
@@ -73,7 +73,7 @@ describe('D-06 what a tool says is not what a connection does', () => {
     const refusal = await failureOf(moody.call('read', { say, refuses: true, nonce: 'refused' }));
     expect([refusal.code, refusal.message.includes(say)]).toEqual(['tool_error', true]);
     expect(moody.log('call')).toEqual(['told', 'refused']);
-    expect(moody.row).toMatchObject({ restart_count: 0, run: 1, circuit: 'closed', consecutive_failures: 0 });
+    expect(moody.row).toMatchObject({ restartCount: 0, run: 1, circuit: 'closed', consecutiveFailures: 0 });
     expect(moody.starts).toBe(1);
   });
 
@@ -110,7 +110,7 @@ describe('D-06 what a tool says is not what a connection does', () => {
     const uncertain = await failureOf(moody.call('write'));
     expect([uncertain.code, (uncertain.cause as HostError).code]).toEqual(['outcome_uncertain', 'transport']);
     expect(sent()).toBe(before + 1);
-    expect(moody.row.consecutive_failures).toBe(2);
+    expect(moody.row.consecutiveFailures).toBe(2);
   });
 });
 
@@ -121,9 +121,9 @@ test('D-11 a crash takes no lease away: the next call works, and both are still 
   await moody.state('backing_off');
   await moody.clock.advanceAsync(100);
   expect(await outcomeOf(moody.call())).toBe('ok');
-  expect(moody.row).toMatchObject({ run: 2, ref_count: 2 });
+  expect(moody.row).toMatchObject({ run: 2, refCount: 2 });
   for (const lease of leases) lease.release();
-  expect(moody.row.ref_count).toBe(0);
+  expect(moody.row.refCount).toBe(0);
 });
 
 describe('D-15 a server of the configuration is supervised like one that was spawned', () => {
@@ -143,7 +143,7 @@ describe('D-15 a server of the configuration is supervised like one that was spa
     expect(await outcomeOf(moody.call())).toBe('outcome_uncertain');
     await moody.state('backing_off');
     // Who does not run is judged by nobody's calls.
-    expect(moody.row).toMatchObject({ restart_count: 1, circuit: 'closed' });
+    expect(moody.row).toMatchObject({ restartCount: 1, circuit: 'closed' });
     await moody.clock.advanceAsync(100);
     await moody.state('ready');
     expect(moody.row).toMatchObject({ run: 2, circuit: 'closed' });
@@ -195,18 +195,18 @@ describe('D-16 a server that dies at each call', () => {
     expect(moody.events.filter(({ kind }) => kind === 'revived')).toHaveLength(1);
     // Proven, it has its whole budget again.
     await moody.clock.advanceAsync(5_000);
-    expect(moody.row).toMatchObject({ restart_count: 0, ejected: false });
+    expect(moody.row).toMatchObject({ restartCount: 0, ejected: false });
   });
 
   test('shows in its status only the restarts of the last five minutes, also while it is parked', async () => {
     const { moody } = await parked();
     moody.mood = 'stillborn';
-    expect(moody.row.restart_count).toBe(6);
+    expect(moody.row.restartCount).toBe(6);
     for (let i = 0; i < 31; i++) {
       await moody.clock.advanceAsync(10_000);
       await eventually('it has settled', () => !['connecting', 'closing'].includes(moody.row.state));
     }
-    expect(moody.row).toMatchObject({ state: 'parked', restart_count: 0 });
+    expect(moody.row).toMatchObject({ state: 'parked', restartCount: 0 });
     expect(moody.row.nextProbeInMs).toBeGreaterThan(0);
   });
 });
@@ -279,7 +279,7 @@ describe('D-36 two servers of one name', () => {
     const other = next.entry({ breaker, args: ['other'], env: { ...hint, DESCRIPTION: 'reads something else' } });
     await old.host.spawn({ name: 'a', ...other }, { replace: true });
     expect(() => process.kill(pid, 0)).toThrow('ESRCH');
-    expect(old.row).toMatchObject({ run: 1, circuit: 'closed', consecutive_failures: 0, restart_count: 0 });
+    expect(old.row).toMatchObject({ run: 1, circuit: 'closed', consecutiveFailures: 0, restartCount: 0 });
     expect(await outcomeOf(old.call('read', { nonce: 'n', say: 'old' }))).toBe('ok');
     expect([next.log('call'), old.calls]).toEqual([['n'], before + 3]);
     expect(await outcomeOf(old.call('write'))).toBe('ok');

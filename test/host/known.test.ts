@@ -200,7 +200,7 @@ describe('subscriptions', () => {
     const host = await listed.start({ mcpServers: { a: listed.entry('a', 'legacy') }, roles });
     const as = (role: string) => ({ id: role, role, scopes: [] });
     const refused = await failureOf(host.subscribe('a', 'r:1', as('some'), () => {}));
-    expect([refused.code, listed.asked('start').length, host.status()[0]?.ref_count]).toEqual(['denied', 0, 0]);
+    expect([refused.code, listed.asked('start').length, host.status()[0]?.refCount]).toEqual(['denied', 0, 0]);
     const unknown = await failureOf(host.subscribe('b', 'r:1', as('all'), () => {}));
     expect(unknown.code).toBe('denied');
     const heard: string[] = [];
@@ -241,7 +241,7 @@ describe('a modern server is listened to', () => {
   test('which is no call: it holds up no stop', async () => {
     const listed = await ListedHost.open('modern');
     await listed.host.start('a');
-    expect(listed.host.status()[0]).toMatchObject({ state: 'ready', ref_count: 0, running: 0 });
+    expect(listed.host.status()[0]).toMatchObject({ state: 'ready', refCount: 0, running: 0 });
     await listed.host.stop('a');
     expect(listed.asked('unlisten').length).toBe(1);
   });
@@ -275,7 +275,7 @@ describe('a modern server is listened to', () => {
       await eventually('it listens again, and the tools were read', () => streams.length === 2 && shown('t3'));
       say(1, 'tools/list_changed');
       await eventually('the newest tools are known', () => shown('t4'));
-      expect(host.status()[0]).toMatchObject({ state: 'ready', restart_count: 0 });
+      expect(host.status()[0]).toMatchObject({ state: 'ready', restartCount: 0 });
       await host.stop('a');
       await server.until(() => server.cut === 2);
       expect(problems).toEqual([]);

@@ -100,7 +100,7 @@ describe('a server that was parked', () => {
     await host?.close();
 
     await open(broken());
-    expect(row()).toMatchObject({ state: 'registered', ejected: false, restart_count: budget });
+    expect(row()).toMatchObject({ state: 'registered', ejected: false, restartCount: budget });
     expect(row()?.lastError).toMatchObject({ code: why?.code, message: why?.message });
     expect(row()?.lastError?.agoMs).toBeGreaterThanOrEqual(0);
     expect(await Promise.all([codeOfCall(), codeOfCall()])).toEqual(['server_parked', 'server_parked']);
@@ -127,7 +127,7 @@ describe('a server that was parked', () => {
     await host?.reload('broken');
     await host?.close();
     await open(broken({ restart: { max: 0 } }));
-    expect(row()).toMatchObject({ state: 'registered', restart_count: 0, lastError: undefined });
+    expect(row()).toMatchObject({ state: 'registered', restartCount: 0, lastError: undefined });
     expect(starts()).toBe(1);
   });
 

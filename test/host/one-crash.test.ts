@@ -27,7 +27,7 @@ describe.each([
     const codes = new Set((await Promise.all(asked)).map(({ code }) => code));
     expect([...codes]).toEqual([word === 'call' ? 'outcome_uncertain' : 'transport']);
     expect(moody.row.circuit).toBe('closed');
-    expect(moody.row.consecutive_failures).toBeLessThanOrEqual(1);
+    expect(moody.row.consecutiveFailures).toBeLessThanOrEqual(1);
   });
 
   test('is one strike over HTTP', async () => {
@@ -44,6 +44,6 @@ describe.each([
     await server.crash();
     await Promise.all(asked);
     const [row] = host.status();
-    expect(row).toMatchObject({ circuit: 'closed', consecutive_failures: 1 });
+    expect(row).toMatchObject({ circuit: 'closed', consecutiveFailures: 1 });
   });
 });

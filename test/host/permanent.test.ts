@@ -48,7 +48,7 @@ async function parksAfterOneTry(entry: object, reason: string, tries?: () => num
   const opened = await open(entry);
   const error = await failureOf(opened.call('a', 'x'));
   expect(error.toJSON()).toMatchObject({ code: 'server_parked', execution: 'not_executed', reason });
-  expect(row()).toMatchObject({ state: 'parked', run: 1, restart_count: 0 });
+  expect(row()).toMatchObject({ state: 'parked', run: 1, restartCount: 0 });
   const before = tries?.();
   for (let i = 0; i < 4; i++) {
     await clock.advanceAsync(1_000);
@@ -166,7 +166,7 @@ describe('a URL', () => {
     const opened = await open({ url: url() });
     const start = outcomeOf(opened.start('a'));
     await isTriedOn();
-    expect(row().restart_count).toBeGreaterThan(0);
+    expect(row().restartCount).toBeGreaterThan(0);
     await opened.close();
     expect(await start).toBe('server_stopped');
   });

@@ -291,10 +291,10 @@ describe('with an instance for each client', () => {
       'circuit_open',
     );
     expect(textOf(await bob().call('pid'))).toMatch(/^[0-9]+$/);
-    expect(row()).toMatchObject({ circuit: 'open', consecutive_failures: 2, instances: 2 });
+    expect(row()).toMatchObject({ circuit: 'open', consecutiveFailures: 2, instances: 2 });
     const upstreams: Pick<Upstreams, 'endInstance'> = host;
     upstreams.endInstance('ann');
-    expect(row()).toMatchObject({ circuit: 'closed', consecutive_failures: 0, instances: 1 });
+    expect(row()).toMatchObject({ circuit: 'closed', consecutiveFailures: 0, instances: 1 });
     expect(changes).toEqual(['closed open', 'open closed']);
     // The next instance of the same client begins anew.
     expect(textOf(await ann().call('pid'))).toMatch(/^[0-9]+$/);

@@ -49,7 +49,7 @@ describe('W6 a server whose port was closed', () => {
       return isServed && rowOf(host)?.circuit === 'closed';
     });
     await Promise.all(calls);
-    expect(rowOf(host)).toMatchObject({ circuit: 'closed', consecutive_failures: 0, state: 'ready' });
+    expect(rowOf(host)).toMatchObject({ circuit: 'closed', consecutiveFailures: 0, state: 'ready' });
     // Without checks of the host's own it would be the calls of 30 s.
     expect(callsSinceBack).toBeLessThan(50 * 20);
   });
@@ -67,7 +67,7 @@ describe('W6 a server whose port was closed', () => {
       // A caller that repeats by itself: Hostler does not try again on its behalf, and does not wait.
       await failureOf(moody.call('write', {}, { attempt: 1 }));
     }
-    expect(moody.row).toMatchObject({ circuit: 'open', consecutive_failures: 2, state: 'ready' });
+    expect(moody.row).toMatchObject({ circuit: 'open', consecutiveFailures: 2, state: 'ready' });
     server.received.length = 0;
     return { server, moody };
   }
@@ -172,7 +172,7 @@ test('W9 every call takes 8 s: the breaker closes with the first trial, and no c
   await moody.clock.advanceAsync(3_000);
   server.answerHeld();
   expect(await Promise.all([trial, ...more])).toEqual(['ok', 'ok', 'ok']);
-  expect(moody.row).toMatchObject({ circuit: 'closed', consecutive_failures: 0, run: 1 });
+  expect(moody.row).toMatchObject({ circuit: 'closed', consecutiveFailures: 0, run: 1 });
 });
 
 test('W10 hung calls that end by their callers’ deadline open the breaker, and restart nothing', async () => {
@@ -187,11 +187,11 @@ test('W10 hung calls that end by their callers’ deadline open the breaker, and
     await moody.clock.advanceAsync(20_000);
     await call;
     await moody.clock.advanceAsync(5_000);
-    await eventually('the strike is counted', () => moody.row.consecutive_failures === i);
+    await eventually('the strike is counted', () => moody.row.consecutiveFailures === i);
     // Heard of once in a while, it is not suspected by its supervisor: the strikes are the calls' alone.
     if (i < 5) await moody.host.list('a', 'resources/list');
   }
-  expect(moody.row).toMatchObject({ circuit: 'open', run: 1, restart_count: 0 });
+  expect(moody.row).toMatchObject({ circuit: 'open', run: 1, restartCount: 0 });
 });
 
 test('W10 twelve calls that hang at a time are one ping and one strike', async () => {
@@ -205,7 +205,7 @@ test('W10 twelve calls that hang at a time are one ping and one strike', async (
   await moody.clock.advanceAsync(20_000);
   await Promise.all(calls);
   await moody.clock.advanceAsync(5_000);
-  await eventually('the strike is counted', () => moody.row.consecutive_failures === 1);
+  await eventually('the strike is counted', () => moody.row.consecutiveFailures === 1);
   expect(server.count('ping')).toBe(1);
 });
 
@@ -226,5 +226,5 @@ test('W10 a server that answers the ping is not blamed for a hung call, nor one 
   await moody.clock.advanceAsync(5);
   await impatient;
   await moody.clock.advanceAsync(10_000);
-  expect([moody.row.consecutive_failures, server.count('ping')]).toEqual([0, 1]);
+  expect([moody.row.consecutiveFailures, server.count('ping')]).toEqual([0, 1]);
 });

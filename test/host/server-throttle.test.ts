@@ -41,7 +41,7 @@ test.each([
   expect([[...codes], reached()]).toEqual([['overloaded throttled not_executed'], 1]);
   // The limit is the server's, and not a failure: the breaker stays closed, and lists and reads are throttled too.
   const [row] = host.status();
-  expect([row?.state, row?.circuit, row?.consecutive_failures]).toEqual(['ready', 'closed', 0]);
+  expect([row?.state, row?.circuit, row?.consecutiveFailures]).toEqual(['ready', 'closed', 0]);
   expect(row?.throttledForMs).toBeGreaterThan(0);
   const before = server.received.length;
   const others = [
@@ -83,7 +83,7 @@ test('W11 a 503 without Retry-After is a failure of the server, as a 502 is: the
   const { server, host, call, reached } = await setUp();
   server.refusal = { status: 503 };
   expect((await failureOf(call())).toJSON()).toMatchObject({ code: 'outcome_uncertain', httpStatus: 503 });
-  expect(host.status()[0]).toMatchObject({ consecutive_failures: 1, throttledForMs: undefined });
+  expect(host.status()[0]).toMatchObject({ consecutiveFailures: 1, throttledForMs: undefined });
   // Failures within a moment of each other are one strike, so the calls go on until the breaker has enough of them.
   await eventually('the breaker is open', async () => (await outcomeOf(call())) === 'circuit_open');
   const before = reached();

@@ -83,7 +83,7 @@ describe('D-14 one name', () => {
     await moody.state('backing_off');
     await moody.clock.advanceAsync(100);
     await moody.state('ready');
-    expect(moody.row.restart_count).toBe(1);
+    expect(moody.row.restartCount).toBe(1);
     const bad = { name: 'a', command: 'no-such-command' };
     const error = await failureOf(moody.host.spawn(bad, replacing));
     expect(error.code).toBe('connect_failed');
@@ -91,7 +91,7 @@ describe('D-14 one name', () => {
       /^server 'a' could not be started; the server that had the name is back \(.*no-such-command/,
     );
     expect(await outcomeOf(moody.call())).toBe('ok');
-    expect(moody.row).toMatchObject({ state: 'ready', restart_count: 1, ref_count: 1 });
+    expect(moody.row).toMatchObject({ state: 'ready', restartCount: 1, refCount: 1 });
     expect([moody.starts, alive(moody).length]).toEqual([3, 1]);
     // It is the old definition that is registered.
     await spawn(moody);

@@ -21,7 +21,7 @@ test.each([0, 5, 20])(
     await untilParked(moody);
     await call;
     expect([moody.row.run, moody.starts]).toEqual([max + 1, max + 2]);
-    expect(moody.row.restart_count).toBe(max + 1);
+    expect(moody.row.restartCount).toBe(max + 1);
   },
 );
 

@@ -60,7 +60,7 @@ test('W7 a child that works 60 s on one call is not restarted, also when others 
   await patient;
   await moody.clock.advanceAsync(60_000);
   expect([moody.starts, states(moody)]).toEqual([1, ['connecting', 'ready']]);
-  expect(moody.row).toMatchObject({ run: 1, restart_count: 0, lastError: undefined });
+  expect(moody.row).toMatchObject({ run: 1, restartCount: 0, lastError: undefined });
 });
 
 test.each(['by a deadline of 10 s', 'by cancelling it'])(
@@ -121,7 +121,7 @@ test('W7 an HTTP server that works 60 s on one call keeps its session', async ()
   expect(String((await call).bytes)).toContain('done');
   const methods = server.received.map(({ rpcMethod }) => rpcMethod);
   expect([methods.filter((method) => method === 'initialize').length, methods.includes('ping')]).toEqual([1, false]);
-  expect(host.status()[0]).toMatchObject({ state: 'ready', run: 1, restart_count: 0, lastError: undefined });
+  expect(host.status()[0]).toMatchObject({ state: 'ready', run: 1, restartCount: 0, lastError: undefined });
 });
 
 test('a hung child is checked before the next call, which ends with a code; the run is replaced, and calls go on', async () => {
@@ -135,7 +135,7 @@ test('a hung child is checked before the next call, which ends with a code; the 
   expect(await second).toBe('reconnecting');
   await inTime(moody, 'the next run is ready', () => moody.row.run === 2 && moody.row.state === 'ready');
   expect(await outcomeOf(moody.call())).toBe('ok');
-  expect(moody.row).toMatchObject({ restart_count: 1, lastError: { code: 'transport' } });
+  expect(moody.row).toMatchObject({ restartCount: 1, lastError: { code: 'transport' } });
   // What never reached the child was not done: the call before it, and the one after.
   expect([moody.starts, moody.calls]).toEqual([2, 2]);
   expect(states(moody)).toEqual(['connecting', 'ready', 'suspect', 'closing', 'backing_off', 'connecting', 'ready']);
@@ -149,7 +149,7 @@ test('W7 a hung child is replaced 15 s after its call has timed out, although no
   await moody.clock.advanceAsync(10_000);
   expect(moody.row.state).not.toBe('suspect');
   await inTime(moody, 'the next run is ready', () => moody.row.run === 2 && moody.row.state === 'ready');
-  expect(moody.row).toMatchObject({ restart_count: 1, lastError: { code: 'transport' } });
+  expect(moody.row).toMatchObject({ restartCount: 1, lastError: { code: 'transport' } });
 });
 
 test('D-17 a suspect that goes on is no new run: what its breaker has counted stays', async () => {
@@ -167,7 +167,7 @@ test('D-17 a suspect that goes on is no new run: what its breaker has counted st
   expect(moody.row.state).toBe('suspect');
   goOn();
   await inTime(moody, 'it is heard again', () => moody.row.state === 'ready');
-  expect(moody.row).toMatchObject({ run: 1, consecutive_failures: 4, circuit: 'closed' });
+  expect(moody.row).toMatchObject({ run: 1, consecutiveFailures: 4, circuit: 'closed' });
   await moody.timeOut(1);
   expect([moody.starts, await outcomeOf(moody.call())]).toEqual([1, 'circuit_open']);
 });
@@ -191,7 +191,7 @@ test.each(['allow it 4 s each', 'cancel after 20 s each'])(
     };
     for (let passedMs = 0; passedMs < 300_000 && moody.row.circuit !== 'open'; passedMs += everyMs) await callOnce();
     expect([moody.row.circuit, moody.row.run]).toEqual(['open', 1]);
-    for (let passedMs = 0; passedMs < 300_000 && moody.row.restart_count === 0; passedMs += everyMs) await callOnce();
+    for (let passedMs = 0; passedMs < 300_000 && moody.row.restartCount === 0; passedMs += everyMs) await callOnce();
     await inTime(moody, 'the next run is ready', () => moody.row.run === 2 && moody.row.state === 'ready');
     expect(await outcomeOf(moody.call())).toBe('ok');
   },

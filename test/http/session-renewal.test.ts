@@ -69,7 +69,7 @@ describe('W1 a renewal whose initialize fails', () => {
           execution: 'not_executed',
         });
       }
-      expect([server.initializes - before, row().consecutive_failures]).toEqual([1, 1]);
+      expect([server.initializes - before, row().consecutiveFailures]).toEqual([1, 1]);
       // The next call waits until a second has passed since the last initialize.
       server.initialize = 'answer';
       const next = outcomeOf(call('next'));
@@ -111,7 +111,7 @@ describe('W1 a renewal whose initialize fails', () => {
     for (const { code, details } of await Promise.all(calls)) {
       expect([code, details.reason, details.execution]).toEqual(['transport', 'session_not_renewed', 'not_executed']);
     }
-    expect(row().consecutive_failures).toBe(1);
+    expect(row().consecutiveFailures).toBe(1);
     server.initialize = 'answer';
     expect(await outcomeOf(call('after'))).toBe('ok');
     expect([row().run, row().state, row().circuit, server.executed]).toEqual([

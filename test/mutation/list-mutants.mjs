@@ -6,7 +6,7 @@ import * as fs from 'node:fs';
 import path from 'node:path';
 import { Instrumenter } from './tools/node_modules/@stryker-mutator/instrumenter/dist/src/index.js';
 
-const folders = ['src/session', 'src/transports/http', 'src/host', 'src/policy', 'src/supervisor'];
+const folders = ['src/session', 'src/transports/http', 'src/catalog', 'src/host', 'src/policy', 'src/supervisor'];
 
 /** Mutated completely. */
 const wholeFiles = [
