@@ -1,36 +1,52 @@
 /**
- * Lets somebody hear of updates of a resource, over restarts of its server: one subscription at the server for all who want
- * the same, given back with the last of them. Clients that have an instance of their own subscribe there.
- * Not here: who wants what (subscription-table.ts), how a server is told (server-run.ts).
+ * Subscriptions to resource updates, over restarts of the server. Subscribers of the same resource share one subscription at
+ * the server, which ends with the last of them. A client with its own instance subscribes there.
+ * Not here: requests to the server (server-run.ts).
  *
- * Invariants: whoever subscribes may read the server, and hears of it for as long as it may; a server is held open for as long
- * as anybody is subscribed; what an instance tells reaches nobody but its own client; what a listener throws disturbs nobody.
+ * Invariants: a subscriber may read the server, and gets updates only while it may. A server is held open while it has
+ * subscribers. Updates of an instance reach only its own client. A listener that throws disturbs no other.
  */
+import { HostError } from '../kernel/errors.js';
 import type { Principal } from '../policy/call.js';
+import { principalKey } from '../policy/composite-key.js';
 import { memberString } from '../wire/json-members.js';
 import type { ServerRun } from './server-run.js';
-import { type Subscriber, SubscriptionTable } from './subscription-table.js';
 
-/** Where a subscription is: at the server that all share, or at an instance of a client's own. */
-export interface Place {
-  /** The name of the server, or the key of the instance. */
+/** Per server or instance. */
+export const subscribedUrisMax = 1_000;
+/** Sum over the URIs of one server: they are sent in one request. */
+export const subscribedCharsMax = 1024 * 1024;
+/** Per server. */
+export const subscriptionsPerPrincipalMax = 100;
+
+/** Where a subscription is made: at the shared server, or at an instance of one client. */
+export interface SubscriptionTarget {
+  /** Server name, or key of the instance. */
   readonly key: string;
-  /** Holds it open; returns what gives it back, once. */
+  /** Holds it open; the returned function releases it. */
   hold(): () => void;
-  /** Resolves when it can be spoken to. */
+  /** Resolves when it accepts requests. */
   ready(): Promise<void>;
-  /** What runs there now. */
+  /** The current run. */
   run(): ServerRun | undefined;
 }
 
 export interface SubscriptionsParts {
-  /** Throws unless the principal may read this of the server; asking is charged. */
+  /** Throws unless the principal may read the resource; charges one call. */
   readonly chargeRead: (server: string, uri: string, principal: Principal) => void;
-  /** Whether it still may. */
   readonly mayRead: (server: string, principal: Principal) => boolean;
-  /** Throws when there is no such server, or no instance to be had. */
-  readonly placeOf: (server: string, instance: string | undefined, owner: string) => Place;
+  /** Throws when there is no such server, or no instance is available. */
+  readonly targetOf: (server: string, instance: string | undefined, owner: string) => SubscriptionTarget;
   readonly onProblem: (error: unknown) => void;
+}
+
+export interface Subscriber {
+  readonly server: string;
+  /** Key of the SubscriptionTarget. */
+  readonly target: string;
+  readonly uri: string;
+  readonly principal: Principal;
+  readonly updated: (params: Buffer) => void;
 }
 
 export class Subscriptions {
@@ -41,7 +57,7 @@ export class Subscriptions {
     this.#parts = parts;
   }
 
-  /** Resolves when the server has agreed, with what gives the subscription back. */
+  /** Resolves when the server has accepted. The returned function unsubscribes. */
   async subscribe(
     server: string,
     uri: string,
@@ -49,39 +65,39 @@ export class Subscriptions {
     updated: (params: Buffer) => void,
     instance?: string | undefined,
   ): Promise<() => void> {
-    const { chargeRead, placeOf } = this.#parts;
+    const { chargeRead, targetOf } = this.#parts;
     chargeRead(server, uri, principal);
-    const place = placeOf(server, instance, principal.id);
-    const subscriber: Subscriber = { server, place: place.key, uri, principal, updated };
-    const release = place.hold();
-    let isBack = false;
-    const giveBack = () => {
-      if (isBack) return;
-      isBack = true;
-      this.#giveBack(subscriber, place);
+    const target = targetOf(server, instance, principal.id);
+    const subscriber: Subscriber = { server, target: target.key, uri, principal, updated };
+    const release = target.hold();
+    let isOver = false;
+    const unsubscribe = () => {
+      if (isOver) return;
+      isOver = true;
+      if (this.#table.remove(subscriber)) target.run()?.unsubscribe(uri);
       release();
     };
     try {
       this.#table.add(subscriber);
-      await place.ready();
-      await place.run()?.subscribe(uri);
+      await target.ready();
+      await target.run()?.subscribe(uri);
     } catch (error) {
-      giveBack();
+      unsubscribe();
       throw error;
     }
-    return giveBack;
+    return unsubscribe;
   }
 
-  /** All that somebody wants to hear of. */
-  uris(place: string): readonly string[] {
-    return this.#table.uris(place);
+  /** All subscribed URIs of a server or instance. */
+  uris(target: string): readonly string[] {
+    return this.#table.uris(target);
   }
 
-  /** A resource of the server changed, as this place says. */
-  updated(place: string, params: Buffer | undefined): void {
+  /** Handles `notifications/resources/updated` of a server or instance. */
+  updated(target: string, params: Buffer | undefined): void {
     const uri = params && memberString(params, 'uri');
     if (params === undefined || uri === undefined) return;
-    for (const { server, updated, principal } of this.#table.of(place, uri)) {
+    for (const { server, updated, principal } of this.#table.of(target, uri)) {
       try {
         if (this.#parts.mayRead(server, principal)) updated(params);
       } catch (error) {
@@ -89,11 +105,82 @@ export class Subscriptions {
       }
     }
   }
+}
 
-  #giveBack(subscriber: Subscriber, place: Place): void {
-    const { uri } = subscriber;
-    const wasWanted = this.#table.has(place.key, uri);
-    this.#table.remove(subscriber);
-    if (wasWanted && !this.#table.has(place.key, uri)) place.run()?.unsubscribe(uri);
+interface TargetRow {
+  readonly byUri: Map<string, Set<Subscriber>>;
+  readonly byPrincipal: Map<string, number>;
+  chars: number;
+}
+
+/** Subscribers by target and URI, bounded per target and per principal. */
+export class SubscriptionTable {
+  readonly #rows = new Map<string, TargetRow>();
+
+  /** Throws when a bound is reached. */
+  add(subscriber: Subscriber): void {
+    const { server, target, uri } = subscriber;
+    const principal = principalKey(subscriber.principal);
+    const row: TargetRow = this.#rows.get(target) ?? { byUri: new Map(), byPrincipal: new Map(), chars: 0 };
+    const own = row.byPrincipal.get(principal) ?? 0;
+    if (own >= subscriptionsPerPrincipalMax) throw tooMany(server, 'principal', subscriptionsPerPrincipalMax);
+    const subscribers = row.byUri.get(uri);
+    if (!subscribers) {
+      if (row.byUri.size >= subscribedUrisMax) throw tooMany(server, 'server', subscribedUrisMax);
+      if (row.chars + uri.length > subscribedCharsMax) throw tooMany(server, 'characters', subscribedCharsMax);
+      row.byUri.set(uri, new Set([subscriber]));
+      row.chars += uri.length;
+    } else subscribers.add(subscriber);
+    row.byPrincipal.set(principal, own + 1);
+    this.#rows.set(target, row);
+  }
+
+  /** True: it was the last subscriber of its URI. No effect for a subscriber that is not in the table. */
+  remove(subscriber: Subscriber): boolean {
+    const { target, uri } = subscriber;
+    const row = this.#rows.get(target);
+    const subscribers = row?.byUri.get(uri);
+    if (!row || !subscribers?.delete(subscriber)) return false;
+    const principal = principalKey(subscriber.principal);
+    const own = (row.byPrincipal.get(principal) ?? 1) - 1;
+    if (own === 0) row.byPrincipal.delete(principal);
+    else row.byPrincipal.set(principal, own);
+    if (subscribers.size > 0) return false;
+    row.byUri.delete(uri);
+    row.chars -= uri.length;
+    if (row.byUri.size === 0) this.#rows.delete(target);
+    return true;
+  }
+
+  uris(target: string): string[] {
+    return [...(this.#rows.get(target)?.byUri.keys() ?? [])];
+  }
+
+  /** A server may report an update of a sub-resource: then the subscribers of the whole resource get it. */
+  of(target: string, uri: string): Subscriber[] {
+    const byUri = this.#rows.get(target)?.byUri;
+    if (!byUri) return [];
+    const exact = byUri.get(uri);
+    if (exact) return [...exact];
+    return [...byUri].filter(([whole]) => isPart(uri, whole)).flatMap(([, subscribers]) => [...subscribers]);
   }
 }
+
+/** At a path boundary: `file:///ab` is no part of `file:///a`. */
+const isPart = (uri: string, whole: string): boolean =>
+  uri.startsWith(whole) && (whole.endsWith('/') || ['/', '#', '?'].includes(uri.charAt(whole.length)));
+
+const tooMany = (server: string, reason: keyof typeof limitTexts, limit: number): HostError =>
+  new HostError('overloaded', `server '${server}': ${limitTexts[reason]}`, {
+    server,
+    reason: `subscriptions_per_${reason}`,
+    limit,
+    execution: 'not_executed',
+    hint: 'unsubscribe from resources that are no longer needed',
+  });
+
+const limitTexts = {
+  principal: `this principal is subscribed to ${subscriptionsPerPrincipalMax} of its resources already`,
+  server: `${subscribedUrisMax} of its resources are subscribed to already`,
+  characters: 'the URIs of the subscribed resources are too long together',
+};

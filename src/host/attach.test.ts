@@ -5,9 +5,9 @@ import { describe, expect, test } from 'vitest';
 import { FakeTransport, type FakeTransportScript } from '../../test/fakes/attached-transport.js';
 import { isHostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { AttachOptions } from './attach-options.js';
 import { createHost, type Host } from './host.js';
 import type { HostConfig } from './host-interface.js';
+import type { AttachOptions } from './spawn.js';
 
 async function open(config: HostConfig = {}) {
   const clock = new FakeClock();

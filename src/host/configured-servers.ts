@@ -1,28 +1,32 @@
 /**
- * The servers of the configuration, over the times it is read: those that are new are added, those that are gone removed,
- * those that changed replaced. All others are left alone, calls under way and all.
- * Not here: reading the configuration (config/host-config.ts), how one is replaced (servers.ts).
+ * Applies a configuration to a running host: adds new servers, removes missing ones, replaces changed ones. All other servers
+ * and their open calls are not touched. `changeConfiguration` also swaps the rules.
+ * Not here: reading the configuration (config/host-config.ts), replacing one server (servers.ts).
  *
- * Invariants: a server that the embedder spawned or attached is never touched, whatever the configuration says of its name; an
- * entry that cannot be read leaves its server as it was, and is a disabled server where there was none; an entry that waits for
- * its name to be free is not declared once a later reading has no such entry.
+ * Invariants: rules and servers change in one tick, and no principal is seen with a mix of old and new ones. Spawned and attached
+ * servers are never touched. An invalid entry leaves its running server as it was; without one it becomes a disabled server. An
+ * entry that waits for its name is dropped when a later configuration no longer has it.
  */
 import { isDeepStrictEqual } from 'node:util';
+import type { Listings } from '../catalog/listings.js';
 import type { HostSettings } from '../config/host-config.js';
 import { type ServerDefinition, unusableDefinition } from '../config/server-definition.js';
 import { isAttached } from '../config/server-spec.js';
 import { HostError } from '../kernel/errors.js';
-import type { StaleServers } from './host-rules.js';
+import type { Audit } from './audit.js';
+import type { Catalogue } from './catalogue.js';
+import type { JointChange } from './host-interface.js';
+import type { HostRules, StaleServers } from './host-rules.js';
 import type { Servers } from './servers.js';
 
-/** What became of servers; each in the order of the configuration. */
+/** Server names, each in the order of the configuration. */
 export interface Reconfigured {
   readonly added: readonly string[];
   readonly changed: readonly string[];
   readonly removed: readonly string[];
 }
 
-/** The readable and the unreadable entries of a configuration. */
+/** The valid and the invalid entries of a configuration. */
 export type ConfiguredEntries = Pick<HostSettings, 'mcpServers' | 'unusable'>;
 
 type DeclaredIn = Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'>;
@@ -30,17 +34,17 @@ type DeclaredIn = Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'>;
 export class ConfiguredServers {
   readonly #servers: DeclaredIn;
   readonly #onProblem: (error: unknown) => void;
-  /** As they were declared last. */
+  /** Newest declared definitions. */
   readonly #declared = new Map<string, ServerDefinition>();
-  /** As the configuration that was read last has them. */
-  #latest: ReadonlyMap<string, ServerDefinition | 'as it was'> = new Map();
+  /** Definitions of the newest configuration. */
+  #latest: ReadonlyMap<string, ServerDefinition | 'keep'> = new Map();
 
   constructor(servers: DeclaredIn, onProblem: (error: unknown) => void) {
     this.#servers = servers;
     this.#onProblem = onProblem;
   }
 
-  /** At the start. */
+  /** Declares the servers of the first configuration. */
   declare(entries: ConfiguredEntries): void {
     for (const definition of this.#definitionsOf(entries)) {
       const { name } = definition;
@@ -49,18 +53,18 @@ export class ConfiguredServers {
     }
   }
 
-  /** Servers that `apply` is going to remove or replace, and those that stay as they were because their entry cannot be read. */
+  /** Servers that `apply` will remove or replace, and servers that stay as they are because their entry is invalid. */
   stale(entries: ConfiguredEntries): Required<StaleServers> {
     const definitions = this.#newDefinitions(entries);
     const names = [...this.#declared.keys()].filter((name) => this.#isOurs(name));
-    const outdated = names.filter((name) => definitions.get(name) === 'as it was');
+    const outdated = names.filter((name) => definitions.get(name) === 'keep');
     const isSame = (name: string) => isDeepStrictEqual(definitions.get(name), this.#declared.get(name));
     return { changing: names.filter((name) => !outdated.includes(name) && !isSame(name)), outdated };
   }
 
   /**
-   * Everything is changed in the tick this is called in, unless a change of a server is under way; resolves when what was
-   * removed is gone. `changed` is called for each server once it has its new definition or is no longer found.
+   * Changes all servers in the current tick, except one that is just being changed. Resolves when the removed servers are
+   * gone. `changed` is called for each server when its new definition, or its removal, is in effect.
    */
   async apply(entries: ConfiguredEntries, changed: (server: string) => void = () => {}): Promise<Reconfigured> {
     const next = this.#newDefinitions(entries);
@@ -69,37 +73,37 @@ export class ConfiguredServers {
     const gone = removed.map((name) => {
       const before = this.#servers.find(name)?.definition;
       this.#declared.delete(name);
-      return this.#announce(
+      return this.#notifyWhenChanged(
         name,
         before,
         this.#servers.remove(name, (definition) => definition === before),
         changed,
       );
     });
-    const definitions = new Map([...next].flatMap(([name, each]) => (each === 'as it was' ? [] : [[name, each]])));
+    const definitions = new Map([...next].flatMap(([name, each]) => (each === 'keep' ? [] : [[name, each]])));
     const outcomes = [...definitions.values()].map((definition) => {
       const before = this.#servers.find(definition.name)?.definition;
-      return this.#announce(definition.name, before, this.#put(definition), changed);
+      return this.#notifyWhenChanged(definition.name, before, this.#put(definition), changed);
     });
-    const told = await Promise.all(outcomes);
+    const results = await Promise.all(outcomes);
     for (const end of await Promise.allSettled(gone)) if (end.status === 'rejected') this.#onProblem(end.reason);
     const names = [...definitions.keys()];
-    const those = (outcome: string) => names.filter((_, i) => told[i] === outcome);
+    const those = (outcome: string) => names.filter((_, i) => results[i] === outcome);
     return { added: those('added'), changed: those('replaced'), removed };
   }
 
-  /** By name; an entry that cannot be used leaves a server that runs as it was. */
-  #newDefinitions(entries: ConfiguredEntries): Map<string, ServerDefinition | 'as it was'> {
+  /** By name. An invalid entry leaves a running server as it is. */
+  #newDefinitions(entries: ConfiguredEntries): Map<string, ServerDefinition | 'keep'> {
     return new Map(
       this.#definitionsOf(entries).map((definition) => {
         const { name, problem } = definition;
-        return [name, problem && this.#runs(name) ? 'as it was' : definition];
+        return [name, problem && this.#runs(name) ? 'keep' : definition];
       }),
     );
   }
 
-  /** Calls `changed` now if the change is already made, else once it is. */
-  #announce<T>(
+  /** Calls `changed` now if the change is already in effect, otherwise when it is. */
+  #notifyWhenChanged<T>(
     name: string,
     before: ServerDefinition | undefined,
     change: Promise<T>,
@@ -112,7 +116,7 @@ export class ConfiguredServers {
     return change.finally(() => changed(name));
   }
 
-  /** Entries that cannot be used come as disabled servers. One whose shown name another entry has is only reported. */
+  /** Invalid entries become disabled servers. If another entry has the same shown name, the invalid one is only reported. */
   #definitionsOf({ mcpServers, unusable }: ConfiguredEntries): ServerDefinition[] {
     const all = new Map(mcpServers);
     for (const [name, error] of unusable) {
@@ -122,7 +126,7 @@ export class ConfiguredServers {
     return [...all.values()];
   }
 
-  /** A usable definition of an earlier reading has the name. */
+  /** A valid definition of an earlier configuration has the name. */
   #runs(name: string): boolean {
     return this.#isOurs(name) && this.#declared.get(name)?.problem === undefined;
   }
@@ -145,7 +149,7 @@ export class ConfiguredServers {
     }
   }
 
-  /** The one that has the name is the one that was declared. */
+  /** The server under this name comes from the configuration. */
   #isOurs(name: string): boolean {
     const declared = this.#declared.get(name);
     return declared !== undefined && this.#servers.find(name)?.definition === declared;
@@ -154,10 +158,74 @@ export class ConfiguredServers {
 
 function taken({ name, spec }: ServerDefinition): HostError {
   const added = isAttached(spec) ? 'attached' : 'spawned';
-  return new HostError('invalid_spec', `mcpServers.${name}: the name belongs to a server that was ${added}`, {
-    server: name,
-    field: `mcpServers.${name}`,
-    execution: 'not_executed',
-    hint: `choose another name in the configuration; the server that was ${added} goes on`,
-  });
+  return new HostError(
+    'invalid_spec',
+    `mcpServers.${name}: the name belongs to a server that was ${added} by the application`,
+    {
+      server: name,
+      field: `mcpServers.${name}`,
+      execution: 'not_executed',
+      hint: `choose another name in the configuration; the ${added} server keeps running`,
+    },
+  );
 }
+
+/** The parts of a host that a configuration changes. */
+interface ChangedParts {
+  readonly audit: Audit;
+  readonly catalogue: Pick<Catalogue, 'dropAll'>;
+  readonly configured: ConfiguredServers;
+  readonly listings: Pick<Listings, 'changed'>;
+  readonly rules: HostRules;
+  readonly servers: Servers;
+  readonly onProblem: (error: unknown) => void;
+  readonly onConfigProblem: (error: unknown) => void;
+}
+
+/** Swaps rules and servers in one tick; never throws. Resolves when removed servers are gone. */
+export function changeConfiguration(
+  parts: ChangedParts,
+  settings: HostSettings,
+  tracing: Audit['tracing'],
+  joint: JointChange | undefined,
+): Promise<Reconfigured> {
+  const { rules, configured, audit, servers, onProblem } = parts;
+  audit.tracing = tracing;
+  const before = servers.names();
+  const closed = rules.configure(settings, configured.stale(settings));
+  perform(joint?.swap, onProblem);
+  const applied = configured.apply(settings, (server) => rules.changed(server));
+  publishRules(parts, before);
+  perform(joint?.announce, onProblem);
+  for (const server of closed) parts.onConfigProblem(outOfDate(server));
+  return applied;
+}
+
+/** Notifies listeners that other rules decide what each principal sees of these servers. */
+export function publishRules(
+  { catalogue, listings, servers }: Pick<ChangedParts, 'catalogue' | 'listings' | 'servers'>,
+  names: readonly string[] = servers.names(),
+): void {
+  catalogue.dropAll();
+  for (const server of names) listings.changed(server);
+}
+
+function perform(step: (() => void) | undefined, onProblem: (error: unknown) => void): void {
+  try {
+    step?.();
+  } catch (error) {
+    onProblem(error);
+  }
+}
+
+const outOfDate = (server: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `mcpServers.${server}: the entry is invalid, and roles or keys changed too: only the operator may use the server`,
+    {
+      server,
+      field: `mcpServers.${server}`,
+      execution: 'not_executed',
+      hint: 'correct the entry; until then the server runs with its old definition',
+    },
+  );

@@ -1,41 +1,42 @@
 /**
- * Why somebody sees a tool or does not, and what a call of it would meet now: one pure function over what the host knows.
- * Not here: gathering the facts (explain-now.ts), output (cli/why.ts); what hangs on the arguments or shows only
- * when a call is sent, which is the cache, throttles of single tools and a free place (caller.ts).
+ * Explains why a principal sees a tool or not, and what a call would meet now. `gatherFacts` reads the host; `explain` is pure.
+ * Not here: text for people (cli/why.ts); what depends on the arguments or shows only when a call is sent: the cache,
+ * throttles of single tools and free slots (caller.ts).
  *
- * Invariants: asking changes nothing: nothing is charged, started, woken or told; what is said about a call is decided by the
- * same rules that decide about calls, in their order.
+ * Invariants: explaining charges, starts and emits nothing. The forecast applies the rules of real calls, in their order.
  */
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { HostError } from '../kernel/errors.js';
-import type { Principal } from '../policy/call.js';
-import { embedder } from '../policy/call.js';
+import { denial } from '../policy/allowlist.js';
+import { embedder, type Principal } from '../policy/call.js';
 import type { BudgetLeft } from '../policy/call-budget.js';
 import { pinRefusal } from '../policy/pin-stage.js';
 import type { PinRecord, PinStatus } from '../policy/pin-store.js';
-import type { StatusRow } from './status.js';
+import { defaultPlan } from '../supervisor/restart-plan.js';
+import type { HostParts } from './host-parts.js';
+import { type StatusRow, statusRow } from './status.js';
 
 export interface ExplainFacts {
   readonly definition: ServerDefinition;
   readonly principal: Principal;
   readonly tool: string | undefined;
-  /** Whether it was ever listed; undefined when the server's tools are not known. */
+  /** Undefined: the tools of the server are not known. */
   readonly isListed: boolean | undefined;
-  /** What a list or a call of it is refused with by the rules; undefined when they allow it. */
+  /** The refusal by the rules; undefined when they allow it. */
   readonly denial: HostError | undefined;
   readonly row: StatusRow;
-  /** When an open breaker lets the next call pass, from now. */
+  /** Time until an open breaker admits the next call. */
   readonly breakerRetryAfterMs: number | undefined;
   readonly cacheEntries: number;
   readonly budget: BudgetLeft | undefined;
   readonly pin: { readonly status: PinStatus; readonly record: PinRecord | undefined } | undefined;
-  /** What its supervisor refuses callers with now. */
+  /** The refusal by the supervisor. */
   readonly refusal: HostError | undefined;
-  /** How long it has to be parked until a call tries it. */
+  /** How long a server is parked before a call may try it. */
   readonly wakeAfterMs: number;
 }
 
-/** What a call would meet first, in the order of the stages. */
+/** The first outcome that a call would meet, in the order of the stages. */
 export type CallForecast =
   | { readonly outcome: 'passes' | 'starts' | 'waits' | 'tries' }
   | {
@@ -51,7 +52,7 @@ export interface Explanation {
   readonly tool: string | undefined;
   readonly principal: { readonly id: string; readonly role: string | undefined };
   readonly visible: boolean;
-  /** The rule that shows or hides it. */
+  /** The rule that shows or hides the tool. */
   readonly rule: string;
   readonly state: Pick<StatusRow, 'state' | 'since' | 'forMs' | 'nextProbeAt' | 'nextProbeInMs' | 'lastError'>;
   readonly breaker: {
@@ -73,6 +74,35 @@ export interface Explanation {
   readonly call: CallForecast;
   /** Whether a call now would start the server. */
   readonly wouldStart: boolean;
+}
+
+/** The facts about a server, or one of its tools, as they are now. */
+export function gatherFacts(
+  { clock, servers, rules, pins, cache, budgets, statusSources }: HostParts,
+  server: string,
+  tool: string | undefined,
+  principal: Principal,
+): ExplainFacts {
+  const managed = servers.get(server);
+  const row = statusRow(server, statusSources);
+  const action = tool === undefined ? 'list' : 'call';
+  const isKnown = managed.tools.length > 0 || row.active;
+  const nowMs = clock.nowMs();
+  const { opensAgainAtMs } = managed.circuitNow(nowMs);
+  return {
+    definition: managed.definition,
+    principal,
+    tool,
+    isListed: isKnown ? managed.tools.some(({ key }) => key === tool) : undefined,
+    denial: denial(() => rules.guards, { principal, server, tool, action }),
+    row,
+    breakerRetryAfterMs: opensAgainAtMs === undefined ? undefined : Math.max(0, Math.ceil(opensAgainAtMs - nowMs)),
+    cacheEntries: cache.entriesOf(server, tool),
+    budget: budgets.leftOf(principal),
+    pin: tool === undefined ? undefined : { status: pins.statusOf(server, tool), record: pins.recordOf(server, tool) },
+    refusal: managed.supervisor.refusal(),
+    wakeAfterMs: defaultPlan.wakeAfterMs,
+  };
 }
 
 export function explain(facts: ExplainFacts): Explanation {
@@ -113,34 +143,28 @@ export function explain(facts: ExplainFacts): Explanation {
 }
 
 const ruleFor = ({ principal: { id, role }, isListed, tool }: ExplainFacts): string => {
-  const whom =
-    role === undefined
-      ? `${id === embedder.id ? 'the operator is under no role' : 'callers without a role may use it'}`
-      : `a rule of role '${role}' allows it`;
+  const withoutRole = id === embedder.id ? 'the operator is under no role' : 'callers without a role may use it';
+  const rule = role === undefined ? withoutRole : `a rule of role '${role}' allows it`;
   return tool !== undefined && isListed === undefined
-    ? `${whom}, if the server has it: its tools are not known yet`
-    : whom;
+    ? `${rule}, if the server has it: its tools are not known yet`
+    : rule;
 };
 
-/** In the order in which a call passes: rules, pins, budget, throttle, breaker, server. */
+/** In the order of the stages: rules, pins, budget, throttle, breaker, server. */
 function forecast(facts: ExplainFacts): CallForecast {
   const { denial, pin, definition, budget, row, refusal, breakerRetryAfterMs, wakeAfterMs } = facts;
   if (denial) return refused(denial.code, denial.message, denial.hint);
   const pinned = pin && pinRefusal(pin.status, definition.pins);
   if (pinned)
-    return refused(
-      'schema_changed',
-      `its definition is ${pinned} and nobody approved it`,
-      'compare it, then approve it',
-    );
+    return refused('schema_changed', `its definition is ${pinned} and not approved`, 'compare it, then approve it');
   if (budget && budget.left <= 0)
     return refused('budget_exceeded', 'no call is left in this window', 'wait for the next one', budget.resetsInMs);
   if (row.throttledForMs !== undefined)
-    return refused('overloaded', 'it asked for fewer requests', 'call it less often', row.throttledForMs);
-  // A half-open breaker admits a few calls at a time; one that is full says when it admits more.
+    return refused('overloaded', 'the server asked for fewer requests', 'call it less often', row.throttledForMs);
+  // A half-open breaker admits a few trial calls; a full one reports when it admits more.
   if (row.circuit === 'open' || (row.circuit === 'half_open' && (breakerRetryAfterMs ?? 0) > 0))
-    return refused('circuit_open', 'calls failed in a row', 'wait for the next try', breakerRetryAfterMs);
-  // A parked server is tried by the first call that comes after a while.
+    return refused('circuit_open', 'calls failed in a row', 'wait for the next trial call', breakerRetryAfterMs);
+  // After a while the first call tries a parked server.
   if (row.state === 'parked' && row.forMs >= wakeAfterMs) return { outcome: 'tries' };
   if (refusal) return refused(refusal.code, refusal.message, refusal.hint, refusal.details.retryAfterMs);
   if (row.state === 'registered') return { outcome: 'starts' };

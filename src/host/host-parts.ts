@@ -1,8 +1,8 @@
 /**
- * What a host is made of, and who tells whom: every part is made here, once, in the order in which they need each other.
+ * Creates the parts of a host once, in the order in which they need each other, and connects them.
  * Not here: what a host does with them (host.ts).
  *
- * Invariant: parts that know of each other both ways are joined by functions, which nobody calls before all are made.
+ * Invariant: parts that need each other both ways are connected by functions, which run only after all parts exist.
  */
 
 import { Discovery } from '../catalog/discovery.js';
@@ -14,7 +14,7 @@ import { StartupListing } from '../catalog/startup-listing.js';
 import { HistoryKeeper } from '../catalog/store/history-keeper.js';
 import { StateFile } from '../catalog/store/state-file.js';
 import { Subscriptions } from '../catalog/subscriptions.js';
-import { type Clock, systemClock } from '../kernel/clock.js';
+import { systemClock } from '../kernel/clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { quietly, warnProcess } from '../kernel/problems.js';
 import { systemRandom } from '../kernel/random.js';
@@ -35,61 +35,22 @@ import { ConfiguredServers } from './configured-servers.js';
 import { HostEvents } from './host-events.js';
 import type { HostOptions } from './host-interface.js';
 import { HostRules } from './host-rules.js';
-import { Instances } from './instances.js';
+import { Instances, subscriptionTargets } from './instances.js';
 import { Requester } from './requester.js';
 import { Servers } from './servers.js';
-import type { StatusSources, UnroutedOf } from './status.js';
+import type { UnroutedOf } from './status.js';
 import { StderrTails } from './stderr-tails.js';
-import { placesOf } from './subscription-places.js';
 import { createSupervise } from './supervise.js';
 
-export interface HostParts {
-  readonly clock: Clock;
-  readonly connector: Connector;
-  readonly servers: Servers;
-  readonly instances: Instances;
-  readonly events: HostEvents;
-  readonly audit: Audit;
-  readonly rules: HostRules;
-  readonly budgets: CallBudgets;
-  readonly cache: ResponseCache;
-  readonly throttle: ToolThrottle;
-  readonly serverThrottle: ServerThrottle;
-  readonly pins: Pins;
-  readonly histories: HistoryKeeper | undefined;
-  readonly catalogue: Catalogue;
-  readonly listings: Listings;
-  readonly subscriptions: Subscriptions;
-  readonly configured: ConfiguredServers;
-  readonly startupListing: StartupListing;
-  readonly stderrTails: StderrTails;
-  readonly discovery: Discovery;
-  readonly caller: Caller;
-  readonly requester: Requester;
-  readonly alive: KeepAlive;
-  readonly statusSources: StatusSources;
-  /** Set by a gateway. */
-  readonly routing: { unroutedOf: UnroutedOf | undefined };
-  /** Set by the host: what is known of a server at rest counts no more. */
-  readonly learning: { again: () => void };
-  readonly onProblem: (error: unknown) => void;
-  /** The same for mistakes in the configuration, which are never silent. */
-  readonly onConfigProblem: (error: unknown) => void;
-  /** Nothing that the server answered before counts any more. */
-  readonly forget: (server: string) => void;
-  /** Writes what waits to be written. */
-  readonly writeAll: () => void;
-}
-
-/** A simulation makes one that opens neither processes nor sockets. */
+/** For simulations, whose connector opens neither processes nor sockets. */
 export type MakeConnector = (options: ConnectorOptions) => Connector;
 
-export function createHostParts(
-  options: HostOptions,
-  makeConnector: MakeConnector = (own) => new Connector(own),
-): HostParts {
+export type HostParts = ReturnType<typeof createHostParts>;
+
+export function createHostParts(options: HostOptions, makeConnector: MakeConnector = (own) => new Connector(own)) {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
+  // Mistakes in the configuration are never silent.
   const onConfigProblem = quietly(options.onProblem ?? warnProcess);
   const alive = new KeepAlive();
   const stderrTails = new StderrTails();
@@ -106,7 +67,6 @@ export function createHostParts(
     ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
   });
   const { clean } = connector;
-  const learning: HostParts['learning'] = { again: () => {} };
   const budgets = new CallBudgets(clock, () => rules.ceilings);
   const cache = new ResponseCache(clock);
   const throttle = new ToolThrottle(clock);
@@ -152,7 +112,8 @@ export function createHostParts(
       const run = managed && runs.of(managed);
       if (run) return run.accountChanged();
       if (managed) listings.outdate(managed);
-      learning.again();
+      // In a tick of its own: a request may be about to be sent.
+      queueMicrotask(() => servers.isClosed || startupListing.learnUnseen());
     },
     onChannel: (name, channel) => stderrTails.opened(name, channel),
     onProblem,
@@ -161,6 +122,7 @@ export function createHostParts(
   });
   const isSubscribed = (key: string) => subscriptions.uris(key).length > 0;
   const instances = new Instances({ clock, supervise, isSubscribed, onProblem });
+  /** Drops everything that was answered by the server. */
   const forget = (server: string): void => {
     cache.drop(server);
     catalogue.drop(server);
@@ -186,7 +148,7 @@ export function createHostParts(
   const subscriptions = new Subscriptions({
     chargeRead: (server, uri, principal) => catalogue.chargeRead(server, uri, principal),
     mayRead: (server, principal) => catalogue.mayRead(server, principal),
-    placeOf: placesOf({ clock, servers, targetOf: instances.targetOf, runOf: (target) => runs.of(target) }),
+    targetOf: subscriptionTargets(servers, clock, instances.targetOf, (target) => runs.of(target)),
     onProblem,
   });
   const uris = (server: string) => subscriptions.uris(server);
@@ -220,8 +182,10 @@ export function createHostParts(
     isSeen: (managed) => listings.isSeen(managed),
     listsRead: async (managed) => runs.of(managed)?.listsRead,
   });
+  const startupListing = new StartupListing(clock, discovery, options.learnAtBoot);
   const { targetOf } = instances;
-  const routing: HostParts['routing'] = { unroutedOf: undefined };
+  /** `unroutedOf` is set by a gateway. */
+  const routing: { unroutedOf: UnroutedOf | undefined } = { unroutedOf: undefined };
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
   const caller = new Caller({
     ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, reconnects, serverOf, findServer },
@@ -231,12 +195,12 @@ export function createHostParts(
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
     ...{ catalogue, listings, subscriptions, discovery, caller, alive, stderrTails, onProblem, forget, serverThrottle },
     onConfigProblem,
-    writeAll: () => state?.flush(),
+    /** Writes all pending rows of the state file. */
+    flushState: () => state?.flush(),
     configured: new ConfiguredServers(servers, onConfigProblem),
-    startupListing: new StartupListing(clock, discovery, options.learnAtBoot),
+    startupListing,
     requester: new Requester({ ...shared, targetOf }),
     routing,
-    learning,
     statusSources: {
       ...{ clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle, routing },
     },

@@ -7,6 +7,7 @@
 import type { KnownServer } from '../catalog/catalog-server.js';
 import type { Discovered, DiscoverOptions } from '../catalog/discovery.js';
 import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
+import { approvalEvent } from '../catalog/schema-events.js';
 import { loadLibsql } from '../catalog/store/libsql.js';
 import { parseHostConfig } from '../config/host-config.js';
 import { copyEntry } from '../config/plain-data.js';
@@ -26,13 +27,9 @@ import type { ToolArguments } from '../session/session.js';
 import type { Lease } from '../supervisor/registry.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/frame.js';
-import { approveTool } from './approve-tool.js';
-import { type AttachOptions, attachDefinition } from './attach-options.js';
 import type { CallMeter } from './audit.js';
-import { changeConfiguration, showChangedRules } from './change-configuration.js';
-import type { Reconfigured } from './configured-servers.js';
-import type { Explanation } from './explain.js';
-import { explainNow } from './explain-now.js';
+import { changeConfiguration, publishRules, type Reconfigured } from './configured-servers.js';
+import { type Explanation, explain, gatherFacts } from './explain.js';
 import type { HostEventKind, HostEventOf } from './host-events.js';
 import {
   type HostConfig,
@@ -46,7 +43,14 @@ import {
 } from './host-interface.js';
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
 import type { EraAnswer } from './requester.js';
-import { type SpawnEntry, type SpawnOptions, spawnDefinition, spawnName } from './spawn-options.js';
+import {
+  type AttachOptions,
+  attachDefinition,
+  type SpawnEntry,
+  type SpawnOptions,
+  spawnDefinition,
+  spawnName,
+} from './spawn.js';
 import { type StatusRow, statusRows, type UnroutedOf } from './status.js';
 import { openTracing } from './tracing.js';
 
@@ -59,8 +63,6 @@ export class Host {
   /** `makeConnector`: for simulations only. */
   constructor(options: HostOptions = {}, makeConnector?: MakeConnector) {
     this.#parts = createHostParts(options, makeConnector);
-    // In a tick of its own: a request may be about to be sent.
-    this.#parts.learning.again = () => queueMicrotask(() => this.#closing ?? this.#parts.startupListing.learnUnseen());
   }
 
   /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
@@ -181,7 +183,7 @@ export class Host {
    * Without a principal it is about whoever embeds the host.
    */
   explain(server: string, tool?: string, principal: Principal = embedder): Explanation {
-    return explainNow(this.#parts, server, tool, principal);
+    return explain(gatherFacts(this.#parts, server, tool, principal));
   }
 
   /**
@@ -229,7 +231,12 @@ export class Host {
 
   /** From now on this very version of the tool is the one to hold it against. */
   approve(server: string, tool: string, hash: string): void {
-    approveTool(this.#parts, server, tool, hash);
+    const { pins, clock, events, catalogue } = this.#parts;
+    const before = pins.recordOf(server, tool);
+    pins.approve(server, tool, hash, clock.date());
+    const event = approvalEvent(tool, before, pins.recordOf(server, tool));
+    if (event) events.tell(server, event);
+    catalogue.judgeAnew(server);
   }
 
   cacheStats(): CacheStats {
@@ -239,7 +246,7 @@ export class Host {
   /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
   setAllowlist(...guards: readonly Guard[]): void {
     this.#parts.rules.setOwn(guards);
-    showChangedRules(this.#parts);
+    publishRules(this.#parts);
   }
 
   // --- what a gateway shows
@@ -361,7 +368,7 @@ export class Host {
       // Whatever is wrong with one server, the others and all that they started go too.
       await Promise.all([this.#parts.servers.close().catch(this.#parts.onProblem), this.#parts.instances.close()]);
       this.#parts.histories?.flush();
-      this.#parts.writeAll();
+      this.#parts.flushState();
       this.#parts.servers.registry.clear();
     } finally {
       await this.#parts.connector.close();

@@ -7,6 +7,9 @@
  * Invariants: an instance is used only by the client that it was made for; there are never more than the bounds say, and one
  * key cannot keep others out by naming many clients that do nothing; what has ended is awaited before the host is closed.
  */
+
+import type { ServerRun } from '../catalog/server-run.js';
+import type { SubscriptionTarget } from '../catalog/subscriptions.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -14,17 +17,17 @@ import { compositeKey } from '../policy/composite-key.js';
 import type { AuthLimits } from '../session/auth/auth-recovery.js';
 import { type CallHold, Registry } from '../supervisor/registry.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
-import type { CallTarget } from './call-target.js';
+import type { CallTarget, TargetOf } from './call-target.js';
 import type { ManagedServer } from './managed-server.js';
 import type { ServerCircuit } from './server-circuit.js';
+import type { Servers } from './servers.js';
 import type { Supervise, Supervised } from './supervise.js';
 
 /** Of one server, and of all together: each is a process or a session of its own. */
 export const instancesPerServerMax = 64;
 export const instancesMax = 256;
 
-/** By which an instance is known. */
-export const instanceKey = (server: string, client: string): string => compositeKey(server, client);
+const instanceKey = (server: string, client: string): string => compositeKey(server, client);
 
 export interface InstancesParts {
   readonly clock: Clock;
@@ -256,3 +259,41 @@ const tooMany = (server: string): HostError =>
     execution: 'not_executed',
     hint: `at most ${instancesPerServerMax} clients have one of a server at a time, and ${instancesMax} of all; try again when one has gone, shorten keepAlive, or set isolation to shared`,
   });
+
+/** Chooses where a subscription is made: at the shared server, whichever server takes its name, or at the client's instance. */
+export function subscriptionTargets(
+  servers: Pick<Servers, 'get' | 'find' | 'ready' | 'registry'>,
+  clock: Clock,
+  targetOf: TargetOf,
+  runOf: (target: Pick<CallTarget, 'supervisor'>) => ServerRun | undefined,
+): (server: string, instance: string | undefined, owner: string) => SubscriptionTarget {
+  const sharedTarget = (server: string): SubscriptionTarget => ({
+    key: server,
+    hold: () => {
+      const lease = servers.registry.lease(server);
+      return () => lease.release();
+    },
+    ready: async () => void (await servers.ready(server)),
+    run: () => {
+      const managed = servers.find(server);
+      return managed && runOf(managed);
+    },
+  });
+  return (server, instance, owner) => {
+    const managed = servers.get(server);
+    const target = targetOf(managed, instance, owner);
+    if (instance === undefined || target === managed) return sharedTarget(server);
+    return {
+      key: instanceKey(server, instance),
+      hold: () => {
+        target.enter();
+        return () => target.leave();
+      },
+      ready: async () => {
+        const { startMs } = managed;
+        await target.supervisor.acquire(clock.nowMs() + startMs, undefined, startMs);
+      },
+      run: () => runOf(target),
+    };
+  };
+}

@@ -18,8 +18,8 @@ import type { Session } from '../session/session.js';
 import type { CallHold } from '../supervisor/registry.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
-import { notReloadable } from './attach-options.js';
 import { ServerCircuit } from './server-circuit.js';
+import { notReloadable } from './spawn.js';
 import { type CircuitNow, closedNow, WorstCircuit } from './worst-circuit.js';
 
 export class ManagedServer implements CatalogServer {

@@ -19,9 +19,8 @@ import type { Lease } from '../supervisor/registry.js';
 import { notFound, Registry } from '../supervisor/registry.js';
 import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
-import { notAttached } from './attach-options.js';
 import { ManagedServer } from './managed-server.js';
-import { spawnFailed } from './spawn-failed.js';
+import { notAttached, spawnFailed } from './spawn.js';
 import type { Predecessor, Supervise } from './supervise.js';
 
 export interface ServersParts {
@@ -48,7 +47,11 @@ export class Servers {
     this.registry = new Registry({ clock: parts.clock, onIdle: (name) => this.find(name)?.supervisor.idle() });
   }
 
-  /** In the order of their names. */
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Sorted. */
   names(): string[] {
     return this.registry.list().map(({ name }) => name);
   }

@@ -27,7 +27,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
   const [row] = statusRows({
     clock,
     registry: {
-      snapshot: () => [{ name: 'a', refCount: 3 } as never],
+      list: () => [{ name: 'a' } as never],
       held: () => ({ binding: 1, call: 2 }),
     },
     serverOf: () => managed,

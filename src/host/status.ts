@@ -13,7 +13,7 @@ import type { Pins } from '../policy/pins.js';
 import type { ServerThrottle } from '../policy/server-throttle.js';
 import type { Connector } from '../session/connector.js';
 import type { Session } from '../session/session.js';
-import type { Registry, RegistryRow } from '../supervisor/registry.js';
+import type { Registry } from '../supervisor/registry.js';
 import type { Snapshot } from '../supervisor/snapshot.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { Channel, ChannelCounters } from '../wire/channel.js';
@@ -97,7 +97,7 @@ export type UnroutedOf = (server: string) => UnroutedTemplates | undefined;
 /** Those who know it. */
 export interface StatusSources {
   readonly clock: Clock;
-  readonly registry: Pick<Registry<unknown>, 'snapshot' | 'held'>;
+  readonly registry: Pick<Registry<unknown>, 'list' | 'held'>;
   readonly serverOf: (name: string) => ManagedServer;
   readonly cache: Pick<ResponseCache, 'entriesOf'>;
   readonly pins: Pick<Pins, 'differingOf'>;
@@ -119,14 +119,13 @@ const stderrChars = 2 * 1024;
 /** Cleaned as a whole before it is cut, so that a key of several lines is recognised from its first one on. */
 const stderrReadBytes = 8 * 1024;
 
-/** One for each server, in the order of their names. */
+/** Ordered by server name. */
 export function statusRows(sources: StatusSources): StatusRow[] {
-  const { clock, registry } = sources;
-  const instant = { nowMs: clock.nowMs(), date: clock.date() };
-  return registry.snapshot().map((row) => statusRow(row, sources, instant));
+  const instant = instantOf(sources.clock);
+  return sources.registry.list().map(({ name }) => statusRow(name, sources, instant));
 }
 
-function statusRow({ name, refCount }: RegistryRow, sources: StatusSources, instant: Instant): StatusRow {
+export function statusRow(name: string, sources: StatusSources, instant = instantOf(sources.clock)): StatusRow {
   const managed = sources.serverOf(name);
   const { supervisor, load, tools, definition } = managed;
   const { binding: bindings, call: calls } = sources.registry.held(name);
@@ -148,7 +147,7 @@ function statusRow({ name, refCount }: RegistryRow, sources: StatusSources, inst
     lazy: definition.isLazy,
     card: definition.card,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
-    refCount,
+    refCount: bindings + calls,
     leases: { bindings, calls },
     running: load.running,
     queue: load.waiting,
@@ -199,7 +198,9 @@ function problemOf({ problem }: ServerDefinition, sinceMs: number, instant: Inst
   };
 }
 
-/** A time of our clock as people write it. */
+const instantOf = (clock: Clock): Instant => ({ nowMs: clock.nowMs(), date: clock.date() });
+
+/** A time of the host's clock as an ISO date. */
 const wallTime = (atMs: number, { nowMs, date }: Instant): string =>
   new Date(date.getTime() + (atMs - nowMs)).toISOString();
 

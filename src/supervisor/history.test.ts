@@ -5,11 +5,11 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { CorrelatedFailures } from './correlated-failures.js';
 import { type HistoryRecord, ledgerOf, parseRecord, recordOf } from './history.js';
+import type { SupervisorOptions } from './ports.js';
 import { defaultPlan, emptyLedger, type Ledger, restartsInWindow } from './restart-plan.js';
 import { StartGate } from './start-gate.js';
 import { Supervisor } from './supervisor.js';
 import type { SupervisorEvents } from './supervisor-events.js';
-import type { SupervisorOptions } from './ports.js';
 
 const minute = 60_000;
 const wallStart = new Date('2026-03-01T12:00:00Z');

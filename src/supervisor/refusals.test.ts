@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../kernel/fake-clock.js';
+import { unexpectedError } from './refusals.js';
 import { Run } from './run.js';
 import { StartGate } from './start-gate.js';
-import { unexpectedError } from './refusals.js';
 
 test('E18 it says what was thrown, keeps it, and shows no secret of it', () => {
   const cause = new TypeError('Invalid URL: https://x/?token=abcdef123456\u001b[2J');

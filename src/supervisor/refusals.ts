@@ -121,11 +121,15 @@ const stopped = ({ server, isOneShot, lastError }: Refused): HostError =>
 
 const disabled = (server: string, problem: Problem | undefined): HostError =>
   problem
-    ? refuse('server_disabled', `server '${server}' is disabled because its configuration entry is invalid: ${problem.message}`, {
-        server,
-        reason: 'invalid_spec',
-        hint: problem.hint ?? 'correct its entry in the configuration',
-      })
+    ? refuse(
+        'server_disabled',
+        `server '${server}' is disabled because its configuration entry is invalid: ${problem.message}`,
+        {
+          server,
+          reason: 'invalid_spec',
+          hint: problem.hint ?? 'correct its entry in the configuration',
+        },
+      )
     : refuse('server_disabled', `server '${server}' is disabled in the configuration`, {
         server,
         hint: `set "enabled" of server '${server}' to true`,

@@ -154,7 +154,12 @@ export function charged(before: Ledger, wasProven: boolean, reason: Reason, cont
 }
 
 /** A failure of the whole host: no restart is charged, but the delay grows all the same. */
-export function unchargedRetry(before: Ledger, wasProven: boolean, reason: Reason, context: FailureContext): FailureResult {
+export function unchargedRetry(
+  before: Ledger,
+  wasProven: boolean,
+  reason: Reason,
+  context: FailureContext,
+): FailureResult {
   const ledger = uncharged(before);
   return [ledger, retry(ledger, wasProven, reason, context)];
 }

@@ -6,12 +6,12 @@ import { Emitter } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { CorrelatedFailures } from './correlated-failures.js';
+import type { SupervisorOptions } from './ports.js';
 import { Registry } from './registry.js';
 import { defaultPlan, emptyLedger } from './restart-plan.js';
 import { StartGate } from './start-gate.js';
 import { Supervisor } from './supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from './supervisor-events.js';
-import type { SupervisorOptions } from './ports.js';
 
 function setUp(options: Partial<SupervisorOptions<FakeConnection>> = {}) {
   const clock = new FakeClock();

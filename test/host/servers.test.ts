@@ -5,7 +5,7 @@
 import { chmodSync, copyFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { SpawnOptions } from '../../src/host/spawn-options.js';
+import type { SpawnOptions } from '../../src/host/spawn.js';
 import { drainMsMax } from '../../src/supervisor/run.js';
 import { eventually } from '../eventually.js';
 import { failureOf, outcomeOf } from './harness.js';

@@ -12,8 +12,8 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import { ledgerOf, recordOf } from '../../supervisor/history.js';
-import { emptyLedger, type Ledger, type RestartPlan } from '../../supervisor/restart-plan.js';
 import type { History } from '../../supervisor/ports.js';
+import { emptyLedger, type Ledger, type RestartPlan } from '../../supervisor/restart-plan.js';
 import type { Histories, HistoryRow } from './histories-table.js';
 
 const gatherMs = 100;

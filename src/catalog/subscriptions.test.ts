@@ -6,11 +6,11 @@ import {
   subscribedCharsMax,
   subscribedUrisMax,
   subscriptionsPerPrincipalMax,
-} from './subscription-table.js';
+} from './subscriptions.js';
 
 const subscriber = (uri: string, principal = 'ada', server = 'a'): Subscriber => ({
   server,
-  place: server,
+  target: server,
   uri,
   principal: fakePrincipal(principal),
   updated: () => {},
@@ -24,19 +24,16 @@ const refusal = (add: () => void) => {
   }
 };
 
-test('a resource is wanted for as long as somebody wants it', () => {
+test('a URI stays in the table until its last subscriber is removed', () => {
   const table = new SubscriptionTable();
   const [first, second, other] = [subscriber('r:1'), subscriber('r:1', 'bob'), subscriber('r:1', 'ada', 'b')];
   for (const each of [first, second, other]) table.add(each);
   expect([table.uris('a'), table.of('a', 'r:1')]).toEqual([['r:1'], [first, second]]);
-  table.remove(first);
-  table.remove(first);
-  expect(table.has('a', 'r:1')).toBe(true);
-  table.remove(second);
-  expect([table.has('a', 'r:1'), table.has('b', 'r:1'), table.uris('a')]).toEqual([false, true, []]);
+  expect([table.remove(first), table.remove(first), table.uris('a')]).toEqual([false, false, ['r:1']]);
+  expect([table.remove(second), table.uris('a'), table.uris('b')]).toEqual([true, [], ['r:1']]);
 });
 
-test('of a part of what was subscribed to, whoever wants the whole hears', () => {
+test('an update of a sub-resource reaches the subscribers of the whole resource', () => {
   const table = new SubscriptionTable();
   const whole = subscriber('file:///a');
   table.add(whole);
@@ -48,7 +45,7 @@ test('of a part of what was subscribed to, whoever wants the whole hears', () =>
   expect(table.of('a', 'file:///a/b')).toEqual([part]);
 });
 
-test('there are bounds for a principal, for a server, and for all addresses together', () => {
+test('subscriptions are bounded per principal, per server, and by the length of all URIs', () => {
   const table = new SubscriptionTable();
   const mine = Array.from({ length: subscriptionsPerPrincipalMax }, (_, i) => subscriber(`r:${i}`));
   for (const each of mine) table.add(each);
@@ -57,7 +54,7 @@ test('there are bounds for a principal, for a server, and for all addresses toge
   table.add(subscriber('r:0'));
   for (let i = subscriptionsPerPrincipalMax; i < subscribedUrisMax; i++) table.add(subscriber(`r:${i}`, `p${i}`));
   expect(refusal(() => table.add(subscriber('r:new', 'bob')))).toBe('subscriptions_per_server');
-  // One that is there already takes no more room.
+  // A URI in the table takes no more room.
   table.add(subscriber('r:0', 'bob'));
   const long = new SubscriptionTable();
   long.add(subscriber('x'.repeat(subscribedCharsMax - 1)));
