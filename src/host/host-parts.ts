@@ -11,7 +11,7 @@ import { schemaEvents } from '../catalog/schema-events.js';
 import { pinsByOrigin } from '../catalog/server-origin.js';
 import { ServerRuns } from '../catalog/server-runs.js';
 import { StartupListing } from '../catalog/startup-listing.js';
-import { HistoryKeeper } from '../catalog/store/history-keeper.js';
+import { FailureHistories } from '../catalog/store/failure-histories.js';
 import { StateFile } from '../catalog/store/state-file.js';
 import { Subscriptions } from '../catalog/subscriptions.js';
 import { systemClock } from '../kernel/clock.js';
@@ -73,7 +73,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const serverThrottle = new ServerThrottle(clock);
   const reconnects = new ReconnectWaits(clock, random);
   const state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
-  const histories = state && new HistoryKeeper(state.histories, clock, onProblem);
+  const histories = state && new FailureHistories(state.histories, clock, onProblem);
   const pins = new Pins({
     store: pinsByOrigin(state?.pins ?? memoryPinStore(), (server) => serverOf(server).definition.spec),
     policyOf: (server) => serverOf(server).definition.pins,

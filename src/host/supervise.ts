@@ -4,7 +4,7 @@
  */
 
 import { availableParallelism } from 'node:os';
-import type { HistoryKeeper } from '../catalog/store/history-keeper.js';
+import type { FailureHistories } from '../catalog/store/failure-histories.js';
 import { ToolReader } from '../catalog/tool-reader.js';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot, isStdio } from '../config/server-spec.js';
@@ -52,7 +52,7 @@ export interface SuperviseParts {
   /** For servers over HTTP; without one, what the definition says is all there is. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
   /** Undefined: nothing outlives the host. */
-  readonly histories: HistoryKeeper | undefined;
+  readonly histories: FailureHistories | undefined;
 }
 
 /** Whoever keeps up to date what is known of a run. */

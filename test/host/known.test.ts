@@ -82,7 +82,7 @@ describe.each(eras)('a %s server', (era) => {
     for (const name of ['t', 'say']) listed.host.approve('a', name, String(listed.host.pin('a', name)?.hash));
     expect(shown()).toEqual(['old']);
     const database = new Database(path.join(listed.folder, 'state', 'state.db'));
-    database.exec("CREATE TRIGGER no_pins BEFORE UPDATE ON pins BEGIN SELECT RAISE(FAIL, 'no room'); END");
+    database.exec("CREATE TRIGGER no_pins BEFORE UPDATE ON pin_rows BEGIN SELECT RAISE(FAIL, 'no room'); END");
     listed.list('a', { tools: [{ name: 't', description: 'new' }] });
     await listed.say('tools/list_changed');
     await eventually('the change is noticed', () => listed.host.pin('a', 't')?.status === 'changed');
@@ -107,7 +107,7 @@ describe.each(eras)('a %s server', (era) => {
     await listed.host.start('a');
     await listed.host.close();
     const database = new Database(path.join(listed.folder, 'state', 'state.db'));
-    database.exec('DELETE FROM manifests');
+    database.exec('DELETE FROM listing_sets');
     database.close();
     const host = await listed.start(config);
     host.approve('a', 't', String(host.pin('a', 't')?.hash));

@@ -49,7 +49,7 @@ async function stopAll(name, count, kindOf) {
   await host.close();
   const tookMs = Math.round(performance.now() - beganMs);
   const database = new Database(path.join(stateDir, 'state.db'));
-  const [{ known }] = database.prepare('SELECT count(*) AS known FROM manifests').all();
+  const [{ known }] = database.prepare('SELECT count(*) AS known FROM listing_sets WHERE isComplete').all();
   const [{ integrity_check: integrity }] = database.prepare('PRAGMA integrity_check').all();
   database.close();
   return {

@@ -20,15 +20,8 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
-import {
-  checkVersion,
-  claimDatabase,
-  isDamage,
-  type OwnFormat,
-  sqliteCode,
-  Unreadable,
-} from '../../catalog/store/own-database.js';
-import { setAside } from '../../catalog/store/set-aside.js';
+import { checkVersion, claimDatabase, isDamage, type OwnFormat, sqliteCode, Unreadable } from '../../catalog/store/database-file.js';
+import { setAside } from '../../catalog/store/database-file.js';
 import { HostError } from '../../kernel/errors.js';
 import { failedError } from './store-words.js';
 

@@ -8,9 +8,11 @@ import { eventually } from '../../../test/eventually.js';
 import type { PinRecord } from '../../policy/pin-store.js';
 import type { ListedItem } from '../../session/lists.js';
 import { pinKey } from '../server-origin.js';
-import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './histories-table.js';
-import { type Listing, listingBytesMax, listingsMax } from './listings-table.js';
+import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './failure-histories.js';
+import { type Listing, listingBytesMax, listingsMax, listingsTable } from './listings-table.js';
+import { pinsTable } from './pins-table.js';
 import { StateFile } from './state-file.js';
+import { WriteBehind } from './write-behind.js';
 
 let folder: string;
 let problems: unknown[];
@@ -38,12 +40,12 @@ const versionOf = () => (elsewhere('PRAGMA user_version') as { user_version: num
 const count = () => (elsewhere('SELECT count(*) AS n FROM histories') as { n: number }[])[0]?.n;
 
 /** The file as the first version made it, and in another process: libsql holds on to what it has opened. */
-function writeVersion(version: number): void {
+function writeVersion(version: number, records: readonly PinRecord[] = []): void {
   const sql = `
     PRAGMA journal_mode = WAL;
     CREATE TABLE pins (server TEXT PRIMARY KEY, records TEXT NOT NULL);
     CREATE TABLE manifests (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, tools TEXT NOT NULL);
-    INSERT INTO pins VALUES ('files', '[]');
+    INSERT INTO pins VALUES ('files', '${JSON.stringify(records)}');
     INSERT INTO manifests VALUES ('files', 'f', '[["read","{}"]]');
     PRAGMA user_version = ${version};`;
   const script = "const d = new (require('libsql'))(process.argv[1]); d.exec(process.argv[2]); d.close()";
@@ -79,46 +81,45 @@ const listing = (items: readonly ListedItem[]): Listing => ({
 const toolsOf = ({ lists }: Listing) => lists.get('tools/list')?.items ?? [];
 
 describe('versions of the file', () => {
-  test('one of version 1 is taken over with all that is in it', () => {
+  test('the pins of version 1 are taken over; its lists are read from the servers again', () => {
     writeVersion(1);
     const { pins, listings, histories } = open();
     expect(problems).toEqual([]);
     expect(pins.load('files')).toEqual([]);
-    expect(toolsOf(listings.load('files', 'f')).map(({ key }) => key)).toEqual(['read']);
+    expect(toolsOf(listings.load('files', 'f'))).toEqual([]);
     histories.save([row('files')]);
     expect(histories.load('files', 'f')).toEqual(row('files').record);
-    expect(versionOf()).toBe(4);
+    expect(versionOf()).toBe(5);
   });
 
-  test('a new one begins at version 4', () => {
+  test('a new one begins at version 5', () => {
     open();
-    expect([versionOf(), problems]).toEqual([4, []]);
+    expect([versionOf(), problems]).toEqual([5, []]);
   });
 
   test('tables of an older file whose version was never written are completed', () => {
     writeVersion(0);
     const { pins } = open();
     pins.save('files', [pinned('read')]);
-    expect([pins.loadStatuses?.('files')?.get('read'), versionOf(), problems]).toEqual(['approved', 4, []]);
+    expect([pins.loadStatuses('files')?.get('read'), versionOf(), problems]).toEqual(['approved', 5, []]);
   });
 
-  test('pins that were written without their statuses are read whole until they are written again', () => {
-    writeVersion(3);
+  test('pins of version 3 have their statuses, and are gone from their old table', () => {
+    writeVersion(3, [pinned('read')]);
     const { pins } = open();
-    expect([pins.load('files'), pins.loadStatuses?.('files')]).toEqual([[], undefined]);
-    pins.save('files', [pinned('read')]);
-    expect(pins.loadStatuses?.('files')).toEqual(new Map([['read', 'approved']]));
+    expect(pins.loadStatuses('files')).toEqual(new Map([['read', 'approved']]));
     expect(pins.load('files')).toEqual([pinned('read')]);
+    expect(elsewhere("SELECT name FROM sqlite_master WHERE name IN ('pins', 'manifests')")).toEqual([]);
   });
 
   test('one of a version to come is set aside and told, not touched', () => {
-    writeVersion(5);
+    writeVersion(6);
     const before = readFileSync(file());
     const { pins, histories } = open();
     histories.save([row('a')]);
     expect(problems).toMatchObject([{ details: { reason: 'unusable_state' } }]);
     expect(pins.load('files')).toBeUndefined();
-    expect(versionOf()).toBe(4);
+    expect(versionOf()).toBe(5);
     expect(readFileSync(`${file()}.unusable`).equals(before)).toBe(true);
     const aside = new Database(`${file()}.unusable`);
     expect(aside.prepare('SELECT server FROM pins').all()).toMatchObject([{ server: 'files' }]);
@@ -209,13 +210,15 @@ describe('listings', () => {
 
   test(`there are at most ${listingsMax}: those that were written longest ago go first`, () => {
     const { listings } = open();
-    const rows = Array.from({ length: listingsMax }, (_, i) => `('s${i}', 'f', '[["t","{}"]]')`);
-    elsewhere(`INSERT INTO manifests VALUES ${rows.join(', ')}`);
+    const head = JSON.stringify({ origin: 'f', lists: { 'tools/list': { ttlMs: 0, isPublic: false } } });
+    const sets = Array.from({ length: listingsMax }, (_, i) => `('s${i}', ${i}, 1, '${head}')`);
+    elsewhere(`INSERT INTO listing_sets (owner, written, isComplete, head) VALUES ${sets.join(', ')}`);
+    elsewhere("INSERT INTO listing_rows SELECT id, '10:tools/list1:t1:0', 'tools/list', 1, '{}' FROM listing_sets");
     listings.save('s0', 'f', listing([tool('t')]), fail);
     listings.save('new', 'f', listing([tool('t')]), fail);
     const has = (server: string) => toolsOf(listings.load(server, 'f')).length > 0;
     expect(['s0', 's1', 's2', 'new'].map(has)).toEqual([true, false, true, true]);
-    expect(elsewhere('SELECT count(*) AS n FROM manifests')).toMatchObject([{ n: listingsMax }]);
+    expect(elsewhere('SELECT count(*) AS n FROM listing_rows')).toMatchObject([{ n: listingsMax }]);
   });
 
   test('one that is larger than may be kept is not, counted in bytes, nor is the one before it', () => {
@@ -259,24 +262,24 @@ describe('X18 rows that are large', () => {
     ...{ name, pending: undefined, firstHash: undefined, renamedFrom: undefined, isAmbiguous: false, isListed: true },
     approved: { hash: 'h', bodyHash: 'b', raw: 'x'.repeat(bytes), at: '2026-01-01T00:00:00.000Z' },
   });
-  const stored = (table: string) => elsewhere(`SELECT server FROM ${table}`).length;
+  const stored = (table: 'pin' | 'listing') => elsewhere(`SELECT owner FROM ${table}_sets WHERE isComplete`).length;
   const fail = (error: unknown) => problems.push(error);
 
   test('are there for whoever asks, and on disk some turns later, or when all is written', async () => {
     const state = open();
-    const large = [pin('t', 300_000)];
-    const longList = listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]);
-    state.pins.saveSoon?.('a', large, fail);
-    state.listings.save('a', 'f', longList, fail);
-    expect([stored('pins'), stored('manifests')]).toEqual([0, 0]);
-    expect(state.pins.load('a')).toBe(large);
-    expect([state.listings.load('a', 'f'), state.listings.load('a', 'g').lists.size]).toEqual([longList, 0]);
-    await eventually('both are written', () => stored('pins') + stored('manifests') === 2);
+    const records = [pin('t', 300_000)];
+    const large = listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]);
+    state.pins.saveSoon('a', records, fail);
+    state.listings.save('a', 'f', large, fail);
+    expect([stored('pin'), stored('listing')]).toEqual([0, 0]);
+    expect(state.pins.load('a')).toBe(records);
+    expect([state.listings.load('a', 'f'), state.listings.load('a', 'g').lists.size]).toEqual([large, 0]);
+    await eventually('both are written', () => stored('pin') + stored('listing') === 2);
     expect(state.pins.load('a')?.[0]?.approved?.raw?.length).toBe(300_000);
-    expect(toolsOf(state.listings.load('a', 'f'))).toEqual(toolsOf(longList));
-    state.pins.saveSoon?.('b', large, fail);
+    expect(toolsOf(state.listings.load('a', 'f'))).toEqual(toolsOf(large));
+    state.pins.saveSoon('b', records, fail);
     state.flush();
-    expect([stored('pins'), problems]).toEqual([2, []]);
+    expect([stored('pin'), problems]).toEqual([2, []]);
   });
 
   test('X11 what a server lists is never on disk before the pins that judge it', async () => {
@@ -284,27 +287,27 @@ describe('X18 rows that are large', () => {
     const key = pinKey('a', 'f');
     const large = Array.from({ length: 2_000 }, (_, i) => pin(`t${i}`, 10));
     // Short texts in many records: the pins are large, the list is not.
-    state.pins.saveSoon?.(key, large, fail);
-    expect(stored('pins')).toBe(0);
+    state.pins.saveSoon(key, large, fail);
+    expect(stored('pin')).toBe(0);
     state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), fail);
     // It waits with them: to write both would be much for one turn.
-    const counts = [`${stored('pins')} ${stored('manifests')}`];
+    const counts = [`${stored('pin')} ${stored('listing')}`];
     expect(toolsOf(state.listings.load('a', 'f')).map(({ key: name }) => name)).toEqual(['t0']);
     await eventually('both are written', () => {
-      counts.push(`${stored('pins')} ${stored('manifests')}`);
+      counts.push(`${stored('pin')} ${stored('listing')}`);
       return counts.at(-1) === '1 1';
     });
     expect(counts[0]).toBe('0 0');
     expect(counts).not.toContain('0 1');
     // A list that waits, and pins that came after it.
     state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.alloc(300_000, 'y') }]), fail);
-    state.pins.saveSoon?.(key, [pin('other', 300_000)], fail);
+    state.pins.saveSoon(key, [pin('other', 300_000)], fail);
     const seen: string[] = [];
     await eventually('the list is written', () => {
-      const [{ n }] = elsewhere('SELECT length(tools) AS n FROM manifests') as [{ n: number }];
-      const [{ records }] = elsewhere('SELECT substr(records, 1, 20) AS records FROM pins') as [{ records: string }];
-      seen.push(`${n > 300_000} ${records.includes('other')}`);
-      return n > 300_000;
+      const [{ n }] = elsewhere('SELECT length(text) AS n FROM listing_rows') as [{ n: number }];
+      const [{ name }] = elsewhere('SELECT name FROM pin_rows LIMIT 1') as [{ name: string }];
+      seen.push(`${n >= 300_000} ${name === 'other'}`);
+      return n >= 300_000;
     });
     expect(seen).not.toContain('true false');
     expect(seen.at(-1)).toBe('true true');
@@ -319,48 +322,131 @@ describe('X18 rows that are large', () => {
     const key = pinKey('a', 'f');
     const records = Array.from({ length: count }, (_, i) => pin(`t${i}`, 10));
     state.listings.save('a', 'f', listing([{ key: 'old', raw: Buffer.from('{}') }]), fail);
-    elsewhere("CREATE TRIGGER no_pins BEFORE INSERT ON pins BEGIN SELECT RAISE(FAIL, 'no room'); END");
+    elsewhere("CREATE TRIGGER no_pins BEFORE INSERT ON pin_rows BEGIN SELECT RAISE(FAIL, 'no room'); END");
     const failures: unknown[] = [];
-    state.pins.saveSoon?.(key, records, (error) => failures.push(error));
+    state.pins.saveSoon(key, records, (error) => failures.push(error));
     const unkept: unknown[] = [];
     state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.from('{}') }]), (why) => unkept.push(why));
-    await eventually('it was tried', () => failures.length > 0 && stored('manifests') === 0);
+    await eventually('it was tried', () => failures.length > 0 && stored('listing') === 0);
     expect([failures, unkept]).toEqual([[expect.objectContaining({ message: 'no room' })], ['pins']]);
     elsewhere('DROP TRIGGER no_pins');
-    state.pins.saveSoon?.(key, records, fail);
+    state.pins.saveSoon(key, records, fail);
     state.listings.save('a', 'f', listing([{ key: 't1', raw: Buffer.from('{}') }]), fail);
-    await eventually('with room again both are written', () => stored('pins') === 1 && stored('manifests') === 1);
+    await eventually('with room again both are written', () => stored('pin') === 1 && stored('listing') === 1);
   });
 
-  test('X11 pins that a list has changed take the list before it along, and an approval does not', () => {
+  test('X11 pins that a list has changed make the stored list invalid, and an approval does not', () => {
     const state = open();
     const key = pinKey('a', 'f');
     const list = listing([{ key: 't', raw: Buffer.from('{}') }]);
-    const kept = () => [stored('manifests'), state.listings.isKept('a', 'f')];
-    state.pins.saveSoon?.(key, [pin('t', 1)], fail);
+    const kept = () => [toolsOf(state.listings.load('a', 'f')).length, state.listings.isKept('a', 'f')];
+    state.pins.saveSoon(key, [pin('t', 1)], fail);
     state.listings.save('a', 'f', list, fail);
-    state.listings.save('b', 'f', list, fail);
-    expect(kept()).toEqual([2, true]);
+    expect(kept()).toEqual([1, true]);
     state.pins.save(key, [pin('t', 2)]);
-    expect(kept()).toEqual([2, true]);
-    state.pins.saveSoon?.(key, [pin('t', 3)], fail);
-    expect(kept()).toEqual([1, false]);
+    expect(kept()).toEqual([1, true]);
+    state.pins.saveSoon(key, [pin('t', 3)], fail);
+    expect(kept()).toEqual([0, false]);
     state.listings.save('a', 'f', list, fail);
-    // These wait, and will take it along.
-    state.pins.saveSoon?.(key, [pin('t', 300_000)], fail);
-    expect(kept()).toEqual([2, false]);
+    // These are queued, and will make it invalid.
+    state.pins.saveSoon(key, [pin('t', 300_000)], fail);
+    expect(kept()).toEqual([1, false]);
     state.listings.save('a', 'f', list, fail);
     state.flush();
-    expect([...kept(), problems]).toEqual([2, true, []]);
-    // An approval of what the list of now has, while that of before is on disk.
-    state.pins.saveSoon?.(key, [pin('t', 300_001)], fail);
+    expect([...kept(), problems]).toEqual([1, true, []]);
+    // An approval for the newest list, while an older one is on disk.
+    state.pins.saveSoon(key, [pin('t', 300_001)], fail);
     state.pins.save(key, [pin('t', 300_002)]);
-    expect(kept()).toEqual([1, false]);
+    expect(kept()).toEqual([0, false]);
+  });
+
+  test('of 5,000 tools one that is changed, added, removed or moved is one row, and few pages', () => {
+    const state = open();
+    const key = pinKey('a', 'f');
+    const raw = (text: string) => Buffer.from(JSON.stringify({ description: text.padEnd(900, '.') }));
+    let items = Array.from({ length: 5_000 }, (_, i) => ({ key: `tool${i}`, raw: raw(`${i}`) }));
+    let records = items.map((item) => pin(item.key, 900));
+    const save = () => {
+      state.pins.saveSoon(key, records, fail);
+      state.listings.save('a', 'f', listing(items), fail);
+      state.flush();
+    };
+    save();
+    elsewhere('CREATE TABLE writes (name TEXT)');
+    for (const table of ['pin_rows', 'listing_rows'])
+      for (const kind of ['INSERT', 'UPDATE', 'DELETE'])
+        elsewhere(
+          `CREATE TRIGGER ${table}_${kind} AFTER ${kind} ON ${table} BEGIN INSERT INTO writes VALUES ('${table}'); END`,
+        );
+    const steps: [change: string, rows: number, run: () => void][] = [
+      ['none', 0, () => {}],
+      [
+        'one changed',
+        2,
+        () => {
+          items = items.with(2_500, { key: 'tool2500', raw: raw('other') });
+          records = records.with(2_500, pin('tool2500', 901));
+        },
+      ],
+      [
+        'one added in the middle',
+        2,
+        () => {
+          items = items.toSpliced(1_000, 0, { key: 'new', raw: raw('new') });
+          records = [...records, pin('new', 900)];
+        },
+      ],
+      [
+        'one removed',
+        1,
+        () => {
+          items = items.toSpliced(3_000, 1);
+        },
+      ],
+      [
+        'one moved to the end',
+        1,
+        () => {
+          items = [...items.slice(1), ...items.slice(0, 1)];
+        },
+      ],
+    ];
+    for (const [change, rows, run] of steps) {
+      elsewhere('DELETE FROM writes', 'PRAGMA wal_checkpoint(TRUNCATE)');
+      run();
+      save();
+      const { size } = statSync(`${file()}-wal`);
+      expect([change, elsewhere('SELECT name FROM writes').length]).toEqual([change, rows]);
+      // The rows have 9 MB.
+      expect(size).toBeLessThan(160 * 1024);
+    }
+    const database = new Database(file());
+    const pending = new WriteBehind();
+    const pins = pinsTable(database, pending);
+    expect(toolsOf(listingsTable(database, pins, pending).load('a', 'f'))).toEqual(items);
+    expect(pins.load(key)).toEqual(records);
+    database.close();
+    expect(problems).toEqual([]);
+  });
+
+  test('a large set that is new is written in batches, and counts when it is complete', async () => {
+    const state = open();
+    const records = Array.from({ length: 2_000 }, (_, i) => pin(`t${i}`, 900));
+    state.pins.saveSoon('a', records, fail);
+    const counts = new Set<number>();
+    await eventually('it is complete', () => {
+      const [{ n }] = elsewhere('SELECT count(*) AS n FROM pin_rows') as [{ n: number }];
+      counts.add(n);
+      const isComplete = stored('pin') === 1;
+      expect(isComplete ? n : 0).toBe(isComplete ? 2_000 : 0);
+      return isComplete;
+    });
+    expect(counts.size).toBeGreaterThan(2);
   });
 
   test('give way to what is written at once in their place', async () => {
     const state = open();
-    state.pins.saveSoon?.('a', [pin('t', 300_000)], fail);
+    state.pins.saveSoon('a', [pin('t', 300_000)], fail);
     state.pins.save('a', [pin('u', 1)]);
     state.listings.save('a', 'f', listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]), fail);
     state.listings.save('a', 'f', listing([]), fail);

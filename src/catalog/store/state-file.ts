@@ -1,60 +1,74 @@
 /**
- * What must outlive the host, in one SQLite file: the pins of tools, what each server said and listed last, and how
- * servers have failed. Verdicts are not kept: a server that was parked is not parked for the next host, but its history is there.
- * Not here: the tables (pins-table.ts, listings-table.ts, histories-table.ts), and what is in them means elsewhere.
+ * state.db, one SQLite file for everything that outlives the host: pins of tools, the newest listing of each server, and failure
+ * histories. Verdicts are not stored: a server that was parked is not parked for the next host.
+ * Not here: the tables (pins-table.ts, listings-table.ts, failure-histories.ts).
  *
- * Invariants: a file that is damaged, or of a version to come, is set aside and told, never overwritten. Nothing else makes
- * the host go on without what it knew: a file that is only busy, or a folder that others may write to, is an error.
+ * Invariants: a damaged file, or one of a newer version, is set aside and reported, never overwritten. A busy file, or a folder
+ * that others may write to, is an error.
  */
 import { mkdirSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
-import type { PinStore } from '../../policy/pin-store.js';
+import type { PinRecord } from '../../policy/pin-store.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
-import { type Histories, historiesSchema, historiesTable } from './histories-table.js';
-import { libsql } from './libsql.js';
-import { type ListingStore, listingsSchema, listingsTable } from './listings-table.js';
-import { checkVersion, claimDatabase, isDamage, type OwnFormat, sqliteCode } from './own-database.js';
-import { pinsSchema, pinsTable } from './pins-table.js';
-import { setAside } from './set-aside.js';
-import { LaterWrites } from './write-behind.js';
+import { checkVersion, claimDatabase, isDamage, type OwnFormat, setAside, sqliteCode } from './database-file.js';
+import { type HistoriesTable, historiesSchema, historiesTable } from './failure-histories.js';
+import { type ListingStore, listingsTable } from './listings-table.js';
+import { type PinsTable, pinsTable } from './pins-table.js';
+import { requireLibsql } from './require-libsql.js';
+import { rowSetSchema } from './row-sets.js';
+import { WriteBehind } from './write-behind.js';
 
 const fileName = 'state.db';
-const schemaVersion = 4;
+const schemaVersion = 5;
 const format: OwnFormat = { noun: 'state', version: schemaVersion };
-/** Waiting for another process stops everything here. */
+/** Waiting for another process blocks the event loop. */
 const busyMs = 250;
 
+let libsql: typeof Database | undefined;
+
+/** Await it before the first `StateFile.open`: libsql is native, and a bundle can load it only by `import`. */
+export async function loadLibsql(): Promise<void> {
+  libsql ??= requireLibsql() ?? (await import('libsql')).default;
+}
+
+function loadedLibsql(): typeof Database {
+  libsql ??= requireLibsql();
+  if (libsql === undefined) throw new Error('libsql is used before it was loaded');
+  return libsql;
+}
+
 /**
- * Files that are open, by path and inode. libsql gives a file's descriptors back only when its objects are collected, so a
- * file is opened once per process and kept: hosts that come and go then cost nothing.
+ * Open files, by path and inode. libsql releases descriptors only when its objects are collected, so a file is opened once per
+ * process and stays open: hosts that come and go cost nothing.
  */
 const opened = new Map<string, StateFile>();
 
 export class StateFile {
-  readonly pins: PinStore;
+  readonly pins: PinsTable;
   readonly listings: ListingStore;
-  readonly histories: Histories;
-  readonly #later = new LaterWrites();
+  readonly histories: HistoriesTable;
+  readonly #pending = new WriteBehind();
 
   private constructor(database: Database.Database) {
-    this.pins = pinsTable(database, this.#later);
-    this.listings = listingsTable(database, this.#later);
+    this.pins = pinsTable(database, this.#pending);
+    this.listings = listingsTable(database, this.pins, this.#pending);
     this.histories = historiesTable(database);
+    adoptOldPins(database, this.pins);
   }
 
-  /** Writes what waits for a turn of its own. */
+  /** Writes all queued rows. */
   flush(): void {
-    this.#later.flush();
+    this.#pending.flush();
   }
 
-  /** Throws when it cannot be used; a damaged file is moved out of the way and told by `onProblem`. */
+  /** Throws when the file cannot be used. A damaged file is set aside and reported by `onProblem`. */
   static open(folder: string, onProblem: (error: unknown) => void): StateFile {
     makeFolder(folder);
     const file = path.join(realpathSync(folder), fileName);
-    // Looked up before it is touched: to close any descriptor of a file is to lose the locks SQLite holds on it.
+    // Looked up before the file is touched: closing any descriptor of it would release the locks of SQLite.
     const known = opened.get(keyOf(file));
     if (known) return known;
     const state = new StateFile(prepareOrSetAside(file, onProblem));
@@ -65,12 +79,12 @@ export class StateFile {
 
 const keyOf = (file: string): string => compositeKey(file, String(statSync(file, { throwIfNoEntry: false })?.ino));
 
-/** Pins that others could change would approve what they please. */
+/** A user who can write to the folder could approve any tool. */
 function makeFolder(folder: string): void {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
   } catch (cause) {
-    throw unusable('cannot be made', 'state_unusable', 'give a folder that Hostler may write to', cause);
+    throw unusable('cannot be created', 'state_unusable', 'choose a folder that Hostler may write to', cause);
   }
   requireTrusted(folder);
 }
@@ -85,7 +99,7 @@ function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): D
       new HostError('invalid_spec', `the state in ${fileName} could not be read and was set aside`, {
         field: 'stateDir',
         reason: 'unusable_state',
-        hint: `tools count as seen for the first time; ${path.basename(aside)} holds what was there`,
+        hint: `all tools count as new; the old state is in ${path.basename(aside)}`,
         cause: error,
       }),
     );
@@ -95,8 +109,8 @@ function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): D
 
 function whyNot(error: unknown): [what: string, reason: string, hint: string] {
   return sqliteCode(error).startsWith('SQLITE_BUSY')
-    ? ['is in use', 'state_busy', 'end the other process that writes to it, or give this host a folder of its own']
-    : ['cannot be used', 'state_unusable', 'see that Hostler may read and write it, and that the disk is not full'];
+    ? ['is in use', 'state_busy', 'stop the other process that writes to it, or give this host its own folder']
+    : ['cannot be used', 'state_unusable', 'check that Hostler may read and write it, and that the disk is not full'];
 }
 
 const unusable = (what: string, reason: string, hint: string, cause: unknown): HostError =>
@@ -104,7 +118,7 @@ const unusable = (what: string, reason: string, hint: string, cause: unknown): H
 
 function prepare(file: string): Database.Database {
   claimDatabase(file, format);
-  const database = new (libsql())(file);
+  const database = new (loadedLibsql())(file);
   database.pragma(`busy_timeout = ${busyMs}`);
   const [{ user_version: found }] = database.prepare('PRAGMA user_version').all() as [{ user_version: number }];
   try {
@@ -115,18 +129,24 @@ function prepare(file: string): Database.Database {
   }
   database.pragma('journal_mode = WAL');
   database.pragma('synchronous = FULL');
-  // The tables are read when a host starts and written from then on: more than 256 KiB of pages in memory help no query.
+  // Tables are read once, when a host starts: a larger page cache helps no query.
   database.pragma('cache_size = -256');
-  // The version is written last: a file that has it has the tables, and to write it again would wait for the disk.
-  if (found === schemaVersion) return database;
-  // Versions so far added tables, or another form of a row beside which the older one is still read: one way up for all, and
-  // for one process at a time.
-  database.exec(`BEGIN IMMEDIATE; ${pinsSchema} ${listingsSchema} ${historiesSchema}`);
-  // The only column that was ever added. Whatever the version says: a file may have tables and none yet.
-  if (!hasColumn(database, 'pins', 'statuses')) database.exec('ALTER TABLE pins ADD COLUMN statuses TEXT');
-  database.exec(`PRAGMA user_version = ${schemaVersion}; COMMIT`);
+  // The version is written last: a file that has it has the tables, and writing it again would wait for the disk.
+  if (found !== schemaVersion)
+    database.exec(`
+      BEGIN IMMEDIATE;
+      ${rowSetSchema('pin')} ${rowSetSchema('listing')} ${historiesSchema}
+      DROP TABLE IF EXISTS manifests;
+      PRAGMA user_version = ${schemaVersion};
+      COMMIT`);
   return database;
 }
 
-const hasColumn = (database: Database.Database, table: string, column: string): boolean =>
-  database.prepare(`SELECT 1 FROM pragma_table_info('${table}') WHERE name = ?`).get(column) !== undefined;
+/** Before version 5 the pins of a server were one row. Listings of that time are dropped: servers list their tools again. */
+function adoptOldPins(database: Database.Database, pins: PinsTable): void {
+  const hasTable = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'pins'").get() !== undefined;
+  if (!hasTable) return;
+  const rows = database.prepare('SELECT server, records FROM pins').all() as { server: string; records: string }[];
+  for (const { server, records } of rows) pins.save(server, JSON.parse(records) as PinRecord[]);
+  database.exec('DROP TABLE pins');
+}

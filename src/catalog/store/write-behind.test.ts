@@ -1,23 +1,31 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type LaterRow, LaterWrites, rowsMax } from './write-behind.js';
+import { type PendingEntry, queuedMax, WriteBehind } from './write-behind.js';
+
+const nothing = () => [][Symbol.iterator]() as Iterator<undefined, void>;
+/** An entry of one step. */
+const once = (run: () => void) => (): Iterator<undefined, void> => ({
+  next: () => {
+    run();
+    return { done: true, value: undefined };
+  },
+});
 
 /** What happened, by turn of the event loop. */
 function watch() {
-  const later = new LaterWrites();
+  const later = new WriteBehind();
   const done: string[] = [];
-  const row = (name: string, fails?: 'text' | 'write'): LaterRow => {
+  const row = (name: string, fails?: 'text' | 'write'): PendingEntry => {
     const step = (what: 'text' | 'write') => {
       if (fails === what) throw new Error(`${what} of ${name}`);
       done.push(`${what} ${name}`);
-      return name;
     };
-    return {
-      row: name,
-      text: () => step('text'),
-      write: () => step('write'),
-      onFailed: (error) => done.push(String(error)),
-    };
+    function* write() {
+      step('text');
+      yield;
+      step('write');
+    }
+    return { value: name, write, onFailed: (error) => done.push(String(error)) };
   };
   const turn = async () => {
     await nextTurn();
@@ -26,7 +34,7 @@ function watch() {
   return { later, done, row, turn };
 }
 
-test('X18 each turn makes one text, or writes one', async () => {
+test('X18 each turn runs one step', async () => {
   const { later, row, turn } = watch();
   later.put('a', row('A'), true);
   later.put('b', row('B'), true);
@@ -37,14 +45,14 @@ test('X18 each turn makes one text, or writes one', async () => {
   expect([later.get('a'), later.get('b')]).toEqual([undefined, undefined]);
 });
 
-test('a row that waits is there for whoever asks; of two the later is written, and of one whose place is written at once none', async () => {
+test('a queued entry counts for readers; a newer one, or a write at once, replaces it', async () => {
   const { later, row, turn } = watch();
   later.put('a', row('A'), true);
   expect(later.get('a')).toBe('A');
   await turn();
   later.put('a', row('A2'), true);
   later.put('b', row('B'), true);
-  later.writeOrThrow('b', () => {});
+  later.writeOrThrow('b', nothing);
   later.put('c', row('C'), true);
   later.put('c', row('C2'), false);
   const done: string[] = [];
@@ -53,7 +61,7 @@ test('a row that waits is there for whoever asks; of two the later is written, a
   expect(later.get('b')).toBeUndefined();
 });
 
-test('what waits is written at once when it must be, once', async () => {
+test('flush writes each queued entry once', async () => {
   const { later, done, row, turn } = watch();
   later.put('a', row('A'), true);
   later.put('b', row('B', 'write'), true);
@@ -62,7 +70,7 @@ test('what waits is written at once when it must be, once', async () => {
   expect([...(await turn()), ...(await turn()), ...(await turn())]).toEqual([]);
 });
 
-test('one that fails is told, and those behind it are written', async () => {
+test('a failure is reported, and the entries behind it are written', async () => {
   const { later, row, turn } = watch();
   later.put('a', row('A', 'text'), true);
   later.put('b', row('B', 'write'), true);
@@ -72,10 +80,10 @@ test('one that fails is told, and those behind it are written', async () => {
   expect(done).toEqual(['Error: text of A', 'text B', 'Error: write of B', 'text C', 'write C']);
 });
 
-test('what must not come before a row hears that it could not be written, until another in its place was', async () => {
+test('finish reports a failed entry until another one with its key was written', async () => {
   const { later, done, row, turn } = watch();
   later.put('a', row('A', 'write'), true);
-  later.put('b', { ...row('B'), write: () => done.push(`B after A: ${later.finish('a')}`) }, true);
+  later.put('b', { ...row('B'), write: once(() => done.push(`B after A: ${later.finish('a')}`)) }, true);
   const turns: string[] = [];
   for (let i = 0; i < 6; i++) turns.push(...(await turn()));
   expect(turns).toContain('B after A: false');
@@ -85,11 +93,11 @@ test('what must not come before a row hears that it could not be written, until 
   later.put('a', row('A3'), true);
   later.put('a', row('A4', 'write'), false);
   expect([later.get('a'), later.finish('a')]).toEqual([undefined, false]);
-  later.writeOrThrow('a', () => {});
+  later.writeOrThrow('a', nothing);
   expect([later.get('a'), later.finish('a')]).toEqual([undefined, true]);
 });
 
-test('where whoever asks is to hear that it failed, what waits and what was written count as before', () => {
+test('writeOrThrow that fails leaves the queue as it was', () => {
   const { later, done, row } = watch();
   const fail = () =>
     later.writeOrThrow('a', () => {
@@ -105,7 +113,7 @@ test('where whoever asks is to hear that it failed, what waits and what was writ
   expect(later.finish('a')).toBe(false);
 });
 
-test('where the newer of two fails, the older is written if it is good for something, and does not count as the newer', async () => {
+test('where a newer entry fails, an older one that is still good is written, and finish reports the failure', async () => {
   const { later, row, turn } = watch();
   later.put('b', row('B'), true);
   later.put('b', row('B2', 'write'), false);
@@ -120,28 +128,35 @@ test('where the newer of two fails, the older is written if it is good for somet
   expect([later.get('a'), later.finish('a')]).toEqual([undefined, false]);
 });
 
-test('what must come first does so also when all is written, wherever it stands', () => {
+test('flush writes an entry before the one that must follow it', () => {
   const { later, done, row } = watch();
   later.put(
     'list',
     {
       ...row('list'),
-      write: () => done.push(`list, pins written: ${later.finish('pins')}`),
+      write: once(() => done.push(`list, pins written: ${later.finish('pins')}`)),
     },
     true,
   );
   later.put('pins', row('pins', 'write'), true);
   later.flush();
-  expect(done).toEqual(['text list', 'text pins', 'Error: write of pins', 'list, pins written: false']);
+  expect(done).toEqual(['text pins', 'Error: write of pins', 'list, pins written: false']);
 });
 
-test(`${rowsMax} wait at most: one more is written at once`, () => {
+test(`${queuedMax} entries wait at most: one more is written at once`, () => {
   const { later, done, row } = watch();
-  for (let i = 0; i < rowsMax; i++) later.put(`p${i}`, row(`${i}`), true);
+  for (let i = 0; i < queuedMax; i++) later.put(`p${i}`, row(`${i}`), true);
   expect(done).toEqual([]);
   later.put('more', row('more'), true);
   expect(done).toEqual(['text more', 'write more']);
   later.put('p0', row('again'), true);
   expect(done).toHaveLength(2);
   later.flush();
+});
+
+test('an entry that is partly written goes on where it was when it must be finished', async () => {
+  const { later, row, turn, done } = watch();
+  later.put('a', row('A'), true);
+  expect(await turn()).toEqual(['text A']);
+  expect([later.finish('a'), done]).toEqual([true, ['write A']]);
 });

@@ -1,111 +1,122 @@
 /**
- * Rows that are written now, or, where they are large, in turns of their own: one to make the text of a row, one to write it.
- * Whoever has just read a long list has others wait for one thing at a time, not for all that follows from it.
- * Not here: which row is large (the tables), what is done about one that could not be written (who handed it in).
+ * Write-behind queue of state.db: small entries are written at once, large ones in later turns of the event loop, one step per
+ * turn.
+ * Not here: which entry is large, and what a step writes (the tables).
  *
- * Invariants: a row that waits is what its table holds, for whoever asks here; of two rows in one place the later counts. What
- * must not come before a row that could not be written never does, until another row in its place was. At most `rowsMax` wait:
- * one more is written at once.
+ * Invariants: a queued entry already counts as stored for readers in this process. A newer entry replaces a queued one with the
+ * same key. An entry that must follow another is not written when that one failed. At most `queuedMax` entries wait.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-export interface LaterRow {
-  /** What it means, for whoever asks before it is written. */
-  readonly row: unknown;
-  readonly text: () => string;
-  readonly write: (text: string) => void;
+export interface PendingEntry {
+  /** For readers until it is written. */
+  readonly value: unknown;
+  readonly write: () => Iterator<undefined, void>;
   readonly onFailed: (error: unknown) => void;
-  /** Where this one cannot be written, one that waited before it still is: something is better than nothing. */
+  /** If this entry cannot be written, the entry that it replaces still is. */
   readonly isOlderGood?: boolean;
 }
 
-export const rowsMax = 64;
-/** What is written at once: less than a millisecond to make, a few to write. */
+export const queuedMax = 64;
+/** Entries above this size are queued: making and writing the text would take several milliseconds. */
 export const largeBytes = 256 * 1024;
 
-export class LaterWrites {
-  readonly #waiting = new Map<string, LaterRow>();
-  /** Places whose newest row could not be written; as many as there are servers, at most. */
+export class WriteBehind {
+  readonly #queue = new Map<string, PendingEntry>();
+  /** Keys whose newest entry could not be written; at most one per server and table. */
   readonly #failed = new Set<string>();
+  /** The entry that is partly written. */
+  #current: { readonly entry: PendingEntry; readonly steps: Iterator<undefined, void> } | undefined;
   #isDraining = false;
 
-  /** In the place of what waits there. `place`: table and name; `isLarge`: written later. */
-  put(place: string, row: LaterRow, isLarge: boolean): void {
-    const older = this.#waiting.get(place);
-    this.#waiting.delete(place);
-    this.#failed.delete(place);
-    if (!isLarge || this.#waiting.size >= rowsMax) {
-      // It does not count as the newer one: what must not come before that does not.
-      if (!this.#write(place, row) && older && row.isOlderGood) this.#waiting.set(place, older);
+  /** Replaces the queued entry of the same key. */
+  put(key: string, entry: PendingEntry, isLarge: boolean): void {
+    const older = this.#queue.get(key);
+    this.#queue.delete(key);
+    this.#failed.delete(key);
+    if (!isLarge || this.#queue.size >= queuedMax) {
+      // The older entry does not count as the newer one: `finish` still reports a failure.
+      if (!this.#writeAll(key, entry) && older && entry.isOlderGood) this.#queue.set(key, older);
       return;
     }
-    this.#waiting.set(place, row);
+    this.#queue.set(key, entry);
     if (this.#isDraining) return;
     this.#isDraining = true;
     void this.#drain();
   }
 
-  /** Now, in the place of what waits there. Throws what `write` throws; then all is as it was. */
-  writeOrThrow(place: string, write: () => void): void {
-    write();
-    this.#failed.delete(place);
-    this.#waiting.delete(place);
+  /** Writes now and drops the queued entry. When it throws, nothing has changed. */
+  writeOrThrow(key: string, write: () => Iterator<undefined, void>): void {
+    runAll(write());
+    this.#failed.delete(key);
+    this.#queue.delete(key);
   }
 
-  /** The row that waits in the place. */
-  get(place: string): unknown {
-    return this.#waiting.get(place)?.row;
+  /** The value of the queued entry. */
+  get(key: string): unknown {
+    return this.#queue.get(key)?.value;
   }
 
-  /** Whether what is on disk is older than what was put there last. */
-  isBehind(place: string): boolean {
-    return this.#waiting.has(place) || this.#failed.has(place);
+  /** The newest entry of this key is not on disk. */
+  isBehind(key: string): boolean {
+    return this.#queue.has(key) || this.#failed.has(key);
   }
 
-  /** What waits there is written now, before what must not come first. False: it could not be, then or before; that was told. */
-  finish(place: string): boolean {
-    const row = this.#waiting.get(place);
-    if (row && !this.#failed.has(place)) this.#write(place, row);
-    return !this.#failed.has(place);
+  /** Writes the queued entry now, before one that must follow it. False: it failed, now or before, which was reported. */
+  finish(key: string): boolean {
+    const entry = this.#queue.get(key);
+    if (entry && !this.#failed.has(key)) this.#writeAll(key, entry);
+    return !this.#failed.has(key);
   }
 
-  /** Writes all that waits. */
+  /** Writes all queued entries. */
   flush(): void {
-    // Not what was written meanwhile, before one that must not come first.
-    for (const [place, row] of [...this.#waiting]) if (this.#waiting.get(place) === row) this.#write(place, row);
+    // `finish` may have written an entry before one that follows it.
+    for (const [key, entry] of [...this.#queue]) if (this.#queue.get(key) === entry) this.#writeAll(key, entry);
   }
 
   async #drain(): Promise<void> {
     for (;;) {
       await nextTurn();
-      const [next] = this.#waiting;
+      const [next] = this.#queue;
       if (!next) break;
-      const [place, row] = next;
-      const text = this.#attempt(place, row, row.text);
-      if (text) {
-        await nextTurn();
-        // Written meanwhile, or no longer what is to be written.
-        if (this.#waiting.get(place) !== row) continue;
-        this.#attempt(place, row, () => row.write(text.made));
-      }
-      if (this.#waiting.get(place) === row) this.#waiting.delete(place);
+      this.#step(...next);
     }
     this.#isDraining = false;
   }
 
-  #write(place: string, row: LaterRow): boolean {
-    this.#waiting.delete(place);
-    return this.#attempt(place, row, () => row.write(row.text())) !== undefined;
+  #step(key: string, entry: PendingEntry): void {
+    const isWritten = this.#attempt(key, entry, () => {
+      if (this.#current?.entry !== entry) this.#current = { entry, steps: entry.write() };
+      return this.#current.steps.next().done === true;
+    });
+    if (isWritten === false) return;
+    this.#current = undefined;
+    if (this.#queue.get(key) === entry) this.#queue.delete(key);
   }
 
-  /** Undefined: it failed, and that was told. */
-  #attempt<T>(place: string, row: LaterRow, run: () => T): { readonly made: T } | undefined {
+  /** True: written. */
+  #writeAll(key: string, entry: PendingEntry): boolean {
+    this.#queue.delete(key);
+    const steps = this.#current?.entry === entry ? this.#current.steps : undefined;
+    this.#current = undefined;
+    return this.#attempt(key, entry, () => runAll(steps ?? entry.write())) !== undefined;
+  }
+
+  /** Undefined: it failed, which was reported. */
+  #attempt<T>(key: string, entry: PendingEntry, run: () => T): T | undefined {
     try {
-      return { made: run() };
+      return run();
     } catch (error) {
-      this.#failed.add(place);
-      row.onFailed(error);
+      this.#failed.add(key);
+      entry.onFailed(error);
       return undefined;
     }
   }
+}
+
+/** True, so that it differs from a failure. */
+function runAll(steps: Iterator<undefined, void>): true {
+  while (!steps.next().done);
+  return true;
 }

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { setAside } from './set-aside.js';
+import { setAside } from './database-file.js';
 
 let folder: string;
 beforeEach(() => {

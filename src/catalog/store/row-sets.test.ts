@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RowNames } from './row-names.js';
+import { RowNames } from './row-sets.js';
 
 test('many questions of one tick are one, and what is written meanwhile counts', async () => {
   let reads = 0;

@@ -3,8 +3,8 @@ import { HostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import type { HistoryRecord } from '../../supervisor/history.js';
 import { defaultPlan, emptyLedger, type Ledger } from '../../supervisor/restart-plan.js';
-import type { HistoryRow } from './histories-table.js';
-import { HistoryKeeper } from './history-keeper.js';
+import type { HistoryRow } from './failure-histories.js';
+import { FailureHistories } from './failure-histories.js';
 
 const failed = (unprovenStarts: number): Ledger => ({ ...emptyLedger, unprovenStarts });
 
@@ -28,7 +28,7 @@ function setUp() {
       }
     },
   };
-  const keeper = new HistoryKeeper(histories, clock, (error) => problems.push(error));
+  const keeper = new FailureHistories(histories, clock, (error) => problems.push(error));
   const of = (server: string, fingerprint = 'f') => keeper.of(server, fingerprint, defaultPlan);
   return { clock, rows, writes, problems, disk, keeper, of, sizes: () => writes.map((write) => write.rows.length) };
 }
@@ -130,7 +130,7 @@ describe('a disk that fails', () => {
         throw new Error('full');
       },
     };
-    const keeper = new HistoryKeeper(full, new FakeClock(), (error) => heard.push(error));
+    const keeper = new FailureHistories(full, new FakeClock(), (error) => heard.push(error));
     keeper.of('files', 'f', defaultPlan).remember(failed(1));
     expect(heard).toEqual([]);
     await Promise.resolve();

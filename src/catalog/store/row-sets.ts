@@ -1,0 +1,286 @@
+/**
+ * A table of row sets: for each owner a set of named rows, of which only the changed ones are written.
+ * Not here: what the rows hold (pins-table.ts, listings-table.ts), when they are written (write-behind.ts).
+ *
+ * Invariants: readers see a set only when it is complete. A set that exists changes in one transaction; a new set may take
+ * several, in batches of at most `batchBytes`. A set that another process has written is replaced as a whole.
+ */
+import type Database from 'libsql';
+import { setBounded } from '../../kernel/bounded-map.js';
+
+const batchBytes = 256 * 1024;
+/** Distance between rows at the end of a set, and between rows that are inserted before others. */
+const appendStep = 1;
+const insertStep = 1 / 1024;
+
+export interface SetRow<Content> {
+  /** Unique in its set. */
+  readonly name: string;
+  /** A short text that can be read without the content. */
+  readonly tag: string;
+  readonly content: Content;
+}
+
+export interface StoredRow {
+  readonly name: string;
+  readonly tag: string;
+  readonly text: string;
+}
+
+interface StoredSet {
+  readonly id: number;
+  /** Counts up with each write of any set of the table. */
+  readonly written: number;
+  readonly isComplete: number;
+  readonly head: string;
+}
+
+/** The value of a set as this process has read or written it last. */
+interface KnownSet<Value> {
+  readonly id: number;
+  readonly written: number;
+  readonly value: Value;
+  readonly positions: readonly number[];
+}
+
+export interface SetTable<Value, Content> {
+  /** Prefix of the table names. */
+  readonly name: string;
+  /** Beyond `setsMax`, the set with the lowest value in this column is deleted. */
+  readonly oldestBy: 'id' | 'written';
+  readonly setsMax: number;
+  rowsOf(value: Value): readonly SetRow<Content>[];
+  textOf(content: Content): string;
+  /** Size of the text, roughly. */
+  bytesOf(content: Content): number;
+  isSame(a: Content, b: Content): boolean;
+}
+
+/** The index has the tags, so that they are read without the texts. */
+export const rowSetSchema = (name: string): string => `
+  CREATE TABLE IF NOT EXISTS ${name}_sets (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL UNIQUE, written INTEGER NOT NULL,
+    isComplete INTEGER NOT NULL, head TEXT NOT NULL
+  );
+  CREATE TABLE IF NOT EXISTS ${name}_rows (
+    setId INTEGER NOT NULL, name TEXT NOT NULL, tag TEXT NOT NULL, position REAL NOT NULL, text TEXT NOT NULL
+  );
+  CREATE INDEX IF NOT EXISTS ${name}_tags ON ${name}_rows (setId, name, tag);`;
+
+export class RowSets<Value, Content> {
+  readonly #database: Database.Database;
+  readonly #table: SetTable<Value, Content>;
+  readonly #known = new Map<string, KnownSet<Value>>();
+  readonly #owners: RowNames;
+  readonly #sql;
+
+  constructor(database: Database.Database, table: SetTable<Value, Content>) {
+    this.#database = database;
+    this.#table = table;
+    const { name, oldestBy } = table;
+    const [sets, rows] = [`${name}_sets`, `${name}_rows`];
+    const surplus = `SELECT id FROM ${sets} ORDER BY ${oldestBy} DESC LIMIT -1 OFFSET ${table.setsMax}`;
+    const prepare = (sql: string) => database.prepare(sql);
+    this.#sql = {
+      find: prepare(`SELECT id, written, isComplete, head FROM ${sets} WHERE owner = ?`),
+      owners: prepare(`SELECT owner FROM ${sets}`),
+      create: prepare(`INSERT INTO ${sets} (owner, written, isComplete, head) VALUES (?, 0, 0, '')`),
+      complete: prepare(
+        `UPDATE ${sets} SET written = (SELECT max(written) + 1 FROM ${sets}), isComplete = 1, head = ? WHERE id = ?`,
+      ),
+      delete: prepare(`DELETE FROM ${sets} WHERE id = ?`),
+      deleteRows: prepare(`DELETE FROM ${rows} WHERE setId = ?`),
+      read: prepare(`SELECT name, tag, position, text FROM ${rows} WHERE setId = ? ORDER BY position`),
+      tags: prepare(`SELECT name, tag FROM ${rows} WHERE setId = ?`),
+      insert: prepare(`INSERT INTO ${rows} (tag, position, text, setId, name) VALUES (?, ?, ?, ?, ?)`),
+      update: prepare(`UPDATE ${rows} SET tag = ?, position = ?, text = ? WHERE setId = ? AND name = ?`),
+      remove: prepare(`DELETE FROM ${rows} WHERE setId = ? AND name = ?`),
+      trimRows: prepare(`DELETE FROM ${rows} WHERE setId IN (${surplus})`),
+      trim: prepare(`DELETE FROM ${sets} WHERE id IN (${surplus})`),
+    };
+    this.#owners = new RowNames(() => (this.#sql.owners.all() as { owner: string }[]).map(({ owner }) => owner));
+  }
+
+  /** The head of a complete set. */
+  head(owner: string): string | undefined {
+    return this.#find(owner)?.head;
+  }
+
+  /** `toValue` makes the value of the rows, which the next write is compared with. */
+  load(owner: string, toValue: (rows: readonly StoredRow[], head: string) => Value | undefined): Value | undefined {
+    const set = this.#find(owner);
+    if (!set) return undefined;
+    const rows = this.#sql.read.all(set.id) as (StoredRow & { position: number })[];
+    const value = toValue(rows, set.head);
+    const positions = rows.map(({ position }) => position);
+    if (value !== undefined) this.#remember(owner, { id: set.id, written: set.written, value, positions });
+    return value;
+  }
+
+  tags(owner: string): ReadonlyMap<string, string> | undefined {
+    const set = this.#find(owner);
+    if (!set) return undefined;
+    const rows = this.#sql.tags.all(set.id) as { name: string; tag: string }[];
+    return new Map(rows.map(({ name, tag }) => [name, tag]));
+  }
+
+  delete(owner: string): void {
+    this.#database.transaction(() => this.#delete(owner))();
+    this.#known.delete(owner);
+    this.#owners.changed();
+  }
+
+  /** Each step writes one batch; only a new and large set takes more than one. */
+  *write(owner: string, head: string, value: Value): Generator<undefined, void> {
+    const { rowsOf, textOf, bytesOf, isSame } = this.#table;
+    const stored = this.#sql.find.get(owner) as StoredSet | undefined;
+    const known = this.#known.get(owner);
+    const isCurrent = known !== undefined && known.id === stored?.id && known.written === stored.written;
+    const base = isCurrent ? known : undefined;
+    const { changed, removed, positions } = difference(
+      base && rowsOf(base.value),
+      base?.positions,
+      rowsOf(value),
+      isSame,
+    );
+    // An interrupted write must leave the set that is on disk as it was.
+    const batches = stored?.isComplete ? [changed] : batchesOf(changed, bytesOf);
+    let id = base?.id ?? 0;
+    this.#known.delete(owner);
+    this.#owners.changed();
+    for (const [i, batch] of batches.entries()) {
+      if (i > 0) yield;
+      const isLast = i === batches.length - 1;
+      const write = this.#database.transaction(() => {
+        if (i === 0 && !base) {
+          this.#delete(owner);
+          id = Number(this.#sql.create.run(owner).lastInsertRowid);
+        }
+        for (const name of removed) this.#sql.remove.run(id, name);
+        for (const { row, position, isNew } of batch)
+          this.#sql[isNew ? 'insert' : 'update'].run(row.tag, position, textOf(row.content), id, row.name);
+        if (isLast) this.#complete(id, head, base === undefined);
+      });
+      // An incomplete set need not survive a power failure.
+      if (isLast) write();
+      else withoutSync(this.#database, write);
+    }
+    const written = this.#find(owner)?.written;
+    if (written !== undefined) this.#remember(owner, { id, written, value, positions });
+  }
+
+  #remember(owner: string, set: KnownSet<Value>): void {
+    setBounded(this.#known, owner, set, this.#table.setsMax);
+  }
+
+  #complete(id: number, head: string, isNew: boolean): void {
+    if (this.#sql.complete.run(head, id).changes !== 1) throw new Error('another process has replaced the rows');
+    if (!isNew) return;
+    this.#sql.trimRows.run();
+    this.#sql.trim.run();
+  }
+
+  #delete(owner: string): void {
+    const set = this.#sql.find.get(owner) as StoredSet | undefined;
+    if (!set) return;
+    this.#sql.deleteRows.run(set.id);
+    this.#sql.delete.run(set.id);
+  }
+
+  #find(owner: string): StoredSet | undefined {
+    if (!this.#owners.mayHave(owner)) return undefined;
+    const set = this.#sql.find.get(owner) as StoredSet | undefined;
+    return set?.isComplete ? set : undefined;
+  }
+}
+
+interface ChangedRow<Content> {
+  readonly row: SetRow<Content>;
+  readonly position: number;
+  readonly isNew: boolean;
+}
+
+/** A row keeps its position where that keeps the order, so that an inserted row moves none of the others. */
+function difference<Content>(
+  before: readonly SetRow<Content>[] = [],
+  oldPositions: readonly number[] = [],
+  after: readonly SetRow<Content>[],
+  isSame: (a: Content, b: Content) => boolean,
+) {
+  const indexOf = new Map(before.map(({ name }, i) => [name, i]));
+  const end = oldPositions.at(-1) ?? 0;
+  const changed: ChangedRow<Content>[] = [];
+  let last = 0;
+  const positions = after.map((row) => {
+    const i = indexOf.get(row.name);
+    const old = i === undefined ? undefined : before[i];
+    const oldPosition = i === undefined ? 0 : (oldPositions[i] ?? 0);
+    const position = oldPosition > last ? oldPosition : last + (last < end ? insertStep : appendStep);
+    if (!old || position !== oldPosition || old.tag !== row.tag || !isSame(old.content, row.content))
+      changed.push({ row, position, isNew: old === undefined });
+    indexOf.delete(row.name);
+    last = position;
+    return position;
+  });
+  return { changed, removed: [...indexOf.keys()], positions };
+}
+
+function batchesOf<Content>(rows: readonly ChangedRow<Content>[], bytesOf: (content: Content) => number) {
+  const batches: ChangedRow<Content>[][] = [[]];
+  let bytes = 0;
+  for (const each of rows) {
+    const length = bytesOf(each.row.content);
+    if (bytes > 0 && bytes + length > batchBytes) {
+      batches.push([]);
+      bytes = 0;
+    }
+    batches.at(-1)?.push(each);
+    bytes += length;
+  }
+  return batches;
+}
+
+/** For writes that must survive the process but not a power failure: the commit does not wait for the disk. */
+export function withoutSync(database: Database.Database, write: () => void): void {
+  database.pragma('synchronous = NORMAL');
+  try {
+    write();
+  } finally {
+    database.pragma('synchronous = FULL');
+  }
+}
+
+/** Lookups of one tick that are answered singly; from the next one on, one query answers all. */
+const singlyMax = 2;
+
+/**
+ * Whether a table has a row of a name: a host that opens looks up each of its servers, and most have none.
+ * Invariant: the names are forgotten with the tick and with each write, so that rows of another process count too.
+ */
+export class RowNames {
+  readonly #read: () => Iterable<string>;
+  #lookups = 0;
+  #names: ReadonlySet<string> | undefined;
+
+  constructor(read: () => Iterable<string>) {
+    this.#read = read;
+  }
+
+  /** False: there is none. True: there may be one. */
+  mayHave(name: string): boolean {
+    if (this.#lookups++ === 0) queueMicrotask(() => this.#forget());
+    if (this.#lookups <= singlyMax) return true;
+    this.#names ??= new Set(this.#read());
+    return this.#names.has(name);
+  }
+
+  /** A row was written. */
+  changed(): void {
+    this.#names = undefined;
+  }
+
+  #forget(): void {
+    this.#lookups = 0;
+    this.#names = undefined;
+  }
+}
