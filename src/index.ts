@@ -10,7 +10,6 @@ export {
   parseServerSpec,
   type ServerSpec,
 } from './config/server-spec.js';
-export type { AttachOptions } from './host/spawn.js';
 export type { Reconfigured } from './host/configured-servers.js';
 export type { CallForecast, Explanation } from './host/explain.js';
 export { createHost, type Host } from './host/host.js';
@@ -27,7 +26,7 @@ export type {
   ToolResult,
 } from './host/host-interface.js';
 export type { EraAnswer } from './host/requester.js';
-export type { SpawnOptions } from './host/spawn.js';
+export type { AttachOptions, SpawnOptions } from './host/spawn.js';
 export type { StatusRow, UnroutedTemplates } from './host/status.js';
 export type { TelemetryConfig } from './host/tracing.js';
 export { type Clock, systemClock } from './kernel/clock.js';

@@ -20,8 +20,15 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
-import { checkVersion, claimDatabase, isDamage, type OwnFormat, sqliteCode, Unreadable } from '../../catalog/store/database-file.js';
-import { setAside } from '../../catalog/store/database-file.js';
+import {
+  checkVersion,
+  claimDatabase,
+  isDamage,
+  type OwnFormat,
+  setAside,
+  sqliteCode,
+  Unreadable,
+} from '../../catalog/store/database-file.js';
 import { HostError } from '../../kernel/errors.js';
 import { failedError } from './store-words.js';
 
