@@ -7,8 +7,8 @@
  * subscribers. Updates of an instance reach only its own client. A listener that throws disturbs no other.
  */
 import { HostError } from '../kernel/errors.js';
-import type { Principal } from '../policy/call.js';
 import { principalKey } from '../policy/composite-key.js';
+import type { Principal } from '../policy/operation.js';
 import { memberString } from '../wire/json-members.js';
 import type { ServerRun } from './server-run.js';
 

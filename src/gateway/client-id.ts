@@ -5,8 +5,9 @@
  *
  * Invariant: the id of a client is scoped to its key. No key reaches the instance of another key by naming its client.
  */
-import type { Principal } from '../policy/call.js';
+
 import { compositeKey } from '../policy/composite-key.js';
+import type { Principal } from '../policy/operation.js';
 
 const clientName = /^[A-Za-z0-9._~-]{1,128}$/;
 

@@ -8,7 +8,7 @@
  */
 import type { UnroutedTemplates } from '../host/status.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Principal } from '../policy/call.js';
+import type { Principal } from '../policy/operation.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Answer } from '../wire/peer-interface.js';

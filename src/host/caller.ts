@@ -15,6 +15,9 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import type { ResponseCache } from '../policy/cache.js';
 import { cached } from '../policy/cache-stage.js';
+import { budget, type CallBudgets } from '../policy/call-budget.js';
+import { concurrency } from '../policy/concurrency.js';
+import { gate } from '../policy/gate.js';
 import {
   type Call,
   type CallRelay,
@@ -25,10 +28,7 @@ import {
   pipeline,
   type Send,
   StageNotes,
-} from '../policy/call.js';
-import { budget, type CallBudgets } from '../policy/call-budget.js';
-import { concurrency } from '../policy/concurrency.js';
-import { gate } from '../policy/gate.js';
+} from '../policy/operation.js';
 import { type PinFacts, pinned, quarantine } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import type { ReconnectWaits } from '../policy/reconnect-waits.js';

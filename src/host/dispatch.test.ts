@@ -3,7 +3,7 @@ import { managedSession } from '../../test/fakes/managed-session.js';
 import { asked, failureOf, fakeCall, promised } from '../../test/fakes/policy-call.js';
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { Call } from '../policy/call.js';
+import type { Call } from '../policy/operation.js';
 import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import type { Session } from '../session/session.js';
 import type { Answer } from '../wire/peer-interface.js';

@@ -8,8 +8,8 @@
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { HostError } from '../kernel/errors.js';
 import { denial } from '../policy/allowlist.js';
-import { embedder, type Principal } from '../policy/call.js';
 import type { BudgetLeft } from '../policy/call-budget.js';
+import { embedder, type Principal } from '../policy/operation.js';
 import { pinRefusal } from '../policy/pin-stage.js';
 import type { PinRecord, PinStatus } from '../policy/pin-store.js';
 import { defaultPlan } from '../supervisor/restart-plan.js';

@@ -7,7 +7,7 @@ import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import type { Redactor } from '../kernel/redact.js';
-import type { Principal } from '../policy/call.js';
+import type { Principal } from '../policy/operation.js';
 import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
 import type { Era } from '../wire/channel.js';

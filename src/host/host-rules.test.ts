@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseHostConfig } from '../config/host-config.js';
 import { denial } from '../policy/allowlist.js';
-import { embedder, type Principal } from '../policy/call.js';
+import { embedder, type Principal } from '../policy/operation.js';
 import { HostRules } from './host-rules.js';
 
 const settings = (config: object) =>

@@ -10,8 +10,8 @@ import { isDeepStrictEqual } from 'node:util';
 import type { HostSettings } from '../config/host-config.js';
 import type { ToolRules } from '../config/tool-rules.js';
 import { type Guard, noRoles, roleGuard } from '../policy/allowlist.js';
-import { embedder, type Principal } from '../policy/call.js';
 import type { CallCeilings } from '../policy/call-budget.js';
+import { embedder, type Principal } from '../policy/operation.js';
 import { toolRulesGuard } from '../policy/tool-rules-guard.js';
 
 /** Servers that have the definition of an earlier configuration, for which the rules of the new one were not written. */

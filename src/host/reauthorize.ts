@@ -6,7 +6,7 @@
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Call } from '../policy/call.js';
+import type { Call } from '../policy/operation.js';
 import type { Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
 import type { TokenRefused } from '../transports/http/auth-token.js';

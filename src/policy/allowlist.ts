@@ -11,8 +11,8 @@ import { unlistedRoleHint, unlistedRoleText } from '../config/unlisted-roles.js'
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Principal, Stage } from './call.js';
 import type { GuardedAction } from './call-events.js';
+import type { Principal, Stage } from './operation.js';
 
 export interface GuardRequest {
   readonly principal: Principal;

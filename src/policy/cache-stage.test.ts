@@ -13,8 +13,8 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
 import { ResponseCache } from './cache.js';
 import { type CacheStageParts, cached } from './cache-stage.js';
-import type { Call, CallResult } from './call.js';
 import { budget, CallBudgets } from './call-budget.js';
+import type { Call, CallResult } from './operation.js';
 import { SingleFlight } from './single-flight.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));

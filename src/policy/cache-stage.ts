@@ -10,6 +10,8 @@
 import { isHostError } from '../kernel/errors.js';
 import type { Question, ResponseCache } from './cache.js';
 import { cacheHint } from './cache-hint.js';
+import { argumentsHash } from './canonical-json.js';
+import { compositeKey, principalKey } from './composite-key.js';
 import {
   type Call,
   CallResult,
@@ -19,9 +21,7 @@ import {
   type Send,
   type Stage,
   type ToolTraits,
-} from './call.js';
-import { argumentsHash } from './canonical-json.js';
-import { compositeKey, principalKey } from './composite-key.js';
+} from './operation.js';
 import type { SingleFlight } from './single-flight.js';
 
 export interface CacheStageParts {

@@ -10,9 +10,9 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Era } from '../wire/channel.js';
 import type { CacheHint } from './cache-hint.js';
-import type { Principal } from './call.js';
 import { compositeKey, principalKey } from './composite-key.js';
 import { Epochs } from './epochs.js';
+import type { Principal } from './operation.js';
 
 export interface CachePlan {
   readonly entriesPerToolMax: number;

@@ -11,8 +11,8 @@ import {
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
-import type { Send, Stage } from './call.js';
 import { budget, CallBudgets, type CallCeiling } from './call-budget.js';
+import type { Send, Stage } from './operation.js';
 
 const answer: Ask = (_call, done) => done(fakeResult());
 

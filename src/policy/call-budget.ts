@@ -15,8 +15,8 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Call, Stage } from './call.js';
 import { compositeKey } from './composite-key.js';
+import type { Call, Stage } from './operation.js';
 
 export interface BudgetPlan {
   readonly calls: number;

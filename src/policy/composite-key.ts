@@ -1,5 +1,5 @@
 /** Keys of Maps that are made of several names. */
-import type { Principal } from './call.js';
+import type { Principal } from './operation.js';
 
 /**
  * One string for several names. Invariant: different names give different strings, whatever is in them; that is why each

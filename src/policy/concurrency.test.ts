@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { failureOf, fakeCall, fakePrincipal, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
-import type { Call, Done } from './call.js';
 import { CallSlots, concurrency, defaultConcurrencyPlan } from './concurrency.js';
+import type { Call, Done } from './operation.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 

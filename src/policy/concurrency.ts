@@ -9,7 +9,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FairQueue } from '../kernel/fair-queue.js';
-import type { Call, Over, Send, Stage } from './call.js';
+import type { Call, Over, Send, Stage } from './operation.js';
 
 export interface ConcurrencyPlan {
   readonly runningMax: number;

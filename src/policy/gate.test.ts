@@ -4,9 +4,9 @@ import { answering, failureOf, fakeCall, fakeResult, promised, staged } from '..
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, defaultBreakerPlan } from './breaker.js';
-import type { Call } from './call.js';
 import { gate, strikeOf } from './gate.js';
 import type { CheckResult } from './gated-circuit.js';
+import type { Call } from './operation.js';
 
 const error = (code: ConstructorParameters<typeof HostError>[0], details: HostErrorOptions = {}) =>
   new HostError(code, 'could not connect', details);

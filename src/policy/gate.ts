@@ -6,9 +6,9 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, isHostError } from '../kernel/errors.js';
 import type { Strike, Ticket } from './breaker.js';
-import type { Call, Stage } from './call.js';
 import { circuitOpen } from './circuit-open.js';
 import type { GatedCircuit } from './gated-circuit.js';
+import type { Call, Stage } from './operation.js';
 import { checkTrial } from './trial-check.js';
 
 const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {

@@ -4,8 +4,8 @@
  * Invariant: each place that is taken is given back once, whatever the reading ends with.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Principal } from './call.js';
 import type { CallSlots } from './concurrency.js';
+import type { Principal } from './operation.js';
 
 export interface SlotLimits {
   readonly deadlineAtMs: number;

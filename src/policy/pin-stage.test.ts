@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { toolItem } from '../../test/fakes/pin-samples.js';
 import { failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
-import type { Call, Stage } from './call.js';
+import type { Call, Stage } from './operation.js';
 import { pinned, pinRefusal } from './pin-stage.js';
 import { memoryPinStore, type PinStatus } from './pin-store.js';
 import { defaultPinPolicy, type PinMode, type PinPolicy, Pins } from './pins.js';

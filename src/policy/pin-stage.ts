@@ -7,7 +7,7 @@
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Stage } from './call.js';
+import type { Stage } from './operation.js';
 import type { PinStatus } from './pin-store.js';
 import type { PinPolicy } from './pins.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, type Execution, HostError, type SendPhase } from '../kernel/errors.js';
-import type { ToolTraits } from './call.js';
+import type { ToolTraits } from './operation.js';
 import { mayReplay, replayReason, replaysMax, toOutcome } from './replay.js';
 
 const traits = (part: Partial<ToolTraits> = {}): ToolTraits => ({

@@ -9,8 +9,8 @@
  * timed out is never sent again, not even when nothing was written.
  */
 import { ERRORS, type ErrorCode, type HostError } from '../kernel/errors.js';
-import type { ToolTraits } from './call.js';
 import type { ReplayReason } from './call-events.js';
+import type { ToolTraits } from './operation.js';
 
 export interface ReplayQuestion {
   readonly error: HostError;

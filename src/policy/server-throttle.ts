@@ -11,7 +11,7 @@
 import { backoffMs } from '../kernel/backoff.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import type { Stage } from './call.js';
+import type { Stage } from './operation.js';
 
 export interface ServerThrottlePlan {
   /** Where the server does not say how long: this, doubling while it repeats … */

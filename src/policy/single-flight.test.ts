@@ -3,7 +3,7 @@ import { answering, failureOf, fakeCall, fakeResult, promised } from '../../test
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';
-import type { Call, CallResult } from './call.js';
+import type { Call, CallResult } from './operation.js';
 import { SingleFlight } from './single-flight.js';
 
 /** A server that answers when told, and gives up when cancelled. */

@@ -15,7 +15,7 @@ import { HostError } from '../kernel/errors.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { isComplete } from './cache-hint.js';
-import { type Call, type CallRelay, CallResult, type Done, type Outcome, withChanges } from './call.js';
+import { type Call, type CallRelay, CallResult, type Done, type Outcome, withChanges } from './operation.js';
 
 /**
  * The shared call runs to the deadline of its first caller. Whoever has this much more time than that makes a call of its

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { failureOf, fakeCall, fakePrincipal, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { Call, Done } from './call.js';
+import type { Call, Done } from './operation.js';
 import { defaultThrottlePlan, type ThrottlePlan, ToolThrottle, throttle } from './tool-throttle.js';
 
 type Outcome = 'ok' | 'no' | HostError;

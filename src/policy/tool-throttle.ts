@@ -15,8 +15,8 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { RPC } from '../wire/rpc-codes.js';
-import type { Call, Stage } from './call.js';
 import { compositeKey } from './composite-key.js';
+import type { Call, Stage } from './operation.js';
 
 export interface ThrottlePlan {
   /** Rejections in a row that start a pause; 0 and 1 both mean the first. */

@@ -1,7 +1,7 @@
 /** Clients, sessions and requests of theirs without an ingress: what they are told is written down as text. */
 import { type EndpointId, parseEndpointPath } from '../../src/gateway/endpoint-id.js';
 import type { Client, ClientSession, Exchange, RpcFailure } from '../../src/gateway/exchange.js';
-import type { Principal } from '../../src/policy/call.js';
+import type { Principal } from '../../src/policy/operation.js';
 import type { Era } from '../../src/wire/channel.js';
 import type { JsonText } from '../../src/wire/frame.js';
 

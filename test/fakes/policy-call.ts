@@ -12,7 +12,7 @@ import {
   type Send,
   type Stage,
   StageNotes,
-} from '../../src/policy/call.js';
+} from '../../src/policy/operation.js';
 
 export const fakePrincipal = (id: string, role?: string): Principal => ({ id, role, scopes: [] });
 

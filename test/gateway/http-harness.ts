@@ -11,7 +11,7 @@ import { createHttpIngress, type HttpIngress, type HttpIngressOptions } from '..
 import { systemClock } from '../../src/kernel/clock.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { newId, seededRandom } from '../../src/kernel/random.js';
-import type { Principal } from '../../src/policy/call.js';
+import type { Principal } from '../../src/policy/operation.js';
 import { META } from '../fakes/messages.js';
 
 export { META };

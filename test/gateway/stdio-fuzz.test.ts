@@ -9,7 +9,7 @@ import type { Exchange, Router } from '../../src/gateway/exchange.js';
 import { createStdioIngress } from '../../src/gateway/stdio/stdio-ingress.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type Random, randomInt, seededRandom } from '../../src/kernel/random.js';
-import { embedder } from '../../src/policy/call.js';
+import { embedder } from '../../src/policy/operation.js';
 import { Envelope, scanEnvelope } from '../../src/wire/envelope.js';
 
 const seed = 4_711;

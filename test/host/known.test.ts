@@ -8,7 +8,7 @@ import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost } from '../../src/host/host.js';
-import { embedder } from '../../src/policy/call.js';
+import { embedder } from '../../src/policy/operation.js';
 import { eventually } from '../eventually.js';
 import { events, json, result, startServer } from '../fakes/http-server.js';
 import { fakePrincipal } from '../fakes/policy-call.js';

@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import type { HostCallOptions, ToolResult } from '../../src/host/host-interface.js';
-import type { Principal } from '../../src/policy/call.js';
+import type { Principal } from '../../src/policy/operation.js';
 import { eventually } from '../eventually.js';
 import { events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';
 import { fakePrincipal } from '../fakes/policy-call.js';

@@ -2,7 +2,7 @@
 
 import type { KnownServer } from '../../catalog/catalog-server.js';
 import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
-import type { Principal } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
 
 export interface ServedHost {
   /** In their order. */

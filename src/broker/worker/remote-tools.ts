@@ -12,7 +12,7 @@ import { Emitter, type Listener } from '../../kernel/emitter.js';
 import { type ErrorCode, HostError } from '../../kernel/errors.js';
 import { KeepAlive } from '../../kernel/keep-alive.js';
 import { newId, type Random, systemRandom } from '../../kernel/random.js';
-import { CallResult } from '../../policy/call.js';
+import { CallResult } from '../../policy/operation.js';
 import type { ToolArguments } from '../../session/session.js';
 import type { JsonText } from '../../wire/frame.js';
 import { memberText } from '../../wire/json-members.js';

@@ -9,7 +9,7 @@ import { createRouter } from '../../gateway/routing/router.js';
 import { createStdioIngress, type StdioIngress } from '../../gateway/stdio/stdio-ingress.js';
 import type { Clock } from '../../kernel/clock.js';
 import { systemRandom } from '../../kernel/random.js';
-import { embedder } from '../../policy/call.js';
+import { embedder } from '../../policy/operation.js';
 import type { RemoteTools } from './remote-tools.js';
 import { RemoteUpstreams } from './remote-upstreams.js';
 import { type FirstTools, toolsOnly } from './tools-only-router.js';

@@ -12,7 +12,7 @@ import type { HostConfig } from '../../host/host-interface.js';
 import { HostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { type Random, randomInt, seededRandom } from '../../kernel/random.js';
-import { embedder } from '../../policy/call.js';
+import { embedder } from '../../policy/operation.js';
 import { Connector } from '../../session/connector.js';
 import { applyConfig } from './apply-config.js';
 

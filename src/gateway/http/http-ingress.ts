@@ -13,7 +13,7 @@ import type { Duplex } from 'node:stream';
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
-import type { Principal } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
 import { isClientName } from '../client-id.js';
 import { parseEndpointPath } from '../endpoint-id.js';

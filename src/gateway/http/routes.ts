@@ -1,6 +1,6 @@
 /** Plain pages beside the protocol (`/healthz`, `/readyz`, `/metrics`): mounted by whoever has something to show. */
 import type { ServerResponse } from 'node:http';
-import type { Principal } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
 
 export interface RouteAnswer {
   readonly status: number;

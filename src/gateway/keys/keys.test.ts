@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { type KeyEntry, parseKeys, reservedKeyName } from '../../config/keys.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { embedder } from '../../policy/call.js';
+import { embedder } from '../../policy/operation.js';
 import { headerCharsMax, Keyring } from './keys.js';
 
 const hashOf = (key: string) => `sha256:${createHash('sha256').update(key).digest('hex')}`;

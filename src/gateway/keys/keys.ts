@@ -12,8 +12,8 @@
 import { digestOf, isClientKey, type Keys } from '../../config/keys.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
-import type { Principal } from '../../policy/call.js';
-import { embedder } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
+import { embedder } from '../../policy/operation.js';
 
 /** Of a whole `Authorization` header; longer ones are not looked at. */
 export const headerCharsMax = 1_024;

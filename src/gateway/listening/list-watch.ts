@@ -7,7 +7,7 @@
  * the list is back to what it was before; no run of the loop takes much longer than `sliceMs`, however many clients there are.
  */
 import type { Clock } from '../../kernel/clock.js';
-import type { Principal } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
 import type { ListMethod } from '../../session/lists.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';

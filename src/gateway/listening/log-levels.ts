@@ -4,7 +4,7 @@
  * Not here: which call a log belongs to (the host).
  */
 import { setBounded } from '../../kernel/bounded-map.js';
-import type { Principal } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
 import { isMoreTalkative, type LogLevel } from '../messages/log-level.js';
 import type { Upstreams } from '../upstreams.js';
 import { offers } from '../views/view.js';

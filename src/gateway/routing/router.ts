@@ -8,8 +8,8 @@
 import type { UnroutedTemplates } from '../../host/status.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import type { Principal } from '../../policy/call.js';
-import { embedder } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
+import { embedder } from '../../policy/operation.js';
 import { scanToolHeaders } from '../../session/eras/modern/tool-headers.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../../session/lists.js';
 import { stringOf, uniqueMembers } from '../../wire/json-members.js';

@@ -2,7 +2,7 @@ import { PassThrough, Writable } from 'node:stream';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { initialize, type Json, legacy, META, modern, notice } from '../../../test/fakes/messages.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { embedder } from '../../policy/call.js';
+import { embedder } from '../../policy/operation.js';
 import { LEGACY_VERSIONS } from '../../session/eras/legacy/revisions.js';
 import { MODERN_VERSION } from '../../session/eras/modern/protocol.js';
 import type { Client, ClientSession, Exchange, Router } from '../exchange.js';

@@ -13,7 +13,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { newId } from '../../kernel/random.js';
-import type { Principal } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
 import { hasBatches } from '../../session/eras/legacy/revisions.js';
 import { META } from '../../session/eras/modern/protocol.js';
 import { Envelope } from '../../wire/envelope.js';

@@ -4,7 +4,7 @@
  * Invariants: a view that is handed out shows what a list would show now; a change costs as much as the server that changed.
  */
 import { setBounded } from '../../kernel/bounded-map.js';
-import type { Principal } from '../../policy/call.js';
+import type { Principal } from '../../policy/operation.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { Upstreams } from '../upstreams.js';
 import { Access, ServerLists } from './server-lists.js';

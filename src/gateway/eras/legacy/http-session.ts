@@ -7,7 +7,7 @@
  * stream was first opened, only one `list_changed` for each list waits.
  */
 import type { Clock } from '../../../kernel/clock.js';
-import type { Principal } from '../../../policy/call.js';
+import type { Principal } from '../../../policy/operation.js';
 import type { JsonText } from '../../../wire/frame.js';
 import type { EndpointId } from '../../endpoint-id.js';
 import type { ClientCapabilities, ClientSession } from '../../exchange.js';

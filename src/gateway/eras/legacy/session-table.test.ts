@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../../kernel/fake-clock.js';
-import type { Principal } from '../../../policy/call.js';
+import type { Principal } from '../../../policy/operation.js';
 import { HTTP_LIMITS } from '../../http/http-limits.js';
 import type { SseStream } from '../../http/sse-stream.js';
 import { DeclaredCapabilities } from '../../messages/client-capabilities.js';

@@ -11,7 +11,7 @@
  * - An unused session ends after `sessionIdleMs`, and after `crowdedIdleMs` while more than half of the table is taken.
  */
 import type { Cancel, Clock } from '../../../kernel/clock.js';
-import type { Principal } from '../../../policy/call.js';
+import type { Principal } from '../../../policy/operation.js';
 import { type EndpointId, endpointKey } from '../../endpoint-id.js';
 import type { PrincipalNow } from '../../exchange.js';
 import type { HttpLimits } from '../../http/http-limits.js';

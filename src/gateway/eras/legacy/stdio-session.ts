@@ -2,7 +2,7 @@
  * The one legacy session a pipe can have, from `initialize` to the end of the pipe.
  * Invariant: the router is told of it once, after the handshake was answered and the client has shown that it read that.
  */
-import type { Principal } from '../../../policy/call.js';
+import type { Principal } from '../../../policy/operation.js';
 import type { JsonText } from '../../../wire/frame.js';
 import type { EndpointId } from '../../endpoint-id.js';
 import type { ClientCapabilities, ClientSession } from '../../exchange.js';

@@ -2,7 +2,7 @@
  * A POST of a modern client: one message, checked against its headers, and handed on with nothing remembered.
  */
 import type { ServerResponse } from 'node:http';
-import type { Principal } from '../../../policy/call.js';
+import type { Principal } from '../../../policy/operation.js';
 import { MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import type { Envelope } from '../../../wire/envelope.js';
 import { NOTIFICATION } from '../../../wire/rpc-codes.js';

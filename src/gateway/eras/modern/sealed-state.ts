@@ -11,7 +11,7 @@
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../../../kernel/clock.js';
-import type { Principal } from '../../../policy/call.js';
+import type { Principal } from '../../../policy/operation.js';
 import type { StateFault } from '../../bridge/bridge-errors.js';
 
 /** `relayed`: what a modern server wrote. `parked`: which call waits. `again`: the request is to be sent anew, as it was. */
