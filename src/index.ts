@@ -25,7 +25,6 @@ export type {
   ResourceResult,
   ToolResult,
 } from './host/host-interface.js';
-export type { EraAnswer } from './host/requester.js';
 export type { AttachOptions, SpawnOptions } from './host/spawn.js';
 export type { StatusRow, UnroutedTemplates } from './host/status.js';
 export type { TelemetryConfig } from './host/tracing.js';
@@ -44,7 +43,7 @@ export type { Guard, GuardRequest, Verdict } from './policy/allowlist.js';
 export type { CacheStats } from './policy/cache.js';
 export type { BudgetLeft, BudgetPlan } from './policy/call-budget.js';
 export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
-export type { Principal } from './policy/operation.js';
+export type { EraAnswer, Principal } from './policy/operation.js';
 export type { PinStatus } from './policy/pin-store.js';
 export type { AuthProvider, RecoverContext } from './session/auth/auth-provider.js';
 export type { AuthLimits, AuthRecovery, AuthStatus, RecoveryOutcome } from './session/auth/auth-recovery.js';

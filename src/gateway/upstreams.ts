@@ -2,8 +2,7 @@
 
 import type { KnownServer } from '../catalog/catalog-server.js';
 import type { HostCallOptions, HostRequestOptions, ToolResult } from '../host/host-interface.js';
-import type { EraAnswer } from '../host/requester.js';
-import type { Principal } from '../policy/operation.js';
+import type { EraAnswer, Principal } from '../policy/operation.js';
 import type { JsonText } from '../wire/frame.js';
 
 export interface Upstreams {

@@ -11,7 +11,7 @@ import { HostError } from '../kernel/errors.js';
 import type { GuardRequest } from '../policy/allowlist.js';
 import type { CallOutcome, CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/call-events.js';
 import { argumentsHash } from '../policy/canonical-json.js';
-import type { Call, CallResult, Outcome } from '../policy/operation.js';
+import { type Call, type CallResult, isCall } from '../policy/operation.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Replayed } from './dispatch.js';
 import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
@@ -59,7 +59,7 @@ export class Audit {
   }
 
   /** The outcome as the caller gets it. */
-  ended(call: Call, outcome: Outcome, watch: CallWatch | undefined): Outcome {
+  ended(call: Call, outcome: CallResult | Error, watch: CallWatch | undefined): CallResult | Error {
     if (this.meter && (!(outcome instanceof Error) || outcome instanceof HostError))
       this.meter(call.server, outcomeOf(outcome), this.#clock.nowMs() - call.madeAtMs);
     // Nobody wants to know, and there is nothing to number: the way of nearly every call.
@@ -76,8 +76,10 @@ export class Audit {
   readonly denied = ({ server, principal: { id, role }, tool, action }: GuardRequest): void =>
     this.#stream.tell(server, { kind: 'denied', action, principal: { id, role }, tool, requestId: undefined });
 
-  readonly replayed: Replayed = (call, attempt, reason, { code }) =>
-    this.#stream.tell(call.server, { kind: 'replay', attempt, reason, code, ...ofCall(call) });
+  readonly replayed: Replayed = (operation, attempt, reason, { code }) => {
+    if (!isCall(operation)) return;
+    this.#stream.tell(operation.server, { kind: 'replay', attempt, reason, code, ...ofCall(operation) });
+  };
 }
 
 /**

@@ -1,16 +1,16 @@
 import { describe, expect, test } from 'vitest';
+import { fakeOperations } from '../../test/fakes/operations.js';
 import { failureOf, fakePrincipal } from '../../test/fakes/policy-call.js';
 import { Listings } from '../catalog/listings.js';
 import type { Listing } from '../catalog/store/listings-table.js';
 import { parseServerDefinition } from '../config/server-definition.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import { KeepAlive } from '../kernel/keep-alive.js';
 import type { Guard } from '../policy/allowlist.js';
+import { listCachePlan, ResponseCache } from '../policy/cache.js';
 import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
-import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -53,7 +53,11 @@ function open(part: Record<string, unknown> = {}) {
     probe: async () => 'alive',
   } as unknown as Session;
   const current = { connection: session, run: 1 };
-  const supervisor = { acquire: async () => current, current } as unknown as Supervisor<Session>;
+  const supervisor = {
+    ready: () => undefined,
+    acquire: async () => current,
+    current,
+  } as unknown as Supervisor<Session>;
   const held = { now: 0, max: 0 };
   const hold = {
     enter: () => {
@@ -86,22 +90,27 @@ function open(part: Record<string, unknown> = {}) {
     onProblem: (error) => expect.unreachable(String(error)),
   });
   const serverThrottle = new ServerThrottle(clock);
-  const catalogue = new Catalogue({
-    clock,
-    serverOf: (name) => {
-      const managed = servers.get(name);
-      if (!managed) throw new HostError('server_not_found', `no server named '${name}'`);
-      return managed;
-    },
-    findServer: (name) => servers.get(name),
-    guards: () => guards,
+  const serverOf = (name: string) => {
+    const managed = servers.get(name);
+    if (!managed) throw new HostError('server_not_found', `no server named '${name}'`);
+    return managed;
+  };
+  const lists = new ResponseCache(clock, listCachePlan);
+  const shared = { clock, serverOf, findServer: (name: string) => servers.get(name), guards: () => guards, lists };
+  const operations = fakeOperations({
+    ...shared,
+    budgets,
+    serverThrottle,
+    exchange: (server, operation, session) => catalogue.exchange(server, operation, session),
+  });
+  const catalogue: Catalogue = new Catalogue({
+    ...shared,
+    list: (request) => operations.list(request),
     pins,
     budgets,
     serverThrottle,
-    reconnects: new ReconnectWaits(clock, () => 0.5),
     known,
     clean: (text) => text,
-    alive: new KeepAlive(),
     onToolsChanged: (name) => dropped.push(name),
     onPins: () => {},
     onDenied: () => {},
@@ -193,16 +202,19 @@ describe('a list', () => {
     const kinds = ['tools', 'prompts', 'resources'].map((kind) => `notifications/${kind}/list_changed`);
     await catalogue.list('a', method);
     for (const other of [...kinds, 'notifications/resources/updated'])
-      if (other !== notification) catalogue.heard('a', other, undefined);
+      if (other !== notification) catalogue.onNotification('a', other, undefined);
     await catalogue.list('a', method);
     expect(asked.length).toBe(1);
-    catalogue.heard('a', notification, undefined);
+    catalogue.onNotification('a', notification, undefined);
     await catalogue.list('a', method);
     expect(asked.length).toBe(2);
   });
 
   test.each<[string, (catalogue: Catalogue) => void]>([
-    ['the server says it changed', (catalogue) => catalogue.heard('a', 'notifications/tools/list_changed', undefined)],
+    [
+      'the server says it changed',
+      (catalogue) => catalogue.onNotification('a', 'notifications/tools/list_changed', undefined),
+    ],
     ['the server starts anew', (catalogue) => catalogue.drop('a')],
     ['others may see it', (catalogue) => catalogue.dropAll()],
   ])('on its way while %s is not kept, and who asks then asks anew', async (_what, happen) => {
@@ -242,10 +254,10 @@ describe('a resource', () => {
     for (let i = 0; i < 2; i++)
       expect((await catalogue.read('a', 'file:///x')).json()).toMatchObject({ contents: [{ text: 'one' }] });
     expect(asked).toEqual(['resources/read {"uri":"file:///x"}']);
-    catalogue.heard('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///y"}'));
+    catalogue.onNotification('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///y"}'));
     await catalogue.read('a', 'file:///x');
     expect(asked.length).toBe(1);
-    catalogue.heard('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///x"}'));
+    catalogue.onNotification('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///x"}'));
     await catalogue.read('a', 'file:///x');
     expect(asked.length).toBe(2);
   });
@@ -434,7 +446,7 @@ describe('what is learnt', () => {
     const { catalogue, answer, asked } = open();
     const items = Array.from({ length: 32 }, (_, i) => item(`t${i}`, `,"description":"${'a'.repeat(32 * 1024)}"`));
     const reading = catalogue.reading('a')({ ...listOf([], { ttlMs: 1_000, cacheScope: 'public' }), items });
-    catalogue.heard('a', 'notifications/tools/list_changed', undefined);
+    catalogue.onNotification('a', 'notifications/tools/list_changed', undefined);
     await reading;
     answer(listOf(['t']));
     await catalogue.tools('a');

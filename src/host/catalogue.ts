@@ -1,43 +1,41 @@
 /**
- * What is known of each server's lists: asks for them in the order of a call (guard, budget, what is kept, breaker, place,
- * connection), keeps what the server allows to keep, and learns tools from every list of them that is read.
- * Not here: describing many servers at once (discovery.ts), what a kept answer costs (policy/list-cache.ts), reading pages
- * (session/lists.ts), when tools are read without being asked for (tool-reader.ts).
+ * Lists and resources of servers: runs them as operations, and learns tools from every list of them that is read.
+ * Not here: the stages that an operation passes (operations.ts), describing many servers at once (discovery.ts), reading pages
+ * (session/lists.ts), when tools are read without a caller (tool-reader.ts).
  *
- * Invariants: whoever asks sees only tools that it may call, wherever they come from; of two readings of a server's tools the
- * one that began later counts, whichever ends first; an item is attributed to the server it was read from, whatever it says.
+ * Invariants: a caller sees only tools that it may call, wherever they come from; of two readings of a server's tools the one
+ * that began later counts, whichever ends first; an item is attributed to the server it was read from, whatever it contains.
  */
-
 import { type ListHints, type Listings, sameItems } from '../catalog/listings.js';
-import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
-import { type JudgedTool, judgedTools } from '../catalog/pinned-tools.js';
-import type { CancelSignal } from '../kernel/cancel-signal.js';
+import { type HostItem, type HostTool, type JudgedTool, judgedTools } from '../catalog/pinned-tools.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import type { KeepAlive } from '../kernel/keep-alive.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
-import { cacheHint } from '../policy/cache-hint.js';
+import { cacheHint, type ResponseCache } from '../policy/cache.js';
+import { listQuestion } from '../policy/cache-stage.js';
 import type { CallBudgets } from '../policy/call-budget.js';
-import { compositeKey, principalKey } from '../policy/composite-key.js';
 import { waitMs } from '../policy/deadline.js';
-import { copyItems, type KeptItem, ListCache, type ListQuestion } from '../policy/list-cache.js';
-import type { Principal } from '../policy/operation.js';
-import { embedder } from '../policy/operation.js';
+import {
+  copyItems,
+  embedder,
+  type Item,
+  type ListResult,
+  type Operation,
+  type Principal,
+} from '../policy/operation.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import type { PinChange, Pins } from '../policy/pins.js';
-import type { ReconnectWaits } from '../policy/reconnect-waits.js';
-import { type ServerThrottle, throughThrottle } from '../policy/server-throttle.js';
-import { type ReadLimits, SharedReads } from '../policy/shared-reads.js';
+import type { ServerThrottle } from '../policy/server-throttle.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
 import { resultOf } from '../session/rpc-response.js';
-import type { CallOptions, Session } from '../session/session.js';
+import type { Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
-import { admitted } from './admission.js';
 import type { ListOptions, ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
+import type { ListRequest } from './operations.js';
 
 export interface CatalogueParts {
   readonly clock: Clock;
@@ -49,34 +47,30 @@ export interface CatalogueParts {
   readonly pins: Pins;
   readonly budgets: Pick<CallBudgets, 'charge'>;
   readonly serverThrottle: ServerThrottle;
-  readonly reconnects: ReconnectWaits;
-  /** What is kept of servers, of their tools here. */
+  /** Runs a list or a read through the pipeline, which sends it with `exchange`. */
+  readonly list: (request: ListRequest) => Promise<readonly Item[]>;
+  readonly lists: ResponseCache<readonly Item[]>;
   readonly known: Pick<Listings, 'hasTools' | 'learnTools' | 'recall'>;
   readonly clean: (text: string) => string;
-  readonly alive: KeepAlive;
   readonly onDenied: (request: GuardRequest) => void;
-  /** What old answers were given for is no longer there. */
+  /** Cached answers of the server's tools are no longer right. */
   readonly onToolsChanged: (server: string) => void;
-  /** What a list was found to differ in from what is pinned. */
+  /** How a list differs from what is pinned. */
   readonly onPins: (server: string, changes: readonly PinChange[]) => void;
 }
 
 const listDeadlineMs = 10_000;
 const readDeadlineMs = 60_000;
-/** What is put into a request comes from a caller. */
+/** A caller's text goes into a request. */
 const uriCharsMax = 8_192;
-
-/** What a server answered, and for how long it may be kept. */
-interface Answered extends ListHints {
-  readonly items: readonly KeptItem[];
-}
+/** Not the epoch of any request: the answer is not cached. */
+const staleEpoch = -1;
 
 type Learn = (items: readonly ListedItem[], hints: ListHints) => void;
 
 export class Catalogue {
   readonly #parts: CatalogueParts;
-  readonly #cache: ListCache;
-  readonly #reads: SharedReads<readonly KeptItem[]>;
+  readonly #cache: ResponseCache<readonly Item[]>;
   /** Counts readings of tools, of all servers. */
   #readings = 0;
   /** The newest reading that each server's tools were learnt from. */
@@ -84,13 +78,12 @@ export class Catalogue {
 
   constructor(parts: CatalogueParts) {
     this.#parts = parts;
-    this.#cache = new ListCache(parts.clock);
-    this.#reads = new SharedReads(parts.clock);
+    this.#cache = parts.lists;
   }
 
   // --- for callers
 
-  /** The tools of one server, as far as the principal may call them. */
+  /** The tools that the principal may call. */
   async tools(server: string, options: ListOptions = {}): Promise<HostTool[]> {
     const items = await this.#listed(server, 'tools/list', options);
     return this.#judged(server, items).map(({ key, ...tool }) => ({ server, name: key, ...tool }));
@@ -107,12 +100,11 @@ export class Catalogue {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, listDeadlineMs);
     if (!isListMethod(method)) throw noList(server);
-    this.#mustBeAllowed({ principal, server, tool: undefined, action: 'list' });
-    const items = await this.#items({ server, method, uri: '', principal }, deadlineMs, signal);
-    return method === 'tools/list' ? this.visible(server, principal, items) : items;
+    const items = await this.#parts.list({ kind: 'list', server, method, uri: '', principal, deadlineMs, signal });
+    return method === 'tools/list' ? this.visible(server, principal, items) : [...items];
   }
 
-  /** Reading gives out what a server holds: it takes the right to call the server as a whole, not only to see it. */
+  /** Takes the right to call the server as a whole, not only to see it. */
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
@@ -120,22 +112,23 @@ export class Catalogue {
       this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
       throw readMissesInstance(server);
     }
-    this.chargeRead(server, uri, principal);
-    const [item] = await this.#items({ server, method: 'resources/read', uri, principal }, deadlineMs, signal);
-    const { raw: bytes } = item as KeptItem;
+    checkUri(server, uri);
+    const request = { kind: 'read', server, method: 'resources/read', uri, principal, deadlineMs, signal } as const;
+    const [item] = await this.#parts.list(request);
+    const { raw: bytes } = item as Item;
     return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
   }
 
-  /** Whether the principal may read what the server holds. Nothing is charged or told. */
+  /** Whether the principal may read resources of the server. Charges and reports nothing. */
   mayRead(server: string, principal: Principal): boolean {
     return denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' }) === undefined;
   }
 
-  /** Throws unless the principal may read this of the server now; it is charged for it. */
+  /** Throws unless the principal may read the resource now; charges it. */
   chargeRead(server: string, uri: string, principal: Principal): void {
-    if (typeof uri !== 'string' || uri === '' || uri.length > uriCharsMax) throw badUri(server);
+    checkUri(server, uri);
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
-    const refused = this.#parts.budgets.charge({ principal, server });
+    const refused = this.#parts.budgets.charge({ principal, server, tool: undefined });
     if (refused) throw refused;
   }
 
@@ -150,11 +143,11 @@ export class Catalogue {
     );
   }
 
-  // --- what happens to servers
+  // --- events of servers
 
   /**
-   * A reading of the server's tools begins; hand the list to what is returned. Of a server that was replaced meanwhile, or
-   * behind a reading that began later, it changes nothing.
+   * A reading of the server's tools begins; pass the list to the returned function. The list is ignored if the server was
+   * replaced meanwhile, or a reading that began later has ended.
    */
   reading(server: string): (list: ServerList) => Promise<void> | void {
     const managed = this.#parts.findServer(server);
@@ -163,10 +156,11 @@ export class Catalogue {
     const learn = this.#reading(managed);
     const judge = (list: ServerList) => {
       const isCurrent = this.#cache.epochOf(server, 'tools/list') === epoch;
-      learn(list.items, answeredList(list));
-      // Read for nobody in particular: only what is for everybody can be kept.
-      if (isCurrent && list.cacheScope === 'public')
-        this.#keep(managed, { server, method: 'tools/list', uri: '', principal: embedder }, answeredList(list));
+      learn(list.items, listResult(list));
+      // Read on behalf of no principal: only a public list can be cached.
+      if (!isCurrent || list.cacheScope !== 'public' || managed.definition.cache === 'off') return;
+      const question = listQuestion({ server, method: 'tools/list', uri: '', principal: embedder });
+      this.#cache.put(question, list.items, listResult(list), this.#cache.epochOf(server, 'tools/list'));
     };
     return (list) => {
       const preparing = this.#parts.pins.prepare(server, list.items);
@@ -174,8 +168,7 @@ export class Catalogue {
     };
   }
 
-  /** A notification of the server came in. */
-  heard(server: string, method: string, params: Buffer | undefined): void {
+  onNotification(server: string, method: string, params: Buffer | undefined): void {
     if (method === NOTIFICATION.toolsChanged) this.#cache.drop(server, 'tools/list');
     else if (method === NOTIFICATION.promptsChanged) this.#cache.drop(server, 'prompts/list');
     else if (method === NOTIFICATION.resourcesChanged) {
@@ -184,32 +177,33 @@ export class Catalogue {
     } else if (method === NOTIFICATION.resourceUpdated) {
       const uri = params && memberString(params, 'uri');
       if (uri === undefined) this.#cache.drop(server, 'resources/read');
-      else this.#cache.dropRead(server, uri);
+      // And the resources that it is a part of.
+      else this.#cache.drop(server, 'resources/read', (read) => uri.startsWith(read));
     }
   }
 
-  /** Another run, account or definition, or the end of the server: nothing that was read before counts. */
+  /** After another run, account or definition, or the end of the server. */
   drop(server: string): void {
     this.#cache.drop(server);
     this.#parts.pins.forgetList(server);
   }
 
-  /** Others decide now who may see what. */
+  /** The rules of who may see what have changed. */
   dropAll(): void {
     this.#cache.dropAll();
   }
 
-  /** What was known of the server when it last ran, so that it can be described without being started. */
+  /** Restores the last known tools of the server, so that it can be described without being started. */
   recall(managed: ManagedServer, before?: ManagedServer): void {
     const { name } = managed.definition;
     managed.learn(this.#parts.known.recall(managed, before), this.#isApproved(name));
   }
 
-  /** The same tools, judged anew: a pin was approved. */
+  /** Compares the same tools with the pins again, after an approval. */
   judgeAnew(server: string): void {
     const managed = this.#parts.serverOf(server);
     this.#cache.drop(server);
-    // No list is not an empty one: nothing that was pinned is gone.
+    // Without a list no pinned tool counts as removed.
     if (this.#parts.known.hasTools(managed)) this.#learn(managed, managed.tools, undefined);
   }
 
@@ -222,75 +216,38 @@ export class Catalogue {
     throw refused;
   }
 
-  async #items(question: ListQuestion, deadlineMs: number, signal: CancelSignal | undefined): Promise<KeptItem[]> {
-    const { server, method, uri, principal } = question;
-    const { clock, serverOf, alive } = this.#parts;
-    const managed = serverOf(server);
-    const kept = this.#kept(managed, question);
-    if (kept) return kept;
-    const key = compositeKey(server, method, uri, principalKey(principal));
-    // By the epoch: who asks after a drop must not be given what was asked for before it.
-    const version = () => this.#cache.epochOf(server, method);
-    const reader = { deadlineAtMs: clock.nowMs() + deadlineMs, signal, version, left: left(server, method) };
-    alive.hold();
-    try {
-      const ask = (limits: ReadLimits) => managed.whileHeld(() => this.#ask(managed, question, limits));
-      return copyItems(await this.#reads.join(key, reader, ask));
-    } finally {
-      alive.letGo();
-    }
-  }
-
-  #kept(managed: ManagedServer, question: ListQuestion): KeptItem[] | undefined {
-    // Reading the token drops what is kept if it belongs to another account, also when the provider did not announce it.
+  /** Sends a list or a read, and learns from the answer. */
+  async exchange(managed: ManagedServer, operation: Operation, session: Session): Promise<ListResult> {
+    const { server, method, stage } = operation;
     managed.auth?.current();
-    return this.#cache.get(question);
-  }
-
-  async #ask(managed: ManagedServer, question: ListQuestion, { deadlineAtMs, signal, sending }: ReadLimits) {
-    const { server, method } = question;
-    const { clock, serverThrottle, reconnects } = this.#parts;
-    let learn: Learn | undefined;
-    let epoch: number | undefined;
-    const limits = { deadlineAtMs, signal };
-    const attempt = async (): Promise<Answered> => {
-      const { connection } = await managed.supervisor.acquire(deadlineAtMs, signal);
-      // The server may have been started for this, and its public list have been read on the way.
-      const items = this.#kept(managed, question);
-      if (items) return { items, ttlMs: 0, isPublic: false };
-      // The question may have waited for a place or for the connection.
-      const refusal = serverThrottle.refusal(server);
-      if (refusal) throw refusal;
-      epoch = sending();
-      if (method === 'tools/list') learn = this.#reading(managed);
-      return this.#askOnce(connection, question, limits);
-    };
-    const answered = await throughThrottle(serverThrottle, server, () =>
-      admitted(managed, managed, clock, question, limits, () => reconnects.untilConnected(managed, limits, attempt)),
-    );
-    // Nobody is shown a list before it was judged, and from there on all happens in one tick.
-    const preparing = learn && this.#parts.pins.prepare(server, answered.items);
+    // The server may have been started for this, and its public list have been read at the start.
+    const items = this.#cache.get(listQuestion(operation));
+    if (items) return { items, ttlMs: 0, isPublic: false };
+    // The operation may have waited for the connection.
+    const refusal = this.#parts.serverThrottle.refusal(server);
+    if (refusal) throw refusal;
+    const learn = method === 'tools/list' ? this.#reading(managed) : undefined;
+    const epoch = this.#cache.epochOf(server, method);
+    stage.epoch = epoch;
+    const result = await this.#send(session, operation);
+    // A list is shown only after it was compared with the pins, and from there on all happens in one tick.
+    const preparing = learn && this.#parts.pins.prepare(server, result.items);
     if (preparing !== undefined) await preparing;
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
-    learn?.(answered.items, answered);
-    if (isCurrent) this.#keep(managed, question, answered);
-    return answered.items;
+    learn?.(result.items, result);
+    // Learning may itself have dropped what was cached before.
+    stage.epoch = isCurrent ? this.#cache.epochOf(server, method) : staleEpoch;
+    return { ...result, items: copyItems(result.items) };
   }
 
-  async #askOnce(session: Session, { method, uri, principal }: ListQuestion, limits: CallOptions): Promise<Answered> {
-    if (method !== 'resources/read') return answeredList(await session.list(method, limits));
+  async #send(session: Session, { method, uri, principal, deadlineAtMs, signal }: Operation): Promise<ListResult> {
+    const limits = { deadlineAtMs, signal };
+    if (isListMethod(method)) return listResult(await session.list(method, limits));
     const answer = await session.request(method, JSON.stringify({ uri }), { ...limits, client: principal.id });
     const raw = resultOf(answer, session.server, method, this.#parts.clean);
-    // What was asked on the way, and refused, may have made another answer of it.
+    // A request of the server on the way was refused, which may have changed the answer.
     const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};
     return { items: [{ key: uri, raw }], ttlMs, isPublic };
-  }
-
-  #keep({ definition }: ManagedServer, question: ListQuestion, answered: Answered): void {
-    if (definition.cache === 'off') return;
-    // Learning from the list may itself have dropped what was kept before it; nothing else has happened in this tick.
-    const epoch = this.#cache.epochOf(question.server, question.method);
-    this.#cache.put(question, answered.items, answered, epoch);
   }
 
   #reading(managed: ManagedServer): Learn {
@@ -303,7 +260,7 @@ export class Catalogue {
     };
   }
 
-  /** `hints` undefined: the same list as before, judged anew. */
+  /** `hints` undefined: the same list as before. */
   #learn(managed: ManagedServer, items: readonly ListedItem[], hints: ListHints | undefined): void {
     const { pins, clock, known, onToolsChanged, onPins } = this.#parts;
     const { name } = managed.definition;
@@ -311,8 +268,8 @@ export class Catalogue {
     const wasSeen = known.hasTools(managed);
     const { changes, isFirstSight, isTrusted } = pins.observe(name, items, clock.date());
     onPins(name, changes);
-    // At first sight there are no old answers, only the call that woke the server. A trusted server is not compared with pins,
-    // but what it answered with other tools counts no more either.
+    // At first sight there are no old answers, only the call that started the server. A trusted server has no pins, but its
+    // answers with other tools are dropped all the same.
     const isChanged = isTrusted ? wasSeen && isNews : !isFirstSight && changes.some(({ isFresh }) => isFresh);
     if (isChanged) {
       this.#cache.drop(name);
@@ -324,7 +281,7 @@ export class Catalogue {
   }
 
   #isApproved(server: string): (tool: string) => boolean {
-    // Not looked up before it is needed: of most servers it never is.
+    // Looked up on first use: for most servers it is never used.
     let statusOf: ((tool: string) => PinStatus) | undefined;
     return (tool) => {
       statusOf ??= this.#parts.pins.statusesOf(server);
@@ -333,22 +290,13 @@ export class Catalogue {
   }
 }
 
-const answeredList = ({ items, ttlMs, cacheScope }: ServerList): Answered => ({
+const listResult = ({ items, ttlMs, cacheScope }: ServerList): ListResult => ({
   items,
   ttlMs,
   isPublic: cacheScope === 'public',
 });
 
-const left =
-  (server: string, method: string) =>
-  (code: 'timeout' | 'cancelled'): HostError =>
-    new HostError(
-      code,
-      `${method} of server '${server}': ${code === 'timeout' ? 'no answer by the deadline' : 'the caller gave up'}`,
-      { server, hint: 'nothing was changed: it can be asked again' },
-    );
-
-/** It may be no server at all. */
+/** There may be no server of that name. */
 const shown = (server: string): string => neutraliseLine(server, LIMITS.quotedChars);
 
 const noList = (server: string): HostError =>
@@ -367,8 +315,9 @@ const readMissesInstance = (server: string): HostError =>
     hint: 'use host.request(server, "resources/read", params, { instance: "<client>" })',
   });
 
-const badUri = (server: string): HostError =>
-  new HostError(
+function checkUri(server: string, uri: unknown): void {
+  if (typeof uri === 'string' && uri !== '' && uri.length <= uriCharsMax) return;
+  throw new HostError(
     'invalid_arguments',
     `server '${shown(server)}': uri must be a text of 1 to ${uriCharsMax} characters`,
     {
@@ -379,3 +328,4 @@ const badUri = (server: string): HostError =>
       hint: 'take it from the list of the server’s resources',
     },
   );
+}

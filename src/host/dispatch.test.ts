@@ -40,6 +40,7 @@ function setUp() {
         reconnects,
         clean: (text) => text,
         pinRefusal: () => undefined,
+        exchange: () => Promise.reject(new Error('calls only')),
         onReplay: () => world.replays++,
       }),
     ),

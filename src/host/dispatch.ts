@@ -1,16 +1,25 @@
 /**
- * The last stage: sends a call to its server and decides, from what is known of a failure, whether and when it is sent again.
- * Not here: whether the call is allowed (the stages before), starting the server (supervisor/).
- * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted, and nobody was
- * asked anything because of it.
+ * The last stage: sends an operation to its server and decides, from the facts of a failure, whether and when it is sent again.
+ * Not here: whether the operation is allowed (the stages before), starting the server (supervisor/).
+ * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted, and the server
+ * requested nothing of the caller on its behalf.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
+import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { ReplayReason } from '../policy/call-events.js';
-import { type Call, type CallRelay, CallResult, type Outcome, type Over, type Send } from '../policy/operation.js';
+import {
+  type CallRelay,
+  CallResult,
+  namesOf,
+  type Operation,
+  type Outcome,
+  type Over,
+  type Result,
+  type Send,
+} from '../policy/operation.js';
 import { isUnconnected, type ReconnectWaits } from '../policy/reconnect-waits.js';
 import { replayReason, toOutcome } from '../policy/replay.js';
 import { quote, RpcRefusal, readRpcError } from '../session/rpc-response.js';
@@ -23,87 +32,86 @@ import type { Answer, DeadlineExtension } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
 import type { CallTarget, TargetOf } from './call-target.js';
 import type { ManagedServer } from './managed-server.js';
-import { reauthorize, unauthorized } from './reauthorize.js';
 
-/** Progress may keep a call going, but not for longer than this. */
+/** Progress extends the deadline of a call up to this. */
 const callMsMax = 10 * 60_000;
 
-/** A call is about to be sent again; `error` is what the attempt before ended with. */
-export type Replayed = (call: Call, attempt: number, reason: ReplayReason, error: HostError) => void;
+/** A call is about to be sent again; `error` ended the attempt before. */
+export type Replayed = (call: Operation, attempt: number, reason: ReplayReason, error: HostError) => void;
+
+/** Sends everything but a call. */
+export type Exchange = (
+  server: ManagedServer,
+  operation: Operation,
+  session: Session,
+  options: CallOptions,
+) => Promise<Result>;
 
 export interface DispatchParts {
   readonly serverOf: (name: string) => ManagedServer;
-  /** Where calls of whoever has an instance of its own go. */
   readonly targetOf: TargetOf;
   readonly clock: Clock;
-  /** When a call is sent again. */
   readonly reconnects: ReconnectWaits;
-  /** Redacts and neutralises what a server said before it is quoted. */
+  /** Redacts and neutralises a server's text before it is quoted. */
   readonly clean: (text: string) => string;
-  /** Asked again for each attempt: what a server lists may have changed while the call waited, or with the run. */
+  /** Checked again for each attempt: the server's list may have changed while the call waited, or with the run. */
   readonly pinRefusal: (server: string, tool: string) => HostError | undefined;
+  readonly exchange: Exchange;
   readonly onReplay: Replayed;
-}
-
-/** What every call here has in common. */
-interface Way extends DispatchParts {
-  readonly back: Over;
 }
 
 export const dispatch =
   (parts: DispatchParts) =>
   (back: Over): Send => {
-    const way: Way = { ...parts, back };
-    return (call) => {
+    const context = { ...parts, back };
+    return (operation) => {
       let server: ManagedServer;
       let target: CallTarget;
       try {
-        server = parts.serverOf(call.server);
-        target = call.relay === undefined ? server : parts.targetOf(server, call.relay.instance, call.principal.id);
+        server = parts.serverOf(operation.server);
+        target = targetFor(server, operation, parts.targetOf);
       } catch (error) {
-        // It was removed while the call waited for its turn, or its caller can have no instance.
-        return back(call, error as Error);
+        // The server was removed while the operation was queued, or its caller can have no instance.
+        return back(operation, error as Error);
       }
-      new Dispatch(server, target, call, way).attempt();
+      new Dispatch(server, target, operation, context).attempt();
     };
   };
 
-/** One call on its way to a server and back, as often as that takes. */
-class Dispatch implements CallOptions, DeadlineExtension {
-  // One for each call. Members are declared only, and not #private: either would be made first and given its value afterwards.
-  declare private readonly server: ManagedServer;
-  declare private readonly target: CallTarget;
-  declare private readonly call: Call;
-  declare private readonly way: Way;
-  /** In the tick of the attempt. */
-  declare nowMs: number;
-  /** Failed attempts, those that were refused a connection not counted. */
-  declare private attempts: number;
-  /** When the first attempt that was refused a connection began; -1 without one. */
-  declare private refusedSinceMs: number;
-  declare private mayHaveRun: boolean;
-  /** The server has asked its caller something: to ask again would be another matter. */
-  declare private wasAsked: boolean;
-  declare private paid: (() => void) | undefined;
-  /** Once per call: another token is worth one more try, which nobody pays for. */
-  declare private isReauthorized: boolean;
+/** The server itself, unless the operation is relayed: that may go to the client's own instance. */
+export const targetFor = (server: ManagedServer, { relay, principal }: Operation, targetOf: TargetOf): CallTarget =>
+  relay === undefined ? server : targetOf(server, relay.instance, principal.id);
 
-  constructor(server: ManagedServer, target: CallTarget, call: Call, way: Way) {
+/** One operation, sent as often as needed. */
+class Dispatch implements CallOptions, DeadlineExtension {
+  private readonly server: ManagedServer;
+  private readonly target: CallTarget;
+  private readonly call: Operation;
+  private readonly context: DispatchParts & { readonly back: Over };
+  /** In the tick of the attempt. */
+  nowMs: number;
+  /** Failed attempts, without those that were refused a connection. */
+  private attempts = 0;
+  /** When the first attempt that was refused a connection began; -1 without one. */
+  private refusedSinceMs = -1;
+  private mayHaveRun = false;
+  /** The server has requested something of the caller. */
+  private wasAsked = false;
+  /** Returns what a retry has taken of the retry budget. */
+  private paid: (() => void) | undefined = undefined;
+  /** A renewed token is worth one more attempt, which costs no retry. */
+  private isReauthorized = false;
+
+  constructor(server: ManagedServer, target: CallTarget, call: Operation, context: DispatchParts & { back: Over }) {
     this.server = server;
     this.target = target;
     this.call = call;
-    this.way = way;
+    this.context = context;
     this.nowMs = call.madeAtMs;
-    this.attempts = 0;
-    this.refusedSinceMs = -1;
-    this.mayHaveRun = false;
-    this.wasAsked = false;
-    this.paid = undefined;
-    this.isReauthorized = false;
     target.enter();
   }
 
-  // What the session is asked with is read from here: it costs no object of its own.
+  // The session reads its options from here, which saves an object.
 
   get deadlineAtMs(): number {
     return Math.min(this.call.deadlineAtMs, this.nowMs + this.byMs);
@@ -151,39 +159,45 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   private send(acquired: Acquired<Session>): void {
-    const { server, tool, args, trail, isFresh, relay } = this.call;
-    // In the tick that the call was made in, all this was just looked at.
+    const { call, context } = this;
+    const { server, tool, args, trail, isFresh, relay } = call;
+    // In the tick in which the call was made, all this was just checked.
     if (!isFresh) {
-      const quarantined = this.quarantine(server, tool);
+      const quarantined = tool === undefined ? undefined : this.quarantine(server, tool);
       if (quarantined) return this.over(quarantined);
-      this.nowMs = this.way.clock.nowMs();
+      this.nowMs = context.clock.nowMs();
     }
-    this.call.notes.sentAtMs = this.nowMs;
+    call.stage.sentAtMs = this.nowMs;
     if (trail) {
       trail.attempts++;
       trail.run = acquired.run;
     }
     const options = relay === undefined ? this : this.relaying(relay);
-    acquired.connection.askTool(tool, args, options, (outcome) => this.told(outcome, acquired));
+    if (tool !== undefined)
+      return acquired.connection.askTool(tool, args ?? '{}', options, (outcome) => this.settled(outcome, acquired));
+    context.exchange(this.server, call, acquired.connection, options).then(
+      (result) => this.over(result),
+      (error: Error) => this.settled(error, acquired),
+    );
   }
 
-  private told(outcome: Answer | Error, acquired: Acquired<Session>): void {
+  private settled(outcome: Answer | Error, acquired: Acquired<Session>): void {
     if (!(outcome instanceof Error)) this.over(this.answered(outcome, acquired.connection, acquired.run));
     else if (outcome instanceof TokenRefused) this.refused(acquired, outcome);
     else this.over(outcome);
   }
 
-  /** Written out: copying members would cost more than the rest of this. */
+  /** Written out: a spread would cost more than the rest of this. */
   private relaying(relay: CallRelay): CallOptions {
     const { deadlineAtMs, signal, onProgress, nowMs, client } = this;
-    const { onServerRequest: ask, onServerNotification } = relay;
+    const { onServerRequest: handle, onServerNotification } = relay;
     const onServerRequest: CallRelay['onServerRequest'] =
-      ask &&
+      handle &&
       ((request) => {
         this.wasAsked = true;
         // From now on the server may be silent because it waits for the caller's answer.
-        this.call.notes.sentAtMs = Number.POSITIVE_INFINITY;
-        ask(request);
+        this.call.stage.sentAtMs = Number.POSITIVE_INFINITY;
+        handle(request);
       });
     return {
       deadlineAtMs,
@@ -198,10 +212,10 @@ class Dispatch implements CallOptions, DeadlineExtension {
     };
   }
 
-  /** Whoever is asked may be gone by now, and nobody would hear of it: what it throws ends the call. */
+  /** The server may be gone by now; what the check throws ends the call, which no caller would learn of otherwise. */
   private quarantine(server: string, tool: string): Error | undefined {
     try {
-      return this.way.pinRefusal(server, tool);
+      return this.context.pinRefusal(server, tool);
     } catch (error) {
       return error as Error;
     }
@@ -211,7 +225,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     if (this.isReauthorized) return this.over(unauthorized(this.target, acquired, refusal));
     this.isReauthorized = true;
     reauthorize(this.target, acquired, this.call, refusal).then(
-      (told) => (told ? this.over(told) : this.attempt()),
+      (error) => (error ? this.over(error) : this.attempt()),
       (error: Error) => this.over(error),
     );
   }
@@ -219,9 +233,9 @@ class Dispatch implements CallOptions, DeadlineExtension {
   private answered({ kind, bytes, mayHold, wasAsked }: Answer, { heardAtMs, facts }: Session, run: number): Outcome {
     const { supervisor } = this.target;
     if (kind === 'error') {
-      // It is alive, but an error is no success: only what a server can do proves it.
+      // The server is alive, but only a success proves that it works.
       supervisor.answered(run);
-      return rejectedByServer(this.call, bytes, this.way.clean);
+      return rejectedByServer(this.call, bytes, this.context.clean);
     }
     supervisor.succeeded(run, heardAtMs);
     const isError = (mayHold & MAY_HOLD_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
@@ -230,13 +244,13 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   private over(outcome: Outcome): void {
-    // A retry is paid for until its outcome is known; a third attempt pays anew.
+    // A retry is charged until its outcome is known; a third attempt is charged again.
     this.paid?.();
     this.paid = undefined;
-    const { server, way } = this;
+    const { server, context } = this;
     if (!(outcome instanceof Error)) {
       server.retries.succeeded();
-      if (way.reconnects.size > 0) way.reconnects.answered(server);
+      if (context.reconnects.size > 0) context.reconnects.answered(server);
     } else if (outcome instanceof HostError) {
       return isUnconnected(outcome) ? this.unconnected(outcome) : this.failed(outcome);
     }
@@ -245,27 +259,27 @@ class Dispatch implements CallOptions, DeadlineExtension {
 
   private failed(error: HostError): void {
     const { retries } = this.server;
-    const deadlineLeftMs = this.call.deadlineAtMs - this.way.clock.nowMs();
-    // A caller whose own time ran out is no sign of a server that cannot keep up.
+    const deadlineLeftMs = this.call.deadlineAtMs - this.context.clock.nowMs();
+    // A caller's own deadline says nothing about whether the server keeps up.
     if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
     const attempt = this.attempts++;
     const reason = this.isUnanswered(error) ? this.reasonFor(error, attempt, deadlineLeftMs) : undefined;
     this.paid = reason && retries.take();
     if (!reason || !this.paid) return this.fail(error);
     this.mayHaveRun ||= error.details.execution !== 'not_executed';
-    this.way.onReplay(this.call, attempt + 2, reason, error);
+    this.context.onReplay(this.call, attempt + 2, reason, error);
     this.attemptLater(attempt + 1, deadlineLeftMs);
   }
 
-  /** No connection could be opened. The retry budget is not charged: of all the calls that wait, one dials at a time. */
+  /** No connection could be opened. The retry budget is not charged: of all waiting operations, one dials at a time. */
   private unconnected(error: HostError): void {
-    const { call, way, server } = this;
+    const { call, context, server } = this;
     const { deadlineAtMs, signal } = call;
-    if (this.reasonFor(error, 0, deadlineAtMs - way.clock.nowMs()) === undefined) return this.fail(error);
+    if (this.reasonFor(error, 0, deadlineAtMs - context.clock.nowMs()) === undefined) return this.fail(error);
     if (this.refusedSinceMs < 0) this.refusedSinceMs = this.nowMs;
-    way.reconnects.refused(server, { error, sinceMs: this.refusedSinceMs, deadlineAtMs, signal }, (end) => {
+    context.reconnects.refused(server, { error, sinceMs: this.refusedSinceMs, deadlineAtMs, signal }, (end) => {
       if (end) return this.fail(end);
-      way.onReplay(call, this.attempts + 2, 'not_executed', error);
+      context.onReplay(call, this.attempts + 2, 'not_executed', error);
       this.attempt();
     });
   }
@@ -285,47 +299,91 @@ class Dispatch implements CallOptions, DeadlineExtension {
     // While the server is being restarted, the attempt itself waits for it: a backoff would only add to that.
     if (!this.target.supervisor.ready()) return this.attempt();
     // If the caller leaves meanwhile, the attempt reports that and sends nothing.
-    void this.way.reconnects.backOff(nth, deadlineLeftMs, this.call.signal).then(() => this.attempt());
+    void this.context.reconnects.backOff(nth, deadlineLeftMs, this.call.signal).then(() => this.attempt());
   }
 
   private fail(error: HostError): void {
-    this.end(toOutcome(this.mayHaveRun ? uncertain(error) : error, this.traits()));
+    const own = this.mayHaveRun ? uncertain(error) : error;
+    this.end(this.call.kind === 'call' ? toOutcome(own, this.traits()) : own);
   }
 
   private end(outcome: Outcome): void {
     this.target.leave();
     try {
-      this.way.back(this.call, outcome);
+      this.context.back(this.call, outcome);
     } catch (error) {
-      // A mistake of ours on the way back. The caller must not wait for ever because of it.
+      // A defect of ours in a stage: the caller must not wait for ever because of it.
       this.call.abandon?.(error as Error);
     }
   }
 
   private traits() {
-    return this.server.traitsOf(this.call.tool);
+    const { tool } = this.call;
+    return tool === undefined ? unknownTraits : this.server.traitsOf(tool);
   }
 }
 
-/** What the last attempt promises is no promise about the ones before. */
+/** Nothing is known about what a request does: it is sent again only if no byte of it left. */
+const unknownTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false } as const;
+
+/** An earlier attempt may have run, whatever is known about the last one. */
 function uncertain(error: HostError): HostError {
   return error.details.execution === 'not_executed' ? error.with({ execution: 'uncertain', cause: error }) : error;
 }
 
-/** The server answered, if only with an error: it is alive, and the call is over. */
-function rejectedByServer({ server, tool }: Call, bytes: Buffer, clean: DispatchParts['clean']): HostError {
+const shown = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);
+const nameOf = ({ server, tool, method }: Operation): string => shown(`${server}/${tool ?? method}`);
+
+/** The server answered with an error: it is alive, and the call is over. */
+function rejectedByServer(call: Operation, bytes: Buffer, clean: DispatchParts['clean']): HostError {
   const { code, message } = readRpcError(bytes);
   return new HostError(
     code === RPC.invalidParams ? 'invalid_arguments' : 'tool_error',
-    `${neutraliseLine(`${server}/${tool}`, LIMITS.quotedChars)}: ${quote(message, clean)}`,
+    `${nameOf(call)}: ${quote(message, clean)}`,
     {
-      server,
-      tool,
+      ...namesOf(call),
       rpcCode: code,
       reason: 'rpc_error',
       phase: 'answered',
       execution: 'uncertain',
       cause: new RpcRefusal(bytes),
     },
+  );
+}
+
+/** Renews a token that the server refused, once for all callers. Undefined: send the operation once more; else its outcome. */
+export async function reauthorize(
+  server: Pick<CallTarget, 'auth' | 'forgetCircuit' | 'supervisor'>,
+  acquired: Acquired<Session>,
+  call: Operation,
+  refused: TokenRefused,
+): Promise<HostError | undefined> {
+  const outcome = (await server.auth?.recover(refused, call)) ?? 'refused';
+  if (outcome === 'late') return notRenewed(call, 'timeout', 'its deadline passed');
+  if (outcome === 'cancelled') return notRenewed(call, 'cancelled', 'the caller cancelled it');
+  if (outcome === 'refused') return unauthorized(server, acquired, refused);
+  // A server that answers is reachable, whatever becomes of the call.
+  server.forgetCircuit();
+  return undefined;
+}
+
+/** Nothing more is tried: from now on calls are refused before they are sent, until there is another token. */
+function unauthorized(
+  server: Pick<CallTarget, 'supervisor'>,
+  { connection, run }: Acquired<Session>,
+  refused: TokenRefused,
+): HostError {
+  // Calls that the server accepted before are not cut off: the last refused one ends the connection. A token without the
+  // rights for one tool (`scope`) may do for the others.
+  if (refused.kind === 'token' && connection.owed === 0) server.supervisor.lost(run, refused);
+  return refused;
+}
+
+function notRenewed(call: Operation, code: 'timeout' | 'cancelled', why: string): HostError {
+  const details: HostErrorOptions = { ...namesOf(call), reason: 'reauth', phase: 'queued', execution: 'not_executed' };
+  return new HostError(
+    code,
+    `${nameOf(call)}: ${why} while the authorization of server '${shown(call.server)}' was renewed`,
+    { ...details, hint: 'the server had refused the call, so it did not run and can be sent again' },
   );
 }

@@ -18,7 +18,7 @@ import { systemClock } from '../kernel/clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { quietly, warnProcess } from '../kernel/problems.js';
 import { systemRandom } from '../kernel/random.js';
-import { ResponseCache } from '../policy/cache.js';
+import { type CachedCall, callCachePlan, listCachePlan, ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { type PinChange, Pins, trustsEverything } from '../policy/pins.js';
@@ -29,14 +29,13 @@ import { Connector, type ConnectorOptions } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { Audit } from './audit.js';
-import { Caller } from './caller.js';
 import { Catalogue } from './catalogue.js';
 import { ConfiguredServers } from './configured-servers.js';
 import { HostEvents } from './host-events.js';
 import type { HostOptions } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { Instances, subscriptionTargets } from './instances.js';
-import { Requester } from './requester.js';
+import { type ListRequest, Operations } from './operations.js';
 import { Servers } from './servers.js';
 import type { UnroutedOf } from './status.js';
 import { StderrTails } from './stderr-tails.js';
@@ -68,7 +67,8 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   });
   const { clean } = connector;
   const budgets = new CallBudgets(clock, () => rules.ceilings);
-  const cache = new ResponseCache(clock);
+  const cache = new ResponseCache(clock, callCachePlan);
+  const lists = new ResponseCache(clock, listCachePlan);
   const throttle = new ToolThrottle(clock);
   const serverThrottle = new ServerThrottle(clock);
   const reconnects = new ReconnectWaits(clock, random);
@@ -100,7 +100,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     events: events.supervisors,
     reading: (name) => catalogue.reading(name),
     heard: (name, method, params, instance) => {
-      catalogue.heard(name, method, params);
+      catalogue.onNotification(name, method, params);
       if (method === NOTIFICATION.resourceUpdated) subscriptions.updated(instance ?? name, params);
     },
     opened: (name, session, announce) => runs.opened(name, session, announce),
@@ -163,11 +163,11 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     pins,
     budgets,
     serverThrottle,
-    reconnects,
+    lists,
+    list: (request: ListRequest) => operations.list(request),
     known: listings,
     cards: new ServerCards({ clock, random, clean }),
     clean,
-    alive,
     onDenied: audit.denied,
     onToolsChanged: (name: string) => cache.drop(name),
     onPins: (name: string, changes: readonly PinChange[]) => {
@@ -187,19 +187,30 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   /** `unroutedOf` is set by a gateway. */
   const routing: { unroutedOf: UnroutedOf | undefined } = { unroutedOf: undefined };
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
-  const caller = new Caller({
-    ...{ clock, guards, pins, budgets, cache, throttle, serverThrottle, reconnects, serverOf, findServer },
+  const operations: Operations = new Operations({
+    ...{ clock, guards, pins, budgets, cache, lists, throttle, serverThrottle, reconnects, serverOf, findServer },
     ...{ targetOf, mustBeOpen, clean, audit, alive },
+    exchange: (server, operation, session) => catalogue.exchange(server, operation, session),
   });
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
-    ...{ catalogue, listings, subscriptions, discovery, caller, alive, stderrTails, onProblem, forget, serverThrottle },
+    ...{
+      catalogue,
+      listings,
+      subscriptions,
+      discovery,
+      operations,
+      alive,
+      stderrTails,
+      onProblem,
+      forget,
+      serverThrottle,
+    },
     onConfigProblem,
     /** Writes all pending rows of the state file. */
     flushState: () => state?.flush(),
     configured: new ConfiguredServers(servers, onConfigProblem),
     startupListing,
-    requester: new Requester({ ...shared, targetOf }),
     routing,
     statusSources: {
       ...{ clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle, routing },

@@ -17,8 +17,7 @@ import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { CacheStats } from '../policy/cache.js';
 import type { BudgetPlan } from '../policy/call-budget.js';
-import type { Principal } from '../policy/operation.js';
-import { embedder } from '../policy/operation.js';
+import { type EraAnswer, embedder, type Principal } from '../policy/operation.js';
 import type { PinStatus } from '../policy/pin-store.js';
 import { mayRunTwice } from '../policy/replay.js';
 import type { ListMethod } from '../session/lists.js';
@@ -42,7 +41,6 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
-import type { EraAnswer } from './requester.js';
 import {
   type AttachOptions,
   attachDefinition,
@@ -129,7 +127,7 @@ export class Host {
   }
 
   call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
-    return this.#parts.caller.call(server, tool, args, options);
+    return this.#parts.operations.call(server, tool, args, options);
   }
 
   /**
@@ -137,7 +135,7 @@ export class Host {
    * none came.
    */
   request(server: string, method: string, params?: JsonText, options?: HostRequestOptions): Promise<EraAnswer> {
-    return this.#parts.requester.request(server, method, params, options);
+    return this.#parts.operations.request(server, method, params, options);
   }
 
   /** A client is gone: the instances that it had of servers with `isolation: "per-client"` are stopped. */

@@ -14,7 +14,6 @@ import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { compositeKey } from '../policy/composite-key.js';
-import type { AuthLimits } from '../session/auth/auth-recovery.js';
 import { type CallHold, Registry } from '../supervisor/registry.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import type { CallTarget, TargetOf } from './call-target.js';
@@ -74,10 +73,6 @@ class Instance implements CallTarget {
 
   leave(): void {
     this.#hold.leave();
-  }
-
-  renewing<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T> {
-    return this.#base.renewing(limits, attempt);
   }
 
   get circuit(): ServerCircuit {

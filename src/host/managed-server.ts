@@ -12,7 +12,7 @@ import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import type { ToolTraits } from '../policy/operation.js';
 import { RetryBudget } from '../policy/retry-budget.js';
-import type { AuthLimits, AuthRecovery } from '../session/auth/auth-recovery.js';
+import type { AuthRecovery } from '../session/auth/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { CallHold } from '../supervisor/registry.js';
@@ -120,11 +120,6 @@ export class ManagedServer implements CatalogServer {
   /** … to here. */
   leave(): void {
     this.#hold.leave();
-  }
-
-  /** Does it, and once more if it was refused for a token that could be renewed. */
-  renewing<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T> {
-    return this.auth ? this.auth.withRenewal(limits, attempt) : attempt();
   }
 
   /** How long the start that is under way, or else the next one, may take. */

@@ -8,8 +8,14 @@
  * does (session/liveness.ts): a server that hangs for good is noticed there, although no call is sent to it any more.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
-import { Breaker, type BreakerPlan, type CircuitChanged, type Ticket } from '../policy/breaker.js';
-import type { CheckResult, GatedCircuit } from '../policy/gated-circuit.js';
+import {
+  Breaker,
+  type BreakerPlan,
+  type CheckResult,
+  type CircuitChanged,
+  type GatedCircuit,
+  type Ticket,
+} from '../policy/breaker.js';
 import { UnheardTime } from '../policy/unheard-time.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';

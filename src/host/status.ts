@@ -8,7 +8,7 @@ import { isAttached, isStdio } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
-import type { ResponseCache } from '../policy/cache.js';
+import type { CachedCall, ResponseCache } from '../policy/cache.js';
 import type { Pins } from '../policy/pins.js';
 import type { ServerThrottle } from '../policy/server-throttle.js';
 import type { Connector } from '../session/connector.js';
@@ -99,7 +99,7 @@ export interface StatusSources {
   readonly clock: Clock;
   readonly registry: Pick<Registry<unknown>, 'list' | 'held'>;
   readonly serverOf: (name: string) => ManagedServer;
-  readonly cache: Pick<ResponseCache, 'entriesOf'>;
+  readonly cache: Pick<ResponseCache<CachedCall>, 'entriesOf'>;
   readonly pins: Pick<Pins, 'differingOf'>;
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;

@@ -12,7 +12,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { GuardedAction } from './call-events.js';
-import type { Principal, Stage } from './operation.js';
+import { namesOf, type Principal, type Stage } from './operation.js';
 
 export interface GuardRequest {
   readonly principal: Principal;
@@ -52,12 +52,16 @@ function forsake(verdict: unknown): void {
   then.call(verdict as PromiseLike<unknown>, nothing, nothing);
 }
 
-/** The guards are asked for at each call, so that a change counts from the next call on. */
-export const allow = (guards: () => readonly Guard[]): Stage => ({
-  enter: (next, back) => (call) => {
-    const { principal, server, tool } = call;
-    const error = denial(guards, { principal, server, tool, action: 'call' });
-    return error ? back(call, error) : next(call);
+/** The guards are read for each operation, so that a change counts from the next one on. A list needs the right to see the server. */
+export const allow = (guards: () => readonly Guard[], onDenied: (request: GuardRequest) => void = () => {}): Stage => ({
+  enter: (next, back) => (operation) => {
+    const { principal, server, tool, kind } = operation;
+    const request: GuardRequest = { principal, server, tool, action: kind === 'list' ? 'list' : 'call' };
+    const error = denial(guards, request);
+    if (!error) return next(operation);
+    // The denial of a call is reported with its outcome.
+    if (kind !== 'call') onDenied(request);
+    back(operation, error);
   },
 });
 
@@ -66,8 +70,7 @@ function denied(request: GuardRequest, reason: string, hint?: string, cause?: un
   const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
   const what = tool === undefined ? action : `${action} of ${shown(`${server}/${tool}`)}`;
   return new HostError('denied', `server '${shown(server)}': ${what} denied by allowlist: ${shown(reason)}`, {
-    server,
-    ...(tool === undefined ? {} : { tool }),
+    ...namesOf(request),
     ...(principal.role === undefined ? {} : { role: shown(principal.role) }),
     reason: 'allowlist',
     phase: 'queued',

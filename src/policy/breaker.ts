@@ -61,6 +61,25 @@ export type Admission =
       readonly isTried: boolean;
     };
 
+/** `unasked`: the check could not be sent, which says nothing about the server. */
+export type CheckResult = 'alive' | 'unasked' | Strike;
+
+/** The breaker of a server, or of a client's own instance of it, and what the gate needs to know of its connection. */
+export interface GatedCircuit {
+  readonly breaker: Breaker;
+  /** No connection is open. */
+  readonly isLost: boolean;
+  /**
+   * The caller of a request that was sent at `sentAtMs` gave it up: how long such requests have waited since the last message
+   * of the server. 0 without a connection.
+   */
+  unheardMs(sentAtMs: number, nowMs: number): number;
+  /** Probes the open session; undefined where none is open. Settles within 5 s. */
+  check(): Promise<CheckResult> | undefined;
+  /** The request with this ticket ended after a silence that may be the server's fault: a check decides, and takes the ticket. */
+  suspect(ticket: Ticket): void;
+}
+
 /** `failures` in a row, as they stand after the change. */
 export type CircuitChanged = (from: Circuit, to: Circuit, failures: number) => void;
 

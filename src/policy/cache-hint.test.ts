@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { cacheHint, isComplete } from './cache-hint.js';
+import { cacheHint, isComplete } from './cache.js';
 
 test.each([
   ['N-C1 a ttl makes a hint, private unless it says otherwise', '{"content":[],"ttlMs":100}', 100, false],

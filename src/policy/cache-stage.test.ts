@@ -11,8 +11,8 @@ import {
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
-import { ResponseCache } from './cache.js';
-import { type CacheStageParts, cached } from './cache-stage.js';
+import { callCachePlan, ResponseCache } from './cache.js';
+import { type CallCacheParts, cachedCalls } from './cache-stage.js';
 import { budget, CallBudgets } from './call-budget.js';
 import type { Call, CallResult } from './operation.js';
 import { SingleFlight } from './single-flight.js';
@@ -21,14 +21,14 @@ const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 const kept = '{"content":[],"ttlMs":100,"cacheScope":"private"}';
 
 /** A server that answers at once with `reply`, or when told if `holds`. */
-function setUp(part: Partial<CacheStageParts> = {}) {
+function setUp(part: Partial<CallCacheParts> = {}) {
   const clock = new FakeClock();
-  const cache = new ResponseCache(clock);
+  const cache = new ResponseCache(clock, callCachePlan);
   const flights = new SingleFlight(clock);
   const state = { fingerprint: 'f1', readOnly: false, reply: kept, isError: false, holds: false };
   const held: ((result: CallResult) => void)[] = [];
   const sent: Call[] = [];
-  const stage = cached({
+  const stage = cachedCalls({
     cache,
     flights,
     mayCache: () => true,

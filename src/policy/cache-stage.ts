@@ -1,21 +1,22 @@
 /**
- * Answers from the cache, fills it, and lets equal calls of one principal that are under way at the same time share one.
+ * Answers from the cache, fills it, and lets equal operations of one principal that run at the same time share one request.
  * Comes after allowlist and budget and before everything that needs the server: a cached answer is given while the server is
  * away.
- * Not here: the answers (cache.ts), the sharing (single-flight.ts), what a server allows (cache-hint.ts).
+ * Not here: the answers (cache.ts), the sharing (single-flight.ts).
  *
- * Invariants: a result is kept under what was asked and configured when the call was sent, and only if neither has changed
- * when it comes in; a call that goes on with something begun before is neither answered from here nor kept nor shared.
+ * Invariants: a result is cached under the arguments and configuration with which it was sent, and only if neither has changed
+ * when it arrives; a call that continues an earlier one is neither answered from the cache nor cached nor shared.
  */
 import { isHostError } from '../kernel/errors.js';
-import type { Question, ResponseCache } from './cache.js';
-import { cacheHint } from './cache-hint.js';
+import { type CachedCall, cacheHint, type Question, type ResponseCache } from './cache.js';
 import { argumentsHash } from './canonical-json.js';
 import { compositeKey, principalKey } from './composite-key.js';
 import {
   type Call,
   CallResult,
   type Done,
+  type Item,
+  type Operation,
   type Over,
   type Principal,
   type Send,
@@ -24,67 +25,113 @@ import {
 } from './operation.js';
 import type { SingleFlight } from './single-flight.js';
 
-export interface CacheStageParts {
-  readonly cache: ResponseCache;
+export interface CallCacheParts {
+  readonly cache: ResponseCache<CachedCall>;
   readonly flights: SingleFlight;
-  /** False when the cache is off for the server, or the call goes to an instance of its caller's own: it then goes past all of this. */
+  /** False when the cache is off for the server, or the call goes to its caller's own instance: it then skips this stage. */
   readonly mayCache: (call: Call) => boolean;
   /** Changes with the configuration of the server, the pins of its tools, and whatever else makes old answers wrong. */
   readonly fingerprintOf: (call: Call) => string | undefined;
   readonly traitsOf: (call: Call) => ToolTraits;
-  /** Called before a kept answer or one under way is used: drops them all if the server now knows us as another account. */
-  readonly noticeAccount: (call: Call) => void;
+  /** Called before a cached or shared answer is used: drops them all if the server now knows us as another account. */
+  readonly noticeAccount: (operation: Operation) => void;
 }
 
-export const cached = (parts: CacheStageParts): Stage => {
+export const cachedCalls = (parts: CallCacheParts): Stage<Call> => {
   const { cache, flights, mayCache, fingerprintOf, traitsOf, noticeAccount } = parts;
-  const keep = (call: Call, fingerprint: string, result: CallResult) => {
+  const store = (call: Call, fingerprint: string, result: CallResult) => {
     if (result.isError || result.fromCache) return;
     const hint = cacheHint(result.bytes);
     if (!hint || fingerprintOf(call) !== fingerprint) return;
-    cache.put(new AskedBy(call, fingerprint), result, hint, call.notes.epoch);
+    cache.put(new CallQuestion(call, fingerprint), result, hint, call.stage.epoch ?? 0);
   };
   return {
     enter: (next, back) => (call) => {
       if (call.relay?.members !== undefined || !mayCache(call)) return next(call);
-      const { notes } = call;
+      const { stage } = call;
       const isShared = mayShare(call, traitsOf(call));
       const fingerprint = fingerprintOf(call) ?? '';
-      notes.fingerprint = fingerprint;
-      notes.epoch = cache.epoch;
-      // Nothing of this tool is kept and nobody may join: the way of nearly every call, with as little as it needs.
-      if (!isShared && cache.missesTool(call.server, call.tool)) return next(call);
+      stage.fingerprint = fingerprint;
+      stage.epoch = cache.epoch;
+      // Nothing of this tool is cached and it cannot be shared: the path of nearly every call, with as little work as possible.
+      if (!isShared && cache.misses(call.server, call.tool)) return next(call);
       noticeAccount(call);
-      notes.epoch = cache.epoch;
-      const question = new AskedBy(call, fingerprint);
+      stage.epoch = cache.epoch;
+      const question = new CallQuestion(call, fingerprint);
       const answer = cache.get(question);
       if (answer) return back(call, new CallResult(answer.bytes, false, 0, false, answer.era));
-      const key = isShared ? flightKey(question, cache.epochOf(call.server), call.relay?.capabilities) : undefined;
+      const key = isShared ? flightKey(call, question, cache.epochOf(call.server, call.tool)) : undefined;
       if (key === undefined) next(call);
-      else share(flights, key, call, next, back);
+      else share(flights, key, call, next as Send, back as Over);
     },
     leave: (back) => (call, outcome) => {
-      const { fingerprint, landed } = call.notes;
+      const { fingerprint, landed } = call.stage;
       if (fingerprint !== undefined && outcome instanceof CallResult && outcome.mayHaveTtl)
-        keep(call, fingerprint, outcome);
+        store(call, fingerprint, outcome);
       if (landed) landed(outcome);
       else back(call, outcome);
     },
   };
 };
 
-/** Apart, for what it captures is made for every call where it stands. */
-function share(flights: SingleFlight, key: string, call: Call, next: Send, back: Over): void {
-  const { fingerprint, epoch, argumentsHash: hash } = call.notes;
-  const send = (sent: Call, landed: Done) => {
-    Object.assign(sent.notes, { fingerprint, epoch, argumentsHash: hash, landed });
-    next(sent);
-  };
-  flights.join(key, call, send, (outcome) => back(call, outcome));
+export interface ListCacheParts {
+  readonly cache: ResponseCache<readonly Item[]>;
+  readonly flights: SingleFlight;
+  readonly mayCache: (operation: Operation) => boolean;
+  readonly noticeAccount: (operation: Operation) => void;
 }
 
-/** What a call asks, its arguments hashed once at most. */
-class AskedBy implements Question {
+/** Lists and reads: all of them are shared. */
+export const cachedLists = ({ cache, flights, mayCache, noticeAccount }: ListCacheParts): Stage => ({
+  enter: (next, back) => (operation) => {
+    const { server, method, uri, principal } = operation;
+    noticeAccount(operation);
+    const items = cache.get(listQuestion(operation));
+    if (items) return back(operation, { items, ttlMs: 0, isPublic: false });
+    const key = compositeKey(server, method, uri, principalKey(principal));
+    share(flights, key, operation, next, back, () => cache.epochOf(server, method));
+  },
+  leave: (back) => (operation, outcome) => {
+    const { epoch, landed } = operation.stage;
+    if (epoch !== undefined && 'items' in outcome && mayCache(operation))
+      cache.put(listQuestion(operation), outcome.items, outcome, epoch);
+    if (landed) landed(outcome);
+    else back(operation, outcome);
+  },
+});
+
+export const listQuestion = ({
+  server,
+  method,
+  uri,
+  principal,
+}: Pick<Operation, 'server' | 'method' | 'uri' | 'principal'>): Question => ({
+  server,
+  subject: method,
+  fingerprint: '',
+  principal,
+  argumentsKey: () => uri,
+});
+
+/** Hoisted: a closure in `enter` would be allocated on every call. */
+function share(
+  flights: SingleFlight,
+  key: string,
+  operation: Operation,
+  next: Send,
+  back: Over,
+  version?: () => number,
+): void {
+  const { fingerprint, epoch, argumentsHash: hash } = operation.stage;
+  const send = (sent: Operation, landed: Done) => {
+    Object.assign(sent.stage, { fingerprint, epoch, argumentsHash: hash, landed });
+    next(sent);
+  };
+  flights.join(key, operation, send, (outcome) => back(operation, outcome), version);
+}
+
+/** Hashes the arguments of its call at most once. */
+class CallQuestion implements Question {
   readonly #call: Call;
   readonly fingerprint: string;
 
@@ -97,7 +144,7 @@ class AskedBy implements Question {
     return this.#call.server;
   }
 
-  get tool(): string {
+  get subject(): string {
     return this.#call.tool;
   }
 
@@ -105,14 +152,14 @@ class AskedBy implements Question {
     return this.#call.principal;
   }
 
-  argumentsHash(): string | undefined {
-    const { notes } = this.#call;
-    if (notes.argumentsHash === undefined) notes.argumentsHash = hashOf(this.#call);
-    return notes.argumentsHash ?? undefined;
+  argumentsKey(): string | undefined {
+    const { stage } = this.#call;
+    if (stage.argumentsHash === undefined) stage.argumentsHash = hashOf(this.#call);
+    return stage.argumentsHash ?? undefined;
   }
 }
 
-/** Whether arguments without a canonical form may be sent is for others to say; they are equal to nothing. */
+/** Null: arguments without a canonical form are equal to nothing. Other stages decide whether they may be sent. */
 function hashOf({ args }: Call): string | null {
   try {
     return argumentsHash(args);
@@ -122,17 +169,15 @@ function hashOf({ args }: Call): string | null {
   }
 }
 
-/** A call with a key of its own is looked for by that key later: it is made in its own name. */
+/** A call with an idempotency key is looked up by that key later, so it is sent on its own. */
 const mayShare = ({ idempotencyKey }: Call, { isReadOnly, isTrusted }: ToolTraits): boolean =>
   isReadOnly && isTrusted && idempotencyKey === undefined;
 
-/**
- * With the epoch: who asks after a reload must not be given what the server said before. And with what the client can do: a
- * server may answer another one differently.
- */
-function flightKey(question: Question, epoch: number, capabilities = ''): string | undefined {
-  const hash = question.argumentsHash();
+/** With the epoch: a call after a reload must not get an older answer. With the capabilities: they may change the answer. */
+function flightKey({ relay }: Call, question: Question, epoch: number): string | undefined {
+  const hash = question.argumentsKey();
   if (hash === undefined) return undefined;
-  const { server, tool, fingerprint, principal } = question;
-  return compositeKey(hash, server, tool, fingerprint, String(epoch), capabilities, principalKey(principal));
+  const { server, subject, fingerprint, principal } = question;
+  const capabilities = relay?.capabilities ?? '';
+  return compositeKey(hash, server, subject, fingerprint, String(epoch), capabilities, principalKey(principal));
 }

@@ -2,25 +2,25 @@ import { describe, expect, test } from 'vitest';
 import { fakePrincipal } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
-import { type CachePlan, defaultCachePlan, type KeptAnswer, type Question, ResponseCache } from './cache.js';
+import { type CachedCall, type CachePlan, callCachePlan, type Question, ResponseCache } from './cache.js';
 
 const ask = (part: Partial<Question> & { hash?: string } = {}): Question => ({
   server: 'github',
-  tool: 'get_issue',
+  subject: 'get_issue',
   fingerprint: 'f1',
   principal: fakePrincipal('ann', 'dev'),
-  argumentsHash: () => part.hash ?? 'h1',
+  argumentsKey: () => part.hash ?? 'h1',
   ...part,
 });
-const kept = (bytes: Buffer): KeptAnswer => ({ bytes, era: 'modern' });
+const kept = (bytes: Buffer): CachedCall => ({ bytes, era: 'modern' });
 const own = (ttlMs = 100) => ({ ttlMs, isPublic: false });
 const forAll = (ttlMs = 100) => ({ ttlMs, isPublic: true });
 
-function setUp(plan: Partial<CachePlan> = {}) {
+function setUp(plan: Partial<CachePlan<CachedCall>> = {}) {
   const clock = new FakeClock();
-  const cache = new ResponseCache(clock, { ...defaultCachePlan, ...plan });
+  const cache = new ResponseCache(clock, { ...callCachePlan, ...plan });
   const put = (question: Question, text = 'answer', hint = own()) =>
-    cache.put(question, kept(Buffer.from(text)), hint, cache.epochOf(question.server));
+    cache.put(question, kept(Buffer.from(text)), hint, cache.epochOf(question.server, question.subject));
   const get = (question: Question) => cache.get(question)?.bytes.toString();
   return { clock, cache, put, get };
 }
@@ -37,7 +37,7 @@ test('AC-H6 H-CCH-3 an answer is there until its time is over, and not at that m
 
 test('D-21 freshness counts from when the answer came in', () => {
   const { clock, cache, get } = setUp();
-  const epoch = cache.epochOf('github');
+  const epoch = cache.epochOf('github', 'get_issue');
   clock.advance(10_000);
   cache.put(ask(), kept(Buffer.from('answer')), own(5), epoch);
   clock.advance(4);
@@ -91,7 +91,7 @@ describe('D-20 whose answer it is', () => {
 
   test.each([
     ['server', { server: 'gitlab' }],
-    ['tool', { tool: 'get_issues' }],
+    ['tool', { subject: 'get_issues' }],
     ['configuration or pin', { fingerprint: 'f2' }],
     ['arguments', { hash: 'h2' }],
   ])('another %s is another question', (_name, part) => {
@@ -118,7 +118,7 @@ describe('D-20 whose answer it is', () => {
       const hash = pick(['h', 'hh', 'h1:', 'x']);
       const question = ask({
         server,
-        tool,
+        subject: tool,
         fingerprint,
         principal: fakePrincipal(id, random() < 0.5 ? 'r' : undefined),
         hash,
@@ -147,7 +147,7 @@ describe('D-20 whose answer it is', () => {
 test('D-64 H-CCH-5 nobody can change what another one gets', () => {
   const { cache, get } = setUp();
   const given = Buffer.from('answer');
-  cache.put(ask(), kept(given), own(), cache.epochOf('github'));
+  cache.put(ask(), kept(given), own(), cache.epochOf('github', 'get_issue'));
   given.fill('x');
   cache.get(ask())?.bytes.fill('y');
   expect(get(ask())).toBe('answer');
@@ -184,7 +184,7 @@ describe('D-22 room', () => {
   test('another tool has room of its own', () => {
     const { cache, put } = setUp();
     for (let n = 0; n < 64; n++) put(nth(n));
-    for (let n = 0; n < 64; n++) put(nth(n, { tool: 'list_issues' }));
+    for (let n = 0; n < 64; n++) put(nth(n, { subject: 'list_issues' }));
     expect([cache.entriesOf('github'), cache.entriesOf('gitlab')]).toEqual([128, 0]);
   });
 
@@ -198,28 +198,28 @@ describe('D-22 room', () => {
   test('all together never take more than the whole, and the oldest of any tool goes first', () => {
     const { cache, put, get } = setUp({ bytesMax: 10_000 });
     for (let n = 0; n < 20; n++) {
-      put(nth(n, { tool: `t${n}` }), 'x'.repeat(1_500));
+      put(nth(n, { subject: `t${n}` }), 'x'.repeat(1_500));
       expect(cache.stats().bytes).toBeLessThanOrEqual(10_000);
     }
     expect(cache.stats().entries).toBe(4);
-    expect([get(nth(15, { tool: 't15' })), get(nth(16, { tool: 't16' }))?.length]).toEqual([undefined, 1_500]);
+    expect([get(nth(15, { subject: 't15' })), get(nth(16, { subject: 't16' }))?.length]).toEqual([undefined, 1_500]);
   });
 
   test('here too what has expired goes first', () => {
     const { clock, put, get } = setUp({ bytesMax: 10_000 });
-    for (let n = 0; n < 4; n++) put(nth(n, { tool: `t${n}` }), 'x'.repeat(1_500), own(n === 2 ? 5 : 1_000));
+    for (let n = 0; n < 4; n++) put(nth(n, { subject: `t${n}` }), 'x'.repeat(1_500), own(n === 2 ? 5 : 1_000));
     clock.advance(5);
-    put(nth(4, { tool: 't4' }), 'x'.repeat(1_500));
-    expect([get(nth(0, { tool: 't0' }))?.length, get(nth(2, { tool: 't2' }))]).toEqual([1_500, undefined]);
+    put(nth(4, { subject: 't4' }), 'x'.repeat(1_500));
+    expect([get(nth(0, { subject: 't0' }))?.length, get(nth(2, { subject: 't2' }))]).toEqual([1_500, undefined]);
   });
 
   test('the books are right after any mixture', () => {
     const random = seededRandom(22);
-    const { clock, cache, put } = setUp({ bytesMax: 50_000, entriesPerToolMax: 8 });
+    const { clock, cache, put } = setUp({ bytesMax: 50_000, entriesPerSubjectMax: 8 });
     for (let i = 0; i < 20_000; i++) {
       const question = nth(randomInt(random, 0, 20), {
         server: `s${randomInt(random, 0, 3)}`,
-        tool: `t${randomInt(random, 0, 3)}`,
+        subject: `t${randomInt(random, 0, 3)}`,
       });
       if (random() < 0.6) put(question, 'x'.repeat(randomInt(random, 0, 3_000)), own(randomInt(random, 1, 40)));
       else cache.get(question);
@@ -245,8 +245,8 @@ describe('a dropped server', () => {
 
   test('D-23 keeps nothing that was asked for before', () => {
     const { cache, get } = setUp();
-    const before = cache.epochOf('github');
-    const elsewhere = cache.epochOf('gitlab');
+    const before = cache.epochOf('github', 'get_issue');
+    const elsewhere = cache.epochOf('gitlab', 'get_issue');
     cache.drop('github');
     expect(cache.put(ask(), kept(Buffer.from('late')), own(), before)).toBe(false);
     expect(get(ask())).toBeUndefined();
@@ -255,11 +255,11 @@ describe('a dropped server', () => {
 
   test('is remembered as dropped also after thousands of others', () => {
     const { cache } = setUp();
-    const before = cache.epochOf('github');
+    const before = cache.epochOf('github', 'get_issue');
     cache.drop('github');
     for (let i = 0; i < 3_000; i++) cache.drop(`s${i}`);
     expect(cache.put(ask(), kept(Buffer.from('late')), own(), before)).toBe(false);
-    expect(cache.put(ask(), kept(Buffer.from('new')), own(), cache.epochOf('github'))).toBe(true);
+    expect(cache.put(ask(), kept(Buffer.from('new')), own(), cache.epochOf('github', 'get_issue'))).toBe(true);
   });
 });
 
@@ -267,7 +267,7 @@ test('the arguments are not hashed while there is nothing to compare them with',
   const { cache, put } = setUp();
   let hashed = 0;
   const question = ask({
-    argumentsHash: () => {
+    argumentsKey: () => {
       hashed++;
       return 'h1';
     },
@@ -281,7 +281,7 @@ test('the arguments are not hashed while there is nothing to compare them with',
 
 test('arguments without a canonical form are never kept', () => {
   const { cache, put } = setUp();
-  const odd = ask({ argumentsHash: () => undefined });
+  const odd = ask({ argumentsKey: () => undefined });
   expect(put(odd)).toBe(false);
   put(ask());
   expect(cache.get(odd)).toBeUndefined();

@@ -1,44 +1,73 @@
 /**
- * Answers that a server allowed to keep. Fresh from when they came in, not from when they were asked for.
- * An answer belongs to one server as configured, one tool, one canonical form of the arguments, and to one principal in one
- * role unless the server said it is public.
- * Not here: what may be kept (cache-hint.ts), when to look (cache-stage.ts).
+ * Answers that a server allowed to cache, fresh from when they came in: of calls in one instance, of lists and reads in another.
+ * An answer belongs to one server as configured, one subject (a tool or a method), one canonical form of the arguments, and to
+ * one principal in one role unless the server said that it is public.
+ * Not here: when to look (cache-stage.ts), which items of a list a principal may see (allowlist.ts, checked each time).
  *
- * Invariants: what was asked for before a server was dropped is never kept after; nobody holds the bytes that are kept, only
- * copies; all bounds hold at all times.
+ * Invariants: what was requested before a drop is never stored after it; stored bytes are given out only as copies; all
+ * bounds hold at all times.
  */
+
+import { unpooledCopy } from '../kernel/byte-buffer.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Era } from '../wire/channel.js';
-import type { CacheHint } from './cache-hint.js';
+import { keyIs } from '../wire/json-members.js';
+import { eachMember } from '../wire/json-scan.js';
 import { compositeKey, principalKey } from './composite-key.js';
-import { Epochs } from './epochs.js';
-import type { Principal } from './operation.js';
+import { copyItems, type Item, type Principal } from './operation.js';
 
-export interface CachePlan {
-  readonly entriesPerToolMax: number;
-  readonly entryBytesMax: number;
+export interface CachePlan<Value> {
+  readonly entriesPerSubjectMax: number;
+  readonly entryBytesMax: (subject: string) => number;
   readonly bytesMax: number;
   readonly ttlMsMax: number;
+  readonly bytesOf: (value: Value) => number;
+  readonly copyOf: (value: Value) => Value;
+}
+
+/** A result of `tools/call` and its protocol era. */
+export interface CachedCall {
+  readonly bytes: Buffer;
+  readonly era: Era;
 }
 
 const MiB = 1024 * 1024;
+const dayMs = 24 * 3_600_000;
 
-export const defaultCachePlan: CachePlan = {
-  entriesPerToolMax: 64,
-  entryBytesMax: MiB,
+export const callCachePlan: CachePlan<CachedCall> = {
+  entriesPerSubjectMax: 64,
+  entryBytesMax: () => MiB,
   bytesMax: 64 * MiB,
-  ttlMsMax: 24 * 3_600_000,
+  ttlMsMax: dayMs,
+  bytesOf: ({ bytes }) => bytes.length,
+  copyOf: ({ bytes, era }) => ({ bytes: unpooledCopy(bytes), era }),
 };
 
-/** Whose answer to which question. */
+/** What an item costs besides its bytes. */
+const itemOverheadBytes = 128;
+
+export const listCachePlan: CachePlan<readonly Item[]> = {
+  entriesPerSubjectMax: 1_024,
+  entryBytesMax: (method) => (method === 'resources/read' ? MiB : 16 * MiB),
+  bytesMax: 64 * MiB,
+  ttlMsMax: dayMs,
+  bytesOf: (items) => items.reduce((sum, { raw }) => sum + raw.length + itemOverheadBytes, 0),
+  copyOf: copyItems,
+};
+
+/** Which answer, and for which principal. */
 export interface Question {
   readonly server: string;
-  readonly tool: string;
+  /** The tool of a call, or the method of a list or read. */
+  readonly subject: string;
   /** Of the server's configuration and of whatever else makes old answers wrong. */
   readonly fingerprint: string;
   readonly principal: Principal;
-  /** Costs more than all else here, so it is asked for only when needed. Undefined: the arguments have no canonical form. */
-  argumentsHash(): string | undefined;
+  /**
+   * The hash of a call's arguments, the URI of a read. Costs more than all else here, so it is computed only when needed.
+   * Undefined: the arguments have no canonical form.
+   */
+  argumentsKey(): string | undefined;
 }
 
 export interface CacheStats {
@@ -48,39 +77,38 @@ export interface CacheStats {
   readonly bytes: number;
 }
 
-/** An answer and in whose words it is written. */
-export interface KeptAnswer {
-  readonly bytes: Buffer;
-  readonly era: Era;
-}
-
-interface Entry extends KeptAnswer {
+interface Entry<Value> {
   readonly server: string;
-  readonly tool: string;
+  readonly subject: string;
+  readonly argumentsKey: string;
   readonly key: string;
+  readonly value: Value;
+  readonly cost: number;
   readonly expiresAtMs: number;
 }
 
 /** What an entry costs besides its bytes; so the bound on bytes bounds their number too. */
 const entryOverheadBytes = 512;
 
-/** Servers whose dropping is remembered one by one. */
-const droppedServersMax = 1_000;
+/** Drops that are remembered one by one. */
+const dropsMax = 4_096;
 
-export class ResponseCache {
+export class ResponseCache<Value> {
   readonly #clock: Clock;
-  readonly #plan: CachePlan;
-  readonly #servers = new Map<string, Map<string, Map<string, Entry>>>();
+  readonly #plan: CachePlan<Value>;
+  /** Server, then subject, then key. */
+  readonly #servers = new Map<string, Map<string, Map<string, Entry<Value>>>>();
   /** All entries, the oldest insertion first. */
-  readonly #entries = new Set<Entry>();
+  readonly #entries = new Set<Entry<Value>>();
   #bytes = 0;
   /** No entry expires before this. */
   #soonestExpiryMs = Number.POSITIVE_INFINITY;
   #hits = 0;
   #misses = 0;
-  readonly #epochs = new Epochs(droppedServersMax);
+  /** Of servers as a whole, and of single subjects. */
+  readonly #epochs = new Epochs(dropsMax);
 
-  constructor(clock: Clock, plan: CachePlan = defaultCachePlan) {
+  constructor(clock: Clock, plan: CachePlan<Value>) {
     this.#clock = clock;
     this.#plan = plan;
   }
@@ -89,96 +117,103 @@ export class ResponseCache {
     return { hits: this.#hits, misses: this.#misses, entries: this.#entries.size, bytes: this.#bytes };
   }
 
-  entriesOf(server: string, tool?: string): number {
-    if (tool !== undefined) return this.#servers.get(server)?.get(tool)?.size ?? 0;
+  entriesOf(server: string, subject?: string): number {
+    if (subject !== undefined) return this.#servers.get(server)?.get(subject)?.size ?? 0;
     let count = 0;
     for (const bucket of this.#servers.get(server)?.values() ?? []) count += bucket.size;
     return count;
   }
 
-  /** Take it when a call is sent, and hand it back with the answer. */
+  /** Take it, or `epochOf`, when a request is sent, and hand it back with the answer. */
   get epoch(): number {
     return this.#epochs.now;
   }
 
-  /** Another one when the server was dropped in between. */
-  epochOf(server: string): number {
-    return this.#epochs.of(server);
+  /** Changes when the subject or its server is dropped. */
+  epochOf(server: string, subject: string): number {
+    return Math.max(this.#epochs.of(compositeKey(server)), this.#epochs.of(compositeKey(server, subject)));
   }
 
-  /** True: nothing of the tool is kept, and that was a miss. */
-  missesTool(server: string, tool: string): boolean {
-    if (this.#servers.size > 0 && this.#servers.get(server)?.has(tool)) return false;
+  /** True: nothing of the subject is cached, and that was a miss. */
+  misses(server: string, subject: string): boolean {
+    if (this.#servers.size > 0 && this.#servers.get(server)?.has(subject)) return false;
     this.#misses++;
     return true;
   }
 
   /** A copy. The principal's own answer goes before the public one. */
-  get(question: Question): KeptAnswer | undefined {
-    const bucket = this.#servers.get(question.server)?.get(question.tool);
-    const hash = bucket && question.argumentsHash();
+  get(question: Question): Value | undefined {
+    const bucket = this.#servers.get(question.server)?.get(question.subject);
+    const key = bucket && question.argumentsKey();
     const entry =
-      bucket && hash !== undefined
-        ? (this.#fresh(bucket, keyOf(question, hash, false)) ?? this.#fresh(bucket, keyOf(question, hash, true)))
+      bucket && key !== undefined
+        ? (this.#fresh(bucket, keyOf(question, key, false)) ?? this.#fresh(bucket, keyOf(question, key, true)))
         : undefined;
     if (!entry) {
       this.#misses++;
       return undefined;
     }
     this.#hits++;
-    return { bytes: Buffer.from(entry.bytes), era: entry.era };
+    return this.#plan.copyOf(entry.value);
   }
 
-  /** Keeps a copy; false when it is not kept. `epoch` is from when the call was sent. */
-  put(question: Question, { bytes, era }: KeptAnswer, hint: CacheHint, epoch: number): boolean {
-    const { server, tool } = question;
-    if (!this.#epochs.isAsAt(server, epoch) || bytes.length > this.#plan.entryBytesMax) return false;
-    if (bytes.length + entryOverheadBytes > this.#plan.bytesMax) return false;
-    const hash = question.argumentsHash();
-    if (hash === undefined) return false;
-    const key = keyOf(question, hash, hint.isPublic);
-    const nowMs = this.#clock.nowMs();
-    const previous = this.#servers.get(server)?.get(tool)?.get(key);
+  /** Stores a copy; false when the answer is not stored. */
+  put(question: Question, value: Value, hint: CacheHint, epoch: number): boolean {
+    const { server, subject } = question;
+    const { bytesOf, copyOf, entryBytesMax, bytesMax, ttlMsMax } = this.#plan;
+    const bytes = bytesOf(value);
+    if (!(hint.ttlMs > 0) || this.epochOf(server, subject) > epoch || bytes > entryBytesMax(subject)) return false;
+    const argumentsKey = question.argumentsKey();
+    if (argumentsKey === undefined) return false;
+    const cost = bytes + entryOverheadBytes + argumentsKey.length;
+    if (cost > bytesMax) return false;
+    const key = keyOf(question, argumentsKey, hint.isPublic);
+    const previous = this.#servers.get(server)?.get(subject)?.get(key);
     if (previous) this.#remove(previous);
-    this.#makeRoom(server, tool, bytes.length + entryOverheadBytes, nowMs);
-
-    // Of its own memory: what came in is a view that would hold all it was read with.
-    const kept = Buffer.allocUnsafeSlow(bytes.length);
-    bytes.copy(kept);
-    const expiresAtMs = nowMs + Math.min(hint.ttlMs, this.#plan.ttlMsMax);
-    const entry: Entry = { server, tool, key, bytes: kept, era, expiresAtMs };
-    const tools = this.#servers.get(server) ?? new Map<string, Map<string, Entry>>();
-    const bucket = tools.get(tool) ?? new Map<string, Entry>();
-    this.#servers.set(server, tools.set(tool, bucket.set(key, entry)));
+    const nowMs = this.#clock.nowMs();
+    this.#makeRoom(server, subject, cost, nowMs);
+    const expiresAtMs = nowMs + Math.min(hint.ttlMs, ttlMsMax);
+    const entry: Entry<Value> = { server, subject, argumentsKey, key, value: copyOf(value), cost, expiresAtMs };
+    const subjects = this.#servers.get(server) ?? new Map<string, Map<string, Entry<Value>>>();
+    const bucket = subjects.get(subject) ?? new Map<string, Entry<Value>>();
+    this.#servers.set(server, subjects.set(subject, bucket.set(key, entry)));
     this.#entries.add(entry);
-    this.#bytes += costOf(entry);
+    this.#bytes += cost;
     this.#soonestExpiryMs = Math.min(this.#soonestExpiryMs, expiresAtMs);
     return true;
   }
 
-  /** Forgets all answers of the server, also those that are still on their way. */
-  drop(server: string): void {
-    for (const bucket of this.#servers.get(server)?.values() ?? [])
-      for (const entry of bucket.values()) this.#remove(entry);
-    this.#epochs.advance(server);
+  /** Forgets the answers of a server, of one subject, or those with matching arguments; also answers still to come. */
+  drop(server: string, subject?: string, matches: (argumentsKey: string) => boolean = () => true): void {
+    const subjects = this.#servers.get(server);
+    const buckets = subject === undefined ? [...(subjects?.values() ?? [])] : [subjects?.get(subject)];
+    for (const bucket of buckets)
+      for (const entry of bucket?.values() ?? []) if (matches(entry.argumentsKey)) this.#remove(entry);
+    this.#epochs.advance(subject === undefined ? compositeKey(server) : compositeKey(server, subject));
   }
 
-  #fresh(bucket: Map<string, Entry>, key: string): Entry | undefined {
+  dropAll(): void {
+    for (const entry of this.#entries) this.#remove(entry);
+    this.#epochs.advanceAll();
+  }
+
+  #fresh(bucket: Map<string, Entry<Value>>, key: string): Entry<Value> | undefined {
     const entry = bucket.get(key);
     if (!entry || this.#clock.nowMs() < entry.expiresAtMs) return entry;
     this.#remove(entry);
     return undefined;
   }
 
-  /** What has expired goes first, then what was put in first. */
-  #makeRoom(server: string, tool: string, cost: number, nowMs: number): void {
-    const bucket = this.#servers.get(server)?.get(tool);
-    if (bucket && bucket.size >= this.#plan.entriesPerToolMax) {
+  /** Expired entries go first, then the oldest. */
+  #makeRoom(server: string, subject: string, cost: number, nowMs: number): void {
+    const { entriesPerSubjectMax, bytesMax } = this.#plan;
+    const bucket = this.#servers.get(server)?.get(subject);
+    if (bucket && bucket.size >= entriesPerSubjectMax) {
       for (const entry of bucket.values()) if (nowMs >= entry.expiresAtMs) this.#remove(entry);
-      if (bucket.size >= this.#plan.entriesPerToolMax) this.#removeFirst(bucket.values());
+      if (bucket.size >= entriesPerSubjectMax) this.#removeFirst(bucket.values());
     }
-    if (this.#bytes + cost > this.#plan.bytesMax && nowMs >= this.#soonestExpiryMs) this.#removeExpired(nowMs);
-    while (this.#bytes + cost > this.#plan.bytesMax) this.#removeFirst(this.#entries);
+    if (this.#bytes + cost > bytesMax && nowMs >= this.#soonestExpiryMs) this.#removeExpired(nowMs);
+    while (this.#bytes + cost > bytesMax) this.#removeFirst(this.#entries);
   }
 
   #removeExpired(nowMs: number): void {
@@ -189,24 +224,100 @@ export class ResponseCache {
     }
   }
 
-  #removeFirst(entries: Iterable<Entry>): void {
+  #removeFirst(entries: Iterable<Entry<Value>>): void {
     for (const entry of entries) return this.#remove(entry);
   }
 
-  #remove(entry: Entry): void {
+  #remove(entry: Entry<Value>): void {
     if (!this.#entries.delete(entry)) return;
-    this.#bytes -= costOf(entry);
-    const tools = this.#servers.get(entry.server);
-    const bucket = tools?.get(entry.tool);
+    this.#bytes -= entry.cost;
+    const subjects = this.#servers.get(entry.server);
+    const bucket = subjects?.get(entry.subject);
     bucket?.delete(entry.key);
-    if (bucket?.size === 0) tools?.delete(entry.tool);
-    if (tools?.size === 0) this.#servers.delete(entry.server);
+    if (bucket?.size === 0) subjects?.delete(entry.subject);
+    if (subjects?.size === 0) this.#servers.delete(entry.server);
   }
 }
 
-const costOf = ({ bytes }: Entry): number => bytes.length + entryOverheadBytes;
-
-/** Within one server and tool. */
+/** Within one server and subject. */
 function keyOf({ fingerprint, principal }: Question, hash: string, isPublic: boolean): string {
   return isPublic ? compositeKey(hash, fingerprint) : compositeKey(hash, fingerprint, principalKey(principal));
+}
+
+/**
+ * Counts drops, so that an answer requested before a drop is not stored after it.
+ * Invariant: once a key was advanced, none of its earlier epochs is ever current again. At most `keysMax` keys are counted
+ * apart; past that all advance together, and at worst an answer still to come is not stored.
+ */
+export class Epochs {
+  readonly #keysMax: number;
+  readonly #ofKeys = new Map<string, number>();
+  #newest = 0;
+  /** Of every key that is not in the map. */
+  #common = 0;
+
+  constructor(keysMax: number) {
+    this.#keysMax = keysMax;
+  }
+
+  /** At least the epoch of every key, and less than every one to come. */
+  get now(): number {
+    return this.#newest;
+  }
+
+  of(key: string): number {
+    return this.#ofKeys.get(key) ?? this.#common;
+  }
+
+  advance(key: string): void {
+    if (this.#ofKeys.size >= this.#keysMax && !this.#ofKeys.has(key)) this.advanceAll();
+    this.#ofKeys.set(key, ++this.#newest);
+  }
+
+  advanceAll(): void {
+    this.#ofKeys.clear();
+    this.#common = ++this.#newest;
+  }
+}
+
+/** `ttlMs` and `cacheScope` of a result. */
+export interface CacheHint {
+  readonly ttlMs: number;
+  /** True: the same for every principal. Anything but `"public"` is private. */
+  readonly isPublic: boolean;
+}
+
+const hintKeys = ['ttlMs', 'cacheScope', 'resultType', 'isError'] as const;
+/** Longer than any value that means something here. */
+const hintBytesMax = 64;
+
+/**
+ * Reads the hint from the bytes of a result object that came through the scanner. Undefined in doubt: for an error, a result
+ * that is not complete, or a member that occurs twice.
+ */
+export function cacheHint(bytes: Buffer): CacheHint | undefined {
+  const found: Partial<Record<(typeof hintKeys)[number], string>> = {};
+  let isAmbiguous = false;
+  const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    for (const key of hintKeys) {
+      if (!keyIs(bytes, keyStart, keyEnd, key)) continue;
+      if (found[key] !== undefined) isAmbiguous = true;
+      found[key] = bytes.toString('utf8', valueStart, Math.min(valueEnd, valueStart + hintBytesMax));
+    }
+  });
+  if (after < 0 || isAmbiguous) return undefined;
+  if (found.isError !== undefined && found.isError !== 'false') return undefined;
+  if (found.resultType !== undefined && found.resultType !== '"complete"') return undefined;
+  const ttlMs = Number(found.ttlMs);
+  if (!Number.isInteger(ttlMs) || ttlMs <= 0) return undefined;
+  return { ttlMs, isPublic: found.cacheScope === '"public"' };
+}
+
+/** False for a result with another `resultType`, such as `input_required`, or with two of them. */
+export function isComplete(bytes: Buffer): boolean {
+  const types: string[] = [];
+  eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    if (keyIs(bytes, keyStart, keyEnd, 'resultType')) types.push(bytes.toString('utf8', valueStart, valueEnd));
+  });
+  return types.length === 0 || (types.length === 1 && types[0] === '"complete"');
 }

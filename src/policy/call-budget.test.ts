@@ -247,7 +247,7 @@ test('what is left can be asked for, and costs nothing', () => {
   const principal = { id: 'ada', role: 'dev', scopes: [] };
   expect(budgets.leftOf({ ...principal, role: undefined })).toBeUndefined();
   expect(budgets.leftOf(principal)).toEqual({ calls: 2, windowMs: 1_000, left: 2, resetsInMs: undefined });
-  budgets.charge({ principal, server: 'git' });
+  budgets.charge({ principal, server: 'git', tool: undefined });
   clock.advance(400);
   expect(budgets.leftOf(principal)).toEqual({ calls: 2, windowMs: 1_000, left: 1, resetsInMs: 600 });
   clock.advance(600);

@@ -16,7 +16,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { compositeKey } from './composite-key.js';
-import type { Call, Stage } from './operation.js';
+import { namesOf, type Operation, type Stage } from './operation.js';
 
 export interface BudgetPlan {
   readonly calls: number;
@@ -41,7 +41,7 @@ export interface BudgetLeft extends CallCeiling {
 }
 
 /** What is charged: a call, or a reading of a resource, which is of no tool. */
-export type Charged = Pick<Call, 'principal' | 'server'> & { readonly tool?: string };
+export type Charged = Pick<Operation, 'principal' | 'server' | 'tool'>;
 
 interface Spending {
   readonly calls: number;
@@ -95,7 +95,7 @@ export class CallBudgets {
   }
 
   /** What the principal may still do; undefined without a ceiling. Charges nothing. */
-  leftOf(principal: Call['principal']): BudgetLeft | undefined {
+  leftOf(principal: Operation['principal']): BudgetLeft | undefined {
     const found = this.#ceilingOf(principal);
     if (!found) return undefined;
     const { ceiling, key } = found;
@@ -108,7 +108,10 @@ export class CallBudgets {
     };
   }
 
-  #ceilingOf({ id, role }: Call['principal']): { readonly ceiling: CallCeiling; readonly key: string } | undefined {
+  #ceilingOf({
+    id,
+    role,
+  }: Operation['principal']): { readonly ceiling: CallCeiling; readonly key: string } | undefined {
     const { principals, roles } = this.#ceilings();
     // Nearly every host.
     if (principals.size === 0 && roles.size === 0) return undefined;
@@ -164,8 +167,7 @@ const exceeded = (call: Charged, limit: number, actual: number, { why, ...rest }
     'budget_exceeded',
     `server '${neutraliseLine(call.server, LIMITS.quotedChars)}': call ${actual} is over budget, ${why}`,
     {
-      server: call.server,
-      ...(call.tool === undefined ? {} : { tool: call.tool }),
+      ...namesOf(call),
       reason: 'mcp_calls',
       limit,
       actual,

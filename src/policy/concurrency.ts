@@ -9,7 +9,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FairQueue } from '../kernel/fair-queue.js';
-import type { Call, Over, Send, Stage } from './operation.js';
+import { namesOf, type Operation, type Over, type Send, type Stage } from './operation.js';
 
 export interface ConcurrencyPlan {
   readonly runningMax: number;
@@ -21,7 +21,7 @@ export interface ConcurrencyPlan {
 export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 };
 
 /** What the queue knows of whoever waits. */
-export type Waiting = Pick<Call, 'principal' | 'server' | 'tool' | 'deadlineAtMs' | 'signal'>;
+export type Waiting = Pick<Operation, 'principal' | 'server' | 'tool' | 'deadlineAtMs' | 'signal'>;
 
 interface Waiter {
   readonly call: Waiting;
@@ -53,7 +53,7 @@ export class CallSlots {
   }
 
   /** For a call of this very tick, if a place is free: the way of nearly every call, without a look at the clock. */
-  tryTake(call: Call): boolean {
+  tryTake(call: Operation): boolean {
     if (!call.isFresh || this.#running >= this.#plan.runningMax) return false;
     if (call.madeAtMs >= call.deadlineAtMs || call.signal?.aborted) return false;
     this.#running++;
@@ -128,24 +128,23 @@ export class CallSlots {
 export const concurrency = (slotsOf: (server: string) => CallSlots): Stage => ({
   enter: (next, back) => (call) => {
     const slots = slotsOf(call.server);
-    call.notes.slots = slots;
+    call.stage.slots = slots;
     if (slots.tryTake(call)) next(call);
     else takeTurn(slots, call, next, back);
   },
   leave: (back) => (call, outcome) => {
-    call.notes.slots?.give();
+    call.stage.slots?.give();
     back(call, outcome);
   },
 });
 
 /** Apart, for what it captures is made for every call where it stands. */
-const takeTurn = (slots: CallSlots, call: Call, next: Send, back: Over): void =>
+const takeTurn = (slots: CallSlots, call: Operation, next: Send, back: Over): void =>
   slots.take(call, (refusal) => (refusal ? back(call, refusal) : next(call)));
 
 const unsent = (code: ErrorCode, call: Waiting, what: string, options: HostErrorOptions): HostError =>
   new HostError(code, `server '${call.server}': ${what}`, {
-    server: call.server,
-    tool: call.tool,
+    ...namesOf(call),
     phase: 'queued',
     execution: 'not_executed',
     ...options,

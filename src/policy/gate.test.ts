@@ -3,9 +3,8 @@ import { FakeCircuit } from '../../test/fakes/gated-circuit.js';
 import { answering, failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import { Breaker, defaultBreakerPlan } from './breaker.js';
+import { Breaker, type CheckResult, defaultBreakerPlan } from './breaker.js';
 import { gate, strikeOf } from './gate.js';
-import type { CheckResult } from './gated-circuit.js';
 import type { Call } from './operation.js';
 
 const error = (code: ConstructorParameters<typeof HostError>[0], details: HostErrorOptions = {}) =>
@@ -213,7 +212,7 @@ describe('W10 a call that ends by its caller’s deadline', () => {
     circuit.heardAtMs = heardAtMs;
     const send = promised(
       staged(gate(() => circuit, clock))((call, done) => {
-        call.notes.sentAtMs = clock.nowMs();
+        call.stage.sentAtMs = clock.nowMs();
         clock.at(call.deadlineAtMs, () => done(error('timeout', { phase: phase as 'written' })));
       }),
     );
@@ -247,7 +246,7 @@ describe('W10 a call that its caller cancels', () => {
     circuit.heardAtMs = 0;
     const send = promised(
       staged(gate(() => circuit, clock))((call, done) => {
-        call.notes.sentAtMs = clock.nowMs();
+        call.stage.sentAtMs = clock.nowMs();
         clock.at(afterMs, () => done(error('cancelled', { execution })));
       }),
     );
@@ -265,7 +264,7 @@ describe('W10 calls that end by their callers’ deadlines one after the other',
     const circuit = new FakeCircuit(new Breaker());
     const send = promised(
       staged(gate(() => circuit, clock))((call, done) => {
-        call.notes.sentAtMs = asksFirst && clock.nowMs() === 0 ? Number.POSITIVE_INFINITY : clock.nowMs();
+        call.stage.sentAtMs = asksFirst && clock.nowMs() === 0 ? Number.POSITIVE_INFINITY : clock.nowMs();
         clock.at(call.deadlineAtMs, () => done(error('timeout', { phase: 'written' })));
       }),
     );
@@ -292,7 +291,7 @@ describe('W10 calls that end by their callers’ deadlines one after the other',
     circuit.heardAtMs = 0;
     const send = promised(
       staged(gate(() => circuit, clock))((call, done) => {
-        call.notes.sentAtMs = clock.nowMs();
+        call.stage.sentAtMs = clock.nowMs();
         clock.at(call.deadlineAtMs, () => done(error('timeout', { phase: 'written' })));
       }),
     );

@@ -1,15 +1,16 @@
 /**
- * Asks the server's breaker before a call goes any further, and tells it how the call went.
- * Not here: whether the server runs (the supervisor says so when its connection is acquired), requests that are no calls
- * (list-gate.ts), what is checked before a trial (trial-check.ts).
+ * Asks the server's breaker before an operation goes any further, and reports the outcome to it.
+ * Before the first trial of a half-open breaker the session is checked, so that no call is spent on a server that does not
+ * answer a ping. Where no session is open, opening it is the check, and the operation does that itself.
+ * Not here: the breaker's state (breaker.ts), whether the server runs (supervisor/).
+ *
+ * Invariants: a ticket is handed back exactly once. A caller that leaves during the check leaves its slot to the next trial,
+ * which joins the check; the result counts all the same, or a server whose callers all leave early would never be found silent.
  */
 import type { Clock } from '../kernel/clock.js';
-import { type ErrorCode, isHostError } from '../kernel/errors.js';
-import type { Strike, Ticket } from './breaker.js';
-import { circuitOpen } from './circuit-open.js';
-import type { GatedCircuit } from './gated-circuit.js';
-import type { Call, Stage } from './operation.js';
-import { checkTrial } from './trial-check.js';
+import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
+import type { Admission, GatedCircuit, Strike, Ticket } from './breaker.js';
+import { namesOf, type Operation, type Outcome, type Stage } from './operation.js';
 
 const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {
   transport: 'loss',
@@ -22,9 +23,12 @@ const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {
 /** Silence after which a call that its caller gave up is worth a check of the server. */
 const silenceMs = 5_000;
 
+/** A list, read or request that has no answer by then counts against the server, whatever deadline its caller set. */
+const fairMs = 10_000;
+
 /**
- * What an error holds against the server. Never: what a tool says, bad arguments, authorization, cancellation, or our own
- * refusals.
+ * What an error counts as against the server. Never: an error of a tool, bad arguments, authorization, cancellation, or our
+ * own refusals.
  */
 export function strikeOf(error: unknown): Strike | undefined {
   if (!isHostError(error)) return undefined;
@@ -36,63 +40,62 @@ export function strikeOf(error: unknown): Strike | undefined {
   return code === 'timeout' && phase === 'queued' ? undefined : strikes[code];
 }
 
-/** `circuitOf` throws where the call can go nowhere. */
-export const gate = (circuitOf: (call: Call) => GatedCircuit, clock: Clock): Stage => ({
-  enter: (next, back) => (call) => {
+/** `circuitOf` throws where the operation can go nowhere. */
+export const gate = (circuitOf: (operation: Operation) => GatedCircuit, clock: Clock): Stage => ({
+  enter: (next, back) => (operation) => {
     let circuit: GatedCircuit;
     try {
-      circuit = circuitOf(call);
+      circuit = circuitOf(operation);
     } catch (error) {
-      return back(call, error as Error);
+      return back(operation, error as Error);
     }
     const { breaker } = circuit;
     // A closed breaker does not look at the time, and this is the path of nearly every call.
     const admission = breaker.admit(breaker.isClosed ? 0 : clock.nowMs());
-    if (!admission.admitted) return back(call, circuitOpen(call.server, admission, call.tool));
+    if (!admission.admitted) return back(operation, circuitOpen(operation, admission));
     const { ticket } = admission;
-    call.notes.circuit = circuit;
-    call.notes.ticket = ticket;
-    if (!ticket.isTrial) return next(call);
-    checkTrial(circuit, ticket, call, clock, (refusal) => {
-      if (refusal) return back(call, refusal);
+    operation.stage.circuit = circuit;
+    operation.stage.ticket = ticket;
+    if (!ticket.isTrial) return next(operation);
+    checkTrial(circuit, ticket, operation, clock, (refusal) => {
+      if (refusal) return back(operation, refusal);
       try {
-        next(call);
+        next(operation);
       } catch (error) {
         breaker.released(ticket);
-        back(call, error as Error);
+        back(operation, error as Error);
       }
     });
   },
-  leave: (back) => (call, outcome) => {
-    const { circuit, ticket, sentAtMs } = call.notes;
-    if (circuit && ticket) report(circuit, ticket, outcome, call.deadlineAtMs, sentAtMs, clock);
-    back(call, outcome);
+  leave: (back) => (operation, outcome) => {
+    const { circuit, ticket } = operation.stage;
+    if (circuit && ticket) report(circuit, ticket, operation, outcome, clock);
+    back(operation, outcome);
   },
 });
 
-/** Tells the breaker what the outcome of an admitted request says about its server. */
-export function report(
-  circuit: GatedCircuit,
-  ticket: Ticket,
-  outcome: unknown,
-  deadlineAtMs: number,
-  sentAtMs: number,
-  clock: Clock,
-): void {
+/** Reports to the breaker what the outcome of an admitted operation says about its server. */
+function report(circuit: GatedCircuit, ticket: Ticket, operation: Operation, outcome: Outcome, clock: Clock): void {
   const { breaker } = circuit;
+  const { sentAtMs } = operation.stage;
   if (!(outcome instanceof Error)) {
-    if (!breaker.isClosed || breaker.failures > 0) breaker.succeeded(ticket, sentAtMs);
+    // A list that works says nothing about calls that do not: it closes a breaker only as a trial.
+    const counts = operation.kind === 'call' || ticket.isTrial;
+    if (counts && (!breaker.isClosed || breaker.failures > 0)) breaker.succeeded(ticket, sentAtMs);
     return;
   }
   const strike = strikeOf(outcome);
   const isLeft = wasLeft(outcome);
-  // A connection that ended, whatever number of requests it ended, is a matter of the supervisor: it starts the server again.
+  const isGivenUp = isLeft || strike === 'timeout';
+  // The server waited for an answer of its caller, which took too long or left.
+  if (isGivenUp && operation.kind === 'request' && sentAtMs === Number.POSITIVE_INFINITY)
+    return breaker.released(ticket);
+  // A connection that ended, with however many requests, is a matter of the supervisor: it starts the server again.
   if (strike === undefined ? !isLeft : strike !== 'timeout' && circuit.isLost) return breaker.released(ticket);
   const nowMs = clock.nowMs();
-  if (strike !== undefined && nowMs < deadlineAtMs) return breaker.failed(ticket, nowMs, strike);
-  // A caller that gives up says nothing: one that allows a few milliseconds could otherwise shut the server to all. The silence of
-  // the server is worth a check, and that decides.
-  const isGivenUp = isLeft || strike === 'timeout';
+  const isFair = nowMs < operation.deadlineAtMs || (operation.kind !== 'call' && nowMs >= sentAtMs + fairMs);
+  if (strike !== undefined && isFair) return breaker.failed(ticket, nowMs, strike);
+  // A caller with a deadline of a few milliseconds must not be able to open the breaker for all. A check decides instead.
   if (isGivenUp && circuit.unheardMs(sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
   else breaker.released(ticket);
 }
@@ -100,3 +103,62 @@ export function report(
 /** The caller cancelled what was sent: this is how the deadline of a client reaches the gateway. */
 const wasLeft = (error: Error): boolean =>
   isHostError(error) && error.code === 'cancelled' && error.details.execution !== 'not_executed';
+
+/** Calls `done` without a refusal when the operation may be sent; in this tick if there is nothing to check. */
+function checkTrial(
+  circuit: GatedCircuit,
+  ticket: Ticket,
+  operation: Operation,
+  clock: Clock,
+  done: (refusal: HostError | undefined) => void,
+): void {
+  const checking = ticket.isFirst ? circuit.check() : undefined;
+  if (!checking) return done(undefined);
+  const { breaker } = circuit;
+  const { signal, deadlineAtMs } = operation;
+  let isWaiting = true;
+  const end = (refusal: HostError | undefined) => {
+    isWaiting = false;
+    cancelTimer();
+    signal?.removeEventListener('abort', onAbort);
+    done(refusal);
+  };
+  const leave = (code: 'timeout' | 'cancelled', why: string) => {
+    breaker.released(ticket);
+    end(unchecked(operation, code, why));
+  };
+  const onAbort = () => leave('cancelled', 'the caller cancelled it');
+  const cancelTimer = clock.at(deadlineAtMs, () => leave('timeout', 'its deadline passed'));
+  signal?.addEventListener('abort', onAbort, { once: true });
+  void checking.then((result) => {
+    const isPassed = result === 'alive' || result === 'unasked';
+    if (!isPassed) breaker.checkFailed(ticket, clock.nowMs(), result);
+    if (isWaiting) end(isPassed ? undefined : refusal());
+  });
+  const refusal = (): HostError => {
+    const nowMs = clock.nowMs();
+    const retryAfterMs = Math.max(0, Math.ceil((breaker.opensAgainAtMs(nowMs) ?? nowMs) - nowMs));
+    return circuitOpen(operation, { admitted: false, retryAfterMs, failures: breaker.failures, isTried: false });
+  };
+}
+
+function circuitOpen(operation: Operation, refused: Extract<Admission, { admitted: false }>): HostError {
+  const { failures, retryAfterMs, isTried } = refused;
+  const why = isTried ? 'one call is trying it now' : `it failed ${failures} times in a row`;
+  return new HostError('circuit_open', `server '${operation.server}' is unreachable: ${why}`, {
+    ...namesOf(operation),
+    retryAfterMs,
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: `do not call it again before ${Math.ceil(retryAfterMs / 1_000)} s have passed`,
+  });
+}
+
+const unchecked = (operation: Operation, code: 'timeout' | 'cancelled', why: string): HostError =>
+  new HostError(code, `server '${operation.server}' was checked before it is tried again: ${why}`, {
+    ...namesOf(operation),
+    reason: 'trial_check',
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: 'it did not run and can be sent again',
+  });

@@ -13,7 +13,7 @@ const call = fakeCall();
 /** The stage, and after it one that counts what it is charged with. */
 function setUp(statusOf: (server: string, tool: string) => PinStatus, policy: PinPolicy = defaultPinPolicy) {
   const charged: Call[] = [];
-  const budget: Stage = {
+  const budget: Stage<Call> = {
     enter: (next) => (charge) => {
       charged.push(charge);
       next(charge);

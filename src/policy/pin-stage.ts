@@ -7,7 +7,7 @@
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { Stage } from './operation.js';
+import type { Call, Stage } from './operation.js';
 import type { PinStatus } from './pin-store.js';
 import type { PinPolicy } from './pins.js';
 
@@ -48,7 +48,7 @@ export function quarantine(facts: PinFacts, server: string, tool: string): HostE
 }
 
 /** Asked at each call, so that a list or a change of the configuration counts from the next call on. */
-export const pinned = (facts: PinFacts): Stage => ({
+export const pinned = (facts: PinFacts): Stage<Call> => ({
   enter: (next, back) => (call) => {
     const error = quarantine(facts, call.server, call.tool);
     return error ? back(call, error) : next(call);

@@ -14,7 +14,6 @@ import { type HostError, isHostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { cancelled } from '../supervisor/refusals.js';
 import { defaultPlan, emptyLedger, type RestartPlan, restartDelayMs } from '../supervisor/restart-plan.js';
-import type { SlotLimits } from './list-slot.js';
 
 /** The restart backoff, but never more than this between two tries: a server that is back is to be noticed. */
 const backoffMsMax = 500;
@@ -100,24 +99,6 @@ export class ReconnectWaits {
     const cancelTimer = this.#clock.at(untilMs, () => this.#leave(server, group, waiter, error));
     group.waiters.add(waiter);
     signal?.addEventListener('abort', onAbort, { once: true });
-  }
-
-  /** Runs `attempt`, and repeats it after a wait while no connection can be opened. */
-  async untilConnected<T>(server: object, { deadlineAtMs, signal }: SlotLimits, attempt: () => Promise<T>): Promise<T> {
-    const sinceMs = this.#clock.nowMs();
-    for (;;) {
-      try {
-        const result = await attempt();
-        if (this.size > 0) this.answered(server);
-        return result;
-      } catch (error) {
-        if (!isUnconnected(error)) throw error;
-        await new Promise<void>((resolve, reject) => {
-          const refused = { error, sinceMs, deadlineAtMs, signal };
-          this.refused(server, refused, (end) => (end ? reject(end) : resolve()));
-        });
-      }
-    }
   }
 
   /**

@@ -1,9 +1,18 @@
 import { describe, expect, test } from 'vitest';
-import { answering, failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
+import {
+  answering,
+  failureOf,
+  fakeCall,
+  fakeList,
+  fakeResult,
+  promised,
+  staged,
+} from '../../test/fakes/policy-call.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import { noteThrottling, refuseThrottled, ServerThrottle, throughThrottle } from './server-throttle.js';
+import type { Call, CallResult } from './operation.js';
+import { noteThrottling, refuseThrottled, ServerThrottle } from './server-throttle.js';
 
 const enough = (retryAfterMs?: number, httpStatus = 429) =>
   new HostError('overloaded', `server 'github' is overloaded (${httpStatus})`, {
@@ -140,16 +149,19 @@ test('W11 lists and reads are refused, and begin a pause, as calls do', async ()
   const clock = new FakeClock();
   const servers = new ServerThrottle(clock);
   let reached = 0;
-  const read = (outcome: Error | string) =>
-    throughThrottle(servers, 'a', async () => {
+  const ok = fakeResult();
+  const stages = staged(refuseThrottled(servers), noteThrottling(servers));
+  const read = (outcome: Error | CallResult) => {
+    const send = stages((_operation, done) => {
       reached++;
-      if (outcome instanceof Error) throw outcome;
-      return outcome;
+      done(outcome);
     });
-  expect(await read('ok')).toBe('ok');
+    return promised(send)(fakeList({ kind: 'read' }) as Call);
+  };
+  expect(await read(ok)).toBe(ok);
   expect((await failureOf(read(enough(3_000)))).details).toMatchObject({ reason: 'throttled', retryAfterMs: 3_000 });
-  expect((await failureOf(read('ok'))).details).toMatchObject({ reason: 'throttled', execution: 'not_executed' });
+  expect((await failureOf(read(ok))).details).toMatchObject({ reason: 'throttled', execution: 'not_executed' });
   expect(reached).toBe(2);
   clock.advance(3_000);
-  expect([await read('ok'), servers.size]).toEqual(['ok', 0]);
+  expect([await read(ok), servers.size]).toEqual([ok, 0]);
 });

@@ -113,19 +113,6 @@ export const noteThrottling = (servers: ServerThrottle): Stage => ({
   },
 });
 
-/** The same for a list, a read or another request. If the request waits before it is sent, `run` must ask for `refusal` again. */
-export async function throughThrottle<T>(servers: ServerThrottle, server: string, run: () => Promise<T>): Promise<T> {
-  const refusal = servers.refusal(server);
-  if (refusal) throw refusal;
-  try {
-    const result = await run();
-    if (!(result instanceof Error)) servers.succeeded(server);
-    return result;
-  } catch (error) {
-    throw servers.failed(server, error);
-  }
-}
-
 /** Our own refusals with `overloaded` have no HTTP status. */
 const asksForFewer = ({ code, details }: HostError): boolean =>
   code === 'overloaded' && details.httpStatus !== undefined;

@@ -4,7 +4,7 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';
 import type { Call, CallResult } from './operation.js';
-import { SingleFlight } from './single-flight.js';
+import { type SendShared, SingleFlight } from './single-flight.js';
 
 /** A server that answers when told, and gives up when cancelled. */
 function setUp() {
@@ -19,7 +19,7 @@ function setUp() {
       }),
   );
   const join = (part: Partial<Call> = {}, key = 'k') =>
-    promised((call, done) => flights.join(key, call, send, done))(fakeCall(part));
+    promised((call, done) => flights.join(key, call, send as SendShared, done))(fakeCall(part));
   return { clock, flights, sent, join, answer: (text: string) => sent[0]?.resolve(fakeResult(text)) };
 }
 

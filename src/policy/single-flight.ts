@@ -1,40 +1,50 @@
 /**
- * One call for many callers who ask the same at the same time. Only for calls that may as well have been made once: whoever
- * hands them in answers for the tool being read-only and for the key saying everything that makes two calls equal.
- * The shared call belongs to nobody: a caller that leaves, leaves alone, and the last one cancels it. Errors are shared too.
- * Not here: keeping the answer for later (cache.ts).
- * What the server asks while it works on a shared call nobody can answer for the others, so it is refused; a caller that is
- * alone with its call is asked. Either way nobody joins it from then on.
+ * One request for many equal operations at the same time. Only for operations that may as well have been sent once: the caller of
+ * `join` answers for a read-only tool, and for a key that holds everything in which two operations can differ.
+ * A caller that leaves, leaves alone; the last one cancels the shared request. Errors are shared too.
+ * Not here: storing the answer (cache.ts).
+ * A request of the server to a client is refused while several callers share; a single caller receives it. Either way no other
+ * caller joins from then on.
  *
- * Invariants: joining and starting are decided in one tick, so that a thousand equal calls are one; each caller gets bytes
- * that no other caller holds; a caller waits no longer than its own deadline; an answer that wants to be gone on with
- * (`input_required`) is one caller's.
+ * Invariants: joining and starting are decided in one tick, so that a thousand equal operations are one; each caller gets its
+ * own copy of the bytes; a caller waits no longer than its own deadline; no caller gets an answer that was requested before the
+ * version in which it joined; only one caller gets an answer that must be continued (`input_required`).
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';
 import { RPC } from '../wire/rpc-codes.js';
-import { isComplete } from './cache-hint.js';
-import { type Call, type CallRelay, CallResult, type Done, type Outcome, withChanges } from './operation.js';
+import { isComplete } from './cache.js';
+import {
+  type CallRelay,
+  CallResult,
+  copyItems,
+  type Done,
+  namesOf,
+  type Operation,
+  type Outcome,
+  type Result,
+  withChanges,
+} from './operation.js';
 
 /**
- * The shared call runs to the deadline of its first caller. Whoever has this much more time than that makes a call of its
- * own; with less it may be told of a timeout so much too early, which is the price of not sending a thousand.
+ * The shared request runs to the deadline of its first caller. A caller whose deadline is later by more than this sends its own;
+ * with less it may get a timeout that much too early.
  */
 const deadlineSlackMs = 1_000;
 
-/** Past these a call goes alone, to where calls have to queue. */
+/** Past these an operation goes alone, to where operations queue. */
 const flightsMax = 10_000;
 const callersPerFlightMax = 10_000;
 
-/** So many bytes of copies are made for one answer; the callers left over share the next call. */
+/** Bytes of copies made of one answer; the callers left over share the next request. */
 const landingBytesMax = 64 * 1024 * 1024;
 
-/** Sends a call and tells how it went. */
-export type SendShared = (call: Call, done: Done) => void;
+/** Sends an operation and reports its outcome. */
+export type SendShared = (operation: Operation, done: Done) => void;
 
 interface Caller {
-  readonly call: Call;
+  readonly operation: Operation;
   readonly done: Done;
   stopWatching(): void;
 }
@@ -45,6 +55,8 @@ interface Flight {
   readonly deadlineAtMs: number;
   readonly callers: Set<Caller>;
   readonly abort: AbortController;
+  /** The operation that is sent for all; its `epoch` is undefined until the request is sent. */
+  sent: Operation | undefined;
 }
 
 export class SingleFlight {
@@ -55,52 +67,57 @@ export class SingleFlight {
     this.#clock = clock;
   }
 
-  /** Shared calls under way. */
+  /** Shared requests in flight. */
   get flying(): number {
     return this.#flights.size;
   }
 
-  join(key: string, call: Call, send: SendShared, done: Done): void {
-    if (call.signal?.aborted) return done(left(call, 'cancelled', 'not_executed'));
+  /** `version`: of what is read, now; an answer is good for callers of the version in which it was requested. */
+  join(key: string, operation: Operation, send: SendShared, done: Done, version?: () => number): void {
+    if (operation.signal?.aborted) return done(left(operation, 'cancelled', 'not_executed'));
     const flight = this.#flights.get(key);
-    if (flight && call.deadlineAtMs <= flight.deadlineAtMs + deadlineSlackMs) {
-      if (flight.callers.size >= callersPerFlightMax) return send(call, done);
-      return this.#board(flight, call, done);
+    if (flight && isCurrent(flight, version) && operation.deadlineAtMs <= flight.deadlineAtMs + deadlineSlackMs) {
+      if (flight.callers.size >= callersPerFlightMax) return send(operation, done);
+      return this.#board(flight, operation, done);
     }
-    return !flight && this.#flights.size >= flightsMax ? send(call, done) : this.#start(key, call, send, done);
+    return !flight && this.#flights.size >= flightsMax
+      ? send(operation, done)
+      : this.#start(key, operation, send, done);
   }
 
-  #start(key: string, call: Call, send: SendShared, done: Done): void {
-    const { deadlineAtMs } = call;
-    const flight: Flight = { key, send, deadlineAtMs, callers: new Set(), abort: new AbortController() };
+  #start(key: string, operation: Operation, send: SendShared, done: Done): void {
+    const { deadlineAtMs } = operation;
+    const abort = new AbortController();
+    const flight: Flight = { key, send, deadlineAtMs, callers: new Set(), abort, sent: undefined };
     this.#flights.set(key, flight);
-    this.#board(flight, call, done);
-    const onProgress = call.onProgress && ((params: Buffer) => tell(flight, params));
+    this.#board(flight, operation, done);
+    const onProgress = operation.onProgress && ((params: Buffer) => reportProgress(flight, params));
     const landed = (outcome: Outcome) => this.#land(flight, outcome);
     try {
-      const relay = this.#relay(flight, call);
-      flight.send(withChanges(call, { signal: flight.abort.signal, onProgress, relay }), landed);
+      const relay = operation.kind === 'call' ? this.#relay(flight, operation) : undefined;
+      flight.sent = withChanges(operation, { signal: abort.signal, onProgress, relay });
+      flight.send(flight.sent, landed);
     } catch (error) {
       landed(error as Error);
     }
   }
 
-  /** The words are those of who came first; what the server says goes to whoever is there then. */
-  #relay(flight: Flight, { relay }: Call): CallRelay {
+  /** Sends what the first caller relays; messages of the server go to every caller that is there then. */
+  #relay(flight: Flight, { relay }: Operation): CallRelay {
     return {
       ...relay,
-      onServerRequest: (request) => this.#ask(flight, request),
+      onServerRequest: (request) => this.#onServerRequest(flight, request),
       onServerNotification: (method, params) =>
         each(flight, ({ relay: own }) => own?.onServerNotification?.(method, params && Buffer.from(params))),
     };
   }
 
-  #ask(flight: Flight, request: InboundRequest): void {
-    // Whoever came now would get an answer that depends on what another one said.
+  #onServerRequest(flight: Flight, request: InboundRequest): void {
+    // A caller that joined now would get an answer that depends on what another caller replies.
     this.#forget(flight);
     const [caller, ...others] = flight.callers;
     if (others.length > 0) return request.refuse(RPC.internalError, sharedBy(flight.callers.size));
-    const { onServerRequest } = caller?.call.relay ?? {};
+    const { onServerRequest } = caller?.operation.relay ?? {};
     if (onServerRequest) onServerRequest(request);
     else
       request.refuse(RPC.methodNotFound, `the client cannot be asked for ${request.method.slice(0, methodCharsMax)}`);
@@ -112,44 +129,46 @@ export class SingleFlight {
       for (const { done } of callers) done(outcome);
       return;
     }
-    if (callers.length > 1 && !isComplete(outcome.bytes)) return apart(flight, callers, outcome);
-    // All copies before the first caller has its answer: what it does to the bytes then is its own affair.
-    const copiesMax = Math.floor(landingBytesMax / Math.max(1, outcome.bytes.length));
+    if (callers.length > 1 && outcome instanceof CallResult && !isComplete(outcome.bytes))
+      return sendApart(flight, callers, outcome);
+    // All copies are made before the first caller has its answer, and may change the bytes.
+    const copiesMax = Math.floor(landingBytesMax / Math.max(1, bytesOf(outcome)));
     const answers = callers.map((_, i) => (i === 0 ? outcome : i <= copiesMax ? copyOf(outcome) : undefined));
-    callers.forEach(({ call, done }, i) => {
+    callers.forEach(({ operation, done }, i) => {
       const answer = answers[i];
       if (answer) done(answer);
-      else this.join(flight.key, call, flight.send, done);
+      else this.join(flight.key, operation, flight.send, done);
     });
   }
 
-  #board(flight: Flight, call: Call, done: Done): void {
+  #board(flight: Flight, operation: Operation, done: Done): void {
+    const { signal, deadlineAtMs } = operation;
     const leave = (code: 'timeout' | 'cancelled') => {
       caller.stopWatching();
       flight.callers.delete(caller);
       if (flight.callers.size === 0) this.#abandon(flight);
-      done(left(call, code, 'uncertain'));
+      done(left(operation, code, 'uncertain'));
     };
     const onAbort = () => leave('cancelled');
-    // Who has as much time as the shared call hears of the timeout from it, with all it knows.
-    const isShorter = call.deadlineAtMs < flight.deadlineAtMs;
-    const cancelTimer = isShorter ? this.#clock.at(call.deadlineAtMs, () => leave('timeout')) : undefined;
-    call.signal?.addEventListener('abort', onAbort, { once: true });
+    // A caller with as much time as the shared request gets the timeout from it, with all its details.
+    const isShorter = deadlineAtMs < flight.deadlineAtMs;
+    const cancelTimer = isShorter ? this.#clock.at(deadlineAtMs, () => leave('timeout')) : undefined;
+    signal?.addEventListener('abort', onAbort, { once: true });
     const stopWatching = () => {
       cancelTimer?.();
-      call.signal?.removeEventListener('abort', onAbort);
+      signal?.removeEventListener('abort', onAbort);
     };
-    const caller: Caller = { call, done, stopWatching };
+    const caller: Caller = { operation, done, stopWatching };
     flight.callers.add(caller);
   }
 
-  /** Nobody waits any more, and nobody may join what is being cancelled. */
+  /** No caller is left, and none may join what is being cancelled. */
   #abandon(flight: Flight): void {
     this.#forget(flight);
     flight.abort.abort();
   }
 
-  /** From here on the callers are answered; who asks now asks anew. */
+  /** From here on the callers are answered; a new caller starts a new flight. */
   #end(flight: Flight): Caller[] {
     this.#forget(flight);
     const callers = [...flight.callers];
@@ -163,43 +182,62 @@ export class SingleFlight {
   }
 }
 
-const copyOf = ({ bytes, isError, run, mayHaveTtl, era }: CallResult): CallResult =>
-  new CallResult(Buffer.from(bytes), isError, run, mayHaveTtl, era);
+function isCurrent({ sent }: Flight, version: (() => number) | undefined): boolean {
+  const epoch = sent?.stage.epoch;
+  return version === undefined || epoch === undefined || epoch === version();
+}
+
+const bytesOf = (result: Result): number =>
+  'items' in result ? result.items.reduce((sum, { raw }) => sum + raw.length, 0) : result.bytes.length;
+
+function copyOf(result: Result): Result {
+  if ('items' in result) return { ...result, items: copyItems(result.items) };
+  if (!(result instanceof CallResult)) return { ...result, bytes: Buffer.from(result.bytes) };
+  const { bytes, isError, run, mayHaveTtl, era } = result;
+  return new CallResult(Buffer.from(bytes), isError, run, mayHaveTtl, era);
+}
 
 const methodCharsMax = 100;
 
 const sharedBy = (callers: number): string =>
   `ambiguous: ${callers} equal calls share this request, and none of them can be asked for the others; set isolation: per-client`;
 
-/** Only the first can go on with this answer; each of the others makes its own call. */
-function apart({ send }: Flight, [first, ...others]: readonly Caller[], outcome: CallResult): void {
+/** Only the first caller can continue this answer; each of the others sends its own. */
+function sendApart({ send }: Flight, [first, ...others]: readonly Caller[], outcome: CallResult): void {
   first?.done(outcome);
-  for (const { call, done } of others) {
+  for (const { operation, done } of others) {
     try {
-      send(call, done);
+      send(operation, done);
     } catch (error) {
       done(error as Error);
     }
   }
 }
 
-/** Whoever asked for progress gets its own bytes of it. */
-const tell = (flight: Flight, params: Buffer): void => each(flight, (call) => call.onProgress?.(Buffer.from(params)));
+/** Each caller that asked for progress gets its own bytes. */
+const reportProgress = (flight: Flight, params: Buffer): void =>
+  each(flight, (operation) => operation.onProgress?.(Buffer.from(params)));
 
-/** One that throws does not keep it from the others. */
-function each(flight: Flight, told: (call: Call) => void): void {
-  for (const { call } of flight.callers) {
+/** A caller that throws does not keep it from the others. */
+function each(flight: Flight, notify: (operation: Operation) => void): void {
+  for (const { operation } of flight.callers) {
     try {
-      told(call);
+      notify(operation);
     } catch {
-      // It is a courtesy: its receiver's trouble is no reason to fail a call, least of all another's.
+      // A failing listener must not fail a call, least of all that of another caller.
     }
   }
 }
 
-const left = (call: Call, code: 'timeout' | 'cancelled', execution: 'not_executed' | 'uncertain'): HostError =>
+const left = (
+  operation: Operation,
+  code: 'timeout' | 'cancelled',
+  execution: 'not_executed' | 'uncertain',
+): HostError =>
   new HostError(
     code,
-    `server '${call.server}': ${code === 'timeout' ? 'no answer by the deadline' : 'the call was cancelled'}`,
-    { server: call.server, tool: call.tool, execution, hint: 'the tool is read-only: the call can be sent again' },
+    `server '${operation.server}': ${operation.tool === undefined ? `${operation.method}: ` : ''}${
+      code === 'timeout' ? 'no answer by the deadline' : 'cancelled by the caller'
+    }`,
+    { ...namesOf(operation), execution, hint: 'it changes nothing on the server and can be sent again' },
   );

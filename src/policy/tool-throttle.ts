@@ -16,7 +16,7 @@ import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { compositeKey } from './composite-key.js';
-import type { Call, Stage } from './operation.js';
+import { type Call, CallResult, type Stage } from './operation.js';
 
 export interface ThrottlePlan {
   /** Rejections in a row that start a pause; 0 and 1 both mean the first. */
@@ -91,17 +91,18 @@ export class ToolThrottle {
   }
 }
 
-export const throttle = (tools: ToolThrottle): Stage => ({
+export const throttle = (tools: ToolThrottle): Stage<Call> => ({
   enter: (next, back) => (call) => {
     const pausesBefore = tools.admit(call);
     if (typeof pausesBefore !== 'number') return back(call, pausesBefore);
-    call.notes.pauses = pausesBefore;
+    call.stage.pauses = pausesBefore;
     next(call);
   },
   leave: (back) => (call, outcome) => {
     // Whatever else went wrong says nothing about the arguments.
-    if (outcome instanceof Error ? isRejection(outcome) : outcome.isError) tools.rejected(call, call.notes.pauses);
-    else if (!(outcome instanceof Error)) tools.succeeded(call);
+    const isResult = outcome instanceof CallResult;
+    if (isResult ? outcome.isError : isRejection(outcome)) tools.rejected(call, call.stage.pauses);
+    else if (isResult) tools.succeeded(call);
     back(call, outcome);
   },
 });

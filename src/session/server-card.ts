@@ -15,7 +15,7 @@ import { HostError, type HostErrorOptions, isHostError } from '../kernel/errors.
 import { LIMITS } from '../kernel/limits.js';
 import type { Random } from '../kernel/random.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { copyItems } from '../policy/list-cache.js';
+import { copyItems } from '../policy/operation.js';
 import { type DocumentRequest, fetchDocument } from '../transports/http/fetch-document.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';

@@ -7,8 +7,7 @@ import type { KnownFacts, KnownList, KnownServer } from '../../src/catalog/catal
 import { parseServerDefinition, type ServerDefinition } from '../../src/config/server-definition.js';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
 import type { HostCallOptions, HostRequestOptions, ToolResult } from '../../src/host/host-interface.js';
-import type { EraAnswer } from '../../src/host/requester.js';
-import type { Principal } from '../../src/policy/operation.js';
+import type { EraAnswer, Principal } from '../../src/policy/operation.js';
 import type { ListedItem, ListMethod } from '../../src/session/lists.js';
 import type { Era } from '../../src/wire/channel.js';
 import type { JsonText } from '../../src/wire/frame.js';

@@ -1,8 +1,7 @@
 /**
  * The breaker of a server whose connection is what a test says.
  */
-import type { Breaker, Ticket } from '../../src/policy/breaker.js';
-import type { CheckResult, GatedCircuit } from '../../src/policy/gated-circuit.js';
+import type { Breaker, CheckResult, GatedCircuit, Ticket } from '../../src/policy/breaker.js';
 import { UnheardTime } from '../../src/policy/unheard-time.js';
 
 export class FakeCircuit implements GatedCircuit {

@@ -6,21 +6,25 @@ import {
   type Call,
   CallResult,
   type Done,
+  type Operation,
   type Over,
   type Principal,
   pipeline,
   type Send,
   type Stage,
-  StageNotes,
+  StageState,
 } from '../../src/policy/operation.js';
 
 export const fakePrincipal = (id: string, role?: string): Principal => ({ id, role, scopes: [] });
 
 export const fakeCall = (part: Partial<Call> = {}): Call => ({
+  kind: 'call',
   requestId: 'r1',
   principal: fakePrincipal('ann', 'dev'),
   server: 'github',
   tool: 'get_issue',
+  method: 'tools/call',
+  uri: '',
   args: '{}',
   deadlineAtMs: Number.MAX_SAFE_INTEGER,
   signal: undefined,
@@ -29,20 +33,31 @@ export const fakeCall = (part: Partial<Call> = {}): Call => ({
   attempt: 0,
   isFresh: false,
   madeAtMs: 0,
-  notes: new StageNotes(),
+  stage: new StageState(),
   ...part,
 });
 
 export const fakeResult = (text = '{}', { isError = false, run = 1 } = {}): CallResult =>
   new CallResult(Buffer.from(text), isError, run, text.includes('ttlMs'), 'modern');
 
-/** Sends a call and tells how it went. */
+/** A list of tools; a read, or another request, with `part`. */
+export const fakeList = (part: Partial<Operation> = {}): Operation => ({
+  ...fakeCall(),
+  kind: 'list',
+  tool: undefined,
+  method: 'tools/list',
+  args: undefined,
+  ...part,
+});
+
+/** Sends an operation and reports its outcome. */
 export type Ask = (call: Call, done: Done) => void;
 
 /** Anything that is told at its end how calls went; a call that it ends twice is a failed test. */
 export function asked(make: (end: Over) => Send): Ask {
   const told = new Map<Call, Done>();
-  const send = make((call, outcome) => {
+  const send = make((operation, outcome) => {
+    const call = operation as Call;
     const done = told.get(call);
     if (!done) throw new Error('a call ended that is not under way');
     told.delete(call);
@@ -62,16 +77,21 @@ export function asked(make: (end: Over) => Send): Ask {
 
 /** The stages, the first the outermost, in front of whatever answers. */
 export const staged =
-  (...stages: readonly Stage[]) =>
+  (...stages: readonly (Stage | Stage<Call>)[]) =>
   (answer: Ask): Ask =>
-    asked((end) => pipeline(...stages)((back) => (call) => answer(call, (outcome) => back(call, outcome)), end));
+    asked((end) =>
+      pipeline(...(stages as Stage[]))(
+        (back) => (operation) => answer(operation as Call, (outcome) => back(operation, outcome)),
+        end,
+      ),
+    );
 
 /** As a function that returns a promise, for tests that wait for one call at a time. What a stage throws is an outcome too. */
 export const promised =
   (ask: Ask) =>
   (call: Call): Promise<CallResult> =>
     new Promise((resolve, reject) => {
-      ask(call, (outcome) => (outcome instanceof Error ? reject(outcome) : resolve(outcome)));
+      ask(call, (outcome) => (outcome instanceof Error ? reject(outcome) : resolve(outcome as CallResult)));
     });
 
 /** The end of the stages, from a function that returns a promise. */

@@ -181,11 +181,11 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'guard after lookup',
     edits: [
       {
-        file: 'src/host/caller.ts',
-        find: `      allow(guards),
-      pinned(facts),`,
-        replace: `      pinned(facts),
-      allow(guards),`,
+        file: 'src/host/operations.ts',
+        find: `        [everyKind, allow(guards, audit.denied)],
+        forCalls(pinned(facts)),`,
+        replace: `        forCalls(pinned(facts)),
+        [everyKind, allow(guards, audit.denied)],`,
       },
     ],
     tests: ['test/host/host.test.ts'],

@@ -65,6 +65,7 @@ function setUp(failsAfterMs: number) {
     reconnects: new ReconnectWaits(clock, () => 0.5),
     clean: (text) => text,
     pinRefusal: () => undefined,
+    exchange: () => Promise.reject(new Error('calls only')),
     onReplay: () => {},
   });
   const send = promised(asked(way));

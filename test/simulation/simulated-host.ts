@@ -67,7 +67,7 @@ export class SimulatedHost {
   }
 
   call(server: string, tool: string, args: ToolArguments, options: HostCallOptions): Promise<ToolResult> {
-    return this.#parts.caller.call(server, tool, args, options);
+    return this.#parts.operations.call(server, tool, args, options);
   }
 
   member(name: string): Member {

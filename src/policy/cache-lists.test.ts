@@ -1,27 +1,27 @@
 import { describe, expect, test } from 'vitest';
 import { fakePrincipal } from '../../test/fakes/policy-call.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import { defaultListCachePlan, type KeptItem, ListCache, type ListCachePlan, type ListQuestion } from './list-cache.js';
+import { type CachePlan, listCachePlan, ResponseCache } from './cache.js';
+import { listQuestion } from './cache-stage.js';
+import type { Item, Operation } from './operation.js';
 
-const item = (key: string, text = `{"name":"${key}"}`): KeptItem => ({ key, raw: Buffer.from(text) });
-const question = (part: Partial<ListQuestion> = {}): ListQuestion => ({
-  server: 'files',
-  method: 'tools/list',
-  uri: '',
-  principal: fakePrincipal('ann', 'dev'),
-  ...part,
-});
+type List = Pick<Operation, 'server' | 'method' | 'uri' | 'principal'>;
+type Lists = ResponseCache<readonly Item[]>;
+
+const item = (key: string, text = `{"name":"${key}"}`): Item => ({ key, raw: Buffer.from(text) });
+const question = (part: Partial<List> = {}) =>
+  listQuestion({ server: 'files', method: 'tools/list', uri: '', principal: fakePrincipal('ann', 'dev'), ...part });
 const own = { ttlMs: 1_000, isPublic: false };
 const shared = { ttlMs: 1_000, isPublic: true };
 
-function open(plan: Partial<ListCachePlan> = {}) {
+function open(plan: Partial<CachePlan<readonly Item[]>> = {}) {
   const clock = new FakeClock();
-  const cache = new ListCache(clock, { ...defaultListCachePlan, ...plan });
-  const put = (part: Partial<ListQuestion>, items: KeptItem[], hint = own) => {
+  const cache = new ResponseCache(clock, { ...listCachePlan, ...plan });
+  const put = (part: Partial<List>, items: Item[], hint = own) => {
     const asked = question(part);
-    return cache.put(asked, items, hint, cache.epochOf(asked.server, asked.method));
+    return cache.put(asked, items, hint, cache.epochOf(asked.server, asked.subject));
   };
-  const keys = (part: Partial<ListQuestion> = {}) => cache.get(question(part))?.map(({ key }) => key);
+  const keys = (part: Partial<List> = {}) => cache.get(question(part))?.map(({ key }) => key);
   return { clock, cache, put, keys };
 }
 
@@ -36,12 +36,12 @@ describe('a list that was kept', () => {
     clock.advance(999);
     expect(keys()).toEqual(['a', 'b']);
     clock.advance(1);
-    expect([keys(), cache.entries, cache.bytes]).toEqual([undefined, 0, 0]);
+    expect([keys(), cache.stats().entries, cache.stats().bytes]).toEqual([undefined, 0, 0]);
   });
 
   test.each([0, -1, Number.NaN])('with a lifetime of %s is not kept at all', (ttlMs) => {
     const { put, cache } = open();
-    expect([put({}, [item('a')], { ttlMs, isPublic: true }), cache.entries]).toEqual([false, 0]);
+    expect([put({}, [item('a')], { ttlMs, isPublic: true }), cache.stats().entries]).toEqual([false, 0]);
   });
 
   test('is kept for a day at most', () => {
@@ -71,7 +71,7 @@ describe('a list that was kept', () => {
   test('belongs to one principal in one role, one server and one question, unless it is public', () => {
     const { put, keys } = open();
     put({}, [item('mine')]);
-    const others: Partial<ListQuestion>[] = [
+    const others: Partial<List>[] = [
       { principal: fakePrincipal('bob', 'dev') },
       { principal: fakePrincipal('ann', 'admin') },
       { principal: fakePrincipal('ann') },
@@ -107,7 +107,7 @@ describe('a drop', () => {
   test('of a resource takes it and what it is a part of', () => {
     const { cache, put, keys } = open();
     for (const uri of ['file:///a', 'file:///a/b', 'file:///c']) put(read(uri), [item(uri)]);
-    cache.dropRead('files', 'file:///a/b');
+    cache.drop('files', 'resources/read', (uri) => 'file:///a/b'.startsWith(uri));
     expect(['file:///a', 'file:///a/b', 'file:///c'].map((uri) => keys(read(uri)))).toEqual([
       undefined,
       undefined,
@@ -115,9 +115,9 @@ describe('a drop', () => {
     ]);
   });
 
-  test.each<[string, (cache: ListCache) => void]>([
+  test.each<[string, (cache: Lists) => void]>([
     ['of the method', (cache) => cache.drop('files', 'resources/read')],
-    ['of a resource', (cache) => cache.dropRead('files', 'file:///a')],
+    ['of a resource', (cache) => cache.drop('files', 'resources/read', (uri) => uri === 'file:///a')],
     ['of the server', (cache) => cache.drop('files')],
     ['of everything', (cache) => cache.dropAll()],
     [
@@ -162,20 +162,20 @@ describe('bounds', () => {
     expect(['a', 'b', 'c', 'd'].map((server) => keys({ server })?.length)).toEqual([1, undefined, 1, 1]);
     put({ server: 'e' }, [filled], { ttlMs: 10_000, isPublic: true });
     expect(['a', 'c', 'd', 'e'].map((server) => keys({ server })?.length)).toEqual([undefined, 1, 1, 1]);
-    expect(cache.bytes).toBeLessThanOrEqual(5_000);
+    expect(cache.stats().bytes).toBeLessThanOrEqual(5_000);
   });
 
   test('many empty lists are bounded too', () => {
     const { cache, put } = open({ bytesMax: 5_120 });
     for (let i = 0; i < 100; i++) put({ server: `s${i}` }, []);
-    expect(cache.entries).toBe(10);
+    expect(cache.stats().entries).toBe(10);
   });
 
-  test('one server has its own bound, and asking again for the same costs no other entry', () => {
-    const { cache, put, keys } = open({ entriesPerServerMax: 3 });
+  test('one method has its own bound, and asking again for the same costs no other entry', () => {
+    const { cache, put, keys } = open({ entriesPerSubjectMax: 3 });
     for (const uri of ['a', 'b', 'c']) put(read(uri), [item(uri)]);
     put(read('b'), [item('b')]);
-    expect(cache.entries).toBe(3);
+    expect(cache.stats().entries).toBe(3);
     put(read('d'), [item('d')]);
     expect(['a', 'b', 'c', 'd'].map((uri) => keys(read(uri)))).toEqual([undefined, ['b'], ['c'], ['d']]);
   });
@@ -184,6 +184,6 @@ describe('bounds', () => {
     const { cache, put } = open();
     for (let i = 0; i < 10; i++) put({ server: `s${i}` }, [item('a')]);
     cache.dropAll();
-    expect([cache.entries, cache.bytes]).toEqual([0, 0]);
+    expect([cache.stats().entries, cache.stats().bytes]).toEqual([0, 0]);
   });
 });

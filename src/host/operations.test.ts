@@ -1,22 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { managedSession } from '../../test/fakes/managed-session.js';
+import { fakeOperations } from '../../test/fakes/operations.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import { KeepAlive } from '../kernel/keep-alive.js';
 import type { Guard } from '../policy/allowlist.js';
-import { ResponseCache } from '../policy/cache.js';
-import { CallBudgets } from '../policy/call-budget.js';
-import { memoryPinStore } from '../policy/pin-store.js';
-import { Pins } from '../policy/pins.js';
-import { ReconnectWaits } from '../policy/reconnect-waits.js';
-import { ServerThrottle } from '../policy/server-throttle.js';
-import { ToolThrottle } from '../policy/tool-throttle.js';
+import { callCachePlan, ResponseCache } from '../policy/cache.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';
 import { MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer } from '../wire/peer-interface.js';
-import { Audit } from './audit.js';
-import { Caller } from './caller.js';
 import type { ManagedServer } from './managed-server.js';
 
 type Told = (outcome: Answer | Error) => void;
@@ -41,27 +33,16 @@ function setUp(entry: Record<string, unknown> = {}, guards: readonly Guard[] = [
   const hold = { enter: () => void held.calls++, leave: () => void held.calls-- };
   let server: ManagedServer | undefined = managedSession('a', session, clock, { pins: 'off', ...entry }, hold);
   const own = server;
-  const cache = new ResponseCache(clock);
-  const alive = new KeepAlive();
-  const caller = new Caller({
+  const cache = new ResponseCache(clock, callCachePlan);
+  const caller = fakeOperations({
     clock,
     guards: () => guards,
-    pins: new Pins({ store: memoryPinStore() }),
-    budgets: new CallBudgets(clock),
     cache,
-    throttle: new ToolThrottle(clock),
-    serverThrottle: new ServerThrottle(clock),
-    reconnects: new ReconnectWaits(clock, () => 0.5),
     serverOf: () => {
       if (!server) throw new Error('it is gone');
       return server;
     },
     findServer: () => server,
-    targetOf: (managed) => managed,
-    mustBeOpen: () => {},
-    clean: (text) => text,
-    audit: new Audit({ hearsCalls: false, tell: () => {} }, clock),
-    alive,
   });
   const remove = () => {
     server = undefined;

@@ -1,19 +1,28 @@
 import { expect, test } from 'vitest';
 import { FakeCircuit } from '../../test/fakes/gated-circuit.js';
-import { failureOf } from '../../test/fakes/policy-call.js';
+import { failureOf, fakeList, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, defaultBreakerPlan } from './breaker.js';
-import { throughGate } from './list-gate.js';
+import { gate } from './gate.js';
+import type { Call, CallResult } from './operation.js';
 
+const fine = fakeResult('fine');
 const garbled = () => Promise.reject(new HostError('protocol_error', 'gone'));
 
 function open(threshold = 2) {
   const clock = new FakeClock();
   const breaker = new Breaker({ ...defaultBreakerPlan, threshold });
   const circuit = new FakeCircuit(breaker);
-  const list = <T>(run: () => Promise<T>, deadlineMs = 10_000) =>
-    throughGate('files', circuit, clock, { deadlineAtMs: clock.nowMs() + deadlineMs, signal: undefined }, run);
+  const list = (run: () => Promise<unknown>, deadlineMs = 10_000) => {
+    const send = promised(
+      staged(gate(() => circuit, clock))((operation, done) => {
+        operation.stage.sentAtMs = clock.nowMs();
+        void run().then((result) => done((result === 'fine' ? fine : result) as CallResult), done);
+      }),
+    );
+    return send(fakeList({ server: 'files', deadlineAtMs: clock.nowMs() + deadlineMs }) as Call);
+  };
   const callFails = () => {
     const admission = breaker.admit(clock.nowMs());
     if (admission.admitted) breaker.failed(admission.ticket, clock.nowMs(), 'timeout');
@@ -44,8 +53,8 @@ test('D-17 a list that works neither closes what calls opened nor forgives what 
       }),
   );
   callFails();
-  answer('late');
-  expect([await early, breaker.circuit(clock.nowMs())]).toEqual(['late', 'open']);
+  answer('fine');
+  expect([await early, breaker.circuit(clock.nowMs())]).toEqual([fine, 'open']);
 });
 
 test('D-17 a list that is the trial closes it, after the check of the session', async () => {
@@ -54,7 +63,7 @@ test('D-17 a list that is the trial closes it, after the check of the session', 
   callFails();
   clock.advance(30_000);
   circuit.finds = Promise.resolve('alive');
-  expect(await list(async () => 'fine')).toBe('fine');
+  expect(await list(async () => 'fine')).toBe(fine);
   expect([breaker.circuit(clock.nowMs()), circuit.checks]).toEqual(['closed', 1]);
 });
 

@@ -1,0 +1,91 @@
+/**
+ * Checks what an embedder hands in, which may have been written without types, before anything is charged or started.
+ */
+import { isCancelSignal } from '../kernel/cancel-signal.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import type { ToolArguments } from '../session/session.js';
+import type { JsonText } from '../wire/frame.js';
+import { checkObject } from '../wire/json-text.js';
+import { listenMethod } from '../wire/rpc-codes.js';
+import type { HostCallOptions } from './host-interface.js';
+
+const unsent = { phase: 'queued', execution: 'not_executed' } as const;
+const instanceCharsMax = 512;
+const methodCharsMax = 256;
+
+/** They have an operation of their own, with more checks; or they belong to the connection. */
+const otherOperations: ReadonlySet<string> = new Set([
+  'tools/call',
+  'tools/list',
+  'initialize',
+  listenMethod,
+  'ping',
+  'server/discover',
+]);
+
+export function invalidCall(server: string, tool: string, options: HostCallOptions): HostError | undefined {
+  const { deadlineMs, signal, instance } = options;
+  if (typeof server !== 'string') return invalid(server, 'server', 'is not a string', 'give the name of a server');
+  if (typeof tool !== 'string') return invalid(server, 'tool', 'is not a string', 'give the name of a tool');
+  if (deadlineMs !== undefined && !isNumber(deadlineMs))
+    return invalid(server, 'deadlineMs', 'is not a number', 'give the milliseconds the call may take, or leave it out');
+  if (signal !== undefined && !isCancelSignal(signal))
+    return invalid(server, 'signal', 'is not an AbortSignal', 'give the signal of an AbortController');
+  if (instance !== undefined && !isInstance(instance))
+    return invalid(server, 'instance', `is not a text of 1 to ${instanceCharsMax} characters`, 'name the client');
+  return undefined;
+}
+
+/** The arguments as JSON text. Bytes must not change until the call is sent: they are not checked again. */
+export function argumentsText(
+  args: ToolArguments,
+  server: string,
+  tool: string,
+  areScanned = false,
+): JsonText | HostError {
+  try {
+    if (typeof args === 'string' || args instanceof Uint8Array) {
+      if (!areScanned) checkObject(args, 'arguments');
+      return args;
+    }
+    // Undefined for what JSON cannot express, such as a function.
+    const text = JSON.stringify(args) as string | undefined;
+    return text?.startsWith('{') ? text : unwritable(server, tool);
+  } catch (error) {
+    return isHostError(error) ? error : unwritable(server, tool, error);
+  }
+}
+
+export function checkMethod(server: string, method: unknown): void {
+  const isName = typeof method === 'string' && method !== '' && method.length <= methodCharsMax;
+  if (isName && !otherOperations.has(method) && !method.startsWith('notifications/')) return;
+  throw invalid(
+    server,
+    'method',
+    'cannot be sent with request()',
+    'use call, tools, list or read for tools and lists; any other method by its name in the protocol',
+  );
+}
+
+const isNumber = (value: unknown): value is number => typeof value === 'number' && !Number.isNaN(value);
+const isInstance = (value: unknown): boolean =>
+  typeof value === 'string' && value.length > 0 && value.length <= instanceCharsMax;
+
+const unwritable = (server: string, tool: string, cause?: unknown): HostError =>
+  new HostError('invalid_arguments', `server '${server}': the arguments cannot be written as JSON`, {
+    ...unsent,
+    server,
+    tool,
+    field: 'args',
+    hint: 'give an object without cycles, functions and BigInts, or the text of a JSON object',
+    ...(cause === undefined ? {} : { cause }),
+  });
+
+const invalid = (server: string, field: string, what: string, hint: string): HostError =>
+  new HostError('invalid_request', `server '${neutraliseLine(String(server), LIMITS.quotedChars)}': ${field} ${what}`, {
+    ...unsent,
+    field,
+    hint,
+  });

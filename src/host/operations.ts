@@ -1,0 +1,345 @@
+/**
+ * Makes an operation of every call, list, read and request, and runs it through the stages of policy.
+ * Not here: what each stage decides (policy/), sending (dispatch.ts), events and traces (audit.ts).
+ * Invariant: every operation has one promise, which settles once.
+ */
+
+import type { ServerDefinition } from '../config/server-definition.js';
+import type { CancelSignal } from '../kernel/cancel-signal.js';
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import type { KeepAlive } from '../kernel/keep-alive.js';
+import { newId } from '../kernel/random.js';
+import { allow, denial, type Guard } from '../policy/allowlist.js';
+import type { CachedCall, ResponseCache } from '../policy/cache.js';
+import { cachedCalls, cachedLists } from '../policy/cache-stage.js';
+import { budget, type CallBudgets } from '../policy/call-budget.js';
+import { concurrency } from '../policy/concurrency.js';
+import { waitMs } from '../policy/deadline.js';
+import { gate } from '../policy/gate.js';
+import {
+  type CallRelay,
+  type CallResult,
+  type EraAnswer,
+  embedder,
+  everyKind,
+  forCalls,
+  type Item,
+  isCall,
+  type ListResult,
+  type Operation,
+  type OperationKind,
+  type Outcome,
+  type Principal,
+  pipelines,
+  type Result,
+  StageState,
+} from '../policy/operation.js';
+import { type PinFacts, pinned, quarantine } from '../policy/pin-stage.js';
+import type { Pins } from '../policy/pins.js';
+import type { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { noteThrottling, refuseThrottled, type ServerThrottle } from '../policy/server-throttle.js';
+import { SingleFlight } from '../policy/single-flight.js';
+import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
+import type { ToolArguments } from '../session/session.js';
+import type { JsonText } from '../wire/frame.js';
+import { checkParams } from '../wire/json-text.js';
+import type { Audit, CallWatch } from './audit.js';
+import type { TargetOf } from './call-target.js';
+import { dispatch, type Exchange, targetFor } from './dispatch.js';
+import { type HostCallOptions, type HostRequestOptions, noCallOptions, type ToolResult } from './host-interface.js';
+import { instanceMissing } from './instances.js';
+import type { ManagedServer } from './managed-server.js';
+import { argumentsText, checkMethod, invalidCall } from './operation-checks.js';
+
+export interface OperationsParts {
+  readonly clock: Clock;
+  readonly guards: () => readonly Guard[];
+  readonly pins: Pins;
+  readonly budgets: CallBudgets;
+  readonly cache: ResponseCache<CachedCall>;
+  readonly lists: ResponseCache<readonly Item[]>;
+  readonly throttle: ToolThrottle;
+  readonly serverThrottle: ServerThrottle;
+  readonly reconnects: ReconnectWaits;
+  /** Throws for a name that is not there. */
+  readonly serverOf: (name: string) => ManagedServer;
+  readonly findServer: (name: string) => ManagedServer | undefined;
+  readonly targetOf: TargetOf;
+  /** Throws once the host is closed. */
+  readonly mustBeOpen: (server: string) => void;
+  /** Sends a list or a read. */
+  readonly exchange: Exchange;
+  readonly clean: (text: string) => string;
+  readonly audit: Audit;
+  readonly alive: KeepAlive;
+}
+
+/** Without a deadline of the caller. How long a server may be silent stands in its definition. */
+const callDeadlineMs = 10 * 60_000;
+
+/** A list, or the read of a resource. */
+export interface ListRequest {
+  readonly kind: 'list' | 'read';
+  readonly server: string;
+  readonly method: string;
+  /** Empty for a list. */
+  readonly uri: string;
+  readonly principal: Principal;
+  readonly deadlineMs: number;
+  readonly signal: CancelSignal | undefined;
+}
+
+export class Operations {
+  readonly #parts: OperationsParts;
+  readonly #send: ReturnType<typeof pipelines>;
+  /** Unguessable, once per host; each operation adds its number. */
+  readonly #id = newId();
+  #count = 0;
+
+  constructor(parts: OperationsParts) {
+    const { clock, guards, pins, serverOf, findServer, targetOf, serverThrottle, audit } = parts;
+    this.#parts = parts;
+    const facts: PinFacts = {
+      statusOf: (server, tool) => pins.statusOf(server, tool),
+      policyOf: (server) => serverOf(server).definition.pins,
+      hashesOf: (server, tool) => pins.hashesOf(server, tool),
+    };
+    const flights = new SingleFlight(clock);
+    const noticeAccount = ({ server }: Operation) => serverOf(server).auth?.current();
+    // The order is part of the contract: an operation that is refused early changes nothing in later stages.
+    this.#send = pipelines(
+      [
+        [everyKind, allow(guards, audit.denied)],
+        forCalls(pinned(facts)),
+        [['call', 'read', 'request'], budget(parts.budgets)],
+        forCalls(
+          cachedCalls({
+            cache: parts.cache,
+            flights,
+            mayCache: ({ server, relay }) => mayCache(serverOf(server).definition, relay),
+            // Looked up again when the answer is in: if the server is gone by then, its answer is not cached.
+            fingerprintOf: ({ server }) => findServer(server)?.fingerprint,
+            traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
+            noticeAccount,
+          }),
+        ),
+        [
+          ['list', 'read'],
+          cachedLists({
+            cache: parts.lists,
+            flights,
+            mayCache: ({ server }) => findServer(server)?.definition.cache === 'on',
+            noticeAccount,
+          }),
+        ],
+        forCalls(throttle(parts.throttle)),
+        [everyKind, refuseThrottled(serverThrottle)],
+        [everyKind, gate((operation) => targetFor(serverOf(operation.server), operation, targetOf).circuit, clock)],
+        [everyKind, concurrency((server) => serverOf(server).slots)],
+        [everyKind, noteThrottling(serverThrottle)],
+      ],
+      dispatch({
+        serverOf,
+        targetOf,
+        clock,
+        reconnects: parts.reconnects,
+        clean: parts.clean,
+        pinRefusal: (server, tool) => quarantine(facts, server, tool),
+        exchange: (server, operation, session, options) =>
+          operation.kind === 'request'
+            ? session
+                .request(operation.method, operation.args, options)
+                .then((answer) => ({ ...answer, era: session.facts.era }))
+            : parts.exchange(server, operation, session, options),
+        onReplay: audit.replayed,
+      }),
+      // Every operation that ends here was made here.
+      (operation, outcome) => this.#over(operation as RunningOperation, outcome),
+    );
+  }
+
+  call(server: string, tool: string, args: ToolArguments, options: HostCallOptions): Promise<ToolResult> {
+    const { clock, audit } = this.#parts;
+    const number = ++this.#count;
+    const watch = audit.begin(this.#id, number, server, tool);
+    const text = invalidCall(server, tool, options) ?? argumentsText(args, server, tool, options.areArgumentsScanned);
+    return new Promise((resolve, reject) => {
+      const isRefused = text instanceof HostError;
+      const call = new RunningOperation(
+        this.#id,
+        number,
+        'call',
+        server,
+        tool,
+        'tools/call',
+        '',
+        isRefused ? '{}' : text,
+        options,
+        clock.nowMs(),
+        options.deadlineMs ?? callDeadlineMs,
+        options === noCallOptions ? undefined : relayOf(options),
+        watch,
+        resolve as (result: Result) => void,
+        reject,
+      );
+      this.#begin(call, isRefused ? text : undefined);
+    });
+  }
+
+  /** `prompts/get`, `completion/complete` and every other method without a pipeline of its own. */
+  async request(
+    server: string,
+    method: string,
+    params: JsonText | undefined,
+    options: HostRequestOptions = {},
+  ): Promise<EraAnswer> {
+    const deadlineMs = waitMs(options.deadlineMs, callDeadlineMs);
+    checkMethod(server, method);
+    if (params !== undefined) checkParams(params);
+    return (await this.#run('request', server, method, '', params, options, deadlineMs, options)) as EraAnswer;
+  }
+
+  async list({ kind, server, method, uri, principal, deadlineMs, signal }: ListRequest): Promise<readonly Item[]> {
+    const options = { principal, signal };
+    return ((await this.#run(kind, server, method, uri, undefined, options, deadlineMs, undefined)) as ListResult)
+      .items;
+  }
+
+  #run(
+    kind: OperationKind,
+    server: string,
+    method: string,
+    uri: string,
+    params: JsonText | undefined,
+    options: HostRequestOptions,
+    deadlineMs: number,
+    relay: CallRelay | undefined,
+  ): Promise<Result> {
+    const number = ++this.#count;
+    const nowMs = this.#parts.clock.nowMs();
+    return new Promise((resolve, reject) => {
+      this.#begin(
+        new RunningOperation(
+          ...([this.#id, number, kind, server, undefined, method, uri, params, options] as const),
+          ...([nowMs, deadlineMs, relay, undefined, resolve, reject] as const),
+        ),
+        undefined,
+      );
+    });
+  }
+
+  /** The process stays alive while a caller waits: the clock's timers alone would not keep it. */
+  #begin(operation: RunningOperation, refusal: HostError | undefined): void {
+    this.#parts.alive.hold();
+    if (refusal) return this.#over(operation, refusal);
+    try {
+      const { kind, server, relay } = operation;
+      this.#parts.mustBeOpen(server);
+      const isUnnamed = kind === 'call' && relay?.instance === undefined;
+      if (isUnnamed && this.#parts.findServer(server)?.definition.isolation === 'per-client')
+        return this.#over(operation, this.#withoutInstance(operation));
+      this.#send[kind](operation);
+      operation.isFresh = false;
+    } catch (error) {
+      this.#over(operation, error as Error);
+    }
+  }
+
+  /** A call without an instance never goes to the process that describes the server. A denied caller learns nothing of it. */
+  #withoutInstance({ principal, server, tool }: Operation): HostError {
+    const refused = denial(this.#parts.guards, { principal, server, tool, action: 'call' });
+    return refused ?? instanceMissing(server, tool ?? '');
+  }
+
+  #over(operation: RunningOperation, outcome: Outcome): void {
+    const { alive, audit } = this.#parts;
+    alive.letGo();
+    const own = isCall(operation) ? audit.ended(operation, outcome as CallResult | Error, operation.trail) : outcome;
+    if (own instanceof Error) operation.abandon(own);
+    else operation.resolve(own);
+  }
+}
+
+/** One object for the operation and the state of its stages. Its id is formatted only for an error, a record or a span. */
+class RunningOperation extends StageState implements Operation {
+  readonly hostId: string;
+  readonly number: number;
+  readonly kind: OperationKind;
+  readonly principal: Principal;
+  readonly server: string;
+  readonly tool: string | undefined;
+  readonly method: string;
+  readonly uri: string;
+  readonly args: JsonText | undefined;
+  readonly deadlineAtMs: number;
+  readonly signal: CancelSignal | undefined;
+  readonly idempotencyKey: string | undefined;
+  readonly onProgress: ((params: Buffer) => void) | undefined;
+  readonly attempt: number;
+  readonly relay: CallRelay | undefined;
+  readonly madeAtMs: number;
+  readonly trail: CallWatch | undefined;
+  readonly resolve: (result: Result) => void;
+  readonly abandon: (error: Error) => void;
+  isFresh = true;
+
+  constructor(
+    hostId: string,
+    number: number,
+    kind: OperationKind,
+    server: string,
+    tool: string | undefined,
+    method: string,
+    uri: string,
+    args: JsonText | undefined,
+    options: HostCallOptions,
+    madeAtMs: number,
+    deadlineMs: number,
+    relay: CallRelay | undefined,
+    trail: CallWatch | undefined,
+    resolve: (result: Result) => void,
+    abandon: (error: Error) => void,
+  ) {
+    super();
+    this.hostId = hostId;
+    this.number = number;
+    this.kind = kind;
+    this.principal = options.principal ?? embedder;
+    this.server = server;
+    this.tool = tool;
+    this.method = method;
+    this.uri = uri;
+    this.args = args;
+    this.madeAtMs = madeAtMs;
+    this.deadlineAtMs = madeAtMs + deadlineMs;
+    this.signal = options.signal;
+    this.idempotencyKey = options.idempotencyKey;
+    this.onProgress = options.onProgress;
+    this.attempt = options.attempt ?? 0;
+    this.relay = relay;
+    this.trail = trail;
+    this.resolve = resolve;
+    this.abandon = abandon;
+  }
+
+  get stage(): StageState {
+    return this;
+  }
+
+  get requestId(): string {
+    return `${this.hostId}-${this.number}`;
+  }
+}
+
+/** The answer of a client's own instance is not cached: it belongs to that client and its state. */
+const mayCache = ({ cache, isolation }: ServerDefinition, relay: CallRelay | undefined): boolean =>
+  cache === 'on' && (relay?.instance === undefined || isolation === 'shared');
+
+/** Undefined for nearly every call of an embedder. */
+function relayOf(options: HostCallOptions): CallRelay | undefined {
+  const { meta, members, capabilities, onServerRequest, onServerNotification, instance } = options;
+  const isRelayed = meta ?? members ?? capabilities ?? onServerRequest ?? onServerNotification ?? instance;
+  if (isRelayed === undefined) return undefined;
+  return { meta, members, capabilities, onServerRequest, onServerNotification, instance };
+}

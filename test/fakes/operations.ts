@@ -1,0 +1,37 @@
+/**
+ * The pipeline of a host over servers that the test makes: each test names only the parts it is about.
+ */
+import { Audit } from '../../src/host/audit.js';
+import { Operations, type OperationsParts } from '../../src/host/operations.js';
+import { KeepAlive } from '../../src/kernel/keep-alive.js';
+import { callCachePlan, listCachePlan, ResponseCache } from '../../src/policy/cache.js';
+import { CallBudgets } from '../../src/policy/call-budget.js';
+import { memoryPinStore } from '../../src/policy/pin-store.js';
+import { Pins } from '../../src/policy/pins.js';
+import { ReconnectWaits } from '../../src/policy/reconnect-waits.js';
+import { ServerThrottle } from '../../src/policy/server-throttle.js';
+import { ToolThrottle } from '../../src/policy/tool-throttle.js';
+
+export function fakeOperations(
+  parts: Partial<OperationsParts> & Pick<OperationsParts, 'clock' | 'serverOf'>,
+): Operations {
+  const { clock, serverOf } = parts;
+  return new Operations({
+    guards: () => [],
+    pins: new Pins({ store: memoryPinStore() }),
+    budgets: new CallBudgets(clock),
+    cache: new ResponseCache(clock, callCachePlan),
+    lists: new ResponseCache(clock, listCachePlan),
+    throttle: new ToolThrottle(clock),
+    serverThrottle: new ServerThrottle(clock),
+    reconnects: new ReconnectWaits(clock, () => 0.5),
+    findServer: serverOf,
+    targetOf: (server) => server,
+    mustBeOpen: () => {},
+    exchange: () => Promise.reject(new Error('this host has no lists')),
+    clean: (text) => text,
+    audit: new Audit({ hearsCalls: false, tell: () => {} }, clock),
+    alive: new KeepAlive(),
+    ...parts,
+  });
+}
