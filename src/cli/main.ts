@@ -70,22 +70,10 @@ function report(error: unknown): number {
   return EXIT.failed;
 }
 
-/** Node makes both streams when they are first asked for, and a start has something to do before it has anything to say. */
-function whenMade(name: 'stdout' | 'stderr', made: (stream: NodeJS.WriteStream) => void): void {
-  const { get } = Object.getOwnPropertyDescriptor(process, name) as { get(): NodeJS.WriteStream };
-  const first = (): NodeJS.WriteStream => {
-    const stream = get.call(process);
-    Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => stream });
-    made(stream);
-    return stream;
-  };
-  Object.defineProperty(process, name, { configurable: true, enumerable: true, get: first });
-}
-
-// What our own starter left open must not reach every server we start. With an IPC channel one of them is Node's own.
+// Descriptors inherited from our parent must not reach the servers we start. With an IPC channel one of them is Node's own.
 if (!process.channel) closeInheritedDescriptors();
-// Whoever read our output may stop reading: that is no failure of ours.
-for (const name of ['stdout', 'stderr'] as const) whenMade(name, (stream) => stream.on('error', () => {}));
+// The reader of our output may close its end; without a listener that error would end the process.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 void start(process.argv.slice(2))
   .catch(report)
   .then((exitCode) => {

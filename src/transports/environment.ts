@@ -1,12 +1,12 @@
 /**
- * What a child process sees of our environment: a short baseline it needs to find programs and its home, what its
- * configuration declares, and one marker. Everything else of ours stays with us: it is where other servers' keys are.
- * Not here: expanding `${VAR}` (config/) and judging declared values (policy).
+ * The environment of a child process: a short baseline to find programs and its home, the declared variables, and the run marker.
+ * Hostler's other variables are not passed on, because they contain the keys of other servers.
+ * Not here: expanding `${VAR}` (config/).
  * Invariant: a variable that is neither in the baseline nor declared never reaches a child.
  */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Marks every process of one run, so that leftovers can be told from look-alikes: `<instance>.<run number>`. */
+/** Marks every process of one run, so that leftovers can be identified: `<instance>.<run number>`. */
 export const RUN_MARKER = 'HOSTLER_RUN';
 
 const BASELINE = new Set(['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TERM', 'SHELL', 'TMPDIR']);

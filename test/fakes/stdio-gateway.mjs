@@ -5,8 +5,8 @@
  */
 import process from 'node:process';
 import { createStdioIngress } from '../../dist/gateway/stdio/stdio-ingress.js';
-import { embedder } from '../../dist/host/host-interface.js';
 import { systemClock } from '../../dist/kernel/clock.js';
+import { embedder } from '../../dist/policy/call.js';
 
 const tools = '"tools":[{"name":"echo","inputSchema":{"type":"object"}}]';
 const said = { opened: 0, notified: [], aborted: [] };

@@ -67,7 +67,6 @@ export class FakeProcesses implements ProcessTable {
 const facts = (process: FakeProcess): ProcessFacts => ({
   ppid: 1,
   pgid: process.pid,
-  session: process.pgid ?? process.pid,
   startTicks: 100,
   state: 'S',
   ...process,

@@ -1,9 +1,9 @@
 /**
- * Bytes of the client of a pipe → its messages, one by one or in batches, and what is wrong with those that are none.
+ * Bytes from the client of a pipe → messages, single or in batches, and faults of lines that are not messages.
  * Not here: what a message means (stdio-ingress.ts).
  *
- * Invariants: each line is told once, as messages or as one fault; a line that is too long costs no more than the limit, and
- * the next one is read again; a fault names an id only if the line is a request that names one.
+ * Invariants: each line is reported once, as messages or as one fault. A line that is too long is one fault, and the next one is
+ * read again. A fault names an id only if the line is a request with one.
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../../kernel/limits.js';
@@ -29,7 +29,7 @@ export interface LineListener {
 
 const OPEN_BRACE = 0x7b;
 const OPEN_BRACKET = 0x5b;
-/** Of an id as it is written: it is kept, compared and written again. */
+/** Maximum length of an id text, which is stored, compared and written again. */
 export const idBytesMax = 1024;
 
 export class InboundLines {
@@ -54,7 +54,7 @@ export class InboundLines {
     this.#reader.end();
   }
 
-  /** One message in its bounds; a fault of it is returned. */
+  /** The message between the bounds, or its fault. */
   readOne(bytes: Buffer, start: number, end: number): Envelope | Fault {
     const envelope = this.#envelope;
     const fault = scanBounded(bytes, start, end, envelope, LIMITS.values);
@@ -73,7 +73,7 @@ export class InboundLines {
       case 'too_many':
         return invalid(undefined, `the message holds more than ${LIMITS.values} values`);
       case 'ambiguous':
-        return invalid(undefined, 'the message can be read in more than one way');
+        return invalid(undefined, 'the message is ambiguous: a key appears twice or varies in case');
       case 'not_rpc':
         return invalid(requestIdOf(envelope), 'the message is not JSON-RPC 2.0');
     }
@@ -102,14 +102,14 @@ export class InboundLines {
   }
 }
 
-/** Only of what is meant to be a request: with the id of an answer, the client would take it for the answer to its own. */
+/** Only the id of a request: a fault with the id of an answer would look like an answer to the client's own request. */
 function requestIdOf(envelope: Envelope): string | undefined {
   if (envelope.methodStart < 0 || envelope.idStart < 0 || envelope.idEnd - envelope.idStart > idBytesMax)
     return undefined;
   return envelope.idText();
 }
 
-/** JSON, but no object. */
+/** Valid JSON that is not an object. */
 function isOtherValue(bytes: Buffer, start: number, end: number): boolean {
   if (bytes[skipSpace(bytes, start, end)] === OPEN_BRACE) return false;
   const after = skipValue(bytes, start, end, 0);

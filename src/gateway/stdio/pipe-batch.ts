@@ -1,6 +1,6 @@
 /**
- * The answers to one batch of messages (protocol 2025-03-26), sent together when the last is in.
- * Invariant: sent once, and not at all when there is nothing to answer.
+ * The answers to one batch of messages (protocol 2025-03-26), written together after the last one.
+ * Invariant: written once, and not at all when no message needs an answer.
  */
 import type { JsonText } from '../../wire/frame.js';
 import type { BatchAnswers } from './stdio-exchange.js';
@@ -8,14 +8,14 @@ import type { BatchAnswers } from './stdio-exchange.js';
 export class PipeBatch implements BatchAnswers {
   readonly #send: (parts: readonly JsonText[]) => void;
   readonly #parts: JsonText[] = [];
-  /** One for reading the batch itself, so that answers given at once do not end it. */
+  /** Starts at one for the reading of the batch, so that immediate answers do not complete it. */
   #owed = 1;
 
   constructor(send: (parts: readonly JsonText[]) => void) {
     this.#send = send;
   }
 
-  /** One more request is to be answered. */
+  /** Counts one more request. */
   owe(): void {
     this.#owed++;
   }
@@ -26,7 +26,7 @@ export class PipeBatch implements BatchAnswers {
     this.complete();
   }
 
-  /** Call it once more when all of the batch was read. */
+  /** Call it once more after the whole batch was read. */
   complete(): void {
     this.#owed--;
     if (this.#owed === 0 && this.#parts.length > 0) this.#send([...this.#parts, ']']);

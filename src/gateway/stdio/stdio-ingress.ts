@@ -1,12 +1,11 @@
 /**
- * MCP over one pipe: lines of a client in, lines for it out, both eras at once. A request with the modern envelope is served
- * by itself; `initialize` opens the one legacy session that everything without an envelope belongs to.
- * Not here: reading lines (inbound-lines.ts), writing them (wire/line-writer.ts), answering requests (the router).
+ * MCP over one pipe: lines from and to one client, both eras at once. A request with the modern envelope is served by itself;
+ * `initialize` opens the one legacy session of the pipe, to which everything without an envelope belongs.
+ * Not here: reading messages (inbound-lines.ts), writing lines (wire/line-writer.ts), answering requests (the router).
  *
- * Invariants: every request with an id is answered once, or was cancelled; a client that does not read is not read from;
- * what is under way, what waits to be written and what is asked of the client is bounded; after the end nothing is said. What
- * is under way when the client stops writing, or we stop, is answered if it is done within the time there is; streams, which
- * never are, and what asks the client end at once.
+ * Invariants: every request with an id is answered once, or was cancelled. A client that does not read is not read from. Requests in
+ * progress, unread bytes and requests to the client are bounded. After the end nothing is written. When the client or the gateway
+ * ends, requests in progress may finish within a limit; listen streams and requests to the client end at once.
  */
 import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -35,9 +34,9 @@ import { PipeBatch } from './pipe-batch.js';
 import { type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
 import { answerBytesMax, exchangeBytesMax, exchangesMax, noticeBytesMax, pauseBytes } from './stdio-limits.js';
 
-/** The client may still read what it was told when the end comes. */
-const lastWordsMs = 2_000;
-/** What is under way may still be answered after the client has said its last. */
+/** How long the client may take to read the rest after the end. */
+const flushMs = 2_000;
+/** How long requests in progress may take after the client closed its end. */
 const drainAfterEndMs = 10_000;
 const methodBytesMax = 256;
 
@@ -46,21 +45,21 @@ export interface StdioIngressOptions {
   readonly clock: Clock;
   readonly input: Readable;
   readonly output: Writable;
-  /** Whoever holds the pipe. */
+  /** The owner of the pipe. */
   readonly principal: Principal;
   readonly endpoint: EndpointId;
-  /** Something that should not be; the pipe goes on. */
+  /** An unexpected error; the pipe stays open. */
   readonly onProblem: (error: unknown) => void;
 }
 
 export interface StdioIngress {
-  /** Resolves when the pipe is over and nothing of it is under way. Never rejects. */
+  /** Resolves when the pipe has ended and no request is in progress. Never rejects. */
   readonly closed: Promise<void>;
-  /** Requests under way. */
+  /** Requests in progress. */
   readonly inFlight: number;
   /** For metrics. */
   figures(): IngressFigures;
-  /** Takes nothing more, waits for what is under way up to `drainMs`, then ends it. */
+  /** Stops reading, waits up to `drainMs` for requests in progress, then cancels them. */
   close(drainMs?: number): Promise<void>;
 }
 
@@ -69,12 +68,12 @@ export const createStdioIngress = (options: StdioIngressOptions): StdioIngress =
 class PipeIngress implements StdioIngress, Pipe {
   readonly closed: Promise<void>;
   readonly #options: StdioIngressOptions;
-  /** One process is one client, whichever era it speaks. */
+  /** One process is one client, in either era. */
   readonly #id = newId();
   readonly #out: LineWriter;
   readonly #in: InboundLines;
   readonly #asks: ClientRequests;
-  /** By id as it is written. At most `exchangesMax`. */
+  /** By id text. At most `exchangesMax`. */
   readonly #exchanges = new Map<string, StdioExchange>();
   #exchangeBytes = 0;
   #session: PipeSession | undefined;
@@ -129,9 +128,9 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#asks.withdraw(exchange);
     if (this.#isOver) return;
     const isTooMuch = answer !== undefined && this.#out.bytes > answerBytesMax;
-    const said = isTooMuch ? failureText(idText, ownFailure(unread(this.#out.bytes))) : answer;
-    if (request.batch) request.batch.add(said);
-    else if (said) this.#write(said);
+    const parts = isTooMuch ? failureText(idText, ownFailure(unread(this.#out.bytes))) : answer;
+    if (request.batch) request.batch.add(parts);
+    else if (parts) this.#write(parts);
     if (method === 'initialize' && exchange.client === this.#session) this.#handshakeEnded(exchange.hasSucceeded);
     if (this.#isDraining) this.#endWhenDone();
   }
@@ -142,12 +141,12 @@ class PipeIngress implements StdioIngress, Pipe {
   }
 
   ask(owner: StdioExchange, method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
-    if (!owner.isOpen) return Promise.reject(new HostError('cancelled', 'the request that asks is over'));
+    if (!owner.isOpen) return Promise.reject(new HostError('cancelled', 'the request that this belongs to has ended'));
     if (this.#out.bytes > noticeBytesMax) return Promise.reject(unread(this.#out.bytes));
-    return this.#asks.ask(owner, this.#tell, method, params, limits);
+    return this.#asks.ask(owner, this.#send, method, params, limits);
   }
 
-  // --- what comes in
+  // --- input
 
   readonly #data = (chunk: Buffer | string): void => {
     if (this.#isOver || this.#isDraining) return;
@@ -174,7 +173,7 @@ class PipeIngress implements StdioIngress, Pipe {
       case 'notification':
         return this.#notified(envelope.method(), envelope.payload());
       default:
-        // An answer that nobody waits for: late, or made up.
+        // An answer without a pending request is dropped.
         this.#asks.answered(envelope);
     }
   }
@@ -209,7 +208,7 @@ class PipeIngress implements StdioIngress, Pipe {
       batch,
     };
     const refusal = this.#refusalOf(request);
-    // Legacy, with a session or before it: it asks whether this end is there, and no other.
+    // A legacy ping checks this end only, with a session or before it.
     if (!refusal && request.method === 'ping' && !claimsModern(request.params))
       return this.#answer(resultText(request.idText, ['{}']), batch);
     const client = refusal ?? this.#clientOf(request);
@@ -230,17 +229,17 @@ class PipeIngress implements StdioIngress, Pipe {
   #refusalOf({ idText, method, params, bytes }: Request): RpcFailure | undefined {
     const { router, endpoint, principal } = this.#options;
     if (method === '') return invalid(idText, `the method has more than ${methodBytesMax} bytes, or none`).failure;
-    if (this.#exchanges.has(idText)) return invalid(idText, 'a request with this id is under way').failure;
+    if (this.#exchanges.has(idText)) return invalid(idText, 'a request with this id is in progress').failure;
     if (params && !isObject(params)) return { code: RPC.invalidParams, message: 'params must be an object' };
     if (this.#exchanges.size >= exchangesMax || this.#exchangeBytes + bytes > exchangeBytesMax)
       return ownFailure(tooMany(this.#exchanges.size));
     return router.hasEndpoint(endpoint, principal) ? undefined : ownFailure(noEndpoint(endpoint));
   }
 
-  /** Whose request it is, or why it is nobody's. */
+  /** The client of the request, or why it has none. */
   #clientOf({ method, params, batch }: Request): Client | RpcFailure {
     const envelope = modernEnvelope(params);
-    if (envelope && batch) return invalid(undefined, 'a batch has no modern requests').failure;
+    if (envelope && batch) return invalid(undefined, 'a batch must not contain modern requests').failure;
     if (envelope) return isFailure(envelope) ? envelope : this.#modernClient(envelope);
     if (method === 'initialize') return this.#open(params, batch !== undefined);
     if (this.#session) return this.#session;
@@ -254,7 +253,7 @@ class PipeIngress implements StdioIngress, Pipe {
     const read = readInitialize(params);
     if (isFailure(read)) return read;
     const { principal, endpoint } = this.#options;
-    this.#session = new PipeSession(this.#id, principal, endpoint, read, (method, said) => this.notify(method, said));
+    this.#session = new PipeSession(this.#id, principal, endpoint, read, (method, text) => this.notify(method, text));
     return this.#session;
   }
 
@@ -274,13 +273,13 @@ class PipeIngress implements StdioIngress, Pipe {
     }
   }
 
-  /** The client goes on after its handshake. */
+  /** The client continues after its handshake. */
   #proceed(): void {
     const session = this.#session;
     if (session?.proceed()) this.#guard(() => this.#options.router.opened(session));
   }
 
-  // --- what goes out
+  // --- output
 
   #refuse({ idText, failure }: Fault, batch: PipeBatch | undefined): void {
     this.#answer(failureText(idText, failure), batch);
@@ -298,7 +297,7 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#balance();
   }
 
-  readonly #tell = (parts: readonly JsonText[]): boolean => {
+  readonly #send = (parts: readonly JsonText[]): boolean => {
     this.#write(parts);
     return !this.#isOver;
   };
@@ -319,7 +318,7 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#drain(drainAfterEndMs);
   };
 
-  /** Nothing more comes in; what is under way is finished. */
+  /** Stops reading and finishes requests in progress. */
   #drain(drainMs: number): void {
     if (this.#isOver) return;
     const { input, clock } = this.#options;
@@ -327,7 +326,7 @@ class PipeIngress implements StdioIngress, Pipe {
       this.#isDraining = true;
       input.off('data', this.#data);
       input.pause();
-      // Nobody answers any more what is asked now.
+      // The client sends no more answers.
       this.#asks.end();
       for (const exchange of [...this.#exchanges.values()]) if (exchange.method === listenMethod) exchange.cancel();
     }
@@ -356,7 +355,7 @@ class PipeIngress implements StdioIngress, Pipe {
     for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
     this.#session?.end();
     if (!this.#session?.wasOpened) this.#guard(() => this.#options.router.neverOpened?.({ id: this.#id }));
-    const giveUp = clock.at(clock.nowMs() + lastWordsMs, () => this.#out.abandon());
+    const giveUp = clock.at(clock.nowMs() + flushMs, () => this.#out.abandon());
     this.#out
       .drained()
       .then(() => {
@@ -376,22 +375,22 @@ class PipeIngress implements StdioIngress, Pipe {
   }
 }
 
-const tooMany = (underWay: number): HostError =>
-  new HostError('overloaded', `${underWay} requests of this client are under way`, {
+const tooMany = (inProgress: number): HostError =>
+  new HostError('overloaded', `${inProgress} requests of this client are in progress`, {
     reason: 'exchanges',
     execution: 'not_executed',
     limit: exchangesMax,
-    hint: 'wait for some of them to be answered',
+    hint: 'wait for answers before sending more requests',
   });
 
 const unread = (actual: number): HostError =>
-  new HostError('overloaded', `the client does not read: ${actual} bytes wait for it`, {
+  new HostError('overloaded', `the client does not read: ${actual} bytes are waiting for it`, {
     reason: 'backpressure',
     execution: 'uncertain',
     limit: answerBytesMax,
     actual,
-    hint: 'read answers while you send requests',
+    hint: 'read answers while sending requests',
   });
 
 const noEndpoint = (endpoint: EndpointId): HostError =>
-  new HostError('server_not_found', `there is no '${endpointKey(endpoint)}' here`, { execution: 'not_executed' });
+  new HostError('server_not_found', `there is no endpoint '${endpointKey(endpoint)}'`, { execution: 'not_executed' });

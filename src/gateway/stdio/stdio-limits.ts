@@ -4,9 +4,9 @@ import { LIMITS } from '../../kernel/limits.js';
 /** Requests in progress, and the bytes of their messages. */
 export const exchangesMax = 1_000;
 export const exchangeBytesMax = 64 * 1024 * 1024;
-/** Bytes that the client has not read: from here on nothing more is read from it. */
+/** Unread bytes above which the client is not read from. */
 export const pauseBytes = 1024 * 1024;
-/** From here on notifications are dropped. */
+/** Unread bytes above which notifications are dropped. */
 export const noticeBytesMax = LIMITS.outboundBytes;
-/** From here on an answer is replaced by an error that says so. */
+/** Unread bytes above which an answer is replaced by an error. */
 export const answerBytesMax = 64 * 1024 * 1024;

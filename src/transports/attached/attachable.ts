@@ -1,10 +1,11 @@
 /**
- * What an application may attach, by shape: a transport or a server of the MCP SDKs (both generations), without importing either.
- * Hostler does the handshake, so the object must be fresh: a transport that is not started, a server that is not connected.
+ * The objects that an application may attach, by shape: a transport or a server of the MCP SDKs (both generations), without
+ * importing either. Hostler does the handshake, so the transport must not be started and the server must not be connected.
  *
  * Invariant: one object carries at most one connection. `claim` marks it for the life of the process, because a closed transport
  * cannot be started again, and two sessions over one transport would read each other's answers.
  */
+import { notOpen } from '../../wire/wire-errors.js';
 
 // The SDKs declare their own message types, which are not assignable to each other: `any` is what fits both generations.
 
@@ -50,7 +51,7 @@ export function attachProblem(value: unknown): string | undefined {
   }
 }
 
-/** The same, and marks the object as used when nothing is wrong with it. */
+/** The same, and marks the object as used when it can be attached. */
 export function claim(value: unknown): string | undefined {
   const problem = attachProblem(value);
   if (problem === undefined) used.add(value as object);
@@ -69,7 +70,7 @@ function problemOf(value: unknown): string | undefined {
 
 const neither = 'is neither a transport (start, send, close) nor a server (connect, close) of an MCP SDK';
 
-/** Fields in which the transports of the SDKs keep what `start` made. */
+/** Fields that `start` sets in the transports of the SDKs. */
 const startedFields = ['_started', '_process', '_abortController', '_eventSource', '_socket'] as const;
 
 function transportProblem(transport: AttachableTransport & Partial<Record<(typeof startedFields)[number], unknown>>) {
@@ -92,8 +93,8 @@ interface Connectable {
 function serverProblem(object: Connectable): string | undefined {
   if (typeof object.callTool === 'function')
     return 'is a client; attach the transport that it would connect to instead';
-  const says = typeof object.isConnected === 'function' && object.isConnected() === true;
-  const isConnected = says || isPresent(object.transport) || isPresent(object.server?.transport);
+  const reports = typeof object.isConnected === 'function' && object.isConnected() === true;
+  const isConnected = reports || isPresent(object.transport) || isPresent(object.server?.transport);
   return isConnected
     ? 'is connected already; attach it unconnected: Hostler connects it and does the handshake'
     : undefined;
@@ -103,3 +104,46 @@ const isPresent = (value: unknown): boolean => value !== undefined && value !== 
 
 const hasMethods = (object: object, names: readonly string[]): boolean =>
   names.every((name) => typeof (object as Record<string, unknown>)[name] === 'function');
+
+/**
+ * Two linked transports in this process: an attached server is connected to `far`, the channel uses `near`. Unlike the pair of the
+ * SDKs, `near` gets `relatedRequestId` with each message, and may return an error with which `far.send` then rejects.
+ * Invariants: messages keep their order. After either end is closed no message is delivered, and `onclose` of both ends was called
+ * once.
+ */
+export function linkTransports(server: string) {
+  let isOpen = true;
+  const end = () => {
+    if (!isOpen) return;
+    isOpen = false;
+    // `near` is notified even when `far` throws.
+    try {
+      far.onclose?.();
+    } finally {
+      near.onclose?.();
+    }
+  };
+  const far: AttachableTransport = {
+    start: async () => {},
+    send: async (message: unknown, options?: { readonly relatedRequestId?: unknown }) => {
+      if (!isOpen) throw notOpen(server);
+      const refusal = near.onmessage?.(message, { relatedRequestId: options?.relatedRequestId });
+      if (refusal !== undefined) throw refusal;
+    },
+    close: async () => end(),
+  };
+  const near: AttachableTransport = {
+    start: async () => {},
+    send: async (message: unknown) => {
+      if (!isOpen) throw notOpen(server);
+      try {
+        far.onmessage?.(message);
+      } catch (error) {
+        // The server failed at this message; the connection is still good.
+        far.onerror?.(error instanceof Error ? error : new Error(String(error)));
+      }
+    },
+    close: async () => end(),
+  };
+  return { near, far };
+}

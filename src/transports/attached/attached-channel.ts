@@ -1,12 +1,12 @@
 /**
  * A channel over an object that the application attached: a transport of an MCP SDK, or a server in this process, which gets one
- * end of a linked pair. Objects are serialised here, once in each direction, so that the bounds of every other transport hold for
- * the text: size, depth, batches and ambiguous members.
+ * end of a linked pair. Messages are serialised here, so that the limits of the other transports apply: size, depth, batches and
+ * ambiguous members.
  * Not here: which objects may be attached (attachable.ts), making one (open-attached.ts). HTTP sessions, 400 and 404, tokens and
- * reconnects are left to the transport: a `send` that rejects fails its own request and nothing else.
+ * reconnects are the transport's: a `send` that rejects fails its own request only.
  *
- * Invariants: frames leave in a microtask of their own, in order, so that a transport that answers inside `send` never answers
- * inside ours; no handler of ours throws into the transport; after `closed` nothing the object does is heard.
+ * Invariants: frames leave in a microtask of their own, in order, so that a transport that answers inside its `send` never answers
+ * inside ours. No handler of ours throws into the transport. After `closed` the object's messages are ignored.
  */
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
@@ -26,27 +26,26 @@ import { encodeHeaderValue } from '../../wire/header-value.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { inboundTooLarge, notOpen, overloaded } from '../../wire/wire-errors.js';
 import { checkFacts } from '../http/headers.js';
-import { type Attachable, type AttachableTransport, isServerObject } from './attachable.js';
+import { type Attachable, type AttachableTransport, isServerObject, linkTransports } from './attachable.js';
 import { closeAbandoned, closeFailed, type ErrorContext, notJson, sendFailed, startFailed } from './attached-errors.js';
-import { linkTransports } from './linked-transports.js';
 
 export interface AttachedDeps {
   readonly clock: Clock;
   readonly cleanText: (text: string) => string;
-  /** The object did not close, or failed to. */
+  /** The object did not close in time, or failed to. */
   readonly onProblem: (error: unknown) => void;
 }
 
 /** How long the object has to close before it is abandoned. */
 export const closeMsMax = 5_000;
 
-/** A request that the transport has been handed and that is not answered yet. */
+/** A request that was passed to the transport and is not answered yet. */
 interface Sent {
   readonly frame: OutboundFrame;
   readonly abort: AbortController | undefined;
 }
 
-/** The origin of a message that names a request which is not in progress: it reaches no client. */
+/** Origin of a message that names a request which is not in progress: it reaches no client. */
 const endedRequest: MessageOrigin = { id: undefined };
 
 export class AttachedChannel implements Channel {
@@ -66,12 +65,12 @@ export class AttachedChannel implements Channel {
   #isClosed = false;
   #closing: Promise<void> | undefined;
   #era: EraRules | undefined;
-  /** Frames that wait to be handed to the transport, in order. */
+  /** Queued frames, in order. */
   readonly #outbound = new Set<OutboundFrame>();
   #isScheduled = false;
-  /** Frames whose `send` has not settled: the transport still holds their bytes. */
+  /** Frames whose `send` has not settled: the transport may still buffer them. */
   readonly #unsettled = new Set<OutboundFrame>();
-  #heldBytes = 0;
+  #bufferedBytes = 0;
   readonly #requests = new Map<number, Sent>();
   /** The last error that the transport reported, which may be why it closes. */
   #lastError: unknown;
@@ -96,16 +95,16 @@ export class AttachedChannel implements Channel {
     if (this.#isClosed) return notOpen(this.#server);
     const refused = frame.http && checkFacts(this.#server, frame.http);
     if (refused) return refused;
-    if (this.#heldBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#heldBytes);
+    if (this.#bufferedBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#bufferedBytes);
     this.#outbound.add(frame);
-    this.#heldBytes += frame.bytes;
+    this.#bufferedBytes += frame.bytes;
     this.#schedule();
     return undefined;
   }
 
   withdraw(frame: OutboundFrame): Withdrawal {
     if (this.#outbound.delete(frame)) {
-      this.#heldBytes -= frame.bytes;
+      this.#bufferedBytes -= frame.bytes;
       return 'unsent';
     }
     const sent = this.#forget(frame.id);
@@ -145,7 +144,7 @@ export class AttachedChannel implements Channel {
     this.#schedule();
   }
 
-  /** Handlers that the application set before are still called, as the SDKs do. */
+  /** Calls handlers that the application set before too, as the SDKs do. */
   #listen(): void {
     const transport = this.#transport;
     const { onclose, onerror } = transport;
@@ -181,7 +180,7 @@ export class AttachedChannel implements Channel {
     const sent = this.#noteRequest(frame);
     let sending: Promise<unknown>;
     try {
-      // Within the block: what is made of the returned value may throw too.
+      // Inside the block: `then` of the returned value may throw too.
       sending = Promise.resolve(this.#transport.send(JSON.parse(frameText(frame)), sent && this.#sendOptions(sent)));
     } catch (error) {
       this.#sendFailed(frame, error);
@@ -200,7 +199,7 @@ export class AttachedChannel implements Channel {
     return sent;
   }
 
-  /** Only a transport with a stream for each request knows these; the others are handed the message alone. */
+  /** Only for a transport with a stream for each request; the others get the message alone. */
   #sendOptions({ frame, abort }: Sent): object | undefined {
     if (!abort) return undefined;
     const headers = frame.http?.params?.map(
@@ -215,12 +214,12 @@ export class AttachedChannel implements Channel {
 
   #sendFailed(frame: OutboundFrame, error: unknown): void {
     this.#settled(frame);
-    // A notification or an answer that cannot be sent is lost, as the protocol allows.
+    // A notification or an answer that cannot be sent is dropped, as the protocol allows.
     if (this.#forget(frame.id) && !this.#isClosed) this.#listener?.failed(frame, sendFailed(this.#context, error));
   }
 
   #settled(frame: OutboundFrame): void {
-    if (this.#unsettled.delete(frame)) this.#heldBytes -= frame.bytes;
+    if (this.#unsettled.delete(frame)) this.#bufferedBytes -= frame.bytes;
   }
 
   #forget(id: number | undefined): Sent | undefined {
@@ -231,7 +230,7 @@ export class AttachedChannel implements Channel {
 
   // --- from the server
 
-  /** Returns why the message was refused: the linked transport rejects with it, the transports of the SDKs ignore it. */
+  /** Returns the error of a refused message: the linked transport rejects with it, the transports of the SDKs ignore it. */
   #receive(message: unknown, extra: unknown): HostError | undefined {
     if (this.#isClosed) return notOpen(this.#server);
     let bytes: Buffer;
@@ -253,7 +252,7 @@ export class AttachedChannel implements Channel {
     return undefined;
   }
 
-  /** The request of ours that the server names with a message of its own. */
+  /** Our request that the server's message names. */
   #originOf(extra: unknown): MessageOrigin | undefined {
     const related = relatedRequestId(extra);
     if (related === undefined) return undefined;
@@ -278,7 +277,7 @@ export class AttachedChannel implements Channel {
     this.#isClosed = true;
     this.#outbound.clear();
     this.#unsettled.clear();
-    this.#heldBytes = 0;
+    this.#bufferedBytes = 0;
     const requests = [...this.#requests.values()];
     this.#requests.clear();
     for (const { abort } of requests) abort?.abort();
@@ -311,7 +310,7 @@ export class AttachedChannel implements Channel {
     });
   }
 
-  /** A server closes its end of the pair itself; for one that does not, it is closed here. */
+  /** Closes the far end of the pair too, for a server that does not do it itself. */
   async #closeBoth(): Promise<void> {
     try {
       await this.#object.close();

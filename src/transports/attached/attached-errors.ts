@@ -1,8 +1,8 @@
 /**
- * What went wrong with an attached object, as a HostError. What a transport of an SDK throws is read by shape: an HTTP status in
- * `code` (SDK 1) or `status` (SDK 2), and `UnauthorizedError` by its name.
+ * Failures of an attached object as HostErrors. Errors of an SDK transport are read by shape: an HTTP status in `code` (SDK 1) or
+ * `status` (SDK 2), and `UnauthorizedError` by its name.
  */
-import { HostError, thrownText } from '../../kernel/errors.js';
+import { type ErrorCode, HostError, type HostErrorOptions, thrownText } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { statusError } from '../http/http-errors.js';
 
@@ -14,7 +14,19 @@ export interface ErrorContext {
   readonly now: () => Date;
 }
 
-/** `send` of the transport threw or rejected: whether the message left is not known, unless a status says so. */
+/** An error of the attached object, whose text is appended to `what`. */
+function failed(
+  { server, cleanText }: ErrorContext,
+  code: ErrorCode,
+  what: string,
+  cause: unknown,
+  options: HostErrorOptions,
+): HostError {
+  const text = cleanText(thrownText(cause).slice(0, LIMITS.quotedChars));
+  return new HostError(code, `${what}: ${text}`, { server, ...options, cause });
+}
+
+/** `send` of the transport threw or rejected: whether the message was sent is not known, unless an HTTP status tells. */
 export function sendFailed(context: ErrorContext, error: unknown): HostError {
   const { server } = context;
   const status = statusOf(error);
@@ -23,36 +35,26 @@ export function sendFailed(context: ErrorContext, error: unknown): HostError {
     const facts = { server, status, headers: {}, inSession: false, rpcCode: undefined, now, sent: undefined };
     return statusError(facts).with({ cause: error });
   }
-  return new HostError('transport', `server '${server}': its transport could not send: ${textOf(context, error)}`, {
-    server,
-    reason: 'send_failed',
-    execution: 'uncertain',
-    cause: error,
-  });
+  const options = { reason: 'send_failed', execution: 'uncertain' } as const;
+  return failed(context, 'transport', `server '${server}': its transport could not send`, error, options);
 }
 
 /** `start` of the transport, or `connect` of the server, threw or rejected. */
 export function startFailed(context: ErrorContext, error: unknown): HostError {
-  const { server } = context;
-  const status = statusOf(error);
-  if (status !== undefined) return sendFailed(context, error);
-  return new HostError('connect_failed', `server '${server}' could not be opened: ${textOf(context, error)}`, {
-    server,
+  if (statusOf(error) !== undefined) return sendFailed(context, error);
+  return failed(context, 'connect_failed', `server '${context.server}' could not be opened`, error, {
     reason: 'start_failed',
     execution: 'not_executed',
-    hint: 'look at the cause; the attached object reported it',
-    cause: error,
+    hint: 'see the cause, which the attached object reported',
   });
 }
 
 /** The factory threw or rejected. */
 export const factoryFailed = (context: ErrorContext, error: unknown): HostError =>
-  new HostError('connect_failed', `the factory of server '${context.server}' failed: ${textOf(context, error)}`, {
-    server: context.server,
+  failed(context, 'connect_failed', `the factory of server '${context.server}' failed`, error, {
     reason: 'factory_failed',
     execution: 'not_executed',
-    hint: 'look at the cause; the factory is called again for the next start',
-    cause: error,
+    hint: 'see the cause; the next start calls the factory again',
   });
 
 export const notAttachable = (server: string, problem: string): HostError =>
@@ -66,40 +68,24 @@ export const notAttachable = (server: string, problem: string): HostError =>
 
 /** The message of the server cannot be serialised. */
 export const notJson = (context: ErrorContext, error: unknown): HostError =>
-  new HostError(
-    'protocol_error',
-    `server '${context.server}' sent a message that is not JSON: ${textOf(context, error)}`,
-    {
-      server: context.server,
-      reason: 'not_json',
-      execution: 'uncertain',
-      hint: 'return values that JSON can hold: no cycles, no BigInt, no getters that throw',
-      cause: error,
-    },
-  );
+  failed(context, 'protocol_error', `server '${context.server}' sent a message that is not JSON`, error, {
+    reason: 'not_json',
+    execution: 'uncertain',
+    hint: 'return values that JSON can represent: no cycles, no BigInt, no getters that throw',
+  });
 
 export const closeAbandoned = (server: string, limitMs: number): HostError =>
-  new HostError(
-    'timeout',
-    `server '${server}': the attached object did not close within ${limitMs} ms; it is abandoned`,
-    {
-      server,
-      reason: 'close_timeout',
-      limit: limitMs,
-      hint: 'its close() must settle; whatever it still holds is not released by Hostler',
-    },
-  );
+  new HostError('timeout', `server '${server}': close() of the attached object did not settle within ${limitMs} ms`, {
+    server,
+    reason: 'close_timeout',
+    limit: limitMs,
+    hint: 'the object is abandoned, and Hostler does not release its resources: make its close() settle',
+  });
 
 export const closeFailed = (context: ErrorContext, error: unknown): HostError =>
-  new HostError(
-    'transport',
-    `server '${context.server}': close() of the attached object failed: ${textOf(context, error)}`,
-    {
-      server: context.server,
-      reason: 'close_failed',
-      cause: error,
-    },
-  );
+  failed(context, 'transport', `server '${context.server}': close() of the attached object failed`, error, {
+    reason: 'close_failed',
+  });
 
 /** The HTTP status that an error of an SDK carries. The SDKs write -1 where there is none. */
 function statusOf(error: unknown): number | undefined {
@@ -115,6 +101,3 @@ function statusOf(error: unknown): number | undefined {
 
 const isStatus = (value: unknown): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 400 && value <= 599;
-
-const textOf = ({ cleanText }: ErrorContext, error: unknown): string =>
-  cleanText(thrownText(error).slice(0, LIMITS.quotedChars));

@@ -1,5 +1,5 @@
 /**
- * The object of one start: what was attached, or what the factory makes, within the time that a start has.
+ * Opens the channel of one start: over the attached object, or over one from the factory within the start's deadline.
  * Invariant: an object that comes too late is closed, unless another connection uses it.
  */
 import type { AttachedServerSpec } from '../../config/server-spec.js';
@@ -9,28 +9,24 @@ import { type Attachable, claim } from './attachable.js';
 import { AttachedChannel, type AttachedDeps } from './attached-channel.js';
 import { closeFailed, type ErrorContext, factoryFailed, notAttachable } from './attached-errors.js';
 
-export interface AttachLimits {
-  readonly deadlineAtMs: number;
-  readonly signal: CancelSignal | undefined;
-}
-
 /** Rejects with a HostError. */
 export async function openAttached(
   spec: AttachedServerSpec,
   deps: AttachedDeps,
-  limits: AttachLimits,
+  limits: { readonly deadlineAtMs: number; readonly signal: CancelSignal | undefined },
 ): Promise<AttachedChannel> {
   const { name } = spec;
-  const object = spec.hasFactory ? await made(spec, deps, limits) : spec.take();
+  const object = spec.hasFactory ? await fromFactory(spec, deps, limits.deadlineAtMs, limits.signal) : spec.take();
   const problem = claim(object);
   if (problem !== undefined) throw notAttachable(name, problem);
   return new AttachedChannel(name, object as Attachable, deps);
 }
 
-function made(
+function fromFactory(
   { name: server, take }: AttachedServerSpec,
   { clock, cleanText, onProblem }: AttachedDeps,
-  { deadlineAtMs, signal }: AttachLimits,
+  deadlineAtMs: number,
+  signal: CancelSignal | undefined,
 ): Promise<unknown> {
   const context: ErrorContext = { server, cleanText, now: () => clock.date() };
   return new Promise((resolve, reject) => {
@@ -42,7 +38,7 @@ function made(
     };
     const giveUp = () => {
       end();
-      reject(new HostError('cancelled', `the start of server '${server}' was given up`, facts(server)));
+      reject(new HostError('cancelled', `the start of server '${server}' was cancelled`, facts(server)));
     };
     const cancelTimer = clock.at(deadlineAtMs, () => {
       end();
@@ -55,7 +51,7 @@ function made(
     });
     if (signal?.aborted) return giveUp();
     signal?.addEventListener('abort', giveUp, { once: true });
-    // Called in a promise: what it throws at once is what it rejects with.
+    // Called inside a promise: a synchronous throw becomes a rejection.
     new Promise((settle) => settle(take())).then(
       (object) => {
         if (isOver) return closeLate(context, object, onProblem);

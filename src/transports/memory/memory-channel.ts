@@ -1,10 +1,9 @@
 /**
- * A channel to a server in this very process, for embedding and for tests. The far end has the shape of the MCP SDK's
- * `Transport`, so that an SDK server can sit on it: it gets parsed objects and gives objects or JSON text.
- * Messages to us go through the same decoder and bounds as on every other transport.
+ * A channel to a server in this process, for embedding and for tests. The server's end has the shape of the MCP SDK's `Transport`,
+ * so that an SDK server can use it: it receives parsed objects and sends objects or JSON text.
+ * Messages from the server pass the same decoder and limits as on every other transport.
  *
- * Invariants: delivery is asynchronous (a microtask) and in order, in both directions; a frame that is still waiting can
- * be withdrawn without a trace.
+ * Invariants: delivery is asynchronous (a microtask) and in order, in both directions; a queued frame can be withdrawn unsent.
  */
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
@@ -27,7 +26,7 @@ export interface MemoryServerEnd {
   onerror?: (error: Error) => void;
   sessionId?: string;
   start(): Promise<void>;
-  /** An object, or one JSON message as text or bytes. Rejects what is too large or comes too late. */
+  /** An object, or one JSON message as text or bytes. Rejects when the message is too large or the channel is closed. */
   send(message: object | string | Uint8Array): Promise<void>;
   close(): Promise<void>;
 }
@@ -42,7 +41,7 @@ export function createMemoryLink(serverName = 'memory'): MemoryLink {
   return { channel: link, server: link.far };
 }
 
-/** What the server may have said that nobody has read yet. */
+/** Bytes from the server that are not delivered yet. */
 const inboundBytesMax = 16 * 1024 * 1024;
 
 class MemoryChannel implements Channel {
@@ -54,7 +53,7 @@ class MemoryChannel implements Channel {
   #listener: ChannelListener | undefined;
   #farStarted = false;
   #closed = false;
-  /** Frames on their way to the server, in order. */
+  /** Queued frames for the server, in order. */
   readonly #outbound = new Set<OutboundFrame>();
   #outboundBytes = 0;
   #outboundScheduled = false;
@@ -71,7 +70,7 @@ class MemoryChannel implements Channel {
       },
       send: async (message) => this.#receive(message),
       close: async () => {
-        // What the server sent before comes first.
+        // Messages that the server sent before are delivered first.
         await Promise.resolve();
         this.#end('the server closed its end');
       },
@@ -113,13 +112,13 @@ class MemoryChannel implements Channel {
         this.#outbound.delete(frame);
         this.#outboundBytes -= frame.bytes;
         frame.phase = 'written';
-        this.#hand(frame);
+        this.#deliver(frame);
       }
     });
   }
 
-  /** A handler that throws is the server's problem, and must not cost the frames behind it. */
-  #hand(frame: OutboundFrame): void {
+  /** A handler that throws must not affect the frames behind it. */
+  #deliver(frame: OutboundFrame): void {
     try {
       this.far.onmessage?.(JSON.parse(frameText(frame)));
     } catch (error) {

@@ -1,18 +1,16 @@
 /**
- * One small shell beside us that outlives us: when our end of its stdin closes, however we died, it takes down the
- * groups of all children still on its list.
- * Not here: children of an earlier run whose watch died too (pid-journal.ts).
+ * A small shell process that outlives Hostler: when our end of its stdin closes, however we died, it ends the groups of all children
+ * on its list.
+ * Not here: children of an earlier run whose death watch died too (pid-journal.ts).
  *
- * Invariants: it signals only groups on its list, and none whose number may be another's by now; it never keeps us alive;
- * an empty list means it just leaves. A group is ours while its leader has the start time it was listed with; when the
- * leader has gone, while somebody in it carries the mark of this Hostler; and no more once it was seen empty.
- * The exception is a system without /proc, where a shell can see neither start times nor marks: there every listed
- * number counts as ours until it was seen empty.
+ * Invariants: it signals only groups on its list, and none whose number may belong to another process; it never keeps Hostler
+ * alive; with an empty list it just exits. A group is ours while its leader has the listed start time; after the leader's exit,
+ * while a member carries the mark of this Hostler; and no more once it was seen empty. Without /proc a shell can read neither start
+ * times nor marks: there every listed number counts as ours until it was seen empty.
  *
- * A child that was being started when we were killed has no number yet: the watch is told of its run before, and finds it
- * by the mark of that run. Without /proc it cannot, so the number must follow the spawn at once; the journal keeps the run that
- * was announced, and the next start reports it. What remains open is the moment between the death of the watch itself and its successor; the
- * journal still knows.
+ * A child that is being started when Hostler is killed has no pid yet: its run is announced before, and the shell finds it by the
+ * mark of that run. Without /proc it cannot, so the pid must follow the spawn at once; the journal records the announced run, and the
+ * next start reports it. Between the death of the shell and its successor only the journal knows the children.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
@@ -20,9 +18,9 @@ import { RUN_MARKER } from '../environment.js';
 import type { GroupLeader } from './process-group.js';
 
 /**
- * The first argument is the id in our marks. Kept to built-ins but for `sleep` and one `grep` at the end, so that it
- * stays small. `look` reads all lines of stat because a process may have a newline in its name, and takes what follows
- * the last parenthesis because it may have those as well.
+ * The first argument is the instance id in our marks. Uses only built-ins but for `sleep` and one `grep` at the end, so that the
+ * process stays small. `look` reads all lines of stat, because a process name may contain a newline, and takes the text after the
+ * last parenthesis, because it may contain parentheses too.
  */
 export const WATCH_SCRIPT = `
 set -f
@@ -106,7 +104,7 @@ find_pending() {
   done
   set -f
 }
-# What was being started has its mark only once it is the new program.
+# A process that is being started has its mark only after exec.
 if [ -n "$pending" ]; then
   sleep 0.1
   find_pending
@@ -120,7 +118,7 @@ done
 each KILL
 `;
 
-/** A watch that dies at once (no /bin/sh, no memory) is tried again this much later, not in a loop. */
+/** Delay before a shell that died at once (no /bin/sh, no memory) is started again. */
 const retryMs = 1_000;
 
 export class DeathWatch {
@@ -138,12 +136,12 @@ export class DeathWatch {
     this.#instanceId = instanceId;
   }
 
-  /** Undefined while nobody watches. */
+  /** Undefined while no shell runs. */
   get pid(): number | undefined {
     return this.#shell?.pid;
   }
 
-  /** A child is about to be started; `expected` says that its start is over, either way. */
+  /** A child is about to be started; `expected` must follow when it has started or failed. */
   expect(run: number): void {
     this.#expected.add(run);
     if (this.#shell) this.#shell.stdin?.write(`? ${run}\n`);
@@ -157,7 +155,7 @@ export class DeathWatch {
   /** Call right after the child was started, before `expected`. */
   add(leader: GroupLeader): void {
     this.#groups.add(entryOf(leader));
-    // A pipe that is not full is written before `write` returns, so nothing is left in our own buffers.
+    // A write to a pipe with room is complete when `write` returns, so no bytes stay in our own buffers.
     if (this.#shell) this.#shell.stdin?.write(`+ ${entryOf(leader)}\n`);
     else this.#start();
   }
@@ -166,7 +164,7 @@ export class DeathWatch {
     if (this.#groups.delete(entryOf(leader))) this.#shell?.stdin?.write(`- ${entryOf(leader)}\n`);
   }
 
-  /** Children still listed are taken down by the shell as if we had died. Resolves when it has gone. */
+  /** The shell ends children that are still listed. Resolves when the shell has exited. */
   close(): Promise<void> {
     this.#closed = true;
     this.#cancelRetry();
@@ -183,24 +181,19 @@ export class DeathWatch {
   #start(): void {
     this.#cancelRetry();
     if (this.#closed) return;
-    const waitedMs = this.#clock.nowMs() - this.#startedAtMs;
-    if (waitedMs < retryMs) {
-      this.#cancelRetry = this.#clock.at(this.#startedAtMs + retryMs, () => this.#start());
-      return;
-    }
+    if (this.#clock.nowMs() - this.#startedAtMs < retryMs) return this.#retry();
     this.#startedAtMs = this.#clock.nowMs();
     let shell: ChildProcess;
     try {
       shell = spawn('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', this.#instanceId], {
-        // A session of its own: what interrupts us from a terminal must not reach it.
+        // A session of its own: an interrupt from our terminal must not reach it.
         detached: true,
         stdio: ['pipe', 'ignore', 'ignore'],
         cwd: '/',
         env: { PATH: '/usr/bin:/bin' },
       });
     } catch {
-      this.#cancelRetry = this.#clock.at(this.#startedAtMs + retryMs, () => this.#start());
-      return;
+      return this.#retry();
     }
     this.#shell = shell;
     shell.stdin?.on('error', () => {});
@@ -218,6 +211,10 @@ export class DeathWatch {
       ...[...this.#groups].map((entry) => `+ ${entry}\n`),
     ];
     shell.stdin?.write(lines.join(''));
+  }
+
+  #retry(): void {
+    this.#cancelRetry = this.#clock.at(this.#startedAtMs + retryMs, () => this.#start());
   }
 }
 

@@ -14,7 +14,6 @@ test.each([
     pid: 42,
     ppid: 10,
     pgid: 42,
-    session: 42,
     startTicks: 98765,
     state: 'S',
   });
@@ -40,18 +39,17 @@ test('a folder that is no process table is unknown, not empty', () => {
 });
 
 test('a line of ps says the same, in seconds of wall time', () => {
-  expect(parsePsLine(' 42 10 42 0 Ss Sun Nov 15 20:40:01 2026')).toEqual({
+  expect(parsePsLine(' 42 10 42 Ss Sun Nov 15 20:40:01 2026')).toEqual({
     pid: 42,
     ppid: 10,
     pgid: 42,
-    session: 0,
     startTicks: Date.UTC(2026, 10, 15, 20, 40, 1) / 1_000,
     state: 'S',
   });
   expect(parsePsLine('PID PPID')).toBeUndefined();
 });
 
-const line = ' 42 10 42 0 Ss Sun Nov 15 20:40:01 2026';
+const line = ' 42 10 42 Ss Sun Nov 15 20:40:01 2026';
 
 test('E19 ps: a process that is not listed is gone, and a failed ps is unknown', () => {
   const listing = psTable(() => [line]);

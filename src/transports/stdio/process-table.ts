@@ -12,7 +12,6 @@ export interface ProcessFacts {
   readonly pid: number;
   readonly ppid: number;
   readonly pgid: number;
-  readonly session: number;
   /** Start time in the table's own unit. Compared (`isSameStart`), never converted. */
   readonly startTicks: number;
   readonly state: string;
@@ -98,10 +97,10 @@ export function parseStat(text: string): ProcessFacts | undefined {
   const pid = Number.parseInt(text, 10);
   if (nameEnd < 0 || !(pid > 0)) return undefined;
   const fields = text.slice(nameEnd + 2).split(' ');
-  const [state, ppid, pgid, session] = fields;
+  const [state, ppid, pgid] = fields;
   const startTicks = Number(fields[19]);
   if (state === undefined || !Number.isSafeInteger(startTicks)) return undefined;
-  return { pid, ppid: Number(ppid), pgid: Number(pgid), session: Number(session), startTicks, state };
+  return { pid, ppid: Number(ppid), pgid: Number(pgid), startTicks, state };
 }
 
 function attempt<T>(read: () => T, otherwise: T): T {
@@ -129,7 +128,7 @@ const psSlackS = 2;
  * cannot read environments: leftovers outside their group are not found. `gone` means that `ps` ran and listed no such process.
  */
 export function psTable(run: RunProgram = runProgram, wallMs: () => number = Date.now): ProcessTable {
-  const columns = ['-o', 'pid=,ppid=,pgid=,sess=,state=,lstart='];
+  const columns = ['-o', 'pid=,ppid=,pgid=,state=,lstart='];
   const list = (...selection: string[]) =>
     run('ps', [...selection, ...columns])?.flatMap((line) => parsePsLine(line) ?? []);
   const read = (pid: number): Lookup => {
@@ -162,12 +161,10 @@ export function psTable(run: RunProgram = runProgram, wallMs: () => number = Dat
 }
 
 export function parsePsLine(line: string): ProcessFacts | undefined {
-  const [pid, ppid, pgid, session, state, ...since] = line.trim().split(/\s+/);
+  const [pid, ppid, pgid, state, ...since] = line.trim().split(/\s+/);
   const startTicks = Date.parse(`${since.join(' ')} UTC`) / 1_000;
   if (state === undefined || !Number.isFinite(startTicks)) return undefined;
-  // macOS prints an address as the session, which is only ever compared with a group number.
-  const numbers = { pid: Number(pid), ppid: Number(ppid), pgid: Number(pgid), session: Number(session) };
-  return { ...numbers, startTicks, state: state.charAt(0) };
+  return { pid: Number(pid), ppid: Number(ppid), pgid: Number(pgid), startTicks, state: state.charAt(0) };
 }
 
 export function runProgram(file: string, args: readonly string[]): readonly string[] | undefined {

@@ -24,13 +24,8 @@ interface SandboxRequest extends Omit<ViewRequest, 'searchPath' | 'home'> {
   readonly env: Readonly<Record<string, string>>;
 }
 
-interface Wrapped {
-  readonly file: string;
-  readonly args: string[];
-  readonly env: Record<string, string>;
-}
-
-export async function wrapInSandbox(request: SandboxRequest): Promise<Wrapped> {
+/** The command line and environment of bubblewrap. */
+export async function wrapInSandbox(request: SandboxRequest) {
   const { server, file, args, hostPaths, env } = request;
   const cwd = await realpath(request.cwd);
   const home = hostPaths.homes === undefined ? undefined : await prepareHome(hostPaths.homes, server);
