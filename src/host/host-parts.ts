@@ -18,7 +18,7 @@ import { systemClock } from '../kernel/clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
 import { quietly, warnProcess } from '../kernel/problems.js';
 import { systemRandom } from '../kernel/random.js';
-import { type CachedCall, callCachePlan, listCachePlan, ResponseCache } from '../policy/cache.js';
+import { callCachePlan, listCachePlan, ResponseCache } from '../policy/cache.js';
 import { CallBudgets } from '../policy/call-budget.js';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { type PinChange, Pins, trustsEverything } from '../policy/pins.js';
