@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { legacyEra } from '../../../test/fakes/eras.js';
 import { requestFrame } from '../../wire/frame.js';
-import { CallLane } from './call-lane.js';
-import { ConnectionSlots } from './connection-slots.js';
+import { CallLane, ConnectionSlots } from './call-lane.js';
 import { type CallHost, PostCall } from './post-call.js';
 
 let nextId = 1;

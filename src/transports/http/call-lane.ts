@@ -4,8 +4,6 @@
  * hold releases it, whatever happens.
  * Invariant: no request waits while there is a free slot and no hold.
  */
-import type { ConnectionSlots } from './connection-slots.js';
-
 export class CallLane<Call extends { giveUp(): void }> {
   readonly #slots: ConnectionSlots;
   readonly #dispatch: (call: Call) => void;
@@ -78,5 +76,54 @@ export class CallLane<Call extends { giveUp(): void }> {
       this.#waiting.delete(next);
       this.#dispatch(next);
     }
+  }
+}
+
+/**
+ * A number of connections that several queues share. Requests wait in these queues and not in undici, which cannot give a queued
+ * request back. A freed slot is offered to the queues in the order in which they subscribed.
+ */
+export class ConnectionSlots {
+  #free: number;
+  readonly #drains: (() => void)[] = [];
+  readonly #spares: (() => void)[] = [];
+  #isWanted = false;
+
+  constructor(limit: number) {
+    this.#free = limit;
+  }
+
+  /** `drain` sends waiting requests while there are free slots. `spare` gives up a slot of a request that is already answered. */
+  subscribe(drain: () => void, spare?: () => void): void {
+    this.#drains.push(drain);
+    if (spare) this.#spares.push(spare);
+  }
+
+  /** A queue may be waiting for a slot: answered requests should give theirs up. */
+  get isWanted(): boolean {
+    return this.#isWanted;
+  }
+
+  /** A request has to wait. */
+  want(): void {
+    if (this.#free > 0) return;
+    this.#isWanted = true;
+    for (const spare of this.#spares) spare();
+  }
+
+  /** True when a slot was free; it is taken now. */
+  take(): boolean {
+    if (this.#free === 0) return false;
+    this.#free--;
+    return true;
+  }
+
+  release(): void {
+    this.#free++;
+    for (const drain of this.#drains) {
+      if (this.#free === 0) return;
+      drain();
+    }
+    if (this.#free > 0) this.#isWanted = false;
   }
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { isHostError } from '../../kernel/errors.js';
-import { addressClass } from './address-class.js';
-import { checkUrl } from './dial-guard.js';
+
+import { addressClass, checkUrl } from './dial-guard.js';
 
 test.each([
   ['127.0.0.1', 'loopback'],

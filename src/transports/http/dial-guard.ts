@@ -1,17 +1,15 @@
 /**
- * Which addresses may be dialled. The operator may name any (`any`); a URL that a server named may only lead to the
- * public internet (`public`), so that no answer of a server can make us call the metadata service or the office printer.
- *
- * Invariant: the address that is checked is the address that is dialled. Names are judged after resolution, inside the
- * lookup of the connection itself, so a name that resolves differently the second time gains nothing. Literal addresses
- * never reach a lookup and are judged before the dial.
+ * Which addresses may be dialled. The operator may name any (`any`). A URL from a server may only lead to the public internet
+ * (`public`), so that no answer of a server can make us call the metadata service or a printer.
  * Not here: same-origin rules for redirects (http-exchange.ts).
+ *
+ * Invariant: the address that is checked is the address that is dialled. Names are checked after resolution, inside the lookup of
+ * the connection itself, so DNS rebinding gains nothing. Literal addresses never reach a lookup and are checked before the dial.
  */
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
-import { isIP, type LookupFunction } from 'node:net';
+import { BlockList, isIP, isIPv4, isIPv6, type LookupFunction } from 'node:net';
 import type { buildConnector } from 'undici';
 import { HostError } from '../../kernel/errors.js';
-import { addressClass } from './address-class.js';
 import { undici } from './undici.js';
 
 type DialPolicy = 'any' | 'public';
@@ -30,11 +28,10 @@ const connectTimeoutMsDefault = 10_000;
 
 interface DialOptions {
   readonly policy: DialPolicy;
-  /** Whose connections they are. */
   readonly server: string;
   readonly resolve?: Resolve;
   readonly connectTimeoutMs?: number;
-  /** Certificates to trust beside the system's, for servers of the operator's own. */
+  /** Certificates to trust beside those of the system. */
   readonly ca?: string;
 }
 
@@ -46,24 +43,24 @@ export function guardedDial(options: DialOptions): Dial {
     ...(options.ca === undefined ? {} : { ca: options.ca }),
   };
   if (options.policy === 'any' && !options.resolve) return connector(base as buildConnector.BuildOptions);
-  const judge = options.policy === 'public' ? (address: string) => refusal(address, options.server) : () => undefined;
-  const lookup = judgingLookup(options.resolve ?? systemResolve, judge);
+  const check = options.policy === 'public' ? (address: string) => refusal(address, options.server) : () => undefined;
+  const lookup = checkedLookup(options.resolve ?? systemResolve, check);
   const connect = connector({ ...base, lookup } as buildConnector.BuildOptions);
   return (target, done) => {
     const literal = target.hostname.replace(/^\[|\]$/g, '');
-    const refused = isIP(literal) === 0 ? undefined : judge(literal);
+    const refused = isIP(literal) === 0 ? undefined : check(literal);
     if (refused) done(refused, null);
     else connect(target, done);
   };
 }
 
-function judgingLookup(resolve: Resolve, judge: (address: string) => HostError | undefined): LookupFunction {
+function checkedLookup(resolve: Resolve, check: (address: string) => HostError | undefined): LookupFunction {
   return (hostname, options, done) => {
     resolve(hostname, (error, addresses) => {
       if (error) return done(error, '', 0);
-      // One private address among public ones is enough: a name that also leads inside is not a public name.
+      // One private address is enough to refuse the name.
       for (const { address } of addresses) {
-        const refused = judge(address);
+        const refused = check(address);
         if (refused) return done(refused as NodeJS.ErrnoException, '', 0);
       }
       const first = addresses[0];
@@ -77,18 +74,15 @@ function judgingLookup(resolve: Resolve, judge: (address: string) => HostError |
 function refusal(address: string, server: string): HostError | undefined {
   const kind = addressClass(address);
   if (kind === 'public') return undefined;
-  return new HostError('denied', `server '${server}' named a URL that leads to a ${kind} address; it was not dialled`, {
+  return new HostError('denied', `server '${server}' sent a URL that leads to a ${kind} address; it was not dialled`, {
     server,
     reason: 'address_refused',
     execution: 'not_executed',
-    hint: 'if the address is meant, write the URL in the configuration of the server yourself',
+    hint: 'if the address is right, write the URL into the configuration of the server',
   });
 }
 
-/**
- * The URL as an object, or why it cannot be used. Literal addresses are judged here too, so that a URL which can never
- * be dialled is refused where it is read; names can only be judged when they are dialled.
- */
+/** The URL, or why it cannot be used. Literal addresses are checked here too; names can only be checked when they are dialled. */
 export function checkUrl(text: string, policy: DialPolicy, server: string): URL | HostError {
   const wrong = (what: string, reason: string) =>
     new HostError(policy === 'any' ? 'invalid_spec' : 'denied', `server '${server}': url ${what}`, {
@@ -108,4 +102,113 @@ export function checkUrl(text: string, policy: DialPolicy, server: string): URL 
   const literal = url.hostname.replace(/^\[|\]$/g, '');
   if (policy === 'public' && isIP(literal) !== 0) return refusal(literal, server) ?? url;
   return url;
+}
+
+type AddressClass =
+  | 'public'
+  | 'loopback'
+  | 'private'
+  | 'link-local'
+  | 'shared'
+  | 'metadata'
+  | 'multicast'
+  | 'unspecified'
+  | 'reserved';
+
+const IPV4: ReadonlyArray<readonly [AddressClass, ReadonlyArray<string>]> = [
+  ['loopback', ['127.0.0.0/8']],
+  ['unspecified', ['0.0.0.0/8']],
+  // 168.63.129.16 is the host agent of a cloud, on an address that looks public.
+  ['metadata', ['169.254.169.254/32', '169.254.170.2/32', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32']],
+  ['private', ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16']],
+  ['link-local', ['169.254.0.0/16']],
+  ['shared', ['100.64.0.0/10']],
+  ['multicast', ['224.0.0.0/4']],
+  [
+    'reserved',
+    [
+      '192.0.0.0/24',
+      '192.0.2.0/24',
+      '192.88.99.0/24',
+      '198.18.0.0/15',
+      '198.51.100.0/24',
+      '203.0.113.0/24',
+      '240.0.0.0/4',
+    ],
+  ],
+];
+
+const IPV6: ReadonlyArray<readonly [AddressClass, ReadonlyArray<string>]> = [
+  ['loopback', ['::1/128']],
+  ['unspecified', ['::/128']],
+  ['metadata', ['fd00:ec2::254/128', 'fd20:ce::254/128']],
+  ['private', ['fc00::/7', 'fec0::/10']],
+  ['link-local', ['fe80::/10']],
+  ['multicast', ['ff00::/8']],
+  // 2001::/23 holds Teredo, 2002::/16 is 6to4: both are tunnels to any IPv4 address.
+  ['reserved', ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']],
+];
+
+const lists = (table: typeof IPV4, family: 'ipv4' | 'ipv6') =>
+  table.map(([kind, nets]) => {
+    const list = new BlockList();
+    for (const net of nets) {
+      const [address = '', prefix = ''] = net.split('/');
+      list.addSubnet(address, Number(prefix), family);
+    }
+    return [kind, list] as const;
+  });
+type Lists = ReturnType<typeof lists>;
+/** Made for the first address that is checked. */
+let ipv4Lists: Lists | undefined;
+let ipv6Lists: Lists | undefined;
+
+/**
+ * Every address that is not known to be public is something else: in IPv6 only 2000::/3 is assigned at all. An address that embeds
+ * an IPv4 address has the class of that address.
+ */
+export function addressClass(address: string): AddressClass {
+  const bare = address.split('%')[0] ?? '';
+  if (isIPv4(bare)) {
+    ipv4Lists ??= lists(IPV4, 'ipv4');
+    return find(ipv4Lists, bare, 'ipv4') ?? 'public';
+  }
+  if (!isIPv6(bare)) return 'reserved';
+  const groups = ipv6Groups(bare);
+  const embedded = embeddedIpv4(groups);
+  if (embedded !== undefined) return addressClass(embedded);
+  ipv6Lists ??= lists(IPV6, 'ipv6');
+  const listed = find(ipv6Lists, bare, 'ipv6');
+  if (listed) return listed;
+  return ((groups[0] ?? 0) & 0xe000) === 0x2000 ? 'public' : 'reserved';
+}
+
+function find(table: Lists, address: string, family: 'ipv4' | 'ipv6'): AddressClass | undefined {
+  return table.find(([, list]) => list.check(address, family))?.[0];
+}
+
+/** Mapped (::ffff:0:0/96), translated (::ffff:0:0:0/96), compatible (::/96) and NAT64 (64:ff9b::/96) addresses. */
+function embeddedIpv4(groups: number[]): string | undefined {
+  const [a, b, c, d, e, f, high = 0, low = 0] = groups;
+  const zeroTo = (...parts: Array<number | undefined>) => parts.every((part) => part === 0);
+  const mapped = zeroTo(a, b, c, d, e) && f === 0xffff;
+  const translated = zeroTo(a, b, c, d, f) && e === 0xffff;
+  const compatible = zeroTo(a, b, c, d, e, f) && (high !== 0 || low > 1);
+  const nat64 = a === 0x64 && b === 0xff9b && zeroTo(c, d, e, f);
+  if (!mapped && !translated && !compatible && !nat64) return undefined;
+  return `${high >> 8}.${high & 0xff}.${low >> 8}.${low & 0xff}`;
+}
+
+/** The eight groups of a valid IPv6 address. */
+function ipv6Groups(address: string): number[] {
+  const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(address);
+  const hex = dotted
+    ? `${dotted[1]}${((Number(dotted[2]) << 8) | Number(dotted[3])).toString(16)}:${((Number(dotted[4]) << 8) | Number(dotted[5])).toString(16)}`
+    : address;
+  const [head = '', tail] = hex.split('::');
+  const parse = (part: string) => (part === '' ? [] : part.split(':').map((group) => Number.parseInt(group, 16)));
+  const front = parse(head);
+  if (tail === undefined) return front;
+  const back = parse(tail);
+  return [...front, ...new Array<number>(8 - front.length - back.length).fill(0), ...back];
 }

@@ -1,6 +1,6 @@
 /**
  * What both HTTP transports share: connections by kind of traffic, request headers, bounds, and the table of open requests.
- * Not here: reading a response (post-call.ts, one-way-post.ts), the order of waiting frames (call-lane.ts, one-way-queue.ts),
+ * Not here: reading a response (post-call.ts, one-way-queue.ts), the order of waiting frames (call-lane.ts),
  * deadlines of calls and retries (the peer and policy).
  *
  * Invariants:
@@ -24,8 +24,7 @@ import {
 import { isSessionRequest, listenMethod, NOTIFICATION } from '../../wire/rpc-codes.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
-import { CallLane } from './call-lane.js';
-import { ConnectionSlots } from './connection-slots.js';
+import { CallLane, ConnectionSlots } from './call-lane.js';
 import { checkFacts, configuredHeaders, type HeaderList, RequestHeaders } from './headers.js';
 import { type ExchangeSink, HttpExchange } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
@@ -99,15 +98,10 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     const control = new ConnectionSlots(controlConnections);
     // Subscribed first: a waiting request gets a freed control connection before a waiting notification.
     this.#controlCalls = new CallLane(control, (call) => this.dispatch(call, this.#controlPool));
-    const { clock } = deps;
-    this.#controlOneWay = new OneWayQueue(clock, this.counters, control, controlNotificationMsMax, (frame, sink) =>
-      this.#post(frame, this.#controlPool, sink),
-    );
-    const oneWaySlots = new ConnectionSlots(oneWayConnections);
-    this.#oneWay = new OneWayQueue(clock, this.counters, oneWaySlots, oneWayTimeoutMs, (frame, sink) =>
-      this.#post(frame, this.#oneWayPool, sink),
-    );
-    this.#stalls = new StallWatch(clock, (activity) => this.listener?.stalled?.(activity));
+    this.#controlOneWay = new OneWayQueue(this, this.#controlPool, control, controlNotificationMsMax);
+    const oneWay = new ConnectionSlots(oneWayConnections);
+    this.#oneWay = new OneWayQueue(this, this.#oneWayPool, oneWay, oneWayTimeoutMs);
+    this.#stalls = new StallWatch(deps.clock, (activity) => this.listener?.stalled?.(activity));
   }
 
   protected abstract newCall(frame: OutboundFrame, isControl: boolean): Call;
@@ -165,6 +159,12 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     return this.#closing;
   }
 
+  /** Starts the POST of a frame. */
+  post(frame: OutboundFrame, pool: Dispatcher, sink: ExchangeSink): HttpExchange {
+    const body = typeof frame.payload === 'string' ? frameText(frame) : frameBytes(frame);
+    return this.exchange('POST', pool, this.headers.post(frame), body, sink, this.endpoint);
+  }
+
   /** Starts a GET of an event stream. */
   get(lastEventId: string | undefined, sink: ExchangeSink): HttpExchange {
     return this.exchange('GET', this.streamPool, this.headers.stream(lastEventId), null, sink);
@@ -199,7 +199,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   // --- for the transports
 
   protected dispatch(call: Call, pool: Dispatcher): void {
-    call.exchange = this.#post(call.frame, pool, call);
+    call.exchange = this.post(call.frame, pool, call);
     call.token = this.headers.token;
   }
 
@@ -261,11 +261,6 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
 
   #laneOf(call: Call): CallLane<Call> {
     return call.isControl ? this.#controlCalls : this.calls;
-  }
-
-  #post(frame: OutboundFrame, dispatcher: Dispatcher, sink: ExchangeSink): HttpExchange {
-    const body = typeof frame.payload === 'string' ? frameText(frame) : frameBytes(frame);
-    return this.exchange('POST', dispatcher, this.headers.post(frame), body, sink, this.endpoint);
   }
 
   #waitOver(call: Call): void {

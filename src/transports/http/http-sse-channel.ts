@@ -16,7 +16,7 @@ import type { ResponseHeaders } from './headers.js';
 import { HttpChannel } from './http-channel.js';
 import { statusError } from './http-errors.js';
 import type { HttpDeps, HttpSpec } from './http-pool.js';
-import { OneWayPost } from './one-way-post.js';
+import { OneWayPost } from './one-way-queue.js';
 import type { SseEvent } from './sse-parser.js';
 
 export interface OpenLimits {

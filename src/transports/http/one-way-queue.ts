@@ -1,16 +1,21 @@
 /**
- * Notifications and responses on their way to a server. No caller waits for them, so a server that does not read them must cost
- * neither memory nor calls. They have connections, bounds and deadlines of their own; messages beyond these are dropped and
- * counted, which the protocol allows for messages without an answer.
+ * Messages without an answer on their way to a server: notifications and responses. With HTTP+SSE also requests are POSTed like
+ * this (OneWayPost), because their answers arrive on the event stream.
+ * No caller waits for a message in the queue, so a server that does not read them must cost neither memory nor calls. They have
+ * connections, bounds and deadlines of their own; messages beyond these are dropped and counted, as the protocol allows.
  *
  * Invariant: at most `messagesMax` messages are queued or in flight, and none is added while they have `bytesMax` bytes or more.
  * So one large response is always accepted once the messages before it are gone.
  */
-import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { Dispatcher } from 'undici';
+import type { Cancel } from '../../kernel/clock.js';
+import type { HostError } from '../../kernel/errors.js';
 import { type ChannelCounters, newCounters, type OutboundFrame } from '../../wire/channel.js';
-import type { ConnectionSlots } from './connection-slots.js';
+import type { AuthToken } from './auth-token.js';
+import type { ConnectionSlots } from './call-lane.js';
+import { isEventStream, type ResponseHeaders } from './headers.js';
 import type { ExchangeSink, HttpExchange } from './http-exchange.js';
-import { OneWayPost } from './one-way-post.js';
+import type { HttpDeps } from './http-pool.js';
 
 /** In flight at the same time; more wait. */
 export const oneWayConnections = 16;
@@ -26,30 +31,27 @@ export interface HttpCounters extends ChannelCounters {
 
 export const newHttpCounters = (): HttpCounters => ({ ...newCounters(), noticesLost: 0 });
 
-export class OneWayQueue {
-  readonly #clock: Clock;
-  readonly #counters: HttpCounters;
+interface OneWayChannel {
+  readonly deps: HttpDeps;
+  readonly counters: HttpCounters;
+  post(frame: OutboundFrame, pool: Dispatcher, sink: ExchangeSink): HttpExchange;
+}
+
+export class OneWayQueue implements PostOwner {
+  readonly #channel: OneWayChannel;
+  readonly #pool: Dispatcher;
   readonly #slots: ConnectionSlots;
   readonly #timeoutMs: number;
-  /** Starts the POST. */
-  readonly #post: (frame: OutboundFrame, sink: ExchangeSink) => HttpExchange;
   readonly #waiting = new Set<OutboundFrame>();
   readonly #done = new Map<OutboundFrame, () => void>();
   readonly #inFlight = new Map<OneWayPost, Cancel>();
   #bytes = 0;
 
-  constructor(
-    clock: Clock,
-    counters: HttpCounters,
-    slots: ConnectionSlots,
-    timeoutMs: number,
-    post: (frame: OutboundFrame, sink: ExchangeSink) => HttpExchange,
-  ) {
-    this.#clock = clock;
-    this.#counters = counters;
+  constructor(channel: OneWayChannel, pool: Dispatcher, slots: ConnectionSlots, timeoutMs: number) {
+    this.#channel = channel;
+    this.#pool = pool;
     this.#slots = slots;
     this.#timeoutMs = timeoutMs;
-    this.#post = post;
     slots.subscribe(() => this.#drain());
   }
 
@@ -57,7 +59,7 @@ export class OneWayQueue {
   add(frame: OutboundFrame, done?: () => void): void {
     const count = this.#waiting.size + this.#inFlight.size;
     if (count >= messagesMax || this.#bytes >= bytesMax) {
-      this.#lost();
+      this.failed();
       done?.();
       return;
     }
@@ -79,11 +81,11 @@ export class OneWayQueue {
   }
 
   refused(): void {
-    this.#lost();
+    this.failed();
   }
 
   failed(): void {
-    this.#lost();
+    this.#channel.counters.noticesLost++;
   }
 
   released(post: OneWayPost): void {
@@ -97,13 +99,14 @@ export class OneWayQueue {
   }
 
   #send(frame: OutboundFrame): void {
+    const { clock } = this.#channel.deps;
     const post = new OneWayPost(this, frame, false);
-    const cancelDeadline = this.#clock.at(this.#clock.nowMs() + this.#timeoutMs, () => {
-      if (!post.isAccepted) this.#lost();
+    const cancelDeadline = clock.at(clock.nowMs() + this.#timeoutMs, () => {
+      if (!post.isAccepted) this.failed();
       post.giveUp();
     });
     this.#inFlight.set(post, cancelDeadline);
-    post.exchange = this.#post(frame, post);
+    post.exchange = this.#channel.post(frame, this.#pool, post);
   }
 
   #drain(): void {
@@ -113,8 +116,81 @@ export class OneWayQueue {
       this.#send(next);
     }
   }
+}
 
-  #lost(): void {
-    this.#counters.noticesLost++;
+/** So much of an unused body is read to keep the connection. */
+const bodyBytesMax = 64 * 1024;
+
+interface PostOwner {
+  /** Bytes of the message were written, or of its response received. */
+  active?(post: OneWayPost): void;
+  refused(post: OneWayPost, status: number, headers: ResponseHeaders): void;
+  failed(post: OneWayPost, error: HostError): void;
+  released(post: OneWayPost): void;
+}
+
+/**
+ * One message whose POST is answered by a status alone. Little of the response is read beyond its head: no event stream, and no long
+ * page. The owner gets at most one of `refused` and `failed`, and neither once the message was accepted or given up.
+ */
+export class OneWayPost implements ExchangeSink {
+  readonly frame: OutboundFrame;
+  readonly isControl: boolean;
+  isWaiting = false;
+  pendingBytes: number;
+  exchange: HttpExchange | undefined;
+  token: AuthToken | undefined;
+  readonly #owner: PostOwner;
+  #bytes = 0;
+  #refusal: (() => void) | undefined;
+
+  constructor(owner: PostOwner, frame: OutboundFrame, isControl: boolean) {
+    this.#owner = owner;
+    this.frame = frame;
+    this.isControl = isControl;
+    this.pendingBytes = frame.bytes;
+  }
+
+  /** The server responded, and did not refuse the message. */
+  get isAccepted(): boolean {
+    return this.frame.phase === 'written' && !this.#refusal;
+  }
+
+  giveUp(): void {
+    this.exchange?.abort();
+  }
+
+  started(): void {
+    this.frame.phase = 'writing';
+    this.#owner.active?.(this);
+  }
+
+  head(status: number, headers: ResponseHeaders): HostError | undefined {
+    this.frame.phase = 'written';
+    this.#owner.active?.(this);
+    if (status > 299) this.#refusal = () => this.#owner.refused(this, status, headers);
+    else if (isEventStream(headers)) this.giveUp();
+    return undefined;
+  }
+
+  data(chunk: Buffer): undefined {
+    this.#bytes += chunk.length;
+    if (this.#bytes <= bodyBytesMax) return;
+    this.#refusal?.();
+    this.giveUp();
+  }
+
+  end(): void {
+    this.#refusal?.();
+  }
+
+  failed(error: HostError): void {
+    if (this.#refusal) this.#refusal();
+    // Once accepted, the answer may still arrive on the stream: a lost acknowledgement is no failure.
+    else if (this.frame.phase !== 'written') this.#owner.failed(this, error);
+  }
+
+  released(): void {
+    this.#owner.released(this);
   }
 }

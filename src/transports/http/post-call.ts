@@ -1,6 +1,6 @@
 /**
  * One request as one POST: reads the status, then the answer from a JSON body or an event stream.
- * Not here: one-way messages (one-way-post.ts), when the request is sent (http-channel.ts), resuming a broken stream (get-stream.ts).
+ * Not here: one-way messages (one-way-queue.ts), when the request is sent (http-channel.ts), resuming a broken stream (get-stream.ts).
  *
  * Invariants:
  * - The host gets exactly one of `answered`, `failed`, `refused` and `broke` for a request, unless the call was given up.

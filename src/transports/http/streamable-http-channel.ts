@@ -1,7 +1,7 @@
 /**
  * The Streamable HTTP transport, client side: each frame is one POST, answered by JSON or by an event stream. HTTP/1.1 only.
  * Here: the session id, broken streams, and the reports of each call. Not here: connections and bounds (http-channel.ts), one POST
- * (post-call.ts), GET streams (resumable-streams.ts).
+ * (post-call.ts), GET streams (get-stream.ts).
  *
  * Invariants:
  * - Where closing a response cancels the request, a broken stream is a lost request. In a session, a broken stream is resumed when
@@ -14,13 +14,13 @@ import type { OutboundFrame, SessionReset, Withdrawal } from '../../wire/channel
 import type { Envelope } from '../../wire/envelope.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
+import { ResumableStreams } from './get-stream.js';
 import { headerText, isSessionId, type ResponseHeaders } from './headers.js';
 import { HttpChannel } from './http-channel.js';
 import { BadRequest, statusError } from './http-errors.js';
 import type { ExchangeSink } from './http-exchange.js';
 import type { HttpDeps, HttpSpec } from './http-pool.js';
 import { type CallHost, PostCall } from './post-call.js';
-import { ResumableStreams } from './resumable-streams.js';
 
 /** Throws `invalid_spec` naming the field. Connects with the first frame. */
 export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHttpChannel {

@@ -1,68 +1,69 @@
 /**
- * Arguments that a modern server wants mirrored in HTTP headers (`x-mcp-header` in a tool's input schema).
- * An annotation the specification does not allow makes the whole tool unusable over HTTP; the caller drops it and says why.
+ * Arguments that a modern server wants repeated in HTTP headers: annotations `x-mcp-header` in the input schema of a tool.
+ * An annotation that the specification does not allow makes the whole tool unusable over HTTP. The caller drops the tool.
+ *
+ * Invariants: the schema is scanned once and not parsed; 250 KiB may have 50,000 nodes. Where a key is repeated, each value is
+ * scanned, so an annotation that any reader of the schema sees is found here.
  */
 import { HostError } from '../../../kernel/errors.js';
 import { LIMITS } from '../../../kernel/limits.js';
 import { neutraliseLine } from '../../../kernel/terminal-text.js';
 import { keyIs, memberBytes, stringOf, valuesAt } from '../../../wire/json-members.js';
-import { eachMember } from '../../../wire/json-scan.js';
-import { type Annotation, annotationKey, eachAnnotation } from './header-annotations.js';
+import { eachMember, type Member, readString, skipSpace, skipValue } from '../../../wire/json-scan.js';
 
 export interface MirroredArgument {
   readonly path: readonly string[];
   readonly header: string;
 }
 
-export type HeaderScan = { ok: true; mirrored: readonly MirroredArgument[] } | { ok: false; reason: string };
+type HeaderScan = { ok: true; mirrored: readonly MirroredArgument[] } | { ok: false; reason: string };
 
+const annotationKey = 'x-mcp-header';
 const keyBytes = Buffer.from(annotationKey);
-/** As the key could be written otherwise. */
+/** The key may be written with escapes. */
 const escapeBytes = Buffer.from('\\u00');
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/;
 const allowedTypes = new Set(['string', 'integer', 'boolean']);
 
-/** Only of schemas that hold an annotation at all. */
+/** Applies to schemas that may have an annotation. */
 const schemaBytesMax = 1024 * 1024;
-/** Headers of a request have a limit everywhere (ours is 16 KiB); a tool that wants more could never be called. */
+/** Every HTTP server limits headers (ours to 16 KiB), so a tool that wants more could never be called. */
 const mirroredMax = 32;
 const headerCharsMax = 4_096;
-/** Of the names on the way to an argument, which are kept for every call. */
+/** For the names on the path to an argument together, which stay in memory. */
 const pathCharsMax = 4_096;
-/** Deeper than anybody nests what a header is made of. */
 const pathStepsMax = 8;
 
-/** Takes the raw tool. Nearly all tools have no such annotation and are not walked at all. */
+/** Takes the raw tool. Nearly all tools have no annotation and are not scanned at all. */
 export function scanToolHeaders(tool: Buffer): HeaderScan {
   if (!tool.includes(keyBytes) && !tool.includes(escapeBytes)) return { ok: true, mirrored: [] };
   const schema = memberBytes(tool, 'inputSchema');
-  if (!schema) return hasSchema(tool) ? { ok: false, reason: 'its schema cannot be told' } : { ok: true, mirrored: [] };
+  if (!schema) return hasSchema(tool) ? { ok: false, reason: 'its schema is ambiguous' } : { ok: true, mirrored: [] };
   if (schema.length > schemaBytesMax) return { ok: false, reason: `its schema has more than ${schemaBytesMax} bytes` };
   const mirrored: MirroredArgument[] = [];
   let reason: string | undefined;
   const isRead = eachAnnotation(schema, (found) => {
     const header = found.header && stringOf(found.header);
     const fault = faultOf(found, header, mirrored);
-    if (fault) reason = `${annotationKey} at ${placeOf(found)} ${fault}`;
+    if (fault) reason = `${annotationKey} at ${locationOf(found)} ${fault}`;
     else mirrored.push({ path: found.path, header: header as string });
     return fault === undefined;
   });
-  // Whoever cut it out has walked it before; but who is to say so of each to come.
   if (!isRead) reason = 'its schema cannot be read';
   return reason === undefined ? { ok: true, mirrored } : { ok: false, reason };
 }
 
-/** Where none was found: it is there, but twice, or among too many others. */
+/** True: a schema that `memberBytes` did not find is repeated, or among too many members. */
 function hasSchema(tool: Buffer): boolean {
-  let isThere = false;
+  let hasIt = false;
   eachMember(tool, 0, tool.length, 0, ({ keyStart, keyEnd }) => {
-    isThere = keyIs(tool, keyStart, keyEnd, 'inputSchema');
-    return !isThere;
+    hasIt = keyIs(tool, keyStart, keyEnd, 'inputSchema');
+    return !hasIt;
   });
-  return isThere;
+  return hasIt;
 }
 
-const placeOf = ({ path }: Annotation): string =>
+const locationOf = ({ path }: Annotation): string =>
   path.length === 0 ? 'the root' : neutraliseLine(path.join('.'), LIMITS.quotedChars);
 
 function faultOf(
@@ -70,7 +71,7 @@ function faultOf(
   header: string | undefined,
   before: readonly MirroredArgument[],
 ): string | undefined {
-  if (!isProperty) return 'stands where it cannot always be sent';
+  if (!isProperty) return 'is not on a property that every call can have';
   if (path.length > pathStepsMax) return `is more than ${pathStepsMax} levels down`;
   if (path.reduce((sum, { length }) => sum + length, 0) > pathCharsMax)
     return `has names of more than ${pathCharsMax} characters`;
@@ -82,9 +83,114 @@ function faultOf(
   return undefined;
 }
 
+interface Annotation {
+  /** Names of properties, and the keywords on the way where there are others than `properties`. */
+  readonly path: readonly string[];
+  /** Reached from the root through `properties` alone, and not the root: every call can have a header for it. */
+  readonly isProperty: boolean;
+  /** Values as they are in the text; undefined: absent or repeated. */
+  readonly header: Buffer | undefined;
+  readonly type: Buffer | undefined;
+}
+
+/** Keywords with schemas below them: by property, by other names, or as the value itself or in a list. */
+const keywords: ReadonlyMap<string, 'properties' | 'names' | 'schemas'> = new Map([
+  ['properties', 'properties' as const],
+  ...[
+    ...['items', 'prefixItems', 'contains', 'additionalProperties', 'unevaluatedProperties', 'unevaluatedItems'],
+    ...['propertyNames', 'oneOf', 'anyOf', 'allOf', 'not', 'if', 'then', 'else'],
+  ].map((keyword) => [keyword, 'schemas'] as const),
+  ...['patternProperties', 'dependentSchemas', '$defs', 'definitions'].map((keyword) => [keyword, 'names'] as const),
+]);
+
+const OPEN_BRACE = 0x7b;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const COMMA = 0x2c;
+
+/** Calls `visit` for each annotation, the inner ones first; stops when it returns false. False: the text cannot be read. */
+export function eachAnnotation(bytes: Buffer, visit: (found: Annotation) => boolean | undefined): boolean {
+  const end = bytes.length;
+  let isStopped = false;
+
+  /** All of these return the index after the value at `at`, or -1. `depth`: containers around it. */
+  function schema(at: number, depth: number, path: readonly string[], isProperty: boolean): number {
+    if (bytes[at] !== OPEN_BRACE) return skipValue(bytes, at, end, depth);
+    if (depth >= LIMITS.depth) return -1;
+    const headers: Buffer[] = [];
+    const types: Buffer[] = [];
+    const enter = (_: Buffer, member: Member) => keyword(member, depth + 1, path, isProperty);
+    const after = eachMember(
+      bytes,
+      at,
+      end,
+      depth,
+      ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+        if (keyIs(bytes, keyStart, keyEnd, annotationKey)) headers.push(bytes.subarray(valueStart, valueEnd));
+        else if (keyIs(bytes, keyStart, keyEnd, 'type')) types.push(bytes.subarray(valueStart, valueEnd));
+        return undefined;
+      },
+      enter,
+    );
+    if (after < 0 || headers.length === 0) return after;
+    const only = (values: readonly Buffer[]) => (values.length === 1 ? values[0] : undefined);
+    const found = { path, isProperty: isProperty && path.length > 0, header: only(headers), type: only(types) };
+    isStopped = visit(found) === false;
+    return isStopped ? -1 : after;
+  }
+
+  /** Undefined: there are no schemas below this member. */
+  function keyword(
+    { keyStart, keyEnd, valueStart }: Member,
+    depth: number,
+    path: readonly string[],
+    isProperty: boolean,
+  ) {
+    const first = bytes[valueStart];
+    if (first !== OPEN_BRACE && first !== OPEN_BRACKET) return undefined;
+    const name = readString(bytes, keyStart, keyEnd);
+    const below = keywords.get(name);
+    if (below === 'schemas') {
+      const inner = [...path, name];
+      return first === OPEN_BRACE ? schema(valueStart, depth, inner, false) : list(valueStart, depth, inner);
+    }
+    if (below === undefined || first !== OPEN_BRACE) return undefined;
+    if (depth >= LIMITS.depth) return -1;
+    const isProperties = below === 'properties';
+    const inner = isProperties ? path : [...path, name];
+    return eachMember(
+      bytes,
+      valueStart,
+      end,
+      depth,
+      () => undefined,
+      (_, member) => {
+        const at = isProperties ? [...path, readString(bytes, member.keyStart, member.keyEnd)] : inner;
+        return schema(member.valueStart, depth + 1, at, isProperty && isProperties);
+      },
+    );
+  }
+
+  function list(from: number, depth: number, path: readonly string[]): number {
+    if (depth >= LIMITS.depth) return -1;
+    let i = skipSpace(bytes, from + 1, end);
+    if (bytes[i] === CLOSE_BRACKET) return i + 1;
+    for (;;) {
+      i = schema(skipSpace(bytes, i, end), depth + 1, path, false);
+      if (i < 0) return -1;
+      i = skipSpace(bytes, i, end);
+      if (bytes[i] === CLOSE_BRACKET) return i + 1;
+      if (bytes[i] !== COMMA) return -1;
+      i++;
+    }
+  }
+
+  return schema(skipSpace(bytes, 0, end), 0, [], true) >= 0 || isStopped;
+}
+
 /**
- * The header values for one call, from its raw arguments. An argument that is absent or null is not mirrored; one that is
- * too long for a header is refused, since the server would refuse the call without it.
+ * The header values for one call, from its raw arguments. An absent or null argument has no header. One that is too long for a
+ * header is refused, because the server would refuse the call without it.
  */
 export function headerValues(
   mirrored: readonly MirroredArgument[],
@@ -101,7 +207,7 @@ export function headerValues(
     if (at === 'absent') continue;
     if (at.length > headerCharsMax) throw tooLong(path.join('.'), at.length);
     const value: unknown = JSON.parse(at.toString('utf8'));
-    // The text itself for numbers: a 64-bit integer must not be rounded on its way into a header.
+    // The text itself for numbers: a 64-bit integer must not be rounded.
     if (typeof value === 'number') values.push([header, at.toString('latin1')]);
     else if (typeof value === 'string' || typeof value === 'boolean') values.push([header, String(value)]);
   }
@@ -109,19 +215,19 @@ export function headerValues(
 }
 
 const unclear = (field: string) =>
-  new HostError('invalid_arguments', `argument ${field} must travel in a header and stands more than once`, {
+  new HostError('invalid_arguments', `argument ${field} is sent in a header too, and is given more than once`, {
     field,
     phase: 'queued',
     execution: 'not_executed',
-    hint: 'name each argument once, among not too many others; the server asks for it in a header',
+    hint: 'give each argument once, and fewer arguments',
   });
 
 const tooLong = (field: string, actual: number) =>
-  new HostError('invalid_arguments', `argument ${field} must travel in a header and is too long for one`, {
+  new HostError('invalid_arguments', `argument ${field} is sent in a header too, and is too long for one`, {
     field,
     limit: headerCharsMax,
     actual,
     phase: 'queued',
     execution: 'not_executed',
-    hint: 'shorten the argument; the server asks for it in a header',
+    hint: 'shorten the argument; the server demands it in a header',
   });

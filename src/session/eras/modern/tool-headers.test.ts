@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { LIMITS } from '../../../kernel/limits.js';
 import { randomInt, seededRandom } from '../../../kernel/random.js';
-import { eachAnnotation } from './header-annotations.js';
-import { scanToolHeaders } from './tool-headers.js';
+import { eachAnnotation, scanToolHeaders } from './tool-headers.js';
 
 function annotationsOf(text: string) {
   const found: string[] = [];
@@ -41,10 +40,10 @@ test('they are found on properties, whatever stands around them, and not where a
 });
 
 test.each([
-  ['the root', { [key]: 'A' }, 'at the root stands where it cannot always be sent'],
-  ['a branch', { anyOf: [{}, { properties: { a: text('A') } }] }, 'at anyOf.a stands where it cannot'],
-  ['a schema by name', { $defs: { one: { properties: { a: text('A') } } } }, 'at $defs.a stands where it cannot'],
-  ['what may not be', { properties: { a: { not: text('A') } } }, 'at a.not stands where it cannot'],
+  ['the root', { [key]: 'A' }, 'at the root is not on a property that every call can have'],
+  ['a branch', { anyOf: [{}, { properties: { a: text('A') } }] }, 'at anyOf.a is not on a property'],
+  ['a schema by name', { $defs: { one: { properties: { a: text('A') } } } }, 'at $defs.a is not on a property'],
+  ['what may not be', { properties: { a: { not: text('A') } } }, 'at a.not is not on a property'],
   ['no name', { properties: { a: text('a b') } }, 'at a is not a header name'],
   ['no text', { properties: { a: text(1) } }, 'at a is not a header name'],
   ['a number', { properties: { a: { ...text('A'), type: 'number' } } }, 'at a is not on a string'],
@@ -57,16 +56,16 @@ test.each([
 test.each([
   ...['items', 'prefixItems', 'contains', 'additionalProperties', 'unevaluatedProperties', 'unevaluatedItems'],
   ...['propertyNames', 'oneOf', 'anyOf', 'allOf', 'not', 'if', 'then', 'else'],
-])('one below %s, in a list or not, stands where it cannot always be sent', (keyword) => {
-  const reason = `${key} at ${keyword}.a stands where it cannot always be sent`;
+])('one below %s, in a list or not, is not on a property that every call can have', (keyword) => {
+  const reason = `${key} at ${keyword}.a is not on a property that every call can have`;
   for (const below of [{ properties: { a: text('A') } }, [{}, { properties: { a: text('A') } }]])
     expect(scan({ [keyword]: below })).toEqual({ ok: false, reason });
 });
 
 test.each(['patternProperties', 'dependentSchemas', '$defs', 'definitions'])(
-  'one below %s, by name, stands where it cannot always be sent; in a list it is none',
+  'one below %s, by name, is not on a property that every call can have; in a list it is none',
   (keyword) => {
-    const reason = `${key} at ${keyword} stands where it cannot always be sent`;
+    const reason = `${key} at ${keyword} is not on a property that every call can have`;
     expect(scan({ [keyword]: { one: text('A') } })).toEqual({ ok: false, reason });
     expect(scan({ [keyword]: [text('A')] })).toEqual({ ok: true, mirrored: [] });
   },
@@ -89,7 +88,7 @@ test('a tool whose schema stands twice, or among too many others, is not usable 
   const many = Array.from({ length: LIMITS.members }, (_, i) => `"k${i}":0`).join();
   const disguised = schema.replace('Schema', 'Sch\\u0065ma');
   for (const members of [`${schema},${schema}`, `${schema},${many}`, `${disguised},${disguised}`])
-    expect(scanToolHeaders(Buffer.from(`{${members}}`))).toEqual({ ok: false, reason: 'its schema cannot be told' });
+    expect(scanToolHeaders(Buffer.from(`{${members}}`))).toEqual({ ok: false, reason: 'its schema is ambiguous' });
   expect(scan(undefined)).toEqual({ ok: true, mirrored: [] });
   const talk = Buffer.from(JSON.stringify({ name: 't', title: 'inputSchema', description: `has no ${key}` }));
   expect(scanToolHeaders(talk)).toEqual({ ok: true, mirrored: [] });
