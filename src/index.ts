@@ -48,7 +48,7 @@ export type { PinStatus } from './policy/pin-store.js';
 export type { AuthProvider, RecoverContext } from './session/auth/auth-provider.js';
 export type { AuthLimits, AuthRecovery, AuthStatus, RecoveryOutcome } from './session/auth/auth-recovery.js';
 export { type ConnectOptions, Connector, type ConnectorOptions } from './session/connector.js';
-export type { EraMemory } from './session/eras/era-memory.js';
+export type { EraMemory } from './session/eras/eras.js';
 export type { ClientIdentity, ServerFacts } from './session/eras/server-era.js';
 export type { ListedItem, ListMethod, ServerList } from './session/lists.js';
 export type { ProbeResult } from './session/liveness.js';

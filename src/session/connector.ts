@@ -1,9 +1,8 @@
 /**
- * Server definition → session: picks the transport, and holds what all connections of one Hostler share — the keeper of
- * its children, what it has learnt about eras, and the secrets it must never show.
- * Invariant: after `close` nothing that was opened here is left.
+ * Server definition → session: picks the transport, and owns what all connections of one Hostler share: its child processes, the
+ * remembered eras, and the secrets that are redacted.
+ * Invariant: after `close` no process and no connection that was opened here is left.
  */
-
 import { isAttached, isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
@@ -22,13 +21,12 @@ import { openStdio } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
 import type { AuthProvider } from './auth/auth-provider.js';
 import { AuthRecovery, type AuthStatus, withoutScheme } from './auth/auth-recovery.js';
-import { createEraMemory, type EraMemory } from './eras/era-memory.js';
-import { httpSseEra } from './eras/eras.js';
+import { createEraMemory, type EraMemory, httpSseEra } from './eras/eras.js';
 import type { ClientIdentity } from './eras/server-era.js';
-import { forwardHandlers, type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
+import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
 import type { Session, SessionHandlers } from './session.js';
 
-/** Replaces processes and sockets. For simulations on a fake clock, which have neither. */
+/** Replaces processes and sockets in simulations on a fake clock. */
 export interface SimulatedTransports {
   readonly stdio: (spec: StdioServerSpec) => Promise<Channel>;
   readonly pool: NonNullable<HttpDeps['pool']>;
@@ -36,21 +34,21 @@ export interface SimulatedTransports {
 
 export interface ConnectorOptions {
   readonly client: ClientIdentity;
-  /** Where the journal of children lies; without it a crash of the whole machine's session may leave some behind. */
+  /** The folder of the journal of child processes. Without it, some may survive a crash of the login session. */
   readonly stateDir?: string | undefined;
-  /** Files and folders that sandboxed servers never see, beside the state directory: the configuration. */
+  /** Files and folders that sandboxed servers never see, besides the state directory. */
   readonly hiddenPaths?: readonly string[];
-  /** Whether sandboxed servers find their home again at the next start. True when absent. */
+  /** Whether sandboxed servers get the same home at the next start. True when absent. */
   readonly keepsHomes?: boolean;
-  /** What children's environments are drawn from. */
+  /** The environment from which child processes inherit. */
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
   readonly random?: Random;
   readonly eras?: EraMemory;
   readonly onProblem?: (error: unknown) => void;
-  /** Knows further secrets, or is shared with somebody; one of its own when absent. */
+  /** A new one when absent. */
   readonly redactor?: Redactor;
-  /** What becomes of the tokens of a server (`authFor`). */
+  /** Reports the status of tokens (`authFor`). */
   readonly onAuth?: (server: string, status: AuthStatus) => void;
   readonly transports?: SimulatedTransports | undefined;
 }
@@ -59,13 +57,13 @@ export interface ConnectOptions {
   readonly startTimeoutMs?: number;
   readonly signal?: CancelSignal;
   readonly handlers?: SessionHandlers;
-  /** HTTP: what each request is authorized with, beside the headers of the definition. */
+  /** HTTP: the tokens of requests, besides the headers of the definition. */
   readonly tokens?: TokenSource;
-  /** False: all requests are of one client, which is asked whatever the server asks because of them. True when absent. */
+  /** False: all requests are of one client, which gets every request of the server. True when absent. */
   readonly isShared?: boolean;
-  /** HTTP: how many calls may be on the wire at the same time, if that is more than the default. */
+  /** HTTP: calls in flight at the same time, if that is more than the default. */
   readonly concurrency?: number;
-  /** stdio: told of each process that is started, also when no session comes of it. */
+  /** stdio: called for each process that is started, also when no session is opened. */
   readonly onChannel?: (channel: Channel) => void;
 }
 
@@ -100,17 +98,17 @@ export class Connector {
   /** Redacts and neutralises text that came from a server. */
   readonly clean = (text: string): string => neutralise(this.#redactor.redact(text));
 
-  /** Takes down what an earlier Hostler left when it was killed. Call it once, before the first connect. */
+  /** Stops processes that an earlier Hostler left when it was killed. Call it once, before the first connect. */
   reapLeftovers(): Promise<ReapReport> {
     return this.#children.reapLeftovers();
   }
 
-  /** Processes that left the group of this server, were found when it was stopped, and still run. */
+  /** Processes that left the process group of this server and still run. */
   escapedOf(server: string): number {
     return this.#children.escapedOf(server);
   }
 
-  /** Async, so that whatever a definition makes it throw is a rejection. */
+  /** Async, so that an invalid definition is a rejection and not a throw. */
   async connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
     const transport = 'transport' in spec ? spec.transport : undefined;
@@ -124,19 +122,19 @@ export class Connector {
     });
   }
 
-  /** Whose tokens go out for this server, and are renewed when it refuses them. To be closed when the server goes. */
+  /** Supplies the tokens of this server, and renews them when it refuses one. To be closed with the server. */
   authFor(server: string, provider: AuthProvider): AuthRecovery {
     const { onProblem, onAuth } = this.#options;
     const onOutcome = onAuth && ((status: AuthStatus) => onAuth(server, status));
     return new AuthRecovery({ server, provider, clock: this.clock, secrets: this.#redactor, onProblem, onOutcome });
   }
 
-  /** A session over a channel of the embedder's own, such as the near end of `createMemoryLink`. */
+  /** A session over a channel of the embedder, such as the near end of `createMemoryLink`. */
   connectChannel(name: string, channel: Channel, options: ConnectOptions = {}): Promise<Session> {
     return this.#open({ ...options, server: name, open: () => Promise.resolve(channel) });
   }
 
-  /** Ends every session and every child that still runs, and the watch over them. */
+  /** Ends every session and every child process, and the watch over them. */
   async close(): Promise<void> {
     await Promise.all([...this.#sessions].map((session) => session.close()));
     await this.#children.closeAll();
@@ -145,7 +143,7 @@ export class Connector {
   async #open(
     options: ConnectOptions & Pick<OpenSessionOptions, 'server' | 'open' | 'eraKey' | 'onlyEra' | 'mayFallBack'>,
   ): Promise<Session> {
-    const { handlers = {} } = options;
+    let isClosed = false;
     const session = await openSession({
       ...options,
       client: this.#options.client,
@@ -153,15 +151,12 @@ export class Connector {
       clean: this.clean,
       eras: options.eraKey === undefined ? undefined : this.#eras,
       startTimeoutMs: options.startTimeoutMs ?? startTimeoutMsDefault,
-      handlers: {
-        ...forwardHandlers(handlers),
-        closed: (error) => {
-          this.#sessions.delete(session);
-          handlers.closed?.(error);
-        },
+      onClosed: (closed) => {
+        isClosed = true;
+        this.#sessions.delete(closed);
       },
     });
-    this.#sessions.add(session);
+    if (!isClosed) this.#sessions.add(session);
     return session;
   }
 
@@ -181,7 +176,7 @@ export class Connector {
         return channel;
       };
     }
-    // With fewer connections than `concurrency`, calls would wait here that the host counts as running.
+    // With fewer connections than `concurrency`, calls would wait here while the host counts them as running.
     const connections = Math.max(connectionsDefault, concurrency);
     const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens, connections };
     const deps = { clock: this.clock, random: this.#random, ...(transports ? { pool: transports.pool } : {}) };
@@ -194,7 +189,7 @@ export class Connector {
   }
 }
 
-/** Another command or URL is another server, whatever it is called. An attached object says nothing about the next one. */
+/** The command or URL identifies a server, not its name. An attached object has no key: the next one may differ. */
 function eraKey(spec: ServerSpec): string | undefined {
   if (isAttached(spec)) return undefined;
   return JSON.stringify(isStdio(spec) ? [spec.command, spec.args, spec.cwd] : [spec.url, spec.transport]);
@@ -202,13 +197,13 @@ function eraKey(spec: ServerSpec): string | undefined {
 
 const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 
-/** Values we were given that must never be shown: of headers, of variables and URL parameters that are named like one. */
+/** Secrets of a definition: all headers, and variables and URL parameters with the name of a secret. */
 function secretsOf(spec: ServerSpec): string[] {
   const named = (pairs: Iterable<readonly [string, string]>) =>
     [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
   if (isAttached(spec)) return [];
   if (isStdio(spec)) return named(Object.entries(spec.env));
   const headers = Object.values(spec.headers).map(withoutScheme);
-  // What is not a URL is refused where it is opened, with the name of the field.
+  // An invalid URL is refused when it is opened, with the name of the field.
   return URL.canParse(spec.url) ? [...headers, ...named(new URL(spec.url).searchParams)] : headers;
 }

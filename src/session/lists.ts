@@ -1,7 +1,7 @@
 /**
- * Reads a paged list to its end and keeps every item as the bytes the server sent.
- * Invariants: bounded in pages, items and bytes while it is read, not after; a large page is read in slices, in turns that
- * have nothing else to do, and what is refused is refused before the rest of it is looked at.
+ * Reads a paged list to its end. Every item stays as the bytes that the server sent.
+ * Invariants: pages, items and bytes are bounded while the list is read, not after. A large page is scanned in slices, with a turn of
+ * the event loop between them, and a list that is too large is refused before the rest is scanned.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { HostError } from '../kernel/errors.js';
@@ -9,12 +9,12 @@ import { LIMITS } from '../kernel/limits.js';
 import { memberString, stringOf } from '../wire/json-members.js';
 import { type Page, type PageFault, walkPage } from '../wire/page-walk.js';
 
-/** List method → the member that holds its items. */
+/** List method → the member that holds its items, and the member of an item that identifies it. */
 const LISTS = {
-  'tools/list': 'tools',
-  'resources/list': 'resources',
-  'resources/templates/list': 'resourceTemplates',
-  'prompts/list': 'prompts',
+  'tools/list': ['tools', 'name'],
+  'resources/list': ['resources', 'uri'],
+  'resources/templates/list': ['resourceTemplates', 'uriTemplate'],
+  'prompts/list': ['prompts', 'name'],
 } as const;
 
 export type ListMethod = keyof typeof LISTS;
@@ -38,11 +38,11 @@ export interface ServerList {
 }
 
 const cursorCharsMax = 4_096;
-/** What is read of a page in one turn of the event loop. */
+/** Bytes of a page that are scanned in one turn of the event loop. */
 const turnBytes = 256 * 1024;
-/** What an item costs beside its bytes, however small it is. */
+/** The cost of an item besides its bytes. */
 const itemCostBytes = 64;
-/** One member of a page beside its list: a cursor, or what else a server has to say of it. */
+/** For each member of a page besides its list, such as the cursor. */
 const memberBytesMax = 256 * 1024;
 
 interface ListLimits {
@@ -62,18 +62,12 @@ const otherLimits: ListLimits = {
   itemBytes: LIMITS.listItemBytes,
 };
 
-const keyMembers = {
-  'tools/list': 'name',
-  'prompts/list': 'name',
-  'resources/list': 'uri',
-  'resources/templates/list': 'uriTemplate',
-};
-
 export async function readList(
   server: string,
   method: ListMethod,
   fetchPage: (params: string | undefined) => Promise<Buffer>,
 ): Promise<ServerList> {
+  const [itemsMember, keyMember] = LISTS[method];
   const items: ListedItem[] = [];
   const cursors = new Set<string>();
   let ttlMs = Number.POSITIVE_INFINITY;
@@ -87,7 +81,7 @@ export async function readList(
   let cursor: string | undefined;
   for (let pages = 1; ; pages++) {
     const page = await fetchPage(cursor === undefined ? undefined : `{"cursor":${JSON.stringify(cursor)}}`);
-    const { bounds, members } = await slicedPage(page, LISTS[method], limits, refuse);
+    const { bounds, members } = await slicedPage(page, itemsMember, limits, refuse);
     const [ttl, scope, next] = members;
     if (page.length > turnBytes) await nextTurn();
     await eachTurn(bounds, (start, end) => {
@@ -96,7 +90,7 @@ export async function readList(
       if (bytes > limits.bytes) refuse('list_too_large');
       // A copy: a view would keep the whole page in memory for as long as one item lives.
       const raw = Buffer.from(page.subarray(start, end));
-      items.push({ key: memberString(raw, keyMembers[method]) ?? '', raw });
+      items.push({ key: memberString(raw, keyMember) ?? '', raw });
     });
     ttlMs = Math.min(ttlMs, ttlOf(ttl));
     isPublic &&= scope !== undefined && stringOf(scope) === 'public';
@@ -110,7 +104,7 @@ export async function readList(
   }
 }
 
-/** By reason: what is said of the list, and the limit it is beyond; undefined for one that all lists share. */
+/** Reason → error text, and the limit that is exceeded; undefined for the limit that all lists share. */
 const refusals = {
   too_many_items: ['has too many items', 'items'],
   item_too_large: ['has an item that is too large', 'itemBytes'],
@@ -124,7 +118,7 @@ const reasonOf: Readonly<Record<PageFault, keyof typeof refusals>> = {
   member_too_large: 'page_too_large',
 };
 
-/** What the page holds, looked at once, a slice in each turn. */
+/** Scans the page, one slice per turn. */
 async function slicedPage(
   page: Buffer,
   list: string,
@@ -132,11 +126,10 @@ async function slicedPage(
   refuse: (reason: keyof typeof refusals) => never,
 ): Promise<Page> {
   if (page.length > turnBytes) {
-    // It came in with this turn, and was looked at then. What comes next still belongs to it: others come after that.
+    // The decoder scanned the page in this turn. Two turns pass, so that other messages are read in between.
     await nextTurn();
     await nextTurn();
   }
-  // No list may have more elements, of whatever kind.
   const limits = {
     sliceBytes: turnBytes,
     elementBytes: itemBytes,
@@ -150,7 +143,7 @@ async function slicedPage(
   }
 }
 
-/** Visits what lies between each two of the bounds, about as many bytes in each turn. */
+/** Visits the items, with about the same number of bytes per turn. */
 async function eachTurn(bounds: readonly number[], visit: (start: number, end: number) => void): Promise<void> {
   let cost = 0;
   for (let i = 0; i < bounds.length; i += 2) {
@@ -169,7 +162,7 @@ function ttlOf(text: Buffer | undefined): number {
   return Number.isInteger(ttlMs) && ttlMs > 0 ? ttlMs : 0;
 }
 
-const listLess = 'the server can be called, but what it lists is not looked at; ask its author to list less';
+const listLess = 'the server can be called, but its list is not used; ask its author to list less';
 
 function broken(
   server: string,

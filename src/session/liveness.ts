@@ -1,46 +1,57 @@
 /**
- * Notices a server that runs but no longer answers.
+ * Detects a server that runs but no longer answers, by probes.
  *
- * A server that does one thing at a time answers no ping while it works. So silence counts only after a request was given up
- * without an answer, and only once the server has had all the time it was allowed: while a request is under way, which is
- * always younger than its own timeout, nothing is asked and nothing is ended. An idle server is left alone.
- * Any answer to the question is a sign of life, an error too: some servers know no `ping`.
+ * A server that does one thing at a time answers no probe while it works. So silence counts only after a request was given up, and
+ * only when the time allowed for that request is over. While a request is in flight, which is always younger than its timeout,
+ * there is no probe and no verdict. An idle server is never probed.
+ * Any answer to a probe counts, also an error: some servers know no `ping`.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
+import type { HostError } from '../kernel/errors.js';
 
 export interface LivenessPlan {
-  /** Silence, after a request was given up, before we ask. */
+  /** Silence after a request was given up, before the first probe. */
   readonly quietMs: number;
   readonly probeTimeoutMs: number;
-  /** Questions in a row that may stay unanswered. */
+  /** Unanswered probes in a row that end the connection. */
   readonly missesMax: number;
 }
 
 export const defaultLiveness: LivenessPlan = { quietMs: 30_000, probeTimeoutMs: 5_000, missesMax: 3 };
 
-/** A request may have no deadline at all; once it is cancelled, its server is not waited for longer than this. */
+/** Upper bound of the time allowed for a cancelled request, which may have had no deadline. */
 const allowedMsMax = 10 * 60_000;
 
-/** `unasked`: the question could not be put, which says nothing about the server. */
+/** `unasked`: the probe was not sent, which says nothing about the server. */
 export type ProbeResult = 'alive' | 'silent' | 'unasked';
 
-export interface LivenessSubject {
-  /** Requests that wait for an answer, our own questions apart. Each is younger than its timeout: older ones are given up. */
+/** `isUnread`: the server is behind a pipe and has read nothing since the probe, not even earlier requests. */
+export function failedProbe({ code, details }: HostError, isUnread: boolean): ProbeResult {
+  // An answer that cannot be read counts, too.
+  if (details.httpStatus !== undefined || details.phase === 'answered') return 'alive';
+  const isUnsent = code === 'overloaded' || details.phase === 'queued';
+  if (!isUnsent || code === 'connect_failed') return 'silent';
+  // Over HTTP an unsent probe may have waited for a connection. A pipe waits for its reader alone.
+  return code === 'timeout' && isUnread ? 'silent' : 'unasked';
+}
+
+interface LivenessSubject {
+  /** Requests in flight, without probes. Each is younger than its timeout: older ones are given up. */
   underway(): number;
   lastHeardAtMs(): number;
   probe(deadlineAtMs: number): Promise<ProbeResult>;
-  /** The first question in a row that stayed unanswered. */
+  /** The first probe in a row was not answered. */
   missed(): void;
-  /** Something was heard after all. */
+  /** A message arrived after a missed probe. */
   answered(): void;
-  /** Told once. */
+  /** Called once. */
   dead(misses: number): void;
 }
 
 type Watch =
   | { readonly kind: 'off' }
   | { readonly kind: 'waiting'; readonly cancel: Cancel }
-  | { readonly kind: 'asking' }
+  | { readonly kind: 'probing' }
   | { readonly kind: 'stopped' };
 
 export class Liveness {
@@ -59,7 +70,7 @@ export class Liveness {
     this.#subject = subject;
   }
 
-  /** A request ended without an answer, by its deadline or by its caller; the server was allowed to take until `allowedUntilMs`. */
+  /** A request ended without an answer, by its deadline or by its caller. The server may still work on it until `allowedUntilMs`. */
   gaveUp(allowedUntilMs: number): void {
     const nowMs = this.#clock.nowMs();
     if (this.#watch.kind === 'off') this.#allowedUntilMs = nowMs;
@@ -78,40 +89,40 @@ export class Liveness {
   }
 
   #waitUntil(atMs: number, misses: number): void {
-    this.#watch = { kind: 'waiting', cancel: this.#clock.at(atMs, () => this.#look(misses)) };
+    this.#watch = { kind: 'waiting', cancel: this.#clock.at(atMs, () => this.#check(misses)) };
   }
 
-  #look(misses: number): void {
-    if (this.#subject.lastHeardAtMs() > this.#givenUpAtMs) return this.#heard(misses);
+  #check(misses: number): void {
+    if (this.#subject.lastHeardAtMs() > this.#givenUpAtMs) return this.#recovered(misses);
     const nowMs = this.#clock.nowMs();
     const dueAtMs = this.#dueAtMs();
     if (dueAtMs > nowMs) this.#waitUntil(dueAtMs, misses);
     else if (this.#subject.underway() > 0) this.#waitUntil(nowMs + this.#plan.probeTimeoutMs, misses);
     else {
-      this.#watch = { kind: 'asking' };
-      void this.#ask(nowMs, misses);
+      this.#watch = { kind: 'probing' };
+      void this.#probe(nowMs, misses);
     }
   }
 
-  async #ask(askedAtMs: number, misses: number): Promise<void> {
-    const nextAtMs = askedAtMs + this.#plan.probeTimeoutMs;
+  async #probe(sentAtMs: number, misses: number): Promise<void> {
+    const nextAtMs = sentAtMs + this.#plan.probeTimeoutMs;
     const result = await this.#subject.probe(nextAtMs).catch(() => 'silent' as const);
-    if (this.#watch.kind !== 'asking') return;
-    if (result === 'alive' || this.#subject.lastHeardAtMs() > askedAtMs) return this.#heard(misses);
-    // A call that came meanwhile may be what keeps the server from answering.
+    if (this.#watch.kind !== 'probing') return;
+    if (result === 'alive' || this.#subject.lastHeardAtMs() > sentAtMs) return this.#recovered(misses);
+    // A call that arrived meanwhile may keep the server from answering.
     const counts = result === 'silent' && this.#subject.underway() === 0;
     const missed = counts ? misses + 1 : misses;
     if (missed >= this.#plan.missesMax) {
       this.#watch = { kind: 'stopped' };
       return this.#subject.dead(missed);
     }
-    // A refusal may come at once: the next question still waits its turn, or three of them would pass in a millisecond.
+    // A refusal may come at once: without a delay, three probes would fail within a millisecond.
     this.#waitUntil(Math.max(nextAtMs, this.#clock.nowMs()), missed);
     if (misses === 0 && missed === 1) this.#subject.missed();
   }
 
   /** The next request that is given up starts the watch again. */
-  #heard(misses: number): void {
+  #recovered(misses: number): void {
     this.#watch = { kind: 'off' };
     if (misses > 0) this.#subject.answered();
   }

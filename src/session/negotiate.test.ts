@@ -3,7 +3,7 @@ import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Era } from '../wire/channel.js';
-import { createEraMemory, type EraMemory } from './eras/era-memory.js';
+import { createEraMemory, type EraMemory } from './eras/eras.js';
 import { legacyEra } from './eras/legacy/legacy-era.js';
 import { openSession } from './open-session.js';
 

@@ -12,7 +12,7 @@ import { isHostError } from '../kernel/errors.js';
 import type { Channel } from '../wire/channel.js';
 import { Peer } from '../wire/peer.js';
 import type { PeerHandlers } from '../wire/peer-interface.js';
-import type { EraMemory } from './eras/era-memory.js';
+import type { EraMemory } from './eras/eras.js';
 import { eraNamed, httpSseEra, oldestEra } from './eras/eras.js';
 import type { ClientIdentity, ServerEra } from './eras/server-era.js';
 import type { LivenessPlan } from './liveness.js';
@@ -49,6 +49,8 @@ export interface OpenSessionOptions {
   /** False: all requests are of one client. True when absent. */
   readonly isShared?: boolean | undefined;
   readonly handlers?: SessionHandlers | undefined;
+  /** Called before `handlers.closed`. */
+  readonly onClosed?: ((session: Session) => void) | undefined;
   readonly liveness?: LivenessPlan | undefined;
   /** Redacts and neutralises text of a server before it is quoted. */
   readonly clean: (text: string) => string;
@@ -145,7 +147,11 @@ async function openOnce(
     const channel = await options.open(attempt.variant, { deadlineAtMs, signal });
     const own: Required<Omit<PeerHandlers, 'request'>> = {
       ...forwardHandlers(handlers),
-      closed: (error) => session && handlers.closed?.(error),
+      closed: (error) => {
+        if (!session) return;
+        options.onClosed?.(session);
+        handlers.closed?.(error);
+      },
       sessionDoubted: () => session?.sessionDoubted(),
       stalled: (activity) => session?.stalled(activity),
     };

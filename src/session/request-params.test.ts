@@ -58,8 +58,10 @@ describe('further members of params', () => {
   test('stand in a call beside its arguments, be they text, bytes or absent', () => {
     const members = '"requestState":"s"';
     const whole = '{"_meta":{"m":1},"name":"x","requestState":"s","arguments":{"é":1}}';
-    expect(callParams('x', '{"é":1}', '"m":1', members)).toBe(whole);
-    expect(String(callParams('x', Buffer.from('{"é":1}'), '"m":1', members))).toBe(whole);
-    expect(callParams('x', undefined, '', members)).toBe('{"name":"x","requestState":"s"}');
+    expect(callParams(undefined, 'x', '{"é":1}', undefined, { meta: '"m":1', members })).toBe(whole);
+    expect(String(callParams(undefined, 'x', Buffer.from('{"é":1}'), undefined, { meta: '"m":1', members }))).toBe(
+      whole,
+    );
+    expect(callParams(undefined, 'x', undefined, undefined, { members })).toBe('{"name":"x","requestState":"s"}');
   });
 });

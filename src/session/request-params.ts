@@ -5,7 +5,7 @@
  * Invariants: no line end of a caller gets into a message. No member of a caller replaces one that the era demands.
  */
 import type { JsonText } from '../wire/frame.js';
-import type { MetaEdits } from '../wire/json-edit.js';
+import { type MetaEdits, spliceMeta } from '../wire/json-edit.js';
 import { eachMember, readString } from '../wire/json-scan.js';
 import { toBuffer } from '../wire/json-text.js';
 
@@ -50,16 +50,35 @@ export function metaEdits(
 }
 
 /** The params of a call, written in one go instead of spliced. */
-export function callParams(name: string, args: JsonText | undefined, meta: string, members?: string): JsonText {
+export function callParams(
+  meta: RequestMeta | undefined,
+  name: string,
+  args: JsonText | undefined,
+  token?: number,
+  relay?: RelayedParams,
+): JsonText {
+  const members = metaMembers(meta, token, relay);
   const named = `"name":${JSON.stringify(name)}`;
-  const start = meta === '' ? `{${named}` : `{"_meta":{${meta}},${named}`;
-  const head = members ? `${start},${onOneLine(members)}` : start;
+  const start = members === '' ? `{${named}` : `{"_meta":{${members}},${named}`;
+  const head = relay?.members ? `${start},${onOneLine(relay.members)}` : start;
   if (args === undefined) return `${head}}`;
   if (typeof args === 'string') return `${head},"arguments":${args}}`;
   return Buffer.concat([Buffer.from(`${head},"arguments":`), args, closingBrace]);
 }
 
-/** Params of any request, with further members in front. */
+/** The params of any other request. */
+export function requestParams(
+  meta: RequestMeta | undefined,
+  params: JsonText | undefined,
+  token: number | undefined,
+  relay: RelayedParams | undefined,
+): JsonText | undefined {
+  const own = relay ? withMembers(params, relay.members) : params;
+  if (!meta && token === undefined && !relay?.meta) return own;
+  return spliceMeta(own === undefined ? undefined : toBuffer(own), metaEdits(meta, token, relay));
+}
+
+/** Params with further members in front. */
 export function withMembers(params: JsonText | undefined, members: string | undefined): JsonText | undefined {
   if (!members) return params;
   const added = onOneLine(members);

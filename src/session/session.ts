@@ -1,9 +1,8 @@
 /**
- * One MCP server that can be spoken to: requests in its era's words, lists, liveness, and a legacy HTTP session that is
- * renewed when the server has forgotten it.
- * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy).
- * Invariant: the only requests repeated here are those the server itself refused before doing anything: for an unknown
- * session, or for mismatched headers.
+ * An open connection to one MCP server: requests by the rules of its era, lists and liveness.
+ * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy/).
+ * Invariant: the only requests repeated here are those that the server refused before doing anything: for an unknown session, or
+ * for mismatched headers.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -11,78 +10,67 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import type { CauseHandlers } from '../wire/attribution.js';
 import type { Channel, HttpFacts } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
-import { spliceMeta } from '../wire/json-edit.js';
-import { checkObject, checkParams, toBuffer } from '../wire/json-text.js';
+import { checkObject, checkParams } from '../wire/json-text.js';
 import type { Peer } from '../wire/peer.js';
 import type { Answer, DeadlineExtension, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { eraNamed } from './eras/eras.js';
 import type { ClientIdentity, HttpSession, RequestMirror, ServerEra, ServerFacts } from './eras/server-era.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
-import { defaultLiveness, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
-import {
-  callParams,
-  metaEdits,
-  metaMembers,
-  type RelayedParams,
-  type RequestMeta,
-  withMembers,
-} from './request-params.js';
+import { defaultLiveness, failedProbe, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
+import { callParams, type RelayedParams, type RequestMeta, requestParams } from './request-params.js';
 import { readRpcError, resultOf } from './rpc-response.js';
 
 export interface CallOptions extends CauseHandlers {
   /** On the session's clock. */
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal | undefined;
-  /** Params of each progress notification, raw. Asking for progress sends a token. */
+  /** Called with the raw params of each progress notification. The request then carries a progress token. */
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   /** Lets progress move the deadline. */
   readonly extend?: DeadlineExtension | undefined;
-  /** What the clock says in this very tick, where it was just asked. */
+  /** The time in this tick, where the caller has just read the clock. */
   readonly nowMs?: number | undefined;
-  /** The client that it is made for: opaque, the same for all requests of one client (wire/peer-interface.ts). */
+  /** An opaque id, the same for all requests of one client (wire/peer-interface.ts). */
   readonly client?: string | undefined;
-  /** What is said on behalf of somebody else; undefined when it is our own request. */
+  /** What a relayed request carries besides its own params; undefined for requests of our own. */
   readonly relay?: RelayedParams | undefined;
-  /** Stays open for as long as the session does: neither its silence nor its being there says anything about the server. */
+  /** The request stays open as long as the session: it says nothing about the server's liveness or load. */
   readonly isStanding?: boolean | undefined;
 }
 
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
 export type ToolArguments = Readonly<Record<string, unknown>> | JsonText;
 
-/** Who is told what a session notices by itself. Doubt is not the end: a session that is given up is told as `closed`. */
-export interface LivenessHandlers {
-  /** It owes an answer, was asked for a sign of life, and gave none. */
+/** Without the events that the session itself handles. */
+export interface SessionHandlers extends Omit<PeerHandlers, 'sessionDoubted' | 'stalled'> {
+  /** The server owes an answer and missed a probe. The session may recover; its end is reported as `closed`. */
   missed?(): void;
-  /** Something was heard after all. */
+  /** The server has sent a message after a missed probe. */
   answered?(): void;
-  /** The server had forgotten a legacy session and has another now: it knows nothing of what was agreed in the old one. */
+  /** The server had lost its HTTP session and has a new one: it remembers nothing of the old one. */
   renewed?(): void;
 }
 
-/** Without the events that the session itself handles. */
-export interface SessionHandlers extends Omit<PeerHandlers, 'sessionDoubted' | 'stalled'>, LivenessHandlers {}
-
-export interface SessionParts {
+interface SessionParts {
   readonly server: string;
   readonly peer: Peer;
   readonly clock: Clock;
   readonly client: ClientIdentity;
   readonly facts: ServerFacts;
   readonly clean: (text: string) => string;
-  /** From the first byte of the start to the end of negotiation. */
+  /** From the beginning of the start to the end of negotiation. */
   readonly startedInMs: number;
   readonly liveness?: LivenessPlan | undefined;
-  readonly handlers?: LivenessHandlers | undefined;
-  /** Opens a new legacy session on the same channel. */
+  readonly handlers: SessionHandlers;
+  /** Opens a new HTTP session on the same channel. */
   readonly renew: () => Promise<ServerFacts>;
 }
 
-/** How long a server has to give a sign of life when requests to it cannot be sent. */
+/** For the probe of a server when no request can be sent. */
 const stallCheckMs = 5_000;
 
-/** A list with nothing in it because the server does not offer it. */
+/** The list of a server that does not offer one. */
 const notOffered: ServerList = { items: [], pages: 0, ttlMs: 0, cacheScope: 'private' };
 
 export class Session {
@@ -106,13 +94,13 @@ export class Session {
   #probes = 0;
 
   constructor(parts: SessionParts) {
-    this.#parts = parts;
-    this.#peer = parts.peer;
-    this.#facts = parts.facts;
-    this.server = parts.server;
-    this.startedInMs = parts.startedInMs;
-    const { server, peer, clock } = parts;
+    const { server, peer, clock, handlers } = parts;
     const era = eraNamed(parts.facts.era);
+    this.#parts = parts;
+    this.#peer = peer;
+    this.#facts = parts.facts;
+    this.server = server;
+    this.startedInMs = parts.startedInMs;
     this.#era = era;
     this.#meta = era.requestMeta(parts.client);
     this.#isHttp = peer.channel.kind === 'streamable-http';
@@ -124,19 +112,19 @@ export class Session {
           this.#facts = await parts.renew();
         },
         onSlow: () => this.#checkOrEnd(),
-        renewed: () => parts.handlers?.renewed?.(),
+        renewed: () => handlers.renewed?.(),
       });
     }
-    this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, parts.clock, {
+    this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, clock, {
       underway: () => this.#peer.owed - this.#probes,
-      // While it waits for our answer it has nothing to say: some read nothing else until it comes.
-      lastHeardAtMs: () => (this.#peer.openServerRequests > 0 ? parts.clock.nowMs() : this.#peer.lastMessageAtMs),
+      // A server that waits for our answer counts as alive: some read nothing else until it arrives.
+      lastHeardAtMs: () => (peer.openServerRequests > 0 ? clock.nowMs() : peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
-      missed: () => parts.handlers?.missed?.(),
-      answered: () => parts.handlers?.answered?.(),
-      dead: (misses) => void this.#peer.abandon(this.#unresponsive(misses)),
+      missed: () => handlers.missed?.(),
+      answered: () => handlers.answered?.(),
+      dead: (misses) => void peer.abandon(this.#unresponsive(misses)),
     });
-    this.#peer.onGivenUp = (allowedUntilMs) => this.#liveness.gaveUp(allowedUntilMs);
+    peer.onGivenUp = (allowedUntilMs) => this.#liveness.gaveUp(allowedUntilMs);
   }
 
   get facts(): ServerFacts {
@@ -167,36 +155,34 @@ export class Session {
     return this.#peer.owed;
   }
 
-  /** When the server last said anything at all. */
+  /** When the last message of the server arrived. */
   get heardAtMs(): number {
     return this.#peer.lastMessageAtMs;
   }
 
-  /** Questions and log lines of the server that reached no client, because several requests could be behind them. */
+  /** Requests and log messages of the server that reached no client, because several requests could have caused them. */
   get unattributed(): number {
     return this.#peer.counters.unattributed;
   }
 
-  /** Why the connection takes no more requests, once it does not. What it owes may still come in. */
+  /** Why the connection takes no more requests, once it does not. Answers that are owed may still arrive. */
   get closedBy(): HostError | undefined {
     return this.#peer.closedBy ?? this.#peer.channel.endedBy;
   }
 
-  /** Sends raw params in the server's era. An error the server answers with is an answer; a rejection is a HostError. */
+  /** Sends raw params. An error from the server is an answer; a rejection is a HostError. */
   request(method: string, params: JsonText | undefined, options: CallOptions): Promise<Answer> {
     try {
       if (params !== undefined) checkParams(params);
       const token = this.#tokenFor(options);
-      const { relay } = options;
-      const own = relay ? withMembers(params, relay.members) : params;
-      const text = this.#meta || token !== undefined || relay?.meta ? this.#splice(own, token, relay) : own;
+      const text = requestParams(this.#meta, params, token, options.relay);
       return this.#send(method, text, options, token, this.#mirror?.headersOf(method, params));
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  /** Calls a tool. Arguments given as text are checked to be one JSON object and passed on as they are. */
+  /** Arguments given as text are checked to be one JSON object and sent as they are. */
   callTool(name: string, args: ToolArguments | undefined, options: CallOptions): Promise<Answer> {
     try {
       return this.#callChecked(name, argumentsText(args), options);
@@ -205,14 +191,11 @@ export class Session {
     }
   }
 
-  /**
-   * As `callTool`, for arguments that were checked to be one JSON object. The outcome is told once, in the tick it comes in
-   * where nothing stands in between.
-   */
+  /** As `callTool`, for arguments that were checked. Where possible, `done` is called in the tick in which the outcome arrives. */
   askTool(name: string, args: JsonText, options: CallOptions, done: (outcome: Answer | Error) => void): void {
     try {
       if (this.#isHttp) return void this.#callChecked(name, args, options).then(done, done);
-      const params = this.#callParams(name, args, this.#tokenFor(options), options.relay);
+      const params = callParams(this.#meta, name, args, this.#tokenFor(options), options.relay);
       this.#peer.ask('tools/call', params, options, done);
     } catch (error) {
       done(error as Error);
@@ -244,7 +227,7 @@ export class Session {
     return this.#sendCall(name, args, options);
   }
 
-  /** The whole list, every item raw. A server that does not offer it has an empty one. */
+  /** The whole list, every item raw. Empty where the server does not offer it. */
   async list(method: ListMethod, options: CallOptions): Promise<ServerList> {
     let missing = false;
     const list = await readList(this.server, method, async (params) => {
@@ -258,7 +241,7 @@ export class Session {
   }
 
   /**
-   * Asks for a sign of life: `ping`, or `server/discover` where there is no ping. Any answer is one, a refusal too.
+   * Probes the server with a request that it answers at once. Any answer counts, also an error.
    * `gateway`: the result for 502, 503 and 504, which a proxy sends while the server behind it is away.
    */
   async probe(deadlineAtMs: number, gateway: 'alive' | 'silent' = 'alive'): Promise<ProbeResult> {
@@ -270,31 +253,23 @@ export class Session {
     } catch (error) {
       if (!isHostError(error)) return 'unasked';
       if (gatewayStatuses.has(error.details.httpStatus)) return gateway;
-      // Any answer is one, also one that cannot be read.
-      if (error.details.httpStatus !== undefined || error.details.phase === 'answered') return 'alive';
-      const isOurs = error.code === 'overloaded' || error.details.phase === 'queued';
-      if (!isOurs || error.code === 'connect_failed') return 'silent';
-      // Over HTTP it may have waited for a place. A pipe waits for its reader alone: one that has taken nothing all this time,
-      // not even of what was there before, will not get to the question.
       const isPipe = !this.#isHttp && this.channel.kind !== 'http-sse';
-      const isStuck =
-        error.code === 'timeout' && unread.every(({ phase }) => phase === 'queued' || phase === 'writing');
-      return isPipe && isStuck ? 'silent' : 'unasked';
+      return failedProbe(error, isPipe && unread.every(({ phase }) => phase === 'queued' || phase === 'writing'));
     } finally {
       this.#probes--;
     }
   }
 
-  /** The server refused the standalone stream of a legacy HTTP session. */
+  /** The server refused the standalone stream of its HTTP session. */
   sessionDoubted(): void {
     this.#httpSession?.doubted();
   }
 
-  /** Requests wait unsent and nothing moves. The same `activity` as the last time: nothing has moved since. */
+  /** Requests wait unsent. The same `activity` as the last time: no byte was written or received since. */
   stalled(activity: number): void {
     // A server that works on a call may be silent for as long as the call may take.
     if (this.#peer.isAtWork) return;
-    // The server answered the check, and still nothing is sent: the fault is in this channel, so it is replaced.
+    // The server answered the probe, and still nothing is sent: the fault is in this channel, so it is replaced.
     if (activity === this.#stalledActivity) return void this.#peer.abandon(this.#stuck());
     this.#stalledActivity = activity;
     this.#checkOrEnd();
@@ -322,15 +297,10 @@ export class Session {
 
   // --- sending
 
-  /** Writes the params of a call in one go: what we build ourselves needs no splicing. */
   #sendCall(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
     const token = this.#tokenFor(options);
-    const params = this.#callParams(name, args, token, options.relay);
+    const params = callParams(this.#meta, name, args, token, options.relay);
     return this.#send('tools/call', params, options, token, this.#mirror?.headersOfCall(name, args));
-  }
-
-  #callParams(name: string, args: JsonText | undefined, token: number | undefined, relay: RelayedParams | undefined) {
-    return callParams(name, args, metaMembers(this.#meta, token, relay), relay?.members);
   }
 
   #send(
@@ -342,7 +312,7 @@ export class Session {
   ): Promise<Answer> {
     const { deadlineAtMs, signal, onProgress, extend, client, onServerRequest, onServerNotification } = options;
     const { isStanding } = options;
-    // Written out: a copy of all members would cost more than the rest of this, and the time of day is not for a later tick.
+    // Written out: on the hot path a spread costs more than the rest of this. `nowMs` is left out, being stale in a later tick.
     const own: RequestOptions = {
       deadlineAtMs,
       signal,
@@ -359,22 +329,22 @@ export class Session {
       : this.#peer.request(method, params, own);
   }
 
-  /** No request can be sent: the server becomes suspect and is probed at once. Without an answer the connection is ended. */
+  /** No request can be sent: the server is suspect and is probed at once. Without an answer the connection is ended. */
   #checkOrEnd(): void {
     const { clock, handlers } = this.#parts;
     if (this.#peer.isAtWork) return;
-    handlers?.missed?.();
+    handlers.missed?.();
     void this.probe(clock.nowMs() + stallCheckMs).then((result) => {
-      if (result === 'alive') handlers?.answered?.();
+      if (result === 'alive') handlers.answered?.();
       else if (!this.#peer.isAtWork) void this.#peer.abandon(this.#stuck());
     });
   }
 
   #stuck(): HostError {
-    return new HostError('transport', `server '${this.server}': no request could be sent to it any more`, {
+    return new HostError('transport', `server '${this.server}': requests can no longer be sent`, {
       server: this.server,
       reason: 'stalled',
-      hint: 'the connection is opened again; if this repeats, look at what the server does with its connections',
+      hint: 'the connection is opened again; if this repeats, check whether the server reads its requests',
     });
   }
 
@@ -382,17 +352,12 @@ export class Session {
     return onProgress || extend ? this.#peer.nextId : undefined;
   }
 
-  #splice(params: JsonText | undefined, token: number | undefined, relay: RelayedParams | undefined): Buffer {
-    const bytes = params === undefined ? undefined : toBuffer(params);
-    return spliceMeta(bytes, metaEdits(this.#meta, token, relay));
-  }
-
   #unresponsive(misses: number): HostError {
-    return new HostError('transport', `server '${this.server}' runs but answered none of ${misses} signs of life`, {
+    return new HostError('transport', `server '${this.server}' runs but answered none of ${misses} probes`, {
       server: this.server,
       reason: 'unresponsive',
       execution: 'uncertain',
-      hint: 'restart it; if this repeats, look at its stderr or allow its calls more time',
+      hint: 'restart it; if this repeats, look at its stderr or raise timeouts.call',
     });
   }
 }
@@ -401,7 +366,7 @@ const emptyPage = Buffer.from('{}');
 const noTools: ReadonlyMap<string, string> = new Map();
 const gatewayStatuses: ReadonlySet<number | undefined> = new Set([502, 503, 504]);
 
-/** An object becomes text here and needs no check; text is checked, or it could close our bracket and go on. */
+/** Text is checked: otherwise it could close our bracket and add members. */
 function argumentsText(args: ToolArguments | undefined): JsonText | undefined {
   if (args === undefined) return undefined;
   if (typeof args !== 'string' && !(args instanceof Uint8Array)) return JSON.stringify(args);

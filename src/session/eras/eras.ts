@@ -1,4 +1,8 @@
-/** The table of eras. A new era is one folder beside this file, and one line here. */
+/**
+ * The table of eras, and a memory of the era of each server. A new era is one folder beside this file, and one line here.
+ * The memory is not on disk: a server that learns a newer era with an update would stay in the old one.
+ */
+import { setBounded } from '../../kernel/bounded-map.js';
 import type { Era } from '../../wire/channel.js';
 import { legacyEra } from './legacy/legacy-era.js';
 import { modernEra } from './modern/modern-era.js';
@@ -15,3 +19,30 @@ export const oldestEra: ServerEra = ERAS.at(-1) ?? ERAS[0];
 export const httpSseEra: ServerEra = ERAS.find(({ hasHttpSse }) => hasHttpSse) ?? oldestEra;
 
 export const eraNamed = (name: Era): ServerEra => ERAS.find((era) => era.name === name) ?? oldestEra;
+
+/** What was learnt about servers, so that the next start need not ask. Keys identify a server. */
+export interface EraMemory {
+  get(key: string): Era | undefined;
+  /** A session was opened in this era; undefined where that does not show which era the server prefers. */
+  opened(key: string, era: Era | undefined): void;
+  /** Starts in a row that failed because the process exited or gave no valid answer. */
+  failedStarts(key: string): number;
+  startFailed(key: string): void;
+}
+
+/** Far more servers than one host runs. Past it the oldest entry goes, which costs one more question. */
+const entriesMax = 10_000;
+
+export function createEraMemory(): EraMemory {
+  const eras = new Map<string, Era>();
+  const failures = new Map<string, number>();
+  return {
+    get: (key) => eras.get(key),
+    opened: (key, era) => {
+      if (era !== undefined) setBounded(eras, key, era, entriesMax);
+      failures.delete(key);
+    },
+    failedStarts: (key) => failures.get(key) ?? 0,
+    startFailed: (key) => setBounded(failures, key, (failures.get(key) ?? 0) + 1, entriesMax),
+  };
+}
