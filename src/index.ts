@@ -67,8 +67,13 @@ export type {
 export type { AuthToken, TokenSource } from './transports/http/auth-token.js';
 export { createMemoryLink, type MemoryLink, type MemoryServerEnd } from './transports/memory/memory-channel.js';
 export type { ReapReport } from './transports/stdio/reaper.js';
-export type { CauseHandlers } from './wire/attribution.js';
 export type { Channel, ChannelCounters, Era } from './wire/channel.js';
 export type { JsonText } from './wire/frame.js';
 export type { InboundRequest } from './wire/inbound-requests.js';
-export type { Answer, DeadlineExtension, InboundNotification, PeerHandlers } from './wire/peer-interface.js';
+export type {
+  Answer,
+  CauseHandlers,
+  DeadlineExtension,
+  InboundNotification,
+  PeerHandlers,
+} from './wire/peer-interface.js';

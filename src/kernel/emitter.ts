@@ -1,7 +1,6 @@
 /**
  * Typed events: one map of event name to payload, many listeners.
- * Invariant: a listener that throws disturbs neither the emitter nor the other listeners; its error is reported once,
- * through `onListenerError`, and if that throws too, to nobody.
+ * Invariant: an error of a listener reaches neither the emitter nor the other listeners; it is reported once, to `onListenerError`.
  */
 export type Listener<T> = (event: T) => void;
 
@@ -13,7 +12,7 @@ export class Emitter<Events extends object> {
     this.#onListenerError = onListenerError;
   }
 
-  /** Returns the function that takes the listener off again. */
+  /** Returns the function that removes the listener. */
   on<Name extends keyof Events>(name: Name, listener: Listener<Events[Name]>): () => void {
     let set = this.#listeners.get(name);
     if (!set) {
@@ -22,14 +21,6 @@ export class Emitter<Events extends object> {
     }
     set.add(listener as Listener<never>);
     return () => set.delete(listener as Listener<never>);
-  }
-
-  once<Name extends keyof Events>(name: Name, listener: Listener<Events[Name]>): () => void {
-    const off = this.on(name, (event) => {
-      off();
-      listener(event);
-    });
-    return off;
   }
 
   emit<Name extends keyof Events>(name: Name, event: Events[Name]): void {
@@ -48,7 +39,7 @@ export class Emitter<Events extends object> {
     try {
       this.#onListenerError(error, name);
     } catch {
-      // Whoever emits must not suffer for those who listen.
+      // An error of the error handler must not reach the emitter.
     }
   }
 

@@ -1,22 +1,16 @@
-/**
- * Keeps this process from ending by itself. The clock's timers keep nobody alive, which is right for all but the work
- * that must be finished before the end.
- */
+/** Keeps the process alive while there is work to finish. Timers of the clock do not. */
 import type { Cancel } from './clock.js';
 
-/** Until the returned function is called. */
+/** Keeps the process alive until the returned function is called. */
 export function keepAlive(): Cancel {
-  // A port on which nothing ever comes: the loop waits for it, and it needs neither a timer nor a descriptor.
-  const { port1, port2 } = new MessageChannel();
-  port1.ref();
-  return () => {
-    port1.close();
-    port2.close();
-  };
+  const alive = new KeepAlive();
+  alive.hold();
+  return () => alive.close();
 }
 
-/** For work that comes and goes: counts it, and keeps the process while there is any. */
+/** Counts work, and keeps the process alive while there is any. */
 export class KeepAlive {
+  /** A port without messages: the event loop waits for it, and it needs neither a timer nor a descriptor. */
   readonly #port = new MessageChannel().port1;
   #held = 0;
 

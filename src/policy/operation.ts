@@ -10,10 +10,9 @@
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
-import type { CauseHandlers } from '../wire/attribution.js';
 import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
-import type { Answer } from '../wire/peer-interface.js';
+import type { Answer, CauseHandlers } from '../wire/peer-interface.js';
 import type { GatedCircuit, Ticket } from './breaker.js';
 import type { CallTrail } from './call-events.js';
 

@@ -7,12 +7,11 @@
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import type { CauseHandlers } from '../wire/attribution.js';
 import type { Channel, HttpFacts } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkObject, checkParams } from '../wire/json-text.js';
 import type { Peer } from '../wire/peer.js';
-import type { Answer, DeadlineExtension, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
+import type { Answer, CauseHandlers, DeadlineExtension, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
 import { eraNamed } from './eras/eras.js';
 import type { ClientIdentity, HttpSession, RequestMirror, ServerEra, ServerFacts } from './eras/server-era.js';

@@ -1,14 +1,8 @@
 /**
- * Finds the request of ours that caused a message which a server sends on its own. Changes nothing.
- * An origin that the channel knows is proof: the response stream of one request (HTTP), or the request that the server named.
- * The protocol has nothing else. Without an origin, the only request in progress is taken for the cause, unless a request of
- * another client ended lately. With two requests of one client, one whose server request has been open for a while is waiting for
- * the answer, so the other is the cause. (Not at once: a call may cause several server requests together.)
- *
- * Invariant: in doubt there is no cause. A guess would show one client what is meant for another.
+ * The cause of a message that a server sends on its own: which methods can be one, which clients had requests lately, and the refusal
+ * of a server request without a certain cause. Not here: finding the cause (attribution.ts).
  */
-import { type MessageOrigin, type OutboundFrame, originId } from './channel.js';
-import type { IdTable } from './id-table.js';
+import type { PendingRequest } from './pending-requests.js';
 import { listenMethod, NOTIFICATION, RPC } from './rpc-codes.js';
 
 /** How long a server may go on with the work of a request that it has answered. */
@@ -46,8 +40,8 @@ export class RecentClients {
   }
 }
 
-export type Cause<T> =
-  | { readonly kind: 'known'; readonly owner: T }
+export type Cause =
+  | { readonly kind: 'known'; readonly owner: PendingRequest }
   /** It belongs to a request that has ended. */
   | { readonly kind: 'over' }
   /** No request in progress could have caused it. */
@@ -80,60 +74,8 @@ const ofSession = /\/list_changed$|^notifications\/(?:subscriptions|tasks)(?:\/|
 export const isOfSession = (method: string): boolean =>
   method === NOTIFICATION.resourceUpdated || ofSession.test(method);
 
-interface Underway {
-  readonly frame: OutboundFrame;
-  /** `client`: opaque, the same for all requests of one client. */
-  readonly options: { readonly client?: string | undefined };
-}
-
-interface Circumstances<T> {
-  /** The request that caused it, where the channel knows. */
-  readonly origin: MessageOrigin | undefined;
-  /** Number of requests that were given up and that the server may still work on. */
-  readonly abandoned: number;
-  /** False: all requests are of one client, and the newest will do. */
-  readonly isShared: boolean;
-  /** For a server request: whether a request waits for the answer to an earlier one, and so did not cause this one. */
-  readonly isWaiting?: ((one: T) => boolean) | undefined;
-  /** Requests that ended lately. */
-  readonly recent: Pick<RecentClients, 'hasOther' | 'hasAny'>;
-  readonly nowMs: number;
-}
-
-export function causeOf<T extends Underway>(
-  underway: IdTable<T>,
-  { origin, abandoned, isShared, isWaiting, recent, nowMs }: Circumstances<T>,
-): Cause<T> {
-  if (origin !== undefined) {
-    const id = originId(origin);
-    const owner = id === undefined ? undefined : underway.get(id);
-    // A request that was not written yet cannot be the cause: the server guessed its id.
-    return owner && owner.frame.phase !== 'queued' ? { kind: 'known', owner } : { kind: 'over' };
-  }
-  let newest: T | undefined;
-  let count = 0;
-  let asking: T | undefined;
-  let askingCount = 0;
-  let isOneClient = true;
-  underway.forEach((one) => {
-    // A request that was not written yet cannot be the cause.
-    if (!mayCause(one.frame.method) || one.frame.phase === 'queued') return;
-    count++;
-    if (newest !== undefined && one.options.client !== newest.options.client) isOneClient = false;
-    if (newest === undefined || (one.frame.id as number) > (newest.frame.id as number)) newest = one;
-    if (isWaiting?.(one)) return;
-    askingCount++;
-    asking = one;
-  });
-  if (newest !== undefined && !isShared) return { kind: 'known', owner: newest };
-  if (count + abandoned === 0) return recent.hasAny(nowMs) ? { kind: 'ended', count } : { kind: 'none' };
-  const owner: T | undefined = count === 1 ? newest : isOneClient && askingCount === 1 ? asking : undefined;
-  if (owner === undefined || abandoned > 0) return { kind: 'unclear', count, abandoned };
-  return recent.hasOther(owner.options.client, nowMs) ? { kind: 'ended', count } : { kind: 'known', owner };
-}
-
 /** The error for a server request that reaches no client. */
-export function refusalFor(cause: Cause<unknown>, method: string): readonly [code: number, message: string] {
+export function refusalFor(cause: Cause, method: string): readonly [code: number, message: string] {
   const shown = method.slice(0, methodCharsMax);
   switch (cause.kind) {
     case 'known':

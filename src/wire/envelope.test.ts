@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { Envelope, scanBounded, scanEnvelope } from './envelope.js';
+import { Envelope, scanEnvelope } from './envelope.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from './json-scan.js';
 
 function scan(text: string | Buffer) {
@@ -135,7 +135,7 @@ const withValues = (count: number) =>
 
 test('X18 a message with more values than its bound is read no further, and the next scan has no bound', () => {
   const envelope = new Envelope();
-  const bounded = (bytes: Buffer) => scanBounded(bytes, 0, bytes.length, envelope, 100);
+  const bounded = (bytes: Buffer) => scanEnvelope(bytes, 0, bytes.length, envelope, 100);
   expect([bounded(withValues(90)), bounded(withValues(101)), bounded(withValues(1_000_000))]).toEqual([
     undefined,
     'too_many',
@@ -149,7 +149,7 @@ test('X18 values are counted over all members together', () => {
   const envelope = new Envelope();
   const parts = Array.from({ length: 10 }, (_, i) => `"x${i}":[${'0,'.repeat(50).slice(0, -1)}]`);
   const bytes = Buffer.from(`{"jsonrpc":"2.0","id":1,"method":"m",${parts.join()}}`);
-  expect(scanBounded(bytes, 0, bytes.length, envelope, 100)).toBe('too_many');
+  expect(scanEnvelope(bytes, 0, bytes.length, envelope, 100)).toBe('too_many');
 });
 
 test('X18 values of params are counted over all their members together', () => {
@@ -158,7 +158,7 @@ test('X18 values of params are counted over all their members together', () => {
     Array.from({ length: 5 }, (_, i) => `"x${i}":[${'0,'.repeat(count).slice(0, -1)}]`).join();
   const bounded = (count: number) => {
     const bytes = Buffer.from(`{"jsonrpc":"2.0","id":1,"method":"m","params":{${lists(count)}}}`);
-    return scanBounded(bytes, 0, bytes.length, envelope, 100);
+    return scanEnvelope(bytes, 0, bytes.length, envelope, 100);
   };
   expect([bounded(17), bounded(50), bounded(1_000)]).toEqual([undefined, 'too_many', 'too_many']);
 });

@@ -1,15 +1,15 @@
 /**
- * Finds the outer parts of one JSON-RPC message in its bytes: id, method, and where params, result or error lie.
- * The payload is checked for being JSON but never built, so what is inside it (64-bit integers, vendor fields, unknown
- * content types) reaches the other side to the digit. Of one that `isTooDeep` it is not checked, and must not be read.
+ * Finds the outer members of one JSON-RPC message in its bytes: id, method, and the position of params, result or error.
+ * The payload is checked to be JSON but never parsed, so its content (64-bit integers, vendor fields, unknown content types)
+ * reaches the other side unchanged. The payload of a message that `isTooDeep` is not checked and must not be read.
  *
- * Invariant: two readers cannot disagree about an accepted message. A top level with a known key twice, in another case or
- * escaped, or with both result and error, is refused as `ambiguous`. Members we do not know are not passed on.
+ * Invariant: two readers cannot disagree about an accepted message. A top level with a known key twice, in another case or escaped,
+ * or with both result and error, is refused as `ambiguous`. Unknown members are not passed on.
  */
 import { recordParams, rememberParams } from './json-members.js';
 import { eachMember, type Member, readString, scanFacts, scanLimits, skipSpace } from './json-scan.js';
 
-export type MessageKind = 'request' | 'notification' | 'result' | 'error';
+type MessageKind = 'request' | 'notification' | 'result' | 'error';
 
 /** Why bytes are not a usable message. */
 export type EnvelopeFault = 'not_json' | 'not_rpc' | 'ambiguous' | 'too_deep' | 'too_many';
@@ -35,13 +35,10 @@ const QUOTE = 0x22;
 const OPEN_BRACE = 0x7b;
 const NONE = -1;
 
-/**
- * Seven letters, each escaped, and some padding. Longer keys are foreign whatever they fold to: folding is not linear, and
- * members we do not know are not passed on.
- */
+/** Seven letters, each escaped, and some padding. Longer keys are not folded, because folding is not linear. */
 const disguiseBytesMax = 64;
 
-/** JSON-RPC knows six members; room for a vendor's own, none for a frame that is all keys. */
+/** JSON-RPC has six members; the rest is room for vendor members. */
 const topLevelMembersMax = 64;
 
 /** One scanned message. Positions are indexes of `bytes`; the payload is params, result or error, by kind. */
@@ -56,20 +53,20 @@ export class Envelope {
   methodEnd = NONE;
   payloadStart = NONE;
   payloadEnd = NONE;
-  /** Of `MAY_HOLD_ERROR` and `MAY_HOLD_TTL`: what is not in it is not in the message. */
+  /** `MAY_HOLD_ERROR` and `MAY_HOLD_TTL`, as far as the message may have these keys. */
   mayHold = 0;
-  /** True when there are bytes above 0x7f, whose UTF-8 nobody has checked yet. */
+  /** There are bytes above 0x7f, whose UTF-8 is not checked yet. */
   hasHighBytes = false;
-  /** It nests too deep somewhere: only its id can be used, and nobody has looked whether the rest is JSON. */
+  /** The message nests too deep: only its id can be used, and the rest may not be JSON. */
   isTooDeep = false;
   #payload: Buffer | undefined;
 
-  /** The id as it stands in the text, quotes included; undefined when there is none or it is null. */
+  /** The id as JSON text, quotes included; undefined when it is absent or null. */
   idText(): string | undefined {
     return this.idStart === NONE ? undefined : this.bytes.toString('utf8', this.idStart, this.idEnd);
   }
 
-  /** The id as a number when it is one, else NaN. `"7"` is a string and never equals 7. */
+  /** The id as a number, or NaN. `"7"` is a string and never equals 7. */
   numericId(): number {
     const { bytes, idStart: start, idEnd: end } = this;
     if (start === NONE || bytes[start] === QUOTE) return Number.NaN;
@@ -120,7 +117,7 @@ function knownKey(bytes: Buffer, start: number, end: number): number {
   return 0;
 }
 
-/** Length and first letter name at most one of the known keys, so that one comparison settles it. */
+/** Length and first letter match at most one known key, so that one comparison decides. */
 function keyOfLength(length: number, first: number | undefined): (typeof KEYS)[keyof typeof KEYS] | undefined {
   switch (length) {
     case 2:
@@ -142,33 +139,10 @@ function spells(bytes: Buffer, start: number, end: number, word: Buffer): boolea
   return true;
 }
 
-/** Other parsers fold case (also ſ to s), drop NULs or decode escapes: what folds to a known key is refused, not guessed. */
+/** Other parsers fold case (also ſ to s), drop NULs or decode escapes: a key that folds to a known one is refused. */
 const disguisesKnownKey = (key: string) => KEY_NAMES.has(key.replaceAll('\0', '').normalize('NFKC').toLowerCase());
 
 const VERSION = Buffer.from('"2.0"');
-/** As `scanEnvelope`, of what strangers send: one with more values than `valuesMax` is read no further. */
-export function scanBounded(
-  bytes: Buffer,
-  start: number,
-  end: number,
-  out: Envelope,
-  valuesMax: number,
-): EnvelopeFault | undefined {
-  const before = scanLimits.values;
-  scanLimits.values = valuesMax;
-  const fault = scanEnvelope(bytes, start, end, out);
-  scanLimits.values = before;
-  return fault ?? (scanFacts.values > valuesMax ? 'too_many' : undefined);
-}
-
-/** As `scanEnvelope`, of what servers send: one that nests too deep is walked to its end, for it may say whose it is. */
-export function scanPassingDeep(bytes: Buffer, start: number, end: number, out: Envelope): EnvelopeFault | undefined {
-  scanLimits.passesDeep = true;
-  const fault = scanEnvelope(bytes, start, end, out);
-  scanLimits.passesDeep = false;
-  return fault;
-}
-
 // Outside of `scanEnvelope`, because a closure there would be allocated for every message.
 let positions: number[] = [];
 const enterParams = (bytes: Buffer, { keyStart, keyEnd, valueStart }: Member, end: number): number | undefined =>
@@ -176,8 +150,19 @@ const enterParams = (bytes: Buffer, { keyStart, keyEnd, valueStart }: Member, en
     ? recordParams(bytes, valueStart, end, positions)
     : undefined;
 
-/** Scans `bytes[start, end)` into `out`. Returns undefined when it is a message, else why it is none. */
-export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Envelope): EnvelopeFault | undefined {
+/**
+ * Scans `bytes[start, end)` into `out`. Returns undefined when it is a message, else why it is not one.
+ * `valuesMax`: a message with more values is not read to its end. `passesDeep`: a message that nests too deep is read to its end, for
+ * the id of the request that it answers.
+ */
+export function scanEnvelope(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  out: Envelope,
+  valuesMax: number = Number.MAX_SAFE_INTEGER,
+  passesDeep = false,
+): EnvelopeFault | undefined {
   let seen = 0;
   let ambiguous = false;
   let idIsNull = false;
@@ -190,6 +175,8 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
   scanFacts.tooMany = false;
   scanFacts.values = 0;
   scanFacts.mayHold = 0;
+  scanLimits.values = valuesMax;
+  scanLimits.passesDeep = passesDeep;
 
   const after = eachMember(
     bytes,
@@ -233,6 +220,8 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
     },
     enterParams,
   );
+  scanLimits.values = Number.MAX_SAFE_INTEGER;
+  scanLimits.passesDeep = false;
   if (members > topLevelMembersMax) return 'not_rpc';
   if (after < 0) return scanFacts.tooDeep ? 'too_deep' : scanFacts.tooMany ? 'too_many' : 'not_json';
   if (skipSpace(bytes, after, end) !== end) return 'not_json';
@@ -241,7 +230,7 @@ export function scanEnvelope(bytes: Buffer, start: number, end: number, out: Env
   out.hasHighBytes = scanFacts.sawHighByte;
   out.isTooDeep = scanFacts.tooDeep;
   out.mayHold = scanFacts.mayHold;
-  return classify(seen, idIsNull, out);
+  return classify(seen, idIsNull, out) ?? (scanFacts.values > valuesMax ? 'too_many' : undefined);
 }
 
 function classify(seen: number, idIsNull: boolean, out: Envelope): EnvelopeFault | undefined {

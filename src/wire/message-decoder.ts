@@ -6,7 +6,7 @@
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../kernel/limits.js';
 import type { ChannelCounters } from './channel.js';
-import { Envelope, scanEnvelope, scanPassingDeep } from './envelope.js';
+import { Envelope, scanEnvelope } from './envelope.js';
 import { eachElement, scanLimits, skipSpace } from './json-scan.js';
 
 export class MessageDecoder {
@@ -30,7 +30,7 @@ export class MessageDecoder {
 
   #decodeOne(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
     const envelope = this.#envelope;
-    const fault = scanPassingDeep(bytes, start, end, envelope);
+    const fault = scanEnvelope(bytes, start, end, envelope, undefined, true);
     if (fault !== undefined) {
       if (fault === 'ambiguous') this.#counters.ambiguous++;
       else this.#counters.junk++;

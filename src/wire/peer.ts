@@ -26,25 +26,11 @@ import {
 import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type JsonText, notificationFrame, requestFrame } from './frame.js';
-import type { InboundRequest } from './inbound-requests.js';
 import { memberText } from './json-members.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
-import { PendingRequests } from './pending-requests.js';
+import { type PendingRequest, PendingRequests } from './pending-requests.js';
 import { NOTIFICATION } from './rpc-codes.js';
 import { cancelledByServer, givenUp, inboundTooDeep, lost, refusalOf, tooLarge } from './wire-errors.js';
-
-type Done = (outcome: Answer | HostError) => void;
-
-interface Pending {
-  readonly frame: OutboundFrame;
-  readonly options: RequestOptions;
-  readonly done: Done;
-  readonly onAbort: (() => void) | undefined;
-  deadlineAtMs: number;
-  serverRequests: Set<InboundRequest> | undefined;
-  askedAtMs: number;
-  wasAsked: boolean;
-}
 
 export class Peer implements ChannelListener {
   readonly #counters = { late: 0, unknown: 0, forbidden: 0 };
@@ -56,8 +42,8 @@ export class Peer implements ChannelListener {
   readonly #channel: Channel;
   readonly #clock: Clock;
   readonly #handlers: PeerHandlers;
-  readonly #pending = new PendingRequests<Pending>();
-  readonly #attribution: Attribution<Pending>;
+  readonly #pending = new PendingRequests();
+  readonly #attribution: Attribution;
   readonly #deadlines: Deadlines;
   #nextId = 1;
   #era: EraRules | undefined;
@@ -78,16 +64,14 @@ export class Peer implements ChannelListener {
     this.#clock = clock;
     this.#handlers = handlers;
     this.#deadlines = new Deadlines(clock, (nowMs) => this.#expire(nowMs));
-    this.#attribution = new Attribution<Pending>({
+    this.#attribution = new Attribution(
       clock,
-      underway: this.#pending.byId,
-      isShared,
+      this.#pending,
+      this.#deadlines,
       handlers,
-      send: (frame) => void (this.#closed ?? this.#send(frame)),
-      handlerError: (error) => handlers.handlerError?.(error),
-      unattributed: (method) => this.#guard(() => handlers.unattributed?.(method)),
-      deadlineMoved: (atMs) => this.#deadlines.add(atMs),
-    });
+      isShared,
+      (frame) => void (this.#closed ?? this.#send(frame)),
+    );
     this.#lastMessageAtMs = clock.nowMs();
     channel.start(this);
   }
@@ -154,7 +138,7 @@ export class Peer implements ChannelListener {
   }
 
   /** As `request`. The outcome is told once, in the tick it comes in, and even before this returns. */
-  ask(method: string, params: JsonText | undefined, options: RequestOptions, done: Done): void {
+  ask(method: string, params: JsonText | undefined, options: RequestOptions, done: PendingRequest['done']): void {
     const refusal = this.#closed
       ? lost(this.#server, this.#closed)
       : refusalOf(this.#server, method, options, this.#pending.size, this.#clock);
@@ -163,7 +147,7 @@ export class Peer implements ChannelListener {
     const id = this.#nextId++;
     const frame = requestFrame(id, method, params, options.http);
     const onAbort = signal ? () => this.#giveUp(pending, 'cancelled', 'the caller cancelled it') : undefined;
-    const pending: Pending = {
+    const pending: PendingRequest = {
       frame,
       options,
       done,
@@ -338,16 +322,16 @@ export class Peer implements ChannelListener {
     return frame.bytes > LIMITS.frameBytes ? tooLarge(this.#server, frame.bytes) : this.#channel.send(frame);
   }
 
-  #giveUp(pending: Pending, code: ErrorCode, why: string): void {
+  #giveUp(pending: PendingRequest, code: ErrorCode, why: string): void {
     if (this.#pending.has(pending)) this.#toldOver(pending, this.#withdraw(pending), code, why);
   }
 
-  #withdraw(pending: Pending): Withdrawal {
+  #withdraw(pending: PendingRequest): Withdrawal {
     this.#forget(pending);
     return this.#channel.withdraw(pending.frame);
   }
 
-  #toldOver(pending: Pending, withdrawal: Withdrawal, code: ErrorCode, why: string): void {
+  #toldOver(pending: PendingRequest, withdrawal: Withdrawal, code: ErrorCode, why: string): void {
     const { frame, options, deadlineAtMs } = pending;
     if (!options.isStanding) {
       const { allowedUntilMs = deadlineAtMs } = options.extend ?? {};
@@ -358,7 +342,7 @@ export class Peer implements ChannelListener {
   }
 
   /** How the server learns of it. */
-  #tellCancelled({ frame, options }: Pending, withdrawal: Withdrawal, why: string): CancelNotice {
+  #tellCancelled({ frame, options }: PendingRequest, withdrawal: Withdrawal, why: string): CancelNotice {
     if (withdrawal === 'aborted') return 'stream_ended';
     if (options.uncancellable || this.#closed) return undefined;
     const params = `{"requestId":${frame.id},"reason":${JSON.stringify(why)}}`;
@@ -366,7 +350,7 @@ export class Peer implements ChannelListener {
     return this.#send(notice) ? undefined : notice;
   }
 
-  #forget(pending: Pending, nowMs = this.#clock.nowMs()): void {
+  #forget(pending: PendingRequest, nowMs = this.#clock.nowMs()): void {
     const { options, onAbort } = pending;
     this.#pending.delete(pending);
     this.#attribution.ended(pending, nowMs);
@@ -385,7 +369,7 @@ export class Peer implements ChannelListener {
     return nextAtMs;
   }
 
-  #tell(pending: Pending, outcome: Answer | HostError): void {
+  #tell(pending: PendingRequest, outcome: Answer | HostError): void {
     try {
       pending.done(outcome);
     } catch (error) {

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { requestFrame } from './frame.js';
-import { PendingRequests } from './pending-requests.js';
+import { type PendingRequest, PendingRequests } from './pending-requests.js';
 
 const pending = (id: number, options: { progressToken?: number; isStanding?: boolean } = {}, deadlineAtMs = 0) => {
   const frame = requestFrame(id, 'tools/call', '{}', undefined);
   frame.phase = 'written';
-  return { frame, options, deadlineAtMs };
+  return { frame, options, deadlineAtMs } as unknown as PendingRequest;
 };
 
 test('what stays open is not owed', () => {
@@ -63,6 +63,6 @@ test.each([
   const table = new PendingRequests();
   const frame = requestFrame(1, method, '{}', undefined);
   frame.phase = phase;
-  table.add({ frame, options, deadlineAtMs: 0 });
+  table.add({ frame, options, deadlineAtMs: 0 } as unknown as PendingRequest);
   expect(table.isAtWork).toBe(isAtWork);
 });

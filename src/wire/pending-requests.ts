@@ -1,25 +1,30 @@
 /**
- * The requests a peer is owed an answer to: found by their id, or by the token that a report of progress bears.
- * Not here: what becomes of them (peer.ts), which of them a question belongs to (attribution.ts).
+ * The requests that wait for an answer, by their id or by the token of a progress notification.
+ * Not here: settling them (peer.ts), attributing server requests to them (attribution.ts).
  *
- * Invariant: a server can only mean what was written to it: one that names a request which still waits to be sent guessed.
+ * Invariant: progress or a cancel for a request that was not written yet is ignored: the server guessed its id.
  */
+import type { HostError } from '../kernel/errors.js';
 import type { OutboundFrame } from './channel.js';
 import { IdTable } from './id-table.js';
+import type { InboundRequest } from './inbound-requests.js';
 import { memberText } from './json-members.js';
+import type { Answer, RequestOptions } from './peer-interface.js';
 import { isSessionRequest } from './rpc-codes.js';
 
-export interface Pendable {
+/** A request of ours that waits for its answer. */
+export interface PendingRequest {
   readonly frame: OutboundFrame;
-  readonly options: { readonly progressToken?: number | undefined; readonly isStanding?: boolean | undefined };
-  readonly deadlineAtMs: number;
-}
-
-/** The requests past their deadline, and the earliest deadline of the others. */
-export interface DueRequests<T> {
-  readonly unsent: readonly T[];
-  readonly sent: readonly T[];
-  readonly nextAtMs: number;
+  readonly options: RequestOptions;
+  readonly done: (outcome: Answer | HostError) => void;
+  readonly onAbort: (() => void) | undefined;
+  deadlineAtMs: number;
+  /** Server requests that it caused and that wait for an answer; undefined when there never was one. */
+  serverRequests: Set<InboundRequest> | undefined;
+  /** When the last of them came. */
+  askedAtMs: number;
+  /** The server has sent a request because of it, or may have. */
+  wasAsked: boolean;
 }
 
 /** Past this, a larger batch saves nothing. */
@@ -27,11 +32,11 @@ const batchFramesMax = 16;
 /** Per request: a peak is forgotten after some hundred calls. */
 const peakDecay = 1 / 256;
 
-export class PendingRequests<T extends Pendable> {
-  readonly byId = new IdTable<T>();
+export class PendingRequests {
+  readonly byId = new IdTable<PendingRequest>();
   /** By a progress token that is not the id of its request. */
-  readonly #byToken = new Map<number, T>();
-  /** Of them all, requests that are meant to stay open. */
+  readonly #byToken = new Map<number, PendingRequest>();
+  /** Number of requests that stay open. */
   #standing = 0;
   /** The most requests owed at once, decaying. */
   #peakOwed = 0;
@@ -40,7 +45,7 @@ export class PendingRequests<T extends Pendable> {
     return this.byId.size;
   }
 
-  /** Those that the server owes an answer to. */
+  /** Requests that the server owes an answer to. */
   get owed(): number {
     return this.byId.size - this.#standing;
   }
@@ -55,7 +60,7 @@ export class PendingRequests<T extends Pendable> {
     return Math.min(batchFramesMax, Math.max(1, Math.round(this.#peakOwed / 4)));
   }
 
-  /** The frames that the server cannot have read as a whole. */
+  /** Frames that the server cannot have read completely. */
   unread(): OutboundFrame[] {
     const frames: OutboundFrame[] = [];
     this.byId.forEach(({ frame }) => {
@@ -64,7 +69,7 @@ export class PendingRequests<T extends Pendable> {
     return frames;
   }
 
-  /** Whether the server may be working on one of them. Those that stay open, or open or check a session, do not count. */
+  /** Whether the server may work on one of them. Requests that stay open, and those that open or check a session, do not count. */
   get isAtWork(): boolean {
     let found = false;
     this.byId.forEach(({ frame, options }) => {
@@ -73,9 +78,10 @@ export class PendingRequests<T extends Pendable> {
     return found;
   }
 
-  due(nowMs: number): DueRequests<T> {
-    const unsent: T[] = [];
-    const sent: T[] = [];
+  /** The requests past their deadline, and the earliest deadline of the others. */
+  due(nowMs: number): { unsent: PendingRequest[]; sent: PendingRequest[]; nextAtMs: number } {
+    const unsent: PendingRequest[] = [];
+    const sent: PendingRequest[] = [];
     let nextAtMs = Number.POSITIVE_INFINITY;
     for (const pending of this.byId.values()) {
       if (pending.deadlineAtMs > nowMs) nextAtMs = Math.min(nextAtMs, pending.deadlineAtMs);
@@ -84,39 +90,39 @@ export class PendingRequests<T extends Pendable> {
     return { unsent, sent, nextAtMs };
   }
 
-  add(pending: T): void {
+  add(pending: PendingRequest): void {
     const { frame, options } = pending;
     this.byId.set(frame.id as number, pending);
     if (options.isStanding) this.#standing++;
     if (options.progressToken !== undefined) this.#byToken.set(options.progressToken, pending);
   }
 
-  /** It must be in it. */
-  delete({ frame, options }: T): void {
+  /** The request must be in the table. */
+  delete({ frame, options }: PendingRequest): void {
     this.byId.delete(frame.id as number);
     if (options.isStanding) this.#standing--;
     if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
   }
 
-  /** Whether it is still owed, and no other has its id. */
-  has(pending: T): boolean {
+  /** Whether it still waits. */
+  has(pending: PendingRequest): boolean {
     return this.byId.get(pending.frame.id as number) === pending;
   }
 
-  /** Whose progress it is. Our tokens are numbers: `"7"` is nobody's. */
-  ofProgress(params: Buffer): T | undefined {
+  /** The request that a progress notification belongs to. Our tokens are numbers: `"7"` is not one. */
+  ofProgress(params: Buffer): PendingRequest | undefined {
     const text = memberText(params, 'progressToken');
     if (text === undefined) return undefined;
     const token = Number(text);
     return written(this.#byToken.get(token) ?? this.byId.get(token));
   }
 
-  /** Which of ours the server says that it cancels. */
-  ofCancel(params: Buffer): T | undefined {
+  /** The request of ours that the server cancels. */
+  ofCancel(params: Buffer): PendingRequest | undefined {
     const idText = memberText(params, 'requestId');
     return idText === undefined ? undefined : written(this.byId.get(Number(idText)));
   }
 }
 
-const written = <T extends Pendable>(pending: T | undefined): T | undefined =>
+const written = (pending: PendingRequest | undefined): PendingRequest | undefined =>
   pending?.frame.phase === 'queued' ? undefined : pending;

@@ -6,20 +6,21 @@
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import type { InboundRequest } from './inbound-requests.js';
+import type { PendingRequest } from './pending-requests.js';
 
 export const queuedRequestsMax = 16;
 export const queuedRequestMs = 5_000;
 
-interface Queued<Owner> {
+interface Queued {
   readonly request: InboundRequest;
-  readonly assign: (owner: Owner) => void;
+  readonly assign: (owner: PendingRequest) => void;
   readonly cancelTimer: Cancel;
 }
 
-export class QueuedServerRequests<Owner> {
+export class QueuedServerRequests {
   readonly #clock: Clock;
   readonly #refuse: (request: InboundRequest) => void;
-  readonly #queue = new Set<Queued<Owner>>();
+  readonly #queue = new Set<Queued>();
 
   constructor(clock: Clock, refuse: (request: InboundRequest) => void) {
     this.#clock = clock;
@@ -31,8 +32,8 @@ export class QueuedServerRequests<Owner> {
   }
 
   /** `assign` is called at most once, with the request of ours that it is attributed to. */
-  add(request: InboundRequest, assign: (owner: Owner) => void): void {
-    const queued: Queued<Owner> = {
+  add(request: InboundRequest, assign: (owner: PendingRequest) => void): void {
+    const queued: Queued = {
       request,
       assign,
       cancelTimer: this.#clock.at(this.#clock.nowMs() + queuedRequestMs, () => {
@@ -49,7 +50,7 @@ export class QueuedServerRequests<Owner> {
   }
 
   /** Assigns all of them, in order. */
-  assignAll(owner: Owner): void {
+  assignAll(owner: PendingRequest): void {
     for (const queued of [...this.#queue]) {
       // Answering one may end another.
       if (!this.#queue.has(queued)) continue;
@@ -58,7 +59,7 @@ export class QueuedServerRequests<Owner> {
     }
   }
 
-  #take(queued: Queued<Owner>): void {
+  #take(queued: Queued): void {
     queued.cancelTimer();
     this.#queue.delete(queued);
   }

@@ -5,7 +5,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { ServerResponse } from 'node:http';
 import { LIMITS } from '../../kernel/limits.js';
-import { Envelope, type EnvelopeFault, scanBounded } from '../../wire/envelope.js';
+import { Envelope, type EnvelopeFault, scanEnvelope } from '../../wire/envelope.js';
 import { eachElement, scanFacts, skipSpace } from '../../wire/json-scan.js';
 import type { LegacyHttp } from '../eras/legacy/http.js';
 import { claimsModern } from '../eras/modern/envelope.js';
@@ -80,7 +80,7 @@ export class PostParser {
 }
 
 function scan(body: Buffer, start: number, end: number, envelope: Envelope): Refusal | undefined {
-  const fault = scanBounded(body, start, end, envelope, LIMITS.values);
+  const fault = scanEnvelope(body, start, end, envelope, LIMITS.values);
   if (fault) return FAULTS[fault];
   if (envelope.methodEnd - envelope.methodStart > methodBytesMax) return REFUSALS.rpc;
   return envelope.idStart < 0 || isId(body, envelope.idStart, envelope.idEnd) ? undefined : REFUSALS.id;

@@ -7,7 +7,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../../kernel/limits.js';
-import { Envelope, scanBounded } from '../../wire/envelope.js';
+import { Envelope, scanEnvelope } from '../../wire/envelope.js';
 import { eachElement, skipSpace, skipValue } from '../../wire/json-scan.js';
 import { LineReader } from '../../wire/line-reader.js';
 import { RPC } from '../../wire/rpc-codes.js';
@@ -57,7 +57,7 @@ export class InboundLines {
   /** The message between the bounds, or its fault. */
   readOne(bytes: Buffer, start: number, end: number): Envelope | Fault {
     const envelope = this.#envelope;
-    const fault = scanBounded(bytes, start, end, envelope, LIMITS.values);
+    const fault = scanEnvelope(bytes, start, end, envelope, LIMITS.values);
     switch (fault) {
       case undefined:
         if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) return notJson('the message is not UTF-8');
