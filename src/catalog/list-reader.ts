@@ -1,33 +1,34 @@
 /**
- * Reads one list of one connection, and reads it again when the server says that it changed.
- * Not here: what follows from a list (catalogue.ts, listings.ts), which lists are worth reading (server-run.ts).
+ * Reads one list of one connection, and reads it again when the server announces a change.
+ * Not here: what follows from a list (catalogue.ts, listings.ts), which lists are read (server-runs.ts).
  *
- * Invariants: at most one reading at a time, and one more when something changed meanwhile; a reading that fails leaves what
- * was known before; however often a server announces changes, readings take at most a tenth of the time.
+ * Invariants: one read at a time, and one more after a change in between. A failed read keeps the known list. However often a server
+ * announces changes, reads take at most a tenth of the time.
  */
 import { type Clock, sleep } from '../kernel/clock.js';
+import { isHostError } from '../kernel/errors.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
 
-/** Servers announce each of many changes; they are read once when things have settled. */
+/** Servers announce each of many changes singly: one read after this time covers them all. */
 const settleMs = 100;
 export const readMsMax = 30_000;
-/** So many times as long as a reading took, there is no other. */
+/** After a read the next one waits this many times as long as it took. */
 const restFactor = 10;
 const restMsMax = 60_000;
 
-/** Told that a reading begins; what it returns is handed the list, and may take a while over it. */
-export type BeginReading = () => (list: ServerList) => Promise<void> | void;
+/** Called when a read begins. The returned function gets the list, and may take a while. */
+export type BeginRead = () => (list: ServerList) => Promise<void> | void;
 
 export class ListReader {
   readonly #method: ListMethod;
   readonly #clock: Clock;
-  readonly #begin: BeginReading;
+  readonly #begin: BeginRead;
   readonly #onProblem: (error: unknown) => void;
   #restUntilMs = 0;
-  #state: 'idle' | 'reading' | 'reading, changed again' = 'idle';
+  #state: 'idle' | 'reading' | 'changed again' = 'idle';
 
-  constructor(method: ListMethod, clock: Clock, begin: BeginReading, onProblem: (error: unknown) => void) {
+  constructor(method: ListMethod, clock: Clock, begin: BeginRead, onProblem: (error: unknown) => void) {
     this.#method = method;
     this.#clock = clock;
     this.#begin = begin;
@@ -35,11 +36,11 @@ export class ListReader {
   }
 
   changed(session: Session): void {
-    if (this.#state !== 'idle') this.#state = 'reading, changed again';
+    if (this.#state !== 'idle') this.#state = 'changed again';
     else void this.#read(session);
   }
 
-  /** Now, and once; rejects when it cannot be had. */
+  /** Reads now; rejects when the list cannot be read. */
   async readOnce(session: Session, limits: CallOptions): Promise<void> {
     const startedMs = this.#clock.nowMs();
     try {
@@ -61,9 +62,31 @@ export class ListReader {
     } catch (error) {
       this.#onProblem(error);
     } finally {
-      const isStale = (this.#state as string) === 'reading, changed again';
+      const isStale = (this.#state as string) === 'changed again';
       this.#state = 'idle';
       if (isStale && !session.closedBy) this.changed(session);
     }
+  }
+}
+
+/**
+ * Reads the tools of a new connection. Without its tools a server is not ready: read-only tools could not be told from others.
+ * Resolves when the tools are known or the server cannot list them. Rejects when the connection is lost, and closes it first.
+ */
+export async function readFirstTools(
+  reader: ListReader,
+  session: Session,
+  limits: CallOptions,
+  onProblem: (error: unknown) => void,
+): Promise<void> {
+  try {
+    await reader.readOnce(session, limits);
+  } catch (error) {
+    // A server that answers with an error can still be called.
+    if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
+      await session.close();
+      throw error;
+    }
+    onProblem(error);
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Keeps one `subscriptions/listen` request open on one session of a modern server, which tells nothing of its own accord
  * otherwise: changes of lists, and of the resources that somebody wants to hear of.
- * Not here: who wants to hear of what (subscriptions.ts), what a notification means (server-run.ts).
+ * Not here: who wants to hear of what (subscriptions.ts), what a notification means (server-runs.ts).
  *
  * Invariants: at most two requests are open, and two only while a new one takes the place of the old, which goes when the
  * new one is acknowledged: no change is missed in between, and one may be told twice; a stream that ends while its session

@@ -1,7 +1,7 @@
 /**
  * What can be said of each server at once, whether it runs or not: its facts and its lists as they may be shown, from the last
  * run or from disk; and who is told when any of it changed.
- * Not here: reading any of it from a server (catalogue.ts, server-run.ts), who may see what of it (catalogue.ts, policy/).
+ * Not here: reading any of it from a server (catalogue.ts, server-runs.ts), who may see what of it (catalogue.ts, policy/).
  *
  * Invariants: what a tool was changed to without approval is never shown, nor one that nobody approved, where the policy is
  * to block them; whoever is told of a change finds what it changed to; listeners are told in a tick of their own, once for

@@ -1,80 +1,60 @@
 /**
- * The run of each server that has one, and what it brings to what is known of the server.
- * Not here: what is done in a run (server-run.ts), starting and ending one (supervisor/).
+ * Keeps the listing and the subscriptions of each running server up to date, beside its calls: reads its lists except tools,
+ * follows their changes, and subscribes to resources.
+ * Not here: reading tools (list-reader.ts), storing lists (listings.ts), subscribers (subscriptions.ts), starting and ending a run
+ * (supervisor/).
  *
- * Invariant: what a run brings counts only for the server that it was opened for, never for another of its name.
+ * Invariants: none of it delays a call or counts as one. Only what the server offers is requested. A failure keeps the known lists
+ * and ends nothing. One subscribe request per resource is open at a time. A run counts only for the server that it was opened for,
+ * never for another one of the same name.
  */
 import type { Clock } from '../kernel/clock.js';
+import { KeyedMutex } from '../kernel/keyed-mutex.js';
+import { resultOf } from '../session/rpc-response.js';
+import type { ListMethod, ServerList } from '../session/lists.js';
 import type { ServerFacts } from '../session/eras/server-era.js';
 import type { Session } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
+import { memberBytes, memberText } from '../wire/json-members.js';
+import { NOTIFICATION } from '../wire/rpc-codes.js';
 import type { CatalogServer, KnownFacts } from './catalog-server.js';
+import { ListReader, readMsMax } from './list-reader.js';
+import { type ListenParts, ListenStream } from './listen-stream.js';
 import type { Listings } from './listings.js';
-import { ServerRun } from './server-run.js';
 
-export interface ServerRunsParts {
+export interface RunContext {
   readonly clock: Clock;
   readonly findServer: (name: string) => CatalogServer | undefined;
-  readonly known: Pick<Listings, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;
-  /** Resources of the server, or of the instance with this key, that somebody subscribed to, now. */
-  readonly uris: (server: string) => readonly string[];
+  readonly listings: Pick<Listings, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;
+  /** Subscribed resources of a server, or of an instance by its key. */
+  readonly uris: (target: string) => readonly string[];
   readonly clean: (text: string) => string;
   readonly onProblem: (error: unknown) => void;
 }
 
 export class ServerRuns {
-  readonly #parts: ServerRunsParts;
+  readonly #context: RunContext;
   readonly #bySession = new WeakMap<Session, ServerRun>();
-  /** Those that are up. */
+  /** Runs that are up. */
   readonly #byName = new Map<string, ServerRun>();
 
-  constructor(parts: ServerRunsParts) {
-    this.#parts = parts;
+  constructor(context: RunContext) {
+    this.#context = context;
   }
 
-  /** A session is open, and nothing was asked of it yet. `announce`: says something as if the server had. */
-  opened(name: string, session: Session, announce: (method: string) => void): ServerRun {
-    const { clock, findServer, known, uris, clean, onProblem } = this.#parts;
-    const managed = findServer(name);
-    const run = new ServerRun({
-      clock,
-      session,
-      hasLists: true,
-      learn: (method, { items, ttlMs, cacheScope }) => {
-        if (!managed || findServer(name) !== managed) return;
-        known.learnList(managed, method, { items, ttlMs, isPublic: cacheScope === 'public' });
-      },
-      keep: () => managed && known.keep(managed),
-      uris: () => uris(name),
-      announce,
-      clean,
-      onProblem,
-    });
+  /**
+   * A session was opened, before its first request. `instance`: the key of a client's instance, whose lists are those of the shared
+   * server. `announce`: handles a notification as if the server had sent it.
+   */
+  opened(server: string, session: Session, announce: (method: string) => void, instance?: string): ServerRun {
+    const owner = instance === undefined ? this.#context.findServer(server) : undefined;
+    const run = new ServerRun(this.#context, session, instance ?? server, owner, announce);
     this.#bySession.set(session, run);
     run.begin();
     return run;
   }
 
-  /** The same for the instance of one client, which is known by a key: all there is to it is what that client subscribed to. */
-  openedOf(instance: string, session: Session): ServerRun {
-    const { clock, uris, clean, onProblem } = this.#parts;
-    const run = new ServerRun({
-      clock,
-      session,
-      hasLists: false,
-      learn: () => {},
-      keep: () => {},
-      uris: () => uris(instance),
-      announce: () => {},
-      clean,
-      onProblem,
-    });
-    this.#bySession.set(session, run);
-    run.begin();
-    return run;
-  }
-
-  /** The one that can be spoken to now. */
+  /** The run of the open connection. */
   of({ supervisor }: Pick<CatalogServer, 'supervisor'>): ServerRun | undefined {
     const session = supervisor.current?.connection;
     return session && this.#bySession.get(session);
@@ -86,17 +66,16 @@ export class ServerRuns {
     if (isUp(from) && isUp(to)) return;
     if (isUp(to)) this.#ready(server);
     else if (isUp(from)) this.#over(server);
-    if (to === 'registered' && this.#parts.uris(server).length > 0) this.#begin(server);
-    this.#parts.known.changed(server);
+    if (to === 'registered' && this.#context.uris(server).length > 0) this.#restart(server);
+    this.#context.listings.changed(server);
   }
 
   #ready(name: string): void {
-    const managed = this.#parts.findServer(name);
-    const session = managed?.supervisor.current?.connection;
-    if (!managed || !session) return;
-    const run = this.#bySession.get(session);
-    if (!run) return;
-    this.#parts.known.learnFacts(managed, kept(session.facts), run.offeredLists);
+    const server = this.#context.findServer(name);
+    const session = server?.supervisor.current?.connection;
+    const run = session && this.#bySession.get(session);
+    if (!server || !run) return;
+    this.#context.listings.learnFacts(server, ownFacts(session.facts), run.offeredLists);
     this.#byName.set(name, run);
     run.ready();
   }
@@ -106,23 +85,224 @@ export class ServerRuns {
     this.#byName.delete(name);
   }
 
-  /** It came to rest, and somebody still wants to hear of its resources. */
-  #begin(name: string): void {
-    // In a tick of its own: it has not settled yet.
+  /** An idle server with subscribers is started again. */
+  #restart(name: string): void {
+    // In a later tick: its state has not settled yet.
     queueMicrotask(() => {
-      const managed = this.#parts.findServer(name);
-      if (managed?.supervisor.snapshot().state === 'registered') managed.supervisor.begin();
+      const server = this.#context.findServer(name);
+      if (server?.supervisor.snapshot().state === 'registered') server.supervisor.begin();
     });
   }
 }
 
 const isUp = (state: string): boolean => state === 'ready' || state === 'suspect';
 
-/** Of their own: the bytes are views of a whole answer. */
-const kept = ({ era, version, capabilities, serverInfo, instructions }: ServerFacts): KnownFacts => ({
+/** Copies: the buffers are views of a whole response. */
+const ownFacts = ({ era, version, capabilities, serverInfo, instructions }: ServerFacts): KnownFacts => ({
   era,
   version,
   capabilities: Buffer.from(capabilities),
   serverInfo: serverInfo && Buffer.from(serverInfo),
   instructions,
 });
+
+/** Time limit of one subscribe or unsubscribe request. */
+const subscribeMsMax = 10_000;
+
+/** A Map: a server may send a notification of any name, also of a property that every object inherits. */
+const changedLists: ReadonlyMap<string, readonly ListMethod[]> = new Map([
+  [NOTIFICATION.promptsChanged, ['prompts/list']],
+  [NOTIFICATION.resourcesChanged, ['resources/list', 'resources/templates/list']],
+]);
+
+const listChanges: readonly {
+  readonly capability: string;
+  readonly member: ListenParts['listChanges'][number];
+  readonly notification: string;
+}[] = [
+  { capability: 'tools', member: 'toolsListChanged', notification: NOTIFICATION.toolsChanged },
+  { capability: 'prompts', member: 'promptsListChanged', notification: NOTIFICATION.promptsChanged },
+  { capability: 'resources', member: 'resourcesListChanged', notification: NOTIFICATION.resourcesChanged },
+];
+
+export class ServerRun {
+  readonly #context: RunContext;
+  readonly #session: Session;
+  /** Server name, or key of the instance. */
+  readonly #target: string;
+  /** Undefined for an instance: its lists are those of the shared server. */
+  readonly #owner: CatalogServer | undefined;
+  readonly #announce: (method: string) => void;
+  readonly #readers = new Map<ListMethod, ListReader>();
+  /** Modern servers. */
+  readonly #listen: ListenStream | undefined;
+  /** Legacy servers: resources that the server has accepted a subscription for. */
+  readonly #subscribed = new Set<string>();
+  readonly #mutex = new KeyedMutex();
+  #reading: Promise<void> | undefined;
+  #isReady = false;
+  /** All lists were read once. */
+  #isRead = false;
+
+  constructor(
+    context: RunContext,
+    session: Session,
+    target: string,
+    owner: CatalogServer | undefined,
+    announce: (method: string) => void,
+  ) {
+    this.#context = context;
+    this.#session = session;
+    this.#target = target;
+    this.#owner = owner;
+    this.#announce = announce;
+    const { capabilities, era } = session.facts;
+    if (owner) for (const method of offeredLists(capabilities)) this.#readers.set(method, this.#reader(method, owner));
+    if (era === 'modern') this.#listen = this.#listenStream();
+  }
+
+  /** Before the first read, so that no change in between is missed. */
+  begin(): void {
+    this.#listen?.update();
+  }
+
+  /** The server accepts calls. */
+  ready(): void {
+    this.#isReady = true;
+    this.#reading = this.#readAll();
+    if (!this.#listen) this.#subscribeAll();
+  }
+
+  /** All offered lists except tools. */
+  get offeredLists(): readonly ListMethod[] {
+    return [...this.#readers.keys()];
+  }
+
+  /** Resolves when the lists were read once, or could not be. */
+  get listsRead(): Promise<void> {
+    return this.#reading ?? Promise.resolve();
+  }
+
+  onNotification(method: string, params: Buffer | undefined): void {
+    if (method === NOTIFICATION.acknowledged) this.#listen?.acknowledged(params);
+    // Before `ready` no list was read.
+    if (!this.#isReady) return;
+    for (const list of changedLists.get(method) ?? []) this.#readers.get(list)?.changed(this.#session);
+  }
+
+  /** A legacy server lost the session and its subscriptions; notifications in between were lost too. */
+  renewed(): void {
+    this.#subscribed.clear();
+    if (!this.#isReady) return;
+    this.#subscribeAll();
+    this.#announceChanges();
+  }
+
+  /** The server knows us as another account: all its lists may differ, whether it announces changes or not. */
+  accountChanged(): void {
+    if (!this.#isReady || !this.#owner) return;
+    const { capabilities } = this.#session.facts;
+    for (const { capability, notification } of listChanges)
+      if (memberBytes(capabilities, capability) !== undefined) this.#announce(notification);
+  }
+
+  /** Resolves when the server has accepted the subscription. */
+  async subscribe(uri: string): Promise<void> {
+    if (this.#listen) await this.#listen.wanted(uri);
+    else await this.#updateSubscription(uri);
+  }
+
+  /** The last subscriber of the resource has left. */
+  unsubscribe(uri: string): void {
+    if (this.#listen) this.#listen.update();
+    else this.#updateSubscription(uri).catch(this.#context.onProblem);
+  }
+
+  end(): void {
+    this.#listen?.stop();
+  }
+
+  // --- lists
+
+  #reader(method: ListMethod, owner: CatalogServer): ListReader {
+    const { clock, listings, findServer, onProblem } = this.#context;
+    const begin =
+      () =>
+      ({ items, ttlMs, cacheScope }: ServerList) => {
+        if (findServer(owner.definition.name) !== owner) return;
+        listings.learnList(owner, method, { items, ttlMs, isPublic: cacheScope === 'public' });
+        if (this.#isRead) listings.keep(owner);
+      };
+    return new ListReader(method, clock, begin, onProblem);
+  }
+
+  /** One after the other, so that calls are not delayed. */
+  async #readAll(): Promise<void> {
+    const { clock, listings, onProblem } = this.#context;
+    for (const reader of this.#readers.values()) {
+      if (this.#session.closedBy) break;
+      try {
+        await reader.readOnce(this.#session, { deadlineAtMs: clock.nowMs() + readMsMax });
+      } catch (error) {
+        // The end of the run is reported elsewhere.
+        if (!this.#session.closedBy) onProblem(error);
+      }
+    }
+    this.#isRead = true;
+    if (this.#owner) listings.keep(this.#owner);
+  }
+
+  // --- subscriptions
+
+  #listenStream(): ListenStream {
+    const { clock, clean, onProblem } = this.#context;
+    return new ListenStream({
+      ...{ clock, session: this.#session, clean, onProblem },
+      listChanges: this.#offeredChanges().map(({ member }) => member),
+      uris: () => this.#context.uris(this.#target),
+      onGap: () => this.#announceChanges(),
+    });
+  }
+
+  /** Notifications may have been missed: every list that announces changes may have changed. */
+  #announceChanges(): void {
+    for (const { notification } of this.#offeredChanges()) this.#announce(notification);
+  }
+
+  #offeredChanges(): typeof listChanges {
+    if (!this.#owner) return [];
+    return listChanges.filter(({ capability }) => {
+      const object = memberBytes(this.#session.facts.capabilities, capability);
+      return object !== undefined && memberText(object, 'listChanged') === 'true';
+    });
+  }
+
+  #subscribeAll(): void {
+    for (const uri of this.#context.uris(this.#target)) this.#updateSubscription(uri).catch(this.#context.onProblem);
+  }
+
+  /** Legacy servers: subscribes or unsubscribes, whatever the subscribers need now. */
+  #updateSubscription(uri: string): Promise<void> {
+    return this.#mutex.take(uri, async () => {
+      const { clock, uris, clean } = this.#context;
+      const session = this.#session;
+      const isWanted = uris(this.#target).includes(uri);
+      if (isWanted === this.#subscribed.has(uri) || session.closedBy) return;
+      const method = isWanted ? 'resources/subscribe' : 'resources/unsubscribe';
+      if (!isWanted) this.#subscribed.delete(uri);
+      const params = JSON.stringify({ uri });
+      const answer = await session.request(method, params, { deadlineAtMs: clock.nowMs() + subscribeMsMax });
+      resultOf(answer, session.server, method, clean);
+      if (isWanted) this.#subscribed.add(uri);
+    });
+  }
+}
+
+/** Without tools, which are read before a run is ready. */
+function offeredLists(capabilities: Buffer): ListMethod[] {
+  const has = (capability: string) => memberBytes(capabilities, capability) !== undefined;
+  return [
+    ...(has('prompts') ? (['prompts/list'] as const) : []),
+    ...(has('resources') ? (['resources/list', 'resources/templates/list'] as const) : []),
+  ];
+}

@@ -1,7 +1,7 @@
 /**
  * Subscriptions to resource updates, over restarts of the server. Subscribers of the same resource share one subscription at
  * the server, which ends with the last of them. A client with its own instance subscribes there.
- * Not here: requests to the server (server-run.ts).
+ * Not here: requests to the server (server-runs.ts).
  *
  * Invariants: a subscriber may read the server, and gets updates only while it may. A server is held open while it has
  * subscribers. Updates of an instance reach only its own client. A listener that throws disturbs no other.
@@ -10,7 +10,7 @@ import { HostError } from '../kernel/errors.js';
 import { principalKey } from '../policy/composite-key.js';
 import type { Principal } from '../policy/operation.js';
 import { memberString } from '../wire/json-members.js';
-import type { ServerRun } from './server-run.js';
+import type { ServerRun } from './server-runs.js';
 
 /** Per server or instance. */
 export const subscribedUrisMax = 1_000;

@@ -1,7 +1,7 @@
 /**
  * Lists and resources of servers: runs them as operations, and learns tools from every list of them that is read.
  * Not here: the stages that an operation passes (operations.ts), describing many servers at once (discovery.ts), reading pages
- * (session/lists.ts), when tools are read without a caller (tool-reader.ts).
+ * (session/lists.ts), when tools are read without a caller (list-reader.ts).
  *
  * Invariants: a caller sees only tools that it may call, wherever they come from; of two readings of a server's tools the one
  * that began later counts, whichever ends first; an item is attributed to the server it was read from, whatever it contains.

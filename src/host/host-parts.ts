@@ -99,12 +99,11 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     connector,
     events: events.supervisors,
     reading: (name) => catalogue.reading(name),
-    heard: (name, method, params, instance) => {
+    onNotification: (name, method, params, instance) => {
       catalogue.onNotification(name, method, params);
       if (method === NOTIFICATION.resourceUpdated) subscriptions.updated(instance ?? name, params);
     },
-    opened: (name, session, announce) => runs.opened(name, session, announce),
-    openedOf: (instance, session) => runs.openedOf(instance, session),
+    runs: () => runs,
     accountChanged: (name) => {
       cache.drop(name);
       catalogue.drop(name);
@@ -152,7 +151,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     onProblem,
   });
   const uris = (server: string) => subscriptions.uris(server);
-  const runs: ServerRuns = new ServerRuns({ clock, findServer, known: listings, uris, clean, onProblem });
+  const runs: ServerRuns = new ServerRuns({ clock, findServer, listings, uris, clean, onProblem });
   const guards = () => rules.guards;
   const shared = {
     clock,

@@ -8,7 +8,7 @@
  * key cannot keep others out by naming many clients that do nothing; what has ended is awaited before the host is closed.
  */
 
-import type { ServerRun } from '../catalog/server-run.js';
+import type { ServerRun } from '../catalog/server-runs.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';

@@ -4,8 +4,9 @@
  */
 
 import { availableParallelism } from 'node:os';
+import { ListReader, readFirstTools } from '../catalog/list-reader.js';
+import type { ServerRun, ServerRuns } from '../catalog/server-runs.js';
 import type { FailureHistories } from '../catalog/store/failure-histories.js';
-import { ToolReader } from '../catalog/tool-reader.js';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot, isStdio } from '../config/server-spec.js';
 import { setBounded } from '../kernel/bounded-map.js';
@@ -39,11 +40,13 @@ export interface SuperviseParts {
   /** A reading of the server's tools begins; what is returned is handed the list. */
   readonly reading: (server: string) => (list: ServerList) => Promise<void> | void;
   /** A notification came in, to the instance of a client where there is a key. */
-  readonly heard: (server: string, method: string, params: Buffer | undefined, instance: string | undefined) => void;
-  /** A session is open, and nothing was asked of it yet. `announce`: says something as if the server had. */
-  readonly opened: (server: string, session: Session, announce: (method: string) => void) => RunWatch;
-  /** The same for the instance of a client. */
-  readonly openedOf: (instance: string, session: Session) => InstanceWatch;
+  readonly onNotification: (
+    server: string,
+    method: string,
+    params: Buffer | undefined,
+    instance: string | undefined,
+  ) => void;
+  readonly runs: () => Pick<ServerRuns, 'opened'>;
   /** The next request goes out with a token of another grant: answers to the ones before may be of another account. */
   readonly accountChanged: (server: string) => void;
   /** A process of the shared server was started, whatever comes of it. */
@@ -53,19 +56,6 @@ export interface SuperviseParts {
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
   /** Undefined: nothing outlives the host. */
   readonly histories: FailureHistories | undefined;
-}
-
-/** Whoever keeps up to date what is known of a run. */
-export interface RunWatch {
-  heard(method: string, params: Buffer | undefined): void;
-  /** The server has forgotten what was agreed with it. */
-  renewed(): void;
-}
-
-/** Nobody else says when it can be spoken to, and when it is over. */
-export interface InstanceWatch extends RunWatch {
-  ready(): void;
-  end(): void;
 }
 
 export interface Supervised {
@@ -161,20 +151,20 @@ interface Attempt extends Omit<Supervised, 'unlisten'> {
 }
 
 async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Session> {
-  const { clock, connector, reading, heard, opened, openedOf, onProblem } = parts;
+  const { clock, connector, reading, onNotification, runs, onProblem } = parts;
   const { definition, auth, supervisor, run, limits, onLost, instance } = attempt;
   const { name, spec } = definition;
-  const learner = new ToolReader(clock, () => reading(name), onProblem);
+  const tools = new ListReader('tools/list', clock, () => reading(name), onProblem);
   // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
   let isUp = false;
   let isUnattributedTold = false;
-  let watch: RunWatch | undefined;
-  let own: InstanceWatch | undefined;
+  let opened: { readonly session: Session; readonly run: ServerRun } | undefined;
   const notified = (method: string, params?: Buffer) => {
-    // What is kept is forgotten first: the learner's own reading is the first of the new one.
-    heard(name, method, params, instance);
-    if (method === NOTIFICATION.toolsChanged) learner.changed();
-    watch?.heard(method, params);
+    // Cached lists are dropped first: the reader fetches the first list after the change.
+    onNotification(name, method, params, instance);
+    if (!opened) return;
+    if (method === NOTIFICATION.toolsChanged) tools.changed(opened.session);
+    opened.run.onNotification(method, params);
   };
   const session = await connector.connect(spec, {
     startTimeoutMs: Math.ceil(limits.deadlineAtMs - clock.nowMs()),
@@ -185,7 +175,8 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     ...(auth === undefined ? {} : { tokens: auth }),
     handlers: {
       closed: (error) => {
-        own?.end();
+        // The supervisor events of an instance do not reach the runs.
+        if (instance !== undefined) opened?.run.end();
         if (isUp) onLost(error);
       },
       handlerError: onProblem,
@@ -196,19 +187,17 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
       },
       missed: () => supervisor.missed(run),
       answered: () => supervisor.answered(run),
-      renewed: () => watch?.renewed(),
+      renewed: () => opened?.run.renewed(),
       notification: ({ method, params }) => notified(method, params),
     },
   });
-  // First, so that no change of what is read next goes unheard.
-  // What is learnt is the shared server's: of a client's own instance it would be told twice.
-  if (instance === undefined) watch = opened(name, session, notified);
-  else watch = own = openedOf(instance, session);
+  // Before the first list is read, so that no change in between is missed.
+  opened = { session, run: runs().opened(name, session, notified, instance) };
   let isAccountChanged = false;
   const unwatch = auth?.onNewGrant(() => {
     isAccountChanged = true;
   });
-  await learner.begin(session, limits).finally(() => unwatch?.());
+  await readFirstTools(tools, session, limits, onProblem).finally(() => unwatch?.());
   const { closedBy } = session;
   if (closedBy) {
     // A process whose pipe closed may still run: the next start waits until it is gone.
@@ -217,8 +206,8 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   }
   isUp = true;
   // The list that was just read may be that of the account before.
-  if (isAccountChanged) learner.changed();
-  own?.ready();
+  if (isAccountChanged) tools.changed(session);
+  if (instance !== undefined) opened.run.ready();
   return session;
 }
 

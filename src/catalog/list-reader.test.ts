@@ -4,7 +4,7 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
-import { ToolReader } from './tool-reader.js';
+import { ListReader, readFirstTools } from './list-reader.js';
 
 /** `costMs`: how long each list takes to be learnt. */
 function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
@@ -28,7 +28,9 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
       closes++;
     },
   } as unknown as Session;
-  const learner = new ToolReader(
+  const onProblem = (error: unknown) => problems.push(error);
+  const reader = new ListReader(
+    'tools/list',
     clock,
     () => {
       begun++;
@@ -38,8 +40,12 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
         learnt.push(items.map(({ key }) => key).join());
       };
     },
-    (error) => problems.push(error),
+    onProblem,
   );
+  const learner = {
+    begin: (opened: Session, limits: { deadlineAtMs: number }) => readFirstTools(reader, opened, limits, onProblem),
+    changed: () => reader.changed(session),
+  };
   return { clock, learner, session, learnt, problems, reads: () => reads, closes: () => closes };
 }
 

@@ -5,7 +5,8 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import type { ListMethod } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
-import { ServerRun } from './server-run.js';
+import type { CatalogServer } from './catalog-server.js';
+import { ServerRun } from './server-runs.js';
 
 const everything = '{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true}}';
 
@@ -39,17 +40,21 @@ function open({ capabilities = everything, refuse = [] as string[] } = {}) {
         : { kind: 'result', bytes: Buffer.from('{}') };
     },
   } as unknown as Session;
-  const run = new ServerRun({
+  const owner = { definition: { name: 'a' } } as CatalogServer;
+  const context = {
     clock,
-    session,
-    hasLists: true,
-    learn: (method) => learnt.push(method),
-    keep: () => keeps.push(learnt.length),
+    findServer: () => owner,
+    listings: {
+      learnList: (_server: CatalogServer, method: ListMethod) => void learnt.push(method),
+      keep: () => void keeps.push(learnt.length),
+      learnFacts: () => {},
+      changed: () => {},
+    },
     uris: () => set.uris,
-    announce: (method) => announced.push(method),
-    clean: (text) => text,
-    onProblem: (error) => problems.push(error),
-  });
+    clean: (text: string) => text,
+    onProblem: (error: unknown) => problems.push(error),
+  };
+  const run = new ServerRun(context, session, 'a', owner, (method) => announced.push(method));
   run.begin();
   return { clock, run, set, asked, learnt, keeps, announced, problems };
 }
@@ -72,15 +77,15 @@ test('what it offers is read when it is ready, one after the other; what fails l
 
 test('what changed is read again, and nothing before it is ready', async () => {
   const { clock, run, asked, keeps } = open();
-  run.heard(NOTIFICATION.promptsChanged, undefined);
+  run.onNotification(NOTIFICATION.promptsChanged, undefined);
   await clock.advanceAsync(1_000);
   expect(asked).toEqual([]);
   run.ready();
   await run.listsRead;
   asked.length = 0;
-  run.heard(NOTIFICATION.resourcesChanged, undefined);
-  run.heard(NOTIFICATION.resourcesChanged, undefined);
-  run.heard(NOTIFICATION.toolsChanged, undefined);
+  run.onNotification(NOTIFICATION.resourcesChanged, undefined);
+  run.onNotification(NOTIFICATION.resourcesChanged, undefined);
+  run.onNotification(NOTIFICATION.toolsChanged, undefined);
   await clock.advanceAsync(1_000);
   expect(asked.sort()).toEqual(['resources/list', 'resources/templates/list']);
   expect(keeps).toEqual([3, 4, 5]);
@@ -93,7 +98,7 @@ test.each(['constructor', 'toString', '__proto__'])(
     run.ready();
     await run.listsRead;
     asked.length = 0;
-    run.heard(name, undefined);
+    run.onNotification(name, undefined);
     expect(asked).toEqual([]);
   },
 );
