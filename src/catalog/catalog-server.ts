@@ -1,4 +1,4 @@
-/** One server of the catalog: what the catalog needs from its owner, and what it knows of it. */
+/** One server of the catalog: what the catalog needs from the host, and what it knows of the server. */
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -22,7 +22,7 @@ export interface CatalogServer {
   whileHeld<T>(run: () => Promise<T>): Promise<T>;
 }
 
-/** What a server said of itself when it was last connected. */
+/** Facts of the server's last connection. */
 export interface KnownFacts {
   readonly era: Era;
   readonly version: string;
@@ -33,21 +33,21 @@ export interface KnownFacts {
 }
 
 export interface KnownList {
-  /** As they may be shown: of a tool that changed without approval, the approved text. */
+  /** A changed tool without approval has its approved text. */
   readonly items: readonly ListedItem[];
   readonly ttlMs: number;
   readonly isPublic: boolean;
 }
 
-/** What can be said of a server at once, whether it runs or not. */
+/** What is known of a server without starting it. */
 export interface KnownServer {
   readonly definition: ServerDefinition;
   /** As in its status row. */
   readonly state: Snapshot['state'];
   readonly isReady: boolean;
-  /** Undefined: it was never seen. */
+  /** Undefined: it never ran. */
   readonly facts: KnownFacts | undefined;
-  /** A list that is not there was never read; an empty one has nothing in it. */
+  /** A missing list was never read. */
   readonly lists: ReadonlyMap<ListMethod, KnownList>;
   /** Counts up with every change of facts or lists. */
   readonly revision: number;

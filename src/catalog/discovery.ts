@@ -1,10 +1,10 @@
 /**
- * Describes all servers to somebody, the running ones by asking them and the others by what is known: the tools they listed
- * last, else their card. Also learns the tools of servers that nobody has ever seen run.
- * Not here: asking one server (catalogue.ts), reading cards (session/server-card.ts).
+ * Describes all servers: running ones by their present list, others by their last list or their card. Also starts servers once that
+ * were never listed.
+ * Not here: the list of one server (catalogue.ts), reading cards (session/server-card.ts).
  *
- * Invariants: the whole ends by its deadline and never fails, unless that is no number; a server that hangs or fails costs the others nothing but its
- * place; a server that rests is not started unless that was asked for, and one that was stopped never is.
+ * Invariants: a sweep ends by its deadline and never fails, unless the deadline is no number. A server that hangs or fails delays no
+ * other. An idle server is started only on request, a stopped one never.
  */
 import type { Clock } from '../kernel/clock.js';
 import { deferred } from '../kernel/deferred.js';
@@ -16,63 +16,62 @@ import type { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 import { isCardSource, type ServerCard, type ServerCards } from '../session/server-card.js';
 import type { CatalogServer } from './catalog-server.js';
-import { type HostTool, judgedTools, type PinnedText } from './pinned-tools.js';
+import { type HostTool, type PinnedText, pinnedTools } from './pinned-tools.js';
 
 export interface DiscoverOptions {
   readonly principal?: Principal;
-  /** Start servers that rest. Without it they are described by what is known of them. */
+  /** Starts idle servers. Without it they are described by their last list. */
   readonly wake?: boolean;
-  /** For all servers together; 30 s when absent. */
+  /** For all servers together; default 30 s. */
   readonly deadlineMs?: number;
-  /** Leave out the tools of servers that cannot be called now; the reason is told instead. */
+  /** Returns the reason instead of the tools of servers that cannot be called now. */
   readonly hideUnavailable?: boolean;
 }
 
 export interface DiscoveredTool extends PinnedText {
   readonly server: string;
   readonly tool: string;
-  /** The whole tool, parsed from `raw`: `inputSchema`, `outputSchema`, `annotations` and every other member. */
+  /** The whole tool, parsed from `raw`. */
   readonly schema: Readonly<Record<string, unknown>>;
-  /** Absent when the server is ready; otherwise its state, or the code of the error with which it refused to list. */
+  /** The state of a server that is not ready, or the code of its list error. */
   readonly state?: string;
 }
 
 export type Discovered = DiscoveredTool | { readonly server: string; readonly error: HostError };
 
-/** By server: settles when it was listed for the first time, or could not be. */
+/** By server: settles when its first listing has succeeded or failed. */
 export type FirstListings = ReadonlyMap<string, Promise<void>>;
 
 export interface DiscoveryParts {
   readonly clock: Clock;
-  /** In their order. */
+  /** Sorted. */
   readonly names: () => readonly string[];
   readonly serverOf: (name: string) => CatalogServer;
-  /** Undefined when there is none. */
   readonly findServer: (name: string) => CatalogServer | undefined;
   readonly guards: () => readonly Guard[];
-  /** Requests the tools of one server, as far as the principal may call them. */
+  /** Lists the tools of one server that the principal may call. */
   readonly catalogue: {
     tools(server: string, options: { principal: Principal; deadlineMs: number }): Promise<HostTool[]>;
     visible<Item extends ListedItem>(server: string, principal: Principal, items: readonly Item[]): Item[];
   };
   readonly pins: Pick<Pins, 'statusesOf' | 'recordOf' | 'isApprovedText'>;
   readonly cards: Pick<ServerCards, 'read'>;
-  /** Whether anything is known of it. */
+  /** The server was listed before. */
   readonly isSeen: (managed: CatalogServer) => boolean;
-  /** Resolves when all its lists were read once in its run, or could not be. */
+  /** Resolves when all lists of the run were read, or could not be. */
   readonly listsRead: (managed: CatalogServer) => Promise<void>;
   readonly onDenied: (request: GuardRequest) => void;
   readonly onProblem: (error: unknown) => void;
 }
 
-/** Servers that are asked at the same time, how long each may take, and all together. */
+/** Servers listed at the same time, and time limits for each and for all. */
 const discoverAtOnceMax = 8;
 const discoverServerMs = 10_000;
 const discoverTotalMs = 30_000;
-/** Servers that are started at the same time only to learn their tools. */
+/** Servers started at the same time for their first listing. */
 const learnAtOnceMax = 2;
-/** One that takes longer goes on, but no longer keeps the next one waiting; how many start at once the gate for starts bounds. */
-const learnPlaceMs = 3_000;
+/** A slower first listing goes on, but the next one may begin. The start gate still limits concurrent starts. */
+const learnSlotMs = 3_000;
 
 export class Discovery {
   readonly #parts: DiscoveryParts;
@@ -81,7 +80,7 @@ export class Discovery {
     this.#parts = parts;
   }
 
-  /** In the order of their names, each server with its tools, or with the reason why there are none. */
+  /** Sorted by server: its tools, or the reason why there are none. */
   async discover(options: DiscoverOptions = {}): Promise<Discovered[]> {
     const { clock, names } = this.#parts;
     const untilMs = clock.nowMs() + waitMs(options.deadlineMs, discoverTotalMs);
@@ -96,10 +95,7 @@ export class Discovery {
     return rows.flat();
   }
 
-  /**
-   * The card of the server of that name. Where there is none, a URL, a path or a name ending in .json is read as it is.
-   * Nothing is filtered.
-   */
+  /** The card of a server, or without such a server, of a URL, a path or a name that ends in .json. Nothing is filtered. */
   async card(nameOrSource: string): Promise<ServerCard> {
     const { cards, serverOf, findServer } = this.#parts;
     if (!findServer(nameOrSource) && isCardSource(nameOrSource)) return cards.read(nameOrSource);
@@ -108,26 +104,23 @@ export class Discovery {
     return cards.read(card);
   }
 
-  /**
-   * Starts each server of which nothing is known, once and a few at a time, and gives it back when its lists are known. By
-   * server, when it was seen or could not be.
-   */
+  /** Starts each server that was never listed, a few at a time, and releases it when its lists are known. */
   learnUnseen(): FirstListings {
     const seen = new Map(this.#unseen('registered').map((name) => [name, deferred()]));
-    void eachOf([...seen], learnAtOnceMax, ([name, { resolve }]) => this.#placed(this.#learn(name).finally(resolve)));
+    void eachOf([...seen], learnAtOnceMax, ([name, { resolve }]) => this.#withSlot(this.#learn(name).finally(resolve)));
     return new Map([...seen].map(([name, { promise }]) => [name, promise]));
   }
 
-  /** Those that are being started anyway, and of which nothing is known: when each was seen or could not be. */
+  /** Servers that are starting and were never listed. */
   seeStarting(): FirstListings {
     return new Map(this.#unseen('connecting').map((name) => [name, this.#see(name)]));
   }
 
-  /** Resolves when that is over, or has taken so long that others are let past. */
-  #placed(learning: Promise<void>): Promise<void> {
+  /** Resolves when the listing is over, or its slot time. */
+  #withSlot(learning: Promise<void>): Promise<void> {
     const { clock, onProblem } = this.#parts;
     return new Promise((resolve) => {
-      const cancel = clock.at(clock.nowMs() + learnPlaceMs, resolve);
+      const cancel = clock.at(clock.nowMs() + learnSlotMs, resolve);
       void learning.catch(onProblem).finally(() => {
         cancel();
         resolve();
@@ -143,7 +136,6 @@ export class Discovery {
     });
   }
 
-  /** Whatever keeps it from being seen is told elsewhere. */
   async #see(name: string): Promise<void> {
     const { clock, serverOf, listsRead } = this.#parts;
     try {
@@ -152,7 +144,7 @@ export class Discovery {
       await managed.supervisor.acquire(untilMs, undefined, managed.startMs);
       await listsRead(managed);
     } catch {
-      // It was tried.
+      // The failed start is reported by its supervisor.
     }
   }
 
@@ -161,14 +153,14 @@ export class Discovery {
     try {
       const managed = serverOf(name);
       const untilMs = clock.nowMs() + managed.startMs;
-      // A server is ready when its tools are known. Its start may take longer than a caller would wait.
+      // A start may take longer than a call would wait, so `reconnecting` is retried until the start timeout.
       await managed.whileHeld(async () => {
-        // Asked for each time: another one may have taken the name.
+        // Looked up each time: another server may have taken the name.
         while (!(await isReady(serverOf(name), untilMs, clock)));
         await listsRead(serverOf(name));
       });
     } catch (error) {
-      // Stopped meanwhile, or the host was closed: nobody wants to know.
+      // The server was stopped or the host closed: no problem to report.
       if (!isHostError(error) || error.code !== 'server_stopped') onProblem(error);
     }
   }
@@ -192,7 +184,7 @@ export class Discovery {
     const { clock, serverOf, catalogue, cards } = this.#parts;
     const { principal = embedder, wake = false, hideUnavailable = false } = options;
     if (!this.#mayList(name, options)) {
-      // Who only looks around is shown less; who would start servers is refused.
+      // Only an attempt to start a server is recorded as denied.
       if (wake) this.#parts.onDenied({ principal, server: name, tool: undefined, action: 'list' });
       return [];
     }
@@ -214,15 +206,15 @@ export class Discovery {
     return this.#known(name, options, refusal, tools);
   }
 
-  /** Its time is over: what can be said at once. For one that rests and is known, time is no matter. */
+  /** The time is over: answers from the last list. An idle server with known tools needed no time. */
   #late(name: string, options: DiscoverOptions): Discovered[] {
     if (!this.#mayList(name, options)) return [];
     const { supervisor, tools } = this.#parts.serverOf(name);
-    const isAsked = options.wake || supervisor.snapshot().state === 'ready' || tools.length === 0;
-    return this.#known(name, options, isAsked ? late(name) : supervisor.refusal());
+    const needsTime = options.wake || supervisor.snapshot().state === 'ready' || tools.length === 0;
+    return this.#known(name, options, needsTime ? late(name) : supervisor.refusal());
   }
 
-  /** `refusal`: why it cannot be called now. */
+  /** `refusal`: why the server cannot be called now. */
   #known(
     name: string,
     { principal = embedder, hideUnavailable = false }: DiscoverOptions,
@@ -235,9 +227,9 @@ export class Discovery {
     const { state } = managed.supervisor.snapshot();
     const mark = state === 'ready' ? refusal?.code : state;
     const visible = this.#parts.catalogue.visible(name, principal, items);
-    // The pins were never compared with a card: its texts are approved only if they are those of the server.
-    const judged = judgedTools(this.#parts.pins, name, visible, tools ? [] : managed.tools);
-    return judged.map(({ key, ...tool }) => described({ server: name, name: key, ...tool }, mark));
+    // Pins were not compared with a card: its texts count as approved only if they equal the approved ones.
+    const pinned = pinnedTools(this.#parts.pins, name, visible, tools ? [] : managed.tools);
+    return pinned.map(({ key, ...tool }) => described({ server: name, name: key, ...tool }, mark));
   }
 
   #mayList(server: string, { principal = embedder }: DiscoverOptions): boolean {
@@ -250,12 +242,12 @@ export class Discovery {
       const message = `server '${server}' could not be described`;
       return [{ server, error: new HostError('protocol_error', message, { server, cause: error }) }];
     }
-    // Gone since the sweep began.
+    // Removed since the sweep began.
     return error.code === 'server_not_found' ? [] : [{ server, error }];
   }
 }
 
-/** At most `max` at a time, begun in their order. `run` must not reject. */
+/** Runs at most `max` at a time, in order. `run` must not reject. */
 async function eachOf<T>(items: readonly T[], max: number, run: (item: T, i: number) => Promise<void>): Promise<void> {
   const rest = items.entries();
   const worker = async () => {
@@ -283,7 +275,7 @@ const late = (server: string): HostError =>
   new HostError('timeout', `server '${server}' was not described in time`, {
     server,
     reason: 'discover_deadline',
-    hint: 'the other servers are not affected; ask for the tools of this one alone to see why',
+    hint: 'the other servers are not affected; list the tools of this server alone to see why',
   });
 
 const noCard = (server: string): HostError =>
@@ -292,5 +284,5 @@ const noCard = (server: string): HostError =>
     field: `mcpServers.${server}.card`,
     reason: 'no_card',
     execution: 'not_executed',
-    hint: 'give its URL or path as "card" in the definition of the server',
+    hint: 'set "card" to its URL or path in the definition of the server',
   });

@@ -1,11 +1,10 @@
 /**
- * Keeps one `subscriptions/listen` request open on one session of a modern server, which tells nothing of its own accord
- * otherwise: changes of lists, and of the resources that somebody wants to hear of.
- * Not here: who wants to hear of what (subscriptions.ts), what a notification means (server-runs.ts).
+ * Keeps one `subscriptions/listen` request open at a modern server, which sends no notifications otherwise: list changes, and updates
+ * of subscribed resources.
+ * Not here: subscribers (subscriptions.ts), handling a notification (server-runs.ts).
  *
- * Invariants: at most two requests are open, and two only while a new one takes the place of the old, which goes when the
- * new one is acknowledged: no change is missed in between, and one may be told twice; a stream that ends while its session
- * lives is opened again, after a wait that doubles for as long as streams do not last.
+ * Invariants: at most two requests are open, and two only until a new one is acknowledged, so that no change is missed; one may arrive
+ * twice. A stream that ends while its session lives is opened again, with exponential backoff.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -15,19 +14,19 @@ import { memberBytes } from '../wire/json-members.js';
 import type { Answer } from '../wire/peer-interface.js';
 import { listenMethod, RPC } from '../wire/rpc-codes.js';
 
-/** Between two attempts; one that lasted longer than the longest wait is forgiven. */
+/** Delay between attempts; a stream that lasted longer than `max` resets it. */
 export const reopenMs = { first: 100, max: 30_000 } as const;
-/** A server that has not acknowledged by then is taken to listen all the same. */
+/** Without an acknowledgement by then the stream counts as open. */
 export const acknowledgeMsMax = 5_000;
 
 export interface ListenParts {
   readonly clock: Clock;
   readonly session: Pick<Session, 'server' | 'request' | 'closedBy'>;
-  /** Lists whose changes it offers to tell of, as members of the filter. */
+  /** Lists with change notifications, as members of the filter. */
   readonly listChanges: readonly ('toolsListChanged' | 'promptsListChanged' | 'resourcesListChanged')[];
-  /** URIs of resources that somebody wants to hear of, now. */
+  /** Subscribed resources. */
   readonly uris: () => readonly string[];
-  /** Nobody listened for a while: whatever could have changed may have. */
+  /** Notifications may have been missed. */
   readonly onGap: () => void;
   readonly clean: (text: string) => string;
   readonly onProblem: (error: unknown) => void;
@@ -35,16 +34,16 @@ export interface ListenParts {
 
 interface Stream {
   readonly filter: string;
-  /** What was wanted when it was opened. */
-  readonly wants: number;
+  /** Value of `#revision` when it was opened. */
+  readonly revision: number;
   readonly abort: AbortController;
   readonly openedAtMs: number;
-  /** Resources that the server said it will tell of; undefined when it did not say. */
-  kept: ReadonlySet<string> | undefined;
+  /** Resources that the server has accepted; undefined: not reported. */
+  accepted: ReadonlySet<string> | undefined;
 }
 
 interface Waiter {
-  readonly wants: number;
+  readonly revision: number;
   readonly uri: string;
   readonly done: (error?: HostError) => void;
 }
@@ -56,31 +55,31 @@ export class ListenStream {
   #cancelAcknowledge: Cancel | undefined;
   #cancelRetry: Cancel | undefined;
   #delayMs: number = reopenMs.first;
-  /** Counts changes of what is wanted. */
-  #wants = 0;
+  /** Counts changes of the filter. */
+  #revision = 0;
   #waiters: Waiter[] = [];
   #hadGap = false;
   #isOver = false;
-  /** The server said that it knows no such request. */
+  /** The server does not know the method. */
   #refused: HostError | undefined;
 
   constructor(parts: ListenParts) {
     this.#parts = parts;
   }
 
-  /** What is wanted may be another now; nobody waits for it. */
+  /** The subscribed resources may have changed. */
   update(): void {
-    this.#wants++;
+    this.#revision++;
     this.#step();
   }
 
-  /** Resolves when changes of this resource, which is among those wanted, will be told of. */
+  /** Resolves when the server reports updates of this subscribed resource. */
   wanted(uri: string): Promise<void> {
     const refused = this.#refused ?? this.#parts.session.closedBy;
     if (refused) return Promise.reject(refused);
     return new Promise((resolve, reject) => {
       const done = (error?: HostError) => (error ? reject(error) : resolve());
-      this.#waiters.push({ wants: ++this.#wants, uri, done });
+      this.#waiters.push({ revision: ++this.#revision, uri, done });
       this.#step();
     });
   }
@@ -98,12 +97,11 @@ export class ListenStream {
       this.#hadGap = false;
       this.#parts.onGap();
     }
-    stream.kept = honoured(params);
-    this.#settle(stream, stream.wants);
+    stream.accepted = acceptedUris(params);
+    this.#settle(stream, stream.revision);
     this.#step();
   }
 
-  /** Nothing is heard any more. */
   stop(): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -116,11 +114,11 @@ export class ListenStream {
     this.#failAll(this.#parts.session.closedBy ?? ended(this.#parts.session.server));
   }
 
-  /** Opens what is wanted, unless it is open or about to be. */
+  /** Opens a stream for the present filter, unless one is open or opening. */
   #step(): void {
     if (this.#isOver || this.#refused || this.#opening || this.#cancelRetry || this.#parts.session.closedBy) return;
     const filter = this.#filter();
-    if (filter === this.#current?.filter) return this.#current && this.#settle(this.#current, this.#wants);
+    if (filter === this.#current?.filter) return this.#current && this.#settle(this.#current, this.#revision);
     if (filter !== undefined) return this.#open(filter);
     this.#current?.abort.abort();
     this.#current = undefined;
@@ -130,10 +128,10 @@ export class ListenStream {
     const { clock, session } = this.#parts;
     const stream: Stream = {
       filter,
-      wants: this.#wants,
+      revision: this.#revision,
       abort: new AbortController(),
       openedAtMs: clock.nowMs(),
-      kept: undefined,
+      accepted: undefined,
     };
     this.#opening = stream;
     this.#cancelAcknowledge = clock.at(clock.nowMs() + acknowledgeMsMax, () => this.acknowledged(undefined));
@@ -149,7 +147,7 @@ export class ListenStream {
       );
   }
 
-  /** `outcome`: an answer of the server, or why there will be none. */
+  /** `outcome`: the response, or the error. */
   #ended(stream: Stream, outcome: Answer | unknown): void {
     const { clock, session } = this.#parts;
     if (stream.abort.signal.aborted) return;
@@ -161,7 +159,7 @@ export class ListenStream {
     if (!this.#current) this.#hadGap = true;
     const error = this.#errorOf(outcome);
     if (session.closedBy) return this.#failAll(session.closedBy);
-    if (wasOpening && error) for (const { done } of this.#due(stream.wants)) done(error);
+    if (wasOpening && error) for (const { done } of this.#due(stream.revision)) done(error);
     if (this.#isOver || this.#refused) return;
     if (clock.nowMs() - stream.openedAtMs > reopenMs.max) this.#delayMs = reopenMs.first;
     this.#cancelRetry ??= clock.at(clock.nowMs() + this.#delayMs, () => {
@@ -171,7 +169,7 @@ export class ListenStream {
     this.#delayMs = Math.min(2 * this.#delayMs, reopenMs.max);
   }
 
-  /** A result is an end in good order. */
+  /** A result is an orderly end. */
   #errorOf(outcome: Answer | unknown): HostError | undefined {
     const { session, clean, onProblem } = this.#parts;
     if (isHostError(outcome)) return outcome;
@@ -183,7 +181,7 @@ export class ListenStream {
     } catch (error) {
       if (!isHostError(error)) throw error;
       if (readRpcError(answer.bytes).code === RPC.methodNotFound) {
-        // It offers what it does not have. Asked again it would say the same.
+        // The server announces a capability that it lacks: a retry would fail again.
         this.#refused = error;
         this.#failAll(error);
         onProblem(error);
@@ -200,33 +198,33 @@ export class ListenStream {
     return JSON.stringify({ ...members, ...(resources.length === 0 ? {} : { resourceSubscriptions: resources }) });
   }
 
-  /** Whoever waited for no more than `wants` is told what became of it. */
-  #settle({ kept }: Stream, wants: number): void {
-    for (const { uri, done } of this.#due(wants))
-      done(!kept || kept.has(uri) ? undefined : notHonoured(this.#parts.session.server));
+  /** Settles the waiters up to `revision`. */
+  #settle({ accepted }: Stream, revision: number): void {
+    for (const { uri, done } of this.#due(revision))
+      done(!accepted || accepted.has(uri) ? undefined : notAccepted(this.#parts.session.server));
   }
 
   #failAll(error: HostError): void {
-    for (const { done } of this.#due(this.#wants)) done(error);
+    for (const { done } of this.#due(this.#revision)) done(error);
   }
 
-  #due(wants: number): readonly Waiter[] {
-    const due = this.#waiters.filter((waiter) => waiter.wants <= wants);
-    this.#waiters = this.#waiters.filter((waiter) => waiter.wants > wants);
+  #due(revision: number): readonly Waiter[] {
+    const due = this.#waiters.filter((waiter) => waiter.revision <= revision);
+    this.#waiters = this.#waiters.filter((waiter) => waiter.revision > revision);
     return due;
   }
 }
 
-/** Which resources the server will tell of; undefined when it does not say. */
-function honoured(params: Buffer | undefined): ReadonlySet<string> | undefined {
+/** Undefined: the server does not report which resources it accepts. */
+function acceptedUris(params: Buffer | undefined): ReadonlySet<string> | undefined {
   const notifications = params && memberBytes(params, 'notifications');
   if (!notifications) return undefined;
   const uris = parseMember(notifications, 'resourceSubscriptions') ?? [];
   return Array.isArray(uris) ? new Set(uris.filter((uri) => typeof uri === 'string')) : undefined;
 }
 
-const notHonoured = (server: string): HostError =>
-  new HostError('invalid_request', `server '${server}' does not tell of updates of this resource`, {
+const notAccepted = (server: string): HostError =>
+  new HostError('invalid_request', `server '${server}' does not report updates of this resource`, {
     server,
     reason: 'not_subscribed',
     hint: 'read the resource again when it is needed',

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { memoryPinStore } from '../policy/pin-store.js';
 import { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
-import { judgedTools } from './pinned-tools.js';
+import { pinnedTools } from './pinned-tools.js';
 
 const item = (name: string, description: string): ListedItem => ({
   key: name,
@@ -18,7 +18,7 @@ function open(isTrusted = false) {
   };
   /** Status, whether it is marked, and the text that is shown. */
   const shown = (items: readonly ListedItem[] = judged) =>
-    judgedTools(pins, 'a', items, judged).map(({ key, raw, pin, isUnapproved }) => [
+    pinnedTools(pins, 'a', items, judged).map(({ key, raw, pin, isUnapproved }) => [
       ...[key, pin, isUnapproved],
       (JSON.parse(String(raw)) as { description: string }).description,
     ]);

@@ -1,18 +1,18 @@
 /**
- * The tools of a list as an embedder is shown them: with the status of their pin, and with the approved text where there is one.
- * Not here: what a gateway shows, which follows the policy of the server (listings.ts); how a pin comes by its status (policy/pins.ts).
+ * The tools of a list with their pin status and their approved text, as an application gets them.
+ * Not here: what a gateway shows, which follows the server's pin policy (listings.ts); how a pin gets its status (policy/pins.ts).
  *
- * Invariant: a text that was not approved is shown only where no approved text exists, and then it is marked.
+ * Invariant: an unapproved text is shown only where no approved text exists, and is marked.
  */
 import type { PinStatus } from '../policy/pin-store.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 
-/** What the pin of a tool says about its text. */
+/** A tool's text with its pin status. */
 export interface PinnedText {
   /**
-   * The whole tool as its server wrote it, with every member. Where the server lists another version than the approved one, this
-   * is the approved text. Only a tool without an approved text is shown as it is listed, marked by `isUnapproved`.
+   * The whole tool as JSON of the server: the approved version, if there is one. A tool without one is shown as listed, marked by
+   * `isUnapproved`.
    */
   readonly raw: Buffer;
   /** Status of the version that the server lists now. Always `approved` with `pins: "off"`. */
@@ -26,44 +26,44 @@ export interface HostTool extends PinnedText {
   readonly name: string;
 }
 
-/** One item of a list, as the server wrote it. Which server that is stands here, never in what it wrote. */
+/** One item of a list, as JSON of the server. `server` is where it was read from, whatever the JSON says. */
 export interface HostItem {
   readonly server: string;
-  /** Its name, or for resources its URI or template. */
+  /** Name, URI or URI template. */
   readonly key: string;
-  /** For a tool the approved text, as in `HostTool`. */
+  /** Approved text of a tool, as in `HostTool`. */
   readonly raw: Buffer;
-  /** Present for tools only, as in `HostTool`. */
+  /** For tools only, as in `HostTool`. */
   readonly pin?: PinStatus;
   readonly isUnapproved?: boolean;
 }
 
-export interface JudgedTool extends ListedItem {
+export interface PinnedTool extends ListedItem {
   readonly pin: PinStatus;
   /** `raw` was never approved. */
   readonly isUnapproved: boolean;
 }
 
 /**
- * `judged`: the list that the pins were last compared with. A status says something about its texts only: an item of another
- * list, such as an answer that came late, is compared by its own hash.
+ * `compared`: the list that the pins were last compared with. Their statuses hold for its texts only: an item of another list, such as
+ * a late response, is compared by its own hash.
  */
-export function judgedTools(
+export function pinnedTools(
   pins: Pick<Pins, 'statusesOf' | 'recordOf' | 'isApprovedText'>,
   server: string,
   items: readonly ListedItem[],
-  judged: readonly ListedItem[],
-): JudgedTool[] {
+  compared: readonly ListedItem[],
+): PinnedTool[] {
   const statusOf = pins.statusesOf(server);
-  const judgedTexts = items === judged ? undefined : new Map(judged.map(({ key, raw }) => [key, raw]));
-  const isJudged = ({ key, raw }: ListedItem) => judgedTexts?.get(key)?.equals(raw) ?? judgedTexts === undefined;
-  /** A name may be listed twice; its approved text is shown once. */
+  const comparedTexts = items === compared ? undefined : new Map(compared.map(({ key, raw }) => [key, raw]));
+  const isCompared = ({ key, raw }: ListedItem) => comparedTexts?.get(key)?.equals(raw) ?? comparedTexts === undefined;
+  /** A name may be listed twice; the approved text is shown once. */
   const approvedOnce = new Set<string>();
-  return items.flatMap((item): JudgedTool[] => {
+  return items.flatMap((item): PinnedTool[] => {
     const { key, raw } = item;
     const status = statusOf(key);
     const wasApproved = status === 'approved' || status === 'removed';
-    if (wasApproved && (isJudged(item) || pins.isApprovedText(server, item)))
+    if (wasApproved && (isCompared(item) || pins.isApprovedText(server, item)))
       return [{ key, raw, pin: status, isUnapproved: false }];
     const pin = wasApproved ? 'changed' : status;
     const approved = pins.recordOf(server, key)?.approved?.raw;

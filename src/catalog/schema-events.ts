@@ -1,6 +1,6 @@
 /**
- * What pins found in a list, and what an operator approved, as events.
- * Invariant: a difference is told when a list brings it, and not again with each list that still has it.
+ * Events for differences that pins found in a list, and for approvals.
+ * Invariant: a difference is reported with the first list that has it, not with each later one.
  */
 import type { PolicyEvent } from '../policy/call-events.js';
 import type { PinRecord } from '../policy/pin-store.js';
@@ -13,7 +13,7 @@ export function schemaEvents(changes: readonly PinChange[]): SchemaEvent[] {
     .filter(({ isFresh }) => isFresh)
     .map(({ tool, status, record }) => {
       const { approved, pending, renamedFrom } = record ?? {};
-      // Approved on first sight: there was nothing before it.
+      // Approved as a new tool: there is no old hash.
       const isFirst = status === 'approved';
       return {
         kind: 'schema',
@@ -26,7 +26,7 @@ export function schemaEvents(changes: readonly PinChange[]): SchemaEvent[] {
     });
 }
 
-/** Undefined when nothing changed by it. */
+/** Undefined: the tool was approved already. */
 export function approvalEvent(
   tool: string,
   before: PinRecord | undefined,

@@ -1,15 +1,14 @@
 /**
- * Pins are kept for a server's name and for what it is: the program that is started, or the address that is asked. Two servers
- * that share a name, in two hosts on one state folder or one after the other in one host, then never share pins.
- * An attached server has neither: all that are attached under one name share its pins, so that another server under the name is
- * a change of its tools and not a first sight.
- * Not part of it: variables and headers. A renewed token is no reason to take a changed tool for a new one.
+ * The origin of a server: a hash of the program that is started or the address that is called. Pins and lists are stored by name and
+ * origin, so two servers that share only a name, in one host or in two hosts on one state folder, share neither.
+ * Attached servers have one origin: another server under the name is a change of its tools, not a new server.
+ * Variables and headers are not part of it: a renewed token must not turn a changed tool into a new one.
  */
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio, type ServerSpec } from '../config/server-spec.js';
-import { compositeKey, namesIn } from '../policy/composite-key.js';
+import { compositeKey } from '../policy/composite-key.js';
 import type { PinStore } from '../policy/pin-store.js';
 import { trustsEverything } from '../policy/pins.js';
 
@@ -24,16 +23,10 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
   };
 }
 
-/** Under which the pins of a server are kept. */
+/** Key under which the pins of a server are stored. */
 export const pinKey = (server: string, origin: string): string => compositeKey(server, origin);
 
-/** Whose pins they are. */
-export function pinnedServer(key: string): { readonly server: string; readonly origin: string } {
-  const [server = '', origin = ''] = namesIn(key);
-  return { server, origin };
-}
-
-/** What a server is, whatever it is given. As a hash: arguments and addresses may hold what must not be written down. */
+/** A hash, because arguments and addresses may contain secrets. */
 export function originOf(spec: ServerSpec): string {
   const parts = isAttached(spec)
     ? ['attached']
@@ -43,10 +36,10 @@ export function originOf(spec: ServerSpec): string {
   return hash('sha256', JSON.stringify(parts), 'base64url');
 }
 
-/** Whether both are given the same variables or headers: otherwise one of them may be used by another account. */
-export const isGivenSame = (a: ServerSpec, b: ServerSpec): boolean => isDeepStrictEqual(givenTo(a), givenTo(b));
+/** With other variables or headers a server may be used by another account. */
+export const hasSameInputs = (a: ServerSpec, b: ServerSpec): boolean => isDeepStrictEqual(inputsOf(a), inputsOf(b));
 
-const givenTo = (spec: ServerSpec): unknown =>
+const inputsOf = (spec: ServerSpec): unknown =>
   isAttached(spec) ? undefined : isStdio(spec) ? { ...spec.env } : { ...spec.headers };
 
 /** Key for stored lists. Lists that were read with pins off get their own: they were never compared with pins. */

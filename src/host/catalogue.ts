@@ -7,7 +7,7 @@
  * that began later counts, whichever ends first; an item is attributed to the server it was read from, whatever it contains.
  */
 import { type ListHints, type Listings, sameItems } from '../catalog/listings.js';
-import { type HostItem, type HostTool, type JudgedTool, judgedTools } from '../catalog/pinned-tools.js';
+import { type HostItem, type HostTool, type PinnedTool, pinnedTools } from '../catalog/pinned-tools.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -132,8 +132,8 @@ export class Catalogue {
     if (refused) throw refused;
   }
 
-  #judged(server: string, items: readonly ListedItem[]): JudgedTool[] {
-    return judgedTools(this.#parts.pins, server, items, this.#parts.findServer(server)?.tools ?? []);
+  #judged(server: string, items: readonly ListedItem[]): PinnedTool[] {
+    return pinnedTools(this.#parts.pins, server, items, this.#parts.findServer(server)?.tools ?? []);
   }
 
   /** Those that the principal may call. */
