@@ -6,9 +6,9 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import type { PolicyEvent } from '../policy/call-events.js';
 import { Audit, type CallFacts, observe, ownError } from './audit.js';
 
-function streamOf({ hearsCalls = true } = {}) {
+function streamOf({ hasCallListeners = true } = {}) {
   const told: PolicyEvent[] = [];
-  return { hearsCalls, told, tell: (_server: string, event: PolicyEvent) => void told.push(event) };
+  return { hasCallListeners, told, emit: (_server: string, event: PolicyEvent) => void told.push(event) };
 }
 
 const facts: CallFacts = { durationMs: 12, trail: { attempts: 1, run: 3 } };
@@ -58,7 +58,7 @@ test.each([
 });
 
 test('something else that was refused is told with what it was about', () => {
-  const stream = streamOf({ hearsCalls: false });
+  const stream = streamOf({ hasCallListeners: false });
   const principal = { id: 'ann', role: 'dev', scopes: ['hunter2'] };
   new Audit(stream, new FakeClock()).denied({ principal, server: 'git', tool: undefined, action: 'list' });
   const { requestId, tool, ...who } = { ...about, requestId: undefined, tool: undefined };
@@ -73,7 +73,7 @@ test('no hash is made and no record built when nobody listens for calls, also wh
       return '{}';
     },
   });
-  const silent = streamOf({ hearsCalls: false });
+  const silent = streamOf({ hasCallListeners: false });
   observe(silent, watched, fakeResult(), facts);
   const late = streamOf();
   observe(late, watched, fakeResult(), undefined);
@@ -114,7 +114,7 @@ test('an error gets the number of its call and keeps all else', () => {
 
 test('nothing is kept of a call while nobody wants to know; its error still gets its number', async () => {
   const clock = new FakeClock();
-  const silent = new Audit(streamOf({ hearsCalls: false }), clock);
+  const silent = new Audit(streamOf({ hasCallListeners: false }), clock);
   expect(silent.begin('r', 1, 's', 't')).toBeUndefined();
   const result = fakeResult();
   expect(silent.ended(call, result, undefined)).toBe(result);

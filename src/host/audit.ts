@@ -19,8 +19,8 @@ import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
 /** Part of HostEvents. */
 export interface Stream {
   /** Whether records of calls are wanted: one look, on the path of every call. */
-  readonly hearsCalls: boolean;
-  tell(server: string, event: PolicyEvent): void;
+  readonly hasCallListeners: boolean;
+  emit(server: string, event: PolicyEvent): void;
 }
 
 /** How a call went, beside its outcome. */
@@ -53,7 +53,7 @@ export class Audit {
 
   /** In the tick the call is made in. Undefined: nobody wants to know, and nothing is kept. */
   begin(hostId: string, number: number, server: string, tool: string): CallWatch | undefined {
-    if (this.tracing === undefined && !this.#stream.hearsCalls) return undefined;
+    if (this.tracing === undefined && !this.#stream.hasCallListeners) return undefined;
     const endSpan = this.tracing?.begin(`${hostId}-${number}`, server, tool);
     return { startedMs: this.#clock.nowMs(), attempts: 0, run: 0, endSpan };
   }
@@ -74,11 +74,11 @@ export class Audit {
 
   /** Something other than the call of a tool was refused. */
   readonly denied = ({ server, principal: { id, role }, tool, action }: GuardRequest): void =>
-    this.#stream.tell(server, { kind: 'denied', action, principal: { id, role }, tool, requestId: undefined });
+    this.#stream.emit(server, { kind: 'denied', action, principal: { id, role }, tool, requestId: undefined });
 
   readonly replayed: Replayed = (operation, attempt, reason, { code }) => {
     if (!isCall(operation)) return;
-    this.#stream.tell(operation.server, { kind: 'replay', attempt, reason, code, ...ofCall(operation) });
+    this.#stream.emit(operation.server, { kind: 'replay', attempt, reason, code, ...ofCall(operation) });
   };
 }
 
@@ -94,9 +94,9 @@ export function observe(
 ): void {
   if (outcome instanceof HostError) {
     const event = decision(call, outcome);
-    if (event) stream.tell(call.server, event);
+    if (event) stream.emit(call.server, event);
   }
-  if (facts && stream.hearsCalls) stream.tell(call.server, recordOf(call, outcome, facts));
+  if (facts && stream.hasCallListeners) stream.emit(call.server, recordOf(call, outcome, facts));
 }
 
 /** The same error under the number of this call. */

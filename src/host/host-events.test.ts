@@ -27,7 +27,7 @@ test('an event is stamped with time and server, and told to its kind and to any'
   events.on('any', (event) => heard.push(['any', event]));
   events.on('breaker', (event) => heard.push(['breaker', event]));
   events.on('auth', (event) => heard.push(['auth', event]));
-  events.tell('a', opened);
+  events.emit('a', opened);
   const stamped = { ...opened, atMs: 7, server: 'a' };
   expect(heard).toEqual([
     ['breaker', stamped],
@@ -40,7 +40,7 @@ test('what supervisors say is in the same stream', () => {
   const heard: HostEvent[] = [];
   events.on('any', (event) => heard.push(event));
   events.supervisors.emit('supervisor', ready);
-  events.tell('a', auth);
+  events.emit('a', auth);
   expect(heard.map(({ kind }) => kind)).toEqual(['state', 'auth']);
 });
 
@@ -48,7 +48,7 @@ test('the host has settled before anybody hears, and what that gave rise to is t
   const settled: string[] = [];
   const { events } = setUp((event, stream) => {
     settled.push(event.kind);
-    stream.tell('a', closed);
+    stream.emit('a', closed);
   });
   const heard: unknown[] = [];
   events.on('any', ({ kind }) => heard.push([kind, settled.length]));
@@ -62,9 +62,9 @@ test('the host has settled before anybody hears, and what that gave rise to is t
 test('what a listener causes is told to everybody after what it heard', () => {
   const { events } = setUp();
   const heard: string[] = [];
-  events.on('breaker', () => events.tell('a', auth));
+  events.on('breaker', () => events.emit('a', auth));
   events.on('any', ({ kind }) => heard.push(kind));
-  events.tell('a', opened);
+  events.emit('a', opened);
   expect(heard).toEqual(['breaker', 'auth']);
 });
 
@@ -75,8 +75,8 @@ test('a listener that throws disturbs nobody and is reported', () => {
     throw new Error('mine');
   });
   events.on('any', ({ kind }) => heard.push(kind));
-  events.tell('a', opened);
-  events.tell('a', auth);
+  events.emit('a', opened);
+  events.emit('a', auth);
   expect(heard).toEqual(['breaker', 'auth']);
   expect(problems).toHaveLength(2);
 });
@@ -94,7 +94,7 @@ test('a listener and a report that both throw do not stop the stream, and nothin
     throw new Error('mine');
   });
   events.on('any', ({ kind }) => heard.push(kind));
-  events.tell('a', opened);
+  events.emit('a', opened);
   events.supervisors.emit('supervisor', ready);
   expect(heard).toEqual(['breaker', 'state']);
 });
@@ -104,10 +104,10 @@ test('of what listeners cause at most ten thousand events wait; that some were l
   const heard = new Map<string, number>();
   events.on('any', ({ kind }) => heard.set(kind, (heard.get(kind) ?? 0) + 1));
   events.on('breaker', () => {
-    for (let i = 0; i < 10_050; i++) events.tell('a', auth);
+    for (let i = 0; i < 10_050; i++) events.emit('a', auth);
   });
   for (const times of [1, 2]) {
-    events.tell('a', opened);
+    events.emit('a', opened);
     expect([heard.get('auth'), problems.length]).toEqual([10_000 * times, times]);
   }
   expect(problems[0]).toMatchObject({ code: 'overloaded', details: { reason: 'events', limit: 10_000 } });
@@ -120,23 +120,23 @@ test('a settling that throws does not stop the stream', () => {
   const heard: string[] = [];
   events.on('any', ({ kind }) => heard.push(kind));
   events.supervisors.emit('supervisor', ready);
-  events.tell('a', auth);
+  events.emit('a', auth);
   expect(heard).toEqual(['state', 'auth']);
 });
 
 test('calls are heard while somebody listens for them or for all, and by each listener once', () => {
   const { events } = setUp();
-  const seen = [events.hearsCalls];
+  const seen = [events.hasCallListeners];
   const off = events.on('denied', () => {});
-  seen.push(events.hearsCalls);
+  seen.push(events.hasCallListeners);
   off();
   const listener = () => {};
   const offs = [events.on('call', listener), events.on('call', listener), events.on('any', listener)];
   for (const each of offs) {
-    seen.push(events.hearsCalls);
+    seen.push(events.hasCallListeners);
     each();
   }
-  seen.push(events.hearsCalls);
+  seen.push(events.hasCallListeners);
   expect(seen).toEqual([false, false, true, true, true, false]);
 });
 
@@ -166,7 +166,7 @@ test('the record of a call is told as it was made, and its hash is not looked at
     fromCache: false,
     run: 1,
   };
-  events.tell('a', record);
+  events.emit('a', record);
   expect([looks, heard[0]?.server, heard[0]?.atMs]).toEqual([0, 'a', 0]);
   expect(heard[0]).toMatchObject({ kind: 'call', argumentsHash: 'h' });
 });

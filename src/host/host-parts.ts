@@ -59,7 +59,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     clock,
     random,
     onProblem,
-    onAuth: (server, status) => events.tell(server, { kind: 'auth', status }),
+    onAuth: (server, status) => events.emit(server, { kind: 'auth', status }),
     ...(stateDir === undefined ? {} : { stateDir }),
     ...(options.hiddenPaths === undefined ? {} : { hiddenPaths: options.hiddenPaths }),
     ...(ambient === undefined ? {} : { ambient }),
@@ -131,7 +131,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const servers = new Servers({
     clock,
     supervise,
-    onCircuit: (name) => (from, to, failures) => events.tell(name, { kind: 'breaker', from, to, failures }),
+    onCircuit: (name) => (from, to, failures) => events.emit(name, { kind: 'breaker', from, to, failures }),
     forget: (name, isSame) => {
       forget(name);
       pins.forget(name, isSame);
@@ -170,7 +170,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     onDenied: audit.denied,
     onToolsChanged: (name: string) => cache.drop(name),
     onPins: (name: string, changes: readonly PinChange[]) => {
-      for (const event of schemaEvents(changes)) events.tell(name, event);
+      for (const event of schemaEvents(changes)) events.emit(name, event);
     },
     onProblem,
   };

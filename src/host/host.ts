@@ -233,7 +233,7 @@ export class Host {
     const before = pins.recordOf(server, tool);
     pins.approve(server, tool, hash, clock.date());
     const event = approvalEvent(tool, before, pins.recordOf(server, tool));
-    if (event) events.tell(server, event);
+    if (event) events.emit(server, event);
     catalogue.judgeAnew(server);
   }
 

@@ -1,13 +1,11 @@
 /**
- * Servers with `isolation: "per-client"`: for each client that asks, an instance of its own, started when it is first used
- * and gone when nobody uses it, when its client goes, or when the server itself does.
- * Not here: what is decided about a call (policy/, for all instances of a server alike, except for the breaker), keeping an
- * instance running (supervisor/).
+ * Instances of servers with `isolation: "per-client"`: one per client, started on first use, ended when idle, with its client, or with
+ * the server.
+ * Not here: policy of a call, which is that of the server except for the breaker (policy/); keeping an instance running (supervisor/).
  *
- * Invariants: an instance is used only by the client that it was made for; there are never more than the bounds say, and one
- * key cannot keep others out by naming many clients that do nothing; what has ended is awaited before the host is closed.
+ * Invariants: an instance is used only by its own client. The bounds hold, and one principal cannot lock others out by naming many
+ * idle clients. Ended instances are awaited before the host is closed.
  */
-
 import type { ServerRun } from '../catalog/server-runs.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
 import type { ServerDefinition } from '../config/server-definition.js';
@@ -22,7 +20,7 @@ import type { ServerCircuit } from './server-circuit.js';
 import type { Servers } from './servers.js';
 import type { Supervise, Supervised } from './supervise.js';
 
-/** Of one server, and of all together: each is a process or a session of its own. */
+/** Per server, and in total: each instance is a process or a session. */
 export const instancesPerServerMax = 64;
 export const instancesMax = 256;
 
@@ -31,7 +29,7 @@ const instanceKey = (server: string, client: string): string => compositeKey(ser
 export interface InstancesParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
-  /** Whether the client of the instance with this key wants to hear of resources. */
+  /** The client of this instance has resource subscriptions. */
   readonly isSubscribed: (key: string) => boolean;
   readonly onProblem: (error: unknown) => void;
 }
@@ -39,7 +37,7 @@ export interface InstancesParts {
 class Instance implements CallTarget {
   readonly server: string;
   readonly client: string;
-  /** The id of the principal that it was made for. */
+  /** Id of the principal that it was created for. */
   readonly owner: string;
   readonly supervisor: Supervised['supervisor'];
   readonly unlisten: Supervised['unlisten'];
@@ -84,7 +82,7 @@ class Instance implements CallTarget {
     this.#circuit?.breaker.reset();
   }
 
-  /** Stops it; resolves when nothing of it runs. */
+  /** Resolves when nothing of it runs. */
   dispose(): Promise<void> {
     this.unlisten?.();
     this.#circuit?.close();
@@ -94,10 +92,10 @@ class Instance implements CallTarget {
 
 export class Instances {
   readonly #parts: InstancesParts;
-  /** Counts who uses each, and how long nobody has; what it lists nobody sees. */
+  /** Counts the leases of each instance, and its idle time. */
   readonly #uses: Registry<ServerDefinition>;
   readonly #byKey = new Map<string, Instance>();
-  /** Those that are being stopped, by server. */
+  /** Instances that are being stopped, by server. */
   readonly #ending = new Map<string, Set<Promise<void>>>();
   #isClosed = false;
 
@@ -106,7 +104,7 @@ export class Instances {
     this.#uses = new Registry({ clock: parts.clock, onIdle: (key) => this.#end(key), serversMax: instancesMax });
   }
 
-  /** The one of this client, or the server itself where all share it. */
+  /** The instance of this client, or the shared server. */
   readonly targetOf = (base: ManagedServer, client: string | undefined, owner: string): CallTarget => {
     if (base.definition.isolation === 'shared') return base;
     if (client === undefined) throw instanceMissing(base.definition.name);
@@ -124,7 +122,7 @@ export class Instances {
     for (const [key, instance] of [...this.#byKey]) if (instance.client === client) this.#end(key);
   }
 
-  /** The server stops, starts anew or becomes another one; resolves when none of its instances runs. */
+  /** The server was stopped, reloaded or replaced; resolves when none of its instances runs. */
   async endOf(server: string): Promise<void> {
     for (const [key, instance] of [...this.#byKey]) if (instance.server === server) this.#end(key);
     await Promise.all(this.#ending.get(server) ?? []);
@@ -141,7 +139,7 @@ export class Instances {
     const key = instanceKey(name, client);
     const known = this.#byKey.get(key);
     if (known) return known;
-    // What an operator stopped or switched off is so for everybody.
+    // A stopped or disabled server has no instances either.
     const refusal = base.supervisor.refusal();
     if (refusal?.code === 'server_stopped' || refusal?.code === 'server_disabled') throw refusal;
     if (this.#isClosed || !this.#hasRoom(name, owner)) throw tooMany(name);
@@ -159,7 +157,7 @@ export class Instances {
     return instance;
   }
 
-  /** Instances that do not run and have no calls make room first, then an idle one of the principal that has the most. */
+  /** Evicts instances without a run and without calls first, then an idle one of the principal that has the most. */
   #hasRoom(server: string, owner: string): boolean {
     const isFullOfServer = () => this.countOf(server) >= instancesPerServerMax;
     const isFull = () => this.#byKey.size >= instancesMax || isFullOfServer();
@@ -183,7 +181,7 @@ export class Instances {
     for (const [key, instance] of this.#byKey) {
       if (server !== undefined && instance.server !== server) continue;
       counts.set(instance.owner, (counts.get(instance.owner) ?? 0) + 1);
-      // The one that was made first.
+      // The oldest one.
       if (this.#uses.held(key).call === 0 && !idle.has(instance.owner)) idle.set(instance.owner, key);
     }
     const own = counts.get(owner) as number;
@@ -194,19 +192,19 @@ export class Instances {
 
   #observe(key: string, event: SupervisorEvent): void {
     if (event.kind !== 'state' || !this.#byKey.has(key)) return;
-    // As for a shared server, each run is judged by its own calls.
+    // As for a shared server, the breaker starts anew with each run.
     if (!isUp(event.from) || !isUp(event.to)) this.#byKey.get(key)?.forgetCircuit();
     if (event.to === 'ready') this.#uses.opened(key);
     else if (event.to !== 'suspect') this.#uses.closed(key);
-    // One that rests is as good as one that is not there; one that failed is kept, with what is held against it.
+    // An idle instance is removed; a failed one stays with its ledger.
     if (event.to !== 'registered') return;
     if (this.#uses.held(key).call === 0) this.#end(key);
-    else if (this.#parts.isSubscribed(key)) this.#begin(key);
+    else if (this.#parts.isSubscribed(key)) this.#restart(key);
   }
 
-  /** It came to rest, and its client still wants to hear of its resources. */
-  #begin(key: string): void {
-    // In a tick of its own: it has not settled yet.
+  /** An idle instance with subscriptions is started again. */
+  #restart(key: string): void {
+    // In a later tick: its state has not settled yet.
     queueMicrotask(() => {
       const supervisor = this.#byKey.get(key)?.supervisor;
       if (supervisor?.snapshot().state === 'registered') supervisor.begin();
@@ -246,13 +244,13 @@ export const instanceMissing = (server: string, tool?: string): HostError =>
   });
 
 const tooMany = (server: string): HostError =>
-  new HostError('overloaded', `server '${server}' has as many instances of clients as there may be`, {
+  new HostError('overloaded', `server '${server}' has the maximum number of client instances`, {
     server,
     reason: 'instances',
     limit: instancesPerServerMax,
     phase: 'queued',
     execution: 'not_executed',
-    hint: `at most ${instancesPerServerMax} clients have one of a server at a time, and ${instancesMax} of all; try again when one has gone, shorten keepAlive, or set isolation to shared`,
+    hint: `at most ${instancesPerServerMax} instances per server and ${instancesMax} in total; try again when a client has gone, shorten keepAlive, or set isolation to shared`,
   });
 
 /** Chooses where a subscription is made: at the shared server, whichever server takes its name, or at the client's instance. */

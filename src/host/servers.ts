@@ -1,11 +1,10 @@
 /**
- * The servers of a host by name: what is registered, and the one that runs under each name.
- * Not here: keeping one running (supervisor/), who needs it (registry.ts), what is known of its lists (catalogue.ts).
+ * The servers of a host by name: registration, replacement and removal, and the running server of each name.
+ * Not here: keeping a server running (supervisor/), leases (supervisor/registry.ts), its lists (catalogue.ts).
  *
- * Invariants: there are never two servers under one name: the old one is gone before the new one starts; a name is registered
- * exactly as long as a server has it; changes of one name come one after the other (turns.ts).
+ * Invariants: a name never has two servers: the old one is gone before the new one starts. A name is registered exactly as long as it
+ * has a server. Changes of one name run one after the other.
  */
-
 import { originOf } from '../catalog/server-origin.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot } from '../config/server-spec.js';
@@ -27,9 +26,9 @@ export interface ServersParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
   readonly onCircuit: (server: string) => CircuitChanged;
-  /** Nothing that it answered before counts any more. `isSame`: the next of the name is the same, with other settings. */
+  /** Drops cached answers of the name. `isSame`: the next server is the same one with other settings. */
   readonly forget: (server: string, isSame: boolean) => void;
-  /** Another one has taken the name, of this one if anybody had it. */
+  /** A server has taken the name; `before` is the one it replaces. */
   readonly recall: (managed: ManagedServer, before: ManagedServer | undefined) => void;
 }
 
@@ -37,9 +36,9 @@ export class Servers {
   readonly registry: Registry<ServerDefinition>;
   readonly #parts: ServersParts;
   readonly #byName = new Map<string, ManagedServer>();
-  readonly #turns = new KeyedMutex();
+  readonly #changes = new KeyedMutex();
   #isClosed = false;
-  /** The one that was asked for last; none once anything about the names has changed. */
+  /** Cache of the last lookup; cleared when a name changes. */
   #last: ManagedServer | undefined;
 
   constructor(parts: ServersParts) {
@@ -57,7 +56,7 @@ export class Servers {
   }
 
   find(name: string): ManagedServer | undefined {
-    // Each stage of a call asks for the same server, one right after the other.
+    // The stages of a call look up the same server one after the other.
     const last = this.#last;
     if (last?.definition.name === name) return last;
     const managed = this.#byName.get(name);
@@ -65,7 +64,7 @@ export class Servers {
     return managed;
   }
 
-  /** Throws when it is not there, or the host is closed. */
+  /** Throws when there is no such server, or the host is closed. */
   get(name: string): ManagedServer {
     const last = this.#last;
     if (last?.definition.name === name) return last;
@@ -78,14 +77,14 @@ export class Servers {
   mustBeOpen(server: string): void {
     if (!this.#isClosed) return;
     const shown = neutraliseLine(server, LIMITS.quotedChars);
-    throw new HostError('server_stopped', `server '${shown}' is not called: the host is closed`, {
+    throw new HostError('server_stopped', `server '${shown}' cannot be called: the host is closed`, {
       server,
       reason: 'closed',
       execution: 'not_executed',
     });
   }
 
-  /** Holds the server open until it is given back; resolves when it is ready. */
+  /** Holds the server open until the lease is released; resolves when the server is ready. */
   async lease(name: string): Promise<Lease> {
     const lease = this.registry.lease(name);
     try {
@@ -97,7 +96,7 @@ export class Servers {
     }
   }
 
-  /** Resolves with the server when it is ready; starting it may take all of its start time. */
+  /** Resolves when the server is ready; a start may take its whole start timeout. */
   async ready(name: string): Promise<ManagedServer> {
     const managed = this.get(name);
     await this.#ready(managed);
@@ -108,7 +107,7 @@ export class Servers {
     await supervisor.acquire(this.#parts.clock.nowMs() + startMs, undefined, startMs);
   }
 
-  /** One of the configuration: nobody waits for it, and a failure is told. */
+  /** Adds a configured server; a failure is reported. */
   declare(definition: ServerDefinition, onProblem: (error: unknown) => void): void {
     try {
       this.mustBeOpen(definition.name);
@@ -120,9 +119,8 @@ export class Servers {
   }
 
   /**
-   * One of a configuration that was read again, in the place of the one of its name that may be replaced; throws when it may not.
-   * It starts when that one is gone, if it is eager or the old one is held. The same definition again changes nothing, and neither
-   * does one that is no longer wanted when its turn comes.
+   * Adds or replaces a server of a changed configuration; throws when it may not be replaced. The new server starts when the old one is
+   * gone, if it is eager or leased. The same definition changes nothing, nor does one that is no longer wanted when it is due.
    */
   redeclare(
     definition: ServerDefinition,
@@ -130,11 +128,11 @@ export class Servers {
     isWanted: () => boolean,
   ): Promise<'added' | 'unchanged' | 'replaced'> {
     const { name } = definition;
-    return this.#turns.take(name, async () => {
+    return this.#changes.take(name, async () => {
       this.mustBeOpen(name);
       if (!isWanted()) return 'unchanged';
       const before = this.find(name);
-      // Asked now: another server may have taken the name while this waited for its turn.
+      // Checked here: another server may have taken the name in the meantime.
       if (before) mustBeReplaceable(before.definition);
       const outcome = this.#register(definition, true);
       if (outcome === 'unchanged') return outcome;
@@ -145,12 +143,9 @@ export class Servers {
     });
   }
 
-  /**
-   * Nothing has the name from here on, unless the server that has it when its turn comes is not meant; resolves when nothing of
-   * the server runs.
-   */
+  /** Removes the server of this name if `isMeant`; resolves when nothing of it runs. */
   remove(name: string, isMeant: (definition: ServerDefinition) => boolean): Promise<void> {
-    return this.#turns.take(name, async () => {
+    return this.#changes.take(name, async () => {
       const managed = this.find(name);
       if (this.#isClosed || !managed || !isMeant(managed.definition)) return;
       this.#byName.delete(name);
@@ -161,7 +156,7 @@ export class Servers {
     });
   }
 
-  /** Throws when there is no server of that name, or it was not attached. */
+  /** Throws unless an attached server has the name. */
   mustBeAttached(name: string): void {
     if (!isAttached(this.get(name).definition.spec)) throw notAttached(name);
   }
@@ -169,17 +164,14 @@ export class Servers {
   /** Removes an attached server. */
   async detach(name: string): Promise<void> {
     this.mustBeAttached(name);
-    // At once: an `attach` of this name that is still waiting for its server fails now, and not when its time is over.
+    // Stop first: a pending `attach` of this name then fails now instead of at its timeout.
     const stopped = this.get(name).supervisor.stop();
     await Promise.all([stopped, this.remove(name, ({ spec }) => isAttached(spec))]);
   }
 
-  /**
-   * Resolves when it is ready, or if it is lazy when it may be started. Otherwise all is as it was before: what it was to
-   * replace is there again, and runs if it did.
-   */
+  /** Resolves when the server is ready, or a lazy one is registered. On failure the replaced server is restored, and runs if it did. */
   spawn(definition: ServerDefinition, replace: boolean): Promise<void> {
-    return this.#turns.take(definition.name, () => this.#spawn(definition, replace));
+    return this.#changes.take(definition.name, () => this.#spawn(definition, replace));
   }
 
   async #spawn(definition: ServerDefinition, replace: boolean): Promise<void> {
@@ -191,7 +183,7 @@ export class Servers {
       if (isStopped(before)) await unstop(before);
       return this.#up(before);
     }
-    // No wait up to here and none before the new one has its place: nobody ever finds the name without a server.
+    // No await before the new server has the name: a lookup never finds the name without a server.
     const earlier = before && earlierOf(before);
     const gone = before?.dispose(true);
     const managed = this.#put(definition, gone === undefined ? undefined : { gone });
@@ -201,7 +193,7 @@ export class Servers {
       this.mustBeOpen(name);
       await this.#up(managed);
     } catch (error) {
-      await this.#takeBack(managed, earlier);
+      await this.#restore(managed, earlier);
       throw spawnFailed(error, definition, earlier?.definition);
     }
   }
@@ -210,10 +202,10 @@ export class Servers {
     if (isEager(managed)) await this.#ready(managed);
   }
 
-  /** The new one failed: removes it and brings back what was there before. */
-  async #takeBack(failed: ManagedServer, earlier: Earlier | undefined): Promise<void> {
+  /** Removes the failed server and restores the one before. */
+  async #restore(failed: ManagedServer, earlier: Earlier | undefined): Promise<void> {
     const { name } = failed.definition;
-    // Whoever stopped the new one did not ask for the old one to run.
+    // A requested stop of the new server also holds for the old one.
     const wasStopped = isStoppedOnPurpose(failed);
     const gone = failed.dispose(earlier !== undefined);
     if (!this.#isClosed && earlier) {
@@ -236,7 +228,7 @@ export class Servers {
     return this.registry.register({ name, spec: definition, isLazy, keepAliveMs, card }, { replace });
   }
 
-  /** Gives the registered name to a new server, which starts nothing before its predecessor is gone. */
+  /** Gives the registered name to a new server, which starts only when its predecessor is gone. */
   #put(definition: ServerDefinition, predecessor?: Predecessor): ManagedServer {
     const { name } = definition;
     const { supervise, onCircuit, forget, recall, clock } = this.#parts;
@@ -257,45 +249,45 @@ export class Servers {
     return managed;
   }
 
-  /** What the state of a server means for those who count on it. */
+  /** Updates breaker and registry for a state change. */
   observe({ server, ...event }: SupervisorEvent): void {
     if (event.kind !== 'state') return;
     if (event.to === 'ready' && event.from === 'connecting') {
-      // The handshake of a new run was the probe. A suspect that answered is the run it was before.
+      // The handshake of a new run proves it. A suspect that answered is still the old run.
       this.find(server)?.forgetCircuit();
       this.registry.opened(server);
     } else if (isUp(event.from) && !isUp(event.to)) {
-      // Who is not running is not judged by calls: whether it can be had is for its supervisor to say.
+      // Without a run the supervisor decides about availability, not the breaker.
       this.find(server)?.forgetCircuit();
       this.registry.closed(server);
     }
   }
 
-  /** Nobody gets a server from here on, and nothing is started; resolves when nothing runs, replaced ones included. */
+  /** No server is found or started from here on; resolves when none runs, replaced ones included. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#last = undefined;
     const ends = await Promise.allSettled([...this.#byName.values()].map(async (managed) => managed.dispose()));
-    await this.#turns.over();
-    // Whatever is wrong with one of them, all have ended before it is told.
+    await this.#changes.over();
+    // All servers have ended before a failure is thrown.
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
 }
 
-/** What must be known of a server to bring it back. */
+/** A replaced server, for `#restore`. */
 interface Earlier {
   readonly definition: ServerDefinition;
   readonly ledger: Ledger;
-  readonly was: 'stopped' | 'running' | 'at rest';
+  readonly was: 'stopped' | 'running' | 'idle';
 }
 
 function earlierOf(managed: ManagedServer): Earlier {
   const { definition, supervisor } = managed;
   const { state } = supervisor.snapshot();
-  const isAtRest = state === 'registered' || state === 'disabled';
-  // A connection that was closed for its successor cannot be opened again.
+  const isIdle = state === 'registered' || state === 'disabled';
+  // A one-shot connection that was closed cannot be opened again.
   const isOver = isStopped(managed) || isOneShot(definition.spec);
-  const was = isOver ? 'stopped' : isAtRest ? 'at rest' : 'running';
+  const was = isOver ? 'stopped' : isIdle ? 'idle' : 'running';
   return { definition, ledger: supervisor.ledger, was };
 }
 
@@ -307,13 +299,13 @@ function begin(managed: ManagedServer): void {
 
 const isStopped = ({ supervisor }: ManagedServer): boolean => supervisor.refusal()?.code === 'server_stopped';
 
-/** A one-shot server is also stopped by its failure, which is then the cause. */
+/** A one-shot server is also stopped by its failure, which is then the cause of the refusal. */
 function isStoppedOnPurpose({ supervisor }: ManagedServer): boolean {
   const refusal = supervisor.refusal();
   return refusal?.code === 'server_stopped' && refusal.cause === undefined;
 }
 
-/** A lazy one may be started again, any other is. */
+/** A lazy server may be started again; any other is. */
 async function unstop({ definition, supervisor }: ManagedServer): Promise<void> {
   if (definition.isLazy) await supervisor.reload();
   else supervisor.start();

@@ -1,9 +1,9 @@
 /**
- * The end of what the process of each server wrote to stderr, also when it is gone: why it ended is what one looks for then.
- * Not here: keeping and cleaning the bytes of one process (transports/stdio/stderr-ring.ts), what status shows of a run.
+ * The end of each server's stderr, also after its process has ended: it often shows why.
+ * Not here: storing and redacting the bytes of one process (transports/stdio/stderr-ring.ts).
  *
- * Invariants: of one server at most two processes are remembered, the newest and the last before it that wrote anything; the
- * older one is shown until the newest has written something; instances of clients are not remembered.
+ * Invariants: per server the newest process is stored, and the last one before it that wrote anything, which is shown until the newest
+ * has written. Instances of clients are not stored.
  */
 
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
@@ -14,7 +14,7 @@ type Tail = (maxBytes?: number) => string;
 export class StderrTails {
   readonly #byServer = new Map<string, { readonly now: Tail; readonly before: Tail | undefined }>();
 
-  /** Another process, or none where it is no server with a process. */
+  /** Ignores channels without a process. */
   opened(server: string, channel: Channel): void {
     if (channel instanceof StdioChannel) this.began(server, channel.describe().stderrTail);
   }
@@ -24,13 +24,13 @@ export class StderrTails {
     this.#byServer.set(server, { now, before: last && (last.now() === '' ? last.before : last.now) });
   }
 
-  /** Undefined when it never had a process. */
+  /** Undefined: the server never had a process. */
   of(server: string, maxBytes?: number): string | undefined {
-    const words = this.#byServer.get(server);
-    return words && (words.now(maxBytes) || words.before?.(maxBytes) || '');
+    const tails = this.#byServer.get(server);
+    return tails && (tails.now(maxBytes) || tails.before?.(maxBytes) || '');
   }
 
-  /** Nothing, or another server, has the name from here on. */
+  /** The server was removed or replaced. */
   forget(server: string): void {
     this.#byServer.delete(server);
   }

@@ -1,6 +1,6 @@
 /**
- * Definition → supervisor: how the machine that keeps a server running is given a real server to keep.
- * All servers of a host share one gate for starts and one guard against faults of the whole host.
+ * Makes the supervisor of a server from its definition: connects it, reads its tools, and reports notifications.
+ * All servers of a host share one start gate and one detector of correlated failures.
  */
 
 import { availableParallelism } from 'node:os';
@@ -37,9 +37,9 @@ export interface SuperviseParts {
   readonly random: Random;
   readonly connector: Connector;
   readonly events: Emitter<SupervisorEvents>;
-  /** A reading of the server's tools begins; what is returned is handed the list. */
+  /** A read of the server's tools begins; the returned function gets the list. */
   readonly reading: (server: string) => (list: ServerList) => Promise<void> | void;
-  /** A notification came in, to the instance of a client where there is a key. */
+  /** `instance`: the key of a client's instance. */
   readonly onNotification: (
     server: string,
     method: string,
@@ -47,12 +47,12 @@ export interface SuperviseParts {
     instance: string | undefined,
   ) => void;
   readonly runs: () => Pick<ServerRuns, 'opened'>;
-  /** The next request goes out with a token of another grant: answers to the ones before may be of another account. */
+  /** The next request uses a token of another grant: cached answers may belong to another account. */
   readonly accountChanged: (server: string) => void;
-  /** A process of the shared server was started, whatever comes of it. */
+  /** The channel of a shared server was opened. */
   readonly onChannel: (server: string, channel: Channel) => void;
   readonly onProblem: (error: unknown) => void;
-  /** For servers over HTTP; without one, what the definition says is all there is. */
+  /** For servers over HTTP; default: the headers of the definition. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
   /** Undefined: nothing outlives the host. */
   readonly histories: FailureHistories | undefined;
@@ -60,29 +60,28 @@ export interface SuperviseParts {
 
 export interface Supervised {
   readonly supervisor: Supervisor<Session>;
-  /** Of a server over HTTP. */
+  /** For servers over HTTP. */
   readonly auth: AuthRecovery | undefined;
-  /** It hears no more of new tokens; what is theirs alone needs it not. */
+  /** Removes the listener for new tokens. */
   readonly unlisten: (() => void) | undefined;
 }
 
-/** For one client only: it has the tokens of the server, is judged alone, and only its owner hears how it goes. */
+/** An instance for one client: it shares the tokens of the server, but neither failure detection nor events. */
 export interface OfClient {
-  /** By which the instance is known. */
+  /** Key of the instance. */
   readonly key: string;
   readonly auth: AuthRecovery | undefined;
   readonly onEvent: (event: SupervisorEvent) => void;
 }
 
-/** What could not even be asked has been silent before, or nobody would want to know. */
 const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> =>
   (await session.probe(deadlineAtMs)) === 'alive';
 
-/** What came before a server that is put in the place of another. */
+/** The server that a new one replaces. */
 export interface Predecessor {
-  /** Settles when nothing of it runs; nothing is started before. */
+  /** Settles when nothing of it runs; the new server starts then. */
   readonly gone: Promise<void>;
-  /** What is held against the server that comes back. */
+  /** The ledger of a server that is restored. */
   readonly ledger?: Ledger | undefined;
 }
 
@@ -97,9 +96,9 @@ export function createSupervise(parts: SuperviseParts): Supervise {
     const { name, spec, restart, isLazy, isEnabled, problem } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan = planOf({ maxRestarts, windowMs, onExhausted });
-    // A factory of the next process is other code, whatever its name: nothing of an attached server outlives the host.
+    // The factory of an attached server is other code in the next process: its history is not stored.
     const kept = ofClient || isAttached(spec) ? undefined : histories?.of(name, fingerprintOf(definition), plan);
-    // One that comes back goes on with what is held against it, also where nothing outlives the host.
+    // A restored server keeps its ledger, also without a state file.
     const ledger = predecessor?.ledger;
     const history = ledger ? { ledger, remember: kept?.remember ?? (() => {}) } : kept;
     const auth = ofClient ? ofClient.auth : authOf(definition, parts);
@@ -117,7 +116,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       isFirstStartFree: isPackageRunner(spec),
       plan,
       ...(history === undefined ? {} : { history }),
-      // The one function that each server at rest keeps: what it needs is made when it is called.
+      // The only closure of an idle server: everything else is created by the call.
       connect: (run, signal, onLost) => {
         const { startMs, firstStartMs } = definition.timeouts;
         const limits = { deadlineAtMs: clock.nowMs() + (supervisor.isFirstStart ? firstStartMs : startMs), signal };
@@ -129,7 +128,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       verify,
     });
     const unlisten = auth?.onChanged(() => supervisor.tokenChanged());
-    // Nothing that an instance of a client answers is kept.
+    // Answers of an instance are not cached.
     if (!ofClient) auth?.onNewGrant(() => parts.accountChanged(name));
     return { supervisor, auth, unlisten };
   };
@@ -146,7 +145,7 @@ interface Attempt extends Omit<Supervised, 'unlisten'> {
   readonly run: number;
   readonly limits: { readonly deadlineAtMs: number; readonly signal: CancelSignal };
   readonly onLost: (error: HostError) => void;
-  /** The key of what is there for one client only. */
+  /** Key of a client's instance. */
   readonly instance: string | undefined;
 }
 
@@ -155,9 +154,9 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const { definition, auth, supervisor, run, limits, onLost, instance } = attempt;
   const { name, spec } = definition;
   const tools = new ListReader('tools/list', clock, () => reading(name), onProblem);
-  // What ends before it is handed over fails this attempt, and must not end the run: another attempt may follow.
+  // A close before the handover fails this attempt, but must not end the run: another attempt may follow.
   let isUp = false;
-  let isUnattributedTold = false;
+  let isUnattributedReported = false;
   let opened: { readonly session: Session; readonly run: ServerRun } | undefined;
   const notified = (method: string, params?: Buffer) => {
     // Cached lists are dropped first: the reader fetches the first list after the change.
@@ -181,9 +180,9 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
       },
       handlerError: onProblem,
       unattributed: (method) => {
-        // Once for each run: a server that logs a lot would fill the log of the operator. The status counts all.
-        if (!isUnattributedTold) onProblem(unattributed(name, method));
-        isUnattributedTold = true;
+        // Reported once per run: a server that logs a lot would fill the log. The status counts all.
+        if (!isUnattributedReported) onProblem(unattributed(name, method));
+        isUnattributedReported = true;
       },
       missed: () => supervisor.missed(run),
       answered: () => supervisor.answered(run),
@@ -200,12 +199,12 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   await readFirstTools(tools, session, limits, onProblem).finally(() => unwatch?.());
   const { closedBy } = session;
   if (closedBy) {
-    // A process whose pipe closed may still run: the next start waits until it is gone.
+    // A process whose pipe closed may still run: the next start waits for its end.
     await session.close();
     throw closedBy;
   }
   isUp = true;
-  // The list that was just read may be that of the account before.
+  // The list may have been read for the account before.
   if (isAccountChanged) tools.changed(session);
   if (instance !== undefined) opened.run.ready();
   return session;
@@ -214,16 +213,16 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
 const unattributed = (server: string, method: string): HostError =>
   new HostError(
     'invalid_spec',
-    `server '${server}': a message (${neutraliseLine(method, LIMITS.quotedChars)}) reached no client, because it may belong to any of several requests`,
+    `server '${server}': a message (${neutraliseLine(method, LIMITS.quotedChars)}) reached no client, because several open requests could have caused it`,
     {
       server,
       field: 'isolation',
       reason: 'unattributed',
-      hint: `set isolation: per-client for server '${server}': each client then has a process of its own`,
+      hint: `set isolation: per-client for server '${server}': each client then has its own process`,
     },
   );
 
-/** Here because the connector knows the secrets that the text of an unexpected error may quote. */
+/** Redacted here, because the connector knows the secrets that the text may contain. */
 function fail(server: string, error: unknown, { connector }: SuperviseParts): never {
   throw isHostError(error) ? error : unexpectedError(server, error, connector.clean);
 }
@@ -237,13 +236,13 @@ function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecove
   try {
     provider = authProvider?.(definition);
   } catch (error) {
-    // The server still has what its definition says; if that is not enough, it says so itself.
+    // The headers of the definition still apply.
     onProblem(error);
   }
   return connector.authFor(name, provider ?? staticHeaderProvider(spec.headers));
 }
 
-/** Most servers have the same plan: they keep one object of it. Its values come from the configuration, so there are few. */
+/** Servers with equal settings share one plan object. The settings come from the configuration, so there are few. */
 function sharedPlans(): (own: Pick<RestartPlan, 'maxRestarts' | 'windowMs' | 'onExhausted'>) => RestartPlan {
   const plans = new Map<string, RestartPlan>();
   return ({ maxRestarts, windowMs, onExhausted }) => {

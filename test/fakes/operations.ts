@@ -30,7 +30,7 @@ export function fakeOperations(
     mustBeOpen: () => {},
     exchange: () => Promise.reject(new Error('this host has no lists')),
     clean: (text) => text,
-    audit: new Audit({ hearsCalls: false, tell: () => {} }, clock),
+    audit: new Audit({ hasCallListeners: false, emit: () => {} }, clock),
     alive: new KeepAlive(),
     ...parts,
   });
