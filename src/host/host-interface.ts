@@ -1,6 +1,4 @@
-/**
- * What goes into a Host and what comes out of it: the types an embedder meets.
- */
+/** Types of a host's options, arguments and results. */
 
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
@@ -18,18 +16,18 @@ import type { TelemetryConfig } from './tracing.js';
 export interface HostConfig {
   readonly mcpServers?: Readonly<Record<string, unknown>>;
   readonly telemetry?: TelemetryConfig;
-  /** What each role may call: `server/tool`, with `*` for all of either. Whoever embeds the host is under no role. */
+  /** What each role may call: `server/tool`, with `*` for all of either. The embedding application has no role. */
   readonly roles?: Readonly<Record<string, { readonly allow: readonly string[] }>>;
-  /** What becomes of a principal without a listed role; `deny` when there are roles. */
+  /** For principals without a listed role; default `deny` when there are roles. */
   readonly unlistedRole?: 'deny' | 'allow';
-  /** How many calls a principal may make in a window of time: its own ceiling, else that of its role. */
+  /** Calls per time window: of the principal, otherwise of its role. */
   readonly budgets?: {
     readonly principals?: Readonly<Record<string, CeilingEntry>>;
     readonly roles?: Readonly<Record<string, CeilingEntry>>;
   };
-  /** Named subsets of the servers. */
+  /** Server names by group. */
   readonly groups?: Readonly<Record<string, readonly string[]>>;
-  /** For the gateway, which takes them from here; the host itself only checks them. */
+  /** For the gateway; the host only checks them. */
   readonly keys?: Readonly<Record<string, unknown>>;
   readonly listen?: Readonly<Record<string, unknown>>;
   readonly log?: Readonly<Record<string, unknown>>;
@@ -44,60 +42,57 @@ interface CeilingEntry {
   readonly window: number | string;
 }
 
-/** What changes in the same tick as the configuration of a host. Both steps are prepared before, so that neither can fail. */
+/** Changes in the same tick as the configuration of a host. Both steps are prepared before, so that neither can fail. */
 export interface JointChange {
-  /** Called when the new rules hold. Must not notify any client yet: the servers are still the old ones. */
+  /** The new rules hold, with the old servers: no client may be notified yet. */
   readonly swap: () => void;
-  /** Called when the servers are the new ones: now clients may be notified. */
+  /** Rules and servers are new: clients may be notified. */
   readonly announce: () => void;
 }
 
 export interface HostOptions {
   readonly client?: ConnectorOptions['client'];
   readonly stateDir?: string;
-  /** Files and folders that servers in a sandbox never see, beside `stateDir`, such as the file of the configuration. */
+  /** Files and folders that are hidden from sandboxed servers, beside `stateDir`, such as the configuration file. */
   readonly hiddenPaths?: readonly string[];
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
   readonly random?: Random;
-  /** Where the tokens of a server over HTTP come from; undefined: from the `headers` of its definition, as they are. */
+  /** Source of tokens for servers over HTTP; default: the `headers` of the definition. */
   readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
   /**
-   * Starts servers whose tools were never seen once in the background, a few at a time, to learn them. When absent: off, until a
-   * gateway or a broker lists the tools of this host. `false` keeps it off: then they list a server's tools after its first start.
+   * Starts servers whose tools are unknown once in the background, a few at a time, to list them. Default: when a gateway or a broker
+   * lists the tools of this host. `false`: never; a server's tools are listed after its first start.
    */
   readonly learnAtBoot?: boolean;
-  /** Shared with whoever shows texts of servers beside the host: what either knows to be secret, both take out. */
+  /** May be shared with other parts of the application: each redacts the secrets of all. */
   readonly redactor?: Redactor;
-  /** An entry of the configuration that could not be used, or something that went wrong beside a call. */
+  /** Invalid configuration entries, and failures outside of calls. */
   readonly onProblem?: (error: unknown) => void;
 }
 
-/**
- * What a gateway relays beside a request's own words. Texts are JSON written without the braces around it, `"a":1,"b":2`;
- * whoever hands them over answers for them being that.
- */
+/** What a gateway relays beside the arguments. Texts are members of a JSON object without the braces, `"a":1,"b":2`, and not checked. */
 export interface RelayOptions {
-  /** Arguments are part of a message that was scanned as a whole: they are one JSON object, and not looked at again. */
+  /** The arguments are known to be one JSON object: they are not scanned again. */
   readonly areArgumentsScanned?: boolean;
-  /** Members of the caller's `_meta`. The keys of the envelope and `progressToken` are never among them. */
+  /** Members of the caller's `_meta`, without the envelope's keys and `progressToken`. */
   readonly meta?: string | undefined;
-  /** Further members of `params`, such as `inputResponses` and `requestState`. A call that has any is neither kept nor shared. */
+  /** Further members of `params`, such as `inputResponses`. Such a call is neither cached nor shared. */
   readonly members?: string | undefined;
-  /** What a modern server is told that its client can do, instead of what this host can: one JSON object. */
+  /** Client capabilities for a modern server, instead of the host's: one JSON object. */
   readonly capabilities?: string | undefined;
-  /** The server asks for something, and this request is surely the cause. Whoever is told answers it. */
+  /** A request of the server that this request has certainly caused. The callback answers it. */
   readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
-  /** What else the server says that surely belongs to this request, such as logs. Progress goes to `onProgress`. */
+  /** Other notifications that certainly belong to this request, such as logs. Progress goes to `onProgress`. */
   readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
-  /** The client, for a server with `isolation: "per-client"`, which needs one: each has its own process. Shared servers ignore it. */
+  /** The client; required for servers with `isolation: "per-client"`, ignored by shared ones. */
   readonly instance?: string | undefined;
 }
 
 export interface HostCallOptions extends RelayOptions {
   readonly principal?: Principal | undefined;
   readonly signal?: CancelSignal | undefined;
-  /** How long it may take from now, waiting included. Absent: as long as its server may be silent, progress moving that, at most 10 min. */
+  /** Time limit from now, queueing included. Default: the silence limit of the server, extended by progress, at most 10 min. */
   readonly deadlineMs?: number;
   readonly idempotencyKey?: string;
   readonly onProgress?: ((params: Buffer) => void) | undefined;
@@ -112,15 +107,14 @@ export interface HostRequestOptions extends RelayOptions {
   readonly onProgress?: ((params: Buffer) => void) | undefined;
 }
 
-/** Of a call that has none: known by itself, so that it is not looked through. */
+/** One object for calls without options: recognised by identity. */
 export const noCallOptions: HostCallOptions = Object.freeze({});
 
-/** What a tool answered. */
 export interface ToolResult {
-  /** The result object as the server wrote it. */
+  /** The result object as JSON of the server. */
   readonly bytes: Buffer;
   readonly isError: boolean;
-  /** In whose words it is written. */
+  /** Protocol era of the server. */
   readonly era: Era;
   json(): unknown;
 }
@@ -128,15 +122,14 @@ export interface ToolResult {
 export interface ListOptions {
   readonly principal?: Principal;
   readonly signal?: CancelSignal;
-  /** How long it may take from now, waiting included; 10 s for a list and 60 s for a resource when absent. */
+  /** Time limit from now, queueing included; default 10 s for a list and 60 s for a resource. */
   readonly deadlineMs?: number;
 }
 
-/** What a server answered to `resources/read`. */
 export interface ResourceResult {
   readonly server: string;
   readonly uri: string;
-  /** The result object as the server wrote it. */
+  /** The result object as JSON of the server. */
   readonly bytes: Buffer;
   json(): unknown;
 }

@@ -1,9 +1,7 @@
 /**
- * What a host does, method by method. Every decision is made in the folders above and by the parts beside it; here is only who is
- * asked in which order.
- * Not here: what it is made of (host-parts.ts), the types of what goes in and out (host-interface.ts).
+ * The methods of a host. Each calls the parts in order; the parts and the folders above make the decisions.
+ * Not here: creating the parts (host-parts.ts), the types of options and results (host-interface.ts).
  */
-
 import type { KnownServer } from '../catalog/catalog-server.js';
 import type { Discovered, DiscoverOptions } from '../catalog/discovery.js';
 import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
@@ -54,8 +52,8 @@ import { openTracing } from './tracing.js';
 
 export class Host {
   readonly #parts: HostParts;
-  /** Readings of the configuration, one after the other. */
-  readonly #readings = new KeyedMutex();
+  /** One reconfiguration at a time. */
+  readonly #reconfigurations = new KeyedMutex();
   #closing: Promise<void> | undefined;
 
   /** `makeConnector`: for simulations only. */
@@ -63,7 +61,7 @@ export class Host {
     this.#parts = createHostParts(options, makeConnector);
   }
 
-  /** Takes down what an earlier host left, then starts what is to run. A bad entry is reported and is a disabled server. */
+  /** Ends processes that an earlier host left, then starts the servers. An invalid entry is reported and becomes a disabled server. */
   async open(config: HostConfig): Promise<void> {
     const settings = parseHostConfig(config, this.#parts.onConfigProblem);
     this.#parts.audit.tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
@@ -74,44 +72,41 @@ export class Host {
   }
 
   /**
-   * Takes another configuration: only servers whose entry changed are started anew, and roles, budgets and groups hold from
-   * the next call on. One that cannot be read as a whole is thrown, and changes nothing; an entry that cannot be read is told
-   * and leaves its server as it was. Resolves when what was taken out is gone.
-   * `joint`: what must change in the same tick, such as the keys by which a gateway knows who has which role.
+   * Applies another configuration: only changed servers are restarted; roles, budgets and groups hold from the next call on. An invalid
+   * configuration throws and changes nothing; an invalid entry is reported and leaves its server as it was. Resolves when removed
+   * servers are gone. `joint`: what must change in the same tick, such as the keys of a gateway.
    */
   async reconfigure(config: HostConfig, joint?: JointChange): Promise<Reconfigured> {
-    const { applied } = await this.#readings.take('', async () => {
+    const { applied } = await this.#reconfigurations.take('', async () => {
       this.#mustBeOpen();
       const settings = parseHostConfig(config, this.#parts.onConfigProblem);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
       this.#mustBeOpen();
       const applied = changeConfiguration(this.#parts, settings, tracing, joint);
       this.#parts.startupListing.learnUnseen();
-      // In an object, so that the next reading does not wait until removed servers have stopped.
+      // In an object, so that the mutex does not wait until removed servers have stopped.
       return { applied };
     });
     return applied;
   }
 
   /**
-   * Adds a server and, unless it is lazy, waits until it is ready. When it does not become ready nothing of it stays, and one
-   * that it was to replace is back. The same definition again is no error, and starts a server that was stopped; another one
-   * needs `replace`.
+   * Adds a server and, unless it is lazy, waits until it is ready. If it fails, it is removed and the server that it replaced is
+   * restored. The same definition again starts a stopped server; another one needs `replace`.
    */
   async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
     const given = copyEntry(entry, 'the server') as SpawnEntry;
     const name = spawnName(given);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
-    // One that waits for its first call is listed as well.
+    // Lists a lazy server, too.
     this.#parts.startupListing.learnUnseen();
     return name;
   }
 
   /**
-   * Puts a connection of the application under a name: an unstarted transport or an unconnected server of an MCP SDK, or a
-   * function that makes one, which is called for every start. The host owns it from here on: it does the handshake and closes it.
-   * Resolves and fails as `spawn` does.
+   * Adds a connection of the application as a server: an unstarted transport or an unconnected server of an MCP SDK, or a function that
+   * creates one for every start. The host does the handshake and closes it. Resolves and fails like `spawn`.
    */
   async attach(name: string, source: Attachable | AttachFactory, options: AttachOptions = {}): Promise<void> {
     const definition = attachDefinition(name, source, options);
@@ -120,7 +115,7 @@ export class Host {
     this.#parts.startupListing.learnUnseen();
   }
 
-  /** Closes an attached server and forgets its name; resolves when it is closed, or abandoned after 5 s. */
+  /** Closes and removes an attached server; resolves when it is closed, at the latest after 5 s. */
   async detach(name: string): Promise<void> {
     this.#parts.servers.mustBeAttached(name);
     await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
@@ -130,42 +125,39 @@ export class Host {
     return this.#parts.operations.call(server, tool, args, options);
   }
 
-  /**
-   * Any other request, such as `prompts/get`. What the server answers is the answer, an error too; a HostError is thrown when
-   * none came.
-   */
+  /** Any other request, such as `prompts/get`. A JSON-RPC error is a result too; a HostError is thrown when there is no answer. */
   request(server: string, method: string, params?: JsonText, options?: HostRequestOptions): Promise<EraAnswer> {
     return this.#parts.operations.request(server, method, params, options);
   }
 
-  /** A client is gone: the instances that it had of servers with `isolation: "per-client"` are stopped. */
+  /** Stops the instances of a client that is gone (`isolation: "per-client"`). */
   endInstance(instance: string): void {
     this.#parts.instances.end(instance);
   }
 
-  /** The tools of one server, as far as the principal may call them. */
+  /** The tools of one server that the principal may call. */
   tools(server: string, options?: ListOptions): Promise<HostTool[]> {
     return this.#parts.catalogue.tools(server, options);
   }
 
-  /** One list of one server; kept for as long as the server says. */
+  /** One list of one server; cached as long as the server allows. */
   list(server: string, method: ListMethod, options?: ListOptions): Promise<HostItem[]> {
     return this.#parts.catalogue.list(server, method, options);
   }
 
-  /** One resource; kept for as long as the server says. */
+  /** One resource; cached as long as the server allows. */
   read(server: string, uri: string, options?: ListOptions): Promise<ResourceResult> {
     return this.#parts.catalogue.read(server, uri, options);
   }
 
-  /** All servers, some at a time, each in its own time; one that fails is told as an error and disturbs nobody. */
+  /** The tools of all servers, each with its own time limit; a failed server is a row with its error. */
   discover(options?: DiscoverOptions): Promise<Discovered[]> {
     return this.#parts.discovery.discover(options);
   }
 
   /**
-   * The card of a server, by its name; or one at a URL or path, which reaches whatever this process can reach. For operators:
-   * no guard is asked and nothing is filtered, so never hand it a text of a caller or of a model.
+   * The card of a server by name, or of a URL or path, which reaches whatever this process can reach. For operators: nothing is checked
+   * or filtered, so never pass it text of a caller or a model.
    */
   card(nameOrSource: string): Promise<ServerCard> {
     return this.#parts.discovery.card(nameOrSource);
@@ -176,23 +168,17 @@ export class Host {
     return statusRows(this.#parts.statusSources);
   }
 
-  /**
-   * Why the principal sees the server, or one tool of it, and what a call would meet now. Nothing is charged, started or told.
-   * Without a principal it is about whoever embeds the host.
-   */
+  /** Why the principal sees the server or the tool, and what a call would meet now. Charges and starts nothing. */
   explain(server: string, tool?: string, principal: Principal = embedder): Explanation {
     return explain(gatherFacts(this.#parts, server, tool, principal));
   }
 
-  /**
-   * The end of what the process of a server wrote to stderr, redacted and neutralised; that of the last one until the next has
-   * written something. Undefined when it never had a process.
-   */
+  /** The end of a server's stderr, redacted; of its last process until a new one has written. Undefined: it never had a process. */
   stderr(server: string, maxBytes?: number): string | undefined {
     return this.#parts.stderrTails.of(this.#parts.servers.get(server).definition.name, maxBytes);
   }
 
-  /** Holds a server open until it is given back. */
+  /** Holds a server open until the lease is released. */
   lease(server: string): Promise<Lease> {
     return this.#parts.servers.lease(server);
   }
@@ -202,14 +188,14 @@ export class Host {
     await this.#parts.servers.ready(server);
   }
 
-  /** Sticky: neither calls nor timers bring it back. */
+  /** Neither calls nor timers start it again. */
   async stop(server: string): Promise<void> {
     const { supervisor } = this.#parts.servers.get(server);
     this.#parts.forget(server);
     await Promise.all([supervisor.stop(), this.#parts.instances.endOf(server)]);
   }
 
-  /** Forgives everything and starts afresh; a lazy server when it is next wanted. */
+  /** Restarts with an empty ledger and breaker; a lazy server starts with its next call. */
   async reload(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
     managed.mustBeReloadable();
@@ -220,14 +206,14 @@ export class Host {
     await Promise.all([managed.supervisor.reload(), this.#parts.instances.endOf(server)]);
   }
 
-  /** What the definition of a tool is held against, and what is listed now; undefined for a tool that was never seen. */
+  /** Pin status of a tool, and the hash of the listed version; undefined for an unknown tool. */
   pin(server: string, tool: string): { readonly status: PinStatus; readonly hash: string | undefined } | undefined {
     const { pins } = this.#parts;
     const record = pins.recordOf(server, tool);
     return record && { status: pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash };
   }
 
-  /** From now on this very version of the tool is the one to hold it against. */
+  /** Approves this version of the tool. */
   approve(server: string, tool: string, hash: string): void {
     const { pins, clock, events, catalogue } = this.#parts;
     const before = pins.recordOf(server, tool);
@@ -241,30 +227,30 @@ export class Host {
     return this.#parts.cache.stats();
   }
 
-  /** Several guards combine by AND, also with the roles of the configuration; none takes back the ones given before. */
+  /** Guards combine by AND, also with the roles of the configuration. Without arguments earlier guards are removed. */
   setAllowlist(...guards: readonly Guard[]): void {
     this.#parts.rules.setOwn(guards);
     publishRules(this.#parts);
   }
 
-  // --- what a gateway shows
+  // --- for gateways
 
-  /** In their order. */
+  /** Sorted. */
   names(): readonly string[] {
     return this.#parts.servers.names();
   }
 
-  /** What can be said of a server at once, and without starting it; undefined when there is none of that name. */
+  /** What is known of a server without starting it; undefined when there is no such server. */
   known(server: string): KnownServer | undefined {
     return this.#closing === undefined ? this.#parts.listings.known(server) : undefined;
   }
 
-  /** Told after what is known of a server, its state, or what may be seen of it changed. Returns what ends it. */
+  /** Called after `known(server)`, or its visibility, has changed. Returns the function that removes the listener. */
   onKnownChanged(listener: (server: string) => void): () => void {
     return this.#parts.listings.onChanged(listener);
   }
 
-  /** Whether the principal may see the server at all (`tool` undefined) or call this tool. Nothing is charged or told. */
+  /** The principal may see the server (`tool` undefined), or call this tool. Charges nothing. */
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean {
     const action = tool === undefined ? 'list' : 'call';
     return denial(() => this.#parts.rules.guards, { principal, server, tool, action }) === undefined;
@@ -275,51 +261,45 @@ export class Host {
     return this.#parts.rules.accessKey(principal);
   }
 
-  /** Whether a call of this tool may be repeated when nobody knows how it ended: its server says so, and is trusted to. */
+  /** A call with an unknown outcome may be repeated: the server says so, and its annotations are trusted. */
   mayRunTwice(server: string, tool: string): boolean {
     const managed = this.#parts.servers.find(server);
     return managed !== undefined && mayRunTwice(managed.traitsOf(tool));
   }
 
-  /** Whether roles or guards may show callers different things. Without any, all of them see the same. */
+  /** Callers may see different things, because there are roles or guards. */
   get hasRoles(): boolean {
     return this.#parts.rules.hasRoles;
   }
 
-  /** Counts up when guards or roles may have changed. */
+  /** Increases when guards or roles may have changed. */
   get rulesRevision(): number {
     return this.#parts.rules.revision;
   }
 
-  /** Callers in this role are refused everything, because the configuration does not list it. */
+  /** The configuration does not list this role: its callers are refused. */
   isUnlistedRole(role: string): boolean {
     return this.#parts.rules.isUnlisted(role);
   }
 
-  /**
-   * For listings of servers: resolves when these servers, or all, were seen once, at the latest 1 s after the first such request.
-   * Undefined: no need to wait.
-   */
+  /** Resolves when these servers (default: all) were listed once, at the latest 1 s after the first such request. Undefined: no wait. */
   startupListing(servers?: readonly string[]): Promise<void> | undefined {
     return this.#parts.startupListing.wait(servers);
   }
 
-  /**
-   * For gateways and brokers, which list tools without starting anything: from now on a server whose tools were never seen is
-   * started once in the background to learn them. `learnAtBoot: false` keeps that off.
-   */
+  /** Starts servers whose tools are unknown once in the background, to list them. No effect with `learnAtBoot: false`. */
   learnTools(): void {
     if (this.#closing === undefined) this.#parts.startupListing.turnOn();
   }
 
-  /** For who only watches: resolves when every server was seen once, however long that takes. Undefined: they were. */
+  /** Resolves when all servers were listed once, without a time limit. Undefined: they were. */
   whenAllListed(): Promise<void> | undefined {
     return this.#parts.startupListing.whenAllListed();
   }
 
   /**
-   * Holds the server open and tells of each update of the resource, over restarts too, until what it returns is called.
-   * `instance`: the client, as in calls, where each has a process of its own.
+   * Holds the server open and calls `updated` for each update of the resource, over restarts, until the returned function is called.
+   * `instance`: the client, as in calls.
    */
   subscribe(
     server: string,
@@ -331,7 +311,7 @@ export class Host {
     return this.#parts.subscriptions.subscribe(server, uri, principal, updated, instance);
   }
 
-  /** Servers by group, as configured. */
+  /** Server names by group. */
   get groups(): ReadonlyMap<string, readonly string[]> {
     return this.#parts.rules.groups;
   }
@@ -340,17 +320,17 @@ export class Host {
     return this.#parts.budgets.withBudget(plan, run);
   }
 
-  /** `any` hears every event. Returns the function that takes the listener off again. */
+  /** `any` is for all events. Returns the function that removes the listener. */
   on<Kind extends HostEventKind | 'any'>(kind: Kind, listener: Listener<HostEventOf<Kind>>): () => void {
     return this.#parts.events.on(kind, listener);
   }
 
-  /** Counts calls without a record of each: told server, outcome and duration. One meter at a time; undefined takes it off. */
+  /** Counts calls without an event for each. There is one meter; undefined removes it. */
   meterCalls(meter: CallMeter | undefined): void {
     this.#parts.audit.meter = meter;
   }
 
-  /** Shown by `status`: which resource templates a gateway does not route. One gateway at a time; undefined takes it off. */
+  /** Lets `status` show the resource templates that a gateway does not route. There is one source; undefined removes it. */
   showUnrouted(unroutedOf: UnroutedOf | undefined): void {
     this.#parts.routing.unroutedOf = unroutedOf;
   }
@@ -363,7 +343,7 @@ export class Host {
 
   async #close(): Promise<void> {
     try {
-      // Whatever is wrong with one server, the others and all that they started go too.
+      // A failure of one server must not keep the others running.
       await Promise.all([this.#parts.servers.close().catch(this.#parts.onProblem), this.#parts.instances.close()]);
       this.#parts.histories?.flush();
       this.#parts.flushState();

@@ -1,6 +1,4 @@
-/**
- * Everything the host keeps for one server: its definition, its supervisor, breaker, slots, and what is known of its tools.
- */
+/** Everything the host has for one server: definition, supervisor, breaker, call slots, tools. */
 
 import { hash } from 'node:crypto';
 import type { CatalogServer } from '../catalog/catalog-server.js';
@@ -25,25 +23,24 @@ import { type CircuitNow, closedNow, WorstCircuit } from './worst-circuit.js';
 export class ManagedServer implements CatalogServer {
   readonly definition: ServerDefinition;
   readonly supervisor: Supervisor<Session>;
-  /** Of a server over HTTP. */
+  /** For servers over HTTP. */
   readonly auth: AuthRecovery | undefined;
-  /** Changes with everything that could make an old answer wrong. */
+  /** Hash of the definition: part of each cache key. */
   readonly fingerprint: string;
-  /** What it is: another definition of the same is taken to list the same until it was asked. */
+  /** See server-origin.ts. */
   readonly origin: string;
-  /** Under which its lists are kept. Those of a server whose pins are off were compared with nothing. */
   readonly listsOrigin: string;
   readonly #hold: CallHold;
   readonly #clock: Clock;
   readonly #onCircuit: CircuitChanged | undefined;
-  // Made for the first call: most servers of a large host are at rest, and each empty table would cost as much as a full one.
+  // Created by the first call: most servers of a large host are idle, and empty tables cost memory too.
   #circuit: ServerCircuit | undefined;
   #circuits: WorstCircuit | undefined;
   #slots: CallSlots | undefined;
   #retries: RetryBudget | undefined;
-  /** Of the tools that were asked for; of the others the bytes, in which they are looked up. */
+  /** Traits of the tools that were called, and JSON of the others. */
   #traits: Map<string, ToolTraits | Buffer> | undefined;
-  /** Tools whose annotations are believed; undefined: none. */
+  /** Tools whose annotations are trusted; undefined: none. */
   #trusted: ReadonlySet<string> | undefined;
   #tools: readonly ListedItem[] = [];
 
@@ -75,7 +72,7 @@ export class ManagedServer implements CatalogServer {
     return this.circuit.breaker;
   }
 
-  /** Makes the circuit of this server, or of an instance with a supervisor of its own. */
+  /** Creates the circuit of this server, or of an instance with its own supervisor. */
   circuitFor(supervisor: Supervisor<Session>): ServerCircuit {
     this.#circuits ??= new WorstCircuit(this.#onCircuit ?? (() => {}));
     const circuits = this.#circuits;
@@ -86,12 +83,12 @@ export class ManagedServer implements CatalogServer {
     return circuit;
   }
 
-  /** The worst state of its breakers, those of instances included. */
+  /** The worst state of its breakers, including those of instances. */
   circuitNow(nowMs: number): CircuitNow {
     return this.#circuits?.now(this.#circuit?.breaker, nowMs) ?? closedNow;
   }
 
-  /** A new run, or none: what calls found out about the one before counts no more. */
+  /** A run has begun or ended: failures of calls before do not count. */
   forgetCircuit(): void {
     this.#circuit?.breaker.reset();
   }
@@ -107,17 +104,15 @@ export class ManagedServer implements CatalogServer {
     return this.#retries;
   }
 
-  /** Calls that run and calls that wait. */
   get load(): { readonly running: number; readonly waiting: number } {
     return this.#slots ?? noLoad;
   }
 
-  /** A call holds the server open from here … */
+  /** A call holds the server open until `leave`. */
   enter(): void {
     this.#hold.enter();
   }
 
-  /** … to here. */
   leave(): void {
     this.#hold.leave();
   }
@@ -128,20 +123,20 @@ export class ManagedServer implements CatalogServer {
     return this.supervisor.isFirstStart ? firstStartMs : startMs;
   }
 
-  /** A reload closes and opens again: throws where one object was attached, which can be opened once. */
+  /** Throws for an attached object, which can be opened only once. */
   mustBeReloadable(): void {
     const { name, spec } = this.definition;
     if (isOneShot(spec)) throw notReloadable(name);
   }
 
-  /** Ends it for good; resolves when nothing of it runs. `isReplaced`: another one takes its name. */
+  /** Resolves when nothing of it runs. `isReplaced`: another server takes its name. */
   dispose(isReplaced = false): Promise<void> {
     this.auth?.close();
     this.#circuit?.close();
     return this.supervisor.dispose(isReplaced);
   }
 
-  /** The same for work that is not on the path of every call. */
+  /** `enter` and `leave` around `run`, for work outside of calls. */
   async whileHeld<T>(run: () => Promise<T>): Promise<T> {
     this.enter();
     try {
@@ -151,12 +146,12 @@ export class ManagedServer implements CatalogServer {
     }
   }
 
-  /** The last list that was read. */
+  /** The newest list. */
   get tools(): readonly ListedItem[] {
     return this.#tools;
   }
 
-  /** Annotations are believed only where the operator vouches for the server and the tool is the one that was approved. */
+  /** Annotations are trusted only if the operator says so and the tool has its approved version. */
   learn(tools: readonly ListedItem[], isApproved: (tool: string) => boolean): void {
     this.#tools = tools;
     this.#traits = undefined;
@@ -165,7 +160,7 @@ export class ManagedServer implements CatalogServer {
       : undefined;
   }
 
-  /** What was never listed is taken for a tool that changes something. */
+  /** An unlisted tool counts as one that changes something. */
   traitsOf(tool: string): ToolTraits {
     this.#traits ??= new Map(this.#tools.map(({ key, raw }) => [key, raw]));
     const found = this.#traits.get(tool);
@@ -181,7 +176,7 @@ export function fingerprintOf(definition: ServerDefinition): string {
   let fingerprint = fingerprints.get(definition);
   if (fingerprint === undefined) {
     fingerprint = hash('sha256', JSON.stringify(definition), 'base64url');
-    // Nobody changes a definition; one that could be is not trusted to stay.
+    // Only a frozen definition cannot change.
     if (Object.isFrozen(definition)) fingerprints.set(definition, fingerprint);
   }
   return fingerprint;

@@ -48,7 +48,7 @@ function setUp(entry: Record<string, unknown> = {}, ceiling?: CallCeiling) {
     },
     guards: () => guards,
     budgets: new CallBudgets(clock, () => ({ principals, roles: new Map() })),
-    audit: new Audit({ hasCallListeners: true, tell: (_server, event) => denied.push(event) }, clock),
+    audit: new Audit({ hasCallListeners: true, emit: (_server, event) => denied.push(event) }, clock),
   });
   const ask = (method = 'prompts/get', options: HostRequestOptions = {}) =>
     requester.request('a', method, '{"name":"p"}', { principal: ann, ...options });

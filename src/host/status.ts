@@ -1,7 +1,6 @@
 /**
- * One row of `status`: what is true of a server at this instant, from those who know it.
- * Invariant: every field is read when it is asked for, and nothing is kept here; what belongs to a run (its process, its
- * protocol) is there only while that run can be spoken to.
+ * One row of `status`: the present facts of a server.
+ * Invariant: nothing is cached here. Facts of a run (process, protocol) are set only while its connection is open.
  */
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
@@ -23,39 +22,37 @@ import type { ManagedServer } from './managed-server.js';
 export interface StatusRow {
   readonly name: string;
   readonly state: Snapshot['state'];
-  /** When it entered this state, by the wall; ISO 8601, as all times here. */
+  /** Start of this state; ISO 8601, like all times here. */
   readonly since: string;
-  /** How long it has been in this state. */
   readonly forMs: number;
-  /** The number of its newest run. */
+  /** Number of the newest run. */
   readonly run: number;
-  /** How it is spoken to; while it is not running, how it is to be. */
+  /** Of the open connection, otherwise as configured. */
   readonly transport: Channel['kind'] | 'auto';
-  /** Pid of its process, while that runs; null for an attached server, which has no process of Hostler's. */
+  /** Of the running process; null for an attached server, which has none. */
   readonly pid: number | null | undefined;
-  /** How long this run has been open. */
   readonly uptimeMs: number | undefined;
   readonly protocolVersion: string | undefined;
-  /** As whom we are known to it, as its provider of tokens says; at most 200 characters, redacted and neutralised. */
+  /** The account, as reported by the token provider; at most 200 characters, redacted. */
   readonly authIdentity: string | undefined;
   readonly lazy: boolean;
-  /** URL or path of its card, as configured. */
+  /** URL or path of its card. */
   readonly card: string | undefined;
   readonly active: boolean;
   readonly refCount: number;
-  /** What `refCount` is made of: who holds it open, and calls under way. */
+  /** The parts of `refCount`. */
   readonly leases: { readonly bindings: number; readonly calls: number };
   readonly running: number;
   readonly queue: number;
   readonly restartCount: number;
   readonly consecutiveFailures: number;
   readonly circuit: Circuit;
-  /** How long nothing is sent to it because it asked for fewer requests; undefined when it did not. */
+  /** Time until requests are sent again, after the server asked for fewer. */
   readonly throttledForMs: number | undefined;
-  /** No longer probed: `onExhausted: "eject"` has taken it out of use until a reload. */
+  /** Not probed until a reload (`onExhausted: "eject"`). */
   readonly ejected: boolean;
   readonly nextProbeAt: string | undefined;
-  /** From now; undefined when nothing is planned. */
+  /** Undefined: no probe is planned. */
   readonly nextProbeInMs: number | undefined;
   readonly lastError:
     | { readonly code: string; readonly message: string; readonly at: string; readonly agoMs: number }
@@ -63,38 +60,36 @@ export interface StatusRow {
   readonly lastSuccessAt: string | undefined;
   readonly lastSuccessAgoMs: number | undefined;
   readonly tools: number;
-  /** Tools that differ from what was approved. */
+  /** Tools that differ from their approved version. */
   readonly changedTools: number;
-  /** Resource templates of it that a gateway matches no URI against at `/mcp`; undefined when there are none. */
+  /** Resource templates that a gateway does not route at `/mcp`; undefined: none. */
   readonly unroutedTemplates: UnroutedTemplates | undefined;
   readonly cacheEntries: number;
-  /** More than twenty lines in the last minute that are no messages. */
+  /** More than twenty lines on stdout in the last minute that are no messages. */
   readonly noisy: boolean;
-  /** Notices to it that were dropped or refused, in this run; undefined where none can get lost. */
+  /** Notifications to the server that were dropped or refused in this run; undefined where none can get lost. */
   readonly noticesLost: number | undefined;
   /**
-   * Questions and log lines of it that reached no client in this run, because several requests could be behind them; with
-   * `isolation: "per-client"` there are none. Undefined while it does not run.
+   * Requests and log messages of the server in this run that reached no client, because several requests could have caused them. None
+   * with `isolation: "per-client"`.
    */
   readonly unattributed: number | undefined;
-  /** Processes that left its group, were found when it was stopped, and still run. */
+  /** Processes that left the process group and still run after a stop. */
   readonly escaped: number;
-  /** Instances that clients have of their own (`isolation: "per-client"`). */
+  /** Client instances (`isolation: "per-client"`). */
   readonly instances: number;
-  /** The end of what its process wrote to stderr, at most 2 KiB, redacted and neutralised; undefined without a process. */
+  /** The end of its stderr, at most 2 KiB, redacted; undefined without a process. */
   readonly stderrTail: string | undefined;
 }
 
 export interface UnroutedTemplates {
   readonly count: number;
-  /** The first of them, at most 2,000, each with the reason why it is not routed. */
+  /** The first 2,000, each with the reason. */
   readonly templates: readonly { readonly template: string; readonly reason: string }[];
 }
 
-/** What a gateway tells the host about the templates of one server. */
 export type UnroutedOf = (server: string) => UnroutedTemplates | undefined;
 
-/** Those who know it. */
 export interface StatusSources {
   readonly clock: Clock;
   readonly registry: Pick<Registry<unknown>, 'list' | 'held'>;
@@ -104,7 +99,7 @@ export interface StatusSources {
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;
   readonly serverThrottle: Pick<ServerThrottle, 'leftMs'>;
-  /** Without a gateway nothing is routed, and nothing is left out. */
+  /** Set by a gateway. */
   readonly routing?: { readonly unroutedOf: UnroutedOf | undefined };
 }
 
@@ -116,7 +111,7 @@ interface Instant {
 const identityChars = 200;
 const identityReadChars = 8 * 1024;
 const stderrChars = 2 * 1024;
-/** Cleaned as a whole before it is cut, so that a key of several lines is recognised from its first one on. */
+/** More than is shown: redaction must see a multi-line key from its first line on. */
 const stderrReadBytes = 8 * 1024;
 
 /** Ordered by server name. */
@@ -180,13 +175,13 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
   };
 }
 
-/** A provider may say anything, also its token: redacted as a whole before it is cut. */
+/** May contain a token: redacted before it is cut. */
 function identityOf({ auth }: ManagedServer, { connector }: StatusSources): string | undefined {
-  const said = auth?.identity()?.slice(0, identityReadChars);
-  return said === undefined ? undefined : neutraliseLine(connector.clean(said), identityChars);
+  const identity = auth?.identity()?.slice(0, identityReadChars);
+  return identity === undefined ? undefined : neutraliseLine(connector.clean(identity), identityChars);
 }
 
-/** What is wrong with the entry, and what to do about it. */
+/** The mistake in the configuration entry. */
 function problemOf({ problem }: ServerDefinition, sinceMs: number, instant: Instant): StatusRow['lastError'] {
   if (!problem) return undefined;
   const { message, hint } = problem;
@@ -218,7 +213,7 @@ function processFacts(
   return { pid: exit ? undefined : pid, noisy, stderrTail: lastLines(stderrTail(stderrReadBytes)) };
 }
 
-/** From the start of a line where that leaves anything. */
+/** Cut at the start of a line, if that leaves any text. */
 function lastLines(text: string): string {
   if (text.length <= stderrChars) return text;
   const end = text.slice(-stderrChars);
