@@ -10,9 +10,9 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { KeyedMutex } from '../kernel/keyed-mutex.js';
-import { resultOf } from '../session/rpc-response.js';
-import type { ListMethod, ServerList } from '../session/lists.js';
 import type { ServerFacts } from '../session/eras/server-era.js';
+import type { ListMethod, ServerList } from '../session/lists.js';
+import { resultOf } from '../session/rpc-response.js';
 import type { Session } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
