@@ -18,7 +18,7 @@ const restFactor = 10;
 const restMsMax = 60_000;
 
 /** Called when a read begins. The returned function gets the list, and may take a while. */
-export type BeginRead = () => (list: ServerList) => Promise<void> | void;
+type BeginRead = () => (list: ServerList) => Promise<void> | void;
 
 export class ListReader {
   readonly #method: ListMethod;

@@ -16,7 +16,7 @@ import type { CatalogServer, KnownFacts, KnownList, KnownServer } from './catalo
 import { hasSameInputs } from './server-origin.js';
 import { emptyListing, type Listing, type ListingStore } from './store/listings-table.js';
 
-export interface ListingsParts {
+interface ListingsParts {
   readonly findServer: (name: string) => CatalogServer | undefined;
   readonly pins: Pick<Pins, 'statusesOf' | 'recordOf'>;
   /** Undefined: nothing outlives the host. */

@@ -22,7 +22,7 @@ import { ListReader, readMsMax } from './list-reader.js';
 import { type ListenParts, ListenStream } from './listen-stream.js';
 import type { Listings } from './listings.js';
 
-export interface RunContext {
+interface RunContext {
   readonly clock: Clock;
   readonly findServer: (name: string) => CatalogServer | undefined;
   readonly listings: Pick<Listings, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;

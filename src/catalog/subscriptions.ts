@@ -31,7 +31,7 @@ export interface SubscriptionTarget {
   run(): ServerRun | undefined;
 }
 
-export interface SubscriptionsParts {
+interface SubscriptionsParts {
   /** Throws unless the principal may read the resource; charges one call. */
   readonly chargeRead: (server: string, uri: string, principal: Principal) => void;
   readonly mayRead: (server: string, principal: Principal) => boolean;

@@ -27,7 +27,7 @@ export interface Reconfigured {
 }
 
 /** The valid and the invalid entries of a configuration. */
-export type ConfiguredEntries = Pick<HostSettings, 'mcpServers' | 'unusable'>;
+type ConfiguredEntries = Pick<HostSettings, 'mcpServers' | 'unusable'>;
 
 type DeclaredIn = Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'>;
 

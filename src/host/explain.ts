@@ -1,40 +1,11 @@
-/**
- * Explains why a principal sees a tool or not, and what a call would meet now. `gatherFacts` reads the host; `explain` is pure.
- * Not here: text for people (cli/why.ts); what depends on the arguments or shows only when a call is sent: the cache,
- * throttles of single tools and free slots (caller.ts).
- *
- * Invariants: explaining charges, starts and emits nothing. The forecast applies the rules of real calls, in their order.
- */
-import type { ServerDefinition } from '../config/server-definition.js';
-import type { HostError } from '../kernel/errors.js';
 import { denial } from '../policy/allowlist.js';
 import type { BudgetLeft } from '../policy/call-budget.js';
 import { embedder, type Principal } from '../policy/operation.js';
 import { pinRefusal } from '../policy/pin-stage.js';
-import type { PinRecord, PinStatus } from '../policy/pin-store.js';
+import type { PinStatus } from '../policy/pin-store.js';
 import { defaultPlan } from '../supervisor/restart-plan.js';
 import type { HostParts } from './host-parts.js';
 import { type StatusRow, statusRow } from './status.js';
-
-export interface ExplainFacts {
-  readonly definition: ServerDefinition;
-  readonly principal: Principal;
-  readonly tool: string | undefined;
-  /** Undefined: the tools of the server are not known. */
-  readonly isListed: boolean | undefined;
-  /** The refusal by the rules; undefined when they allow it. */
-  readonly denial: HostError | undefined;
-  readonly row: StatusRow;
-  /** Time until an open breaker admits the next call. */
-  readonly breakerRetryAfterMs: number | undefined;
-  readonly cacheEntries: number;
-  readonly budget: BudgetLeft | undefined;
-  readonly pin: { readonly status: PinStatus; readonly record: PinRecord | undefined } | undefined;
-  /** The refusal by the supervisor. */
-  readonly refusal: HostError | undefined;
-  /** How long a server is parked before a call may try it. */
-  readonly wakeAfterMs: number;
-}
 
 /** The first outcome that a call would meet, in the order of the stages. */
 export type CallForecast =
@@ -76,13 +47,15 @@ export interface Explanation {
   readonly wouldStart: boolean;
 }
 
+export type ExplainFacts = ReturnType<typeof gatherFacts>;
+
 /** The facts about a server, or one of its tools, as they are now. */
 export function gatherFacts(
   { clock, servers, rules, pins, cache, budgets, statusSources }: HostParts,
   server: string,
   tool: string | undefined,
   principal: Principal,
-): ExplainFacts {
+) {
   const managed = servers.get(server);
   const row = statusRow(server, statusSources);
   const action = tool === undefined ? 'list' : 'call';
@@ -93,14 +66,18 @@ export function gatherFacts(
     definition: managed.definition,
     principal,
     tool,
+    /** Undefined: the tools of the server are not known. */
     isListed: isKnown ? managed.tools.some(({ key }) => key === tool) : undefined,
+    /** The refusal by the rules. */
     denial: denial(() => rules.guards, { principal, server, tool, action }),
     row,
     breakerRetryAfterMs: opensAgainAtMs === undefined ? undefined : Math.max(0, Math.ceil(opensAgainAtMs - nowMs)),
     cacheEntries: cache.entriesOf(server, tool),
     budget: budgets.leftOf(principal),
     pin: tool === undefined ? undefined : { status: pins.statusOf(server, tool), record: pins.recordOf(server, tool) },
+    /** The refusal by the supervisor. */
     refusal: managed.supervisor.refusal(),
+    /** How long a server is parked before a call may try it. */
     wakeAfterMs: defaultPlan.wakeAfterMs,
   };
 }

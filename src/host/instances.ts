@@ -26,7 +26,7 @@ export const instancesMax = 256;
 
 const instanceKey = (server: string, client: string): string => compositeKey(server, client);
 
-export interface InstancesParts {
+interface InstancesParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
   /** The client of this instance has resource subscriptions. */

@@ -117,7 +117,7 @@ export class ManagedServer implements CatalogServer {
     this.#hold.leave();
   }
 
-  /** How long the start that is under way, or else the next one, may take. */
+  /** Time limit of the current or next start. */
   get startMs(): number {
     const { firstStartMs, startMs } = this.definition.timeouts;
     return this.supervisor.isFirstStart ? firstStartMs : startMs;

@@ -22,7 +22,7 @@ import { ManagedServer } from './managed-server.js';
 import { notAttached, spawnFailed } from './spawn.js';
 import type { Predecessor, Supervise } from './supervise.js';
 
-export interface ServersParts {
+interface ServersParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
   readonly onCircuit: (server: string) => CircuitChanged;

@@ -90,7 +90,7 @@ export interface UnroutedTemplates {
 
 export type UnroutedOf = (server: string) => UnroutedTemplates | undefined;
 
-export interface StatusSources {
+interface StatusSources {
   readonly clock: Clock;
   readonly registry: Pick<Registry<unknown>, 'list' | 'held'>;
   readonly serverOf: (name: string) => ManagedServer;

@@ -32,7 +32,7 @@ import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { fingerprintOf } from './managed-server.js';
 
-export interface SuperviseParts {
+interface SuperviseParts {
   readonly clock: Clock;
   readonly random: Random;
   readonly connector: Connector;
@@ -67,7 +67,7 @@ export interface Supervised {
 }
 
 /** An instance for one client: it shares the tokens of the server, but neither failure detection nor events. */
-export interface OfClient {
+interface OfClient {
   /** Key of the instance. */
   readonly key: string;
   readonly auth: AuthRecovery | undefined;

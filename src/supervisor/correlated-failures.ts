@@ -10,26 +10,13 @@
 import type { Clock } from '../kernel/clock.js';
 import { SleepWatch } from '../kernel/sleep-watch.js';
 
-export interface CorrelationPlan {
-  /** More than this share of the servers in play … */
-  readonly share: number;
-  /** … of at least so many … */
-  readonly serversMin: number;
-  /** … within this long … */
-  readonly withinMs: number;
-  /** … freezes the budgets for this long. */
-  readonly freezeMs: number;
-  /** So does a timer that comes later than this, and a machine that slept for longer. */
-  readonly lateMs: number;
-}
-
-export const defaultCorrelation: CorrelationPlan = {
-  share: 0.5,
-  serversMin: 4,
-  withinMs: 10_000,
-  freezeMs: 30_000,
-  lateMs: 5_000,
-};
+/** More than this share of at least `serversMin` servers in play, within `withinMs`, freezes the budgets. */
+const share = 0.5;
+const serversMin = 4;
+const withinMs = 10_000;
+const freezeMs = 30_000;
+/** A timer that is later than this, or a longer sleep of the machine, freezes them too. */
+const lateMs = 5_000;
 
 export interface Freeze {
   readonly cause: 'correlated' | 'suspended';
@@ -49,16 +36,14 @@ interface Entry {
 
 export class CorrelatedFailures {
   readonly #clock: Clock;
-  readonly #plan: CorrelationPlan;
   /** One entry per server that was started, until `forget`. */
   readonly #servers = new Map<string, Entry>();
   readonly #sleep: SleepWatch;
   #frozenUntilMs = Number.NEGATIVE_INFINITY;
 
-  constructor(clock: Clock, plan = defaultCorrelation) {
+  constructor(clock: Clock) {
     this.#clock = clock;
     this.#sleep = new SleepWatch(clock);
-    this.#plan = plan;
   }
 
   get isFrozen(): boolean {
@@ -97,7 +82,6 @@ export class CorrelatedFailures {
     const nowMs = this.#clock.nowMs();
     entry.failedAtMs = nowMs;
     if (this.isFrozen) return pause;
-    const { share, serversMin, withinMs } = this.#plan;
     const failed: string[] = [];
     let inPlay = 0;
     for (const [name, { isInPlay, failedAtMs }] of this.#servers) {
@@ -114,12 +98,11 @@ export class CorrelatedFailures {
   }
 
   #pausedFor(ms: number, server: string): Freeze | undefined {
-    return ms > this.#plan.lateMs && !this.isFrozen ? this.#freeze('suspended', [server]) : undefined;
+    return ms > lateMs && !this.isFrozen ? this.#freeze('suspended', [server]) : undefined;
   }
 
   #freeze(cause: Freeze['cause'], servers: readonly string[]): Freeze {
-    const { freezeMs: forMs } = this.#plan;
-    this.#frozenUntilMs = this.#clock.nowMs() + forMs;
-    return { cause, forMs, untilMs: this.#frozenUntilMs, servers };
+    this.#frozenUntilMs = this.#clock.nowMs() + freezeMs;
+    return { cause, forMs: freezeMs, untilMs: this.#frozenUntilMs, servers };
   }
 }

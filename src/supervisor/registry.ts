@@ -12,7 +12,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 
-export type LeaseKind = 'binding' | 'call';
+type LeaseKind = 'binding' | 'call';
 
 /** Holds one server open until it is released. A second release has no effect. */
 export class Lease implements Disposable, AsyncDisposable {
@@ -55,7 +55,7 @@ export interface Registration<Spec> {
   readonly card: string | undefined;
 }
 
-export interface RegistryRow {
+interface RegistryRow {
   readonly name: string;
   readonly lazy: boolean;
   readonly active: boolean;
@@ -64,7 +64,7 @@ export interface RegistryRow {
   readonly card: string | undefined;
 }
 
-export interface RegistryOptions {
+interface RegistryOptions {
   readonly clock: Clock;
   readonly onIdle: (name: string) => void;
   readonly serversMax?: number;

@@ -76,13 +76,8 @@ export const emptyLedger: Ledger = {
   parked: undefined,
 };
 
-export interface Charge {
-  readonly ledger: Ledger;
-  readonly exhausted: boolean;
-}
-
 /** Charges one restart at `nowMs`. `wasProven`: the ended run was proven. */
-export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: RestartPlan): Charge {
+export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: RestartPlan) {
   const restartsAtMs = [...ledger.restartsAtMs.filter((atMs) => nowMs - atMs <= plan.windowMs), nowMs].slice(
     -(plan.maxRestarts + 1),
   );
@@ -94,7 +89,7 @@ export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: 
 }
 
 /** Records a failure of the whole host. */
-export const uncharged = (ledger: Ledger): Ledger => ({ ...ledger, unchargedFailures: ledger.unchargedFailures + 1 });
+const uncharged = (ledger: Ledger): Ledger => ({ ...ledger, unchargedFailures: ledger.unchargedFailures + 1 });
 
 /** Restarts that still count at `nowMs`. */
 export const restartsInWindow = ({ restartsAtMs }: Ledger, nowMs: number, { windowMs }: RestartPlan): number =>

@@ -15,7 +15,7 @@ import type { Gate } from './start-gate.js';
 /** How long open requests may continue when their server is stopped. */
 export const drainMsMax = 5_000;
 
-export interface RunListener<C> {
+interface RunListener<C> {
   opened(connection: C): void;
   failed(error: HostError): void;
   lost(error: HostError): void;

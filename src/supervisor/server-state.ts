@@ -26,7 +26,7 @@ import {
   unchargedRetry,
 } from './restart-plan.js';
 
-export interface Common {
+interface Common {
   /** Number of the newest run; 0 before the first. */
   readonly run: number;
   readonly ledger: Ledger;

@@ -17,7 +17,7 @@ export interface StartGateOptions {
   readonly slotMs?: number;
 }
 
-export interface StartRequest {
+interface StartRequest {
   /** Called when a slot is free. */
   isWanted(): boolean;
   /** Begins the start and calls `done` when it has succeeded or failed; extra calls have no effect. */

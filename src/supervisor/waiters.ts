@@ -9,7 +9,7 @@ import type { HostError } from '../kernel/errors.js';
 import { keepAlive } from '../kernel/keep-alive.js';
 import { Deadlines } from '../wire/deadlines.js';
 
-export interface WaiterErrors {
+interface WaiterErrors {
   late(): HostError;
   cancelled(): HostError;
   full(): HostError;

@@ -9,7 +9,7 @@
 import { chmodSync, closeSync, existsSync, openSync, readdirSync, readSync, renameSync, rmSync } from 'node:fs';
 import path from 'node:path';
 
-export const asideMax = 5;
+const asideMax = 5;
 
 /** The header of a SQLite file: its magic text, and the offset of `user_version`. */
 const headerBytes = 100;

@@ -43,7 +43,7 @@ interface KnownSet<Value> {
   readonly positions: readonly number[];
 }
 
-export interface SetTable<Value, Content> {
+interface SetTable<Value, Content> {
   /** Prefix of the table names. */
   readonly name: string;
   /** Beyond `setsMax`, the set with the lowest value in this column is deleted. */
