@@ -1,7 +1,7 @@
 /**
  * The fastest echo server over HTTP that plain Node allows, so that a benchmark measures its client.
  * Both eras, without sessions, every answer plain JSON. Prints `listening <url>` first; ends when stdin does if
- * END_WITH_STDIN=1.
+ * END_WITH_STDIN=1. With `?tools=N` in its URL it lists N tools.
  */
 import { createServer } from 'node:http';
 import process from 'node:process';
@@ -10,25 +10,29 @@ const modernVersion = '2026-07-28';
 const versionKey = 'io.modelcontextprotocol/protocolVersion';
 const serverInfo = { name: 'bench-echo', version: '1.0.0' };
 const capabilities = { tools: {} };
-const tools = [
-  {
-    name: 'echo',
-    description: 'Answers with its input.',
-    inputSchema: { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] },
-  },
-];
+const tool = {
+  name: 'echo',
+  description: 'Answers with its input.',
+  inputSchema: { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] },
+};
+
+function toolsAt(url) {
+  const count = Number(new URL(url, 'http://localhost').searchParams.get('tools') ?? 1);
+  return [tool, ...Array.from({ length: count - 1 }, (_, i) => ({ ...tool, name: `tool${i}` }))];
+}
+
 const complete = `"resultType":"complete","_meta":${JSON.stringify({ 'io.modelcontextprotocol/serverInfo': serverInfo })}`;
 const cacheable = `"ttlMs":0,"cacheScope":"private",${complete}`;
 
 /** The result's members as text, or undefined for methods of no use to a benchmark. */
-function membersOf(method, params, modern) {
+function membersOf(method, params, modern, url) {
   switch (method) {
     case 'tools/call': {
       const members = `"content":[{"type":"text","text":${JSON.stringify(params.arguments.text)}}]`;
       return modern ? `${members},${complete}` : members;
     }
     case 'tools/list': {
-      const members = `"tools":${JSON.stringify(tools)}`;
+      const members = `"tools":${JSON.stringify(toolsAt(url))}`;
       return modern ? `${members},${cacheable}` : members;
     }
     case 'server/discover':
@@ -42,14 +46,14 @@ function membersOf(method, params, modern) {
   return undefined;
 }
 
-function answer(response, body) {
+function answer(response, body, url) {
   const { id, method, params } = JSON.parse(body);
   if (id === undefined) {
     response.writeHead(202).end();
     return;
   }
   const modern = params?._meta?.[versionKey] === modernVersion;
-  const members = membersOf(method, params, modern);
+  const members = membersOf(method, params, modern, url);
   const rest = members === undefined ? '"error":{"code":-32601,"message":"Method not found"}' : `"result":{${members}}`;
   const text = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},${rest}}`;
   const status = members === undefined && modern ? 404 : 200;
@@ -64,7 +68,10 @@ const server = createServer((request, response) => {
   }
   const chunks = [];
   request.on('data', (chunk) => chunks.push(chunk));
-  request.on('end', () => answer(response, (chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)).toString('utf8')));
+  request.on('end', () => {
+    const body = (chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)).toString('utf8');
+    answer(response, body, request.url);
+  });
 });
 // A benchmark may pause between rounds; its connections should still be there.
 server.keepAliveTimeout = 60_000;

@@ -12,7 +12,7 @@ import { file } from './report.mjs';
 
 const main = file('../dist/cli/main.cjs');
 const version = '2026-07-28';
-const meta = { 'io.modelcontextprotocol/protocolVersion': version, 'io.modelcontextprotocol/clientCapabilities': {} };
+export const meta = { 'io.modelcontextprotocol/protocolVersion': version, 'io.modelcontextprotocol/clientCapabilities': {} };
 
 /** The first line a process prints, and how it is ended. */
 async function firstLine(child) {
@@ -59,7 +59,7 @@ export const rssBytes = (pid) => {
 let runs = 0;
 
 /** A key with a role and a budget, which no load exceeds. */
-export const benchKey = 'a key of the benchmark';
+export const benchKey = 'bench-key';
 export const fullPolicy = {
   keys: { bench: { hash: `sha256:${createHash('sha256').update(benchKey).digest('hex')}`, role: 'bench' } },
   roles: { bench: { allow: ['echo/*'] } },
@@ -129,7 +129,7 @@ const list = (key) => ({
   body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta: meta } }),
 });
 
-const headersOf = (key, method, name) => ({
+export const headersOf = (key, method, name) => ({
   'content-type': 'application/json',
   accept: 'application/json, text/event-stream',
   'mcp-protocol-version': version,

@@ -30,7 +30,7 @@ const kinds = Object.keys(LIST_KINDS) as ListKind[];
 /** A server that starts reports several changes at once. */
 const gatherMs = 25;
 /** After this much work other events get their turn. */
-const sliceMs = 4;
+const sliceMs = 3;
 
 type Place = Pick<Client, 'endpoint' | 'principal'>;
 

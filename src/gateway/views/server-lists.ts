@@ -102,6 +102,7 @@ export class ServerLists {
   readonly server: string;
   /** Undefined: the server is about to be gone. */
   readonly known: KnownServer | undefined;
+  readonly toolCount: number;
   readonly #wholes = new Map<string, ListPart>();
   readonly #cuts = new Map<string, ListPart>();
   /** The last lists of the revision before, until those of this one are made. */
@@ -110,6 +111,7 @@ export class ServerLists {
   constructor(server: string, known: KnownServer | undefined, before?: ServerLists) {
     this.server = server;
     this.known = known;
+    this.toolCount = known?.lists.get('tools/list')?.items.length ?? 0;
     this.#before = new Map(before ? [...before.#before, ...before.#wholes] : []);
   }
 

@@ -31,6 +31,8 @@ export class View {
   readonly lists: readonly ServerLists[];
   /** The endpoint has servers that these principals do not see. */
   readonly isFiltered: boolean;
+  /** Before the rules hide some of them. */
+  readonly toolsMax: number;
   readonly #upstreams: Upstreams;
   readonly #allTables: Tables;
   readonly #tables = new Map<ListMethod, Table>();
@@ -56,6 +58,7 @@ export class View {
     this.access = access;
     this.lists = lists;
     this.servers = lists.map(({ server }) => server);
+    this.toolsMax = lists.reduce((sum, { toolCount }) => sum + toolCount, 0);
   }
 
   /** The server of an endpoint of one server, which shows the server's own names. */

@@ -110,12 +110,12 @@ export class Views {
     const access = this.#access.get(accessKey) ?? new Access(this.#upstreams, principal);
     if (!this.#access.has(accessKey)) setBounded(this.#access, accessKey, access, accessMax);
     const view = this.#view(endpoint, access);
-    this.#viewTools += toolsIn(view);
+    this.#viewTools += view.toolsMax;
     for (const [oldest, { view: gone }] of this.#slots) {
       const { size } = this.#slots;
       if (size < viewsMin || (size < viewsMax && this.#viewTools <= viewToolsMax)) break;
       this.#slots.delete(oldest);
-      this.#viewTools -= toolsIn(gone);
+      this.#viewTools -= gone.toolsMax;
     }
     const slot = { view, states: this.#statesIn(view), checkedAt: this.#changes };
     this.#slots.set(key, slot);
@@ -128,7 +128,7 @@ export class Views {
     const isSame = isListed && view.lists.every((lists) => this.#servers.get(lists.server) === lists);
     if (!isSame) {
       slot.view = this.#view(view.endpoint, view.access, isListed ? view : undefined);
-      this.#viewTools += toolsIn(slot.view) - toolsIn(view);
+      this.#viewTools += slot.view.toolsMax - view.toolsMax;
     }
     slot.states = this.#statesIn(slot.view);
     slot.checkedAt = this.#changes;
@@ -136,11 +136,12 @@ export class Views {
 
   /** `before`: a view of the same servers. */
   #view(endpoint: EndpointId, access: Access, before?: View): View {
-    const all = before?.servers ?? this.#namesAt(endpoint);
-    const names = before ? all : all.filter((server) => access.allows(server, undefined));
-    const lists = names.flatMap((server) => this.#servers.get(server) ?? []);
-    const isFiltered = before?.isFiltered ?? names.length < all.length;
-    return new View(this.#upstreams, endpoint, access, lists, isFiltered, this.#tables);
+    const listsOf = (server: string) => this.#servers.get(server) as ServerLists;
+    if (before)
+      return new View(this.#upstreams, endpoint, access, before.servers.map(listsOf), before.isFiltered, this.#tables);
+    const all = this.#namesAt(endpoint);
+    const names = all.filter((server) => access.allows(server, undefined));
+    return new View(this.#upstreams, endpoint, access, names.map(listsOf), names.length < all.length, this.#tables);
   }
 
   #namesAt(endpoint: EndpointId): readonly string[] {
@@ -195,7 +196,3 @@ export class Views {
     return lists && isSame ? lists : new ServerLists(server, known, lists);
   }
 }
-
-/** Before the rules cut them down: the most that the view may hold. */
-const toolsIn = ({ lists }: View): number =>
-  lists.reduce((sum, { known }) => sum + (known?.lists.get('tools/list')?.items.length ?? 0), 0);
