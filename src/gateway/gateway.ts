@@ -22,8 +22,7 @@ import { defaultParts, type GatewayParts } from './gateway-parts.js';
 import type { HttpIngress } from './http/http-ingress.js';
 import type { Route, Routes } from './http/routes.js';
 import type { Keyring } from './keys/keys.js';
-import type { BrokerFigures } from './metrics/broker-figures.js';
-import { type IngressFigures, joinFigures } from './metrics/ingress-figures.js';
+import { addFigures, type BrokerFigures, type IngressFigures } from './metrics/figures.js';
 import type { StdioIngress } from './stdio/stdio-ingress.js';
 
 /**
@@ -301,7 +300,7 @@ class JoinedGateway implements Gateway {
   }
 
   #figures(): IngressFigures {
-    return joinFigures([
+    return addFigures([
       ...(this.#http ? [this.#http.figures()] : []),
       ...[...this.#pipes].map((pipe) => pipe.figures()),
     ]);

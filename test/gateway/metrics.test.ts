@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Registry, register } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { BrokerFigures } from '../../src/gateway/metrics/broker-figures.js';
+import type { BrokerFigures } from '../../src/gateway/metrics/figures.js';
 import { metricTable } from '../../src/gateway/metrics/metric-table.js';
 import { createMetrics, type Metrics } from '../../src/gateway/metrics/metrics.js';
 import { createHost, type Host } from '../../src/host/host.js';
@@ -81,7 +81,7 @@ test('calls, their outcomes and durations, states, cache and restarts are all th
   expect(of('hostler_server_state{server="plain",state="ready"}')).toBe(1);
   expect(of('hostler_server_state{server="plain",state="parked"}')).toBe(0);
   expect(of('hostler_server_state{server="resting",state="registered"}')).toBe(1);
-  expect(of('hostler_breaker_state{server="plain",circuit="closed"}')).toBe(1);
+  expect(of('hostler_breaker_state{server="plain",state="closed"}')).toBe(1);
   expect(of('hostler_calls_in_flight{server="plain"}')).toBe(0);
   expect(of('hostler_queue_depth{server="plain"}')).toBe(0);
   expect(of('hostler_cache_hits_total')).toBe(3);
@@ -105,7 +105,7 @@ test('calls, their outcomes and durations, states, cache and restarts are all th
 
 const brokerFigures = {
   ...{ isConnected: true, callsRunning: 1, callsWaiting: 2, calls: 3, repeated: 4, expired: 5, denied: 6 },
-  inside: { connections: 7, redeliveries: 8, deadLetters: 9, mailboxes: [{ mailbox: 'ann', count: 10 }] },
+  embedded: { connections: 7, redeliveries: 8, deadLetters: 9, mailboxes: [{ mailbox: 'ann', count: 10 }] },
 };
 
 test('a broker beside the gateway is shown, and one elsewhere as far as it is known here', async () => {
@@ -116,7 +116,7 @@ test('a broker beside the gateway is shown, and one elsewhere as far as it is kn
   expect(of('hostler_broker_calls_total{outcome="repeated"}')).toBe(4);
   expect(of('hostler_broker_mailbox_messages{mailbox="ann"}')).toBe(10);
   expect(of('hostler_broker_dead_letters')).toBe(9);
-  figures = { ...brokerFigures, inside: undefined };
+  figures = { ...brokerFigures, embedded: undefined };
   const elsewhere = await scrape();
   expect(elsewhere.of('hostler_broker_calls_in_flight')).toBe(1);
   expect(elsewhere.text).not.toMatch(/^hostler_broker_connections /m);

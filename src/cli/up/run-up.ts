@@ -17,7 +17,7 @@ import { parseKeys } from '../../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../../config/listen-settings.js';
 import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../../gateway/gateway.js';
-import type { BrokerFigures } from '../../gateway/metrics/broker-figures.js';
+import type { BrokerFigures } from '../../gateway/metrics/figures.js';
 import { Host } from '../../host/host.js';
 import type { HostConfig } from '../../host/host-interface.js';
 import { systemClock } from '../../kernel/clock.js';
@@ -374,7 +374,7 @@ function hiddenPaths(config: string, broker: BrokerSettings | undefined): string
 
 function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): BrokerFigures {
   const { running, waiting, ...counted } = service;
-  return { ...counted, callsRunning: running, callsWaiting: waiting, inside: broker };
+  return { ...counted, callsRunning: running, callsWaiting: waiting, embedded: broker };
 }
 
 /** Adds the file to an error of the configuration. `reason`: it is not a usage error. */

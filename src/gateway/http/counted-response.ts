@@ -1,6 +1,6 @@
 /**
  * The responses of an ingress, which count themselves.
- * Not here: what is made of the counts (metrics/ingress-figures.ts).
+ * Not here: what is made of the counts (metrics/figures.ts).
  *
  * Invariant: an answer counts once, with the status that was sent, whoever wrote it.
  */

@@ -22,7 +22,7 @@ import { SessionTable } from '../eras/legacy/session-table.js';
 import { namesModern } from '../eras/modern/header-checks.js';
 import type { Caller } from '../eras/modern/http.js';
 import type { PrincipalNow, Router } from '../exchange.js';
-import type { IngressFigures } from '../metrics/ingress-figures.js';
+import type { IngressFigures } from '../metrics/figures.js';
 import { countedResponse } from './counted-response.js';
 import { CrossOrigin } from './cross-origin.js';
 import { DirectBodyRequest } from './direct-body-request.js';

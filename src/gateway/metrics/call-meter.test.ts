@@ -3,7 +3,7 @@ import { ERRORS } from '../../kernel/errors.js';
 import { bucketsMs, CallMeter, outcomes } from './call-meter.js';
 
 const countOf = (meter: CallMeter, server: string, outcome: (typeof outcomes)[number]) =>
-  meter.figures([server]).get(server)?.outcomes[outcomes.indexOf(outcome)];
+  meter.counts([server]).get(server)?.outcomes[outcomes.indexOf(outcome)];
 
 test('outcomes are `ok` and the codes of errors, and nothing else', () => {
   expect(outcomes).toEqual(['ok', ...Object.keys(ERRORS)]);
@@ -19,13 +19,13 @@ test('calls are counted by server and outcome, restarts by server', () => {
   expect([countOf(meter, 'a', 'ok'), countOf(meter, 'a', 'timeout')]).toEqual([2, 1]);
   const figures = new CallMeter();
   figures.restarted('b');
-  expect(figures.figures(['b']).get('b')?.restarts).toBe(1);
+  expect(figures.counts(['b']).get('b')?.restarts).toBe(1);
 });
 
 test('a duration is in the first bucket that it does not exceed', () => {
   const meter = new CallMeter();
   for (const ms of [0, 1, 1.01, 2.5, 600_000, 600_001]) meter.called('a', 'ok', ms);
-  const figures = meter.figures(['a']).get('a');
+  const figures = meter.counts(['a']).get('a');
   const last = bucketsMs.length;
   expect([...(figures?.buckets ?? [])].flatMap((count, i) => (count ? [[i, count]] : []))).toEqual([
     [0, 2],
@@ -43,11 +43,11 @@ describe('names', () => {
     for (let i = 0; i < 10_000; i++) meter.called(`made-up-${i}`, 'denied', 1);
     meter.called('real', 'ok', 1);
     // One that came when there was no room for it: it is counted, if not by its name.
-    const first = meter.figures(['real']);
+    const first = meter.counts(['real']);
     expect([...first.keys()]).toEqual(['real', '']);
     expect((first.get('')?.calls ?? 0) + (first.get('real')?.calls ?? 0)).toBe(10_001);
     meter.called('real', 'ok', 1);
-    expect(meter.figures(['real']).get('real')?.calls).toBe(1);
-    expect(meter.figures([]).get('')?.calls).toBe(10_002);
+    expect(meter.counts(['real']).get('real')?.calls).toBe(1);
+    expect(meter.counts([]).get('')?.calls).toBe(10_002);
   });
 });

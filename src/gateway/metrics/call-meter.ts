@@ -1,10 +1,9 @@
 /**
- * Counts calls by server and outcome, and how long they took, in plain numbers: nothing is made or looked up by text on the
- * path of a call but its server.
- * Not here: what the numbers are called (metric-table.ts), who reads them (metrics.ts).
+ * Counts calls and their durations by server and outcome, in plain numbers: a call costs one lookup of its server and no allocation.
+ * Not here: the names of the metrics (metric-table.ts), reading the counts (metrics.ts).
  *
- * Invariant: at most `serversMax` names are kept between two looks, whatever callers call servers; what does not fit, and
- * what turns out to be no server, is counted without a name.
+ * Invariant: at most `serversMax` names are stored between two scrapes, whatever names callers use; calls past that limit, and calls
+ * to servers that do not exist, are counted without a name.
  */
 import { ERRORS } from '../../kernel/errors.js';
 import type { CallOutcome } from '../../policy/call-events.js';
@@ -12,7 +11,7 @@ import type { CallOutcome } from '../../policy/call-events.js';
 /** In the order of the table of errors. */
 export const outcomes: readonly CallOutcome[] = ['ok', ...(Object.keys(ERRORS) as (keyof typeof ERRORS)[])];
 
-/** Upper ends in ms, from a cached answer to the longest that a call may take. */
+/** Upper bounds in ms, from a cached answer to the longest time that a call may take. */
 export const bucketsMs: readonly number[] = [
   1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 600_000,
 ];
@@ -20,10 +19,10 @@ export const bucketsMs: readonly number[] = [
 const serversMax = 4_096;
 const outcomeIndex: ReadonlyMap<CallOutcome, number> = new Map(outcomes.map((outcome, i) => [outcome, i]));
 
-export class ServerFigures {
+export class ServerCounts {
   /** By `outcomes`. */
   readonly outcomes = new Float64Array(outcomes.length);
-  /** By `bucketsMs`, each without those below it; one more for what is above them all. */
+  /** By `bucketsMs`, not cumulative; the last one is for calls above all bounds. */
   readonly buckets = new Float64Array(bucketsMs.length + 1);
   sumMs = 0;
   restarts = 0;
@@ -32,7 +31,7 @@ export class ServerFigures {
     return this.buckets.reduce((sum, count) => sum + count, 0);
   }
 
-  add(other: ServerFigures): void {
+  add(other: ServerCounts): void {
     other.outcomes.forEach((count, i) => {
       this.outcomes[i] = (this.outcomes[i] as number) + count;
     });
@@ -45,44 +44,44 @@ export class ServerFigures {
 }
 
 export class CallMeter {
-  readonly #servers = new Map<string, ServerFigures>();
-  /** Of whatever is no server, or none any more. */
-  readonly #nameless = new ServerFigures();
+  readonly #servers = new Map<string, ServerCounts>();
+  /** Servers that do not exist, or not any more. */
+  readonly #nameless = new ServerCounts();
 
   called(server: string, outcome: CallOutcome, durationMs: number): void {
-    const figures = this.#of(server);
+    const counts = this.#of(server);
     const at = outcomeIndex.get(outcome) as number;
-    figures.outcomes[at] = (figures.outcomes[at] as number) + 1;
+    counts.outcomes[at] = (counts.outcomes[at] as number) + 1;
     let bucket = 0;
     while (bucket < bucketsMs.length && durationMs > (bucketsMs[bucket] as number)) bucket++;
-    figures.buckets[bucket] = (figures.buckets[bucket] as number) + 1;
-    figures.sumMs += durationMs;
+    counts.buckets[bucket] = (counts.buckets[bucket] as number) + 1;
+    counts.sumMs += durationMs;
   }
 
   restarted(server: string): void {
     this.#of(server).restarts++;
   }
 
-  /** Of these servers, each of them, and last of all others together under the empty name. */
-  figures(servers: readonly string[]): ReadonlyMap<string, ServerFigures> {
+  /** The counts of each of these servers, and last those of all others together, under the empty name. */
+  counts(servers: readonly string[]): ReadonlyMap<string, ServerCounts> {
     const known = new Set(servers);
-    for (const [name, figures] of this.#servers) {
+    for (const [name, counts] of this.#servers) {
       if (known.has(name)) continue;
-      this.#nameless.add(figures);
+      this.#nameless.add(counts);
       this.#servers.delete(name);
     }
     return new Map([
-      ...servers.map((name) => [name, this.#servers.get(name) ?? new ServerFigures()] as const),
+      ...servers.map((name) => [name, this.#servers.get(name) ?? new ServerCounts()] as const),
       ['', this.#nameless],
     ]);
   }
 
-  #of(server: string): ServerFigures {
-    let figures = this.#servers.get(server);
-    if (figures) return figures;
+  #of(server: string): ServerCounts {
+    let counts = this.#servers.get(server);
+    if (counts) return counts;
     if (this.#servers.size >= serversMax) return this.#nameless;
-    figures = new ServerFigures();
-    this.#servers.set(server, figures);
-    return figures;
+    counts = new ServerCounts();
+    this.#servers.set(server, counts);
+    return counts;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What `/healthz` and `/readyz` answer: whether this process answers at all, and whether clients should be sent to it.
- * Invariant: single servers have no say in it. A host with a broken server is ready: it says of that server what is wrong.
+ * The answers of `/healthz` and `/readyz`: whether the process answers at all, and whether it is ready for clients.
+ * Invariant: a single server does not count. A host with a broken server is ready: calls to that server fail with the reason.
  */
 import type { Clock } from '../../kernel/clock.js';
 
@@ -10,10 +10,10 @@ export interface HealthAnswer {
   readonly body: string;
 }
 
-/** Why clients should wait, or be sent elsewhere. */
+/** Why the process is not ready for clients. */
 type Unready = 'starting' | 'learning' | 'stopping';
 
-/** However long the servers take to say what they offer. */
+/** Readiness does not wait longer for servers to list their tools. */
 export const learningMaxMs = 5_000;
 
 const answer = (status: 200 | 503, body: unknown): HealthAnswer => ({
@@ -24,7 +24,6 @@ const answer = (status: 200 | 503, body: unknown): HealthAnswer => ({
 
 const healthy = answer(200, { ok: true });
 
-/** Saying it is all there is to it. */
 export const healthz = (): HealthAnswer => healthy;
 
 export class Readiness {
@@ -35,7 +34,7 @@ export class Readiness {
     this.#clock = clock;
   }
 
-  /** The host is open. `firstSight` resolves when every server was seen once; undefined: there is nothing to wait for. */
+  /** The host is open. `firstSight` resolves when every server was ready once; undefined: there is nothing to wait for. */
   opened(firstSight: Promise<unknown> | undefined): void {
     if (this.#unready !== 'starting') return;
     this.#unready = firstSight && 'learning';
@@ -45,11 +44,10 @@ export class Readiness {
       if (this.#unready === 'learning') this.#unready = undefined;
     };
     const cancel = this.#clock.at(this.#clock.nowMs() + learningMaxMs, learnt);
-    // However it ends, it is over.
     firstSight.then(learnt, learnt);
   }
 
-  /** Nothing new should come. */
+  /** The process is shutting down. */
   stopping(): void {
     this.#unready = 'stopping';
   }

@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest';
-import { joinFigures } from './ingress-figures.js';
+import { addFigures } from './figures.js';
 import { metricTable } from './metric-table.js';
 
 test('figures of several ingresses are added up', () => {
   expect(
-    joinFigures([
+    addFigures([
       { legacySessions: 2, modernStreams: 1, httpAnswers: { 2: 5, 4: 1 } },
       { legacySessions: 1, modernStreams: 0, httpAnswers: { 2: 1 } },
     ]),
   ).toEqual({ legacySessions: 3, modernStreams: 1, httpAnswers: { 1: 0, 2: 6, 3: 0, 4: 1, 5: 0 } });
-  expect(joinFigures([])).toMatchObject({ legacySessions: 0, modernStreams: 0 });
+  expect(addFigures([])).toMatchObject({ legacySessions: 0, modernStreams: 0 });
 });
 
 test('names are each there once, and counters end in _total', () => {

@@ -1,24 +1,23 @@
 /**
- * Every metric there is: its name, its labels, and how its values are read from what is known at the moment of a scrape.
- * docs/metrics.md says what each is good for, and a test holds the two in step.
- * Not here: counting (call-meter.ts), writing it out (metrics.ts).
+ * Every metric: its name, its labels, and how its values are read from the state at the moment of a scrape.
+ * docs/metrics.md says what each is good for; a test compares the two.
+ * Not here: counting (call-meter.ts), writing the text (metrics.ts).
  *
- * Invariant: labels are bounded: servers by the registry, mailboxes by the keys, everything else by a list of ours.
+ * Invariant: labels are bounded: servers by the registry, mailboxes by the keys, everything else by a list in this file.
  */
 import type { StatusRow } from '../../host/status.js';
 import type { Circuit } from '../../policy/breaker.js';
 import type { CacheStats } from '../../policy/cache.js';
-import type { BrokerFigures } from './broker-figures.js';
-import { bucketsMs, outcomes, type ServerFigures } from './call-meter.js';
-import { type IngressFigures, statusClasses } from './ingress-figures.js';
+import { bucketsMs, outcomes, type ServerCounts } from './call-meter.js';
+import { type BrokerFigures, type IngressFigures, statusClasses } from './figures.js';
 
-/** Everything that a scrape looks at. */
-export interface Seen {
+/** Everything that a scrape reads. */
+export interface Scrape {
   readonly rows: readonly StatusRow[];
-  readonly figures: ReadonlyMap<string, ServerFigures>;
+  readonly counts: ReadonlyMap<string, ServerCounts>;
   readonly cache: CacheStats;
   readonly ingress: IngressFigures;
-  /** Undefined: nobody on another machine is served. */
+  /** Undefined: there is no broker. */
   readonly broker: BrokerFigures | undefined;
   readonly process: {
     readonly rssBytes: number;
@@ -26,13 +25,13 @@ export interface Seen {
     readonly heapTotalBytes: number;
     readonly cpuSeconds: number;
     readonly startedAtSeconds: number;
-    /** Part of the time since the last look in which the event loop was busy. */
+    /** The share of the time since the last scrape in which the event loop was busy. */
     readonly loopUtilization: number;
   };
 }
 
-export interface Sample {
-  /** With the suffix of a histogram's part. */
+interface Sample {
+  /** With the suffix of a histogram's series. */
   readonly metricName?: string;
   readonly labels: Readonly<Record<string, string | number>>;
   readonly value: number;
@@ -43,8 +42,21 @@ export interface MetricRow {
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly labels: readonly string[];
   readonly help: string;
-  read(seen: Seen): Sample[];
+  read(scrape: Scrape): Sample[];
 }
+
+const row =
+  (type: MetricRow['type']) =>
+  (name: string, labels: readonly string[], help: string, read: MetricRow['read']): MetricRow => ({
+    name,
+    type,
+    labels,
+    help,
+    read,
+  });
+const counter = row('counter');
+const gauge = row('gauge');
+const histogram = row('histogram');
 
 const states = Object.keys({
   disabled: true,
@@ -63,243 +75,163 @@ const states = Object.keys({
 const circuits = Object.keys({ closed: true, open: true, half_open: true } satisfies Record<Circuit, true>);
 
 const one = (value: number): Sample[] => [{ labels: {}, value }];
-const perServer = (seen: Seen, pick: (row: StatusRow) => number): Sample[] =>
-  seen.rows.map((row) => ({ labels: { server: row.name }, value: pick(row) }));
-const oneOf = (seen: Seen, label: string, all: readonly string[], pick: (row: StatusRow) => string): Sample[] =>
-  seen.rows.flatMap((row) =>
-    all.map((each) => ({ labels: { server: row.name, [label]: each }, value: pick(row) === each ? 1 : 0 })),
-  );
+const perServer =
+  (read: (row: StatusRow) => number) =>
+  ({ rows }: Scrape): Sample[] =>
+    rows.map((each) => ({ labels: { server: each.name }, value: read(each) }));
+/** 1 for the state that a server is in, 0 for the others. */
+const perState =
+  (all: readonly string[], read: (row: StatusRow) => string) =>
+  ({ rows }: Scrape): Sample[] =>
+    rows.flatMap((each) =>
+      all.map((state) => ({ labels: { server: each.name, state }, value: read(each) === state ? 1 : 0 })),
+    );
+const ofBroker = (read: (broker: BrokerFigures) => number) => (scrape: Scrape) =>
+  scrape.broker ? one(read(scrape.broker)) : [];
+const ofEmbeddedBroker = (read: (broker: NonNullable<BrokerFigures['embedded']>) => number) => (scrape: Scrape) =>
+  scrape.broker?.embedded ? one(read(scrape.broker.embedded)) : [];
 
-const ofBroker = (pick: (broker: BrokerFigures) => number) => (seen: Seen) =>
-  seen.broker ? one(pick(seen.broker)) : [];
-const ofInside = (pick: (inside: NonNullable<BrokerFigures['inside']>) => number) => (seen: Seen) =>
-  seen.broker?.inside ? one(pick(seen.broker.inside)) : [];
+/** Only outcomes that have happened: servers times outcomes are many series, and most stay at 0. */
+const callsByOutcome = ({ counts }: Scrape): Sample[] =>
+  [...counts].flatMap(([server, own]) =>
+    outcomes.flatMap((outcome, i) => {
+      const value = own.outcomes[i] as number;
+      return value > 0 ? [{ labels: { server, outcome }, value }] : [];
+    }),
+  );
 
 const durations = 'hostler_call_duration_seconds';
 
-function durationSamples(server: string, figures: ServerFigures): Sample[] {
+function durationSamples(server: string, { buckets, calls, sumMs }: ServerCounts): Sample[] {
   let below = 0;
-  const buckets = bucketsMs.map((endMs, i) => {
-    below += figures.buckets[i] as number;
+  const samples = bucketsMs.map((endMs, i) => {
+    below += buckets[i] as number;
     return { metricName: `${durations}_bucket`, labels: { server, le: endMs / 1_000 }, value: below };
   });
   return [
-    ...buckets,
-    { metricName: `${durations}_bucket`, labels: { server, le: '+Inf' }, value: figures.calls },
-    { metricName: `${durations}_sum`, labels: { server }, value: figures.sumMs / 1_000 },
-    { metricName: `${durations}_count`, labels: { server }, value: figures.calls },
+    ...samples,
+    { metricName: `${durations}_bucket`, labels: { server, le: '+Inf' }, value: calls },
+    { metricName: `${durations}_sum`, labels: { server }, value: sumMs / 1_000 },
+    { metricName: `${durations}_count`, labels: { server }, value: calls },
   ];
 }
 
+const sessions = ({ ingress }: Scrape): Sample[] => [
+  { labels: { era: 'legacy' }, value: ingress.legacySessions },
+  { labels: { era: 'modern' }, value: ingress.modernStreams },
+];
+
+const brokerCalls = ({ broker }: Scrape): Sample[] =>
+  broker
+    ? [
+        { labels: { outcome: 'received' }, value: broker.calls },
+        { labels: { outcome: 'repeated' }, value: broker.repeated },
+        { labels: { outcome: 'expired' }, value: broker.expired },
+        { labels: { outcome: 'denied' }, value: broker.denied },
+      ]
+    : [];
+
+const perMailbox = ({ broker }: Scrape): Sample[] =>
+  (broker?.embedded?.mailboxes ?? []).map(({ mailbox, count }) => ({ labels: { mailbox }, value: count }));
+
 export const metricTable: readonly MetricRow[] = [
-  {
-    name: 'hostler_calls_total',
-    type: 'counter',
-    labels: ['server', 'outcome'],
-    help: 'Calls of tools that ended, by outcome.',
-    // Only what has happened: servers times outcomes are many, and most of them never do.
-    read: ({ figures }) =>
-      [...figures].flatMap(([server, of]) =>
-        outcomes.flatMap((outcome, i) => {
-          const value = of.outcomes[i] as number;
-          return value > 0 ? [{ labels: { server, outcome }, value }] : [];
-        }),
-      ),
-  },
-  {
-    name: durations,
-    type: 'histogram',
-    labels: ['server'],
-    help: 'How long calls took, waiting included.',
-    read: ({ figures }) => [...figures].flatMap(([server, of]) => (of.calls > 0 ? durationSamples(server, of) : [])),
-  },
-  {
-    name: 'hostler_calls_in_flight',
-    type: 'gauge',
-    labels: ['server'],
-    help: 'Calls that a server is working on.',
-    read: (seen) => perServer(seen, ({ running }) => running),
-  },
-  {
-    name: 'hostler_queue_depth',
-    type: 'gauge',
-    labels: ['server'],
-    help: 'Calls that wait for their turn.',
-    read: (seen) => perServer(seen, ({ queue }) => queue),
-  },
-  {
-    name: 'hostler_server_state',
-    type: 'gauge',
-    labels: ['server', 'state'],
-    help: 'Which state a server is in: 1 for that one, 0 for the others.',
-    read: (seen) => oneOf(seen, 'state', states, ({ state }) => state),
-  },
-  {
-    name: 'hostler_server_restarts_total',
-    type: 'counter',
-    labels: ['server'],
-    help: 'Restarts that followed a failed run.',
-    read: ({ figures, rows }) =>
-      rows.map(({ name }) => ({ labels: { server: name }, value: figures.get(name)?.restarts ?? 0 })),
-  },
-  {
-    name: 'hostler_breaker_state',
-    type: 'gauge',
-    labels: ['server', 'circuit'],
-    help: 'How the breaker of a server stands: 1 for that, 0 for the others.',
-    read: (seen) => oneOf(seen, 'circuit', circuits, ({ circuit }) => circuit),
-  },
-  {
-    name: 'hostler_cache_hits_total',
-    type: 'counter',
-    labels: [],
-    help: 'Calls that were answered from the cache.',
-    read: ({ cache }) => one(cache.hits),
-  },
-  {
-    name: 'hostler_cache_misses_total',
-    type: 'counter',
-    labels: [],
-    help: 'Calls that were looked for in the cache and not found.',
-    read: ({ cache }) => one(cache.misses),
-  },
-  {
-    name: 'hostler_cache_entries',
-    type: 'gauge',
-    labels: [],
-    help: 'Answers in the cache.',
-    read: ({ cache }) => one(cache.entries),
-  },
-  {
-    name: 'hostler_cache_bytes',
-    type: 'gauge',
-    labels: [],
-    help: 'Bytes of the answers in the cache.',
-    read: ({ cache }) => one(cache.bytes),
-  },
-  {
-    name: 'hostler_sessions',
-    type: 'gauge',
-    labels: ['era'],
-    help: 'Open sessions of legacy clients, and open subscription streams of modern ones.',
-    read: ({ ingress }) => [
-      { labels: { era: 'legacy' }, value: ingress.legacySessions },
-      { labels: { era: 'modern' }, value: ingress.modernStreams },
-    ],
-  },
-  {
-    name: 'hostler_http_requests_total',
-    type: 'counter',
-    labels: ['status'],
-    help: 'HTTP requests that were answered, by class of status.',
-    read: ({ ingress }) =>
-      statusClasses.map((digit) => ({ labels: { status: `${digit}xx` }, value: ingress.httpAnswers[digit] ?? 0 })),
-  },
-  {
-    name: 'hostler_broker_connected',
-    type: 'gauge',
-    labels: [],
-    help: 'Whether the broker is there: 1, or 0.',
-    read: ofBroker(({ isConnected }) => (isConnected ? 1 : 0)),
-  },
-  {
-    name: 'hostler_broker_calls_total',
-    type: 'counter',
-    labels: ['outcome'],
-    help: 'Calls of workers that came in, and of those the ones that were not run.',
-    read: ({ broker }) =>
-      broker
-        ? [
-            { labels: { outcome: 'taken' }, value: broker.calls },
-            { labels: { outcome: 'repeated' }, value: broker.repeated },
-            { labels: { outcome: 'expired' }, value: broker.expired },
-            { labels: { outcome: 'denied' }, value: broker.denied },
-          ]
-        : [],
-  },
-  {
-    name: 'hostler_broker_calls_in_flight',
-    type: 'gauge',
-    labels: [],
-    help: 'Calls of workers that run.',
-    read: ofBroker(({ callsRunning }) => callsRunning),
-  },
-  {
-    name: 'hostler_broker_queue_depth',
-    type: 'gauge',
-    labels: [],
-    help: 'Calls of workers that wait for their turn at the host.',
-    read: ofBroker(({ callsWaiting }) => callsWaiting),
-  },
-  {
-    name: 'hostler_broker_connections',
-    type: 'gauge',
-    labels: [],
-    help: 'Workers and hosts that are connected.',
-    read: ofInside(({ connections }) => connections),
-  },
-  {
-    name: 'hostler_broker_mailbox_messages',
-    type: 'gauge',
-    labels: ['mailbox'],
-    help: 'Messages that wait or are handed out, by mailbox.',
-    read: ({ broker }) =>
-      (broker?.inside?.mailboxes ?? []).map(({ mailbox, count }) => ({ labels: { mailbox }, value: count })),
-  },
-  {
-    name: 'hostler_broker_redeliveries_total',
-    type: 'counter',
-    labels: [],
-    help: 'Messages that were handed out again.',
-    read: ofInside(({ redeliveries }) => redeliveries),
-  },
-  {
-    name: 'hostler_broker_dead_letters',
-    type: 'gauge',
-    labels: [],
-    help: 'Messages that could not be delivered.',
-    read: ofInside(({ deadLetters }) => deadLetters),
-  },
-  {
-    name: 'hostler_event_loop_utilization',
-    type: 'gauge',
-    labels: [],
-    help: 'Part of the time since the last scrape in which the event loop was busy, 0 to 1.',
-    read: ({ process }) => one(process.loopUtilization),
-  },
-  {
-    name: 'process_resident_memory_bytes',
-    type: 'gauge',
-    labels: [],
-    help: 'Resident memory.',
-    read: ({ process }) => one(process.rssBytes),
-  },
-  {
-    name: 'process_cpu_seconds_total',
-    type: 'counter',
-    labels: [],
-    help: 'CPU time, user and system.',
-    read: ({ process }) => one(process.cpuSeconds),
-  },
-  {
-    name: 'process_start_time_seconds',
-    type: 'gauge',
-    labels: [],
-    help: 'When the process started, in seconds since 1970.',
-    read: ({ process }) => one(process.startedAtSeconds),
-  },
-  {
-    name: 'nodejs_heap_size_used_bytes',
-    type: 'gauge',
-    labels: [],
-    help: 'Heap in use.',
-    read: ({ process }) => one(process.heapUsedBytes),
-  },
-  {
-    name: 'nodejs_heap_size_total_bytes',
-    type: 'gauge',
-    labels: [],
-    help: 'Heap taken from the system.',
-    read: ({ process }) => one(process.heapTotalBytes),
-  },
+  counter('hostler_calls_total', ['server', 'outcome'], 'Tool calls that ended, by outcome.', callsByOutcome),
+  histogram(durations, ['server'], 'Duration of calls, waiting included.', ({ counts }) =>
+    [...counts].flatMap(([server, own]) => (own.calls > 0 ? durationSamples(server, own) : [])),
+  ),
+  gauge(
+    'hostler_calls_in_flight',
+    ['server'],
+    'Calls that a server is running.',
+    perServer(({ running }) => running),
+  ),
+  gauge(
+    'hostler_queue_depth',
+    ['server'],
+    'Calls in the queue of a server.',
+    perServer(({ queue }) => queue),
+  ),
+  gauge(
+    'hostler_server_state',
+    ['server', 'state'],
+    '1 for the state of a server, 0 for the others.',
+    perState(states, ({ state }) => state),
+  ),
+  counter('hostler_server_restarts_total', ['server'], 'Restarts after a failed run.', ({ counts, rows }) =>
+    rows.map(({ name }) => ({ labels: { server: name }, value: counts.get(name)?.restarts ?? 0 })),
+  ),
+  gauge(
+    'hostler_breaker_state',
+    ['server', 'state'],
+    '1 for the state of the breaker of a server, 0 for the others.',
+    perState(circuits, ({ circuit }) => circuit),
+  ),
+  counter('hostler_cache_hits_total', [], 'Calls answered from the cache.', ({ cache }) => one(cache.hits)),
+  counter('hostler_cache_misses_total', [], 'Calls that the cache had no answer for.', ({ cache }) =>
+    one(cache.misses),
+  ),
+  gauge('hostler_cache_entries', [], 'Answers in the cache.', ({ cache }) => one(cache.entries)),
+  gauge('hostler_cache_bytes', [], 'Bytes of the answers in the cache.', ({ cache }) => one(cache.bytes)),
+  gauge('hostler_sessions', ['era'], 'Open legacy sessions, and open modern subscription streams.', sessions),
+  counter('hostler_http_requests_total', ['status'], 'HTTP requests answered, by class of status.', ({ ingress }) =>
+    statusClasses.map((digit) => ({ labels: { status: `${digit}xx` }, value: ingress.httpAnswers[digit] ?? 0 })),
+  ),
+  gauge(
+    'hostler_broker_connected',
+    [],
+    '1 while the broker is connected, else 0.',
+    ofBroker(({ isConnected }) => (isConnected ? 1 : 0)),
+  ),
+  counter(
+    'hostler_broker_calls_total',
+    ['outcome'],
+    'Calls of workers received, and those of them not run.',
+    brokerCalls,
+  ),
+  gauge(
+    'hostler_broker_calls_in_flight',
+    [],
+    'Calls of workers that are running.',
+    ofBroker(({ callsRunning }) => callsRunning),
+  ),
+  gauge(
+    'hostler_broker_queue_depth',
+    [],
+    'Calls of workers in the queue of the host.',
+    ofBroker(({ callsWaiting }) => callsWaiting),
+  ),
+  gauge(
+    'hostler_broker_connections',
+    [],
+    'Connected workers and hosts.',
+    ofEmbeddedBroker(({ connections }) => connections),
+  ),
+  gauge('hostler_broker_mailbox_messages', ['mailbox'], 'Messages queued or leased, by mailbox.', perMailbox),
+  counter(
+    'hostler_broker_redeliveries_total',
+    [],
+    'Messages that were delivered again.',
+    ofEmbeddedBroker(({ redeliveries }) => redeliveries),
+  ),
+  gauge(
+    'hostler_broker_dead_letters',
+    [],
+    'Messages that could not be delivered.',
+    ofEmbeddedBroker(({ deadLetters }) => deadLetters),
+  ),
+  gauge(
+    'hostler_event_loop_utilization',
+    [],
+    'Share of the time since the last scrape in which the event loop was busy, 0 to 1.',
+    ({ process }) => one(process.loopUtilization),
+  ),
+  gauge('process_resident_memory_bytes', [], 'Resident memory.', ({ process }) => one(process.rssBytes)),
+  counter('process_cpu_seconds_total', [], 'CPU time, user and system.', ({ process }) => one(process.cpuSeconds)),
+  gauge('process_start_time_seconds', [], 'Start of the process, in seconds since 1970.', ({ process }) =>
+    one(process.startedAtSeconds),
+  ),
+  gauge('nodejs_heap_size_used_bytes', [], 'Heap in use.', ({ process }) => one(process.heapUsedBytes)),
+  gauge('nodejs_heap_size_total_bytes', [], 'Heap taken from the system.', ({ process }) =>
+    one(process.heapTotalBytes),
+  ),
 ];

@@ -28,7 +28,7 @@ import { claimsModern, missing, modernEnvelope, readInitialize } from '../eras/m
 import { type AskLimits, type Client, isFailure, type Router, type RpcFailure } from '../exchange.js';
 import { ownFailure } from '../messages/failures.js';
 import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
-import type { IngressFigures } from '../metrics/ingress-figures.js';
+import type { IngressFigures } from '../metrics/figures.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
 import { type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
