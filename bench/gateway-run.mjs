@@ -12,7 +12,10 @@ import { file } from './report.mjs';
 
 const main = file('../dist/cli/main.cjs');
 const version = '2026-07-28';
-export const meta = { 'io.modelcontextprotocol/protocolVersion': version, 'io.modelcontextprotocol/clientCapabilities': {} };
+export const meta = {
+  'io.modelcontextprotocol/protocolVersion': version,
+  'io.modelcontextprotocol/clientCapabilities': {},
+};
 
 /** The first line a process prints, and how it is ended. */
 async function firstLine(child) {

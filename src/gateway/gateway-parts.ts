@@ -6,7 +6,7 @@
 import { parseKeys } from '../config/keys.js';
 import { createBridge } from './bridge/bridge.js';
 import { Keyring } from './keys/keys.js';
-import { readOrMakeLocalKey } from './keys/local-key.js';
+import { readOrCreateLocalKey } from './keys/local-key.js';
 import { healthz, Readiness } from './metrics/health.js';
 import { createRouter } from './routing/router.js';
 
@@ -15,7 +15,7 @@ export const defaultParts = {
   createBridge,
   Keyring,
   parseKeys,
-  readOrMakeLocalKey,
+  readOrCreateLocalKey,
   healthz,
   Readiness,
   http: async () => (await import('./http/http-ingress.js')).createHttpIngress,

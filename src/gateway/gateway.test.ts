@@ -44,7 +44,7 @@ function open(
       nextExpiryMs = () => undefined;
       replace = (keys: string[]) => void log.push(`replaced ${keys}`);
     },
-    readOrMakeLocalKey: (dataDir: string) => ({ key: `key of ${dataDir}`, isNew: true }),
+    readOrCreateLocalKey: (dataDir: string) => ({ key: `key of ${dataDir}`, isNew: true }),
     metrics: async () => () => ({ contentType: 'm', text: async () => 'figures', close: () => log.push('no counts') }),
     healthz: () => health,
     Readiness: class {

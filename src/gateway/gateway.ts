@@ -96,7 +96,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
   const parts = options.parts ?? defaultParts;
   host.learnTools();
-  const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrMakeLocalKey(dataDir);
+  const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrCreateLocalKey(dataDir);
   const onConfigProblem = options.onProblem ?? warnProcess;
   const keys = parts.parseKeys(settings.keys ?? {}, onConfigProblem);
   const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });

@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readOrMakeLocalKey } from '../../src/gateway/keys/local-key.js';
+import { readOrCreateLocalKey } from '../../src/gateway/keys/local-key.js';
 
 const run = promisify(execFile);
 let folder: string;
@@ -37,25 +37,25 @@ const put = (text: string, mode = 0o600) => {
 };
 
 test('the first start makes a key that only its owner can read, and the next one finds it', () => {
-  const first = readOrMakeLocalKey(dataDir);
+  const first = readOrCreateLocalKey(dataDir);
   expect(first.isNew).toBe(true);
   expect(first.key).toMatch(/^hk_[A-Za-z0-9_-]{43}$/);
   expect([modeOf(dataDir), modeOf(file)]).toEqual([0o700, 0o600]);
   expect(readFileSync(file, 'utf8')).toBe(`${first.key}\n`);
   expect(readdirSync(dataDir)).toEqual(['key']);
-  expect(readOrMakeLocalKey(dataDir)).toEqual({ key: first.key, isNew: false });
+  expect(readOrCreateLocalKey(dataDir)).toEqual({ key: first.key, isNew: false });
 });
 
 test('a key of the operator’s own is taken, without the blanks around it', () => {
   put(`  ${good}\r\n`);
-  expect(readOrMakeLocalKey(dataDir)).toEqual({ key: good, isNew: false });
+  expect(readOrCreateLocalKey(dataDir)).toEqual({ key: good, isNew: false });
 });
 
 test.each(['640', '604', '660', '644', '601'])('mode %s is refused, with the way out', (mode) => {
   put(good, Number.parseInt(mode, 8));
-  expect(() => readOrMakeLocalKey(dataDir)).toThrow('can be read by others');
+  expect(() => readOrCreateLocalKey(dataDir)).toThrow('can be read by others');
   try {
-    readOrMakeLocalKey(dataDir);
+    readOrCreateLocalKey(dataDir);
   } catch (error) {
     expect((error as { hint: string }).hint).toContain(`chmod 600 ${file}`);
     expect(JSON.stringify(error)).not.toContain(good);
@@ -72,7 +72,7 @@ test.each([
   ['too large', 'a'.repeat(2_000)],
 ])('a file that is %s is refused and left as it is', (_what, text) => {
   put(text);
-  expect(() => readOrMakeLocalKey(dataDir)).toThrow(/holds no key|too large/);
+  expect(() => readOrCreateLocalKey(dataDir)).toThrow(/holds no key|too large/);
   expect(readFileSync(file, 'utf8')).toBe(text);
 });
 
@@ -81,33 +81,33 @@ test('a symbolic link is refused, also one that leads nowhere, and so is a folde
   const elsewhere = path.join(folder, 'elsewhere');
   writeFileSync(elsewhere, good, { mode: 0o600 });
   symlinkSync(elsewhere, file);
-  expect(() => readOrMakeLocalKey(dataDir)).toThrow('symbolic link');
+  expect(() => readOrCreateLocalKey(dataDir)).toThrow('symbolic link');
   rmSync(file);
   symlinkSync(path.join(folder, 'nowhere'), file);
-  expect(() => readOrMakeLocalKey(dataDir)).toThrow('symbolic link');
+  expect(() => readOrCreateLocalKey(dataDir)).toThrow('symbolic link');
   rmSync(file);
   mkdirSync(file);
-  expect(() => readOrMakeLocalKey(dataDir)).toThrow('is not a file');
+  expect(() => readOrCreateLocalKey(dataDir)).toThrow('is not a file');
 });
 
 test('a data directory that others may write to is refused before anything is made', () => {
   mkdirSync(dataDir, { recursive: true });
   chmodSync(dataDir, 0o777);
-  expect(() => readOrMakeLocalKey(dataDir)).toThrow('others may write');
+  expect(() => readOrCreateLocalKey(dataDir)).toThrow('other users may write');
   expect(readdirSync(dataDir)).toEqual([]);
 });
 
 test('first starts at the same time make one key', { timeout: 60_000 }, async () => {
   const [rounds, starts] = [40, 4];
   const source = new URL('../../dist/gateway/keys/local-key.js', import.meta.url).href;
-  const script = `import(${JSON.stringify(source)}).then(({ readOrMakeLocalKey }) => {
+  const script = `import(${JSON.stringify(source)}).then(({ readOrCreateLocalKey }) => {
     const nap = new Int32Array(new SharedArrayBuffer(4));
     const made = [];
     for (let round = 0; round < ${rounds}; round++) {
       const at = ${Date.now() + 1_000} + round * 20;
       Atomics.wait(nap, 0, 0, Math.max(0, at - 2 - Date.now()));
       while (Date.now() < at);
-      made.push(readOrMakeLocalKey(${JSON.stringify(folder)} + '/' + round));
+      made.push(readOrCreateLocalKey(${JSON.stringify(folder)} + '/' + round));
     }
     console.log(JSON.stringify(made));
   });`;

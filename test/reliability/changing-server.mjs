@@ -7,7 +7,11 @@ let version = 0;
 const inputSchema = { type: 'object', properties: { text: { type: 'string', description: 'What to answer with.' } } };
 const tools = () => [
   { name: 'change', description: `Version ${version}.`, inputSchema },
-  ...Array.from({ length: count - 1 }, (_, i) => ({ name: `tool${i}`, description: 'Answers with its input.', inputSchema })),
+  ...Array.from({ length: count - 1 }, (_, i) => ({
+    name: `tool${i}`,
+    description: 'Answers with its input.',
+    inputSchema,
+  })),
 ];
 const write = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
 

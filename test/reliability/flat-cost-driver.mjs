@@ -74,7 +74,11 @@ class IdleClients {
   }
 
   close() {
-    for (const sent of this.#requests) sent.removeAllListeners('error').on('error', () => {}).destroy();
+    for (const sent of this.#requests)
+      sent
+        .removeAllListeners('error')
+        .on('error', () => {})
+        .destroy();
     this.#agent.destroy();
   }
 }

@@ -1,24 +1,23 @@
 /**
- * Who a bearer key belongs to.
- * Not here: reading the configuration (config/keys.ts), the file of this machine's own key (local-key.ts).
+ * The keys of the gateway, and the principal of each.
+ * Not here: reading the configuration (config/keys.ts), the file of the local key (local-key.ts).
  *
- * Keys are looked up by their SHA-256. How long a lookup takes may tell something about the hash of what was presented,
- * which whoever presents it can compute anyway, but leads nobody to a key: closer hashes do not come from closer keys. The
- * same holds for headers that were good lately, which a Map finds by a hash of its own that nobody outside knows.
+ * Keys are looked up by their SHA-256. The time of a lookup may reveal something about the hash of the presented key, which its sender
+ * can compute anyway. It leads to no other key: similar hashes do not come from similar keys. The cache of headers is a Map, whose hash
+ * is seeded per process.
  *
- * Invariants: a key never leaves here, in no error and no log; the same key is the same Principal object until what is said of
- * it changes; the local key is the embedder itself.
+ * Invariants: a key is in no error and no log; a key has the same Principal object until its id or role changes; the local key is the
+ * embedder's.
  */
 import { digestOf, isClientKey, type Keys } from '../../config/keys.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
-import type { Principal } from '../../policy/operation.js';
-import { embedder } from '../../policy/operation.js';
+import { embedder, type Principal } from '../../policy/operation.js';
 
-/** Of a whole `Authorization` header; longer ones are not looked at. */
+/** The limit of an `Authorization` header; a longer one is refused. */
 export const headerCharsMax = 1_024;
-/** As many clients as call at the same time. */
-const seenMax = 256;
+/** Clients that call at the same time. */
+const cachedMax = 4_096;
 /** RFC 6750. */
 const bearer = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
@@ -27,36 +26,34 @@ interface Holder {
   readonly expiresAtMs: number | undefined;
 }
 
-export interface KeyringOptions {
-  readonly clock: Clock;
-  /** Whoever can read it is the operator (local-key.ts). Undefined: there is none. */
-  readonly localKey?: string | undefined;
-  readonly keys?: Keys;
-}
-
 export class Keyring {
   readonly #clock: Clock;
   readonly #localDigest: string | undefined;
   #byDigest: ReadonlyMap<string, Holder> = new Map();
-  /** Headers that were good lately, so that a client's every request does not cost a hash. */
-  readonly #seen = new Map<string, Holder>();
-  /** By which key each was let in: under one name there may be another key by now. */
+  /** Valid headers, so that not every request costs a hash. */
+  readonly #cached = new Map<string, Holder>();
+  /** The key that each principal was authenticated by: the name may have another key by now. */
   readonly #digests = new WeakMap<Principal, string>();
 
-  constructor({ clock, localKey, keys = new Map() }: KeyringOptions) {
+  /** `localKey`: the key of the operator (local-key.ts). */
+  constructor({
+    clock,
+    localKey,
+    keys = new Map(),
+  }: { readonly clock: Clock; readonly localKey?: string | undefined; readonly keys?: Keys }) {
     this.#clock = clock;
     this.#localDigest = localKey === undefined ? undefined : digestOf(localKey);
     this.replace(keys);
   }
 
-  /** Whose key it is that the header holds; undefined: nobody's, or not any more. */
+  /** The principal of the key in an `Authorization` header; undefined for an unknown or expired key. */
   authenticate(header: string | undefined): Principal | undefined {
     if (header === undefined || header.length > headerCharsMax) return undefined;
-    const holder = this.#seen.get(header) ?? this.#lookUp(header);
+    const holder = this.#cached.get(header) ?? this.#lookUp(header);
     return holder && this.#unexpired(holder);
   }
 
-  /** Who the key that somebody was let in by belongs to now; undefined: to nobody any more. */
+  /** The principal that the key of an authenticated one has now; undefined when the key is gone or expired. */
   now(principal: Principal): Principal | undefined {
     if (principal === embedder) return embedder;
     const digest = this.#digests.get(principal);
@@ -64,7 +61,7 @@ export class Keyring {
     return holder?.principal.id === principal.id ? this.#unexpired(holder) : undefined;
   }
 
-  /** In wall time; undefined when none of those that still count ever does. */
+  /** In wall time; undefined when no valid key ever expires. */
   nextExpiryMs(): number | undefined {
     const now = this.#clock.date().getTime();
     let next: number | undefined;
@@ -82,16 +79,16 @@ export class Keyring {
   #lookUp(header: string): Holder | undefined {
     const key = bearer.exec(header)?.[1];
     const holder = key === undefined ? undefined : this.#byDigest.get(digestOf(key));
-    if (holder) setBounded(this.#seen, header, holder, seenMax);
+    if (holder) setBounded(this.#cached, header, holder, cachedMax);
     return holder;
   }
 
-  /** From now on these, and the local one. */
+  /** The local key stays. */
   replace(keys: Keys): void {
-    this.#seen.clear();
+    this.#cached.clear();
     const holders = new Map<string, Holder>();
     for (const [id, entry] of keys) {
-      // A worker's key opens the broker alone.
+      // The key of a worker is for the broker only.
       if (!isClientKey(entry)) continue;
       const { digest, role, expiresAtMs } = entry;
       const before = this.#byDigest.get(digest)?.principal;
@@ -100,7 +97,7 @@ export class Keyring {
       this.#digests.set(principal, digest);
       holders.set(digest, { principal, expiresAtMs });
     }
-    // Last, so that no entry of the configuration can take its place.
+    // Last: no entry of the configuration replaces the local key.
     if (this.#localDigest !== undefined) {
       holders.set(this.#localDigest, { principal: embedder, expiresAtMs: undefined });
     }

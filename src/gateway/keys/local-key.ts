@@ -1,10 +1,10 @@
 /**
- * The key of this machine: a file in the data directory, made on the first start. Whoever can read the directory is the
- * operator, and comes in as whoever embeds the host.
+ * The local key: a file in the data directory, created by the first start. A user who can read the directory is the operator, and has
+ * the rights of the embedder.
  * Not here: checking a key (keys.ts).
  *
- * Invariants: however many first starts there are at once, one key is made and all of them have it; a file that somebody else
- * could have read, or that leads elsewhere, is refused and not repaired, since its key may be known already.
+ * Invariants: any number of first starts at once create one key, and all of them use it. A file that other users could have read, or a
+ * symbolic link, is refused and not repaired: the key may be known already.
  */
 import {
   closeSync,
@@ -27,7 +27,7 @@ import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
 const fileName = 'key';
 const fileBytesMax = 1_024;
-/** As a header can carry it, and no shorter than 32 characters: somebody may have put a key of their own there. */
+/** The characters of a bearer token, at least 32 of them: the operator may have written the file. */
 const usableKey = /^[A-Za-z0-9._~+/-]{32,512}=*$/;
 const othersMayUse = 0o077;
 
@@ -36,25 +36,25 @@ export interface LocalKey {
   readonly isNew: boolean;
 }
 
-/** Throws when there is a file that cannot be trusted, or none can be made. */
-export function readOrMakeLocalKey(dataDir: string): LocalKey {
+/** Throws when the file cannot be trusted or created. */
+export function readOrCreateLocalKey(dataDir: string): LocalKey {
   const file = path.join(dataDir, fileName);
   try {
     mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   } catch (cause) {
-    throw unusable(file, 'cannot be made', 'give a data directory that Hostler may write to', cause);
+    throw unusable(file, 'cannot be created', 'choose a data directory that Hostler may write to', cause);
   }
   requireTrusted(dataDir);
   const found = read(file);
   if (found !== undefined) return { key: found, isNew: false };
   const key = newKey();
-  if (make(file, key)) return { key, isNew: true };
+  if (create(file, key)) return { key, isNew: true };
   const others = read(file);
-  if (others === undefined) throw unusable(file, 'cannot be made', 'start Hostler again');
+  if (others === undefined) throw unusable(file, 'cannot be created', 'start Hostler again');
   return { key: others, isNew: false };
 }
 
-/** Undefined when there is none. */
+/** Undefined when there is no file. */
 function read(file: string): string | undefined {
   let descriptor: number;
   try {
@@ -62,13 +62,18 @@ function read(file: string): string | undefined {
   } catch (cause) {
     if (codeOf(cause) === 'ENOENT') return undefined;
     if (codeOf(cause) === 'ELOOP')
-      throw unusable(file, 'is a symbolic link', 'put the key itself there, or remove it: a new one is made', cause);
-    throw unusable(file, 'cannot be read', 'see that it belongs to the user Hostler runs as', cause);
+      throw unusable(
+        file,
+        'is a symbolic link',
+        'replace it by a file with the key, or remove it: the next start creates one',
+        cause,
+      );
+    throw unusable(file, 'cannot be read', 'give it to the user that Hostler runs as', cause);
   }
   try {
     mustBePrivate(file, descriptor);
     const key = readFileSync(descriptor, 'latin1').trim();
-    if (!usableKey.test(key)) throw unusable(file, 'holds no key', 'remove it: a new one is made at the next start');
+    if (!usableKey.test(key)) throw unusable(file, 'holds no key', 'remove it: the next start creates one');
     return key;
   } finally {
     closeSync(descriptor);
@@ -78,22 +83,24 @@ function read(file: string): string | undefined {
 function mustBePrivate(file: string, descriptor: number): void {
   const facts = fstatSync(descriptor);
   const ownUid = process.getuid?.();
-  if (!facts.isFile()) throw unusable(file, 'is not a file', 'remove it: a new one is made at the next start');
-  if (facts.size > fileBytesMax) throw unusable(file, 'is too large for a key', 'remove it: a new one is made');
-  // Where there are no users, there is nothing to check.
+  if (!facts.isFile()) throw unusable(file, 'is not a file', 'remove it: the next start creates one');
+  if (facts.size > fileBytesMax)
+    throw unusable(file, 'is too large for a key', 'remove it: the next start creates one');
+  // Windows has no owner and mode to check.
   if (ownUid === undefined) return;
-  if (facts.uid !== ownUid) throw unusable(file, 'belongs to another user', 'give Hostler a data directory of its own');
+  if (facts.uid !== ownUid)
+    throw unusable(file, 'belongs to another user', 'choose a data directory that no other user shares');
   if ((facts.mode & othersMayUse) !== 0)
-    throw unusable(file, 'can be read by others', `chmod 600 ${file}, or remove it if somebody may have read it`);
+    throw unusable(file, 'can be read by others', `chmod 600 ${file}, or remove it if another user may have read it`);
 }
 
-/** False when somebody else was faster. Whole or not at all: nobody can read half a key. */
-function make(file: string, key: string): boolean {
+/** False when another process was faster. The file appears whole: no reader sees half a key. */
+function create(file: string, key: string): boolean {
   const draft = `${file}.${newId()}`;
   try {
     write(draft, key);
     try {
-      // Not by renaming, which would replace the key of somebody who was faster.
+      // Not by renaming, which would replace the key of a faster process.
       linkSync(draft, file);
     } catch (error) {
       if (codeOf(error) === 'EEXIST') return false;
@@ -103,7 +110,7 @@ function make(file: string, key: string): boolean {
     return true;
   } catch (cause) {
     if (codeOf(cause) === 'EEXIST') return false;
-    throw unusable(file, 'cannot be made', 'see that Hostler may write to its data directory', cause);
+    throw unusable(file, 'cannot be created', 'let Hostler write to its data directory', cause);
   } finally {
     remove(draft);
   }
@@ -124,7 +131,7 @@ function remove(file: string): void {
   try {
     unlinkSync(file);
   } catch {
-    // It was never made.
+    // It was never created.
   }
 }
 

@@ -1,29 +1,27 @@
 /**
- * One `subscriptions/listen` of a modern client, as long as it is open.
- * Not here: how many there may be (subscriptions.ts).
- * Invariants: it begins with what was granted, whatever happens meanwhile, and soon: what a server that has to be started grants
- * later is told of all the same, but not acknowledged; every message on it says which stream it is of; what
- * it holds is given back at its end.
+ * One `subscriptions/listen` stream of a modern client.
+ * Not here: how many there may be (client-subscriptions.ts).
+ * Invariants: the acknowledgement is the first message, after `acknowledgeMsMax` at the latest; a resource that a slow server grants
+ * later is not acknowledged, but its updates are sent. Every message carries the id of the stream. Its end releases its subscriptions.
  */
 import type { Clock } from '../../kernel/clock.js';
 import { spliceMeta } from '../../wire/json-edit.js';
 import { memberString, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
-import type { Exchange } from '../exchange.js';
+import type { Client, Exchange } from '../exchange.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import type { ServerInfoCache } from '../routing/server-info.js';
 import type { Upstreams } from '../upstreams.js';
-import { isAmbiguous, wrapParams } from '../views/shared-uris.js';
-import type { UriTurns } from '../views/uri-turns.js';
-import type { View } from '../views/view.js';
+import { isAmbiguous, type ResourceTarget, wrapParams } from '../views/hostler-uris.js';
+import type { MatchPacer } from '../views/uri-templates.js';
 import type { Views } from '../views/views.js';
 import { LIST_KINDS, type ListKind, type ListWatch } from './list-watch.js';
 
 export const urisMax = 100;
 export const uriCharsMax = 8_192;
 
-/** For servers to grant what is asked of them before the client is told what it has. */
+/** How long the acknowledgement waits for servers to grant subscriptions. */
 export const acknowledgeMsMax = 2_000;
 
 export interface SubscriptionParts {
@@ -32,10 +30,28 @@ export interface SubscriptionParts {
   readonly views: Views;
   readonly facts: ServerInfoCache;
   readonly lists: ListWatch;
-  readonly turns: UriTurns;
+  readonly pacer: MatchPacer;
 }
 
-export interface Wish {
+/** Subscribes the client to a resource that it knows as `uri`. Returns the function that ends it. */
+export function subscribe(
+  { upstreams }: SubscriptionParts,
+  client: () => Pick<Client, 'id' | 'principal'>,
+  uri: string,
+  target: ResourceTarget,
+  notify: (params: Buffer) => void,
+): Promise<() => void> {
+  const { server } = target;
+  const updated = (params: Buffer) => {
+    // The role of the client may have changed since.
+    if (!upstreams.isAllowed(client().principal, server, undefined)) return;
+    notify(target.uri === uri ? params : wrapParams(params, server));
+  };
+  const { principal, id } = client();
+  return upstreams.subscribe(server, target.uri, principal, updated, id);
+}
+
+export interface ListenFilter {
   readonly kinds: readonly ListKind[];
   readonly uris: readonly string[];
 }
@@ -46,8 +62,8 @@ const flags = [
   ['resourcesListChanged', 'resources'],
 ] as const;
 
-/** Undefined: nobody could say what is wanted. */
-export function readWish(params: Buffer | undefined): Wish | undefined {
+/** Undefined for params without a valid filter. */
+export function readFilter(params: Buffer | undefined): ListenFilter | undefined {
   const [filter] = (params && uniqueMembers(params, ['notifications'])) ?? [];
   const members = filter && uniqueMembers(filter, [...flags.map(([flag]) => flag), 'resourceSubscriptions']);
   if (!members) return undefined;
@@ -57,7 +73,7 @@ export function readWish(params: Buffer | undefined): Wish | undefined {
   if (list) {
     const after = eachElement(list, 0, list.length, 0, (start, end) => {
       const uri = stringOf(list.subarray(start, end));
-      // More than may be had is not granted; which ones are, the first message says.
+      // URIs past the limits are not granted; the acknowledgement lists those that are.
       if (uri !== undefined && uri.length <= uriCharsMax && uris.size < urisMax) uris.add(uri);
       return undefined;
     });
@@ -66,12 +82,11 @@ export function readWish(params: Buffer | undefined): Wish | undefined {
   return { kinds, uris: [...uris] };
 }
 
-/** One `subscriptions/listen`, as long as it is open. */
 export class ListenStream {
   readonly #exchange: Exchange;
   readonly #parts: SubscriptionParts;
   readonly #releases: (() => void)[] = [];
-  /** What happened before the client was told what it is granted: at most one of each. */
+  /** Notifications that came before the acknowledgement, the last one of each kind. Undefined after it. */
   #early: Map<string, () => void> | undefined = new Map();
   #isOver = false;
 
@@ -80,11 +95,12 @@ export class ListenStream {
     this.#parts = parts;
   }
 
-  open({ kinds, uris }: Wish): void {
+  open({ kinds, uris }: ListenFilter): void {
     if (kinds.length > 0) {
       this.#releases.push(
         this.#parts.lists.watch(this.#exchange.client, (kind) => {
-          if (kinds.includes(kind)) this.#tell(LIST_KINDS[kind].notification, kind, () => `{"_meta":{${this.#id()}}}`);
+          if (kinds.includes(kind))
+            this.#notify(LIST_KINDS[kind].notification, kind, () => `{"_meta":{${this.#id()}}}`);
         }),
       );
     }
@@ -103,43 +119,32 @@ export class ListenStream {
     void this.#subscribeAll(uris, granted).then(acknowledge, acknowledge);
   }
 
-  /** Puts each URI that is granted into `granted`. */
+  /** Adds each granted URI to `granted`. */
   async #subscribeAll(uris: readonly string[], granted: Set<string>): Promise<void> {
     const { client } = this.#exchange;
-    const viewNow = () => this.#parts.views.of(client.endpoint, client.principal);
+    const { pacer, views } = this.#parts;
+    const viewNow = () => views.of(client.endpoint, client.principal);
     await viewNow().sight();
-    const asked: Promise<void>[] = [];
+    const subscribing: Promise<void>[] = [];
     for (const uri of uris) {
-      for (let turn = this.#parts.turns.wait(uri.length); turn; turn = this.#parts.turns.wait(uri.length)) await turn;
+      for (let turn = pacer.wait(uri.length); turn; turn = pacer.wait(uri.length)) await turn;
       if (this.#isOver) break;
-      const subscribe = async () => {
-        if (await this.#subscribe(uri, viewNow().findResource(uri))) granted.add(uri);
-      };
-      asked.push(subscribe());
+      const found = viewNow().findResource(uri);
+      if (found && !isAmbiguous(found)) subscribing.push(this.#subscribe(uri, found).then(() => void granted.add(uri)));
     }
-    await Promise.allSettled(asked);
+    await Promise.allSettled(subscribing);
   }
 
-  /** Whether it was granted. */
-  async #subscribe(uri: string, found: ReturnType<View['findResource']>): Promise<boolean> {
-    const { client } = this.#exchange;
-    try {
-      if (!found || isAmbiguous(found)) return false;
-      const { server } = found;
-      const updated = (params: Buffer) => {
-        // By the role it has now.
-        if (!this.#parts.upstreams.isAllowed(this.#exchange.client.principal, server, undefined)) return;
-        this.#tell(NOTIFICATION.resourceUpdated, `uri ${uri}`, () =>
-          this.#marked(found.uri === uri ? params : wrapParams(params, server), uri),
-        );
-      };
-      const release = await this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated, client.id);
-      if (this.#isOver) release();
-      else this.#releases.push(release);
-      return true;
-    } catch {
-      return false;
-    }
+  async #subscribe(uri: string, target: ResourceTarget): Promise<void> {
+    const release = await subscribe(
+      this.#parts,
+      () => this.#exchange.client,
+      uri,
+      target,
+      (params) => this.#notify(NOTIFICATION.resourceUpdated, `uri ${uri}`, () => this.#marked(params, uri)),
+    );
+    if (this.#isOver) release();
+    else this.#releases.push(release);
   }
 
   #acknowledge(kinds: readonly ListKind[], uris: readonly string[]): void {
@@ -152,17 +157,17 @@ export class ListenStream {
     );
     const early = this.#early;
     this.#early = undefined;
-    for (const tell of early?.values() ?? []) tell();
+    for (const notify of early?.values() ?? []) notify();
   }
 
-  #tell(method: string, what: string, params: () => string | Buffer): void {
+  #notify(method: string, what: string, params: () => string | Buffer): void {
     if (this.#isOver) return;
-    const tell = () => this.#exchange.notify(method, params());
-    if (this.#early) this.#early.set(what, tell);
-    else tell();
+    const notify = () => this.#exchange.notify(method, params());
+    if (this.#early) this.#early.set(what, notify);
+    else notify();
   }
 
-  /** Where a server wrote a `_meta` that nothing can be put into, it is told in words of ours: nobody catches what is thrown here. */
+  /** With the id of the stream. Params whose `_meta` is no object are replaced by new ones. */
   #marked(params: Buffer, uri: string): string | Buffer {
     try {
       return spliceMeta(params, [[SUBSCRIPTION_ID, this.#exchange.idText]]);
@@ -175,13 +180,13 @@ export class ListenStream {
     return `"${SUBSCRIPTION_ID}":${this.#exchange.idText}`;
   }
 
-  /** Nobody listens any more. */
+  /** The client is gone. */
   end(): void {
     this.#isOver = true;
     for (const release of this.#releases.splice(0)) release();
   }
 
-  /** We stop; the client may listen elsewhere. */
+  /** The gateway stops; the client may listen elsewhere. */
   finish(): void {
     this.end();
     this.#exchange.succeed(`{"resultType":"complete","_meta":{${this.#id()}}}`);

@@ -1,7 +1,7 @@
 /**
- * Which logs of its servers each client wants. Legacy clients say it once for their session, modern ones with each request.
- * A server that is shared is told the most talkative level that any session asked for; each client then hears its own.
- * Not here: which call a log belongs to (the host).
+ * The log level of each client. Legacy clients set it for their session, modern ones with each request.
+ * A shared server gets the most verbose level of all sessions; each client is then sent the messages of its own level.
+ * Not here: which call a log message belongs to (the host).
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/operation.js';
@@ -9,10 +9,10 @@ import { isMoreTalkative, type LogLevel } from '../messages/log-level.js';
 import type { Upstreams } from '../upstreams.js';
 import { offers } from '../views/view.js';
 
-/** Far above the sessions there may be at once. */
-const wishesMax = 10_000;
+/** Far above the limit of sessions. */
+const requestedMax = 10_000;
 
-interface Wish {
+interface Requested {
   readonly level: LogLevel;
   readonly principal: Principal;
   readonly servers: ReadonlySet<string>;
@@ -20,11 +20,11 @@ interface Wish {
 
 export class LogLevels {
   readonly #upstreams: Upstreams;
-  readonly #wishes = new Map<string, Wish>();
-  /** What each server was told while it was ready. */
-  readonly #told = new Map<string, LogLevel>();
-
-  /** Sessions that see the same hand in the same list. */
+  /** By session. */
+  readonly #requested = new Map<string, Requested>();
+  /** The level that each server was sent in its current run. */
+  readonly #sent = new Map<string, LogLevel>();
+  /** Sessions with the same view pass the same array. */
   readonly #sets = new WeakMap<readonly string[], ReadonlySet<string>>();
 
   constructor(upstreams: Upstreams) {
@@ -32,37 +32,37 @@ export class LogLevels {
   }
 
   of(session: string): LogLevel | undefined {
-    return this.#wishes.get(session)?.level;
+    return this.#requested.get(session)?.level;
   }
 
   set(session: string, level: LogLevel, principal: Principal, servers: readonly string[]): void {
-    setBounded(this.#wishes, session, { level, principal, servers: this.#asSet(servers) }, wishesMax);
-    for (const server of servers) this.#tell(server);
+    setBounded(this.#requested, session, { level, principal, servers: this.#asSet(servers) }, requestedMax);
+    for (const server of servers) this.#send(server);
   }
 
   forget(session: string): void {
-    this.#wishes.delete(session);
+    this.#requested.delete(session);
   }
 
-  /** A server that starts anew knows nothing of what it was told before. */
+  /** A new run of a server starts with its own default level. */
   changed(server: string): void {
     const isReady = this.#upstreams.known(server)?.isReady ?? false;
-    if (!isReady) this.#told.delete(server);
-    else if (this.#wishes.size > 0) this.#tell(server);
+    if (!isReady) this.#sent.delete(server);
+    else if (this.#requested.size > 0) this.#send(server);
   }
 
-  #tell(server: string): void {
+  #send(server: string): void {
     const known = this.#upstreams.known(server);
     if (!known?.isReady || known.facts?.era !== 'legacy' || !offers(known, 'logging')) return;
-    // What runs there is nobody's: clients have instances of their own, which are left to their own level.
+    // Each client has an instance of its own there, which stays at its default level.
     if (known.definition.isolation === 'per-client') return;
-    const wish = this.#mostTalkative(server);
-    if (!wish || this.#told.get(server) === wish.level) return;
-    this.#told.set(server, wish.level);
-    const params = `{"level":"${wish.level}"}`;
-    // What a server makes of it is its own affair: each client's logs are sorted out here all the same.
-    this.#upstreams.request(server, 'logging/setLevel', params, { principal: wish.principal }).catch(() => {
-      this.#told.delete(server);
+    const most = this.#mostVerbose(server);
+    if (!most || this.#sent.get(server) === most.level) return;
+    this.#sent.set(server, most.level);
+    const params = `{"level":"${most.level}"}`;
+    // An error makes no difference to clients: their messages are filtered here.
+    this.#upstreams.request(server, 'logging/setLevel', params, { principal: most.principal }).catch(() => {
+      this.#sent.delete(server);
     });
   }
 
@@ -72,12 +72,12 @@ export class LogLevels {
     return set;
   }
 
-  #mostTalkative(server: string): Wish | undefined {
-    let found: Wish | undefined;
-    for (const wish of this.#wishes.values()) {
-      if (!wish.servers.has(server)) continue;
-      if (!found || isMoreTalkative(wish.level, found.level)) found = wish;
+  #mostVerbose(server: string): Requested | undefined {
+    let most: Requested | undefined;
+    for (const requested of this.#requested.values()) {
+      if (!requested.servers.has(server)) continue;
+      if (!most || isMoreTalkative(requested.level, most.level)) most = requested;
     }
-    return found;
+    return most;
   }
 }

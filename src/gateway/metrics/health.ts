@@ -34,17 +34,17 @@ export class Readiness {
     this.#clock = clock;
   }
 
-  /** The host is open. `firstSight` resolves when every server was ready once; undefined: there is nothing to wait for. */
-  opened(firstSight: Promise<unknown> | undefined): void {
+  /** The host is open. `startupListing` resolves when every server was ready once; undefined: there is nothing to wait for. */
+  opened(startupListing: Promise<unknown> | undefined): void {
     if (this.#unready !== 'starting') return;
-    this.#unready = firstSight && 'learning';
-    if (!firstSight) return;
+    this.#unready = startupListing && 'learning';
+    if (!startupListing) return;
     const learnt = () => {
       cancel();
       if (this.#unready === 'learning') this.#unready = undefined;
     };
     const cancel = this.#clock.at(this.#clock.nowMs() + learningMaxMs, learnt);
-    firstSight.then(learnt, learnt);
+    startupListing.then(learnt, learnt);
   }
 
   /** The process is shutting down. */

@@ -76,20 +76,20 @@ const circuits = Object.keys({ closed: true, open: true, half_open: true } satis
 
 const one = (value: number): Sample[] => [{ labels: {}, value }];
 const perServer =
-  (read: (row: StatusRow) => number) =>
+  (column: 'running' | 'queue') =>
   ({ rows }: Scrape): Sample[] =>
-    rows.map((each) => ({ labels: { server: each.name }, value: read(each) }));
+    rows.map((each) => ({ labels: { server: each.name }, value: each[column] }));
 /** 1 for the state that a server is in, 0 for the others. */
 const perState =
-  (all: readonly string[], read: (row: StatusRow) => string) =>
+  (all: readonly string[], column: 'state' | 'circuit') =>
   ({ rows }: Scrape): Sample[] =>
     rows.flatMap((each) =>
-      all.map((state) => ({ labels: { server: each.name, state }, value: read(each) === state ? 1 : 0 })),
+      all.map((state) => ({ labels: { server: each.name, state }, value: each[column] === state ? 1 : 0 })),
     );
-const ofBroker = (read: (broker: BrokerFigures) => number) => (scrape: Scrape) =>
-  scrape.broker ? one(read(scrape.broker)) : [];
-const ofEmbeddedBroker = (read: (broker: NonNullable<BrokerFigures['embedded']>) => number) => (scrape: Scrape) =>
-  scrape.broker?.embedded ? one(read(scrape.broker.embedded)) : [];
+const ofBroker = (figure: 'isConnected' | 'callsRunning' | 'callsWaiting') => (scrape: Scrape) =>
+  scrape.broker ? one(Number(scrape.broker[figure])) : [];
+const ofEmbedded = (figure: 'connections' | 'redeliveries' | 'deadLetters') => (scrape: Scrape) =>
+  scrape.broker?.embedded ? one(scrape.broker.embedded[figure]) : [];
 
 /** Only outcomes that have happened: servers times outcomes are many series, and most stay at 0. */
 const callsByOutcome = ({ counts }: Scrape): Sample[] =>
@@ -139,23 +139,13 @@ export const metricTable: readonly MetricRow[] = [
   histogram(durations, ['server'], 'Duration of calls, waiting included.', ({ counts }) =>
     [...counts].flatMap(([server, own]) => (own.calls > 0 ? durationSamples(server, own) : [])),
   ),
-  gauge(
-    'hostler_calls_in_flight',
-    ['server'],
-    'Calls that a server is running.',
-    perServer(({ running }) => running),
-  ),
-  gauge(
-    'hostler_queue_depth',
-    ['server'],
-    'Calls in the queue of a server.',
-    perServer(({ queue }) => queue),
-  ),
+  gauge('hostler_calls_in_flight', ['server'], 'Calls that a server is running.', perServer('running')),
+  gauge('hostler_queue_depth', ['server'], 'Calls in the queue of a server.', perServer('queue')),
   gauge(
     'hostler_server_state',
     ['server', 'state'],
     '1 for the state of a server, 0 for the others.',
-    perState(states, ({ state }) => state),
+    perState(states, 'state'),
   ),
   counter('hostler_server_restarts_total', ['server'], 'Restarts after a failed run.', ({ counts, rows }) =>
     rows.map(({ name }) => ({ labels: { server: name }, value: counts.get(name)?.restarts ?? 0 })),
@@ -164,7 +154,7 @@ export const metricTable: readonly MetricRow[] = [
     'hostler_breaker_state',
     ['server', 'state'],
     '1 for the state of the breaker of a server, 0 for the others.',
-    perState(circuits, ({ circuit }) => circuit),
+    perState(circuits, 'circuit'),
   ),
   counter('hostler_cache_hits_total', [], 'Calls answered from the cache.', ({ cache }) => one(cache.hits)),
   counter('hostler_cache_misses_total', [], 'Calls that the cache had no answer for.', ({ cache }) =>
@@ -176,49 +166,19 @@ export const metricTable: readonly MetricRow[] = [
   counter('hostler_http_requests_total', ['status'], 'HTTP requests answered, by class of status.', ({ ingress }) =>
     statusClasses.map((digit) => ({ labels: { status: `${digit}xx` }, value: ingress.httpAnswers[digit] ?? 0 })),
   ),
-  gauge(
-    'hostler_broker_connected',
-    [],
-    '1 while the broker is connected, else 0.',
-    ofBroker(({ isConnected }) => (isConnected ? 1 : 0)),
-  ),
+  gauge('hostler_broker_connected', [], '1 while the broker is connected, else 0.', ofBroker('isConnected')),
   counter(
     'hostler_broker_calls_total',
     ['outcome'],
     'Calls of workers received, and those of them not run.',
     brokerCalls,
   ),
-  gauge(
-    'hostler_broker_calls_in_flight',
-    [],
-    'Calls of workers that are running.',
-    ofBroker(({ callsRunning }) => callsRunning),
-  ),
-  gauge(
-    'hostler_broker_queue_depth',
-    [],
-    'Calls of workers in the queue of the host.',
-    ofBroker(({ callsWaiting }) => callsWaiting),
-  ),
-  gauge(
-    'hostler_broker_connections',
-    [],
-    'Connected workers and hosts.',
-    ofEmbeddedBroker(({ connections }) => connections),
-  ),
+  gauge('hostler_broker_calls_in_flight', [], 'Calls of workers that are running.', ofBroker('callsRunning')),
+  gauge('hostler_broker_queue_depth', [], 'Calls of workers in the queue of the host.', ofBroker('callsWaiting')),
+  gauge('hostler_broker_connections', [], 'Connected workers and hosts.', ofEmbedded('connections')),
   gauge('hostler_broker_mailbox_messages', ['mailbox'], 'Messages queued or leased, by mailbox.', perMailbox),
-  counter(
-    'hostler_broker_redeliveries_total',
-    [],
-    'Messages that were delivered again.',
-    ofEmbeddedBroker(({ redeliveries }) => redeliveries),
-  ),
-  gauge(
-    'hostler_broker_dead_letters',
-    [],
-    'Messages that could not be delivered.',
-    ofEmbeddedBroker(({ deadLetters }) => deadLetters),
-  ),
+  counter('hostler_broker_redeliveries_total', [], 'Messages that were delivered again.', ofEmbedded('redeliveries')),
+  gauge('hostler_broker_dead_letters', [], 'Messages that could not be delivered.', ofEmbedded('deadLetters')),
   gauge(
     'hostler_event_loop_utilization',
     [],

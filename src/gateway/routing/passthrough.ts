@@ -11,7 +11,7 @@ import type { BridgedRequest } from '../bridge/bridged-request.js';
 import type { Exchange, RpcFailure } from '../exchange.js';
 import { ambiguousUri, requestFailure, unknownUri } from '../messages/failures.js';
 import { readMeta } from '../messages/request-meta.js';
-import { type AmbiguousResource, isAmbiguous } from '../views/shared-uris.js';
+import { type AmbiguousResource, isAmbiguous } from '../views/hostler-uris.js';
 import { uriCharsMax } from '../views/uri-templates.js';
 import type { View } from '../views/view.js';
 import { guarded, identityOf, invalidParams, type RelayParts, relay } from './call-relay.js';

@@ -19,15 +19,14 @@ import type { EndpointId } from '../endpoint-id.js';
 import { initializeResult } from '../eras/legacy/initialize.js';
 import { discoverResult } from '../eras/modern/discover.js';
 import type { Client, ClientSession, Exchange, MirroredHeader, PrincipalNow, Router } from '../exchange.js';
+import { ClientSubscriptions } from '../listening/client-subscriptions.js';
 import { ListWatch } from '../listening/list-watch.js';
 import { LogLevels } from '../listening/log-levels.js';
-import { Subscriptions } from '../listening/subscriptions.js';
 import { isLogLevel } from '../messages/log-level.js';
 import type { Upstreams } from '../upstreams.js';
 import { ListPages, readCursor } from '../views/list-pages.js';
 import type { Position } from '../views/table.js';
-import { UnroutedNotes } from '../views/unrouted-notes.js';
-import { UriTurns } from '../views/uri-turns.js';
+import { MatchPacer } from '../views/uri-templates.js';
 import { Views } from '../views/views.js';
 import { invalidParams, type RelayParts, relayCall } from './call-relay.js';
 import { infoOf } from './capabilities.js';
@@ -56,14 +55,13 @@ export class GatewayRouter implements Router {
   readonly #facts: ServerInfoCache;
   readonly #levels: LogLevels;
   readonly #watch: ListWatch;
-  readonly #subscriptions: Subscriptions;
+  readonly #subscriptions: ClientSubscriptions;
   readonly #relay: RelayParts;
   readonly #unlisten: () => void;
   readonly #onProblem: (error: unknown) => void;
   /** A schema may be large, and is read once, however often its tool is called. */
   readonly #mirrored = new WeakMap<ListedItem, readonly MirroredHeader[]>();
-  readonly #unrouted: UnroutedNotes;
-  readonly #turns = new UriTurns();
+  readonly #pacer = new MatchPacer();
   #rulesRevision: number;
 
   constructor(options: RouterOptions) {
@@ -72,12 +70,11 @@ export class GatewayRouter implements Router {
     this.#onProblem = onProblem;
     this.#rulesRevision = upstreams.rulesRevision;
     this.#views = new Views(upstreams, ({ server, uri }, first) => onProblem(sharedUri(server, uri, first)));
-    this.#unrouted = new UnroutedNotes(() => this.#views.of(everything, embedder));
     this.#facts = new ServerInfoCache(upstreams, JSON.stringify(serverInfo));
     this.#levels = new LogLevels(upstreams);
     this.#watch = new ListWatch(this.#views, clock);
     const shared = { upstreams, views: this.#views, facts: this.#facts };
-    this.#subscriptions = new Subscriptions({ ...shared, clock, lists: this.#watch, turns: this.#turns });
+    this.#subscriptions = new ClientSubscriptions({ ...shared, clock, lists: this.#watch, pacer: this.#pacer });
     this.#relay = { ...shared, bridge, levels: this.#levels, mayBePublic, onProblem };
     this.#unlisten = upstreams.onKnownChanged((server) => {
       this.#views.changed(server);
@@ -128,7 +125,7 @@ export class GatewayRouter implements Router {
 
   /** As the embedder sees `/mcp`, which has all servers; endpoints with fewer servers leave out no further templates. */
   unroutedOf(server: string): UnroutedTemplates | undefined {
-    return this.#unrouted.of(server);
+    return this.#views.of(everything, embedder).unroutedOf(server);
   }
 
   rekeyed(now: PrincipalNow): void {
@@ -205,7 +202,7 @@ export class GatewayRouter implements Router {
   /** A long URI may take milliseconds to match: of many that come at once, others have their turn in between. */
   #inTurn(exchange: Exchange, run: () => void): void {
     const bytes = exchange.params?.length ?? 0;
-    const turn = bytes > shortParamsBytes ? this.#turns.wait(bytes) : undefined;
+    const turn = bytes > shortParamsBytes ? this.#pacer.wait(bytes) : undefined;
     if (!turn) return run();
     void turn.then(() => this.#inTurn(exchange, run)).catch((error: unknown) => this.#broken(exchange, error));
   }

@@ -43,26 +43,11 @@ export interface PageRequest {
   readonly after: Position | undefined;
 }
 
-interface LastPage {
-  readonly table: Table;
-  readonly start: number;
-  readonly method: ListMethod;
-  readonly era: Era;
-  readonly states: string;
-  readonly info: string;
-  readonly isPublic: boolean;
-  readonly bytes: Buffer;
-}
-
 /** The start of the only page of a list, which is not sorted. */
 const wholeList = -1;
 
 export class ListPages {
   readonly #pages = new Map<string, Buffer>();
-  /** The last page is likely the next one too, and is found without making its key. */
-  #last: LastPage | undefined;
-  readonly #tableNumbers = new WeakMap<Table, number>();
-  #lastTable = 0;
   #bytes = 0;
   /** How many pages were built, as opposed to found. */
   made = 0;
@@ -76,24 +61,13 @@ export class ListPages {
     const table = view.table(method);
     const isPublic = era === 'modern' && table.isPublic && request.mayBePublic;
     const start = after ? table.indexAfter(after) : table.isOnePage ? wholeList : 0;
-    const last = this.#last;
-    if (
-      last?.table === table &&
-      last.start === start &&
-      last.method === method &&
-      last.era === era &&
-      last.states === states &&
-      last.info === info &&
-      last.isPublic === isPublic
-    )
-      return last.bytes;
-    const key = `${this.#numberOf(table)} ${method} ${era} ${isPublic} ${start}\n${states}\n${info}`;
+    // The pages of a table that is gone are not found again, and leave as the oldest.
+    const key = `${table.id} ${method} ${era} ${isPublic} ${start}\n${states}\n${info}`;
     let bytes = this.#pages.get(key);
     if (!bytes) {
       bytes = this.#make(request, table, start);
       this.#store(key, bytes);
     }
-    this.#last = { table, start, method, era, states, info, isPublic, bytes };
     return bytes;
   }
 
@@ -130,13 +104,6 @@ export class ListPages {
     }
     this.#pages.set(key, page);
     this.#bytes += page.length;
-  }
-
-  /** The pages of a table that is gone are not found again, and leave as the oldest. */
-  #numberOf(table: Table): number {
-    const number = this.#tableNumbers.get(table) ?? ++this.#lastTable;
-    this.#tableNumbers.set(table, number);
-    return number;
   }
 }
 

@@ -12,7 +12,7 @@ import type { Principal } from '../../policy/operation.js';
 import { ruleAgainst } from '../../policy/tool-rules-guard.js';
 import type { ListedItem, ListMethod } from '../../session/lists.js';
 import type { Upstreams } from '../upstreams.js';
-import { hasOurScheme, wrapUri } from './shared-uris.js';
+import { hasOurScheme, wrapUri } from './hostler-uris.js';
 import { prefixed, startName } from './tool-names.js';
 
 /** One item of a list, as it is shown. */
@@ -67,18 +67,18 @@ const isSame = (a: Entry, b: Entry): boolean =>
 export class Access {
   /** One of them. */
   readonly principal: Principal;
-  readonly #upstreams: Upstreams;
+  readonly upstreams: Upstreams;
   /** The tools of each server, as an endpoint of one server and as one of many shows them. */
   readonly #alone = new WeakMap<ServerLists, ListPart>();
   readonly #joined = new WeakMap<ServerLists, ListPart>();
 
   constructor(upstreams: Upstreams, principal: Principal) {
-    this.#upstreams = upstreams;
+    this.upstreams = upstreams;
     this.principal = principal;
   }
 
   allows(server: string, tool: string | undefined): boolean {
-    return this.#upstreams.isAllowed(this.principal, server, tool);
+    return this.upstreams.isAllowed(this.principal, server, tool);
   }
 
   part(lists: ServerLists, method: ListMethod, isAlone: boolean): ListPart {

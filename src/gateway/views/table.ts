@@ -8,8 +8,8 @@
  */
 import { hash } from 'node:crypto';
 import { setBounded } from '../../kernel/bounded-map.js';
+import { type ResourceTarget, wrapUri } from './hostler-uris.js';
 import type { Entry, ListPart } from './server-lists.js';
-import { type ResourceTarget, wrapUri } from './shared-uris.js';
 import { uniqueNames } from './tool-names.js';
 
 /** `names`: tools and prompts. `uris`: resources and templates. */
@@ -27,7 +27,10 @@ export interface Position {
 const pageItemsMax = 2_000;
 const pageBytesMax = 2 * 1024 * 1024;
 
+let lastTable = 0;
+
 export class Table {
+  readonly id = ++lastTable;
   readonly entries: readonly Entry[];
   readonly byName: ReadonlyMap<string, Entry>;
   readonly ttlMs: number;
@@ -38,20 +41,22 @@ export class Table {
   #sorted: readonly Entry[] | undefined;
   #isOnePage: boolean | undefined;
 
-  constructor(
-    parts: readonly ListPart[],
-    entries: readonly Entry[],
-    byName: ReadonlyMap<string, Entry>,
-    shared: ReadonlyMap<string, readonly string[]>,
-    ttlMs: number,
-    isPublic: boolean,
-  ) {
+  constructor(kind: TableKind, parts: readonly ListPart[], isAlone: boolean, ttlMs: number, isPublic: boolean) {
+    const entries = parts.flatMap((part) => part.entries);
+    const byName = new Map(entries.map((entry) => [entry.name, entry]));
     this.#parts = parts;
-    this.entries = entries;
-    this.byName = byName;
-    this.shared = shared;
     this.ttlMs = ttlMs;
     this.isPublic = isPublic;
+    this.shared = kind === 'uris' && byName.size < entries.length ? sharedUris(entries) : new Map();
+    this.entries = entries;
+    this.byName = byName;
+    if (byName.size === entries.length) return;
+    // Rare: all other tables use the entries of their parts as they are.
+    const names = kind === 'names' ? toolNames(entries, isAlone) : entries.map((entry) => this.#uri(entry));
+    this.entries = entries.map((entry, i) =>
+      entry.name === names[i] ? entry : { ...entry, name: names[i] as string },
+    );
+    this.byName = new Map(this.entries.map((entry) => [entry.name, entry]));
   }
 
   get isOnePage(): boolean {
@@ -75,6 +80,11 @@ export class Table {
       else high = middle;
     }
     return low;
+  }
+
+  /** A URI that two servers list is shown in our scheme for both. */
+  #uri({ server, key: uri, name }: Entry): string {
+    return this.shared.has(uri) ? wrapUri({ server, uri }) : name;
   }
 
   /** A part is sorted once, however many tables it is in; renamed entries are in no part. */
@@ -122,39 +132,19 @@ export class Tables {
     const key = text.length <= keyCharsMax ? text : hash('sha256', text, 'base64url');
     const known = this.#tables.get(key)?.deref();
     if (known) return known;
-    const table = this.#build(kind, parts, isAlone, ttlMs, isPublic);
+    const table = new Table(kind, parts, isAlone, ttlMs, isPublic);
+    for (const [uri, [first = '', ...others]] of table.shared)
+      for (const server of others) this.#onClash({ server, uri }, first);
     setBounded(this.#tables, key, new WeakRef(table), internedMax);
     return table;
   }
+}
 
-  #build(kind: TableKind, parts: readonly ListPart[], isAlone: boolean, ttlMs: number, isPublic: boolean): Table {
-    let entries = parts.flatMap((part) => part.entries);
-    let byName = new Map<string, Entry>();
-    const shared = new Map<string, string[]>();
-    for (const entry of entries) byName.set(entry.name, entry);
-    // Rare: all other tables use the entries of their parts as they are.
-    if (byName.size < entries.length) {
-      const names = kind === 'names' ? toolNames(entries, isAlone) : this.#uris(entries, shared);
-      entries = entries.map((entry, i) => (entry.name === names[i] ? entry : { ...entry, name: names[i] as string }));
-      byName = new Map(entries.map((entry) => [entry.name, entry]));
-    }
-    return new Table(parts, entries, byName, shared, ttlMs, isPublic);
-  }
-
-  /** A URI that two servers list is shown behind ours for both, and reported for the second and each further one. */
-  #uris(entries: readonly Entry[], shared: Map<string, string[]>): string[] {
-    const owners = new Map<string, string[]>();
-    for (const { server, key: uri } of entries) {
-      const servers = owners.get(uri);
-      if (servers === undefined) owners.set(uri, [server]);
-      else {
-        this.#onClash({ server, uri }, servers[0] as string);
-        servers.push(server);
-        shared.set(uri, servers);
-      }
-    }
-    return entries.map(({ server, key: uri, name }) => (shared.has(uri) ? wrapUri({ server, uri }) : name));
-  }
+/** URIs that several servers list, with these servers. */
+function sharedUris(entries: readonly Entry[]): ReadonlyMap<string, readonly string[]> {
+  const owners = new Map<string, string[]>();
+  for (const { server, key: uri } of entries) owners.set(uri, [...(owners.get(uri) ?? []), server]);
+  return new Map([...owners].filter(([, servers]) => servers.length > 1));
 }
 
 const toolNames = (entries: readonly Entry[], isAlone: boolean): string[] =>

@@ -1,10 +1,12 @@
 /**
- * Which servers of an endpoint have a resource template that a URI matches.
+ * The servers of an endpoint that have a resource template which a URI matches.
  * Not here: URIs that a server lists (view.ts), matching one template (uri-templates.ts).
  *
  * Invariants: at most `routedTemplatesMax` templates are matched, shared fairly between the servers, so that one server cannot
- * push out the templates of another; every template that is left out is named with the reason.
+ * push out the templates of another; every template that is left out is reported with the reason.
  */
+import type { UnroutedTemplates } from '../../host/status.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { ListedItem } from '../../session/lists.js';
 import type { Entry } from './server-lists.js';
 import { UriTemplate, type UriText } from './uri-templates.js';
@@ -13,7 +15,7 @@ export const routedTemplatesMax = 1_000;
 
 /**
  * `too_many`: past the limit of the endpoint. `no_prefix`: it begins with an expression, so it could claim the URIs of every
- * server. `unreadable`: it is no template, or beyond the limits of one.
+ * server. `unreadable`: it is no template, or exceeds the limits of one.
  */
 export type UnroutedReason = 'too_many' | 'no_prefix' | 'unreadable';
 
@@ -30,13 +32,13 @@ interface Route {
   readonly templates: readonly UriTemplate[];
 }
 
-/** What was parsed of one server. */
-interface Read {
+/** The parsed templates of one server. */
+interface Parsed {
   tries: number;
   readonly templates: [text: string, template: UriTemplate][];
 }
 
-/** Templates that are parsed of one server for each that may be routed. */
+/** Templates of one server that are parsed, for each that may be routed. */
 const triesPerRoute = 2;
 
 export class TemplateRoutes {
@@ -46,11 +48,11 @@ export class TemplateRoutes {
   /** `entries` in the order of their servers. */
   constructor(entries: readonly TemplateEntry[], max = routedTemplatesMax) {
     const unrouted: UnroutedTemplate[] = [];
-    const byServer = new Map<string, Read>();
+    const byServer = new Map<string, Parsed>();
     for (const { server, key, item } of entries) {
       const read = byServer.get(server) ?? { tries: 0, templates: [] };
       byServer.set(server, read);
-      // A server may list fifty thousand: what can never be routed is not even parsed.
+      // A server may list fifty thousand: templates that can never be routed are not parsed.
       const isEnough = read.templates.length >= max || ++read.tries > triesPerRoute * max;
       const template = isEnough ? undefined : templateOf(item, key);
       if (template && template.head !== '') read.templates.push([key, template]);
@@ -71,7 +73,7 @@ export class TemplateRoutes {
     this.unrouted = unrouted;
   }
 
-  /** In their order, each once. */
+  /** In the order of the servers, each once. */
   serversOf(uri: UriText): string[] {
     const found: string[] = [];
     for (const { server, templates } of this.#routes)
@@ -80,20 +82,20 @@ export class TemplateRoutes {
   }
 }
 
-/** How many of each `wanted` fit into `max` when each gets at most an equal share of what the others leave. */
+/** Splits `max` between the counts `wanted`: each gets at most an equal share of the rest that the smaller ones leave. */
 export function fairShares(wanted: readonly number[], max: number): number[] {
   const shares = wanted.map(() => 0);
   const bySize = wanted.map((count, i) => [count, i] as const).sort(([a], [b]) => a - b);
   let left = max;
-  bySize.forEach(([count, i], place) => {
-    const share = Math.min(count, Math.floor(left / (bySize.length - place)));
+  bySize.forEach(([count, i], rank) => {
+    const share = Math.min(count, Math.floor(left / (bySize.length - rank)));
     shares[i] = share;
     left -= share;
   });
   return shares;
 }
 
-/** Views share the items of a server: each template is read once. */
+/** Views share the items of a server: each template is parsed once. */
 const parsed = new WeakMap<ListedItem, { readonly template: UriTemplate | undefined }>();
 
 function templateOf(item: ListedItem, text: string): UriTemplate | undefined {
@@ -103,4 +105,20 @@ function templateOf(item: ListedItem, text: string): UriTemplate | undefined {
     parsed.set(item, known);
   }
   return known.template;
+}
+
+const shownMax = 2_000;
+const shownChars = 200;
+
+/** By server, for the status of the servers. */
+export function unroutedByServer(unrouted: readonly UnroutedTemplate[]): ReadonlyMap<string, UnroutedTemplates> {
+  const byServer = new Map<string, { count: number; templates: { template: string; reason: string }[] }>();
+  for (const { server, template, reason } of unrouted) {
+    const own = byServer.get(server) ?? { count: 0, templates: [] };
+    byServer.set(server, own);
+    own.count++;
+    // Text of a server: bounded, and harmless on a terminal.
+    if (own.templates.length < shownMax) own.templates.push({ template: neutraliseLine(template, shownChars), reason });
+  }
+  return byServer;
 }

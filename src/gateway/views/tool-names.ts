@@ -1,27 +1,27 @@
 /**
- * The names under which tools and prompts of many servers are shown at one endpoint: `<server>__<tool>`.
- * Not here: what may be shown (view.ts), the operator's own names (config/tool-rules.ts).
+ * The names of tools and prompts at an endpoint of many servers: `<server>__<tool>`.
+ * Not here: what is shown (view.ts), names that the operator chose (config/tool-rules.ts).
  *
- * Invariants: no two are the same; none is longer than 64 characters or has one that clients refuse; a name depends on its own
- * server and tool alone, unless it would be another's too: then each of those gets a hash, whatever the order they came in.
+ * Invariants: names are unique, have at most 64 characters, and only characters that clients accept. A name depends on its own server
+ * and tool alone, unless two would be equal: then each of them gets a hash, in whatever order they came.
  */
 import { createHash } from 'node:crypto';
 
 export interface Wanted {
   readonly server: string;
-  /** As its server calls it. The pair of both is what the hash is made of. */
+  /** The server's own name. The hash is made of server and tool. */
   readonly tool: string;
-  /** The name it would have if no other stood in the way. */
+  /** The name it has unless another wants the same. */
   readonly name: string;
 }
 
-/** What clients pass on to models takes no more. */
+/** The limit of models for the name of a tool. */
 export const nameCharsMax = 64;
 const separator = '__';
 const foreign = /[^A-Za-z0-9_.-]/gu;
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567';
 
-/** Characters of the hash by how often a name was found to be another's too. 40 bits do, unless somebody tries. */
+/** Characters of the hash by the number of collisions so far. 40 bits suffice against chance, not against intent. */
 const hashChars = [0, 8, 16, 52] as const;
 const lastLevel = hashChars.length - 1;
 
@@ -37,7 +37,7 @@ export function uniqueNames(wanted: readonly Wanted[], isPlain = false): string[
   const levels: number[] = wanted.map((each) => (isPlain ? 0 : startLevel(each)));
   const names = wanted.map((each, i) => nameAt(each, levels[i] as number));
   for (;;) {
-    const rivals = doubled(names).filter((i) => (levels[i] as number) < lastLevel);
+    const rivals = duplicates(names).filter((i) => (levels[i] as number) < lastLevel);
     if (rivals.length === 0) return names;
     for (const i of rivals) {
       levels[i] = (levels[i] as number) + 1;
@@ -53,7 +53,7 @@ function nameAt(wanted: Wanted, level: number): string {
   return `${head}_${hashOf(wanted).slice(0, length)}`;
 }
 
-/** Of UTF-16: names that differ only in broken characters would be one in UTF-8. */
+/** UTF-16: names that differ only in unpaired surrogates would be equal in UTF-8. */
 function hashOf({ server, tool }: Wanted): string {
   const digest = createHash('sha256')
     .update(Buffer.from(`${server}\0${tool}`, 'utf16le'))
@@ -68,8 +68,8 @@ function hashOf({ server, tool }: Wanted): string {
   return bits > 0 ? text + base32[(value << (5 - bits)) & 31] : text;
 }
 
-/** Where names stand that stand more than once. */
-function doubled(names: readonly string[]): number[] {
+/** The indexes of names that occur more than once. */
+function duplicates(names: readonly string[]): number[] {
   const first = new Map<string, number>();
   const found = new Set<number>();
   for (const [i, name] of names.entries()) {

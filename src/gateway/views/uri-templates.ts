@@ -1,6 +1,5 @@
 /**
- * Whether a URI may be an expansion of a URI template (RFC 6570). It finds the server that is meant; that server then checks
- * the URI itself.
+ * Whether a URI may be an expansion of a URI template (RFC 6570). The match selects a server, which then checks the URI itself.
  *
  * `{var}` stands for any text without a slash. `{+var}` and the other operators stand for any text. Between two of the latter,
  * `{var}` may contain slashes too: only that makes it possible to match without backtracking.
@@ -8,6 +7,7 @@
  * Invariant: a match takes at most two comparisons per character of the URI and one per character of the template, whatever
  * either contains. Literals are searched for by two-way-search.ts, because `indexOf` is quadratic for some texts.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Meter, SearchText } from './two-way-search.js';
 
 export const templateCharsMax = 2_048;
@@ -25,7 +25,7 @@ interface Pattern {
   /** Literals between expressions that stand for any text, in their order. */
   readonly middle: readonly SearchText[];
   readonly right: Side;
-  /** What lies between both sides; undefined: nothing does, since the template has no expression. */
+  /** The expression between both sides; undefined for a template without one. */
   readonly between: Expression | undefined;
 }
 
@@ -55,7 +55,7 @@ export class UriText {
 /** The URI read from one of its ends. */
 interface Reading {
   readonly codes: Uint16Array;
-  /** Where the next slash is, from each place on; the length of the URI where there is none. */
+  /** The index of the next slash, from each index on; the length of the URI where there is none. */
   readonly nextSlash: Uint16Array;
 }
 
@@ -72,7 +72,7 @@ export class UriTemplate {
     this.#parts = parts;
   }
 
-  /** Undefined for a text that is no template, or beyond the limits. */
+  /** Undefined for a text that is no template or exceeds the limits. */
   static parse(text: string): UriTemplate | undefined {
     const parts = text.length > templateCharsMax ? undefined : partsOf(text);
     return parts && new UriTemplate(parts);
@@ -114,7 +114,7 @@ function partsOf(text: string): TemplatePart[] | undefined {
     const close = text.indexOf('}', open);
     if (close <= open + 1 || ++expressions > expressionsMax) return undefined;
     const expression = isVariable.test(text[open + 1] as string) ? 'segment' : 'anything';
-    // Two expressions side by side are as good as the wider one of them.
+    // Two expressions side by side match like the wider one of them.
     const before = parts.at(-1);
     if (typeof before === 'string') parts[parts.length - 1] = before === 'anything' ? before : expression;
     else parts.push(expression);
@@ -130,8 +130,8 @@ function compile(parts: readonly TemplatePart[]): Pattern {
   const widest: Expression = parts.includes('anything') ? 'anything' : 'segment';
   const last = parts.lastIndexOf(widest);
   if (last < 0) return { left: [], middle: [], right: [], between: undefined };
-  // Without an expression for any text, the sides meet at the last one: from the left, the first place where a literal is found
-  // leaves the most to those after it.
+  // Without an expression for any text, the sides meet at the last one: from the left, the first match of a literal leaves the
+  // most text to the literals after it.
   const first = widest === 'anything' ? parts.indexOf(widest) : last;
   const literals = new Literals(
     parts.reduce((sum, part) => sum + (typeof part === 'object' ? part.literal.length : 0), 0),
@@ -192,13 +192,13 @@ function readingOf(codes: Uint16Array): Reading {
   return { codes, nextSlash };
 }
 
-/** How many characters, at most `end`, a side takes at least; -1 when the URI differs from it. */
+/** The fewest characters, at most `end`, that a side takes; -1 when the URI does not match it. */
 function consume({ codes, nextSlash }: Reading, side: Side, end: number, meter: Meter): number {
   let at = 0;
   for (const { literal, hasGap } of side) {
     const start = hasGap ? startInSegment(codes, nextSlash[at] as number, literal, at, end, meter) : at;
     if (start < 0) return -1;
-    // A search has compared it already.
+    // The search has compared it.
     const isFound = hasGap && literal.slashAt < 0;
     if (!isFound && !literal.isAt(codes, start, end, meter)) return -1;
     at = start + literal.length;
@@ -206,7 +206,7 @@ function consume({ codes, nextSlash }: Reading, side: Side, end: number, meter: 
   return at;
 }
 
-/** Where the literal may begin at the earliest, with no slash between it and `at`; -1 when there is no such place. */
+/** The earliest index at which the literal may begin, with no slash between it and `at`; -1 when there is none. */
 function startInSegment(
   codes: Uint16Array,
   slash: number,
@@ -216,7 +216,30 @@ function startInSegment(
   meter: Meter,
 ): number {
   if (literal.slashAt < 0) return literal.find(codes, at, Math.min(slash, end), meter);
-  // Its first slash is the next one of the URI: there is only one place where it can be.
+  // The first slash of the literal is the next one of the URI: only one index is possible.
   const start = slash - literal.slashAt;
   return start >= at ? start : -1;
+}
+
+/** Characters that are matched in one turn of the event loop. */
+export const charsPerTurn = 8_192;
+
+/**
+ * Spreads the matching of long URIs over turns of the event loop: one message may hold a hundred of them, each to be matched against a
+ * thousand templates. One turn matches at most `charsPerTurn` characters, or one longer URI.
+ */
+export class MatchPacer {
+  #left = charsPerTurn;
+
+  /** Undefined: match now. Otherwise call again when the promise resolves. */
+  wait(chars: number): Promise<void> | undefined {
+    const isFirst = this.#left === charsPerTurn;
+    if (chars > this.#left && !isFirst) return nextTurn();
+    if (isFirst)
+      setImmediate(() => {
+        this.#left = charsPerTurn;
+      });
+    this.#left = Math.max(0, this.#left - chars);
+    return undefined;
+  }
 }

@@ -5,15 +5,15 @@
  * Invariants: an item that is not shown cannot be found; a view never changes, except for the states of its servers.
  */
 import type { KnownServer } from '../../catalog/catalog-server.js';
+import type { UnroutedTemplates } from '../../host/status.js';
 import { ruleAgainst } from '../../policy/tool-rules-guard.js';
 import type { ListMethod } from '../../session/lists.js';
 import { memberBytes } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';
-import type { Upstreams } from '../upstreams.js';
+import { type AmbiguousResource, hasOurScheme, type ResourceTarget, unwrapUri } from './hostler-uris.js';
 import type { Access, Entry, ListPart, ServerLists } from './server-lists.js';
-import { type AmbiguousResource, hasOurScheme, type ResourceTarget, unwrapUri } from './shared-uris.js';
 import type { Table, Tables } from './table.js';
-import { TemplateRoutes, type UnroutedTemplate } from './template-routes.js';
+import { TemplateRoutes, unroutedByServer } from './template-routes.js';
 import { prefixed } from './tool-names.js';
 import { UriText } from './uri-templates.js';
 
@@ -33,18 +33,17 @@ export class View {
   readonly isFiltered: boolean;
   /** Before the rules hide some of them. */
   readonly toolsMax: number;
-  readonly #upstreams: Upstreams;
   readonly #allTables: Tables;
   readonly #tables = new Map<ListMethod, Table>();
   readonly #parts = new Map<ListMethod, readonly ListPart[]>();
   /** Each server was ready once; a redefined server comes with a new view. */
   #isSeen = false;
   #routes: TemplateRoutes | undefined;
+  #unrouted: ReadonlyMap<string, UnroutedTemplates> | undefined;
   /** Null: not looked for yet. */
   #onlyWithResources: string | undefined | null = null;
 
   constructor(
-    upstreams: Upstreams,
     endpoint: EndpointId,
     access: Access,
     lists: readonly ServerLists[],
@@ -52,7 +51,6 @@ export class View {
     tables: Tables,
   ) {
     this.#allTables = tables;
-    this.#upstreams = upstreams;
     this.isFiltered = isFiltered;
     this.endpoint = endpoint;
     this.access = access;
@@ -68,18 +66,18 @@ export class View {
 
   /** As upstreams have it. */
   get carried(): string | undefined {
-    return this.#upstreams.carried;
+    return this.access.upstreams.carried;
   }
 
   known(server: string): KnownServer | undefined {
-    return this.#upstreams.known(server);
+    return this.access.upstreams.known(server);
   }
 
   /** Resolves when every server was ready once, or the host stops waiting; undefined when there is nothing to wait for. */
   sight(): Promise<void> | undefined {
     if (this.#isSeen) return undefined;
     const unseen = this.servers.filter((server) => this.known(server)?.facts === undefined);
-    if (unseen.length > 0) return this.#upstreams.startupListing(unseen);
+    if (unseen.length > 0) return this.access.upstreams.startupListing(unseen);
     this.#isSeen = true;
     return undefined;
   }
@@ -137,9 +135,11 @@ export class View {
     return only === undefined ? undefined : { server: only, uri, isByTemplate: this.only === undefined };
   }
 
-  /** Templates that no URI is matched against here. At the endpoint of one server every URI goes to that server. */
-  unroutedTemplates(): readonly UnroutedTemplate[] {
-    return this.#onlyServerWithResources() === undefined ? this.#templateRoutes().unrouted : [];
+  /** Templates of a server that no URI is matched against. At the endpoint of one server every URI goes to that server. */
+  unroutedOf(server: string): UnroutedTemplates | undefined {
+    if (this.#onlyServerWithResources() !== undefined) return undefined;
+    this.#unrouted ??= unroutedByServer(this.#templateRoutes().unrouted);
+    return this.#unrouted.get(server);
   }
 
   #templateRoutes(): TemplateRoutes {

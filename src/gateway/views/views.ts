@@ -137,11 +137,10 @@ export class Views {
   /** `before`: a view of the same servers. */
   #view(endpoint: EndpointId, access: Access, before?: View): View {
     const listsOf = (server: string) => this.#servers.get(server) as ServerLists;
-    if (before)
-      return new View(this.#upstreams, endpoint, access, before.servers.map(listsOf), before.isFiltered, this.#tables);
+    if (before) return new View(endpoint, access, before.servers.map(listsOf), before.isFiltered, this.#tables);
     const all = this.#namesAt(endpoint);
     const names = all.filter((server) => access.allows(server, undefined));
-    return new View(this.#upstreams, endpoint, access, names.map(listsOf), names.length < all.length, this.#tables);
+    return new View(endpoint, access, names.map(listsOf), names.length < all.length, this.#tables);
   }
 
   #namesAt(endpoint: EndpointId): readonly string[] {

@@ -1,10 +1,10 @@
 /**
- * Where several servers are behind one endpoint, two of them may list the same URI, or the same template. Neither may stand for
- * the other: both are shown behind a URI of ours that names the server, `hostler://<server>/<uri>`, and the plain one is refused
- * as ambiguous. A URI that a server itself begins with `hostler://` is shown behind ours too, so that no server can pose as another.
+ * URIs of the form `hostler://<server>/<uri>`. Where two servers of one endpoint list the same URI or template, both are shown in this
+ * form, and the plain URI is refused as ambiguous. A URI of a server that begins with `hostler://` is wrapped too, so that no server
+ * can pose as another.
  * The inner URI is not encoded: every character of a URI may be in a path, and a client expands a template to the text that the
  * server expects.
- * Invariant: what is within, in results and links, is the server's own and is left as it is.
+ * Invariant: URIs inside results and links stay as the server wrote them.
  */
 
 import { editMembers } from '../../wire/json-edit.js';
@@ -16,11 +16,11 @@ const scheme = 'hostler://';
 export interface ResourceTarget {
   readonly server: string;
   readonly uri: string;
-  /** It matches a template of the server; a server that was not seen yet may list it. */
+  /** It matches a template of the server; a server that never ran may list it. */
   readonly isByTemplate?: boolean;
 }
 
-/** Servers that all have the URI, or a template that it matches. */
+/** Several servers list the URI, or a template that it matches. */
 export interface AmbiguousResource {
   readonly servers: readonly string[];
 }
@@ -30,11 +30,11 @@ export const isAmbiguous = (found: ResourceTarget | AmbiguousResource): found is
 
 export const wrapUri = ({ server, uri }: ResourceTarget): string => `${scheme}${encodeURIComponent(server)}/${uri}`;
 
-/** Whether it has the form of ours, or would be taken for it: the case of a scheme says nothing. */
+/** Whether it begins with our scheme, in any case: schemes are case-insensitive. */
 export const hasOurScheme = (uri: string): boolean =>
   uri.startsWith(scheme) || uri.slice(0, scheme.length).toLowerCase() === scheme;
 
-/** Undefined when it is not of this form. */
+/** Undefined for a text of another form. */
 export function unwrapUri(text: string): ResourceTarget | undefined {
   if (!text.startsWith(scheme)) return undefined;
   const slash = text.indexOf('/', scheme.length);
@@ -47,7 +47,7 @@ export function unwrapUri(text: string): ResourceTarget | undefined {
   }
 }
 
-/** What a server says of a resource, for a client that knows it behind ours. */
+/** The params of an update, for a client that knows the resource by its wrapped URI. */
 export function wrapParams(params: Buffer, server: string): Buffer {
   const uri = memberString(params, 'uri');
   return (

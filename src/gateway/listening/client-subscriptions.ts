@@ -1,10 +1,10 @@
 /**
- * Clients that want to hear of changes: legacy sessions of their lists and of resources they subscribe to, modern ones of what
- * they listen for. Both over the subscriptions that the host holds at the servers.
- * Not here: noticing that a list changed (list-watch.ts), what is said on a modern stream (listen-stream.ts).
+ * The subscriptions of clients: lists and resources of legacy sessions, and the listen streams of modern clients.
+ * Not here: noticing that a list changed (list-watch.ts), the messages of a stream (listen-stream.ts), subscribing at the servers
+ * (catalog/subscriptions.ts).
  *
- * Invariants: what is subscribed to is given back when its session or stream ends, also when it came too late to be used;
- * streams and subscriptions are bounded, all together and for each principal.
+ * Invariants: the end of a session or stream releases its subscriptions, also one that the server grants later; streams and
+ * subscriptions are bounded, in total and for each principal.
  */
 import { ERRORS } from '../../kernel/errors.js';
 import { spliceMeta } from '../../wire/json-edit.js';
@@ -15,9 +15,9 @@ import { requestFailure } from '../messages/failures.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import { invalidParams } from '../routing/call-relay.js';
 import { noTarget } from '../routing/passthrough.js';
-import { isAmbiguous, wrapParams } from '../views/shared-uris.js';
+import { isAmbiguous } from '../views/hostler-uris.js';
 import { LIST_KINDS } from './list-watch.js';
-import { ListenStream, readWish, type SubscriptionParts, uriCharsMax, urisMax } from './listen-stream.js';
+import { ListenStream, readFilter, type SubscriptionParts, subscribe, uriCharsMax, urisMax } from './listen-stream.js';
 
 const streamsMax = 1_000;
 const streamsPerPrincipalMax = 100;
@@ -25,16 +25,16 @@ const streamsPerPrincipalMax = 100;
 interface SessionEntry {
   readonly session: ClientSession;
   /** By URI. Undefined until the first, because most sessions subscribe to nothing. */
-  uris: Map<string, Held> | undefined;
+  uris: Map<string, Subscription> | undefined;
 }
 
-/** One subscription of a session. Its own object: the same URI may be taken back and asked for again while it is on its way. */
-interface Held {
-  /** Undefined while it is being asked for. */
+/** An object for each request: a client may unsubscribe and subscribe again before the server has answered. */
+interface Subscription {
+  /** Undefined until the server has granted it. */
   release: (() => void) | undefined;
 }
 
-export class Subscriptions {
+export class ClientSubscriptions {
   readonly #parts: SubscriptionParts;
   readonly #sessions = new Map<string, SessionEntry>();
   readonly #streams = new Map<Exchange, ListenStream>();
@@ -66,29 +66,23 @@ export class Subscriptions {
     const { client } = exchange;
     const found = this.#parts.views.of(client.endpoint, client.principal).findResource(uri);
     if (!found || isAmbiguous(found)) return exchange.fail(noTarget(uri, found, client.era));
-    const { server } = found;
     entry.uris ??= new Map();
     const { uris } = entry;
     if (uris.has(uri)) return exchange.succeed('{}');
     if (uris.size >= urisMax) return exchange.fail(invalidParams(`more than ${urisMax} subscriptions`));
-    const held: Held = { release: undefined };
-    uris.set(uri, held);
-    const updated = (params: Buffer) => {
-      // By the role it has now.
-      if (!this.#parts.upstreams.isAllowed(entry.session.principal, server, undefined)) return;
-      const own = ownParams(params);
-      entry.session.notify(NOTIFICATION.resourceUpdated, found.uri === uri ? own : wrapParams(own, server));
-    };
-    this.#parts.upstreams.subscribe(server, found.uri, client.principal, updated, client.id).then(
+    const subscription: Subscription = { release: undefined };
+    uris.set(uri, subscription);
+    const notify = (params: Buffer) => entry.session.notify(NOTIFICATION.resourceUpdated, withoutStreamId(params));
+    subscribe(this.#parts, () => entry.session, uri, found, notify).then(
       (release) => {
-        // Taken back, or the session is over.
-        if (uris.get(uri) !== held) release();
-        else held.release = release;
+        // The client has unsubscribed, or the session is over.
+        if (uris.get(uri) !== subscription) release();
+        else subscription.release = release;
         exchange.succeed('{}');
       },
       (error) => {
-        if (uris.get(uri) === held) uris.delete(uri);
-        exchange.fail(requestFailure(error, this.#place(exchange, server)));
+        if (uris.get(uri) === subscription) uris.delete(uri);
+        exchange.fail(requestFailure(error, this.#failurePlace(exchange, found.server)));
       },
     );
   }
@@ -102,13 +96,18 @@ export class Subscriptions {
   }
 
   listen(exchange: Exchange): void {
-    const wish = readWish(exchange.params);
-    if (!wish) return exchange.fail(invalidParams('notifications must be an object of what to listen for'));
+    const filter = readFilter(exchange.params);
+    if (!filter)
+      return exchange.fail(invalidParams('notifications must be an object that names each notification once'));
     const { id } = exchange.client.principal;
     const own = this.#streamsOf.get(id) ?? 0;
     if (this.#streams.size >= streamsMax || own >= streamsPerPrincipalMax) {
       const { rpc, http } = ERRORS.overloaded;
-      return exchange.fail({ code: rpc, message: 'too many streams are open', httpStatus: http });
+      return exchange.fail({
+        code: rpc,
+        message: 'too many open streams: close one that is no longer needed',
+        httpStatus: http,
+      });
     }
     if (exchange.signal.aborted) return exchange.fail({ code: ERRORS.cancelled.rpc, message: 'cancelled' });
     this.#streamsOf.set(id, own + 1);
@@ -122,10 +121,10 @@ export class Subscriptions {
       else this.#streamsOf.delete(id);
     };
     exchange.signal.addEventListener('abort', end, { once: true });
-    stream.open(wish);
+    stream.open(filter);
   }
 
-  /** Modern streams end with a result; sessions are ended by whoever holds them. */
+  /** Streams end with a result; the ingresses end sessions. */
   close(): void {
     for (const stream of this.#streams.values()) stream.finish();
     this.#streams.clear();
@@ -139,12 +138,16 @@ export class Subscriptions {
     const [value] = (exchange.params && uniqueMembers(exchange.params, ['uri'])) ?? [];
     const uri = value && stringOf(value);
     if (uri !== undefined && uri.length <= uriCharsMax && entry) return { entry, uri };
-    if (entry) exchange.fail(invalidParams('uri must be a string'));
-    else exchange.fail({ code: RPC.invalidRequest, message: 'the session is not open' });
+    if (entry) exchange.fail(invalidParams(`uri must be a string of at most ${uriCharsMax} characters`));
+    else
+      exchange.fail({
+        code: RPC.invalidRequest,
+        message: 'the session is not open: send notifications/initialized first',
+      });
     return undefined;
   }
 
-  #place({ client, method }: Exchange, server: string) {
+  #failurePlace({ client, method }: Exchange, server: string) {
     const { era, info } = this.#parts.facts.of(server);
     return { method, clientEra: client.era, server, serverEra: era, serverInfo: info };
   }
@@ -155,8 +158,8 @@ function releaseAll({ uris }: SessionEntry): void {
   uris?.clear();
 }
 
-/** A modern server marks updates with the stream of our own hop. */
-function ownParams(params: Buffer): Buffer {
+/** A modern server marks updates with the id of the stream between it and the host. */
+function withoutStreamId(params: Buffer): Buffer {
   if (!params.includes(SUBSCRIPTION_ID)) return params;
   try {
     return spliceMeta(params, [[SUBSCRIPTION_ID, undefined]]);

@@ -1,19 +1,19 @@
 import { expect, test } from 'vitest';
 import { fakeClient } from '../../../test/fakes/fake-exchange.js';
 import { FakeGateway } from '../../../test/fakes/fake-router.js';
-import { charsPerTurn, UriTurns } from './uri-turns.js';
+import { charsPerTurn, MatchPacer } from './uri-templates.js';
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 test('E9 in one turn of the event loop a bounded number of characters is matched', async () => {
-  const turns = new UriTurns();
+  const pacer = new MatchPacer();
   const half = charsPerTurn / 2;
-  expect([half, half].map((chars) => turns.wait(chars))).toEqual([undefined, undefined]);
-  expect(turns.wait(1)).toBeInstanceOf(Promise);
+  expect([half, half].map((chars) => pacer.wait(chars))).toEqual([undefined, undefined]);
+  expect(pacer.wait(1)).toBeInstanceOf(Promise);
   await turn();
   // A text that is longer than all of a turn has one to itself.
-  expect(turns.wait(2 * charsPerTurn)).toBeUndefined();
-  expect(turns.wait(1)).toBeInstanceOf(Promise);
+  expect(pacer.wait(2 * charsPerTurn)).toBeUndefined();
+  expect(pacer.wait(1)).toBeInstanceOf(Promise);
 });
 
 const long = (i: number) => `file:///${String(i).padEnd(8_000, 'x')}`;
