@@ -6,7 +6,7 @@
 import process from 'node:process';
 import { createStdioIngress } from '../../dist/gateway/stdio/stdio-ingress.js';
 import { systemClock } from '../../dist/kernel/clock.js';
-import { embedder } from '../../dist/policy/call.js';
+import { embedder } from '../../dist/policy/operation.js';
 
 const tools = '"tools":[{"name":"echo","inputSchema":{"type":"object"}}]';
 const said = { opened: 0, notified: [], aborted: [] };

@@ -9,6 +9,7 @@
  */
 import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
+import { deferred } from '../../kernel/deferred.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { newId } from '../../kernel/random.js';
@@ -66,13 +67,12 @@ export interface StdioIngress {
 export const createStdioIngress = (options: StdioIngressOptions): StdioIngress => new PipeIngress(options);
 
 class PipeIngress implements StdioIngress, Pipe {
-  readonly closed: Promise<void>;
   readonly #options: StdioIngressOptions;
   /** One process is one client, in either era. */
   readonly #id = newId();
   readonly #out: LineWriter;
   readonly #in: InboundLines;
-  readonly #asks: ClientRequests;
+  readonly #clientRequests: ClientRequests;
   /** By id text. At most `exchangesMax`. */
   readonly #exchanges = new Map<string, StdioExchange>();
   #exchangeBytes = 0;
@@ -80,16 +80,13 @@ class PipeIngress implements StdioIngress, Pipe {
   #isOver = false;
   #isDraining = false;
   #cancelDrain: Cancel = () => {};
-  #resolveClosed: () => void = () => {};
+  readonly #closed = deferred();
 
   constructor(options: StdioIngressOptions) {
     const { input, output, clock } = options;
     this.#options = options;
-    this.closed = new Promise((resolve) => {
-      this.#resolveClosed = resolve;
-    });
     this.#out = new LineWriter(output, { defer: process.nextTick, onTaken: () => this.#balance() });
-    this.#asks = new ClientRequests(clock, LIMITS.inboundRequests);
+    this.#clientRequests = new ClientRequests(clock, LIMITS.inboundRequests);
     this.#in = new InboundLines({
       message: (envelope) => this.#message(envelope, undefined),
       fault: (fault) => this.#refuse(fault, undefined),
@@ -101,6 +98,10 @@ class PipeIngress implements StdioIngress, Pipe {
     input.on('end', this.#ended);
     input.on('error', this.#ended);
     input.on('close', this.#ended);
+  }
+
+  get closed(): Promise<void> {
+    return this.#closed.promise;
   }
 
   get inFlight(): number {
@@ -125,7 +126,7 @@ class PipeIngress implements StdioIngress, Pipe {
     const { idText, request, method } = exchange;
     this.#exchanges.delete(idText);
     this.#exchangeBytes -= request.bytes;
-    this.#asks.withdraw(exchange);
+    this.#clientRequests.withdraw(exchange);
     if (this.#isOver) return;
     const isTooMuch = answer !== undefined && this.#out.bytes > answerBytesMax;
     const parts = isTooMuch ? failureText(idText, ownFailure(unread(this.#out.bytes))) : answer;
@@ -143,7 +144,7 @@ class PipeIngress implements StdioIngress, Pipe {
   ask(owner: StdioExchange, method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
     if (!owner.isOpen) return Promise.reject(new HostError('cancelled', 'the request that this belongs to has ended'));
     if (this.#out.bytes > noticeBytesMax) return Promise.reject(unread(this.#out.bytes));
-    return this.#asks.ask(owner, this.#send, method, params, limits);
+    return this.#clientRequests.ask(owner, this.#send, method, params, limits);
   }
 
   // --- input
@@ -174,14 +175,14 @@ class PipeIngress implements StdioIngress, Pipe {
         return this.#notified(envelope.method(), envelope.payload());
       default:
         // An answer without a pending request is dropped.
-        this.#asks.answered(envelope);
+        this.#clientRequests.answered(envelope);
     }
   }
 
   #notified(method: string, params: Buffer | undefined): void {
     if (method === NOTIFICATION.cancelled) return this.#cancelled(params);
     if (method === NOTIFICATION.initialized) {
-      if (this.#session) this.#asks.initialized();
+      if (this.#session) this.#clientRequests.initialized();
       return this.#proceed();
     }
     const envelope = modernEnvelope(params);
@@ -327,7 +328,7 @@ class PipeIngress implements StdioIngress, Pipe {
       input.off('data', this.#data);
       input.pause();
       // The client sends no more answers.
-      this.#asks.end();
+      this.#clientRequests.end();
       for (const exchange of [...this.#exchanges.values()]) if (exchange.method === listenMethod) exchange.cancel();
     }
     this.#cancelDrain();
@@ -351,7 +352,7 @@ class PipeIngress implements StdioIngress, Pipe {
     const { input, clock } = this.#options;
     input.off('data', this.#data);
     input.pause();
-    this.#asks.end();
+    this.#clientRequests.end();
     for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
     this.#session?.end();
     if (!this.#session?.wasOpened) this.#guard(() => this.#options.router.neverOpened?.({ id: this.#id }));
@@ -361,7 +362,7 @@ class PipeIngress implements StdioIngress, Pipe {
       .then(() => {
         giveUp();
         this.#out.abandon();
-        this.#resolveClosed();
+        this.#closed.resolve();
       })
       .catch(this.#options.onProblem);
   }

@@ -26,7 +26,7 @@ function failed(
   return new HostError(code, `${what}: ${text}`, { server, ...options, cause });
 }
 
-/** `send` of the transport threw or rejected: whether the message was sent is not known, unless an HTTP status tells. */
+/** `send` of the transport threw or rejected: whether the message was sent is unknown without an HTTP status. */
 export function sendFailed(context: ErrorContext, error: unknown): HostError {
   const { server } = context;
   const status = statusOf(error);

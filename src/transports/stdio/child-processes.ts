@@ -64,10 +64,8 @@ export class ChildProcesses {
     this.#stateDir = options.stateDir;
     this.#mustWarnAsInit = options.isInit ?? process.pid === 1;
     this.#onProblem = options.onProblem ?? (() => {});
-    this.#journal =
-      options.stateDir === undefined
-        ? undefined
-        : new PidJournal(options.stateDir, this.instanceId, this.#table, this.#onProblem);
+    if (options.stateDir !== undefined)
+      this.#journal = new PidJournal(options.stateDir, this.instanceId, this.#table, this.#onProblem);
     this.#watch = new DeathWatch(options.clock, this.instanceId);
     this.#escaped = new EscapedProcesses(this.#table);
   }

@@ -33,7 +33,7 @@ export async function resolveCommand(request: CommandRequest): Promise<string> {
   for (const folder of folders) {
     // An empty PATH entry means the working directory, as it does for a shell.
     const file = path.resolve(cwd, folder, command);
-    const found = await executableFault(file);
+    const found = await faultOf(file, 'file');
     if (found === undefined) return file;
     // As in execvp: a file without permission is reported rather than a missing one.
     if (found !== 'ENOENT' && (hasFolder || found === 'EACCES')) fault = found;
@@ -41,26 +41,22 @@ export async function resolveCommand(request: CommandRequest): Promise<string> {
   throw commandError(request, fault, hasFolder);
 }
 
-async function executableFault(file: string): Promise<Fault | undefined> {
+/** Why the file cannot be executed, or the directory not be entered; undefined when it can. */
+async function faultOf(file: string, kind: 'file' | 'directory'): Promise<Fault | undefined> {
   try {
     const facts = await stat(file);
-    if (!facts.isFile()) return 'EACCES';
+    if (kind === 'file' && !facts.isFile()) return 'EACCES';
+    if (kind === 'directory' && !facts.isDirectory()) return 'ENOTDIR';
     await access(file, constants.X_OK);
     return undefined;
   } catch (error) {
-    return faultOf(error);
+    const { code } = error as NodeJS.ErrnoException;
+    return code === 'EACCES' || code === 'EPERM' ? 'EACCES' : code === 'ENOTDIR' ? 'ENOTDIR' : 'ENOENT';
   }
 }
 
 async function checkDirectory(server: string, cwd: string): Promise<void> {
-  let fault: Fault | undefined;
-  try {
-    const facts = await stat(cwd);
-    if (facts.isDirectory()) await access(cwd, constants.X_OK);
-    else fault = 'ENOTDIR';
-  } catch (error) {
-    fault = faultOf(error);
-  }
+  const fault = await faultOf(cwd, 'directory');
   if (fault === undefined) return;
   const what = { ENOENT: 'does not exist', EACCES: 'may not be entered', ENOTDIR: 'is not a directory' }[fault];
   throw new HostError('connect_failed', `server '${server}': its working directory ${cwd} ${what}`, {
@@ -95,9 +91,4 @@ function commandError({ server, command, cwd }: CommandRequest, fault: Fault, ha
     execution: 'not_executed',
     hint,
   });
-}
-
-function faultOf(error: unknown): Fault {
-  const { code } = error as NodeJS.ErrnoException;
-  return code === 'EACCES' || code === 'EPERM' ? 'EACCES' : code === 'ENOTDIR' ? 'ENOTDIR' : 'ENOENT';
 }

@@ -30,7 +30,7 @@ export function endingError(
   return new HostError('transport', `server '${server}' ${describe(ending, exit)}${quoted}`, facts);
 }
 
-/** For a frame that was not written completely. */
+/** For a frame that was not written completely, or is sent after the end (`queued`). */
 export function frameError(server: string, ending: Ending, exit: ChildExit | undefined, phase: SendPhase): HostError {
   const when = phase === 'queued' ? 'before the request was sent' : 'while the request was being sent';
   return new HostError('transport', `server '${server}' ${describe(ending, exit)} ${when}`, {
@@ -41,10 +41,6 @@ export function frameError(server: string, ending: Ending, exit: ChildExit | und
     ...exitFacts(exit),
   });
 }
-
-/** For a frame that is sent after the end. */
-export const refusal = (server: string, ending: Ending, exit: ChildExit | undefined): HostError =>
-  frameError(server, ending, exit, 'queued');
 
 function describe(ending: Ending, exit: ChildExit | undefined): string {
   if (ending !== 'exit' || !exit) return DESCRIPTIONS[ending];

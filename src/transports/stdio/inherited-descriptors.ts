@@ -9,12 +9,12 @@ const closeOnExec = 0o2000000;
 
 /** Without stdin, stdout and stderr. Empty where the system does not list them. */
 export function inheritedDescriptors(): number[] {
-  const found: number[] = [];
-  for (const name of list('/proc/self/fdinfo')) {
-    const descriptor = Number(name);
-    if (descriptor > 2 && !isClosedOnExec(descriptor)) found.push(descriptor);
+  try {
+    const descriptors = readdirSync('/proc/self/fdinfo').map(Number);
+    return descriptors.filter((descriptor) => descriptor > 2 && !isClosedOnExec(descriptor));
+  } catch {
+    return [];
   }
-  return found;
 }
 
 /** Returns how many there were. Never throws. */
@@ -35,13 +35,5 @@ function isClosedOnExec(descriptor: number): boolean {
     return flags === undefined || (Number.parseInt(flags, 8) & closeOnExec) !== 0;
   } catch {
     return true;
-  }
-}
-
-function list(folder: string): string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
   }
 }

@@ -11,6 +11,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
+import { deferred } from '../../kernel/deferred.js';
 import { HostError, type SendPhase } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import {
@@ -31,7 +32,7 @@ import type { Child, ChildExit, StopReport } from './child.js';
 import { drain, readFairly, readIntoSharedBuffer, stdoutDrainMs, whenEnded } from './child-output.js';
 import type { ChildProcesses } from './child-processes.js';
 import { resolveCommand } from './command.js';
-import { type Ending, endingError, frameError, refusal } from './ending.js';
+import { type Ending, endingError, frameError } from './ending.js';
 import { sandboxAmbient } from './sandbox/private-home.js';
 import { type SandboxProfile, sandboxedExit, wrapInSandbox } from './sandbox/sandbox.js';
 import { StderrRing } from './stderr-ring.js';
@@ -135,11 +136,8 @@ export class StdioChannel implements Channel {
   #closedWith: HostError | undefined;
   #cancelWait: Cancel = () => {};
   #closing: Promise<void> | undefined;
-  #resolveOver: () => void = () => {};
-  /** Resolves when `closed` was reported. */
-  readonly #over = new Promise<void>((resolve) => {
-    this.#resolveOver = resolve;
-  });
+  /** Resolved when `closed` was reported. */
+  readonly #over = deferred();
 
   constructor(child: Child, spec: StdioSpec, deps: StdioDeps) {
     this.#server = spec.server;
@@ -169,7 +167,7 @@ export class StdioChannel implements Channel {
   }
 
   send(frame: OutboundFrame): HostError | undefined {
-    if (this.#ending) return refusal(this.#server, this.#ending, this.#child.exit);
+    if (this.#ending) return frameError(this.#server, this.#ending, this.#child.exit, 'queued');
     const { bytes } = this.#writer;
     if (bytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, bytes);
     this.#writer.write(frame);
@@ -211,7 +209,7 @@ export class StdioChannel implements Channel {
     await this.#child.stop(this.#stopPace);
     // A child that outlived SIGKILL has no exit that would finish the channel.
     if (!this.#child.exit) this.#finish();
-    await this.#over;
+    await this.#over.promise;
   }
 
   readonly #line = (bytes: Buffer, start: number, end: number): void => {
@@ -252,6 +250,7 @@ export class StdioChannel implements Channel {
 
   /** All requests wait for the end of the line: the id there may name the request that it answers. */
   #lineTooLong(bytes: number, head: Buffer): void {
+    if (this.#closedWith) return;
     this.#end('frame_too_large');
     const id = oversizedHead(head);
     if (id !== 'unnamed') return this.#finishTooLarge(bytes, id === 'none' ? undefined : id);
@@ -321,7 +320,7 @@ export class StdioChannel implements Channel {
     this.#child.stdout.destroy();
     this.#child.onExit(() => this.#stderrStream.destroy());
     this.#listener?.closed(this.#closedWith);
-    this.#resolveOver();
+    this.#over.resolve();
   }
 }
 

@@ -187,25 +187,14 @@ function foldersAbove(real: string, mayBeShown: (folder: string) => boolean): st
   return folders;
 }
 
+const statOf = (file: string) => stat(file).catch(() => undefined);
+
 async function hasAny(folder: string, names: readonly string[]): Promise<boolean> {
-  for (const name of names) {
-    try {
-      await stat(path.join(folder, name));
-      return true;
-    } catch {
-      // Not there.
-    }
-  }
+  for (const name of names) if (await statOf(path.join(folder, name))) return true;
   return false;
 }
 
-async function isFile(file: string): Promise<boolean> {
-  try {
-    return (await stat(file)).isFile();
-  } catch {
-    return false;
-  }
-}
+const isFile = async (file: string): Promise<boolean> => (await statOf(file))?.isFile() ?? false;
 
 /** Without `#!`; undefined when the file is not a script or cannot be read. */
 async function firstLineOf(file: string): Promise<string | undefined> {

@@ -58,12 +58,8 @@ export async function systemPaths(isHidden: (real: string) => boolean): Promise<
 
 /** Undefined when it does not exist; `to` when it is a link. */
 async function present(at: string): Promise<{ at: string; to: string | undefined } | undefined> {
-  try {
-    const facts = await lstat(at);
-    return { at, to: facts.isSymbolicLink() ? await readlink(at) : undefined };
-  } catch {
-    return undefined;
-  }
+  const facts = await lstat(at).catch(() => undefined);
+  return facts && { at, to: facts.isSymbolicLink() ? await readlink(at) : undefined };
 }
 
 const othersMayRead = 0o004;
@@ -79,32 +75,21 @@ async function setting(at: string, isHidden: (real: string) => boolean) {
   }
 }
 
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder);
-  } catch {
-    return [];
-  }
-}
+const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
 /**
  * Entries of /proc through which a process could change the kernel without any capability; they are mounted read-only. Root could
  * change every sysctl, and `core_pattern` names a program that the kernel runs outside of all sandboxes.
  */
 export async function kernelControls(): Promise<string[]> {
+  const names = (await namesIn('/proc')).filter((name) => !/^\d+$/.test(name));
   const entries = await Promise.all(
-    (await namesIn('/proc'))
-      .filter((name) => !/^\d+$/.test(name))
-      .map(async (name) => {
-        const file = path.join('/proc', name);
-        try {
-          const facts = await lstat(file);
-          const isControl = facts.isDirectory() || (facts.isFile() && (facts.mode & 0o222) !== 0);
-          return isControl ? [file] : [];
-        } catch {
-          return [];
-        }
-      }),
+    names.map(async (name) => {
+      const file = path.join('/proc', name);
+      const facts = await lstat(file).catch(() => undefined);
+      const isControl = facts?.isDirectory() || (facts?.isFile() && (facts.mode & 0o222) !== 0);
+      return isControl ? [file] : [];
+    }),
   );
   return entries.flat();
 }

@@ -163,10 +163,10 @@ class ViewBuilder {
     this.#variables = variables;
     for (const real of shown) {
       if (this.#hostPaths.isHidden(real))
-        throw this.#refused(
+        throw this.#hidden(
           'command',
-          `${real} lies in a folder of Hostler itself, which the sandbox hides`,
-          'move the program to another folder, and declare what else it needs in "readablePaths"',
+          real,
+          'move the program to another folder, and declare its files in "readablePaths"',
         );
       if (!this.#mounts.isVisible(real)) await this.#show(real, true);
     }
@@ -250,12 +250,7 @@ class ViewBuilder {
         `${real} cannot be shown in a sandbox`,
         'declare the folders that the server works on',
       );
-    if (this.#hostPaths.isHidden(real))
-      throw this.#refused(
-        field,
-        `${real} lies in a folder of Hostler itself, which the sandbox hides`,
-        'move it to another folder',
-      );
+    if (this.#hostPaths.isHidden(real)) throw this.#hidden(field, real, 'move it to another folder');
     this.#requireFree(field, real);
     this.#links.push(...links);
     return real;
@@ -282,6 +277,10 @@ class ViewBuilder {
         `${real} collides with ${homeInside}, the home inside the sandbox`,
         'move it to another folder',
       );
+  }
+
+  #hidden(field: Field | 'command', real: string, hint: string): HostError {
+    return this.#refused(field, `${real} lies in a folder of Hostler itself, which the sandbox hides`, hint);
   }
 
   #refused(field: Field | 'command', what: string, hint: string): HostError {
