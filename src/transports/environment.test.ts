@@ -3,7 +3,7 @@ import { childEnvironment, RUN_MARKER, runMark } from './environment.js';
 
 const mark = runMark('abc', 3);
 
-test('a child sees the baseline, what is declared and the marker, and nothing else', () => {
+test('a child sees the baseline, declared variables and the marker, and nothing else', () => {
   const ambient = { PATH: '/bin', HOME: '/h', XDG_CACHE_HOME: '/c', AWS_SECRET_ACCESS_KEY: 's', NODE_OPTIONS: '--x' };
   expect({ ...childEnvironment(ambient, { API_KEY: 'k' }, mark) }).toEqual({
     PATH: '/bin',

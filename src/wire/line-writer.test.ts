@@ -99,7 +99,7 @@ test('a frame is queued, then writing, then written', async () => {
   expect(writer.bytes).toBe(0);
 });
 
-test('while a write is on its way, frames wait where they can be withdrawn', async () => {
+test('during a write, frames stay queued and can be withdrawn', async () => {
   const { stream, writer } = setUp();
   const [first, second, third] = [frame('1'), frame('2'), frame('3')];
   writer.write(first);
@@ -115,7 +115,7 @@ test('while a write is on its way, frames wait where they can be withdrawn', asy
   expect(stream.writes).toEqual(['[1]\n', '[3]\n']);
 });
 
-test('K9 what waited can be withdrawn in the very moment before it is written', async () => {
+test('K9 a queued frame can be withdrawn in `beforeWrite`', async () => {
   const stream = new HeldStream();
   const asked: number[] = [];
   let late: OutboundFrame | undefined;
@@ -144,7 +144,7 @@ test('K9 what waited can be withdrawn in the very moment before it is written', 
   expect([first.phase, third.phase, writer.bytes]).toEqual(['queued', 'queued', 0]);
 });
 
-test('K9 what waited for others is looked at when they take it along; what is written as it is sent is not', () => {
+test('K9 `beforeWrite` is called for queued frames, not for one that is written as it is sent', () => {
   const stream = new FreeStream();
   let asked = 0;
   const beforeWrite = () => void asked++;
@@ -175,7 +175,7 @@ test('full batches too wait here while the stream holds bytes the system has not
   expect(stream.writes).toHaveLength(1);
 });
 
-test('what is behind a full batch follows as soon as that was taken', async () => {
+test('frames behind a full batch follow as soon as it was taken', async () => {
   const { stream, writer } = setUpOn(new FreeStream());
   for (let i = 0; i < 10; i++) writer.write(frame('x'.repeat(20_000)));
   await tick();
@@ -183,7 +183,7 @@ test('what is behind a full batch follows as soon as that was taken', async () =
   expect(writer.bytes).toBe(0);
 });
 
-test('`bytes` counts what is queued and being written; a withdrawn line makes room', async () => {
+test('`bytes` counts queued lines and those being written; a withdrawn line makes room', async () => {
   const { stream, writer } = setUp();
   const [large, small] = [frame('x'.repeat(100)), frame('é'.repeat(20))];
   writer.write(large);
@@ -209,7 +209,7 @@ test('a large frame goes alone, after those before it', async () => {
   expect(stream.writes.map((text) => text.length)).toEqual([4, 300_003, 4]);
 });
 
-test('a broken pipe is reported once, and what was not written is handed back with its phase', async () => {
+test('a broken pipe is reported once, and unwritten frames are returned with their phase', async () => {
   const { stream, writer, broken } = setUp();
   const [first, second] = [frame('1'), frame('2')];
   writer.write(first);
@@ -236,7 +236,7 @@ test('a frame that was answered before its batch was through stays answered', as
 test.each([
   ['alone', 0],
   ['among many that wait', 500],
-])('what was withdrawn is not held on to, %s, however long the server reads nothing', async (_how, others) => {
+])('withdrawn frames are released, %s, even when the server reads nothing', async (_how, others) => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const { stream, writer } = setUp();

@@ -108,7 +108,7 @@ function open() {
   return { send, lines, reader, started, end };
 }
 
-test('both eras share one pipe; its end leaves what is under way ten seconds, then aborts it', {
+test('both eras share one pipe; at its end requests have ten seconds, then they are aborted', {
   timeout: 60_000,
 }, async () => {
   const { send, lines, end } = open();

@@ -204,7 +204,7 @@ describe('E7 a server in the sandbox', () => {
     seen = await probe('probe', { ...paths, env: { LD_LIBRARY_PATH: at('writable') } });
   });
 
-  test('sees the system, its program, what it declares and its own folders, and nothing else', () => {
+  test('sees the system, its program, declared paths and its own folders, and nothing else', () => {
     const own = [
       ...['home/.nvm/v1/bin/node', 'home/.nvm/v1/lib/module'],
       ...['home/project/package.json', 'home/project/src/server.pl'],
@@ -216,7 +216,7 @@ describe('E7 a server in the sandbox', () => {
     expect([...seen.seen].sort()).toEqual(withParents([...systemRoots, ...devices, ...settings, ...folders, ...own]));
   });
 
-  test('writes to its own folders and to what it declares, and nowhere else', () => {
+  test('writes to its own folders and declared paths, and nowhere else', () => {
     const own = ['/dev', '/dev/shm', '/run', '/sandbox/home', '/tmp', '/var/tmp', at('writable')];
     expect([...seen.writable].sort()).toEqual(own.sort());
     expect(seen.controls).toEqual([]);
@@ -255,7 +255,7 @@ describe('E7 a server in the sandbox', () => {
   });
 });
 
-test('E7 a home is kept for its server, and not shared with another', async () => {
+test('E7 a home is reused for its server, and not shared with another', async () => {
   const script =
     '$| = 1; my @had = map { s{.*/}{}r } glob("~/*"); open(my $f, ">", "$ENV{HOME}/$ENV{NAME}"); print qq({"jsonrpc":"2.0","method":"had","params":"@had"}\n); <STDIN>';
   const start = async (server: string, name: string): Promise<string | undefined> => {

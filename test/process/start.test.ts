@@ -39,7 +39,7 @@ test('P8 fd hygiene: a hundred starts and stops leave no descriptor behind', asy
   expect(bench.keeper.liveChildren).toBe(0);
 });
 
-test('P8 fd hygiene: a grandchild that keeps the pipes costs no descriptor', async () => {
+test('P8 fd hygiene: a grandchild that has the pipes open costs no descriptor', async () => {
   await (await bench.stub()).channel.close();
   const before = fdCount();
   const talk = await bench.stub('--grandchild', 'setsid', '--exit', '0');
@@ -123,7 +123,7 @@ test.runIf(hasProc)('N-E1 sandbox: only declared paths can be written, /tmp is p
   rmSync(writable, { recursive: true });
 });
 
-test('S6 permanent failure: what cannot be started says why', async () => {
+test('S6 permanent failure: a failed start has its reason', async () => {
   const file = (name: string, text: string, mode = 0o755) => {
     const full = path.join(bench.stateDir, name);
     writeFileSync(full, text);
@@ -157,7 +157,7 @@ test('S6 permanent failure: what cannot be started says why', async () => {
   expect(bench.keeper.liveChildren).toBe(0);
 });
 
-test('S6 permanent failure: a sandbox that is not installed is named, with the way out', async () => {
+test('S6 permanent failure: a sandbox that is not installed is reported, with the remedy', async () => {
   const keeper = new ChildProcesses({ clock: systemClock, ambient: { PATH: '/no/such/folder' } });
   const spec = { server: 'stub', command: '/bin/sh', sandbox: 'standard' } as const;
   await expect(openStdio(spec, { clock: systemClock, cleanText: String, children: keeper })).rejects.toMatchObject({
@@ -182,7 +182,7 @@ test('S6 permanent failure: on Windows a child process is refused before anythin
   }
 });
 
-test('a state directory others may write to is told once, and not used', async () => {
+test('a state directory that others may write to is reported once, and not used', async () => {
   const problems: unknown[] = [];
   chmodSync(bench.stateDir, 0o777);
   const keeper = new ChildProcesses({
@@ -200,7 +200,7 @@ test('a state directory others may write to is told once, and not used', async (
   expect(readdirSync(bench.stateDir)).toEqual([]);
 });
 
-test('E15 a program that embeds a host as PID 1 is told once that nothing reaps orphans', async () => {
+test('E15 a program that embeds a host as PID 1 gets one report that orphans are not reaped', async () => {
   const problems: unknown[] = [];
   const onProblem = (error: unknown) => void problems.push(error);
   const keeper = new ChildProcesses({ clock: systemClock, ambient: process.env, isInit: true, onProblem });

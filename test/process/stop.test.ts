@@ -46,7 +46,7 @@ describe.each(profiles)('S7 ordered stop under profile %s:', (sandbox) => {
   });
 });
 
-test('S7 ordered stop: close is one act, however often it is asked for', async () => {
+test('S7 ordered stop: repeated calls of close share one stop', async () => {
   const { channel, closed } = await serving({});
   const promises = [channel.close(), channel.close(), channel.close()];
   expect(new Set(promises).size).toBe(1);
@@ -72,7 +72,7 @@ test('S7 ordered stop: fifty servers of all kinds at once take as long as the sl
   expect(tookMs).toBeLessThan(timeLimitMs(shortPace.eofMs + shortPace.termMs + 500));
 });
 
-test('S7 ordered stop: a server that dies by itself has its group taken down unasked', async () => {
+test('S7 ordered stop: the group of a server that dies by itself is stopped', async () => {
   const talk = await bench.stub('--grandchild', 'plain', '--exit-on-call', '3');
   talk.send();
   expect((await talk.whenClosed()).toJSON()).toMatchObject({ reason: 'exit', exitCode: 3 });

@@ -19,7 +19,7 @@ describe('P2 stderr flood:', () => {
   test.each([
     ['64 MiB', 'for (1..1024) { syswrite STDERR, ("x" x 65535)."\\n" }'],
     ['100,000 single bytes', 'for (1..100000) { syswrite STDERR, $_ % 80 ? "x" : "\\n" }'],
-  ])('%s, while every call is answered and little is kept', async (_name, flood) => {
+  ])('%s, while every call is answered and little is stored', async (_name, flood) => {
     const rssBefore = ownRssBytes();
     let rssMax = rssBefore;
     const talk = await bench.open({ command: path.join(fakes, 'stdio-flood.pl'), args: [flood] });
@@ -149,7 +149,7 @@ describe('P5 dead peer writes:', () => {
     expect(talk.send().refused?.toJSON()).toMatchObject({ reason: 'exit', execution: 'not_executed', retryable: true });
   });
 
-  test('a server that leaves 16 MiB of our answers unread holds nobody up when it dies', async () => {
+  test('a server that leaves 16 MiB of our answers unread delays no request when it dies', async () => {
     const talk = await bench.stub('--no-read');
     const calls = [talk.send(), talk.send(large)];
     await until(() => calls[1]?.frame.phase === 'writing', 'the pipe is full');
@@ -214,7 +214,7 @@ describe('P5 dead peer writes:', () => {
     expect(talk.failed.map(({ frame }) => frame)).toEqual([second.frame]);
   });
 
-  test('an answer that was in the pipe when the server died is delivered, before the end is told', async () => {
+  test('an answer that was in the pipe when the server died is delivered before the end is reported', async () => {
     const talk = await perl(
       'my $l = <STDIN>; print qq({"jsonrpc":"2.0","id":1,"result":{"big":"), "x" x 100000, qq("}}\\n); exit 0',
     );
@@ -227,7 +227,7 @@ describe('P5 dead peer writes:', () => {
 });
 
 describe('P6 pipe held open:', () => {
-  test('the end is told 200 ms after the exit though a grandchild keeps the pipes', async () => {
+  test('the end is reported 200 ms after the exit though a grandchild has the pipes open', async () => {
     const clock = new FakeClock();
     const children = new ChildProcesses({ clock, ambient: process.env });
     const args = [stubServer, '--grandchild', 'setsid', '--stderr', 'no key given\\n', '--exit', '4'];
@@ -243,7 +243,7 @@ describe('P6 pipe held open:', () => {
     await children.closeAll();
   });
 
-  test('on the real clock the end is told in time, with the last words of the server', async () => {
+  test('on the real clock the end is reported in time, with the last line on stderr', async () => {
     const talk = await bench.stub('--grandchild', 'setsid', '--stderr', 'no key given\\n', '--exit', '4');
     const error = await talk.whenClosed();
     const exitMs = talk.channel.describe().exit?.atMs as number;
@@ -259,7 +259,7 @@ describe('P6 pipe held open:', () => {
     await until(() => carriers(bench.keeper.instanceId).length === 0, 'the grandchild is gone');
   });
 
-  test('E18 of a Node server that crashed, the error and its first stack line are told', async () => {
+  test('E18 the crash of a Node server is reported with the error and its first stack line', async () => {
     const script = 'function connect() { throw new TypeError("no key given") }\nconnect()';
     const talk = await bench.open({ command: process.execPath, args: ['-e', script] });
     expect((await talk.whenClosed()).message).toBe(
@@ -268,7 +268,7 @@ describe('P6 pipe held open:', () => {
     await talk.channel.close();
   });
 
-  test('without anybody holding them, the end is told when they end', async () => {
+  test('without another process on them, the end is reported when they end', async () => {
     const talk = await bench.stub('--exit', '4');
     await talk.whenClosed();
     expect((talk.closed[0]?.atMs as number) - (talk.channel.describe().exit?.atMs as number)).toBeLessThan(

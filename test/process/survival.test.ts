@@ -271,7 +271,7 @@ describe('S8 death watch:', () => {
     },
   );
 
-  test('spares what was taken off its list', async () => {
+  test('spares groups that were removed from its list', async () => {
     const one = await plant();
     const other = await plant();
     watch(`+ ${one.pid} ${one.startTicks}`, `+ ${other.pid} ${other.startTicks}`, `- ${one.pid} ${one.startTicks}`);
@@ -279,7 +279,7 @@ describe('S8 death watch:', () => {
     expect(isAlive(one.pid)).toBe(true);
   });
 
-  test('kills what ignores SIGTERM', async () => {
+  test('kills processes that ignore SIGTERM', async () => {
     const { pid, startTicks } = await plant('$SIG{TERM} = "IGNORE"; $0 = "deaf"');
     await until(() => readFileSync(`${procFolder}/${pid}/comm`, 'utf8').includes('deaf'), 'it is deaf');
     watch(`+ ${pid} ${startTicks}`);
@@ -324,7 +324,7 @@ test('S7 ordered stop: a process with nothing else to do waits for the end of a 
   expect(execFileSync(process.execPath, flags, { encoding: 'utf8' })).toBe('kill\n');
 });
 
-test('S11 resource floor: without descriptors a start fails with EMFILE, and a stop still takes down the whole group', () => {
+test('S11 resource floor: without descriptors a start fails with EMFILE, and a stop still ends the whole group', () => {
   const flags = ['-c', 'ulimit -n 64; exec "$0" "$@"', process.execPath, driverFile, compiled, stateDir, 'emfile'];
   const text = execFileSync('/bin/sh', flags, { encoding: 'utf8' });
   const { outcomes, left } = JSON.parse(text) as { outcomes: string[]; left: number };

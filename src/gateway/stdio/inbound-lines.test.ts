@@ -4,13 +4,13 @@ import { randomInt, seededRandom } from '../../kernel/random.js';
 import { InboundLines } from './inbound-lines.js';
 
 function open() {
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const lines = new InboundLines({
-    message: (envelope) => told.push([envelope.kind, envelope.idText(), envelope.payload()?.toString()]),
-    fault: ({ idText, failure }) => told.push([failure.code, idText]),
-    batch: (_bytes, bounds) => told.push(['batch', bounds.length / 2]),
+    message: (envelope) => reported.push([envelope.kind, envelope.idText(), envelope.payload()?.toString()]),
+    fault: ({ idText, failure }) => reported.push([failure.code, idText]),
+    batch: (_bytes, bounds) => reported.push(['batch', bounds.length / 2]),
   });
-  return { lines, told };
+  return { lines, reported };
 }
 
 const text = [
@@ -37,25 +37,25 @@ test('how the bytes are cut changes nothing, and the last line needs no end', ()
   const bytes = Buffer.from(text);
   const random = seededRandom(7);
   for (let round = 0; round < 200; round++) {
-    const { lines, told } = open();
+    const { lines, reported } = open();
     for (let from = 0; from < bytes.length; ) {
       const to = Math.min(bytes.length, from + randomInt(random, 1, round === 0 ? 1 : 60));
       lines.push(bytes.subarray(from, to));
       from = to;
     }
     lines.end();
-    expect(told).toEqual(expected);
+    expect(reported).toEqual(expected);
   }
 });
 
 test('each line that is too long is one fault, however it comes, and those around it are read', () => {
   const long = Buffer.alloc(LIMITS.frameBytes + 1, 'x');
   const good = Buffer.from('{"jsonrpc":"2.0","id":1,"method":"a"}\n');
-  const { lines, told } = open();
+  const { lines, reported } = open();
   lines.push(Buffer.concat([good, long, Buffer.from('\n'), good]));
   lines.push(long.subarray(0, 5));
   lines.push(long);
   lines.push(Buffer.concat([Buffer.from('xx\n'), good]));
   const request = ['request', '1', undefined];
-  expect(told).toEqual([request, [-32600, undefined], request, [-32600, undefined], request]);
+  expect(reported).toEqual([request, [-32600, undefined], request, [-32600, undefined], request]);
 });

@@ -57,25 +57,25 @@ function open(output: Writable | undefined = undefined) {
     onProblem: (error) => problems.push(error),
   });
   const pipe = ingress;
-  /** All that was said since it was last asked. */
-  const saidText = async (): Promise<string> => {
+  /** All that was written since it was last asked. */
+  const writtenText = async (): Promise<string> => {
     for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
     const taken = text;
     text = '';
     return taken;
   };
-  const said = async (): Promise<(Json & { id?: unknown; error?: Json; result?: Json })[]> => {
-    const lines = (await saidText()).split('\n').filter(Boolean);
+  const written = async (): Promise<(Json & { id?: unknown; error?: Json; result?: Json })[]> => {
+    const lines = (await writtenText()).split('\n').filter(Boolean);
     return lines.map((line) => JSON.parse(line));
   };
   const send = async (...messages: unknown[]) => {
     for (const message of messages) input.write(`${typeof message === 'string' ? message : JSON.stringify(message)}\n`);
-    return said();
+    return written();
   };
-  return { router, clock, input, out, problems, pipe, said, saidText, send };
+  return { router, clock, input, out, problems, pipe, written, writtenText, send };
 }
 
-test('E4 a process is one client, whichever era it speaks, and its end is told once', async () => {
+test('E4 a process is one client in both eras, and its end is reported once', async () => {
   const clients: (readonly string[])[] = [];
   for (const messages of [
     [modern(1, 'a')],
@@ -110,12 +110,12 @@ describe('the modern era', () => {
   });
 
   test('the id goes back as it was written', async () => {
-    const { send, router, saidText } = open();
+    const { send, router, writtenText } = open();
     await send(
       '{"jsonrpc":"2.0","id":9007199254740993,"method":"x","params":{"_meta":'.concat(JSON.stringify(META), '}}'),
     );
     router.exchanges[0]?.succeed('{}');
-    expect(await saidText()).toBe('{"jsonrpc":"2.0","id":9007199254740993,"result":{}}\n');
+    expect(await writtenText()).toBe('{"jsonrpc":"2.0","id":9007199254740993,"result":{}}\n');
   });
 
   test.each([
@@ -137,7 +137,7 @@ describe('the modern era', () => {
     expect(router.exchanges).toEqual([]);
   });
 
-  test('what is supported and what was asked for is told', async () => {
+  test('supported and requested versions are reported', async () => {
     const { send } = open();
     const old = { ...META, 'io.modelcontextprotocol/protocolVersion': '2025-11-25' };
     const [answer] = await send(legacy(1, 'server/discover', { _meta: old }));
@@ -146,7 +146,7 @@ describe('the modern era', () => {
 });
 
 describe('the legacy era', () => {
-  test('initialize opens the session, and the router is told when the client goes on', async () => {
+  test('initialize opens the session, and the router is notified when the client continues', async () => {
     const { send, router } = open();
     expect(await send(initialize(1, '2025-06-18'))).toEqual([
       { jsonrpc: '2.0', id: 1, result: { protocolVersion: '2025-06-18' } },
@@ -157,7 +157,7 @@ describe('the legacy era', () => {
     expect(router.sessions[0]?.id).not.toBe(embedder.id);
   });
 
-  test('a client that does not wait for its handshake, or never says initialized, has its session too', async () => {
+  test('a client that does not wait for its handshake, or never sends initialized, has its session too', async () => {
     const first = open();
     await first.send(initialize(1), notice('notifications/initialized'));
     expect(first.router.sessions).toHaveLength(1);
@@ -193,12 +193,12 @@ describe('the legacy era', () => {
     expect(router.exchanges.map(({ method }) => method)).toEqual(['ping']);
   });
 
-  test('what the session is told goes straight out; notices of the client reach the router', async () => {
-    const { send, router, said } = open();
+  test('notifications of the session are written at once; those of the client reach the router', async () => {
+    const { send, router, written } = open();
     await send(initialize(), notice('notifications/initialized'));
     router.sessions[0]?.notify('notifications/tools/list_changed', undefined);
     router.sessions[0]?.notify('notifications/message', '{"level":\n"info"}');
-    expect(await said()).toEqual([
+    expect(await written()).toEqual([
       { jsonrpc: '2.0', method: 'notifications/tools/list_changed' },
       { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info' } },
     ]);
@@ -206,8 +206,8 @@ describe('the legacy era', () => {
     expect(router.notices).toEqual([['legacy', 'notifications/roots/list_changed', '{"a":1}']]);
   });
 
-  test('batches are for 2025-03-26 alone: answered together, without what was cancelled', async () => {
-    const { send, router, said, pipe } = open();
+  test('batches are for 2025-03-26 alone: answered together, without cancelled requests', async () => {
+    const { send, router, written, pipe } = open();
     await send(initialize(0, '2025-03-26'));
     const batch = [
       legacy(1, 'echo'),
@@ -219,7 +219,7 @@ describe('the legacy era', () => {
     ];
     expect(await send(batch)).toEqual([]);
     router.exchanges[0]?.succeed('{}');
-    expect(await said()).toEqual([]);
+    expect(await written()).toEqual([]);
     const [answers] = await send(notice('notifications/cancelled', { requestId: 3 }));
     expect((answers as unknown as Json[]).map(({ id, error }) => [id, (error as Json)?.code])).toEqual([
       [1, undefined],
@@ -237,12 +237,12 @@ describe('the legacy era', () => {
 });
 
 describe('cancelling', () => {
-  test('aborts the exchange, and nothing more is said of it', async () => {
-    const { send, router, said, pipe } = open();
+  test('aborts the exchange, and nothing more is written for it', async () => {
+    const { send, router, written, pipe } = open();
     await send(modern('a', 'subscriptions/listen'));
     const [exchange] = router.exchanges;
     exchange?.notify('notifications/subscriptions/acknowledged', '{}');
-    expect(await said()).toHaveLength(1);
+    expect(await written()).toHaveLength(1);
     await send(notice('notifications/cancelled', { requestId: 'b' }), notice('notifications/cancelled'));
     expect(exchange?.signal.aborted).toBe(false);
     await send(notice('notifications/cancelled', { requestId: 'a' }));
@@ -250,17 +250,17 @@ describe('cancelling', () => {
     exchange?.notify('notifications/progress', '{}');
     exchange?.succeed('{}');
     exchange?.fail({ code: 1, message: 'x' });
-    expect(await said()).toEqual([]);
+    expect(await written()).toEqual([]);
     expect(pipe.inFlight).toBe(0);
   });
 
   test('an id is free again once its request is over, and not before', async () => {
-    const { send, router, said } = open();
+    const { send, router, written } = open();
     await send(modern(1, 'wait'));
     expect(await send(modern(1, 'wait'))).toMatchObject([{ id: 1, error: { code: -32600 } }]);
     router.exchanges[0]?.succeed('{}');
     router.exchanges[0]?.succeed('{}');
-    expect(await said()).toHaveLength(1);
+    expect(await written()).toHaveLength(1);
     await send(modern(1, 'wait'), modern('1', 'wait'));
     expect(router.exchanges).toHaveLength(3);
   });
@@ -276,10 +276,10 @@ describe('asking the client', () => {
     return { ...all, exchange, ask };
   };
 
-  test('the answer is taken by the ask whose id it has, and once', async () => {
-    const { send, said, ask } = await asking();
+  test('an answer settles the request with its id, once', async () => {
+    const { send, written, ask } = await asking();
     const [first, second] = [ask(), ask()];
-    expect(await said()).toMatchObject([
+    expect(await written()).toMatchObject([
       { id: 1, method: 'elicitation/create', params: { message: '?' } },
       { id: 2, method: 'elicitation/create' },
     ]);
@@ -293,27 +293,27 @@ describe('asking the client', () => {
     expect(await second).toMatchObject({ kind: 'error' });
   });
 
-  test('E13 nothing is asked before the client has sent initialized', async () => {
-    const { router, send, said } = open();
+  test('E13 no request is sent before the client has sent initialized', async () => {
+    const { router, send, written } = open();
     await send(initialize(1), legacy(2, 'wait'));
     const asked = router.exchanges[0]?.ask?.('elicitation/create', '{}', { deadlineAtMs: 1_000 });
-    expect(await said()).toEqual([]);
+    expect(await written()).toEqual([]);
     expect(await send(notice('notifications/initialized'))).toMatchObject([{ id: 1, method: 'elicitation/create' }]);
     await send({ jsonrpc: '2.0', id: 1, result: {} });
     expect(await asked).toMatchObject({ kind: 'result' });
   });
 
   test('a deadline, a signal and the end of the request withdraw it', async () => {
-    const { said, ask, clock, exchange } = await asking();
+    const { written, ask, clock, exchange } = await asking();
     const abort = new AbortController();
     const asks = [ask(500), ask(9_000, abort.signal), ask(9_000)].map((asked) => asked?.catch(({ code }) => code));
-    await said();
+    await written();
     clock.advance(500);
     abort.abort();
     exchange?.succeed('{}');
     expect(await Promise.all(asks)).toEqual(['timeout', 'cancelled', 'cancelled']);
-    const told = await said();
-    expect(told.filter(({ method }) => method === 'notifications/cancelled').map(({ params }) => params)).toEqual([
+    const found = await written();
+    expect(found.filter(({ method }) => method === 'notifications/cancelled').map(({ params }) => params)).toEqual([
       { requestId: 1 },
       { requestId: 2 },
       { requestId: 3 },
@@ -358,9 +358,9 @@ describe('bad lines', () => {
   });
 
   test('bytes that are no UTF-8 are no message', async () => {
-    const { input, said } = open();
+    const { input, written } = open();
     input.write(Buffer.from('{"jsonrpc":"2.0","id":1,"method":"\xff"}\n', 'latin1'));
-    expect(await said()).toEqual([withoutId(-32700)]);
+    expect(await written()).toEqual([withoutId(-32700)]);
   });
 
   test('blank lines and a byte-order mark are nothing at all', async () => {
@@ -369,11 +369,11 @@ describe('bad lines', () => {
   });
 
   test('a line beyond the limit is refused once, and the next is read', async () => {
-    const { input, send, said } = open();
+    const { input, send, written } = open();
     const part = Buffer.alloc(1024 * 1024, 'x');
     for (let i = 0; i < 10; i++) input.write(part);
     input.write('\n');
-    expect(await said()).toEqual([withoutId(-32600)]);
+    expect(await written()).toEqual([withoutId(-32600)]);
     const whole = Buffer.concat([
       Buffer.alloc(9 * 1024 * 1024, 'y'),
       Buffer.from(`\n${JSON.stringify(modern(1, 'echo'))}\n`),
@@ -382,13 +382,13 @@ describe('bad lines', () => {
     expect(await send(modern(2, 'echo'))).toMatchObject([withoutId(-32600), { id: 1 }, { id: 2 }]);
   });
 
-  test('a router that throws answers with -32603 and is told of', async () => {
+  test('a router that throws answers with -32603 and is reported', async () => {
     const { send, problems } = open();
     expect(await send(modern(1, 'throw'))).toMatchObject([{ id: 1, error: { code: -32603 } }]);
     expect(problems).toHaveLength(1);
   });
 
-  test('an endpoint that is not there is said so', async () => {
+  test('a missing endpoint is reported', async () => {
     const { send, router } = open();
     router.hasAny = false;
     expect(await send(modern(1, 'echo'))).toMatchObject([{ id: 1, error: { code: -31005 } }]);
@@ -397,28 +397,28 @@ describe('bad lines', () => {
 
 describe('bounds', () => {
   test(`request ${exchangesMax + 1} is refused as overloaded`, async () => {
-    const { send, router, said } = open();
+    const { send, router, written } = open();
     const lines = Array.from({ length: exchangesMax + 1 }, (_, i) => modern(i, 'wait'));
     expect(await send(...lines)).toMatchObject([
       { id: exchangesMax, error: { code: -31015, data: { code: 'overloaded', retryable: true } } },
     ]);
     router.exchanges[0]?.succeed('{}');
-    await said();
+    await written();
     expect(await send(modern('next', 'echo'))).toMatchObject([{ id: 'next', result: {} }]);
   });
 
   test('a client that does not read is not read from, and its answers do not pile up', async () => {
     const taken: (() => void)[] = [];
-    let written = '';
+    let output = '';
     const slow = new Writable({
       write(chunk, _encoding, done) {
-        if (chunk.length < 1_000) written += chunk;
+        if (chunk.length < 1_000) output += chunk;
         taken.push(done);
       },
     });
-    const { router, input, said } = open(slow);
+    const { router, input, written } = open(slow);
     for (let i = 0; i < 12; i++) input.write(`${JSON.stringify(modern(i, 'wait'))}\n`);
-    await said();
+    await written();
     const big = Buffer.alloc(answerBytesMax / 8, 0x20);
     router.exchanges[0]?.succeed('{', big.subarray(0, pauseBytes), '}');
     expect(input.isPaused()).toBe(true);
@@ -426,20 +426,20 @@ describe('bounds', () => {
     router.exchanges[11]?.notify('notifications/progress', '{}');
     for (let turn = 0; turn < 100 && input.isPaused(); turn++) {
       taken.shift()?.();
-      await said();
+      await written();
     }
     expect(input.isPaused()).toBe(false);
     for (let turn = 0; turn < 20; turn++) {
       taken.shift()?.();
-      await said();
+      await written();
     }
-    const lines = written.split('\n').filter((line) => line.startsWith('{"jsonrpc"') && line.endsWith('}'));
+    const lines = output.split('\n').filter((line) => line.startsWith('{"jsonrpc"') && line.endsWith('}'));
     const refused = lines.map((line) => JSON.parse(line)).filter(({ error }) => error);
     expect(refused.map(({ id, error }) => [id, error.data.reason])).toEqual([
       [9, 'backpressure'],
       [10, 'backpressure'],
     ]);
-    expect(written).not.toContain('notifications/progress');
+    expect(output).not.toContain('notifications/progress');
   });
 });
 
@@ -460,27 +460,27 @@ test('a session and open subscriptions are figures for metrics, as long as they 
 });
 
 describe('the end', () => {
-  test('after the end of the input what is under way is answered, and then it is over', async () => {
-    const { input, router, pipe, said, clock } = open();
+  test('after the end of the input requests in progress are answered, and then the pipe ends', async () => {
+    const { input, router, pipe, written, clock } = open();
     input.write(`${JSON.stringify(initialize(0))}\n${JSON.stringify(legacy(1, 'wait'))}\n`);
     input.write(`${JSON.stringify(modern(3, 'subscriptions/listen'))}\n`);
     input.end(JSON.stringify(modern(2, 'echo')));
-    expect((await said()).map(({ id }) => id)).toEqual([0, 2]);
+    expect((await written()).map(({ id }) => id)).toEqual([0, 2]);
     const [waiting, listening] = router.exchanges;
     expect([waiting?.signal.aborted, listening?.signal.aborted]).toEqual([false, true]);
     expect(pipe.inFlight).toBe(1);
     waiting?.succeed('{}');
     await pipe.closed;
-    expect((await said()).map(({ id }) => id)).toEqual([1]);
+    expect((await written()).map(({ id }) => id)).toEqual([1]);
     expect(router.sessions[0]?.signal.aborted).toBe(true);
     router.sessions[0]?.notify('x', undefined);
-    expect([await said(), clock.pendingTimers]).toEqual([[], 0]);
+    expect([await written(), clock.pendingTimers]).toEqual([[], 0]);
   });
 
-  test('what is not done in ten seconds is cancelled; told to close, in the time that is given', async () => {
-    const { input, router, pipe, clock, said } = open();
+  test('requests are cancelled after ten seconds, or after the time that close allows', async () => {
+    const { input, router, pipe, clock, written } = open();
     input.end(`${JSON.stringify(modern(1, 'wait'))}\n`);
-    await said();
+    await written();
     await clock.advanceAsync(9_999);
     expect(router.exchanges[0]?.signal.aborted).toBe(false);
     await clock.advanceAsync(1);
@@ -492,13 +492,13 @@ describe('the end', () => {
     // Nothing more is taken.
     expect(await other.send(modern(3, 'echo'))).toEqual([]);
     other.router.exchanges[0]?.succeed('{}');
-    expect((await other.said()).map(({ id }) => id)).toEqual([1]);
+    expect((await other.written()).map(({ id }) => id)).toEqual([1]);
     await other.clock.advanceAsync(500);
     await closed;
     expect(other.router.exchanges[1]?.signal.aborted).toBe(true);
   });
 
-  test('what is asked of a client that is gone is not waited for', async () => {
+  test('a request to a client that is gone is not waited for', async () => {
     const { input, send, router } = open();
     await send(initialize(0), notice('notifications/initialized'), legacy(1, 'wait'));
     const asked = router.exchanges[0]?.ask?.('roots/list', undefined, { deadlineAtMs: 60_000 });

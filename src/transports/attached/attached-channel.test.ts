@@ -38,10 +38,10 @@ async function open(transport: AttachableTransport & object = new PassiveTranspo
   const problems: unknown[] = [];
   const onProblem = (error: unknown) => void problems.push(error);
   const channel = new AttachedChannel('x', transport, { clock, cleanText: (text) => text, onProblem });
-  const heard = new RecordingListener();
-  channel.start(heard);
+  const listener = new RecordingListener();
+  channel.start(listener);
   await settle();
-  return { channel, heard, clock, problems, transport: transport as PassiveTransport };
+  return { channel, listener, clock, problems, transport: transport as PassiveTransport };
 }
 
 /** Sends it and waits until the transport has it. */
@@ -76,12 +76,12 @@ describe('to the server', () => {
   test('E23 a transport may answer inside its send', async () => {
     const transport = new PassiveTransport();
     transport.send = async ({ id }) => void transport.onmessage?.(answer(id, { now: true }));
-    const { channel, heard } = await open(transport);
+    const { channel, listener } = await open(transport);
     const frame = request('tools/call');
     channel.send(frame);
-    expect(heard.messages).toEqual([]);
-    await heard.settled(frame);
-    expect(heard.answerTo(frame)?.text).toBe('{"now":true}');
+    expect(listener.messages).toEqual([]);
+    await listener.settled(frame);
+    expect(listener.answerTo(frame)?.text).toBe('{"now":true}');
   });
 
   test('a waiting frame is withdrawn unsent, and one that left needs a notice', async () => {
@@ -94,7 +94,7 @@ describe('to the server', () => {
   });
 
   test('E23 whatever a send throws or returns fails its own request, and nothing is thrown outside of it', async () => {
-    const { channel, heard, transport } = await open();
+    const { channel, listener, transport } = await open();
     const works = transport.send;
     const textless = Object.assign(new Error('x'), { message: Object.create(null) });
     const returned = Promise.resolve();
@@ -113,7 +113,7 @@ describe('to the server', () => {
     await sent(channel);
     transport.send = works;
     const last = await sent(channel);
-    expect(heard.failures.map(({ error }) => error.details.reason)).toEqual(Array(3).fill('send_failed'));
+    expect(listener.failures.map(({ error }) => error.details.reason)).toEqual(Array(3).fill('send_failed'));
     transport.onmessage?.({
       jsonrpc: '2.0',
       id: last.id,
@@ -123,11 +123,11 @@ describe('to the server', () => {
         },
       },
     });
-    expect(heard.failures.at(-1)?.error.details.reason).toBe('not_json');
+    expect(listener.failures.at(-1)?.error.details.reason).toBe('not_json');
   });
 
   test('a send that fails fails its own request; that of a notification is lost', async () => {
-    const { channel, heard, transport } = await open();
+    const { channel, listener, transport } = await open();
     const works = transport.send;
     transport.send = async () => {
       throw new Error('no route');
@@ -141,11 +141,11 @@ describe('to the server', () => {
     transport.send = works;
     const last = await sent(channel);
     transport.onmessage?.(answer(last.id));
-    expect(heard.failures.map(({ frame: { id }, error }) => [id, error.code, error.details.execution])).toEqual([
+    expect(listener.failures.map(({ frame: { id }, error }) => [id, error.code, error.details.execution])).toEqual([
       [frame.id, 'transport', 'uncertain'],
       [other.id, 'transport', 'uncertain'],
     ]);
-    expect([heard.failureOf(frame)?.message, heard.ends.length, heard.answerTo(last)?.text]).toEqual([
+    expect([listener.failureOf(frame)?.message, listener.ends.length, listener.answerTo(last)?.text]).toEqual([
       "server 'x': its transport could not send: no route",
       0,
       '{}',
@@ -159,16 +159,13 @@ describe('to the server', () => {
     [{ code: 401 }, 'needs_reauth', 401, 'not_executed'],
     [{ name: 'UnauthorizedError' }, 'needs_reauth', 401, 'not_executed'],
     [{ code: -1 }, 'transport', undefined, 'uncertain'],
-  ])(
-    'E23 a status that an SDK transport reports is told, and the session stays its own: %j',
-    async (facts, ...said) => {
-      const { channel, heard, transport } = await open();
-      transport.send = () => Promise.reject(Object.assign(new Error('refused'), facts));
-      const error = heard.failureOf(await sent(channel));
-      expect([error?.code, error?.details.httpStatus, error?.details.execution]).toEqual(said);
-      expect(heard.ends).toEqual([]);
-    },
-  );
+  ])('E23 a status of an SDK transport is reported, and the session stays its own: %j', async (facts, ...expected) => {
+    const { channel, listener, transport } = await open();
+    transport.send = () => Promise.reject(Object.assign(new Error('refused'), facts));
+    const error = listener.failureOf(await sent(channel));
+    expect([error?.code, error?.details.httpStatus, error?.details.execution]).toEqual(expected);
+    expect(listener.ends).toEqual([]);
+  });
 
   test('E23 bytes that the transport has not sent are bounded, and free again when they are', async () => {
     const { channel, transport } = await open();
@@ -187,7 +184,7 @@ describe('to the server', () => {
 
   test('with a stream for each request a modern request is cancelled by ending it, and headers go along', async () => {
     const transport = Object.assign(new PassiveTransport(), { hasPerRequestStream: true });
-    const { channel, heard } = await open(transport);
+    const { channel, listener } = await open(transport);
     const frame = await sent(channel, request('tools/call', {}, { params: [['Region', 'é']] }));
     const options = transport.options[0] as {
       requestSignal: AbortSignal;
@@ -199,7 +196,7 @@ describe('to the server', () => {
     expect([channel.withdraw(frame), options.requestSignal.aborted]).toEqual(['aborted', true]);
     const other = await sent(channel);
     (transport.options[1] as typeof options).onRequestStreamEnd();
-    expect(heard.failureOf(other)).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
+    expect(listener.failureOf(other)).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
   });
 });
 
@@ -218,39 +215,39 @@ describe('from the server', () => {
     ['a getter that throws', throwing, 'protocol_error'],
     ['more levels than the stack', deep(100_000), 'protocol_error'],
     ['more bytes than a frame', { text: 'x'.repeat(LIMITS.frameBytes) }, 'result_too_large'],
-  ])('E23 an answer with %s fails its request alone, and the server is told', async (_title, result, code) => {
-    const { channel, heard, transport } = await open();
+  ])('E23 an answer with %s fails its request alone, and the server gets the error', async (_title, result, code) => {
+    const { channel, listener, transport } = await open();
     const [frame, other] = [await sent(channel), await sent(channel)];
     const refusal = transport.onmessage?.(answer(frame.id, result));
-    expect(heard.failureOf(frame)).toMatchObject({ code, details: { phase: 'answered', execution: 'uncertain' } });
+    expect(listener.failureOf(frame)).toMatchObject({ code, details: { phase: 'answered', execution: 'uncertain' } });
     expect([refusal, channel.counters.junk]).toEqual([expect.objectContaining({ code }), 1]);
     transport.onmessage?.(answer(other.id));
-    expect([heard.answerTo(other)?.text, heard.ends]).toEqual(['{}', []]);
+    expect([listener.answerTo(other)?.text, listener.ends]).toEqual(['{}', []]);
   });
 
-  test('E23 the bounds of the text hold: depth, batches, and what is no message', async () => {
-    const { channel, heard, transport } = await open();
+  test('E23 the limits of the text apply: depth, batches, and junk', async () => {
+    const { channel, listener, transport } = await open();
     const frame = await sent(channel);
     for (const junk of ['text', 7, null, undefined, () => {}, { jsonrpc: '2.0' }, Array(101).fill(answer(1))])
       transport.onmessage?.(junk);
     // A batch of more than 100 is cut or refused, never delivered whole.
-    expect(heard.messages.length).toBeLessThanOrEqual(LIMITS.batch);
+    expect(listener.messages.length).toBeLessThanOrEqual(LIMITS.batch);
     const before = channel.counters.junk;
     transport.onmessage?.(answer(frame.id, deep(LIMITS.depth + 1)));
     expect(channel.counters.junk).toBe(before + 1);
   });
 
   test('E23 relatedRequestId names the request that a message belongs to, also after it has ended', async () => {
-    const { channel, heard, transport } = await open();
+    const { channel, listener, transport } = await open();
     const [first, second] = [await sent(channel), await sent(channel)];
     const log = { jsonrpc: '2.0', method: 'notifications/message', params: {} };
     const say = (relatedRequestId?: unknown) => {
       transport.onmessage?.(log, { relatedRequestId });
-      return heard.messages.at(-1)?.origin;
+      return listener.messages.at(-1)?.origin;
     };
     expect([say(first.id), say(second.id), say()]).toEqual([first, second, undefined]);
     transport.onmessage?.(answer(first.id), { relatedRequestId: second.id });
-    expect(heard.messages.at(-1)).toMatchObject({ kind: 'result', origin: undefined });
+    expect(listener.messages.at(-1)).toMatchObject({ kind: 'result', origin: undefined });
     // A frame without an id is no request in progress, so the message reaches no client.
     for (const ended of [first.id, 4711, 'a', {}]) expect(say(ended)).toMatchObject({ id: undefined });
     channel.withdraw(second);
@@ -263,12 +260,12 @@ describe('the end', () => {
     const transport = new PassiveTransport();
     const cause = new Error('no such host');
     transport.start = () => Promise.reject(cause);
-    const { channel, heard } = await open(transport);
-    expect(heard.ends).toMatchObject([{ code: 'connect_failed', cause }]);
+    const { channel, listener } = await open(transport);
+    expect(listener.ends).toMatchObject([{ code: 'connect_failed', cause }]);
     expect(channel.send(request('a'))).toMatchObject({ code: 'transport', details: { execution: 'not_executed' } });
   });
 
-  test('E23 what the transport says after it was closed is ignored, and its own handlers are still called', async () => {
+  test('E23 messages after the close are ignored, and handlers of the application are still called', async () => {
     const transport = new PassiveTransport();
     const own: string[] = [];
     transport.onclose = () => void own.push('close');
@@ -276,31 +273,36 @@ describe('the end', () => {
       own.push(message);
       throw new Error('handler');
     };
-    const { heard, problems } = await open(transport);
+    const { listener, problems } = await open(transport);
     transport.onerror?.(new Error('reset'));
     transport.onclose?.();
     transport.onclose?.();
     expect(transport.onmessage?.(answer(1))).toMatchObject({ code: 'transport', details: { reason: 'closed' } });
-    expect([own, heard.ends.length, heard.late, heard.messages]).toEqual([['reset', 'close', 'close'], 1, 0, []]);
-    expect(heard.ends[0]).toMatchObject({ code: 'transport', cause: { message: 'reset' } });
+    expect([own, listener.ends.length, listener.late, listener.messages]).toEqual([
+      ['reset', 'close', 'close'],
+      1,
+      0,
+      [],
+    ]);
+    expect(listener.ends[0]).toMatchObject({ code: 'transport', cause: { message: 'reset' } });
     expect(problems).toMatchObject([{ message: 'handler' }]);
   });
 
   test('E23 the object is closed once, whichever side closes first', async () => {
-    const { channel, heard, transport } = await open();
+    const { channel, listener, transport } = await open();
     transport.onclose?.();
     await Promise.all([channel.close(), channel.close()]);
-    expect([transport.closes, heard.ends.length, heard.late]).toEqual([1, 1, 0]);
+    expect([transport.closes, listener.ends.length, listener.late]).toEqual([1, 1, 0]);
   });
 
   test('E23 an object that does not close is abandoned after 5 s, and that is reported', async () => {
-    const { channel, transport, clock, problems, heard } = await open();
+    const { channel, transport, clock, problems, listener } = await open();
     transport.close = () => new Promise(() => {});
     let isClosed = false;
     const closing = channel.close().then(() => {
       isClosed = true;
     });
-    expect(heard.ends).toHaveLength(1);
+    expect(listener.ends).toHaveLength(1);
     await clock.advanceAsync(closeMsMax - 1);
     expect([isClosed, problems]).toEqual([false, []]);
     await clock.advanceAsync(1);

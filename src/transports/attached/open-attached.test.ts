@@ -45,7 +45,7 @@ test('E23 a factory that gives an object already used is a failed start, and the
   expect(object.closes).toBe(0);
 });
 
-test('E23 a factory that never resolves is given up when the start is over; what comes late is closed', async () => {
+test('E23 a factory that never resolves is abandoned at the deadline; an object that comes late is closed', async () => {
   const late: Array<(object: unknown) => void> = [];
   const { open, clock, abort } = opener(() => new Promise((resolve) => late.push(resolve)));
   const timedOut = expect(open()).rejects.toMatchObject({ code: 'timeout', details: { reason: 'start_timeout' } });

@@ -75,7 +75,7 @@ test('both directions are bounded', async () => {
   await expect(server.send(Buffer.alloc(LIMITS.frameBytes + 1))).rejects.toMatchObject({ code: 'result_too_large' });
 });
 
-test('what the server sent before it closed comes first, and closed is said once', async () => {
+test('messages sent before the close come first, and closed is reported once', async () => {
   const { channel, server, heard } = linked();
   let closes = 0;
   server.onclose = () => closes++;

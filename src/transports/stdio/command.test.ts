@@ -48,7 +48,7 @@ test.each([
   ['onlyPlain', 'EACCES'],
   ['./one/onlyPlain', 'EACCES'],
   ['./two/tool/inside', 'ENOTDIR'],
-])('%s is refused as %s, and the error says what to do', async (command, reason) => {
+])('%s is refused as %s, with a hint', async (command, reason) => {
   const error = await find(command).catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({
     code: 'connect_failed',

@@ -247,7 +247,7 @@ test.each(Object.entries(outputs))('E18 the line that says why: %s', (_name, [sa
   expect(crashLine(said, 500)).toBe(chosen);
 });
 
-test('E18 it is cut to what may be shown', () => {
+test('E18 the line is cut to the limit', () => {
   expect(crashLine(`Error: ${'x'.repeat(100)}\n    at a (b.js:1:1)\n`, 20)).toBe(`Error: ${'x'.repeat(13)}…`);
 });
 

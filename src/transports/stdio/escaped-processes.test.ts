@@ -103,7 +103,7 @@ describe('the count of a server', () => {
     expect(escaped.countOf('b')).toBe(0);
   });
 
-  test('adds what a later run leaves, and a table that cannot be read changes nothing', async () => {
+  test('adds processes of a later run, and a table that cannot be read changes nothing', async () => {
     const { table, escaped, found } = marked([1, 'a']);
     await found('a');
     table.add({ pid: 2, mark: 'a.2' });

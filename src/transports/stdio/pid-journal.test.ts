@@ -21,7 +21,7 @@ describe('the journal', () => {
   });
   const journal = () => new PidJournal(path.join(stateDir, 'run'), instanceId, table, (error) => problems.push(error));
 
-  test('names its owner and what runs, readable by nobody else', () => {
+  test('names its owner and its children, readable by its user only', () => {
     const file = journal();
     file.started({ pid: 50, startTicks: 100, run: 1 });
     file.started({ pid: 51, startTicks: 101, run: 2 });
@@ -40,7 +40,7 @@ describe('the journal', () => {
     file.close();
   });
 
-  test('stays small through ten thousand lives and knows who is left', () => {
+  test('stays small through ten thousand runs and has those that are left', () => {
     const file = journal();
     file.started({ pid: 50, startTicks: 100, run: 0 });
     for (let run = 1; run <= 10_000; run++) {
@@ -66,7 +66,7 @@ describe('the journal', () => {
     file.close();
   });
 
-  test('keeps what is announced when it is written anew', () => {
+  test('has announced runs after a rewrite', () => {
     const file = journal();
     file.starting({ run: 0, server: 'docs' });
     for (let run = 1; run <= 2_000; run++) {

@@ -46,13 +46,13 @@ test('a signal goes to the group as a whole, in order', () => {
   ]);
 });
 
-test('followers can be asked to leave without the leader', () => {
+test('followers can be signalled without the leader', () => {
   const processes = new FakeProcesses({ pid: 50 }, { pid: 51, pgid: 50 }, { pid: 52, pgid: 50 });
   expect(group(processes).signalFollowers('SIGTERM')).toBe(true);
   expect(processes.signals.map(([pid]) => pid)).toEqual([51, 52]);
 });
 
-test('when the table cannot be read, a group with somebody in it is not called empty, and is still signalled', () => {
+test('when the table cannot be read, a group with a member does not count as empty, and is still signalled', () => {
   const processes = new FakeProcesses({ pid: 50, stubborn: true });
   const made = group(processes);
   processes.isUnreadable = true;

@@ -19,9 +19,12 @@ test.each([
   });
 });
 
-test.each(['', 'x', '42 (cut', '42 (cut) S 1', '-1 (a) S 1'])('what is no stat line is nothing: %j', (text) => {
-  expect(parseStat(text)).toBeUndefined();
-});
+test.each(['', 'x', '42 (cut', '42 (cut) S 1', '-1 (a) S 1'])(
+  'a text that is not a stat line is ignored: %j',
+  (text) => {
+    expect(parseStat(text)).toBeUndefined();
+  },
+);
 
 test.runIf(existsSync('/proc/self/stat'))('the table knows this very process', () => {
   const table = procTable();
@@ -38,7 +41,7 @@ test('a folder that is no process table is unknown, not empty', () => {
   expect(table.living()).toBe('unknown');
 });
 
-test('a line of ps says the same, in seconds of wall time', () => {
+test('a line of ps gives the same facts, in seconds of wall time', () => {
   expect(parsePsLine(' 42 10 42 Ss Sun Nov 15 20:40:01 2026')).toEqual({
     pid: 42,
     ppid: 10,

@@ -50,7 +50,7 @@ async function runIn(
 
 const started = (pid: number, startTicks = 100) => ({ started: { pid, startTicks, run: pid } });
 
-describe('who is signalled', () => {
+describe('the reaper signals', () => {
   test('the group of a leader with the same pid and start time', async () => {
     plant([{ header }, started(50)]);
     const { report, table, files } = await run({ pid: 50 }, { pid: 51, pgid: 50, startTicks: 120 });
@@ -77,7 +77,7 @@ describe('who is signalled', () => {
     expect(table.signals).toEqual([[51, 'SIGTERM']]);
   });
 
-  test('whoever carries the mark of a run that was announced and never written down', async () => {
+  test('processes with the mark of a run that was announced and never recorded', async () => {
     plant([{ header }, { starting: { run: 7 } }, { starting: { run: 8 } }, { ended: { run: 8 } }]);
     const { table, report, files } = await run(
       { pid: 50, mark: `${instanceId}.7` },
@@ -93,7 +93,7 @@ describe('who is signalled', () => {
     expect(files).toEqual([]);
   });
 
-  test('of such a run also those whose leader has gone, and nobody in a group that another leads', async () => {
+  test('processes of such a run without a leader, and none in a group with another leader', async () => {
     plant([{ header }, { starting: { run: 7 } }, { starting: { run: 8 } }]);
     const { table } = await run(
       { pid: 51, pgid: 50, mark: `${instanceId}.7` },
@@ -104,7 +104,7 @@ describe('who is signalled', () => {
     expect(table.signals).toEqual([[51, 'SIGTERM']]);
   });
 
-  test('followers that outlive their leader, as long as one is there who was with him', async () => {
+  test('followers that outlive their leader, while one lives that was seen with it', async () => {
     plant([{ header }, started(50)]);
     const { table, report } = await run({ pid: 50 }, { pid: 51, pgid: 50, stubborn: true });
     expect(table.signals).toEqual([
@@ -168,7 +168,7 @@ describe('who is signalled', () => {
   });
 });
 
-describe('what becomes of a journal', () => {
+describe('a journal', () => {
   const own = process.getuid?.() as number;
   const name = `${instanceId}.children`;
 
@@ -188,7 +188,7 @@ describe('what becomes of a journal', () => {
     ['that is empty', () => plant([]), undefined],
     ['that a neighbour has just begun', () => plant([], `${name}.new`), undefined],
     ['that a neighbour has half written', () => plant(['{"header":{"inst'], `${name}.new`), undefined],
-  ])('one %s stays, names nobody, and is told unless it is normal', async (_name, make, reason, read) => {
+  ])('one %s stays, ends no process, and is reported unless it is normal', async (_name, make, reason, read) => {
     make();
     const { report, table, problems, files } = await runIn(read ? { read } : {}, { pid: 50 });
     expect(files).toHaveLength(1);
@@ -227,7 +227,7 @@ describe('what becomes of a journal', () => {
   });
 });
 
-describe('E19 where the process table does not tell', () => {
+describe('E19 where the process table is incomplete', () => {
   const name = `${instanceId}.children`;
   const withoutMarks = (table: FakeProcesses) => {
     table.seesMarks = false;
@@ -237,7 +237,7 @@ describe('E19 where the process table does not tell', () => {
   };
   const reasons = (problems: readonly HostError[]) => problems.map(({ details }) => details.reason);
 
-  test('an announced start keeps its journal and is reported by name; what is written down is taken down', async () => {
+  test('an announced start leaves its journal and is reported by name; recorded processes are ended', async () => {
     plant([{ header }, started(50), { starting: { run: 7, server: 'docs' } }]);
     const { table, report, problems, files } = await runIn({ prepare: withoutMarks }, { pid: 50 }, { pid: 60 });
     expect(table.signals).toEqual([[-50, 'SIGTERM']]);
@@ -247,7 +247,7 @@ describe('E19 where the process table does not tell', () => {
     expect(problems[0]?.message).toContain("killed while it started 'docs'");
   });
 
-  test('members of a group that lost its leader are neither signalled nor forgotten', async () => {
+  test('members of a group that lost its leader are neither signalled nor dropped', async () => {
     plant([{ header }, started(50)]);
     const { table, report, problems, files } = await runIn({ prepare: withoutMarks }, { pid: 51, pgid: 50 });
     expect([table.signals, report.unknown, report.stale, files]).toEqual([[], 1, 0, [name]]);
@@ -294,7 +294,7 @@ describe('E19 where the process table does not tell', () => {
     expect((await run({ pid: 50 })).table.signals).toEqual([[-50, 'SIGTERM']]);
   });
 
-  test('start times in whole seconds may differ by what reading them costs, and no more', async () => {
+  test('start times in whole seconds may differ by the slack, and no more', async () => {
     const prepare = (table: FakeProcesses) => {
       table.startSlack = 2;
     };

@@ -3,14 +3,14 @@ import { StderrRing } from './stderr-ring.js';
 
 const same = (text: string) => text;
 
-test('what fits is given back whole', () => {
+test('a text that fits is returned whole', () => {
   const ring = new StderrRing(16, same);
   ring.push(Buffer.from('one\n'));
   ring.push(Buffer.from('two\n'));
   expect(ring.tail()).toBe('one\ntwo\n');
 });
 
-test('nothing written, nothing told', () => {
+test('without output the tail is empty', () => {
   expect(new StderrRing(16, same).tail()).toBe('');
   expect(new StderrRing(16, same).crashLine(10)).toBe('');
 });
@@ -27,7 +27,7 @@ test('a line longer than the ring is not shown in part', () => {
   expect(ring.tail()).toBe('');
 });
 
-test('the text is cleaned on the way out', () => {
+test('the text is redacted when it is read', () => {
   const ring = new StderrRing(64, (text) => text.replaceAll('sk-1', '[REDACTED]'));
   ring.push(Buffer.from('key sk-1\n\n'));
   expect(ring.crashLine(80)).toBe('key [REDACTED]');

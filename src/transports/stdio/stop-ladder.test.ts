@@ -4,23 +4,23 @@ import { type GroupStatus, hurry, type Ladder, type LadderEffect, type LadderPac
 const pace: LadderPace = { eofMs: 2_000, termMs: 3_000, settleMs: 50, verifyMs: 1_000 };
 const leader: GroupStatus = { leader: true, followers: 0 };
 const followers: GroupStatus = { leader: false, followers: 2 };
-const nobody: GroupStatus = { leader: false, followers: 0 };
+const empty: GroupStatus = { leader: false, followers: 0 };
 
 /** Plays a list of [time, what is seen] and tells each effect with its time, and where the walk ended. */
-function walk(...sights: Array<[number, GroupStatus]>) {
+function walk(...statuses: Array<[number, GroupStatus]>) {
   let ladder: Ladder = { kind: 'standing' };
   const effects: Array<[number, LadderEffect]> = [];
-  for (const [nowMs, sight] of sights) {
-    const [next, todo] = step(ladder, sight, nowMs, pace);
+  for (const [nowMs, status] of statuses) {
+    const [next, todo] = step(ladder, status, nowMs, pace);
     ladder = next;
     for (const effect of todo) effects.push([nowMs, effect]);
   }
   return { ladder, effects };
 }
 
-describe('the walk', () => {
-  test('an obedient server is only asked by the end of its input', () => {
-    expect(walk([0, leader], [20, nobody])).toEqual({
+describe('a stop', () => {
+  test('an obedient server only sees the end of its input', () => {
+    expect(walk([0, leader], [20, empty])).toEqual({
       ladder: { kind: 'done', rung: 'eof', left: 0 },
       effects: [[0, 'close_stdin']],
     });
@@ -33,7 +33,7 @@ describe('the walk', () => {
       [2_000, 'term'],
       [5_000, 'kill'],
     ]);
-    expect(step(ladder, nobody, 5_010, pace)[0]).toEqual({ kind: 'done', rung: 'kill', left: 0 });
+    expect(step(ladder, empty, 5_010, pace)[0]).toEqual({ kind: 'done', rung: 'kill', left: 0 });
   });
 
   test('when only the leader obeys, the rest of the group is not given the full wait', () => {
@@ -46,7 +46,7 @@ describe('the walk', () => {
   });
 
   test('followers that go along with the leader are not signalled', () => {
-    const { ladder, effects } = walk([0, leader], [10, followers], [30, nobody]);
+    const { ladder, effects } = walk([0, leader], [10, followers], [30, empty]);
     expect(effects).toEqual([[0, 'close_stdin']]);
     expect(ladder).toEqual({ kind: 'done', rung: 'eof', left: 0 });
   });
@@ -60,10 +60,10 @@ describe('the walk', () => {
   });
 
   test('a server that ended by itself, alone, needs nothing', () => {
-    expect(walk([0, nobody])).toEqual({ ladder: { kind: 'done', rung: 'none', left: 0 }, effects: [] });
+    expect(walk([0, empty])).toEqual({ ladder: { kind: 'done', rung: 'none', left: 0 }, effects: [] });
   });
 
-  test('what outlives SIGKILL is reported, not waited for', () => {
+  test('processes that outlive SIGKILL are reported, not waited for', () => {
     const { ladder } = walk([0, leader], [2_000, leader], [5_000, leader], [5_999, followers], [6_000, followers]);
     expect(ladder).toEqual({ kind: 'done', rung: 'kill', left: 2 });
   });
@@ -74,7 +74,7 @@ describe('the walk', () => {
   });
 });
 
-test('a hurried walk is never slower than before', () => {
+test('a hurried stop is never slower than before', () => {
   const [walking] = step({ kind: 'standing' }, leader, 0, pace);
   expect(hurry(walking, 100, { ...pace, eofMs: 0 })).toMatchObject({ untilMs: 100 });
   expect(hurry(walking, 100, { ...pace, eofMs: 60_000 })).toMatchObject({ untilMs: 2_000 });

@@ -14,7 +14,7 @@ test('a mount comes after the one it lies in, whatever order they were added in'
   );
 });
 
-test('the innermost mount decides what is visible', () => {
+test('the innermost mount decides about visibility', () => {
   const mounts = new Mounts();
   mounts.read('/a');
   mounts.add({ kind: 'empty', at: '/a/hidden', sealed: true });

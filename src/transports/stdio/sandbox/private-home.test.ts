@@ -39,7 +39,7 @@ test('a home is made once, for its user only', async () => {
   expect(await prepareHome(path.join(folder, 'homes'), 'docs')).toBe(home);
 });
 
-test('a link in the place of a home is refused', async () => {
+test('a link instead of a home is refused', async () => {
   mkdirSync(path.join(folder, 'docs'));
   symlinkSync('/usr', path.join(folder, 'docs', 'home'));
   await expect(prepareHome(folder, 'docs')).rejects.toMatchObject({

@@ -129,7 +129,7 @@ test('a script without a package is shown alone', async () => {
   ]);
 });
 
-test('what the server can write to is neither followed nor searched', async () => {
+test('paths that the server can write to are neither followed nor searched', async () => {
   file('home/.ssh/id');
   file('home/package.json');
   const writable = [at('home/work')];
@@ -138,7 +138,7 @@ test('what the server can write to is neither followed nor searched', async () =
   expect(await needs('/usr/bin/node', { args: [file('home/work/real.js')], writable })).toEqual([[], []]);
 });
 
-test('a script that the server can write to does not decide by its first line what is shown', async () => {
+test('the first line of a script that the server can write to shows no file', async () => {
   file('home/.ssh/id');
   file('home/secrets/package.json');
   file('home/secrets/run.js');

@@ -33,7 +33,7 @@ test('variables of the dynamic loader act inside only, and no other stands on th
 const exit = (exitCode: number) =>
   new HostError('transport', 'server exited', { server: 's', reason: 'exit', exitCode });
 
-test('a sandbox that cannot be set up is named, with the way out', () => {
+test('a sandbox that cannot be set up is reported, with the remedy', () => {
   const error = sandboxedExit('s', exit(1), 'bwrap: setting up uid map: Permission denied');
   expect(error.toJSON()).toMatchObject({
     code: 'connect_failed',
@@ -49,7 +49,7 @@ test('a command that is not visible inside is named, with the key that shows it'
   expect(error.hint).toContain('"readablePaths"');
 });
 
-test('a server that fails by itself is hinted at what it may be missing', () => {
+test('a server that fails by itself gets a hint about hidden files', () => {
   expect(sandboxedExit('s', exit(1), 'Error: ENOENT').hint).toContain('"readablePaths"');
   expect(sandboxedExit('s', exit(0), '').hint).toBeUndefined();
   expect(sandboxedExit('s', exit(1), 'Error: ENOENT').code).toBe('transport');

@@ -18,7 +18,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test('every link on the way is named where it really lies, in the order it is met', async () => {
+test('every link is reported by its real path, in order', async () => {
   expect(await tracePath(at('absolute'))).toEqual({
     real: at('lib', 'cli.js'),
     links: [

@@ -69,7 +69,7 @@ test('the configuration is left out of the folder it lies in', async () => {
   ]);
 });
 
-test('a configuration that is being replaced is left out as well: it is back a moment later', async () => {
+test('a configuration that is being replaced stays hidden', async () => {
   const named = [at('home/project/hostler.json')];
   rmSync(named[0] as string);
   const hostPaths = { homes: undefined, hidden: named, named, userHomes: [at('home')], programs: [] };
