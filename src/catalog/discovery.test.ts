@@ -303,7 +303,7 @@ describe('servers that were never seen', () => {
     expect(counts).toMatchObject({ held: 0, heldMax: 2 });
   });
 
-  test('have as long as a start may take; failures are told and disturb nobody', async () => {
+  test('may take their whole start timeout; a failure is reported and affects no other server', async () => {
     let tries = 0;
     const reconnecting = new HostError('reconnecting', 'not yet');
     const { discovery, problems, counts } = open({

@@ -70,7 +70,7 @@ export class ListReader {
 }
 
 /**
- * Reads the tools of a new connection. Without its tools a server is not ready: read-only tools could not be told from others.
+ * Reads the tools of a new connection. Without its tools a server is not ready: its read-only tools would be unknown.
  * Resolves when the tools are known or the server cannot list them. Rejects when the connection is lost, and closes it first.
  */
 export async function readFirstTools(

@@ -125,7 +125,7 @@ test('a server that never acknowledges is taken to listen', async () => {
   expect(await wanted).toBe('ok');
 });
 
-test('a new one that is refused leaves the old one, and fails whoever waited for it', async () => {
+test('a new stream that is refused leaves the old one open and rejects the waiting subscribe', async () => {
   const { stream, requests, set, acknowledge, outcome } = open();
   stream.update();
   acknowledge();
@@ -145,7 +145,7 @@ test('a server that knows no such request is asked once', async () => {
   expect([requests.length, problems.length, await outcome(stream.wanted('r:1'))]).toEqual([1, 1, 'rpc_error']);
 });
 
-test('nothing follows the end of the session, and nobody is left waiting', async () => {
+test('the end of the session opens nothing and settles all waiters', async () => {
   const { clock, stream, requests, set, live, outcome } = open();
   set.uris = ['r:1'];
   const wanted = outcome(stream.wanted('r:1'));

@@ -24,7 +24,7 @@ interface ListingsParts {
   readonly onProblem: (error: unknown) => void;
 }
 
-/** How long a list may be cached, as the server said. */
+/** How long, and for which callers, the server lets a list be cached. */
 export type ListHints = Pick<KnownList, 'ttlMs' | 'isPublic'>;
 
 type Lists = ReadonlyMap<ListMethod, KnownList>;

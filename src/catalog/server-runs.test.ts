@@ -119,7 +119,7 @@ test('a server is told of each change of what is wanted, in order, and only of c
   expect(asked.length).toBe(before);
 });
 
-test('a server that refuses says so to whoever asked, and may be asked again', async () => {
+test('a refused subscription rejects, and may be tried again', async () => {
   const { run, set, asked } = open({ capabilities: '{}', refuse: ['subscribe r:1'] });
   run.ready();
   set.uris = ['r:1'];

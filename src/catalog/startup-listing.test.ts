@@ -8,14 +8,14 @@ const discovery = { learnUnseen: () => new Map(), seeStarting: () => new Map() }
 const startup = (clock = new FakeClock()) => new StartupListing(clock, discovery, undefined);
 const never = () => new Promise<void>(() => {});
 
-test('with nothing unseen there is nothing to wait for', async () => {
+test('without unlisted servers there is no wait', async () => {
   const listing = startup();
   expect(listing.wait()).toBeUndefined();
   listing.track(new Map(), new Map());
   expect([listing.wait(), listing.wait(['a']), listing.whenAllListed()]).toEqual([undefined, undefined, undefined]);
 });
 
-test('who asks for all waits until all were seen or could not be', async () => {
+test('a request for all servers waits until each was listed or failed', async () => {
   const clock = new FakeClock();
   const listing = startup(clock);
   const seen = deferred();
@@ -30,7 +30,7 @@ test('who asks for all waits until all were seen or could not be', async () => {
   expect([listing.wait(), listing.whenAllListed(), clock.pendingTimers]).toEqual([undefined, undefined, 0]);
 });
 
-test('who asks for some waits for those', async () => {
+test('a request for some servers waits for those only', async () => {
   const listing = startup();
   const seen = deferred();
   listing.track(
@@ -47,18 +47,18 @@ test('who asks for some waits for those', async () => {
   expect([listing.wait(['quick']), listing.wait(['quick', 'slow']) !== undefined]).toEqual([undefined, true]);
 });
 
-test('what was seen before anybody asked is over', async () => {
+test('a listing that ended before the first request needs no wait', async () => {
   const listing = startup();
   listing.track(new Map([['a', Promise.resolve()]]));
   await settle();
   expect(listing.wait()).toBeUndefined();
 });
 
-test(`nobody waits longer than ${startupListingMsMax} ms after the first, nor again`, async () => {
+test(`no request waits longer than ${startupListingMsMax} ms after the first, nor again`, async () => {
   const clock = new FakeClock();
   const listing = startup(clock);
   listing.track(new Map([['a', never()]]));
-  // Who only watches starts no time.
+  // `whenAllListed` starts no time limit.
   expect(listing.whenAllListed()).toBeDefined();
   await clock.advanceAsync(10 * startupListingMsMax);
   let isOver = false;
@@ -73,7 +73,7 @@ test(`nobody waits longer than ${startupListingMsMax} ms after the first, nor ag
   expect([isOver, listing.wait()]).toEqual([true, undefined]);
 });
 
-test('E17 servers that are to be seen later are waited for as well', async () => {
+test('E17 servers that are added later are waited for as well', async () => {
   const clock = new FakeClock();
   const listing = startup(clock);
   const first = deferred();

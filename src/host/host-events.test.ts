@@ -44,7 +44,7 @@ test('what supervisors say is in the same stream', () => {
   expect(heard.map(({ kind }) => kind)).toEqual(['state', 'auth']);
 });
 
-test('the host has settled before anybody hears, and what that gave rise to is told after', () => {
+test('the host reacts before all listeners, and events of its reaction come after', () => {
   const settled: string[] = [];
   const { events } = setUp((event, stream) => {
     settled.push(event.kind);
@@ -59,7 +59,7 @@ test('the host has settled before anybody hears, and what that gave rise to is t
   ]);
 });
 
-test('what a listener causes is told to everybody after what it heard', () => {
+test('an event that a listener causes comes after the current one, for all listeners', () => {
   const { events } = setUp();
   const heard: string[] = [];
   events.on('breaker', () => events.emit('a', auth));
@@ -68,7 +68,7 @@ test('what a listener causes is told to everybody after what it heard', () => {
   expect(heard).toEqual(['breaker', 'auth']);
 });
 
-test('a listener that throws disturbs nobody and is reported', () => {
+test('a listener that throws is reported and disturbs no other', () => {
   const { events, problems } = setUp();
   const heard: string[] = [];
   events.on('any', () => {
@@ -124,7 +124,7 @@ test('a settling that throws does not stop the stream', () => {
   expect(heard).toEqual(['state', 'auth']);
 });
 
-test('calls are heard while somebody listens for them or for all, and by each listener once', () => {
+test('call events are emitted while there is a listener for them or for all, once per listener', () => {
   const { events } = setUp();
   const seen = [events.hasCallListeners];
   const off = events.on('denied', () => {});

@@ -55,14 +55,14 @@ test('E4 all clients of a shared server get the server itself; without a client 
   expect(shared.instances.targetOf(shared.base, undefined, 'key')).toBe(shared.base);
 });
 
-test('each client has one of its own, the same each time, and nobody else has it', async () => {
+test('each client has its own instance, the same each time', async () => {
   const { instances, server, use, base } = setUp();
   const [ann, bob, again] = [await use('ann'), await use('bob'), await use('ann')];
   expect([ann === again, ann === bob, server.opened, instances.countOf('a')]).toEqual([true, false, 2, 2]);
   expect(base.supervisor.current).toBeUndefined();
 });
 
-test('one that nobody has used for as long as its server says is gone, and a new one comes', async () => {
+test('an instance that is idle for its keep-alive ends, and the next use creates another', async () => {
   const { clock, server, instances, use } = setUp({ keepAlive: '1m' });
   const first = await use('ann');
   clock.advance(5 * minute);
@@ -88,7 +88,7 @@ test('there are so many of a server and no more; one that goes makes room', asyn
   expect(instances.countOf('a')).toBe(instancesPerServerMax);
 });
 
-test('and so many of all; those that do not run and nobody uses make room', async () => {
+test('and a total maximum; instances without a run and without calls are evicted', async () => {
   const { instances, base, baseOf, use } = setUp();
   const bases = Array.from({ length: instancesMax / instancesPerServerMax }, (_, i) => baseOf(`s${i}`));
   for (const each of bases) for (let i = 0; i < instancesPerServerMax; i++) await use(`client ${i}`, each);

@@ -79,7 +79,7 @@ describe('a ledger on the wall', () => {
     expect(restartsInWindow(ledger, back.nowMs(), defaultPlan)).toBe(0);
   });
 
-  test('what nobody need remember is not kept', () => {
+  test('an empty ledger is not stored', () => {
     expect(recordOf(emptyLedger, clock)).toBeUndefined();
     expect(recordOf({ ...emptyLedger, unchargedFailures: 9 }, clock)).toBeUndefined();
     expect(ledgerOf(undefined, clock, defaultPlan)).toBe(emptyLedger);

@@ -85,7 +85,7 @@ test.each([1, 2, 3])(
   },
 );
 
-test('S4 while the network of the host is down nobody is parked, and all are back soon after', async () => {
+test('S4 while the network of the host is down no server is parked, and all are back soon after', async () => {
   const host = await hundred(4);
   for (const server of host.servers) {
     server.next = () => ({ error: crashed() });

@@ -184,7 +184,7 @@ describe('leases', () => {
 });
 
 describe('idle time', () => {
-  test('a server that came up with nobody holding it rests again after its keep-alive', () => {
+  test('a server that came up without a lease is idle again after its keep-alive', () => {
     const { clock, registry, register, idle } = setUp();
     register('x');
     clock.advance(100_000);
@@ -232,7 +232,7 @@ describe('idle time', () => {
     expect([idle, clock.pendingTimers]).toEqual([[{ name: 'x', atMs: 49_000 }], 0]);
   });
 
-  test('a server that does not run has no timer, whoever wanted it', () => {
+  test('a server that does not run has no timer, whatever leases it had', () => {
     const { clock, registry, register } = setUp();
     register('x');
     registry.lease('x').release();

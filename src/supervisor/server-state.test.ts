@@ -143,7 +143,7 @@ describe('losing a run', () => {
     }
   });
 
-  test('a fault of the whole host charges nobody, but is not answered with ever the same short wait', () => {
+  test('a fault of the whole host is not charged, but the delay grows', () => {
     let nowMs = 0;
     const frozen = () => ({ nowMs, plan: defaultPlan, random: () => 1, isLazy: true, isFrozen: true });
     let [state] = step(initialState(0, true), { kind: 'wanted' }, frozen());

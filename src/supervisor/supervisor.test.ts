@@ -149,7 +149,7 @@ describe('acquiring', () => {
     expect((await after).run).toBe(2);
   });
 
-  test('D-02 a connection that is over is not handed out, even if nobody has told us', async () => {
+  test('D-02 a connection that has ended is not acquired, even before its close event', async () => {
     const { acquire, server, clock } = setUp();
     await acquire();
     server.connection?.dieSilently();
@@ -278,7 +278,7 @@ describe('S9 parked', () => {
 });
 
 describe('starts and restarts', () => {
-  test('D-03 a server that cannot start is started as often as its plan says, whoever calls', async () => {
+  test('D-03 a server that cannot start is started as often as its plan says, however many calls there are', async () => {
     const { acquire, server, clock } = setUp({ random: () => 1 });
     server.next = () => failing;
     for (let i = 0; i < 3_600; i++) {
@@ -425,7 +425,7 @@ describe('a process that was suspended', () => {
     return { awake, clock, sleep: (ms: number) => (sleptMs += ms) };
   }
 
-  test('S4 charges nobody for what fails as it wakes, and says so once', async () => {
+  test('S4 charges no server for failures after a sleep, and reports it once', async () => {
     const { awake, clock, sleep } = sleepy();
     const { supervisor, server, heard } = setUp({
       clock,
@@ -530,7 +530,7 @@ describe('a suspect', () => {
   });
 });
 
-test('a server that somebody waits for is not idle', async () => {
+test('a server with waiting callers is not idle', async () => {
   const { acquire, supervisor, state } = setUp();
   const { run } = await acquire();
   supervisor.missed(run);
@@ -540,7 +540,7 @@ test('a server that somebody waits for is not idle', async () => {
 });
 
 describe('operators', () => {
-  test('D-12 a stop closes the connection whoever holds it, and resolves when that is done', async () => {
+  test('D-12 a stop closes the connection despite leases, and resolves when it is closed', async () => {
     const { acquire, server, clock, supervisor, state } = setUp();
     server.next = () => ({ closeMs: 2_000 });
     await acquire();
@@ -604,7 +604,7 @@ describe('operators', () => {
     expect((await waiting).run).toBe(2);
   });
 
-  test('C-INV an idle stop that somebody waits behind is followed by a start', async () => {
+  test('C-INV an idle stop with waiting callers is followed by a start', async () => {
     const { acquire, server, clock, supervisor, state } = setUp();
     server.next = () => ({ closeMs: 1_000 });
     await acquire();

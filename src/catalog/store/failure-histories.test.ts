@@ -122,7 +122,7 @@ describe('a disk that fails', () => {
     expect(rows.get('s0 f')?.unprovenStarts).toBe(3);
   });
 
-  test('whoever is told may throw: not in the middle of a change', async () => {
+  test('a listener that throws does so outside of the state change', async () => {
     const heard: unknown[] = [];
     const full = {
       load: () => undefined,

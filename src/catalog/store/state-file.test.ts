@@ -25,7 +25,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Runs statements on the file as somebody else would, and leaves. */
+/** Runs statements on the file over another connection. */
 function elsewhere(...statements: string[]): unknown[] {
   const database = new Database(file());
   try {
@@ -265,7 +265,7 @@ describe('X18 rows that are large', () => {
   const stored = (table: 'pin' | 'listing') => elsewhere(`SELECT owner FROM ${table}_sets WHERE isComplete`).length;
   const fail = (error: unknown) => problems.push(error);
 
-  test('are there for whoever asks, and on disk some turns later, or when all is written', async () => {
+  test('are readable at once, and on disk some turns later or after a flush', async () => {
     const state = open();
     const records = [pin('t', 300_000)];
     const large = listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]);
@@ -512,7 +512,7 @@ describe('histories', () => {
     database.close();
   });
 
-  test('one that somebody has written over is refused', () => {
+  test('an overwritten record is refused', () => {
     const { histories } = open();
     histories.save([row('a')]);
     elsewhere(`UPDATE histories SET record = '{"restartsAt":"x"}'`);
