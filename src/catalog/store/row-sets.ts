@@ -155,7 +155,8 @@ export class RowSets<Value, Content> {
         if (i === 0 && !base) {
           this.#delete(owner);
           id = Number(this.#sql.create.run(owner).lastInsertRowid);
-        }
+        } else if ((this.#sql.find.get(owner) as StoredSet | undefined)?.id !== id)
+          throw new Error('another process has replaced the rows');
         for (const name of removed) this.#sql.remove.run(id, name);
         for (const { row, position, isNew } of batch)
           this.#sql[isNew ? 'insert' : 'update'].run(row.tag, position, textOf(row.content), id, row.name);
@@ -174,7 +175,7 @@ export class RowSets<Value, Content> {
   }
 
   #complete(id: number, head: string, isNew: boolean): void {
-    if (this.#sql.complete.run(head, id).changes !== 1) throw new Error('another process has replaced the rows');
+    this.#sql.complete.run(head, id);
     if (!isNew) return;
     this.#sql.trimRows.run();
     this.#sql.trim.run();
