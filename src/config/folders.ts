@@ -1,35 +1,34 @@
-/**
- * Where Hostler keeps what must outlive it.
- */
+/** Folders of the files that outlive Hostler. */
 import path from 'node:path';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The folder in which a single probe notes its processes; undefined when the account has no home. */
-export function stateFolder(env: Environment): string | undefined {
-  if (env.HOSTLER_DATA_DIR) return path.resolve(env.HOSTLER_DATA_DIR);
-  if (env.XDG_STATE_HOME && path.isAbsolute(env.XDG_STATE_HOME)) return path.join(env.XDG_STATE_HOME, 'hostler');
-  return env.HOME && path.isAbsolute(env.HOME) ? path.join(env.HOME, '.local', 'state', 'hostler') : undefined;
+/** The base directory of the XDG variable, or below HOME; undefined when the account has neither. */
+function baseFolder(env: Environment, variable: string, ...belowHome: string[]): string | undefined {
+  const base = env[variable];
+  if (base && path.isAbsolute(base)) return path.join(base, 'hostler');
+  return env.HOME && path.isAbsolute(env.HOME) ? path.join(env.HOME, ...belowHome, 'hostler') : undefined;
 }
 
-/** The folder in which a running Hostler keeps its keys, pins and lists, and is spoken to. */
-export function dataFolder(env: Environment): string | undefined {
-  if (env.HOSTLER_DATA_DIR) return path.resolve(env.HOSTLER_DATA_DIR);
-  if (env.XDG_DATA_HOME && path.isAbsolute(env.XDG_DATA_HOME)) return path.join(env.XDG_DATA_HOME, 'hostler');
-  return env.HOME && path.isAbsolute(env.HOME) ? path.join(env.HOME, '.local', 'share', 'hostler') : undefined;
-}
+const namedFolder = ({ HOSTLER_DATA_DIR: named }: Environment): string | undefined =>
+  named ? path.resolve(named) : undefined;
+
+/** Where a single probe records its processes. */
+export const stateFolder = (env: Environment): string | undefined =>
+  namedFolder(env) ?? baseFolder(env, 'XDG_STATE_HOME', '.local', 'state');
+
+/** Where a running Hostler stores its keys, pins and lists, and has its control socket. */
+export const dataFolder = (env: Environment): string | undefined =>
+  namedFolder(env) ?? baseFolder(env, 'XDG_DATA_HOME', '.local', 'share');
 
 /**
- * The same for what may run code or let somebody in before anything was confirmed: never below the working folder, where
- * a relative variable leads, because that folder may be a stranger's.
+ * As `dataFolder`, for files that may run code or grant access before anything was confirmed: a relative HOSTLER_DATA_DIR is
+ * ignored, because the working folder may belong to a stranger.
  */
 export function ownDataFolder(env: Environment): string | undefined {
   const { HOSTLER_DATA_DIR: named = '', ...rest } = env;
   return dataFolder(path.isAbsolute(named) ? env : rest);
 }
 
-/** The folder of its configuration, beside the one in the working folder. */
-export function configFolder(env: Environment): string | undefined {
-  if (env.XDG_CONFIG_HOME && path.isAbsolute(env.XDG_CONFIG_HOME)) return path.join(env.XDG_CONFIG_HOME, 'hostler');
-  return env.HOME && path.isAbsolute(env.HOME) ? path.join(env.HOME, '.config', 'hostler') : undefined;
-}
+/** Where the configuration is, unless it is in the working folder. */
+export const configFolder = (env: Environment): string | undefined => baseFolder(env, 'XDG_CONFIG_HOME', '.config');

@@ -115,7 +115,7 @@ export class Session {
       });
     }
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, clock, {
-      underway: () => this.#peer.owed - this.#probes,
+      underway: () => this.#peer.pending.owed - this.#probes,
       // A server that waits for our answer counts as alive: some read nothing else until it arrives.
       lastHeardAtMs: () => (peer.openServerRequests > 0 ? clock.nowMs() : peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
@@ -146,12 +146,12 @@ export class Session {
 
   /** See `Connection`. */
   get isAtWork(): boolean {
-    return this.#peer.isAtWork;
+    return this.#peer.pending.isAtWork;
   }
 
   /** Requests that the server still owes an answer to. */
   get owed(): number {
-    return this.#peer.owed;
+    return this.#peer.pending.owed;
   }
 
   /** When the last message of the server arrived. */
@@ -244,7 +244,7 @@ export class Session {
    * `gateway`: the result for 502, 503 and 504, which a proxy sends while the server behind it is away.
    */
   async probe(deadlineAtMs: number, gateway: 'alive' | 'silent' = 'alive'): Promise<ProbeResult> {
-    const unread = this.#peer.unread();
+    const unread = this.#peer.pending.unread();
     this.#probes++;
     try {
       await this.request(this.#era.livenessMethod, undefined, { deadlineAtMs });
@@ -267,7 +267,7 @@ export class Session {
   /** Requests wait unsent. The same `activity` as the last time: no byte was written or received since. */
   stalled(activity: number): void {
     // A server that works on a call may be silent for as long as the call may take.
-    if (this.#peer.isAtWork) return;
+    if (this.#peer.pending.isAtWork) return;
     // The server answered the probe, and still nothing is sent: the fault is in this channel, so it is replaced.
     if (activity === this.#stalledActivity) return void this.#peer.abandon(this.#stuck());
     this.#stalledActivity = activity;
@@ -277,7 +277,7 @@ export class Session {
   /** Resolves when nothing is owed, at the latest after `withinMs`. Undefined: nothing is owed now. */
   drain(withinMs: number): Promise<void> | undefined {
     const { clock } = this.#parts;
-    if (this.#peer.owed === 0) return undefined;
+    if (this.#peer.pending.owed === 0) return undefined;
     return new Promise((resolve) => {
       const over = () => {
         cancelTimer();
@@ -331,11 +331,11 @@ export class Session {
   /** No request can be sent: the server is suspect and is probed at once. Without an answer the connection is ended. */
   #checkOrEnd(): void {
     const { clock, handlers } = this.#parts;
-    if (this.#peer.isAtWork) return;
+    if (this.#peer.pending.isAtWork) return;
     handlers.missed?.();
     void this.probe(clock.nowMs() + stallCheckMs).then((result) => {
       if (result === 'alive') handlers.answered?.();
-      else if (!this.#peer.isAtWork) void this.#peer.abandon(this.#stuck());
+      else if (!this.#peer.pending.isAtWork) void this.#peer.abandon(this.#stuck());
     });
   }
 

@@ -501,7 +501,7 @@ test('a refusal of the channel rejects the call and forgets it', async () => {
   const { channel, peer, ask } = connect();
   channel.refuseWith = new HostError('overloaded', 'full', { execution: 'not_executed' });
   expect((await failureOf(ask())).code).toBe('overloaded');
-  expect(peer.owed).toBe(0);
+  expect(peer.pending.owed).toBe(0);
 });
 
 test('a message above the limit is refused before anything is written, naming the limit', async () => {
@@ -515,7 +515,7 @@ test('a message above the limit is refused before anything is written, naming th
     execution: 'not_executed',
     server: 'files',
   });
-  expect([channel.sent.length, peer.owed]).toEqual([0, 0]);
+  expect([channel.sent.length, peer.pending.owed]).toEqual([0, 0]);
 });
 
 test('W14 an answer that is too large fails the request it names; the others lose their connection', async () => {
@@ -572,11 +572,11 @@ test('a standing request is not owed, and is no reason to wait for an answer', a
     ask('subscriptions/listen', { deadlineAtMs: Number.POSITIVE_INFINITY, isStanding: true }),
   );
   const call = ask();
-  expect(peer.owed).toBe(1);
+  expect(peer.pending.owed).toBe(1);
   channel.say({ jsonrpc: '2.0', id: 2, result: {} });
   await call;
-  expect([peer.owed, clears]).toEqual([0, 1]);
+  expect([peer.pending.owed, clears]).toEqual([0, 1]);
   clock.advance(1_000_000_000);
   await peer.abandon(new HostError('transport', 'gone'));
-  expect([(await listening).code, peer.owed]).toEqual(['transport', 0]);
+  expect([(await listening).code, peer.pending.owed]).toEqual(['transport', 0]);
 });

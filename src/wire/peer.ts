@@ -1,12 +1,10 @@
 /**
- * One JSON-RPC connection: who asked what, until when, and how far it came.
- * Matches answers to requests, keeps absolute deadlines, maps progress, withdraws what is given up, and hands everything
- * the server starts on its own up with its raw bytes.
- * Not here: moving bytes (transports), whose doing it is when a server speaks on its own (attribution.ts), what MCP methods
- * mean (session), whether a call may be repeated (policy).
+ * One JSON-RPC connection: matches answers to requests, enforces deadlines, maps progress, withdraws abandoned requests, and passes
+ * messages that the server sends on its own up with their raw bytes.
+ * Not here: moving bytes (transports), attributing messages of the server (attribution.ts), MCP methods (session), retries (policy).
  *
- * Invariants: every request settles exactly once; an answer is given only to the request whose id it carries and only
- * after that request was written; `execution: "not_executed"` is said only when no byte was handed to the system.
+ * Invariants: every request settles exactly once; an answer settles only the request with its id, and only after that request was
+ * written; `execution: "not_executed"` is reported only when no byte was passed to the system.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
@@ -34,24 +32,24 @@ import { cancelledByServer, givenUp, inboundTooDeep, lost, refusalOf, tooLarge }
 
 export class Peer implements ChannelListener {
   readonly #counters = { late: 0, unknown: 0, forbidden: 0 };
-  /** Told each time the last answer that was owed is in, or given up. */
+  readonly pending = new PendingRequests();
+  /** Called each time no answer is owed any more. */
   onClear: (() => void) | undefined;
-  /** Called for each request that is given up, with the time until which the server may still be working on it. */
+  /** Called for each request that is given up, with the time until which the server may still work on it. */
   onGivenUp: ((allowedUntilMs: number) => void) | undefined;
   readonly #server: string;
   readonly #channel: Channel;
   readonly #clock: Clock;
   readonly #handlers: PeerHandlers;
-  readonly #pending = new PendingRequests();
   readonly #attribution: Attribution;
   readonly #deadlines: Deadlines;
   #nextId = 1;
   #era: EraRules | undefined;
   #closed: HostError | undefined;
   #lastMessageAtMs: number;
-  #heard = false;
+  #hasMessage = false;
 
-  /** `isShared: false`: all requests are of one client, which is asked whichever of them it is about. */
+  /** `isShared: false`: all requests are of one client, which gets all server requests. */
   constructor(
     server: string,
     channel: Channel,
@@ -66,7 +64,7 @@ export class Peer implements ChannelListener {
     this.#deadlines = new Deadlines(clock, (nowMs) => this.#expire(nowMs));
     this.#attribution = new Attribution(
       clock,
-      this.#pending,
+      this.pending,
       this.#deadlines,
       handlers,
       isShared,
@@ -84,41 +82,26 @@ export class Peer implements ChannelListener {
     return { ...this.#counters, unattributed: this.#attribution.unattributed };
   }
 
-  /** Requests of ours that the server still owes an answer to. */
-  get owed(): number {
-    return this.#pending.owed;
-  }
-
-  /** Of what is owed, the requests that the server cannot have read as a whole. */
-  unread(): OutboundFrame[] {
-    return this.#pending.unread();
-  }
-
-  /** Whether the server may be working on a request. Requests that open or check the session do not count. */
-  get isAtWork(): boolean {
-    return this.#pending.isAtWork;
-  }
-
   /** Server requests that wait for our answer. */
   get openServerRequests(): number {
     return this.#attribution.openServerRequests;
   }
 
-  /** When the server last said anything at all. */
+  /** When the last message of the server came. */
   get lastMessageAtMs(): number {
     return this.#lastMessageAtMs;
   }
 
-  /** Whether the server has said anything at all yet. */
-  get heard(): boolean {
-    return this.#heard;
+  /** Whether the server has sent any message yet. */
+  get hasMessage(): boolean {
+    return this.#hasMessage;
   }
 
   get closedBy(): HostError | undefined {
     return this.#closed;
   }
 
-  /** The id of the next request, for who must write it into the params. */
+  /** The id of the next request, which its params need as progress token. */
   get nextId(): number {
     return this.#nextId;
   }
@@ -137,11 +120,11 @@ export class Peer implements ChannelListener {
     });
   }
 
-  /** As `request`. The outcome is told once, in the tick it comes in, and even before this returns. */
+  /** As `request`. `done` is called once, in the tick of the outcome, possibly before this returns. */
   ask(method: string, params: JsonText | undefined, options: RequestOptions, done: PendingRequest['done']): void {
     const refusal = this.#closed
       ? lost(this.#server, this.#closed)
-      : refusalOf(this.#server, method, options, this.#pending.size, this.#clock);
+      : refusalOf(this.#server, method, options, this.pending.size, this.#clock);
     if (refusal) return done(refusal);
     const { signal, deadlineAtMs } = options;
     const id = this.#nextId++;
@@ -157,8 +140,8 @@ export class Peer implements ChannelListener {
       askedAtMs: 0,
       wasAsked: false,
     };
-    this.#pending.add(pending);
-    frame.batch = this.#pending.nextBatch();
+    this.pending.add(pending);
+    frame.batch = this.pending.nextBatch();
     const refusedNow = this.#send(frame);
     if (refusedNow) {
       this.#forget(pending);
@@ -178,7 +161,7 @@ export class Peer implements ChannelListener {
     return this.#channel.close();
   }
 
-  /** Gives the connection up: everything owed fails now, and the channel is closed. */
+  /** Fails all pending requests now and closes the channel. */
   abandon(error: HostError): Promise<void> {
     this.closed(error);
     return this.#channel.close();
@@ -188,35 +171,35 @@ export class Peer implements ChannelListener {
 
   message(envelope: Envelope, origin: MessageOrigin | undefined): void {
     this.#lastMessageAtMs = this.#clock.nowMs();
-    this.#heard = true;
+    this.#hasMessage = true;
     switch (envelope.kind) {
       case 'result':
       case 'error':
-        return this.#answered(envelope, origin);
+        return this.#onAnswer(envelope, origin);
       case 'notification':
-        return this.#notified(envelope, origin);
+        return this.#onNotification(envelope, origin);
       case 'request':
-        return this.#asked(envelope, origin);
+        return this.#onRequest(envelope, origin);
     }
   }
 
-  /** A timer may be late: what waited past its deadline must not go out. */
+  /** A timer may be late: a request past its deadline must not be written. */
   beforeWrite(): void {
     this.#deadlines.expireDue();
   }
 
   failed(frame: OutboundFrame, error: HostError): void {
-    const pending = frame.id === undefined ? undefined : this.#pending.byId.get(frame.id);
+    const pending = frame.id === undefined ? undefined : this.pending.byId.get(frame.id);
     if (pending?.frame !== frame) return;
     this.#forget(pending);
-    // With a status of HTTP the server has answered, if not in our words: it is done with it.
+    // With an HTTP status the server has answered and does not work on the request any more.
     const { execution, httpStatus } = error.details;
     if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(pending, undefined);
-    this.#tell(pending, error);
+    this.#settle(pending, error);
   }
 
   tooLarge(id: number, error: HostError): void {
-    const pending = this.#pending.byId.get(id);
+    const pending = this.pending.byId.get(id);
     // A request that was not written cannot have been answered.
     if (pending && pending.frame.phase !== 'queued') this.failed(pending.frame, error.with({ phase: 'answered' }));
   }
@@ -233,11 +216,11 @@ export class Peer implements ChannelListener {
     if (this.#closed) return;
     this.#closed = error;
     this.#deadlines.stop();
-    for (const pending of this.#pending.byId.values()) {
-      // Whoever heard of another's end may have given this one up.
-      if (!this.#pending.has(pending)) continue;
+    for (const pending of this.pending.byId.values()) {
+      // A callback of an earlier request may have given this one up.
+      if (!this.pending.has(pending)) continue;
       this.#forget(pending);
-      this.#tell(pending, lost(this.#server, error, pending.frame));
+      this.#settle(pending, lost(this.#server, error, pending.frame));
     }
     this.#attribution.cancelAll();
     this.#guard(() => this.#handlers.closed?.(error));
@@ -245,9 +228,9 @@ export class Peer implements ChannelListener {
 
   // --- answers
 
-  #answered(envelope: Envelope, origin: MessageOrigin | undefined): void {
+  #onAnswer(envelope: Envelope, origin: MessageOrigin | undefined): void {
     const id = envelope.numericId();
-    const pending = this.#pending.byId.get(id);
+    const pending = this.pending.byId.get(id);
     if (!pending) {
       this.#attribution.answeredLate(id);
       if (id > 0 && id < this.#nextId) this.#counters.late++;
@@ -259,25 +242,25 @@ export class Peer implements ChannelListener {
     if (frame.phase === 'queued' || isOfAnother) return void this.#counters.unknown++;
     frame.phase = 'answered';
     this.#forget(pending, this.#lastMessageAtMs);
-    if (envelope.isTooDeep) return this.#tell(pending, inboundTooDeep(this.#server));
+    if (envelope.isTooDeep) return this.#settle(pending, inboundTooDeep(this.#server));
     const { mayHold } = envelope;
     const kind = envelope.kind as Answer['kind'];
     const bytes = envelope.payload() as Buffer;
-    this.#tell(pending, pending.wasAsked ? { kind, bytes, mayHold, wasAsked: true } : { kind, bytes, mayHold });
+    this.#settle(pending, pending.wasAsked ? { kind, bytes, mayHold, wasAsked: true } : { kind, bytes, mayHold });
   }
 
-  #notified(envelope: Envelope, origin: MessageOrigin | undefined): void {
+  #onNotification(envelope: Envelope, origin: MessageOrigin | undefined): void {
     const method = envelope.method();
     const params = envelope.payload();
-    if (method === NOTIFICATION.progress) return this.#progressed(params);
+    if (method === NOTIFICATION.progress) return this.#onProgress(params);
     if (method === NOTIFICATION.cancelled && this.#cancelledByServer(params)) return;
     const listener = this.#attribution.listenerFor(method, origin);
     if (listener) this.#guard(() => listener(method, params));
     else this.#guard(() => this.#handlers.notification?.({ method, params, origin: originId(origin) }));
   }
 
-  #progressed(params: Buffer | undefined): void {
-    const pending = params && this.#pending.ofProgress(params);
+  #onProgress(params: Buffer | undefined): void {
+    const pending = params && this.pending.ofProgress(params);
     if (!pending || !params) {
       this.#counters.late++;
       return;
@@ -291,24 +274,24 @@ export class Peer implements ChannelListener {
   }
 
   /**
-   * Ends our own request (how a modern stdio server ends a subscription) or one of the server's. A legacy server has requests of
-   * its own, numbered as ours are, and can take back nothing else.
+   * Ends our own request (how a modern stdio server ends a subscription) or one of the server. A legacy server numbers its requests
+   * as we do, and can cancel only its own.
    */
   #cancelledByServer(params: Buffer | undefined): boolean {
-    const ours = this.#era?.hasServerCancel === false ? undefined : params && this.#pending.ofCancel(params);
+    const ours = this.#era?.hasServerCancel === false ? undefined : params && this.pending.ofCancel(params);
     if (!ours) {
       const idText = params && memberText(params, 'requestId');
       return idText !== undefined && this.#attribution.cancel(idText);
     }
     this.#forget(ours);
     this.#channel.withdraw(ours.frame);
-    this.#tell(ours, cancelledByServer(this.#server, ours.frame));
+    this.#settle(ours, cancelledByServer(this.#server, ours.frame));
     return true;
   }
 
-  // --- requests of the server's own
+  // --- server requests
 
-  #asked(envelope: Envelope, origin: MessageOrigin | undefined): void {
+  #onRequest(envelope: Envelope, origin: MessageOrigin | undefined): void {
     if (this.#era?.hasServerRequests === false) {
       this.#counters.forbidden++;
       return;
@@ -323,7 +306,7 @@ export class Peer implements ChannelListener {
   }
 
   #giveUp(pending: PendingRequest, code: ErrorCode, why: string): void {
-    if (this.#pending.has(pending)) this.#toldOver(pending, this.#withdraw(pending), code, why);
+    if (this.pending.has(pending)) this.#endPending(pending, this.#withdraw(pending), code, why);
   }
 
   #withdraw(pending: PendingRequest): Withdrawal {
@@ -331,18 +314,18 @@ export class Peer implements ChannelListener {
     return this.#channel.withdraw(pending.frame);
   }
 
-  #toldOver(pending: PendingRequest, withdrawal: Withdrawal, code: ErrorCode, why: string): void {
+  #endPending(pending: PendingRequest, withdrawal: Withdrawal, code: ErrorCode, why: string): void {
     const { frame, options, deadlineAtMs } = pending;
     if (!options.isStanding) {
       const { allowedUntilMs = deadlineAtMs } = options.extend ?? {};
       this.onGivenUp?.(withdrawal === 'unsent' ? Number.NEGATIVE_INFINITY : Math.max(deadlineAtMs, allowedUntilMs));
     }
-    if (withdrawal !== 'unsent') this.#attribution.gaveUp(pending, this.#tellCancelled(pending, withdrawal, why));
-    this.#tell(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
+    if (withdrawal !== 'unsent') this.#attribution.gaveUp(pending, this.#notifyCancelled(pending, withdrawal, why));
+    this.#settle(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }
 
-  /** How the server learns of it. */
-  #tellCancelled({ frame, options }: PendingRequest, withdrawal: Withdrawal, why: string): CancelNotice {
+  /** Returns how the server learns of it. */
+  #notifyCancelled({ frame, options }: PendingRequest, withdrawal: Withdrawal, why: string): CancelNotice {
     if (withdrawal === 'aborted') return 'stream_ended';
     if (options.uncancellable || this.#closed) return undefined;
     const params = `{"requestId":${frame.id},"reason":${JSON.stringify(why)}}`;
@@ -352,24 +335,24 @@ export class Peer implements ChannelListener {
 
   #forget(pending: PendingRequest, nowMs = this.#clock.nowMs()): void {
     const { options, onAbort } = pending;
-    this.#pending.delete(pending);
+    this.pending.delete(pending);
     this.#attribution.ended(pending, nowMs);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
-    if (this.#pending.owed === 0) this.onClear?.();
+    if (this.pending.owed === 0) this.onClear?.();
   }
 
-  /** Gives up what is past its deadline; returns the earliest deadline that is left. */
+  /** Gives up the requests past their deadline; returns the earliest deadline left. */
   #expire(nowMs: number): number {
-    const { unsent, sent, nextAtMs } = this.#pending.due(nowMs);
+    const { unsent, sent, nextAtMs } = this.pending.due(nowMs);
     // Unsent requests first: over HTTP the connection of a withdrawn request goes to the next one that waits.
     const withdrawn = [...unsent, ...sent].map((pending) => [pending, this.#withdraw(pending)] as const);
-    // Only when none of them waits any more: to tell the server of one would write the others.
+    // Only after all are withdrawn: notifying the server of one would write the others.
     for (const [pending, withdrawal] of withdrawn)
-      this.#toldOver(pending, withdrawal, 'timeout', 'no answer by the deadline');
+      this.#endPending(pending, withdrawal, 'timeout', 'no answer by the deadline');
     return nextAtMs;
   }
 
-  #tell(pending: PendingRequest, outcome: Answer | HostError): void {
+  #settle(pending: PendingRequest, outcome: Answer | HostError): void {
     try {
       pending.done(outcome);
     } catch (error) {

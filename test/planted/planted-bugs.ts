@@ -250,7 +250,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/session/session.ts',
-        find: `      underway: () => this.#peer.owed - this.#probes,`,
+        find: `      underway: () => this.#peer.pending.owed - this.#probes,`,
         replace: `      underway: () => 0,`,
       },
       {

@@ -8,6 +8,7 @@
  * Invariants: frames leave in a microtask of their own, in order, so that a transport that answers inside its `send` never answers
  * inside ours. No handler of ours throws into the transport. After `closed` the object's messages are ignored.
  */
+import { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
@@ -70,7 +71,7 @@ export class AttachedChannel implements Channel {
   #isScheduled = false;
   /** Frames whose `send` has not settled: the transport may still buffer them. */
   readonly #unsettled = new Set<OutboundFrame>();
-  #bufferedBytes = 0;
+  readonly #buffered = new ByteBudget(LIMITS.outboundBytes);
   readonly #requests = new Map<number, Sent>();
   /** The last error that the transport reported, which may be why it closes. */
   #lastError: unknown;
@@ -95,16 +96,15 @@ export class AttachedChannel implements Channel {
     if (this.#isClosed) return notOpen(this.#server);
     const refused = frame.http && checkFacts(this.#server, frame.http);
     if (refused) return refused;
-    if (this.#bufferedBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#bufferedBytes);
+    if (!this.#buffered.take(frame.bytes)) return overloaded(this.#server, this.#buffered.used);
     this.#outbound.add(frame);
-    this.#bufferedBytes += frame.bytes;
     this.#schedule();
     return undefined;
   }
 
   withdraw(frame: OutboundFrame): Withdrawal {
     if (this.#outbound.delete(frame)) {
-      this.#bufferedBytes -= frame.bytes;
+      this.#buffered.release(frame.bytes);
       return 'unsent';
     }
     const sent = this.#forget(frame.id);
@@ -219,7 +219,7 @@ export class AttachedChannel implements Channel {
   }
 
   #settled(frame: OutboundFrame): void {
-    if (this.#unsettled.delete(frame)) this.#bufferedBytes -= frame.bytes;
+    if (this.#unsettled.delete(frame)) this.#buffered.release(frame.bytes);
   }
 
   #forget(id: number | undefined): Sent | undefined {
@@ -277,7 +277,7 @@ export class AttachedChannel implements Channel {
     this.#isClosed = true;
     this.#outbound.clear();
     this.#unsettled.clear();
-    this.#bufferedBytes = 0;
+    this.#buffered.release(this.#buffered.used);
     const requests = [...this.#requests.values()];
     this.#requests.clear();
     for (const { abort } of requests) abort?.abort();

@@ -9,7 +9,9 @@
  * - A frame that waits here has not been handed to undici; withdrawing it leaves nothing behind.
  * - Nothing is reported after `closed`.
  */
+
 import type { Dispatcher } from 'undici';
+import { ByteBudget } from '../../kernel/byte-budget.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import {
@@ -79,7 +81,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   readonly #oneWay: OneWayQueue;
   readonly #controlOneWay: OneWayQueue;
   readonly #stalls: StallWatch;
-  #pendingBytes = 0;
+  readonly #outbound = new ByteBudget(LIMITS.outboundBytes);
   #closing: Promise<void> | undefined;
 
   /** Throws `invalid_spec` naming the field. */
@@ -125,9 +127,8 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
       this.sendOneWay(frame);
       return undefined;
     }
-    if (this.#pendingBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.server, this.#pendingBytes);
+    if (!this.#outbound.take(frame.bytes)) return overloaded(this.server, this.#outbound.used);
     const call = this.newCall(frame, isControl(frame));
-    this.#pendingBytes += frame.bytes;
     this.open.set(frame, call);
     // A stream stays open: it must not take a connection from requests that end soon.
     if (frame.method === listenMethod) this.dispatch(call, this.streamPool);
@@ -235,7 +236,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   }
 
   protected releaseBytes(call: Call): void {
-    this.#pendingBytes -= call.pendingBytes;
+    this.#outbound.release(call.pendingBytes);
     call.pendingBytes = 0;
   }
 

@@ -5,6 +5,7 @@
  *
  * Invariants: delivery is asynchronous (a microtask) and in order, in both directions; a queued frame can be withdrawn unsent.
  */
+import { ByteBudget } from '../../kernel/byte-budget.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import {
@@ -55,7 +56,7 @@ class MemoryChannel implements Channel {
   #closed = false;
   /** Queued frames for the server, in order. */
   readonly #outbound = new Set<OutboundFrame>();
-  #outboundBytes = 0;
+  readonly #outboundBytes = new ByteBudget(LIMITS.outboundBytes);
   #outboundScheduled = false;
   #inbound: Buffer[] = [];
   #inboundBytes = 0;
@@ -84,16 +85,15 @@ class MemoryChannel implements Channel {
 
   send(frame: OutboundFrame): HostError | undefined {
     if (this.#closed || !this.#listener) return notOpen(this.#server);
-    if (this.#outboundBytes + frame.bytes > LIMITS.outboundBytes) return overloaded(this.#server, this.#outboundBytes);
+    if (!this.#outboundBytes.take(frame.bytes)) return overloaded(this.#server, this.#outboundBytes.used);
     this.#outbound.add(frame);
-    this.#outboundBytes += frame.bytes;
     this.#scheduleOutbound();
     return undefined;
   }
 
   withdraw(frame: OutboundFrame): Withdrawal {
     if (!this.#outbound.delete(frame)) return 'notify';
-    this.#outboundBytes -= frame.bytes;
+    this.#outboundBytes.release(frame.bytes);
     return 'unsent';
   }
 
@@ -110,7 +110,7 @@ class MemoryChannel implements Channel {
       this.#outboundScheduled = false;
       for (const frame of this.#outbound) {
         this.#outbound.delete(frame);
-        this.#outboundBytes -= frame.bytes;
+        this.#outboundBytes.release(frame.bytes);
         frame.phase = 'written';
         this.#deliver(frame);
       }

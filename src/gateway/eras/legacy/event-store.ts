@@ -6,6 +6,8 @@
  * of this session are dropped, and an event larger than the whole bound is not kept at all. Bytes count what an event really
  * holds: its text, its own objects, and no memory that it shares with others.
  */
+import { ByteBudget } from '../../../kernel/byte-budget.js';
+
 export interface StoredEvent {
   readonly stream: number;
   readonly seq: number;
@@ -16,16 +18,9 @@ export interface StoredEvent {
 /** The entry in the map, the event and the head of its text, as measured on Node 20 (about 100 bytes). */
 export const eventOverheadBytes = 128;
 
-/** Counts the kept events of all sessions against one bound. */
-export class EventBudget {
-  readonly max: number;
-  /** Bytes, with the overhead of each event. */
-  used = 0;
+/** Counts the stored events of all sessions, their bytes with the overhead of each event. */
+export class EventBudget extends ByteBudget {
   events = 0;
-
-  constructor(max: number) {
-    this.max = max;
-  }
 }
 
 export class EventStore {
@@ -84,7 +79,8 @@ export class EventStore {
 
   #count(events: number, bytes: number): void {
     this.#bytes += bytes;
-    this.#budget.used += bytes;
+    if (bytes > 0) this.#budget.take(bytes);
+    else this.#budget.release(-bytes);
     this.#budget.events += events;
   }
 }

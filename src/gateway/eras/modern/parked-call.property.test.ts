@@ -196,7 +196,7 @@ async function live(moves: Moves): Promise<void> {
       else seen.answered++;
     }
   }
-  expect([calls.size, calls.heldBytes, clock.pendingTimers]).toEqual([0, 0, 0]);
+  expect([calls.size, calls.answerBytes.used, clock.pendingTimers]).toEqual([0, 0, 0]);
 }
 
 test('whatever happens, every ask and every wait ends once, and nothing is left', { timeout: 60_000 }, async () => {

@@ -69,7 +69,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     server.finish('{"content":[{"type":"text","text":"ada"}]}');
     expect(parsed(await final)).toEqual({ content: [{ type: 'text', text: 'ada' }] });
     expect([request.sent.length, second.sent.length]).toEqual([1, 0]);
-    expect([calls.size, calls.heldBytes, clock.pendingTimers]).toEqual([0, 0, 0]);
+    expect([calls.size, calls.answerBytes.used, clock.pendingTimers]).toEqual([0, 0, 0]);
   });
 
   test('what was left unanswered is asked again, together with what came since', async () => {
@@ -99,10 +99,10 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     server.finish();
     await settled();
     expect(name.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32603 }) })]);
-    expect(calls.heldBytes).toBe('{"content":[]}'.length);
+    expect(calls.answerBytes.used).toBe('{"content":[]}'.length);
     expect(parsed(await bridge.relay(bridged(modern(), () => done, { requestState })))).toEqual({ content: [] });
     expect(parsed(await bridge.relay(bridged(modern(), () => done, { requestState })))).toMatchObject({ code: -32602 });
-    expect([calls.size, calls.heldBytes, clock.pendingTimers]).toEqual([0, 0, 0]);
+    expect([calls.size, calls.answerBytes.used, clock.pendingTimers]).toEqual([0, 0, 0]);
   });
 
   test('a call whose client does not come back is cancelled and forgotten', async () => {

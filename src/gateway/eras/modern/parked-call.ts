@@ -276,7 +276,7 @@ export class ParkedCall implements Resumable {
   #held(outcome: Outcome): Outcome {
     if (!('relayed' in outcome)) return outcome;
     const { relayed } = outcome;
-    if (!this.#ports.calls.hold(relayed.bytes.length)) {
+    if (!this.#ports.calls.answerBytes.take(relayed.bytes.length)) {
       const { server } = this.#first;
       const message = `server '${server}': answered while its client was asked, and there is no room to keep it`;
       return { error: new HostError('overloaded', message, { server, phase: 'answered', execution: 'uncertain' }) };
@@ -287,7 +287,7 @@ export class ParkedCall implements Resumable {
 
   #forget(): void {
     if (this.#id !== undefined) this.#ports.calls.remove(this.#id, this.#first.exchange.client.principal.id);
-    this.#ports.calls.release(this.#heldBytes);
+    this.#ports.calls.answerBytes.release(this.#heldBytes);
     this.#heldBytes = 0;
   }
 }

@@ -2,6 +2,7 @@
  * The calls that are parked, found by the handle in a client's `requestState`, and how many there may be.
  * Not here: what happens to one of them (parked-call.ts).
  */
+import { ByteBudget } from '../../../kernel/byte-budget.js';
 import { newId } from '../../../kernel/random.js';
 import type { BridgedRequest, Relayed } from '../../bridge/bridged-request.js';
 
@@ -18,14 +19,11 @@ export interface Resumable {
 export class ParkedCalls {
   readonly #byId = new Map<string, Resumable>();
   readonly #perPrincipal = new Map<string, number>();
-  #heldBytes = 0;
+  /** Bytes of the answers that wait. */
+  readonly answerBytes = new ByteBudget(heldBytesMax);
 
   get size(): number {
     return this.#byId.size;
-  }
-
-  get heldBytes(): number {
-    return this.#heldBytes;
   }
 
   /** The id of its new place; undefined: there is none left. */
@@ -47,16 +45,5 @@ export class ParkedCalls {
 
   get(id: string): Resumable | undefined {
     return this.#byId.get(id);
-  }
-
-  /** False: there is no room for it. */
-  hold(bytes: number): boolean {
-    if (this.#heldBytes + bytes > heldBytesMax) return false;
-    this.#heldBytes += bytes;
-    return true;
-  }
-
-  release(bytes: number): void {
-    this.#heldBytes -= bytes;
   }
 }
