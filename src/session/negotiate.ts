@@ -2,7 +2,7 @@
  * Finds out, on an open connection, which era the server speaks, and opens it: the eras are tried from the newest on.
  * On a pipe a slow server may answer nothing for a while. So after a silence the next era's request is sent behind the unanswered
  * one instead of in its place, and the answer to the first still decides. Over HTTP each request waits for its answer.
- * Not here: what an era asks (eras/), starting a server again or falling back to HTTP+SSE (open-session.ts).
+ * Not here: the opening requests (eras/), starting a server again or falling back to HTTP+SSE (open-session.ts).
  *
  * Invariant: asking changes nothing. The agreement is put in force once, when the era is known.
  */

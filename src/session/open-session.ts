@@ -61,7 +61,7 @@ export async function openSession(options: OpenSessionOptions): Promise<Session>
   const eraKey = options.eraKey ?? server;
   const startedAtMs = clock.nowMs();
   const knownName = eras?.get(eraKey);
-  const known = knownName && eraNamed(knownName);
+  const known = knownName === undefined ? undefined : eraNamed(knownName);
   const failedStarts = eras?.failedStarts(eraKey) ?? 0;
   const isGuess = known !== oldestEra && triesOtherEra(failedStarts);
   let attempt: Attempt | undefined = { variant: 'default', era: onlyEra ?? firstEra(known, failedStarts) };

@@ -1,12 +1,10 @@
 /**
- * Server cards: a small JSON document in which a server describes itself and its tools, so that it can be described without
- * being started. It lies at a URL or in a file, as the operator says.
- * What a card says is a claim: its tools are shown, never trusted, and never held against what the server lists.
- * Not here: whose card is looked up, and who may see its tools (host/).
+ * MCP server cards: a small JSON document at a URL or in a file that describes a server and its tools, so that the server need not be
+ * started for that. A card is a claim: its tools are shown, never trusted, and never compared with the list of the server.
+ * Not here: which cards are read, and which clients see them (catalog/).
  *
- * Invariants: a source is read once for all who ask at the same time, and at most once in five minutes while it can be read;
- * no more than 1 MiB of it; a URL for no longer than ten seconds per try. A file takes as long as its disk does, since nothing
- * can call a read off: its source stays taken until then. Nobody holds the bytes that are kept, only copies.
+ * Invariants: concurrent reads of one source share one read, and a card is cached for five minutes. At most 1 MiB is read, and a URL
+ * for at most ten seconds per try. A read of a file cannot be cancelled, so it takes as long as its disk. Callers get copies.
  */
 import { open, stat } from 'node:fs/promises';
 import { setBounded } from '../kernel/bounded-map.js';
@@ -23,36 +21,34 @@ import { checkObject } from '../wire/json-text.js';
 import type { ListedItem } from './lists.js';
 
 export interface ServerCard {
-  /** As it was asked for. */
+  /** As the caller wrote it. */
   readonly source: string;
   readonly name: string | undefined;
   readonly description: string | undefined;
-  /** Those that have a name, as the card has them. */
+  /** Tools with a name. */
   readonly tools: readonly ListedItem[];
   /** The whole card. */
   readonly raw: Buffer;
 }
 
-export interface ServerCardParts {
+interface ServerCardParts {
   readonly clock: Clock;
   readonly random: Random;
-  /** Redacts and neutralises what is quoted. */
+  /** Redacts and neutralises text that an error quotes. */
   readonly clean: (text: string) => string;
   readonly fetch?: (request: DocumentRequest) => Promise<Buffer>;
 }
 
-const keptMs = 5 * 60_000;
+const cachedMs = 5 * 60_000;
 const fetchMs = 10_000;
 const cardBytesMax = 1024 * 1024;
-/** Past it the oldest is forgotten. */
-const cardsMax = 256;
-/** Sources that are read at the same time. */
-const readsMax = 64;
+const cachedMax = 256;
+const concurrentReadsMax = 64;
 
 const wellKnownPart = '/.well-known/';
 const wellKnownPath = '/.well-known/mcp-card';
 
-/** What is read as it is unless a server goes by that name: a URL, a path, or a file by its ending. */
+/** A URL, a path, or the name of a JSON file. */
 export const isCardSource = (text: string): boolean => isUrl(text) || /[\\/]/.test(text) || text.endsWith('.json');
 
 const isUrl = (text: string): boolean => /^https?:\/\//i.test(text);
@@ -60,7 +56,7 @@ const isUrl = (text: string): boolean => /^https?:\/\//i.test(text);
 export class ServerCards {
   readonly #parts: ServerCardParts;
   readonly #fetch: (request: DocumentRequest) => Promise<Buffer>;
-  readonly #kept = new Map<string, { readonly card: ServerCard; readonly untilMs: number }>();
+  readonly #cache = new Map<string, { readonly card: ServerCard; readonly untilMs: number }>();
   readonly #reading = new Map<string, Promise<ServerCard>>();
 
   constructor(parts: ServerCardParts) {
@@ -70,25 +66,23 @@ export class ServerCards {
 
   /** Rejects with a HostError whose reason is `io` (a file), `http` (a URL) or `parse`. */
   async read(source: string): Promise<ServerCard> {
-    const kept = this.#kept.get(source);
-    if (kept && this.#parts.clock.nowMs() < kept.untilMs) return copyOf(kept.card);
+    const cached = this.#cache.get(source);
+    if (cached && this.#parts.clock.nowMs() < cached.untilMs) return copyOf(cached.card);
     const reading = this.#reading.get(source) ?? this.#begin(source);
     return copyOf(await reading);
   }
 
   #begin(source: string): Promise<ServerCard> {
-    if (this.#reading.size >= readsMax) return Promise.reject(tooMany());
+    if (this.#reading.size >= concurrentReadsMax) return Promise.reject(tooMany());
+    const { clock } = this.#parts;
     const reading = this.#load(source)
-      .then((card) => this.#keep(card))
+      .then((card) => {
+        setBounded(this.#cache, source, { card, untilMs: clock.nowMs() + cachedMs }, cachedMax);
+        return card;
+      })
       .finally(() => this.#reading.delete(source));
     this.#reading.set(source, reading);
     return reading;
-  }
-
-  #keep(card: ServerCard): ServerCard {
-    const { clock } = this.#parts;
-    setBounded(this.#kept, card.source, { card, untilMs: clock.nowMs() + keptMs }, cardsMax);
-    return card;
   }
 
   async #load(source: string): Promise<ServerCard> {
@@ -112,7 +106,7 @@ export class ServerCards {
       const why = facts.httpStatus === undefined ? (facts.reason ?? codeOf(cause)) : `status ${facts.httpStatus}`;
       throw this.#unusable(url, 'http', `could not be fetched (${why})`, {
         ...(facts.httpStatus === undefined ? {} : { httpStatus: facts.httpStatus }),
-        hint: 'check the URL of the card, and that it can be reached from here',
+        hint: 'check the URL of the card, and that this machine can reach it',
         cause,
       });
     }
@@ -120,12 +114,12 @@ export class ServerCards {
 
   async #readFile(file: string): Promise<Buffer> {
     try {
-      // Asked first: opening a pipe would wait for somebody to write into it.
+      // Checked first: opening a named pipe would wait for a writer.
       if (!(await stat(file)).isFile()) throw Object.assign(new Error('not a file'), { code: 'not_a_file' });
       return await readWhole(file);
     } catch (cause) {
       throw this.#unusable(file, 'io', `could not be read (${codeOf(cause)})`, {
-        hint: 'check the path of the card; relative ones start where Hostler was started',
+        hint: 'check the path of the card; a relative path starts in the working directory of Hostler',
         cause,
       });
     }
@@ -137,7 +131,7 @@ export class ServerCards {
     try {
       checkObject(raw, 'card');
     } catch (cause) {
-      throw this.#unusable(source, 'parse', 'is not a JSON object', { hint: 'correct the card', cause });
+      throw this.#unusable(source, 'parse', 'is not a JSON object', { hint: 'correct the JSON of the card', cause });
     }
     const info = memberBytes(raw, 'serverInfo');
     return {
@@ -169,7 +163,7 @@ function toolsOf(card: Buffer): ListedItem[] {
   return tools;
 }
 
-/** Where else a card may lie, below the URL that was given. */
+/** The well-known location of the card below the given URL. */
 function wellKnownOf(source: string): string | undefined {
   if (source.includes(wellKnownPart) || !URL.canParse(source)) return undefined;
   const url = new URL(source);
@@ -189,7 +183,7 @@ async function readWhole(path: string): Promise<Buffer> {
   }
 }
 
-/** What stands there may be a secret. */
+/** The query may contain a secret. */
 const withoutQuery = (source: string): string => (isUrl(source) ? (source.split(/[?#]/)[0] as string) : source);
 
 const codeOf = (error: unknown): string => String((error as { code?: unknown }).code ?? 'unknown');
@@ -201,8 +195,8 @@ const copyOf = (card: ServerCard): ServerCard => ({
 });
 
 const tooMany = (): HostError =>
-  new HostError('overloaded', `${readsMax} server cards are being read already`, {
-    limit: readsMax,
+  new HostError('overloaded', `${concurrentReadsMax} server cards are already being read`, {
+    limit: concurrentReadsMax,
     reason: 'cards',
     execution: 'not_executed',
     hint: 'try again in a moment',

@@ -47,8 +47,8 @@ export type MessageOrigin = Pick<OutboundFrame, 'id'> | number;
 export const originId = (origin: MessageOrigin | undefined): number | undefined =>
   typeof origin === 'object' ? origin.id : origin;
 
-/** The name of a protocol era. The eras themselves are in session/eras/ (servers) and gateway/eras/ (clients). */
-export type Era = 'legacy' | 'modern';
+/** The name of a protocol era, such as `modern`. The eras are listed in session/eras/eras.ts and gateway/eras/eras.ts. */
+export type Era = string;
 
 /** Where eras differ below the session: in the peer and in the channels. */
 export interface EraRules {

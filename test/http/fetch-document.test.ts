@@ -35,7 +35,10 @@ test('the body comes as it was sent, and is asked for in plain', async () => {
 test.each([204, 404, 500])('a status of %s is a refusal', async (status) => {
   const server = await serve((_received, response) => response.writeHead(status).end());
   const error = await failureOf(get(server.url));
-  expect([error.details.httpStatus, error.message]).toEqual([status, `the card: the answer was ${status} and not 200`]);
+  expect([error.details.httpStatus, error.message]).toEqual([
+    status,
+    `the card: the response has status ${status} instead of 200`,
+  ]);
   expect(error.hint).toContain('check the URL');
 });
 
@@ -58,7 +61,7 @@ test('no more is read than the limit', async () => {
   });
   const error = await failureOf(get(server.url));
   expect([error.code, error.details.limit, error.hint]).toEqual([
-    ...['result_too_large', 1_000, 'make it smaller, or see that the URL is the right one'],
+    ...['result_too_large', 1_000, 'make it smaller, or check the URL'],
   ]);
   await server.until(() => server.cut === 1);
 });

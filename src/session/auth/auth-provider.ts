@@ -1,41 +1,39 @@
 /**
- * Where the token of a server comes from, as its owner has to provide it. A provider only knows tokens; when one is renewed,
- * and for whom, is decided in auth-recovery.ts.
+ * Supplies the tokens of a server. An auth method is one implementation of AuthProvider; put a new one beside this file.
+ * Not here: when a token is renewed (auth-recovery.ts), sending it (transports/http/headers.ts).
  *
- * Private answers of one account must not be given to another: with a token of another grant (`AuthToken.grant`) everything that
- * is kept of the server is dropped. A provider that does not name grants is taken to have a new one with every token but those
- * that `recover` brought for a token that was refused.
+ * Private answers of one account must not reach another: with a token of another grant (`AuthToken.grant`) all cached data of the
+ * server is dropped. Without names of grants, every token has a new grant, except one that `recover` brought for a refused token.
  */
 import type { AuthToken } from '../../transports/http/auth-token.js';
 
-/** About a request that was refused for its token. */
 export interface RecoverContext {
-  /** `token`: it is not, or no longer, good. `scope`: it is good, but not for what was asked. */
+  /** `token`: the token is not valid. `scope`: the token is valid, but not for this request. */
   readonly kind: 'token' | 'scope';
-  /** What the server said in `WWW-Authenticate`: data of a stranger, bounded in length and nothing else. */
+  /** The header `WWW-Authenticate`, as the server sent it: untrusted, and only bounded in length. */
   readonly challenge: string | undefined;
-  /** Aborts when the attempt is over: settled, too late, or overtaken by a new token. */
+  /** Aborts when the attempt is over: settled, too late, or obsolete because of a new token. */
   readonly signal: AbortSignal;
-  /** On the host's clock. What comes later still counts as a new token. */
+  /** On the host's clock. A later result still counts as a new token. */
   readonly deadlineAtMs: number;
 }
 
 export interface AuthProvider {
-  /** What goes with the next request. Asked for each of them, so it answers at once, from memory. */
+  /** The token of the next request. Called for each request, so it must return at once, from memory. */
   current(): AuthToken | undefined;
   /**
    * The server refused `failed`. True: `current()` is another token now; with `kind: "token"` it is a refresh of `failed`, of the
-   * same grant unless it names another. False, or a rejection: it cannot be renewed, and a user has to log in. For the same
-   * token not asked again before `signal` has aborted.
+   * same grant unless it names another. False, or a rejection: it cannot be renewed, and a user has to log in. Not called again for
+   * the same token before `signal` has aborted.
    */
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;
-  /** `listener` is called when a token came from elsewhere, such as a login. Returns what takes the listener off again. */
+  /** Calls `listener` when a token came from elsewhere, such as a login. Returns the function that removes the listener. */
   onChanged(listener: () => void): () => void;
-  /** As whom the server knows us, for people: the name of an account, never part of a token. Asked with every status. */
+  /** The account at the server, for people; never part of a token. Called with every status. */
   identity?(): string | undefined;
 }
 
-/** What is written in the configuration, and cannot be renewed from here. */
+/** The header of the configuration, which cannot be renewed. */
 export function staticHeaderProvider(headers: Readonly<Record<string, string>>): AuthProvider {
   const entry = Object.entries(headers).find(([name]) => name.toLowerCase() === 'authorization');
   const token: AuthToken | undefined = entry && { header: ['authorization', entry[1].trim()] };

@@ -9,7 +9,10 @@ import { modernEra } from './modern/modern-era.js';
 import type { ServerEra } from './server-era.js';
 
 /** Newest first, which is the order in which a server is asked. */
-export const ERAS: readonly [ServerEra, ...ServerEra[]] = [modernEra, legacyEra];
+export const ERAS: readonly [ServerEra, ...ServerEra[]] = [
+  modernEra, //
+  legacyEra,
+];
 
 export const ALL_VERSIONS: readonly string[] = ERAS.flatMap(({ versions }) => versions);
 

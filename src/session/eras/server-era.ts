@@ -16,7 +16,7 @@ import type { RequestMeta } from '../request-params.js';
 export interface ServerEra extends EraRules {
   /** Newest first. */
   readonly versions: readonly string[];
-  /** Asks the server to open the connection in this era. Undefined: the server speaks another era. */
+  /** Sends the opening request of this era. Undefined: the server speaks another era. */
   open(opening: Opening): Promise<ServerFacts | undefined>;
   /** Called when the agreement is in force. */
   entered?(peer: Peer): void;

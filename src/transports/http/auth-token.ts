@@ -1,9 +1,9 @@
 /**
- * What a request was authorized with, and the refusal that names it: whoever renews tokens must know which one was
- * refused, or 401s that come late would renew what has just been renewed.
- * Not here: where tokens come from and how they are renewed (session/).
+ * The token of a request, and the error of a refused token. The error names the token by its hash: a late 401 must not renew a token
+ * that has just been renewed.
+ * Not here: where tokens come from and how they are renewed (session/auth/).
  *
- * Invariant: neither a token nor its hash is in what an error shows: message, details, JSON and inspection leave them out.
+ * Invariant: message, details, JSON and inspection of an error contain neither a token nor its hash.
  */
 import { createHash } from 'node:crypto';
 import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
@@ -12,38 +12,37 @@ import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 export interface AuthToken {
   readonly header: readonly [name: string, value: string];
   /**
-   * The grant that it was issued under: opaque, neither sent nor shown. Tokens with the same grant are of one account and one
-   * login, such as those that were refreshed one from the other. A new login, or another account, is another grant. Part of the
-   * token, so that the two cannot be read out of step.
+   * The grant that the token was issued under: opaque, neither sent nor shown. Tokens of one login and account have the same grant,
+   * such as a token and its refresh. Part of the token, so that both are always read together.
    */
   readonly grant?: string | undefined;
 }
 
-/** Asked for every request, at the moment it is sent. The same object until the token changes; must not throw. */
+/** `current` is called when a request is sent. It returns the same object until the token changes, and must not throw. */
 export interface TokenSource {
   current(): AuthToken | undefined;
 }
 
 const noToken = 'none';
 
-/** Tells tokens apart without keeping them. */
+/** Identifies a token without storing it. */
 export function tokenHash(token: AuthToken | undefined): string {
   if (!token) return noToken;
   const [name, value] = token.header;
   return createHash('sha256').update(`${name.toLowerCase()}:${value}`).digest('hex');
 }
 
-/** `token`: it is not, or no longer, good for this server. `scope`: it is good, but not for this. */
+/** `token`: the token is not valid. `scope`: the token is valid, but not for this request. */
 export type RefusalKind = 'token' | 'scope';
 
 interface RefusalFacts {
   readonly kind: RefusalKind;
   readonly sent: AuthToken | undefined;
-  /** What the server said in `WWW-Authenticate`. */
+  /** The header `WWW-Authenticate`. */
   readonly challenge: string | undefined;
 }
 
-/** The server refused the request for its token, before it did anything. */
+/** The server refused the request for its token, and did not execute it. */
 export class TokenRefused extends HostError {
   readonly #kind: RefusalKind;
   readonly #sentHash: string;
@@ -60,12 +59,12 @@ export class TokenRefused extends HostError {
     return this.#kind;
   }
 
-  /** Of the token that went with the request. */
+  /** The hash of the token that was sent. */
   get sentHash(): string {
     return this.#sentHash;
   }
 
-  /** The server's own words, as it sent them. */
+  /** The header `WWW-Authenticate`, as the server sent it. */
   get challenge(): string | undefined {
     return this.#challenge;
   }

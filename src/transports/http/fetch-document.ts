@@ -1,10 +1,7 @@
 /**
- * One GET of a small document that an operator named, on a connection of its own that is closed behind it.
- * Not here: what the document means, and whether it is fetched at all (session/server-card.ts).
- *
- * Invariants: it ends by its deadline; no more than the limit is read; nothing is sent to another origin.
+ * One GET of a small document at a configured URL, on a connection of its own. Not here: what the document means.
+ * Invariants: the GET ends by its deadline, reads no more than its limit, and is sent to no other origin.
  */
-
 import { ByteBuffer } from '../../kernel/byte-buffer.js';
 import { HostError } from '../../kernel/errors.js';
 import { type ExchangeSink, HttpExchange } from './http-exchange.js';
@@ -12,7 +9,7 @@ import { type HttpDeps, openPool, specUrl } from './http-pool.js';
 import { loadUndici } from './undici.js';
 
 export interface DocumentRequest {
-  /** Which document it is, for errors: `the card of …`. */
+  /** The name of the document in errors. */
   readonly what: string;
   readonly url: string;
   readonly deadlineAtMs: number;
@@ -21,7 +18,7 @@ export interface DocumentRequest {
 
 export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): Promise<Buffer> {
   const { what, url, deadlineAtMs, bytesMax } = request;
-  // Whoever answers there is no server of ours: it is called by its address.
+  // The host is no configured server, so errors name its address.
   const server = URL.canParse(url) ? new URL(url).host : what;
   if (!deps.pool) await loadUndici();
   const dispatcher = openPool({ server, url }, deps, 1);
@@ -61,18 +58,18 @@ export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): P
 }
 
 const refusedWith = (what: string, httpStatus: number): HostError =>
-  new HostError('connect_failed', `${what}: the answer was ${httpStatus} and not 200`, {
+  new HostError('connect_failed', `${what}: the response has status ${httpStatus} instead of 200`, {
     httpStatus,
-    hint: 'check the URL; it is asked without credentials',
+    hint: 'check the URL; the request has no credentials',
   });
 
 const tooLarge = (what: string, limit: number): HostError =>
-  new HostError('result_too_large', `${what}: it has more than ${limit} bytes`, {
+  new HostError('result_too_large', `${what} has more than ${limit} bytes`, {
     limit,
-    hint: 'make it smaller, or see that the URL is the right one',
+    hint: 'make it smaller, or check the URL',
   });
 
 const late = (what: string): HostError =>
-  new HostError('timeout', `${what}: it did not come in time`, {
-    hint: 'check that its address can be reached from here',
+  new HostError('timeout', `${what} did not arrive in time`, {
+    hint: 'check that this machine can reach the address',
   });

@@ -84,7 +84,7 @@ export class RequestHeaders {
   #own: HeaderList = [];
   #agreement: Agreement | undefined;
   #sessionId: string | undefined;
-  /** Of a POST that opens a connection, and of every other POST. */
+  /** For a POST that opens a connection, and for every other POST. */
   #opening: HeaderList = [];
   #agreed: HeaderList = [];
 

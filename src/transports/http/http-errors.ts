@@ -73,7 +73,7 @@ export function tokenRefusal(status: number, headers: ResponseHeaders): RefusalK
 function tokenRefused(kind: RefusalKind, details: HostErrorOptions, { server, headers, sent }: StatusFacts): HostError {
   const refusal = { kind, sent, challenge: challengeOf(headers) };
   if (kind === 'scope') {
-    const hint = `sign in to server '${server}' with the rights it asks for; do not repeat the call before that`;
+    const hint = `sign in to server '${server}' with the rights it demands; do not repeat the call before that`;
     const message = `server '${server}' wants more rights than the token grants (403)`;
     return new TokenRefused(message, { ...details, reason: 'insufficient_scope', hint }, refusal);
   }

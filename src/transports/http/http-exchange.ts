@@ -1,14 +1,14 @@
 /**
  * One POST, GET or DELETE, through undici's dispatch, with a handler object instead of promises and streams.
- * HTTP/1.1 only, one request per connection at a time: a request shares its fate with no other.
+ * HTTP/1.1 only, with one request per connection at a time, so a lost connection fails one request.
  * Not here: what status and body mean (post-call.ts, get-stream.ts), deadlines (the peer withdraws).
  *
  * Invariants:
- * - `not_executed` is said only while undici has not called `onRequestStart`, which it does right before the first byte.
- *   After that every failure is `uncertain`.
- * - The sink hears exactly one of `end` and `failed`, or nothing after `abort`; then `released` exactly once, when undici
- *   holds nothing of the request any more.
- * - No header and no byte of the body goes to an origin other than the first.
+ * - `not_executed` is reported only before undici calls `onRequestStart`, right before the first byte. After that every failure is
+ *   `uncertain`.
+ * - The sink gets exactly one of `end` and `failed`, or neither after `abort`. Then it gets `released` exactly once, when undici has
+ *   dropped the request.
+ * - Headers and body are sent to the first origin only.
  */
 import type { Dispatcher } from 'undici';
 import { HostError } from '../../kernel/errors.js';
@@ -16,9 +16,9 @@ import type { HeaderList, ResponseHeaders } from './headers.js';
 import { networkError } from './http-errors.js';
 
 export interface ExchangeSink {
-  /** The next thing that happens is that bytes are written. */
+  /** Called right before the first byte is written. */
   started(): void;
-  /** The head of the final response. A returned error ends the exchange with it. */
+  /** The head of the final response. A returned error ends the exchange. */
   head(status: number, headers: ResponseHeaders): HostError | undefined;
   data(chunk: Buffer): HostError | undefined;
   end(): void;
@@ -37,7 +37,7 @@ export interface ExchangeRequest {
 }
 
 const redirectsMax = 3;
-/** A redirect's own body is of no use; this much is read to keep the connection. */
+/** So much of a redirect's body is read to keep the connection. */
 const redirectBodyBytesMax = 64 * 1024;
 const ABORTED = new Error('the exchange was given up');
 
@@ -69,7 +69,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     this.#starting = false;
   }
 
-  /** Gives the exchange up: the sink hears no more of it, a request that has not gone out never will. */
+  /** The sink gets no more events but `released`. A request that has not been sent never is. */
   abort(): void {
     if (this.#over) return;
     this.#silent = true;
@@ -79,7 +79,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#silent) return controller.abort(ABORTED);
-    // undici may start a request again on a new connection; what may have been executed is not sent twice.
+    // undici may start a request again on a new connection. A request that may have been executed is not sent twice.
     if (this.#written && this.#redirectTo === undefined) {
       return controller.abort(new Error('the connection was lost'));
     }
@@ -93,7 +93,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     if (status >= 300 && status < 400 && status !== 304) return this.#redirected(status, headers);
     const encoding = headers['content-encoding'];
     if (status < 300 && encoding !== undefined && encoding !== '' && encoding !== 'identity') {
-      const message = 'sent an encoded answer although it was told that only plain ones are read';
+      const message = 'sent an encoded response although the request accepts none';
       return this.#fail(this.#protocolError(message, 'content_encoding', status));
     }
     const error = this.#sink.head(status, headers);
@@ -121,14 +121,14 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     try {
       if (!this.#silent) this.#sink.end();
     } finally {
-      // Whatever is thrown: the place of this one is another's.
+      // Also when the sink throws: otherwise the connection would be lost to other requests.
       this.#sink.released();
     }
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
     if (this.#over) return;
-    // Whoever starts an exchange is not told of its failure before `start` has returned.
+    // A failure is never reported before `start` has returned.
     if (this.#starting) return queueMicrotask(() => this.onResponseError(undefined, error));
     this.#over = true;
     try {
@@ -138,7 +138,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     }
   }
 
-  /** The sink first: `released` comes out of the abort. */
+  /** The sink first: the abort causes `released`. */
   #fail(error: HostError): void {
     this.#silent = true;
     try {
@@ -152,7 +152,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     const location = headers.location;
     const { method } = this.#request;
     if (typeof location !== 'string' || !URL.canParse(location, this.#url.href)) {
-      return this.#fail(this.#protocolError('redirects to nowhere', 'redirect_location', status));
+      return this.#fail(this.#protocolError('redirects without a valid location', 'redirect_location', status));
     }
     const target = new URL(location, this.#url);
     // Only 307 and 308 promise that the same request is meant; the others turn a POST into a GET.
@@ -163,7 +163,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
       return this.#fail(this.#protocolError(message, 'redirect_origin', status));
     }
     if (++this.#redirects > redirectsMax) {
-      return this.#fail(this.#protocolError('redirects in circles', 'redirect_loop', status));
+      return this.#fail(this.#protocolError(`redirects more than ${redirectsMax} times`, 'redirect_loop', status));
     }
     this.#redirectTo = target;
     this.#redirectBytes = 0;

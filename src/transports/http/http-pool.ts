@@ -1,6 +1,4 @@
-/**
- * Connections to one origin. All limits of time are the peer's: undici's own would end a call that is allowed to last.
- */
+/** Connections to one origin. undici's timeouts are off: the peer has the deadlines, and calls may last longer. */
 import type { Dispatcher } from 'undici';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
@@ -13,9 +11,9 @@ export interface HttpSpec {
   readonly server: string;
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** What each request is authorized with, beside the headers. */
+  /** The tokens of requests, besides the headers. */
   readonly tokens?: TokenSource | undefined;
-  /** Calls on the wire at the same time; more wait. */
+  /** Calls in flight at the same time; more wait. */
   readonly connections?: number;
 }
 

@@ -1,10 +1,9 @@
 /**
- * Whether a request was meant for us: the guard against web pages that reach a local port under a name of their own
- * (DNS rebinding) or from another site.
- * Invariant: what is not written exactly as an allowed name is refused. There is no switch that turns this off.
+ * Checks `Host` and `Origin` of a request: the guard against web pages that reach a local port by DNS rebinding or from another site.
+ * Invariant: only the exact spelling of an allowed name is accepted. There is no switch that turns this off.
  */
 
-/** What a browser on this machine calls us. One host under three names, at any port. */
+/** Names of this machine in a browser, at any port. */
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 
 /** A name or address, and a port. No user, no path, no empty port. */
@@ -23,9 +22,9 @@ function parseHost(text: string): HostName | undefined {
 }
 
 export interface OriginRules {
-  /** Names under which we are reached besides those of this machine; one with a port is allowed at that port only. */
+  /** Allowed hosts besides those of this machine; one with a port is allowed at that port only. */
   readonly hosts: readonly string[];
-  /** Origins of pages that may call us from elsewhere, as browsers write them. */
+  /** Origins of pages on other hosts that may call us, as browsers write them. */
   readonly origins: readonly string[];
 }
 
@@ -39,7 +38,7 @@ export function originGuard({ hosts, origins }: OriginRules): OriginGuard {
   const isSame = (one: HostName, other: HostName): boolean =>
     one.name === other.name || (LOOPBACK.has(one.name) && LOOPBACK.has(other.name));
 
-  /** Nearly every client is one that says the same Host each time, and no Origin. */
+  /** Nearly every client sends the same Host each time, and no Origin. */
   let lastAllowed: string | undefined;
   return (host, origin) => {
     if (origin === undefined && host !== undefined && host === lastAllowed) return true;

@@ -2,9 +2,9 @@
  * Byte chunks → server-sent events. Not here: what an event means, reconnecting (get-stream.ts).
  *
  * Lines may end in LF, CR or CRLF, also across chunks. Line ends are found by memchr, so the cost is linear in the bytes
- * however small the chunks are; the data of an event that lies within one chunk is not copied.
- * Invariant: at most `bytesMax` of one event are held. Past that the parser reports the event once, with the first bytes of its
- * data, and ignores everything after it.
+ * however small the chunks are. The data of an event within one chunk is not copied.
+ * Invariant: at most `bytesMax` of one event are buffered. A larger event is reported once, with the first bytes of its data, and
+ * ends the parsing.
  */
 import { ByteBuffer } from '../../kernel/byte-buffer.js';
 
@@ -15,18 +15,18 @@ const SPACE = 0x20;
 
 /** Room for the field name in front of the data. */
 const fieldNameBytesMax = 16;
-/** Longer ids are not remembered: they come back to the server in a header. */
+/** Longer ids are ignored: an id is sent back in a header. */
 const idCharsMax = 1024;
 const eventNameBytesMax = 1024;
 const retryDigitsMax = 12;
 const EMPTY = Buffer.alloc(0);
 
 export interface SseEvent {
-  /** Set when this event carried an id that can be sent back as `Last-Event-ID`; empty when it takes the last one back. */
+  /** An id that can be sent back as `Last-Event-ID`; empty: the last id no longer counts. */
   readonly id: string | undefined;
   readonly event: string | undefined;
   readonly retryMs: number | undefined;
-  /** Empty for events that only carry an id or a retry time. Valid as long as the caller holds it. */
+  /** Empty for events that only have an id or a retry time. The buffer is not reused. */
   readonly data: Buffer;
 }
 
@@ -58,7 +58,7 @@ export class SseParser {
       if (chunk[0] === LF) from = 1;
       this.#skipLf = false;
     }
-    // Both kinds of line end are looked for only as far as needed, so that a chunk without CR is not searched once per line.
+    // Each kind of line end is searched only when needed: a chunk without CR is not searched once per line.
     let lf = -2;
     let cr = -2;
     while (!this.#dead && from < chunk.length) {
@@ -86,8 +86,8 @@ export class SseParser {
   }
 
   /**
-   * The stream ended cleanly. An event that only lacks its blank line is delivered: whether its data is a whole message
-   * is seen by whoever reads it. Not so when it has an id: a resumed stream brings it again, whole.
+   * The stream ended cleanly. An event that only lacks its blank line is delivered; the decoder finds out whether its data is a whole
+   * message. An event with an id is not: a resumed stream sends it again.
    */
   end(): void {
     if (this.#dead) return;
@@ -109,7 +109,7 @@ export class SseParser {
     if (start === end) return this.#endEvent();
     if (bytes[start] === COLON) return;
     let nameEnd = start;
-    // All names we know are short, so a long line without a colon is not searched to its end.
+    // All known names are short, so a long line without a colon is not searched to its end.
     while (nameEnd < end && nameEnd - start < fieldNameBytesMax && bytes[nameEnd] !== COLON) nameEnd++;
     let value = Math.min(nameEnd + 1, end);
     if (value < end && bytes[value] === SPACE) value++;
@@ -130,7 +130,7 @@ export class SseParser {
 
   #addData(bytes: Buffer, from: number, to: number): void {
     if (this.#data === undefined) {
-      // Chunks of a socket and gathered lines are written once and never reused: point into them.
+      // A view is enough: chunks of a socket and buffered lines are never reused.
       this.#data = bytes.subarray(from, to);
     } else {
       if (this.#lines.length === 0) this.#lines.add(this.#data, 0, this.#data.length);
@@ -151,8 +151,8 @@ export class SseParser {
   }
 
   #checkSize(): void {
-    const held = Math.max(this.#lines.length, this.#data?.length ?? 0);
-    const bytes = held + Math.max(0, this.#line.length - fieldNameBytesMax);
+    const dataBytes = Math.max(this.#lines.length, this.#data?.length ?? 0);
+    const bytes = dataBytes + Math.max(0, this.#line.length - fieldNameBytesMax);
     if (bytes <= this.#bytesMax) return;
     this.#dead = true;
     const line = this.#line.take();
@@ -169,7 +169,7 @@ function withoutFieldName(line: Buffer): Buffer {
   return line.subarray(line[5] === SPACE ? 6 : 5);
 }
 
-/** Ids that cannot stand in a header are as good as none. */
+/** An id that is no valid header value is ignored. */
 function readId(bytes: Buffer, from: number, to: number): string | undefined {
   if (to - from > idCharsMax) return undefined;
   for (let i = from; i < to; i++) {

@@ -1,10 +1,10 @@
 /**
- * Notices a channel that sends nothing although requests wait: for 10 s in all, some request waited while nothing was written and
- * nothing was received. Such a channel would wait for ever, whatever the cause. Waits of several requests add up, because a
- * caller may give up before 10 s have passed; the next byte written or received starts the count again.
- * Not here: whether the server works on a request meanwhile, and what is done about it (session.ts).
+ * Detects a channel that sends nothing although requests wait: for 10 s in all, some request waited while no byte was written or
+ * received. Waits of several requests add up, because a caller may give up before 10 s have passed. The next byte starts the count
+ * again.
+ * Not here: whether the server works on a request meanwhile, and the reaction (session/session.ts).
  *
- * Invariants: no timer runs while no request waits. Control traffic is no activity: a ping that is answered frees no request.
+ * Invariants: no timer runs while no request waits. Control traffic is no activity: an answered ping frees no request.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 
@@ -13,9 +13,8 @@ const stalledTicks = 10;
 
 export class StallWatch {
   readonly #clock: Clock;
-  /** Told with a number that stays the same for as long as nothing is written or heard. */
+  /** Called with a number that changes when a byte is written or received. */
   readonly #stalled: (activity: number) => void;
-  /** Requests that wait. */
   #unsent = 0;
   #activity = 0;
   #seenActivity = 0;
@@ -27,7 +26,7 @@ export class StallWatch {
     this.#stalled = stalled;
   }
 
-  /** Something of a request was written or heard. On the path of every call. */
+  /** Bytes of a request were written or received. On the hot path. */
   active(): void {
     this.#activity++;
   }

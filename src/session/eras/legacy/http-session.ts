@@ -109,7 +109,7 @@ const checkIntervalMs = 10_000;
 const pingTimeoutMs = 5_000;
 
 /**
- * Many servers answer 400 for an unknown session, and some answer 404 for a stream that they do not have. One `ping` tells
+ * Many servers answer 400 for an unknown session, and some answer 404 for a stream that they do not have. One `ping` shows
  * whether the session is gone.
  */
 export class SessionCheck {

@@ -1,5 +1,5 @@
 /**
- * What a modern server over HTTP wants repeated in headers: the name of a request's subject, and arguments whose schema asks for it
+ * What a modern server over HTTP wants repeated in headers: the name of a request's subject, and annotated arguments
  * (`x-mcp-header`). Learnt from its list of tools.
  * Not here: which annotations are allowed (tool-headers.ts), writing headers (transports/http/).
  *
