@@ -41,10 +41,10 @@ export {
 export type { Random } from './kernel/random.js';
 export type { Guard, GuardRequest, Verdict } from './policy/allowlist.js';
 export type { CacheStats } from './policy/cache.js';
-export type { BudgetLeft, BudgetPlan } from './policy/call-budget.js';
-export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/call-events.js';
 export type { EraAnswer, Principal } from './policy/operation.js';
-export type { PinStatus } from './policy/pin-store.js';
+export type { PinStatus } from './policy/pin-records.js';
+export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/policy-events.js';
+export type { BudgetLeft, BudgetPlan } from './policy/rate-limit.js';
 export type { AuthProvider, RecoverContext } from './session/auth/auth-provider.js';
 export type { AuthLimits, AuthRecovery, AuthStatus, RecoveryOutcome } from './session/auth/auth-recovery.js';
 export { type ConnectOptions, Connector, type ConnectorOptions } from './session/connector.js';

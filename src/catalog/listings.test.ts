@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { parseServerDefinition } from '../config/server-definition.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import { memoryPinStore } from '../policy/pin-store.js';
+import { memoryPinStore } from '../policy/pin-records.js';
 import { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';

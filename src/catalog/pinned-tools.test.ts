@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { memoryPinStore } from '../policy/pin-store.js';
+import { memoryPinStore } from '../policy/pin-records.js';
 import { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 import { pinnedTools } from './pinned-tools.js';

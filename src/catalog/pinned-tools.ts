@@ -4,7 +4,7 @@
  *
  * Invariant: an unapproved text is shown only where no approved text exists, and is marked.
  */
-import type { PinStatus } from '../policy/pin-store.js';
+import type { PinStatus } from '../policy/pin-records.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 

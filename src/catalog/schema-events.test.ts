@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { toolItem } from '../../test/fakes/pin-samples.js';
-import { memoryPinStore } from '../policy/pin-store.js';
+import { memoryPinStore } from '../policy/pin-records.js';
 import { type PinItem, Pins } from '../policy/pins.js';
 import { approvalEvent, schemaEvents } from './schema-events.js';
 

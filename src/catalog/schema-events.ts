@@ -2,9 +2,10 @@
  * Events for differences that pins found in a list, and for approvals.
  * Invariant: a difference is reported with the first list that has it, not with each later one.
  */
-import type { PolicyEvent } from '../policy/call-events.js';
-import type { PinRecord } from '../policy/pin-store.js';
+
+import type { PinRecord } from '../policy/pin-records.js';
 import type { PinChange } from '../policy/pins.js';
+import type { PolicyEvent } from '../policy/policy-events.js';
 
 type SchemaEvent = Extract<PolicyEvent, { readonly kind: 'schema' }>;
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseServerSpec } from '../config/server-spec.js';
-import { memoryPinStore } from '../policy/pin-store.js';
+import { memoryPinStore } from '../policy/pin-records.js';
 import { pinsByOrigin } from './server-origin.js';
 
 const saved = { name: 'a', command: 'node', args: ['x.js'], env: { TOKEN: '1' } };

@@ -9,7 +9,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio, type ServerSpec } from '../config/server-spec.js';
 import { compositeKey } from '../policy/composite-key.js';
-import type { PinStore } from '../policy/pin-store.js';
+import type { PinStore } from '../policy/pin-records.js';
 import { trustsEverything } from '../policy/pins.js';
 
 export function pinsByOrigin(store: PinStore, specOf: (server: string) => ServerSpec): PinStore {

@@ -163,7 +163,7 @@ describe('what concerns one entry is told, and costs nobody else', () => {
     [{ calls: 1.5, window: '1m' }, '.calls'],
     [{ calls: 5, window: 'soon' }, '.window'],
     [{ calls: 5, window: '2m', per: 'tool' }, '.per'],
-  ])('a ceiling: %j lets nothing pass until it is corrected', (entry, field) => {
+  ])('a rate limit: %j lets nothing pass until it is corrected', (entry, field) => {
     const { settings, fields } = parse({
       budgets: { principals: { ada: entry }, roles: { dev: entry, ops: { calls: 7, window: '1s' } } },
     });

@@ -24,7 +24,7 @@ export interface RolePattern {
 }
 
 /** At most `calls` in each window. */
-interface Ceiling {
+interface RateLimit {
   readonly calls: number;
   readonly windowMs: number;
 }
@@ -37,8 +37,8 @@ export interface HostSettings {
   readonly roles: ReadonlyMap<string, readonly RolePattern[]> | undefined;
   readonly unlistedRole: 'deny' | 'allow' | undefined;
   readonly budgets: {
-    readonly principals: ReadonlyMap<string, Ceiling>;
-    readonly roles: ReadonlyMap<string, Ceiling>;
+    readonly principals: ReadonlyMap<string, RateLimit>;
+    readonly roles: ReadonlyMap<string, RateLimit>;
   };
   /** Servers by group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
@@ -63,7 +63,7 @@ const shownChars = 200;
 const callsMax = 1_000_000_000;
 const wrongCalls = `must be a whole number from 0 to ${callsMax}`;
 export const roleEntry = z.strictObject({ allow: z.array(z.unknown(), 'must be a list of server/tool') });
-export const ceilingEntry = z.strictObject({
+export const rateLimitEntry = z.strictObject({
   calls: z.int(wrongCalls).min(0, wrongCalls).max(callsMax, wrongCalls),
   window: z.union([z.number(), z.string()], 'must be a duration like 1m'),
 });
@@ -112,8 +112,8 @@ function parseWith(input: unknown, onProblem: OnProblem, parse: typeof parseServ
         : each('roles', roles, report, (at, entry) => parseRole(at, entry, names, report)),
     unlistedRole: unlistedRole ?? (roles === undefined ? undefined : 'deny'),
     budgets: Object.freeze({
-      principals: each('budgets.principals', principals, report, (at, entry) => parseCeiling(at, entry, report)),
-      roles: each('budgets.roles', ofRoles, report, (at, entry) => parseCeiling(at, entry, report)),
+      principals: each('budgets.principals', principals, report, (at, entry) => parseRateLimit(at, entry, report)),
+      roles: each('budgets.roles', ofRoles, report, (at, entry) => parseRateLimit(at, entry, report)),
     }),
     groups: each('groups', groups, report, (at, entry, name) => parseGroup(at, entry, name, names, report)),
     telemetry: whole('telemetry', telemetryEntry, table('telemetry', telemetry)),
@@ -185,10 +185,10 @@ function splitPattern(pattern: string): RolePattern {
 const patternHint = 'write server/tool, server/* for all tools of a server, or */* for everything';
 
 /** A budget that cannot be parsed allows no call: without it there would be no limit. */
-function parseCeiling(at: string, entry: unknown, report: Report): Ceiling {
+function parseRateLimit(at: string, entry: unknown, report: Report): RateLimit {
   const nothing = Object.freeze({ calls: 0, windowMs: 60_000 });
   const hint = 'correct it; until then no call passes';
-  const parsed = ceilingEntry.safeParse(entry);
+  const parsed = rateLimitEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
     report(field, what, hint);

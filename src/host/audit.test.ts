@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { fakeCall, fakeResult } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { PolicyEvent } from '../policy/call-events.js';
+import type { PolicyEvent } from '../policy/policy-events.js';
 import { Audit, type CallFacts, observe, ownError } from './audit.js';
 
 function streamOf({ hasCallListeners = true } = {}) {

@@ -9,9 +9,9 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { GuardRequest } from '../policy/allowlist.js';
-import type { CallOutcome, CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/call-events.js';
 import { argumentsHash } from '../policy/canonical-json.js';
 import { type Call, type CallResult, isCall } from '../policy/operation.js';
+import type { CallOutcome, CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/policy-events.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Replayed } from './dispatch.js';
 import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';

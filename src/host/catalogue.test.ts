@@ -8,9 +8,9 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Guard } from '../policy/allowlist.js';
 import { listCachePlan, ResponseCache } from '../policy/cache.js';
-import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
-import { memoryPinStore } from '../policy/pin-store.js';
+import { memoryPinStore } from '../policy/pin-records.js';
 import { Pins } from '../policy/pins.js';
+import { CallBudgets, type RateLimit } from '../policy/rate-limit.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -73,8 +73,8 @@ function open(part: Record<string, unknown> = {}) {
   };
   const servers = new Map([['a', managedOf(part)]]);
   const pins = new Pins({ store: memoryPinStore() });
-  const ceilings = new Map<string, CallCeiling>();
-  const budgets = new CallBudgets(clock, () => ({ principals: ceilings, roles: new Map() }));
+  const rateLimits = new Map<string, RateLimit>();
+  const budgets = new CallBudgets(clock, () => ({ principals: rateLimits, roles: new Map() }));
   const toolsOf = ({ lists }: Listing) => keysOf(lists.get('tools/list')?.items ?? []);
   const known = new Listings({
     findServer: (name) => servers.get(name),
@@ -135,7 +135,7 @@ function open(part: Record<string, unknown> = {}) {
     guard,
     replace,
     held,
-    ceilings,
+    rateLimits,
     statusOf,
   };
 }
@@ -324,8 +324,8 @@ describe('D-17 a reading is held to what a call is held to', () => {
   const content = { ...listOf([]), items: [{ key: '', raw: Buffer.from('{"contents":[]}') }] };
 
   test('a resource is charged, kept or not, and refused when it is one too many; a list is not', async () => {
-    const { catalogue, answer, asked, ceilings } = open();
-    ceilings.set('ada', { calls: 2, windowMs: 1_000 });
+    const { catalogue, answer, asked, rateLimits } = open();
+    rateLimits.set('ada', { calls: 2, windowMs: 1_000 });
     answer({ ...content, items: [{ key: '', raw: Buffer.from('{"contents":[],"ttlMs":1000}') }] });
     await catalogue.read('a', 'x:1', ada);
     await catalogue.read('a', 'x:1', ada);

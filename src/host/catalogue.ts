@@ -15,7 +15,6 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { cacheHint, type ResponseCache } from '../policy/cache.js';
 import { listQuestion } from '../policy/cache-stage.js';
-import type { CallBudgets } from '../policy/call-budget.js';
 import { waitMs } from '../policy/deadline.js';
 import {
   copyItems,
@@ -25,8 +24,9 @@ import {
   type Operation,
   type Principal,
 } from '../policy/operation.js';
-import type { PinStatus } from '../policy/pin-store.js';
+import type { PinStatus } from '../policy/pin-records.js';
 import type { PinChange, Pins } from '../policy/pins.js';
+import type { CallBudgets } from '../policy/rate-limit.js';
 import type { ServerThrottle } from '../policy/server-throttle.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
 import { resultOf } from '../session/rpc-response.js';

@@ -9,7 +9,6 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { ReplayReason } from '../policy/call-events.js';
 import {
   type CallRelay,
   CallResult,
@@ -20,8 +19,9 @@ import {
   type Result,
   type Send,
 } from '../policy/operation.js';
+import type { ReplayReason } from '../policy/policy-events.js';
 import { isUnconnected, type ReconnectWaits } from '../policy/reconnect-waits.js';
-import { replayReason, toOutcome } from '../policy/replay.js';
+import { replayReason, toOutcome } from '../policy/retry.js';
 import { quote, RpcRefusal, readRpcError } from '../session/rpc-response.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';

@@ -1,8 +1,8 @@
 import { denial } from '../policy/allowlist.js';
-import type { BudgetLeft } from '../policy/call-budget.js';
 import { embedder, type Principal } from '../policy/operation.js';
+import type { PinStatus } from '../policy/pin-records.js';
 import { pinRefusal } from '../policy/pin-stage.js';
-import type { PinStatus } from '../policy/pin-store.js';
+import type { BudgetLeft } from '../policy/rate-limit.js';
 import { defaultPlan } from '../supervisor/restart-plan.js';
 import type { HostParts } from './host-parts.js';
 import { type StatusRow, statusRow } from './status.js';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { PolicyEvent } from '../policy/call-events.js';
+import type { PolicyEvent } from '../policy/policy-events.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { type HostEvent, HostEvents, hostEventKinds } from './host-events.js';
 

@@ -8,7 +8,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
-import { type PolicyEvent, policyEventKinds } from '../policy/call-events.js';
+import { type PolicyEvent, policyEventKinds } from '../policy/policy-events.js';
 import { type SupervisorEvent, type SupervisorEvents, supervisorEventKinds } from '../supervisor/supervisor-events.js';
 
 /** `atMs` is on the host's clock, which is not the wall clock. */

@@ -22,8 +22,8 @@ export interface HostConfig {
   readonly unlistedRole?: 'deny' | 'allow';
   /** Calls per time window: of the principal, otherwise of its role. */
   readonly budgets?: {
-    readonly principals?: Readonly<Record<string, CeilingEntry>>;
-    readonly roles?: Readonly<Record<string, CeilingEntry>>;
+    readonly principals?: Readonly<Record<string, RateLimitEntry>>;
+    readonly roles?: Readonly<Record<string, RateLimitEntry>>;
   };
   /** Server names by group. */
   readonly groups?: Readonly<Record<string, readonly string[]>>;
@@ -37,7 +37,7 @@ export interface HostConfig {
   readonly $schema?: string;
 }
 
-interface CeilingEntry {
+interface RateLimitEntry {
   readonly calls: number;
   readonly window: number | string;
 }

@@ -19,9 +19,9 @@ import { KeepAlive } from '../kernel/keep-alive.js';
 import { quietly, warnProcess } from '../kernel/problems.js';
 import { systemRandom } from '../kernel/random.js';
 import { callCachePlan, listCachePlan, ResponseCache } from '../policy/cache.js';
-import { CallBudgets } from '../policy/call-budget.js';
-import { memoryPinStore } from '../policy/pin-store.js';
+import { memoryPinStore } from '../policy/pin-records.js';
 import { type PinChange, Pins, trustsEverything } from '../policy/pins.js';
+import { CallBudgets } from '../policy/rate-limit.js';
 import { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
@@ -66,7 +66,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
   });
   const { clean } = connector;
-  const budgets = new CallBudgets(clock, () => rules.ceilings);
+  const budgets = new CallBudgets(clock, () => rules.rateLimits);
   const cache = new ResponseCache(clock, callCachePlan);
   const lists = new ResponseCache(clock, listCachePlan);
   const throttle = new ToolThrottle(clock);

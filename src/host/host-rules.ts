@@ -1,5 +1,5 @@
 /**
- * What the configuration says beyond single servers — roles, ceilings, groups — joined with the embedder's own guards.
+ * What the configuration says beyond single servers — roles, rateLimits, groups — joined with the embedder's own guards.
  * Not here: reading it (config/host-config.ts), asking the guards (policy/allowlist.ts).
  *
  * Invariants: the embedder's guards come on top of the configured roles and never replace them; nobody but the embedder goes
@@ -9,10 +9,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { HostSettings } from '../config/host-config.js';
 import type { ToolRules } from '../config/tool-rules.js';
-import { type Guard, noRoles, roleGuard } from '../policy/allowlist.js';
-import type { CallCeilings } from '../policy/call-budget.js';
+import { type Guard, noRoles, roleGuard, toolRulesGuard } from '../policy/allowlist.js';
 import { embedder, type Principal } from '../policy/operation.js';
-import { toolRulesGuard } from '../policy/tool-rules-guard.js';
+import type { RateLimits } from '../policy/rate-limit.js';
 
 /** Servers that have the definition of an earlier configuration, for which the rules of the new one were not written. */
 export interface StaleServers {
@@ -32,7 +31,7 @@ export class HostRules {
   /** For everybody, the embedder too. */
   readonly #ofTools: Guard;
   #guards: readonly Guard[];
-  #ceilings: CallCeilings = { principals: new Map(), roles: new Map() };
+  #rateLimits: RateLimits = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
   /** Servers whose definition is about to be the one of these rules. */
   readonly #changing = new Set<string>();
@@ -53,8 +52,8 @@ export class HostRules {
     this.#guards = [this.#ofTools, this.#configured];
   }
 
-  get ceilings(): CallCeilings {
-    return this.#ceilings;
+  get rateLimits(): RateLimits {
+    return this.#rateLimits;
   }
 
   get groups(): HostSettings['groups'] {
@@ -98,7 +97,7 @@ export class HostRules {
     this.#settings = settings;
     this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
     this.#sameRules = unlistedRole === undefined ? new Map() : sameRules(roles ?? new Map());
-    this.#ceilings = budgets;
+    this.#rateLimits = budgets;
     this.#groups = groups;
     this.setOwn(this.#own);
     return closed;

@@ -9,16 +9,15 @@ import type { Clock } from '../kernel/clock.js';
 import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import type { ToolTraits } from '../policy/operation.js';
-import { RetryBudget } from '../policy/retry-budget.js';
+import { RetryBudget } from '../policy/retry.js';
 import type { AuthRecovery } from '../session/auth/auth-recovery.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { CallHold } from '../supervisor/registry.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
-import { ServerCircuit } from './server-circuit.js';
+import { type CircuitNow, closedNow, ServerCircuit, WorstCircuit } from './server-circuit.js';
 import { notReloadable } from './spawn.js';
-import { type CircuitNow, closedNow, WorstCircuit } from './worst-circuit.js';
 
 export class ManagedServer implements CatalogServer {
   readonly definition: ServerDefinition;

@@ -5,7 +5,7 @@ import { failureOf, fakePrincipal } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Guard } from '../policy/allowlist.js';
-import { CallBudgets, type CallCeiling } from '../policy/call-budget.js';
+import { CallBudgets, type RateLimit } from '../policy/rate-limit.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';
 import type { Answer } from '../wire/peer-interface.js';
@@ -18,7 +18,7 @@ const ok = (text = '{"messages":[]}'): Answer => ({ kind: 'result', bytes: Buffe
 const ann = fakePrincipal('ann');
 
 /** A requester over one server that answers when told. */
-function setUp(entry: Record<string, unknown> = {}, ceiling?: CallCeiling) {
+function setUp(entry: Record<string, unknown> = {}, rateLimit?: RateLimit) {
   const clock = new FakeClock(1_000);
   const asked: { method: string; params: unknown; options: CallOptions; answer(outcome: Answer | Error): void }[] = [];
   const session = {
@@ -38,7 +38,7 @@ function setUp(entry: Record<string, unknown> = {}, ceiling?: CallCeiling) {
   const guards: Guard[] = [];
   const denied: unknown[] = [];
   const instances: (string | undefined)[] = [];
-  const principals = new Map(ceiling ? [['ann', ceiling]] : []);
+  const principals = new Map(rateLimit ? [['ann', rateLimit]] : []);
   const requester = fakeOperations({
     clock,
     serverOf: () => managed,
@@ -124,7 +124,7 @@ describe('it is refused before anything is sent', () => {
     expect([denied, asked]).toEqual([[event], []]);
   });
 
-  test('by a ceiling', async () => {
+  test('by a rate limit', async () => {
     const { asked, ask } = setUp({}, { calls: 1, windowMs: minute });
     void ask();
     expect((await failureOf(ask())).code).toBe('budget_exceeded');

@@ -13,7 +13,6 @@ import { newId } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import type { CachedCall, ResponseCache } from '../policy/cache.js';
 import { cachedCalls, cachedLists } from '../policy/cache-stage.js';
-import { budget, type CallBudgets } from '../policy/call-budget.js';
 import { concurrency } from '../policy/concurrency.js';
 import { waitMs } from '../policy/deadline.js';
 import { gate } from '../policy/gate.js';
@@ -37,6 +36,7 @@ import {
 } from '../policy/operation.js';
 import { type PinFacts, pinned, quarantine } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
+import { budget, type CallBudgets } from '../policy/rate-limit.js';
 import type { ReconnectWaits } from '../policy/reconnect-waits.js';
 import { noteThrottling, refuseThrottled, type ServerThrottle } from '../policy/server-throttle.js';
 import { SingleFlight } from '../policy/single-flight.js';

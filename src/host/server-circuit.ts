@@ -1,22 +1,22 @@
 /**
- * The breaker of one server, or of a client's own instance of it, and the checks that go with it: before a trial, after a
- * suspicious silence, and, while the breaker is open because connections failed, by a timer of the host's own.
- * Not here: every decision about the state (policy/breaker.ts), the check of a server that the supervisor suspects.
+ * The breaker of one server, or of a client's own instance of it, and its checks: before a trial, after a suspicious silence, and
+ * by a timer while the breaker is open because connections failed.
+ * Not here: the state of a breaker (policy/breaker.ts), the check of a server that the supervisor suspects.
  *
  * Invariants: one check at a time, which settles within its deadline whatever the session does; a timer only while the breaker
- * is open after losses; nothing here restarts a server. A check that is given up starts the watch of the session, as any request
- * does (session/liveness.ts): a server that hangs for good is noticed there, although no call is sent to it any more.
+ * is open after losses; nothing here restarts a server. A check that times out starts the liveness watch of the session, as any
+ * request does (session/liveness.ts), which notices a server that hangs for good.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import {
   Breaker,
   type BreakerPlan,
   type CheckResult,
+  type Circuit,
   type CircuitChanged,
   type GatedCircuit,
   type Ticket,
 } from '../policy/breaker.js';
-import { UnheardTime } from '../policy/unheard-time.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 
@@ -70,7 +70,7 @@ export class ServerCircuit implements GatedCircuit {
     return this.#check.result;
   }
 
-  /** However many calls ended in silence during one check, it is one strike. */
+  /** All calls that end in silence during one check are one strike. */
   suspect(ticket: Ticket): void {
     if (this.#suspects) {
       this.#suspects.push(ticket);
@@ -89,7 +89,7 @@ export class ServerCircuit implements GatedCircuit {
     });
   }
 
-  /** Ends it for good: no timer is left, and none is set again. */
+  /** Leaves no timer, and sets none again. */
   close(): void {
     this.#isClosed = true;
     this.breaker.reset();
@@ -106,7 +106,7 @@ export class ServerCircuit implements GatedCircuit {
     const settle = (found: CheckResult) => {
       cancelTimer();
       if (this.#check?.result === result) this.#check = undefined;
-      // Whatever else it has said meanwhile is a sign of life too.
+      // Any other message meanwhile is a sign of life too.
       resolve(session.heardAtMs > askedAtMs ? 'alive' : found);
     };
     const cancelTimer = this.#clock.at(deadlineAtMs, () => settle('timeout'));
@@ -120,7 +120,7 @@ export class ServerCircuit implements GatedCircuit {
     return { session, result, settle };
   }
 
-  /** Sets the timer of the next check of the host's own, where the breaker wants one. */
+  /** Sets the timer of the next check, if the breaker wants one. */
   #plan(): void {
     this.#cancelTimer?.();
     const { checkAtMs } = this.breaker;
@@ -132,10 +132,89 @@ export class ServerCircuit implements GatedCircuit {
     this.#cancelTimer = undefined;
     const { period } = this.breaker;
     void (this.check() ?? Promise.resolve('unasked' as const)).then((result) => {
-      // It has opened anew meanwhile, or closed.
+      // The breaker has opened again meanwhile, or closed.
       if (period !== this.breaker.period) return;
       this.breaker.checked(result === 'alive', this.#clock.nowMs());
       this.#plan();
     });
+  }
+}
+
+/**
+ * Adds up how long given-up requests have waited since the last message of the server. Callers that each wait for less than the
+ * silence that is worth a check would otherwise never find a server that hangs.
+ * Invariants: time in which several requests waited counts once; any message of the server sets it to zero.
+ */
+export class UnheardTime {
+  #sumMs = 0;
+  /** The end of what was counted. */
+  #untilMs = Number.NEGATIVE_INFINITY;
+
+  /** A call that was sent at `sentAtMs` was given up now; returns what calls have waited since the server was last heard. */
+  add(sentAtMs: number, heardAtMs: number, nowMs: number): number {
+    if (heardAtMs >= this.#untilMs) this.#sumMs = 0;
+    const fromMs = Math.max(sentAtMs, heardAtMs, this.#untilMs);
+    this.#sumMs += Math.max(0, nowMs - fromMs);
+    this.#untilMs = nowMs;
+    return this.#sumMs;
+  }
+}
+
+export interface CircuitNow {
+  readonly circuit: Circuit;
+  /** In a row. */
+  readonly failures: number;
+  /** When the next call may pass; undefined while it is closed. */
+  readonly opensAgainAtMs: number | undefined;
+}
+
+const severity: Readonly<Record<Circuit, number>> = { closed: 0, half_open: 1, open: 2 };
+
+export const closedNow: CircuitNow = { circuit: 'closed', failures: 0, opensAgainAtMs: undefined };
+
+const nowOf = (breaker: Breaker, nowMs: number): CircuitNow => ({
+  circuit: breaker.circuit(nowMs),
+  failures: breaker.failures,
+  opensAgainAtMs: breaker.opensAgainAtMs(nowMs),
+});
+
+type Reported = Pick<CircuitNow, 'circuit' | 'failures'>;
+
+/**
+ * One state for all breakers of a server, its own and those of its instances: open while any of them is open, so that other
+ * clients do not hide the trouble of one.
+ * Invariant: only breakers that are not closed are stored.
+ */
+export class WorstCircuit {
+  readonly #onChange: CircuitChanged;
+  /** The last report of each breaker that is not closed. */
+  readonly #reported = new Map<Breaker, Reported>();
+
+  constructor(onChange: CircuitChanged) {
+    this.#onChange = onChange;
+  }
+
+  changed(breaker: Breaker, circuit: Circuit, failures: number): void {
+    const before = this.#worstReported();
+    if (circuit === 'closed') this.#reported.delete(breaker);
+    else this.#reported.set(breaker, { circuit, failures });
+    const after = this.#worstReported();
+    if (after.circuit !== before.circuit) this.#onChange(before.circuit, after.circuit, after.failures);
+  }
+
+  /** `own`: the breaker of the shared server, whose failures are shown while all are closed; undefined before its first call. */
+  now(own: Breaker | undefined, nowMs: number): CircuitNow {
+    let worst = own ? nowOf(own, nowMs) : closedNow;
+    for (const breaker of this.#reported.keys()) {
+      const each = nowOf(breaker, nowMs);
+      if (severity[each.circuit] > severity[worst.circuit]) worst = each;
+    }
+    return worst;
+  }
+
+  #worstReported(): Reported {
+    let worst: Reported = closedNow;
+    for (const each of this.#reported.values()) if (severity[each.circuit] > severity[worst.circuit]) worst = each;
+    return worst;
   }
 }

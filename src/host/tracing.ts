@@ -9,8 +9,8 @@
 import type { HostSettings } from '../config/host-config.js';
 import { HostError } from '../kernel/errors.js';
 import { importPeer } from '../kernel/import-peer.js';
-import type { CallOutcome, CallTrail } from '../policy/call-events.js';
 import type { CallResult } from '../policy/operation.js';
+import type { CallOutcome, CallTrail } from '../policy/policy-events.js';
 
 export interface TelemetryConfig {
   /** A span for each call, through the OpenTelemetry API. */

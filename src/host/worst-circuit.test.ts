@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
-import { closedNow, WorstCircuit } from './worst-circuit.js';
+import { closedNow, WorstCircuit } from './server-circuit.js';
 
 const plan = { ...defaultBreakerPlan, threshold: 1 };
 

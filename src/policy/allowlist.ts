@@ -7,12 +7,13 @@
  * denies; names are compared as whole strings, so nothing that merely looks like a name matches it.
  */
 import type { RolePattern } from '../config/host-config.js';
+import { noToolRules, type ToolRules } from '../config/tool-rules.js';
 import { unlistedRoleHint, unlistedRoleText } from '../config/unlisted-roles.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { GuardedAction } from './call-events.js';
 import { namesOf, type Principal, type Stage } from './operation.js';
+import type { GuardedAction } from './policy-events.js';
 
 export interface GuardRequest {
   readonly principal: Principal;
@@ -132,3 +133,27 @@ function compile(patterns: readonly RolePattern[]): Rules {
   }
   return rules;
 }
+
+const toolRulesHint = 'change the tools of this server in the configuration';
+
+const matches = (pattern: string, tool: string): boolean =>
+  pattern.endsWith(any) ? tool.startsWith(pattern.slice(0, -1)) : pattern === tool;
+
+/** The rule that takes the tool out; undefined when none does. */
+export function ruleAgainst({ allow, deny }: ToolRules, tool: string): string | undefined {
+  if (deny.some((pattern) => matches(pattern, tool))) return 'tools.deny of its server names it';
+  const isAllowed = allow?.some((pattern) => matches(pattern, tool)) ?? true;
+  return isAllowed ? undefined : 'tools.allow of its server does not name it';
+}
+
+/** `rulesOf` is asked at each call, so that a change counts from the next one on. */
+export const toolRulesGuard =
+  (rulesOf: (server: string) => ToolRules | undefined): Guard =>
+  ({ server, tool }) => {
+    if (tool === undefined) return allowed;
+    const rules = rulesOf(server);
+    // Nearly every server, with every call.
+    if (rules === noToolRules) return allowed;
+    const reason = rules && ruleAgainst(rules, tool);
+    return reason === undefined ? allowed : { allow: false, reason, hint: toolRulesHint };
+  };

@@ -13,8 +13,8 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
 import { callCachePlan, ResponseCache } from './cache.js';
 import { type CallCacheParts, cachedCalls } from './cache-stage.js';
-import { budget, CallBudgets } from './call-budget.js';
 import type { Call, CallResult } from './operation.js';
+import { budget, CallBudgets } from './rate-limit.js';
 import { SingleFlight } from './single-flight.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));

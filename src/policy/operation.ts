@@ -14,7 +14,7 @@ import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Answer, CauseHandlers } from '../wire/peer-interface.js';
 import type { GatedCircuit, Ticket } from './breaker.js';
-import type { CallTrail } from './call-events.js';
+import type { CallTrail } from './policy-events.js';
 
 /** The caller, as a credential names it; never as a message claims. */
 export interface Principal {

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { pinHash } from './pin-hash.js';
-import { PinHashes, type PinItem } from './pin-hashes.js';
+import { PinHashes, type PinItem, pinHash } from './pin-hash.js';
 
 const item = (key: string, description = ''): PinItem => ({
   key,

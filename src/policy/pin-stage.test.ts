@@ -3,8 +3,8 @@ import { toolItem } from '../../test/fakes/pin-samples.js';
 import { failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fakes/policy-call.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import type { Call, Stage } from './operation.js';
+import { memoryPinStore, type PinStatus } from './pin-records.js';
 import { pinned, pinRefusal } from './pin-stage.js';
-import { memoryPinStore, type PinStatus } from './pin-store.js';
 import { defaultPinPolicy, type PinMode, type PinPolicy, Pins } from './pins.js';
 
 const result = fakeResult();

@@ -8,7 +8,7 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Call, Stage } from './operation.js';
-import type { PinStatus } from './pin-store.js';
+import type { PinStatus } from './pin-records.js';
 import type { PinPolicy } from './pins.js';
 
 export type PinRefusal = 'changed' | 'new' | 'renamed';

@@ -12,8 +12,8 @@ import {
 import { isHostError } from '../kernel/errors.js';
 import { seededRandom } from '../kernel/random.js';
 import type { PinKind } from './pin-hash.js';
+import { memoryPinStore, type PinStatus, type PinStore } from './pin-records.js';
 import { pinRefusal } from './pin-stage.js';
-import { memoryPinStore, type PinStatus, type PinStore } from './pin-store.js';
 import { defaultPinPolicy, type PinItem, type PinMode, type PinOptions, type PinReport, Pins } from './pins.js';
 
 const server = 'github';

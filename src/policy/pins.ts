@@ -12,9 +12,19 @@ import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { PinKind } from './pin-hash.js';
-import { type Hashed, PinHashes, type PinItem } from './pin-hashes.js';
-import { agreed, bodiesOf, firstSeen, relisted, sameRecords, vanished } from './pin-records.js';
-import { type PinRecord, type PinStatus, type PinStore, pinStatus } from './pin-store.js';
+import { type Hashed, PinHashes, type PinItem } from './pin-hash.js';
+import {
+  agreed,
+  bodiesOf,
+  firstSeen,
+  type PinRecord,
+  type PinStatus,
+  type PinStore,
+  pinStatus,
+  relisted,
+  sameRecords,
+  vanished,
+} from './pin-records.js';
 
 /** `block` refuses calls, `warn` only reports, `off` asks nobody. */
 export type PinMode = 'block' | 'warn' | 'off';

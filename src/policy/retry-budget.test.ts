@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { defaultRetryPlan, RetryBudget } from './retry-budget.js';
+import { defaultRetryPlan, RetryBudget } from './retry.js';
 
 describe('the retry budget', () => {
   const taken = (budget: RetryBudget, wanted: number) =>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { noToolRules, type ToolRules } from '../config/tool-rules.js';
-import { toolRulesGuard } from './tool-rules-guard.js';
+import { toolRulesGuard } from './allowlist.js';
 
 const principal = { id: 'ada', role: undefined, scopes: [] };
 

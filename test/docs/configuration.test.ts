@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { brokerEntry } from '../../src/config/broker-settings.js';
-import { ceilingEntry, hostConfigKeys, parseHostConfig, roleEntry } from '../../src/config/host-config.js';
+import { hostConfigKeys, parseHostConfig, rateLimitEntry, roleEntry } from '../../src/config/host-config.js';
 import { keyEntry } from '../../src/config/keys.js';
 import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
 import { parseServerDefinition, treatment } from '../../src/config/server-definition.js';
@@ -58,8 +58,8 @@ test('how a server is treated', () => {
 
 test('roles and budgets', () => {
   expect(tableOf('Roles')).toEqual(new Map(keysOf(roleEntry, 'roles.<role>.')));
-  const ceilings = ['principals.<id>', 'roles.<role>'].flatMap((of) => keysOf(ceilingEntry, `budgets.${of}.`));
-  expect(tableOf('Budgets')).toEqual(new Map(ceilings));
+  const rateLimits = ['principals.<id>', 'roles.<role>'].flatMap((of) => keysOf(rateLimitEntry, `budgets.${of}.`));
+  expect(tableOf('Budgets')).toEqual(new Map(rateLimits));
 });
 
 test('the broker', () => {

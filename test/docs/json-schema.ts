@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { brokerEntry } from '../../src/config/broker-settings.js';
-import { ceilingEntry, roleEntry, telemetryEntry } from '../../src/config/host-config.js';
+import { rateLimitEntry, roleEntry, telemetryEntry } from '../../src/config/host-config.js';
 import { keyEntry } from '../../src/config/keys.js';
 import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
 import { treatment } from '../../src/config/server-definition.js';
@@ -23,8 +23,8 @@ const hostConfig = z.strictObject({
   unlistedRole: z.enum(['deny', 'allow']).optional(),
   budgets: z
     .strictObject({
-      principals: z.record(name, ceilingEntry).optional(),
-      roles: z.record(name, ceilingEntry).optional(),
+      principals: z.record(name, rateLimitEntry).optional(),
+      roles: z.record(name, rateLimitEntry).optional(),
     })
     .optional(),
   groups: z.record(name, z.array(z.string())).optional(),

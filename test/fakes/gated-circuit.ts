@@ -1,8 +1,9 @@
 /**
  * The breaker of a server whose connection is what a test says.
  */
+
+import { UnheardTime } from '../../src/host/server-circuit.js';
 import type { Breaker, CheckResult, GatedCircuit, Ticket } from '../../src/policy/breaker.js';
-import { UnheardTime } from '../../src/policy/unheard-time.js';
 
 export class FakeCircuit implements GatedCircuit {
   readonly breaker: Breaker;

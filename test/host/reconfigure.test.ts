@@ -72,7 +72,7 @@ describe('reconfigure', () => {
     expect(listed.problems).toMatchObject([{ details: { field: expect.stringContaining('mcpServers.a') as string } }]);
   });
 
-  test('roles, ceilings and groups hold from the next call on', async () => {
+  test('roles, rateLimits and groups hold from the next call on', async () => {
     const { listed, host, entry, starts } = await open();
     const { rulesRevision } = host;
     const mcpServers = { a: entry('a'), b: entry('b'), c: entry('c') };

@@ -1,5 +1,5 @@
 /**
- * Roles and ceilings of the configuration, as they hold for calls, lists and spawns of a whole host.
+ * Roles and rateLimits of the configuration, as they hold for calls, lists and spawns of a whole host.
  */
 import { afterEach, describe, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
@@ -143,7 +143,7 @@ test('E22 a role that is not listed is named by the host and by its explanation'
 describe('budgets', () => {
   const mcpServers = { x: { ...server, enabled: false } };
 
-  test('a ceiling of the configuration refuses the call too many, until its window is over', async () => {
+  test('a rate limit of the configuration refuses the call too many, until its window is over', async () => {
     const clock = new FakeClock();
     await open(
       {

@@ -10,7 +10,7 @@ const folders = ['src/session', 'src/transports/http', 'src/catalog', 'src/host'
 
 /** Mutated completely. */
 const wholeFiles = [
-  'src/policy/replay.ts',
+  'src/policy/retry.ts',
   'src/policy/gate.ts',
   'src/policy/breaker.ts',
   'src/transports/http/call-lane.ts',

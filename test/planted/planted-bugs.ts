@@ -82,12 +82,12 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'replay after write',
     edits: [
       {
-        file: 'src/policy/replay.ts',
+        file: 'src/policy/retry.ts',
         find: `isLoss(error) && mayRunTwice(traits)`,
         replace: `isLoss(error)`,
       },
     ],
-    tests: ['src/policy/replay.test.ts', 'test/simulation/host-simulation.test.ts'],
+    tests: ['src/policy/retry.test.ts', 'test/simulation/host-simulation.test.ts'],
   },
   {
     name: 'ack of an older run',
@@ -115,19 +115,19 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'budget shared between dispatches',
     edits: [
       {
-        file: 'src/policy/call-budget.ts',
+        file: 'src/policy/rate-limit.ts',
         find: `    return this.#current.run({ calls: plan.calls, spent: 0 }, run);`,
         replace: `    this.#shared ??= { calls: plan.calls, spent: 0 };
     return this.#current.run(this.#shared, run);`,
       },
       {
-        file: 'src/policy/call-budget.ts',
+        file: 'src/policy/rate-limit.ts',
         find: `  readonly #current = new AsyncLocalStorage<Spending>();`,
         replace: `  readonly #current = new AsyncLocalStorage<Spending>();
   #shared: Spending | undefined;`,
       },
     ],
-    tests: ['src/policy/call-budget.test.ts'],
+    tests: ['src/policy/rate-limit.test.ts'],
   },
   {
     name: 'pin stored on change',

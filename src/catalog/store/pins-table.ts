@@ -15,7 +15,7 @@ import {
   type PinVersion,
   pinnedServersMax,
   pinStatus,
-} from '../../policy/pin-store.js';
+} from '../../policy/pin-records.js';
 import { RowSets } from './row-sets.js';
 import { largeBytes, type WriteBehind } from './write-behind.js';
 

@@ -5,7 +5,7 @@ import path from 'node:path';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../../../test/eventually.js';
-import type { PinRecord } from '../../policy/pin-store.js';
+import type { PinRecord } from '../../policy/pin-records.js';
 import type { ListedItem } from '../../session/lists.js';
 import { pinKey } from '../server-origin.js';
 import { type HistoryRow, historiesSchema, historiesTable, rowsMax } from './failure-histories.js';

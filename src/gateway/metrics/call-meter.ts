@@ -6,7 +6,7 @@
  * to servers that do not exist, are counted without a name.
  */
 import { ERRORS } from '../../kernel/errors.js';
-import type { CallOutcome } from '../../policy/call-events.js';
+import type { CallOutcome } from '../../policy/policy-events.js';
 
 /** In the order of the table of errors. */
 export const outcomes: readonly CallOutcome[] = ['ok', ...(Object.keys(ERRORS) as (keyof typeof ERRORS)[])];

@@ -8,8 +8,8 @@
 import type { KnownServer } from '../../catalog/catalog-server.js';
 import { renamed } from '../../config/tool-rules.js';
 import { setBounded } from '../../kernel/bounded-map.js';
+import { ruleAgainst } from '../../policy/allowlist.js';
 import type { Principal } from '../../policy/operation.js';
-import { ruleAgainst } from '../../policy/tool-rules-guard.js';
 import type { ListedItem, ListMethod } from '../../session/lists.js';
 import type { Upstreams } from '../upstreams.js';
 import { hasOurScheme, wrapUri } from './hostler-uris.js';

@@ -6,7 +6,7 @@
  */
 import type { KnownServer } from '../../catalog/catalog-server.js';
 import type { UnroutedTemplates } from '../../host/status.js';
-import { ruleAgainst } from '../../policy/tool-rules-guard.js';
+import { ruleAgainst } from '../../policy/allowlist.js';
 import type { ListMethod } from '../../session/lists.js';
 import { memberBytes } from '../../wire/json-members.js';
 import type { EndpointId } from '../endpoint-id.js';

@@ -6,7 +6,7 @@
  * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
  */
 import { LIMITS } from '../../../kernel/limits.js';
-import { isSameNumber } from '../../../policy/canonical-number.js';
+import { isSameNumber } from '../../../policy/canonical-json.js';
 import { nameMember } from '../../../session/eras/modern/mirrored-headers.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import { decodeHeaderValue } from '../../../wire/header-value.js';

@@ -1,13 +1,12 @@
 /**
- * How many calls a piece of work, or a caller in a stretch of time, may make.
- * Two ceilings: `withBudget` for everything that happens inside one function, however many awaits it takes, and one per
- * principal over a window. A call is charged once, when it comes in: an answer from the cache costs as much as any other,
- * because what is limited is how many calls somebody makes; what is repeated behind this stage is not charged again. A resource
- * that is read is charged as a call.
- * Not here: how many calls run at the same time (concurrency.ts).
+ * The rate limit per key (`budgets` in the configuration: calls of a principal, or of a role, in a window of time), and the call
+ * budget of one piece of work (`withBudget`).
+ * A call is charged once, when it comes in: a cached answer costs as much as any other, and a retry is not charged again. A read
+ * of a resource is charged as a call.
+ * Not here: how many calls run at the same time (concurrency.ts), retries (retry.ts).
  *
  * Invariants: charging and deciding happen in one tick; budgets of interleaved work never touch each other; an inner budget
- * hides the outer one, which comes back with ceiling and count as they were.
+ * hides the outer one, which comes back with limit and count as they were.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setBounded } from '../kernel/bounded-map.js';
@@ -23,24 +22,23 @@ export interface BudgetPlan {
 }
 
 /** At most `calls` in each window; a window begins with the first call after the one before. */
-export interface CallCeiling extends BudgetPlan {
+export interface RateLimit extends BudgetPlan {
   readonly windowMs: number;
 }
 
-/** The principal's own ceiling, else that of its role; counted for each principal alone. */
-export interface CallCeilings {
-  readonly principals: ReadonlyMap<string, CallCeiling>;
-  readonly roles: ReadonlyMap<string, CallCeiling>;
+/** The principal's own rate limit, else that of its role; counted for each principal alone. */
+export interface RateLimits {
+  readonly principals: ReadonlyMap<string, RateLimit>;
+  readonly roles: ReadonlyMap<string, RateLimit>;
 }
 
-/** Of the window that runs, or of the one that the next call begins. */
-export interface BudgetLeft extends CallCeiling {
+/** Of the current window, or of the one that the next call begins. */
+export interface BudgetLeft extends RateLimit {
   readonly left: number;
   /** Undefined: no window runs. */
   readonly resetsInMs: number | undefined;
 }
 
-/** What is charged: a call, or a reading of a resource, which is of no tool. */
 export type Charged = Pick<Operation, 'principal' | 'server' | 'tool'>;
 
 interface Spending {
@@ -57,19 +55,19 @@ interface Window {
 /** Past it the longest-running window is forgotten, which can only be in its caller's favour. */
 const windowsMax = 10_000;
 
-const noCeilings: CallCeilings = { principals: new Map(), roles: new Map() };
+const noRateLimits: RateLimits = { principals: new Map(), roles: new Map() };
 
 export class CallBudgets {
   readonly #clock: Clock;
-  readonly #ceilings: () => CallCeilings;
+  readonly #rateLimits: () => RateLimits;
   readonly #current = new AsyncLocalStorage<Spending>();
-  /** By principal and whose ceiling it is: a second role's shorter window must not end that of the first. The oldest first. */
+  /** By principal and whose rate limit it is: a second role's shorter window must not end that of the first. The oldest first. */
   readonly #windows = new Map<string, Window>();
 
-  /** The ceilings are asked for at each call, so that a change counts from the next call on. */
-  constructor(clock: Clock, ceilings: () => CallCeilings = () => noCeilings) {
+  /** The rateLimits are asked for at each call, so that a change counts from the next call on. */
+  constructor(clock: Clock, rateLimits: () => RateLimits = () => noRateLimits) {
     this.#clock = clock;
-    this.#ceilings = ceilings;
+    this.#rateLimits = rateLimits;
   }
 
   withBudget<T>(plan: BudgetPlan, run: () => T): T {
@@ -94,56 +92,56 @@ export class CallBudgets {
     return this.#chargeWindow(call);
   }
 
-  /** What the principal may still do; undefined without a ceiling. Charges nothing. */
+  /** What the principal may still do; undefined without a rate limit. Charges nothing. */
   leftOf(principal: Operation['principal']): BudgetLeft | undefined {
-    const found = this.#ceilingOf(principal);
+    const found = this.#rateLimitOf(principal);
     if (!found) return undefined;
-    const { ceiling, key } = found;
+    const { rateLimit, key } = found;
     const nowMs = this.#clock.nowMs();
-    const window = this.#runningWindow(key, nowMs, ceiling);
+    const window = this.#runningWindow(key, nowMs, rateLimit);
     return {
-      ...ceiling,
-      left: Math.max(0, ceiling.calls - (window?.spent ?? 0)),
+      ...rateLimit,
+      left: Math.max(0, rateLimit.calls - (window?.spent ?? 0)),
       resetsInMs: window && window.endsAtMs - nowMs,
     };
   }
 
-  #ceilingOf({
+  #rateLimitOf({
     id,
     role,
-  }: Operation['principal']): { readonly ceiling: CallCeiling; readonly key: string } | undefined {
-    const { principals, roles } = this.#ceilings();
+  }: Operation['principal']): { readonly rateLimit: RateLimit; readonly key: string } | undefined {
+    const { principals, roles } = this.#rateLimits();
     // Nearly every host.
     if (principals.size === 0 && roles.size === 0) return undefined;
     const own = principals.get(id);
-    const ceiling = own ?? (role === undefined ? undefined : roles.get(role));
-    return ceiling && { ceiling, key: own || role === undefined ? compositeKey(id) : compositeKey(id, role) };
+    const rateLimit = own ?? (role === undefined ? undefined : roles.get(role));
+    return rateLimit && { rateLimit, key: own || role === undefined ? compositeKey(id) : compositeKey(id, role) };
   }
 
   #chargeWindow(call: Charged): HostError | undefined {
-    const found = this.#ceilingOf(call.principal);
+    const found = this.#rateLimitOf(call.principal);
     if (!found) return undefined;
-    const { ceiling, key } = found;
+    const { rateLimit, key } = found;
     const nowMs = this.#clock.nowMs();
-    const window = this.#windowOf(key, nowMs, ceiling);
-    if (++window.spent <= ceiling.calls) return undefined;
-    return exceeded(call, ceiling.calls, window.spent, {
-      why: `its caller may make ${ceiling.calls} in ${ceiling.windowMs} ms`,
-      hint: 'wait until the window is over, or ask the operator for a higher ceiling',
+    const window = this.#windowOf(key, nowMs, rateLimit);
+    if (++window.spent <= rateLimit.calls) return undefined;
+    return exceeded(call, rateLimit.calls, window.spent, {
+      why: `its caller may make ${rateLimit.calls} in ${rateLimit.windowMs} ms`,
+      hint: 'wait until the window is over, or ask the operator for a higher limit',
       retryAfterMs: Math.ceil(window.endsAtMs - nowMs),
     });
   }
 
-  #runningWindow(key: string, nowMs: number, { windowMs }: CallCeiling): Window | undefined {
+  #runningWindow(key: string, nowMs: number, { windowMs }: RateLimit): Window | undefined {
     const known = this.#windows.get(key);
-    // A ceiling that was given a shorter window must not keep a caller waiting for the longer one.
+    // A rate limit that was given a shorter window must not keep a caller waiting for the longer one.
     return known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs ? known : undefined;
   }
 
-  #windowOf(key: string, nowMs: number, ceiling: CallCeiling): Window {
-    const known = this.#runningWindow(key, nowMs, ceiling);
+  #windowOf(key: string, nowMs: number, rateLimit: RateLimit): Window {
+    const known = this.#runningWindow(key, nowMs, rateLimit);
     if (known) return known;
-    const window: Window = { endsAtMs: nowMs + ceiling.windowMs, spent: 0 };
+    const window: Window = { endsAtMs: nowMs + rateLimit.windowMs, spent: 0 };
     setBounded(this.#windows, key, window, windowsMax);
     return window;
   }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { UnheardTime } from './unheard-time.js';
+import { UnheardTime } from './server-circuit.js';
 
 test('W10 the time of calls that were given up one after another adds up', () => {
   const unheard = new UnheardTime();

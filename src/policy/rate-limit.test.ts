@@ -11,15 +11,15 @@ import {
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { allow } from './allowlist.js';
-import { budget, CallBudgets, type CallCeiling } from './call-budget.js';
 import type { Send, Stage } from './operation.js';
+import { budget, CallBudgets, type RateLimit } from './rate-limit.js';
 
 const answer: Ask = (_call, done) => done(fakeResult());
 
 function setUp(...inner: Stage[]) {
   const clock = new FakeClock();
-  const principals = new Map<string, CallCeiling>();
-  const roles = new Map<string, CallCeiling>();
+  const principals = new Map<string, RateLimit>();
+  const roles = new Map<string, RateLimit>();
   const budgets = new CallBudgets(clock, () => ({ principals, roles }));
   let denies = false;
   const guard = () => (denies ? ({ allow: false, reason: 'no' } as const) : ({ allow: true } as const));
@@ -173,7 +173,7 @@ describe('per principal', () => {
   const ann = fakeCall();
   const bob = fakeCall({ principal: fakePrincipal('bob', 'dev') });
 
-  test('a role’s ceiling is counted for each principal alone and is free again after the window', async () => {
+  test('a role’s rate limit is counted for each principal alone and is free again after the window', async () => {
     const { clock, roles, send } = setUp();
     roles.set('dev', { calls: 2, windowMs: 1_000 });
     await send(ann);
@@ -186,7 +186,7 @@ describe('per principal', () => {
     await send(ann);
   });
 
-  test('a principal’s own ceiling goes before that of its role', async () => {
+  test('a principal’s own rate limit goes before that of its role', async () => {
     const { principals, roles, send } = setUp();
     roles.set('dev', { calls: 1, windowMs: 1_000 });
     principals.set('ann', { calls: 3, windowMs: 1_000 });
@@ -217,7 +217,7 @@ describe('per principal', () => {
     expect(await passes(send)).toBe(1);
   });
 
-  test('a changed ceiling counts from the next call on', async () => {
+  test('a changed rate limit counts from the next call on', async () => {
     const { roles, send } = setUp();
     roles.set('dev', { calls: 1, windowMs: 3_600_000 });
     await send(ann);
@@ -242,8 +242,8 @@ describe('per principal', () => {
 
 test('what is left can be asked for, and costs nothing', () => {
   const clock = new FakeClock();
-  const ceilings = { principals: new Map(), roles: new Map([['dev', { calls: 2, windowMs: 1_000 }]]) };
-  const budgets = new CallBudgets(clock, () => ceilings);
+  const rateLimits = { principals: new Map(), roles: new Map([['dev', { calls: 2, windowMs: 1_000 }]]) };
+  const budgets = new CallBudgets(clock, () => rateLimits);
   const principal = { id: 'ada', role: 'dev', scopes: [] };
   expect(budgets.leftOf({ ...principal, role: undefined })).toBeUndefined();
   expect(budgets.leftOf(principal)).toEqual({ calls: 2, windowMs: 1_000, left: 2, resetsInMs: undefined });

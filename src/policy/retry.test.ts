@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, type Execution, HostError, type SendPhase } from '../kernel/errors.js';
 import type { ToolTraits } from './operation.js';
-import { mayReplay, replayReason, replaysMax, toOutcome } from './replay.js';
+import { mayReplay, replayReason, replaysMax, toOutcome } from './retry.js';
 
 const traits = (part: Partial<ToolTraits> = {}): ToolTraits => ({
   isReadOnly: false,

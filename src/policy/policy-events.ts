@@ -7,7 +7,7 @@
  */
 import type { ErrorCode, Execution } from '../kernel/errors.js';
 import type { Circuit } from './breaker.js';
-import type { PinStatus } from './pin-store.js';
+import type { PinStatus } from './pin-records.js';
 
 /** Who called, without what they may do. */
 export interface Caller {
