@@ -73,7 +73,7 @@ const sdk = (Client, transport) => async (server) => {
 
 const stateFolder = () => mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
 
-/** A session as the host would use it, without the host. `options`: what each call asks for beside its deadline. */
+/** A session as the host would use it, without the host. `options`: further options of each call. */
 const bareSession =
   (options = {}) =>
   async (spec) => {

@@ -25,7 +25,7 @@ async function firstLine(child) {
     text += chunk;
     if (text.includes('\n')) break;
   }
-  if (!text.includes('\n')) throw new Error('the process ended without a word');
+  if (!text.includes('\n')) throw new Error('the process ended without a line of output');
   return text.slice(0, text.indexOf('\n'));
 }
 
@@ -163,7 +163,7 @@ function send({ hostname = '127.0.0.1', port, path: at, headers, body, using = a
   });
 }
 
-/** Tries again and again until it is answered; ms since `startedMs`. */
+/** Retries until there is an answer; ms since `startedMs`. */
 async function untilAnswered(port, { path: at, headers, body }, startedMs) {
   for (;;) {
     try {
@@ -217,7 +217,7 @@ export async function killed(folder, spec) {
   let isOver = false;
   let failed = 0;
   let untyped = 0;
-  /** Only what is asked after the kill counts as the next success. */
+  /** Only a request sent after the kill counts as the next success. */
   let onSuccess = () => {};
   const caller = async () => {
     while (!isOver) {

@@ -83,6 +83,10 @@ async function cpuPerCall(title, upstream, relayArgs) {
   say('| ---: | --- | ---: | ---: | ---: | ---: | ---: |');
   /** Shown below the table. */
   const judged = [];
+  // Not measured: the first start after an installation stores compiled code.
+  const first = await hostler(folder, { echo: upstream }, undefined, { settings: fullPolicy });
+  load(`${first.url}/echo`, benchKey, 'call', 'echo', 16);
+  await first.end();
   for (const concurrency of cpuConcurrencies) {
     const runs = { 'plain relay': [], Hostler: [] };
     for (let round = 0; round < rounds; round++) {

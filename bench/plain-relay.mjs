@@ -1,5 +1,5 @@
 /**
- * The limit a gateway is held against: HTTP in, one upstream out, JSON parsed and written again, the id swapped, and nothing
+ * The baseline of the gateway: HTTP in, one upstream out, JSON parsed and written again, the id swapped, and nothing
  * else. No keys, no limits, no policy, no supervision.
  * Arguments: `stdio <command> [args]` or `http <url>`. Prints `listening <url>`; ends with stdin.
  */

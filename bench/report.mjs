@@ -1,4 +1,4 @@
-/** What every benchmark has: its options, what it says, and where that is kept. */
+/** The options of every benchmark, its output, and the report it is saved to. */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 
@@ -13,7 +13,7 @@ const { values } = parseArgs({
 
 export const rounds = Number(values.rounds);
 export const seconds = Number(values.seconds);
-/** Whether a part of the benchmark is to run: `--only start,many` names those that are; without it all are. */
+/** Whether a part of the benchmark runs: `--only start,many` selects parts; without it all run. */
 export const wanted = (part) => values.only === undefined || values.only.split(',').includes(part);
 export const file = (name) => new URL(name, import.meta.url).pathname;
 export const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
@@ -24,7 +24,7 @@ export const say = (line) => {
   lines.push(line);
 };
 
-/** Keeps what was said under docs/reports/, if that was asked for. */
+/** With `--save`, writes the output to docs/reports/. */
 export function saveAs(name) {
   if (values.save && values.only === undefined)
     writeFileSync(new URL(`../docs/reports/${name}.md`, import.meta.url), `${lines.join('\n')}\n`);

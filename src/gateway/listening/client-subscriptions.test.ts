@@ -12,7 +12,7 @@ const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
 const listening = (filter: string) => `{"notifications":${filter}}`;
 
 describe('a legacy session', () => {
-  test('hears of the resource it subscribed to, until it takes that back', async () => {
+  test('is notified of the resource it subscribed to, until it unsubscribes', async () => {
     const gateway = new FakeGateway(servers);
     const session = gateway.open();
     expect((await gateway.ask(client, 'resources/subscribe', uri)).result).toBe('{}');
@@ -54,7 +54,7 @@ describe('a legacy session', () => {
     expect(session.heard).toEqual([]);
   });
 
-  test('that took it back while it was asked for holds nothing', async () => {
+  test('that unsubscribes before the server has answered keeps no subscription', async () => {
     const gateway = new FakeGateway(servers);
     gateway.open();
     const { promise, resolve } = deferred();
@@ -66,7 +66,7 @@ describe('a legacy session', () => {
     expect(gateway.upstreams.subscribers.size).toBe(0);
   });
 
-  test('that asked twice for the same, and took it back in between, holds it once', async () => {
+  test('that subscribes twice, and unsubscribes in between, has one subscription', async () => {
     const gateway = new FakeGateway(servers);
     const session = gateway.open();
     const waits = [deferred(), deferred()];
@@ -153,7 +153,7 @@ describe('a modern stream', () => {
     expect([gateway.upstreams.subscribers.size, gateway.clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  test('says what happened before it began once it has begun', async () => {
+  test('sends notifications from before its acknowledgement after it', async () => {
     const gateway = new FakeGateway(servers);
     const { promise, resolve } = deferred();
     gateway.upstreams.onSubscribe = () => promise;
@@ -204,7 +204,7 @@ describe('a modern stream', () => {
     expect(stream.heard).toEqual([]);
   });
 
-  test('hears nothing that it did not ask for', () => {
+  test('gets no notification outside its filter', () => {
     const gateway = new FakeGateway(servers);
     const stream = gateway.send(modern, 'subscriptions/listen', listening('{"promptsListChanged":true}'));
     gateway.upstreams.set('fs', { tools: ['write'] });

@@ -11,7 +11,7 @@ const open = (gateway: FakeGateway, id: string, path = '/mcp', principal = princ
   gateway.open({ id, path, principal });
 const methods = ({ heard }: { heard: readonly { method: string }[] }) => heard.map(({ method }) => method);
 
-test('only those are told whose own list changed, once, when it can be listed', async () => {
+test('only clients whose own list changed are notified, once, when it can be listed', async () => {
   const gateway = new FakeGateway(servers);
   const all = open(gateway, 'a');
   const fs = open(gateway, 'b', '/mcp/fs');
@@ -36,7 +36,7 @@ test('each list has its own notification', () => {
   expect(methods(session)).toEqual(['notifications/prompts/list_changed', 'notifications/resources/list_changed']);
 });
 
-test('a server that starts, stops or says the same again changes no list', () => {
+test('a server that starts, stops or lists the same again changes no list', () => {
   const gateway = new FakeGateway(servers);
   const session = open(gateway, 'a');
   gateway.upstreams.setState('fs', 'parked');
@@ -47,7 +47,7 @@ test('a server that starts, stops or says the same again changes no list', () =>
   expect(methods(session)).toEqual([]);
 });
 
-test('E23 whoever was given a list that was there for a moment only is told that it is gone', async () => {
+test('E23 a client that was given a list which existed for a moment only is notified that it is gone', async () => {
   const gateway = new FakeGateway(servers);
   const session = open(gateway, 'a');
   gateway.upstreams.set('web', { tools: ['fetch', 'brief'] });
@@ -81,7 +81,7 @@ test('rules that change are noticed with the next request', async () => {
   expect(methods(session)).toEqual(['notifications/tools/list_changed', 'notifications/prompts/list_changed']);
 });
 
-test('nothing is compared, and no timer runs, when nobody wants to know', () => {
+test('nothing is compared, and no timer runs, without clients', () => {
   const gateway = new FakeGateway(servers);
   const session = open(gateway, 'a');
   session.end();
@@ -89,7 +89,7 @@ test('nothing is compared, and no timer runs, when nobody wants to know', () => 
   expect(gateway.clock.pendingTimers).toBe(0);
 });
 
-test('another role is told what it changes, and hears from then on what that one may', () => {
+test('a client with a new role is notified of the lists it changes, and from then on by that role', () => {
   const gateway = new FakeGateway(servers);
   gateway.upstreams.allow(({ role }, server) => role === 'all' || server === 'web');
   const as = (id: string, role: string) => ({ id, role, scopes: [] });

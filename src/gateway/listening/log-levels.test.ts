@@ -35,7 +35,7 @@ describe('servers', () => {
   };
   const all = ['a', 'rests', 'mute', 'modern', 'own'];
 
-  test('are told the most talkative level, if they are legacy, ready and log', () => {
+  test('get the most verbose level, if they are legacy, ready and log', () => {
     const { levels, sent } = make();
     levels.set('s1', 'warning', somebody, all);
     levels.set('s2', 'error', somebody, all);
@@ -59,7 +59,7 @@ describe('servers', () => {
     expect(looks).toBe(0);
   });
 
-  test('are told anew when they start anew', () => {
+  test('get it again when they restart', () => {
     const { levels, sent, upstreams } = make();
     levels.set('s1', 'info', somebody, all);
     upstreams.setState('rests', 'ready');

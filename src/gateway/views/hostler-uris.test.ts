@@ -187,7 +187,7 @@ describe('templates that are not routed', () => {
     expect(gateway.router.unroutedOf('any')).toBeUndefined();
   });
 
-  test('E9 a URI that is too long to match says so', async () => {
+  test('E9 a URI that is too long to match is refused with its limit', async () => {
     const gateway = new FakeGateway({ any: own, other: { resources: ['other://x'] } });
     const params = JSON.stringify({ uri: `own://${'x'.repeat(8_200)}` });
     const { failure } = await gateway.ask(client, 'resources/read', params);

@@ -23,7 +23,7 @@ function make(servers: Record<string, FakeServer>) {
 }
 
 describe('a page', () => {
-  test('is made once for all who see the same', () => {
+  test('is built once for all principals that see the same', () => {
     const { lists, page, upstreams } = make({ s: { tools: ['a', 'b'] } });
     expect(page('p1')).toBe(page('p2'));
     expect(lists.made).toBe(1);
@@ -46,7 +46,7 @@ describe('a page', () => {
     expect(lists.made).toBe(2);
   });
 
-  test('says the state of its own server, whoever else was in that state when others listed the same', () => {
+  test('shows the state of its own server, whichever server had that state when another principal listed', () => {
     const nothing = { tools: [] };
     const { page, upstreams } = make({ x: { ...nothing, state: 'parked' }, y: { tools: ['a'] }, z: nothing });
     upstreams.allow(({ id }, server) => server === 'y' || server === (id === 'p1' ? 'x' : 'z'));
@@ -55,7 +55,7 @@ describe('a page', () => {
     expect(page('p2').toString()).toBe('{"tools":[{"_meta":{"hostler/state":"parked"},"name":"y__a"}]}');
   });
 
-  test('puts the state beside what a tool says of itself, and leaves a _meta that is none alone', () => {
+  test('adds the state to the _meta of a tool, and leaves a _meta that is no object as it is', () => {
     const tools = ['{"name":"a","_meta":{"x":1.0,"hostler/state":"mine"}}', '{"name":"b","_meta":7}'];
     const { page } = make({ s: { tools, state: 'parked' } });
     expect(page().toString()).toBe(
@@ -79,7 +79,7 @@ describe('a page', () => {
     expect(page().toString()).toBe(`{"tools":[${tools[0]?.replace('"a"', '"s__a"')}]}`);
   });
 
-  test('leaves out what nobody could call: no name, two names, and the second of one name', () => {
+  test('leaves out items that cannot be called: no name, two names, and the second of one name', () => {
     const { page } = make({ s: { tools: ['{"x":1}', '{"name":"a","name":"b"}', 'c', '{"name":"c","second":true}'] } });
     expect(page().toString()).toBe('{"tools":[{"name":"s__c"}]}');
   });

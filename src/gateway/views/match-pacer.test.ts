@@ -31,7 +31,7 @@ test('E9 long URIs that come together are matched one in each turn, and none is 
   expect(gateway.upstreams.requests.map(({ params }) => params?.slice(16, 17))).toEqual(['0', '1', '2', '3', '4']);
 });
 
-test('E9 a stream that listens for many long URIs takes them in turns too', async () => {
+test('E9 a stream that listens for many long URIs matches one in each turn too', async () => {
   const gateway = new FakeGateway(servers);
   const filter = { resourceSubscriptions: [0, 1, 2, 3].map(long) };
   const stream = gateway.send(

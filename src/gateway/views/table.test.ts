@@ -27,7 +27,7 @@ test('the same parts are one table, whichever view shows them', () => {
     expect(other).not.toBe(table);
 });
 
-test('many parts are told apart, though only the hash of their ids is stored', () => {
+test('many parts are distinguished, though only the hash of their ids is stored', () => {
   const tables = make();
   const parts = Array.from({ length: 200 }, (_, i) => part(entry(`t${i}`)));
   const table = tables.of('names', parts, false, 0, true);
@@ -45,7 +45,7 @@ test('a list that needs pages is in the order of servers and keys, whatever the 
   expect(table.sorted.map(({ name }) => name)).toEqual(['hostler://x/u', 't', 'hostler://y/u']);
 });
 
-test('an order of equal length is told apart by what the entries show, not by which they are', () => {
+test('parts are equal when their entries show the same, whichever objects they are', () => {
   const [a, b] = [entry('a'), entry('b')];
   expect(part(a, b).shows(part({ ...a, content: 0 }, b))).toBe(true);
   expect(part(a, b).shows(part(b, a))).toBe(false);

@@ -14,7 +14,7 @@ const make = (servers: ConstructorParameters<typeof FakeUpstreams>[0]) => {
 };
 
 describe('a view', () => {
-  test('is kept while nothing in it changes, whatever states its servers are in', () => {
+  test('stays the same object while nothing in it changes, whatever states its servers are in', () => {
     const { upstreams, now } = make({ a: { tools: ['t'] } });
     const first = now();
     upstreams.setState('a', 'parked');
@@ -35,7 +35,7 @@ describe('a view', () => {
     expect(now().servers).toEqual(['a', 'b']);
   });
 
-  test('of one server that is gone, or not seen any more, is no endpoint, though somebody still looks at it', () => {
+  test('of one server that is gone or hidden is no endpoint, also while a client still uses it', () => {
     const { upstreams, views } = make({ a: { tools: ['t'] }, b: { tools: ['t'] } });
     const [a, b] = ['a', 'b'].map((server) => ({ kind: 'server', server }) as const) as [EndpointId, EndpointId];
     const both = () => [a, b].map((each) => views.has(each, principal));
@@ -104,7 +104,7 @@ describe('a view', () => {
     expect(asked).toEqual(['t', 'x']);
   });
 
-  test('asks the rules by the names that servers use', () => {
+  test('applies the rules to the names that servers use', () => {
     const { upstreams, now } = make({ a: { tools: ['old'], definition: { tools: { rename: { old: 'new' } } } } });
     const asked: (string | undefined)[] = [];
     upstreams.allow((_principal, _server, tool) => {
@@ -123,13 +123,13 @@ describe('a view', () => {
     expect(now().table('tools/list').ttlMs).toBe(expected);
   });
 
-  test('may not be kept while a server was never seen, or when it is empty', () => {
+  test('may not be cached while a server never ran, or when it is empty', () => {
     const { now } = make({ a: { tools: ['t'], ttlMs: 5 }, b: { capabilities: null } });
     expect(now().table('tools/list').ttlMs).toBe(0);
     expect(now().table('prompts/list')).toMatchObject({ ttlMs: 0, isPublic: false });
   });
 
-  test('is for everybody only if nothing in it depends on who asks', () => {
+  test('is public only if nothing in it depends on the caller', () => {
     const servers = { a: { tools: ['t'], isPublic: true }, b: { tools: ['t'], isPublic: true } };
     const { upstreams, now, views } = make(servers);
     expect(now().table('tools/list').isPublic).toBe(true);
