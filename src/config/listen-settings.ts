@@ -1,12 +1,11 @@
 /**
- * `listen` and `log` of the configuration: where clients find us, and how much is told. Options of the command line win.
+ * `listen` and `log` of the configuration: address and log level. Options of the command line take precedence.
  */
 import { z } from 'zod';
 import { parseDuration } from './values.js';
 
-/** One above 8382; nobody else has it. */
-export const portDefault = 8383;
-export const hostDefault = '127.0.0.1';
+const portDefault = 8383;
+const hostDefault = '127.0.0.1';
 const namesMax = 100;
 const names = (of: string) =>
   z

@@ -1,6 +1,6 @@
 /**
- * One entry of `mcpServers`: how a server is reached (server-spec.ts) and how Hostler treats it. `unknown` → a frozen
- * definition with every default filled in, or an `invalid_spec` error that names the field.
+ * One entry of `mcpServers`: how to reach a server (server-spec.ts) and how to supervise it. `unknown` → a frozen definition with all
+ * defaults, or an `invalid_spec` error that names the field.
  */
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -18,55 +18,50 @@ export interface ServerDefinition {
   readonly spec: ServerSpec;
   readonly isEnabled: boolean;
   readonly isLazy: boolean;
-  /** 0 = never stopped for idleness. */
+  /** 0: never stopped for idleness. */
   readonly keepAliveMs: number;
   readonly restart: { readonly max: number; readonly windowMs: number; readonly onExhausted: 'park' | 'eject' };
   readonly breaker: { readonly threshold: number; readonly resetMs: number };
   readonly timeouts: {
-    /** For the very first start, which may have to download a package. */
+    /** First start, which may download a package. */
     readonly firstStartMs: number;
-    /** For every other one. */
+    /** All other starts. */
     readonly startMs: number;
     readonly callMs: number;
   };
   readonly concurrency: number;
-  /** Whether answers that the server allows to keep are kept. */
+  /** Whether results that the server marks as cacheable are cached. */
   readonly cache: 'on' | 'off';
-  /** What becomes of calls to tools that are new, and of tools that have changed. */
+  /** What happens to calls of new tools and of changed tools. */
   readonly pins: { readonly onFirstSight: PinMode; readonly onChange: PinMode };
-  /** The operator vouches for the annotations of this server's tools. */
+  /** The operator trusts the annotations of this server's tools. */
   readonly trustAnnotations: boolean;
-  /** Where the server's card lies: a URL, or a path. */
+  /** URL or path of the server card. */
   readonly card: string | undefined;
-  /** `per-client`: each client of a gateway has an instance of its own. */
+  /** `per-client`: each client of a gateway has its own instance. */
   readonly isolation: 'shared' | 'per-client';
-  /** Which of its tools there are for anybody, and under which names. */
+  /** Which of its tools are offered, and under which names. */
   readonly tools: ToolRules;
   /** Why the entry cannot be used: the server is disabled until the entry is corrected. */
-  readonly problem?: EntryProblem;
+  readonly problem?: { readonly message: string; readonly hint: string | undefined };
 }
 
-export interface EntryProblem {
-  readonly message: string;
-  readonly hint: string | undefined;
-}
-
-/** Where an entry stands, for errors about it. */
+/** How errors name an entry and its fields. */
 export interface EntryPlace {
-  /** A field of the entry, by the name under which whoever wrote it finds it; `''` is the entry itself. */
+  /** The full path of a field; `''` is the entry itself. */
   readonly fieldOf: (field: string) => string;
-  /** How a message that is about such a field begins. */
-  readonly wordsOf: (path: string) => string;
+  /** The first part of the message, for a path. */
+  readonly textOf: (path: string) => string;
   readonly hint: string;
 }
 
 const nameCharsShown = 64;
-/** A name is shown before it is checked. */
+/** For names that are not checked yet. */
 const shown = (name: string): string => neutraliseLine(name, nameCharsShown);
 
 const inConfiguration = (name: string): EntryPlace => ({
   fieldOf: (field) => `mcpServers.${shown(name)}${field === '' ? '' : `.${field}`}`,
-  wordsOf: (path) => path,
+  textOf: (path) => path,
   hint: 'correct this entry; the other servers are not affected',
 });
 
@@ -74,11 +69,11 @@ const count = (min: number, max: number) =>
   z.int(`must be a whole number`).min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 const duration = z.union([z.number(), z.string()]);
 const cardCharsMax = 2_048;
-/** Whatever looks like a URL must be one that can be fetched; all else is a path. */
+/** A text that looks like a URL must be an HTTP URL; anything else is a path. */
 const isUsableCard = (text: string): boolean =>
   !/^[a-z][a-z0-9+.-]*:\/\//i.test(text) || (/^https?:/i.test(text) && URL.canParse(text));
 
-/** The keys that say how a server is treated. */
+/** The keys of supervision and policy. */
 export const treatment = z.object({
   enabled: z.boolean().default(true),
   lazy: z.boolean().optional(),
@@ -112,14 +107,12 @@ export const treatment = z.object({
 });
 export const treatmentKeys: ReadonlySet<string> = new Set(Object.keys(treatment.shape));
 
-/** The first start of a package runner may have to download the package. */
 const packageRunner = /^(?:npx|npm|pnpm|yarn|bunx|uvx|uv|pipx)(?:\.cmd|\.exe)?$/;
 export const isPackageRunner = (spec: ServerSpec): boolean =>
   isStdio(spec) && packageRunner.test(spec.command.split(/[\\/]/).at(-1) ?? '');
 
 /**
- * `lazyByDefault`: servers of the configuration are started when they are first needed, spawned ones at once. `place`: where
- * the entry stands, which errors name.
+ * `lazyByDefault`: servers of the configuration start when they are first needed, spawned servers at once.
  */
 export function parseServerDefinition(
   name: string,
@@ -136,7 +129,6 @@ export function parseServerDefinition(
   return definitionOf(spec, Object.fromEntries(own), lazyByDefault, place);
 }
 
-/** The definition of a server that is reached by `spec` and treated as `entry` says. */
 export function definitionOf(
   spec: ServerSpec,
   entry: Readonly<Record<string, unknown>>,
@@ -183,21 +175,20 @@ export function definitionOf(
 }
 
 /**
- * In the place of an entry that cannot be used: a disabled server, so that `status`, `why` and calls say what is wrong with it. Its
- * command is never run.
+ * A disabled server for an entry that cannot be used, so that `status`, `why` and calls report the mistake. Its command never runs.
  */
 export function unusableDefinition(name: string, { message, hint }: HostError): ServerDefinition {
   const { spec, ...rest } = parseServerDefinition('unusable', { command: 'unusable', enabled: false }, true);
   return Object.freeze({
     ...rest,
-    // A name that is not allowed may be of any length and hold any character.
+    // An invalid name may have any length and any character.
     name: shown(name),
     spec: Object.freeze({ ...spec, name: shown(name) }),
     problem: Object.freeze({ message, hint }),
   });
 }
 
-/** The same error, its field given as seen from where the entry stands. */
+/** Rethrows an error with the full path of its field. */
 function within<T>(name: string, place: EntryPlace, parse: () => T): T {
   try {
     return parse();
@@ -208,10 +199,10 @@ function within<T>(name: string, place: EntryPlace, parse: () => T): T {
   }
 }
 
-function invalid(name: string, field: string, problem: string, { fieldOf, wordsOf, hint }: EntryPlace): HostError {
+function invalid(name: string, field: string, problem: string, { fieldOf, textOf, hint }: EntryPlace): HostError {
   const text = problem.startsWith(`${field}: `) ? problem.slice(field.length + 2) : problem;
   const path = fieldOf(field);
-  return new HostError('invalid_spec', `${wordsOf(path)}: ${text}`, {
+  return new HostError('invalid_spec', `${textOf(path)}: ${text}`, {
     server: shown(name),
     field: path,
     execution: 'not_executed',

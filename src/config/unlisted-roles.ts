@@ -1,5 +1,5 @@
 /**
- * Keys of the configuration that open nothing, because `roles` does not list their role.
+ * Keys without any rights, because `roles` does not list their role.
  * Not here: refusing their calls (policy/allowlist.ts).
  */
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -14,10 +14,10 @@ export const unlistedRoleHint = 'list it under roles in the configuration, or se
 
 const shownChars = 128;
 
-/** As it is said everywhere: in the log, in status, and to the worker itself. */
+/** The text in the log, in status, and for the worker. */
 export const unlistedRoleText = (role: string): string => `role '${neutraliseLine(role, shownChars)}' is not listed`;
 
-/** `keys`: as written. What is wrong with an entry otherwise is reported where keys are read (keys.ts). */
+/** `keys`: as written. Other mistakes in an entry are reported by keys.ts. */
 export function unlistedRoles(
   keys: Readonly<Record<string, unknown>>,
   roles: ReadonlyMap<string, unknown> | undefined,

@@ -159,7 +159,7 @@ function mergeOptions(entry: Readonly<Record<string, unknown>>, options: SpawnOp
 
 const placeOf = (name: string, optionAt: ReadonlyMap<string, string>, hint: string): EntryPlace => ({
   fieldOf: (field) => optionAt.get(field) ?? field,
-  wordsOf: (path) => (path === '' ? `server '${name}'` : `server '${name}': ${path}`),
+  textOf: (path) => (path === '' ? `server '${name}'` : `server '${name}': ${path}`),
   hint,
 });
 

@@ -1,4 +1,4 @@
-/** Sets an entry, as the newest, in a map of at most `max`: past it the one that was set longest ago goes. */
+/** Sets an entry in a map of at most `max` entries; the entry that was set first is dropped. */
 export function setBounded<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, max: number): void {
   map.delete(key);
   if (map.size >= max) for (const oldest of map.keys()) if (map.delete(oldest)) break;

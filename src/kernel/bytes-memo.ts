@@ -1,8 +1,7 @@
 /**
- * What was worked out from some bytes, for when the same bytes come again: most clients say the same of themselves with every
- * request. Only for what depends on nothing but the bytes, and is never changed afterwards.
- * Invariant: at most `entriesMax` of at most `bytesMax` each; the one put in longest ago goes first. The one
- * asked for last stays until the next.
+ * Caches values computed from bytes that come again: most clients send the same metadata with every request. Only for immutable values
+ * that depend on the bytes alone.
+ * Invariant: at most `entriesMax` entries of at most `bytesMax` each; the oldest entry is dropped first.
  */
 import { setBounded } from './bounded-map.js';
 import { unpooledCopy } from './byte-buffer.js';
@@ -17,10 +16,10 @@ interface Entry<T> {
 
 export class BytesMemo<T> {
   readonly #entries = new Map<string, Entry<T>>();
-  /** Nearly always it is this one again, and comparing costs less than looking up. */
+  /** The last hit. It usually matches again, and a comparison costs less than a lookup. */
   #last: Entry<T> | undefined;
 
-  /** The value that `make` gives for these bytes; `mayKeep` false for one that would not be asked for again. */
+  /** The value that `make` returns for these bytes. `mayKeep` false: the value is not cached. */
   of(bytes: Buffer, make: (bytes: Buffer) => T, mayKeep: (value: T) => boolean): T {
     if (bytes.length > bytesMax) return make(bytes);
     const last = this.#last;
@@ -28,7 +27,7 @@ export class BytesMemo<T> {
     const key = bytes.toString('latin1');
     let entry = this.#entries.get(key);
     if (entry === undefined) {
-      // From a copy: what is kept must not hold on to the message it came in, nor change with it.
+      // From a copy: a cached value must not retain its message, nor change with it.
       const copy = unpooledCopy(bytes);
       entry = { bytes: copy, value: make(copy) };
       if (!mayKeep(entry.value)) return entry.value;

@@ -9,23 +9,22 @@ import type { CancelSignal } from './cancel-signal.js';
 export type Cancel = () => void;
 
 export interface Clock {
-  /** Monotonic milliseconds. Says nothing about the time of day. */
+  /** Monotonic milliseconds, unrelated to the time of day. */
   nowMs(): number;
   /**
-   * Milliseconds since boot, including the time that the machine slept. Absent where `nowMs` itself includes that time: there a
-   * sleep shows in timers that fire late.
+   * Milliseconds since boot, including sleep of the machine. Absent where `nowMs` includes it: there a sleep shows in late timers.
    */
   sinceBootMs?(): number;
   /** Wall time, which may jump. */
   date(): Date;
-  /** Runs `run` once at `atMs` or as soon after as can be; returns its cancel. Never keeps the process alive. */
+  /** Runs `run` once at `atMs` or as soon after as possible; returns its cancel. Never keeps the process alive. */
   at(atMs: number, run: () => void): Cancel;
 }
 
-/** The one that is there anyway: the module of that name brings much more with it. */
+/** The global one: importing `node:perf_hooks` loads much more. */
 const { performance } = globalThis;
 
-/** Node fires a longer timer at once; waits above this are made of several. */
+/** Node fires a longer timer at once, so a longer wait uses several timers. */
 const timerMaxMs = 2_147_483_647;
 
 export const systemClock: Clock = {
@@ -38,7 +37,7 @@ export const systemClock: Clock = {
     let timer: NodeJS.Timeout;
     const arm = () => {
       const leftMs = atMs - performance.now();
-      // Timers may fire up to a millisecond early: look again rather than act before the deadline.
+      // Timers may fire up to a millisecond early: check again instead of acting before the deadline.
       timer = setTimeout(() => (performance.now() >= atMs ? run() : arm()), Math.min(Math.max(leftMs, 0), timerMaxMs));
       timer.unref();
     };

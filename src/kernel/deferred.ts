@@ -1,4 +1,4 @@
-/** A promise that somebody else settles. */
+/** A promise with its resolve function. */
 export interface Deferred {
   readonly promise: Promise<void>;
   readonly resolve: () => void;

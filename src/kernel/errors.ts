@@ -4,8 +4,8 @@
  * Invariant: text of a peer is quoted only after redaction (redact.ts).
  */
 
-/** May the same request be sent again as it is? `maybe` means: only when the error says `not_executed`. */
-export type RetryAdvice = 'yes' | 'later' | 'no' | 'maybe';
+/** Whether the same request may be sent again. `maybe`: only with `execution: "not_executed"`. */
+type RetryAdvice = 'yes' | 'later' | 'no' | 'maybe';
 
 interface ErrorFacts {
   /** HTTP status when the error is the whole response. */

@@ -1,18 +1,17 @@
 /**
- * Who is next, when several parties wait: each party in turn, and first come, first served within a party.
- * A party that has waited in vain for a place because another fills the queue gets one: the newest entry of the longest
- * line makes room. So a flood displaces itself.
- * Not here: what an entry is, and when it has waited long enough (concurrency.ts).
+ * A bounded queue that is fair between parties: round robin between them, first in, first out within one. When the queue is full, a
+ * new entry of another party displaces the newest entry of the longest line, so that a flood displaces itself.
+ * Not here: what an entry is, and how long it may wait (the users).
  *
- * Invariant: never more than `entriesMax` entries; a party without entries is not remembered.
+ * Invariant: at most `entriesMax` entries; a party without entries takes no memory.
  */
-export type Admittance<Entry> =
+type Admittance<Entry> =
   | { readonly admitted: true; readonly displaced: Entry | undefined }
   | { readonly admitted: false };
 
 export class FairQueue<Entry extends object> {
   readonly #entriesMax: number;
-  /** The next party first. Sets, because an entry leaves from the middle when its caller does. */
+  /** The next party first. Sets, because a cancelled entry leaves from the middle. */
   readonly #lines = new Map<string, Set<Entry>>();
   #size = 0;
 
@@ -42,14 +41,14 @@ export class FairQueue<Entry extends object> {
       const [entry] = line;
       if (entry === undefined) break;
       this.delete(party, entry);
-      // To the end of the round; a party that comes back later does not keep a place in it.
+      // To the end of the round, unless this was its last entry.
       if (this.#lines.delete(party)) this.#lines.set(party, line);
       return entry;
     }
     return undefined;
   }
 
-  /** False when it was not waiting any more. */
+  /** False when the entry is not in the queue. */
   delete(party: string, entry: Entry): boolean {
     const line = this.#lines.get(party);
     if (!line?.delete(entry)) return false;
@@ -58,7 +57,7 @@ export class FairQueue<Entry extends object> {
     return true;
   }
 
-  /** Takes the newest entry of the longest line, unless that would only turn the tables. */
+  /** Removes the newest entry of the longest line, unless that line would then be the shorter one. */
   #makeRoom(ownLength: number): Entry | undefined {
     let longest: [string, Set<Entry>] | undefined;
     for (const line of this.#lines) if (line[1].size > (longest?.[1].size ?? ownLength + 1)) longest = line;

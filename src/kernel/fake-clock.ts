@@ -1,5 +1,5 @@
 /**
- * A clock that moves only when told. Timers due at the same instant run in the order they were set.
+ * A clock that moves only when a test advances it. Timers due at the same instant run in the order they were set.
  */
 import type { Cancel, Clock } from './clock.js';
 
@@ -43,7 +43,7 @@ export class FakeClock implements Clock {
     return this.#timers.size;
   }
 
-  /** Moves monotonic time on, running what falls due on the way, in order. */
+  /** Advances monotonic time and runs the timers that fall due, in order. */
   advance(byMs: number): void {
     const untilMs = this.#nowMs + byMs;
     for (let next = this.#earliest(untilMs); next; next = this.#earliest(untilMs)) {

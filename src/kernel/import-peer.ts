@@ -1,5 +1,4 @@
 /**
- * Imports an optional package from where the program is installed. The name is an argument, so that no bundler looks for a package
- * that most programs do not have.
+ * Imports an optional peer package. The name is an argument, so that a bundler does not fail where the package is not installed.
  */
 export const importPeer = (name: string): Promise<unknown> => import(/* webpackIgnore: true */ /* @vite-ignore */ name);

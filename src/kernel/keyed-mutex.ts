@@ -1,15 +1,15 @@
 /**
- * One thing at a time under each name; whoever comes meanwhile has its turn later, first come, first served.
- * Invariants: with nothing under way under its name, a turn begins in the tick it is asked for; a turn that fails does not
- * hinder the next; at most `waitingMax` wait under one name, and a name without turns takes no room.
+ * A mutex per key: one task at a time for each key, first in, first out.
+ * Invariants: a task for a free key starts in the same tick; a failed task does not block the next; at most `waitingMax` tasks wait for
+ * one key; a key without tasks takes no memory.
  */
 import { HostError } from './errors.js';
 
 interface Lane {
-  /** Settles with the last turn that was asked for, and never rejects. */
+  /** Settles with the last task, and never rejects. */
   last: Promise<void> | undefined;
-  /** The one under way too. */
-  turns: number;
+  /** Waiting tasks and the running one. */
+  tasks: number;
 }
 
 export class KeyedMutex {
@@ -21,29 +21,29 @@ export class KeyedMutex {
   }
 
   take<T>(name: string, run: () => Promise<T>): Promise<T> {
-    const lane = this.#lanes.get(name) ?? { last: undefined, turns: 0 };
-    if (lane.turns > this.#waitingMax) return Promise.reject(tooMany(name, this.#waitingMax));
+    const lane = this.#lanes.get(name) ?? { last: undefined, tasks: 0 };
+    if (lane.tasks > this.#waitingMax) return Promise.reject(tooMany(name, this.#waitingMax));
     this.#lanes.set(name, lane);
-    lane.turns++;
+    lane.tasks++;
     const result = lane.last === undefined ? run() : lane.last.then(run);
     const over = () => {
-      if (--lane.turns === 0) this.#lanes.delete(name);
+      if (--lane.tasks === 0) this.#lanes.delete(name);
     };
     lane.last = result.then(over, over);
     return result;
   }
 
-  /** Resolves when all that was asked for so far is over. */
+  /** Resolves when all tasks so far are done. */
   async over(): Promise<void> {
     await Promise.all([...this.#lanes.values()].map(({ last }) => last));
   }
 }
 
 const tooMany = (server: string, limit: number): HostError =>
-  new HostError('overloaded', `${limit} changes of server '${server}' already wait for their turn`, {
+  new HostError('overloaded', `${limit} changes of server '${server}' are already waiting`, {
     server,
     limit,
     reason: 'changes',
     execution: 'not_executed',
-    hint: 'change one server from one place, and wait until it is done',
+    hint: 'wait until earlier changes of this server are done',
   });

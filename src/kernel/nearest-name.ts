@@ -1,6 +1,4 @@
-/**
- * The name that a mistyped one was probably meant to be.
- */
+/** Finds the known name that a mistyped name probably means. */
 
 /** Longer names are not compared: the cost grows with the product of both lengths. */
 const charsMax = 100;

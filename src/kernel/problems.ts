@@ -1,5 +1,5 @@
 /**
- * Reports what went wrong beside a call to whoever embeds the host.
+ * Reports problems that are not the outcome of a call to the embedder.
  * Invariant: a report that fails, now or later, is the end of it: what the host was doing goes on.
  */
 import { isHostError } from './errors.js';
@@ -24,6 +24,6 @@ export const quietly =
       // It may have been written as an async function.
       void Promise.resolve(report(error) as unknown).catch(() => {});
     } catch {
-      // There is nobody else to tell.
+      // An error of the embedder's own handler has no other receiver.
     }
   };

@@ -1,6 +1,4 @@
-/**
- * Chance as an argument, so that a printed seed replays a run.
- */
+/** Randomness as an argument, so that a printed seed replays a run. */
 import { randomFillSync } from 'node:crypto';
 
 /** Uniform in [0, 1). */
@@ -26,7 +24,7 @@ export const randomInt = (random: Random, from: number, to: number): number =>
 export type NewId = () => string;
 
 const idBytes = 16;
-/** Drawn for many ids at once: a draw costs far more than its bytes. */
+/** Random bytes for many ids at once: a system call costs far more than its bytes. */
 const drawn = Buffer.allocUnsafeSlow(256 * idBytes);
 let usedBytes = drawn.length;
 

@@ -1,7 +1,6 @@
 /**
- * Takes secrets out of text before it reaches a log, an error, a status row or a person.
- * Two nets: values we were given ourselves (each also in its base64, URL and JSON-escaped form), and shapes that are
- * known to be secrets. Each pattern is linear in the text, also when the text is made to be slow.
+ * Redacts secrets in text before it reaches a log, an error, a status row or a person: known values (also in base64, URL and
+ * JSON-escaped form) and shapes of known kinds of secrets. Each pattern is linear in the text, also for hostile text.
  * Not here: control characters (terminal-text.ts).
  */
 import { setBounded } from './bounded-map.js';
@@ -10,12 +9,12 @@ export type Redact = (text: string) => string;
 
 const mark = '[REDACTED]';
 
-/** Shorter values are words; replacing them would garble everything and hide nothing. */
+/** Shorter values are ordinary words; replacing them would garble all text. */
 const knownValueCharsMin = 6;
-/** Past it the oldest is forgotten. */
+/** Past it the oldest value is dropped. */
 const knownValuesMax = 1_000;
 
-/** Longer text is cut before it is looked at; nothing that is shown is this long. */
+/** Longer text is cut first. */
 const textCharsMax = 256 * 1024;
 
 /**
@@ -50,7 +49,7 @@ const shapes: readonly RegExp[] = [
   token('S[ACNOUX]', '[A-Z2-7]{56}(?![A-Za-z0-9_-])'),
 ];
 
-/** The second group is the secret; the first says why and stays. */
+/** The second group is the secret; the first is its label and stays. */
 const labelled: readonly RegExp[] = [
   /\b((?:proxy-)?authorization["']?\s{0,4}[:=]\s{0,4}["']?(?:bearer|basic|token|digest)?\s{0,4})([^\s"',;]{4,4096})/gi,
   /\b(bearer\s{1,4})([A-Za-z0-9._~+/=-]{6,4096})/gi,
@@ -58,7 +57,7 @@ const labelled: readonly RegExp[] = [
   /(\/\/[^\s/:@]{1,256}:)([^\s/@]{1,1024})(?=@)/g,
 ];
 
-/** Every form in which a known value could show up again. */
+/** All forms in which a known value may appear. */
 function formsOf(value: string): string[] {
   const json = JSON.stringify(value).slice(1, -1);
   const base64 = Buffer.from(value).toString('base64').replace(/=+$/, '');
@@ -68,9 +67,9 @@ function formsOf(value: string): string[] {
 
 export interface Redactor {
   readonly redact: Redact;
-  /** From now on this value is taken out wherever it shows. */
+  /** From now on this value is redacted. */
   know(value: string): void;
-  /** The value no longer matters, and makes room for others. */
+  /** The value is not redacted any more. */
   forget(value: string): void;
 }
 
@@ -87,18 +86,18 @@ export function createRedactor(secrets: Iterable<string> = []): Redactor {
   const forget = (value: string) => {
     if (known.delete(value)) sort();
   };
-  // The longest first: a short secret that is part of a longer one must not break it up.
+  // Longest first: a short secret inside a longer one must not split it.
   const sort = () => {
     forms = [...new Set([...known.values()].flat())].sort((a, b) => b.length - a.length);
   };
   for (const secret of secrets) know(secret);
 
   const redact: Redact = (text) => {
-    let clean = text.length > textCharsMax ? `${text.slice(0, textCharsMax)}…` : text;
-    for (const form of forms) if (clean.includes(form)) clean = clean.replaceAll(form, mark);
-    for (const shape of shapes) clean = clean.replace(shape, mark);
-    for (const pattern of labelled) clean = clean.replace(pattern, `$1${mark}`);
-    return clean;
+    let redacted = text.length > textCharsMax ? `${text.slice(0, textCharsMax)}…` : text;
+    for (const form of forms) if (redacted.includes(form)) redacted = redacted.replaceAll(form, mark);
+    for (const shape of shapes) redacted = redacted.replace(shape, mark);
+    for (const pattern of labelled) redacted = redacted.replace(pattern, `$1${mark}`);
+    return redacted;
   };
   return { redact, know, forget };
 }

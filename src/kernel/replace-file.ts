@@ -1,6 +1,6 @@
 /**
- * Writes a file beside the one it replaces and renames it, so that a reader sees the old or the new content, and a crash leaves one of
- * them. `write` gets the descriptor of the new file, which only its owner can read.
+ * Replaces a file atomically: writes a new file beside it and renames it. A reader or a crash sees the old or the new content.
+ * `write` gets the descriptor of the new file, which only its owner can read.
  */
 import { closeSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs';
 

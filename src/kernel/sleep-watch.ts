@@ -1,7 +1,7 @@
 /**
- * Notices that the machine slept: while it does, the monotonic clock stands still and the clock since boot goes on, so their
- * difference grows. Wall time is not used, because people and NTP also set it.
- * Not here: what a sleep means (supervisor/correlated-failures.ts). There is no timer: the clocks are compared when it is asked.
+ * Detects that the machine slept: during sleep the monotonic clock stops and the clock since boot goes on, so their difference grows.
+ * Wall time is not used, because people and NTP set it. There is no timer: each call compares the clocks.
+ * Not here: what a sleep means (supervisor/correlated-failures.ts).
  */
 import type { Clock } from './clock.js';
 

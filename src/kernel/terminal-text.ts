@@ -1,11 +1,11 @@
 /**
- * Makes text from outside safe to show a person: nothing in it can move the cursor, change colours, ring, reverse the
- * reading direction or hide. What is taken out stays visible as an escape, so that an attack is seen rather than obeyed.
+ * Makes text from outside safe for a terminal: it cannot move the cursor, change colours, ring, reverse the reading direction or
+ * hide. Each unsafe character is shown as an escape, so that an attack is visible.
  */
 
 /**
- * Control characters but tab and newline, lone surrogates, line and paragraph separators, and everything Unicode says is
- * not shown: soft hyphens, joiners, bidi controls, fillers, variation selectors, tags.
+ * Control characters except tab and newline, lone surrogates, line and paragraph separators, and all characters that Unicode defines
+ * as invisible: soft hyphens, joiners, bidi controls, fillers, variation selectors, tags.
  */
 const unsafe =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\ufff9-\ufffb\p{Cs}\p{Bidi_Control}\p{Default_Ignorable_Code_Point}]/gu;

@@ -99,7 +99,7 @@ describe('a question of the server', () => {
     elicit(bob, 'q3');
     expect([whom().length, errorOf(answers().at(-1))]).toEqual([
       2,
-      { code: -32603, message: 'the request that this belongs to is over' },
+      { code: -32603, message: 'the request that caused this has ended' },
     ]);
   });
 
@@ -607,7 +607,7 @@ describe('E3 requests of several clients on one connection', () => {
     channel.say(question('q3'), 99);
     expect([whom(), told]).toEqual([['bob'], ['bob notifications/message']]);
     expect(answers().map((answer) => errorOf(answer).message)).toEqual(
-      Array(2).fill('the request that this belongs to is over'),
+      Array(2).fill('the request that caused this has ended'),
     );
   });
 });

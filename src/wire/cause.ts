@@ -83,7 +83,7 @@ export function refusalFor(cause: Cause, method: string): readonly [code: number
     case 'none':
       return [RPC.methodNotFound, `this client does not offer ${shown}`];
     case 'over':
-      return [RPC.internalError, 'the request that this belongs to is over'];
+      return [RPC.internalError, 'the request that caused this has ended'];
     case 'ended':
       return [
         RPC.internalError,

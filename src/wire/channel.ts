@@ -1,6 +1,6 @@
 /**
- * What a peer needs of whatever carries its frames: the port between JSON-RPC (peer.ts) and the transports.
- * A channel moves whole frames and knows how far each came; it knows nothing of answers, deadlines or policy.
+ * The port between JSON-RPC (peer.ts) and the transports. A channel moves whole frames and tracks how far each came; it does not know
+ * answers, deadlines or policy.
  *
  * Invariants every channel keeps (test/contract checks them):
  * - `send` never throws. What it refuses, it refuses at once, and then not one byte was or will be written.
@@ -10,7 +10,7 @@
 import type { HostError, SendPhase } from '../kernel/errors.js';
 import type { Envelope } from './envelope.js';
 
-/** What HTTP carries beside the body (`Mcp-Name`, `Mcp-Param-*`). Other transports ignore it. */
+/** Header values of HTTP (`Mcp-Name`, `Mcp-Param-*`). Other transports ignore them. */
 export interface HttpFacts {
   readonly name?: string;
   /** Header name without the `Mcp-Param-` prefix, and its plain value; the transport encodes it. */
@@ -25,7 +25,7 @@ export interface OutboundFrame {
   readonly id: number | undefined;
   /** For requests and notifications. */
   readonly method: string | undefined;
-  /** The message is `head` + `payload` + `tail`, without a newline. Kept apart so that relayed bytes are never copied into a string. */
+  /** The message is `head` + `payload` + `tail`, without a newline, so that relayed bytes are never copied into a string. */
   readonly head: string;
   readonly payload: string | Uint8Array;
   readonly tail: string;
@@ -67,7 +67,7 @@ export interface EraRules {
   readonly openingVersion: string | undefined;
 }
 
-/** What client and server agreed on. */
+/** The agreed protocol revision. */
 export interface Agreement {
   readonly era: EraRules;
   readonly version: string;
@@ -76,12 +76,12 @@ export interface Agreement {
 export interface ChannelListener {
   /**
    * One message arrived. The envelope is reused for the next message: read it now.
-   * `origin` is proof that the message belongs to that request, and is given only by a channel that can tell.
+   * `origin` proves that the request caused the message; only channels that know it pass one.
    */
   message(envelope: Envelope, origin: MessageOrigin | undefined): void;
-  /** Frames that waited are about to be handed to the system: whoever would give one up by now gives it up unsent. */
+  /** Queued frames are about to be written: the last chance to withdraw expired ones unsent. */
   beforeWrite?(): void;
-  /** This one request will get no answer; the channel lives on. */
+  /** This one request will get no answer; the channel stays open. */
   failed(frame: OutboundFrame, error: HostError): void;
   /**
    * The answer to the request with this id is too large to be read, which ends the connection: `closed` follows. The other requests
@@ -91,11 +91,11 @@ export interface ChannelListener {
   /** Legacy HTTP: the server refused the stream on which it speaks unasked. It may not know our session any more. */
   sessionDoubted?(): void;
   /**
-   * HTTP: requests wait unsent, and for 10 s nothing was written or heard. Told again after another 10 s, with the same number
-   * for `activity` if nothing was written or heard in between.
+   * HTTP: requests wait unsent, and for 10 s there was no traffic. Called again after another 10 s; `activity` is the same number if
+   * there was no traffic in between.
    */
   stalled?(activity: number): void;
-  /** The channel is over. Requests still open are the peer's to fail, each by its own phase. */
+  /** The channel is closed. The peer fails its open requests, each by its own phase. */
   closed(error: HostError): void;
 }
 
@@ -110,9 +110,9 @@ export type Withdrawal =
 
 /** Requests wait in the channel until exactly one of these is called. */
 export interface SessionReset {
-  /** A new session is open: they are sent in it. */
+  /** A new session is open: the requests are sent in it. */
   opened(): void;
-  /** No session came of it: each of them fails with this error, in this tick. */
+  /** No session could be opened: each request fails with this error, in this tick. */
   failed(error: HostError): void;
 }
 
@@ -120,7 +120,7 @@ export interface Channel {
   readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory' | 'attached';
   /** Called once, before anything else. */
   start(listener: ChannelListener): void;
-  /** Takes the frame and returns undefined, or refuses it and returns why. */
+  /** Accepts the frame and returns undefined, or refuses it and returns the error. */
   send(frame: OutboundFrame): HostError | undefined;
   withdraw(frame: OutboundFrame): Withdrawal;
   adopt(agreement: Agreement): void;
@@ -128,13 +128,13 @@ export interface Channel {
   openServerStream?(): void;
   /** Legacy HTTP: forgets the session the server no longer knows, before a new `initialize`. */
   resetSession?(): SessionReset;
-  /** Ends the channel in an orderly way and resolves when nothing of it is left. Safe to call again. */
+  /** Closes the channel and resolves when all its resources are released. Safe to call again. */
   close(): Promise<void>;
   /** Whether `OutboundFrame.http` is sent as headers where the era mirrors requests. Streamable HTTP always sends it. */
   readonly mirrorsHeaders?: boolean;
-  /** Why nothing more is taken, when the end is certain but what was sent may still be answered. */
+  /** Why no more frames are accepted, while sent requests may still be answered. */
   readonly endedBy?: HostError | undefined;
-  /** What arrived that could not be used. */
+  /** Counts of unusable input. */
   readonly counters: ChannelCounters;
 }
 

@@ -1,7 +1,7 @@
 /**
- * One timer for any number of deadlines: it is set to the earliest, and what falls due within one step is handled by one
- * wake-up. The deadlines themselves stay with whoever waits; they may move later without a word to the timer.
- * A timer may be late, by a step or as long as the loop stands still: who must not be asks before it acts.
+ * One timer for any number of deadlines, set to the earliest; deadlines within one step share a wake-up. The owner stores the deadlines,
+ * and may move one later without notifying the timer.
+ * A timer may be late, by a step or as long as the event loop is blocked: `expireDue` checks at once.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 
@@ -10,7 +10,7 @@ const stepMs = 10;
 export class Deadlines {
   readonly #clock: Clock;
   readonly #expire: (nowMs: number) => number;
-  /** None is before it. */
+  /** No deadline is earlier. */
   #earliestMs = Number.POSITIVE_INFINITY;
   #wakeAtMs = Number.POSITIVE_INFINITY;
   #cancel: Cancel | undefined;
@@ -21,13 +21,13 @@ export class Deadlines {
     this.#expire = expire;
   }
 
-  /** There is a deadline at this time now. */
+  /** Adds a deadline. */
   add(atMs: number): void {
     if (atMs < this.#earliestMs) this.#earliestMs = atMs;
     if (atMs < this.#wakeAtMs) this.#wakeAt(atMs);
   }
 
-  /** Ends what is due by now, without waiting for the timer. */
+  /** Expires what is due now, without waiting for the timer. */
   expireDue(): void {
     if (this.#clock.nowMs() >= this.#earliestMs) this.#wake();
   }

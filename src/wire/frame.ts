@@ -1,9 +1,7 @@
-/**
- * Builds the frames we send. The payload is taken as JSON text or bytes and never parsed.
- */
+/** Builds outbound frames. The payload is JSON text or bytes and never parsed. */
 import type { HttpFacts, OutboundFrame } from './channel.js';
 
-/** JSON text, or its UTF-8 bytes. Whoever hands it over answers for it being JSON without raw newlines. */
+/** JSON text, or its UTF-8 bytes. The caller guarantees that it is valid JSON. */
 export type JsonText = string | Uint8Array;
 
 export function requestFrame(
@@ -21,7 +19,7 @@ export function notificationFrame(method: string, params: JsonText | undefined):
   return build('notification', undefined, method, params === undefined ? start : `${start},"params":`, params ?? '');
 }
 
-/** `idText` is the id exactly as the server wrote it, so that a 64-bit or string id goes back to the digit. */
+/** `idText` is the id exactly as the server wrote it, so that a 64-bit or string id is unchanged. */
 export function responseFrame(idText: string, member: 'result' | 'error', payload: JsonText): OutboundFrame {
   return build('response', undefined, undefined, `{"jsonrpc":"2.0","id":${idText},"${member}":`, payload);
 }
@@ -35,13 +33,13 @@ function build(
   http?: HttpFacts,
 ): OutboundFrame {
   const size = typeof payload === 'string' ? Buffer.byteLength(payload) : payload.byteLength;
-  // The head is ours, and ASCII but for an exotic method or id; the closing bracket and the line end follow.
+  // Two more bytes: the closing brace and the line end.
   const bytes = Buffer.byteLength(head) + size + 2;
   return { kind, id, method, head, payload, tail: '}', bytes, http, batch: 1, phase: 'queued' };
 }
 
 const quotedMethods = new Map<string, string>();
-/** Method names are few and known; the bound keeps a caller that invents them from filling memory. */
+/** Method names are few; the bound protects memory from callers that invent names. */
 const quotedMethodsMax = 256;
 
 function quote(method: string): string {

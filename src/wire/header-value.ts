@@ -1,6 +1,6 @@
 /**
- * How a text of any kind travels in an HTTP header: as it is when it is plain visible ASCII, else as `=?base64?...?=`.
- * Invariant: a value that is decoded was encoded in exactly one way, so that two readers of a header cannot disagree.
+ * Encodes text for an HTTP header: visible ASCII unchanged, anything else as `=?base64?...?=`.
+ * Invariant: each value has exactly one encoding, so that two readers of a header cannot disagree.
  */
 import { isUtf8 } from 'node:buffer';
 
@@ -9,13 +9,12 @@ const sentinel = /^=\?base64\?.*\?=$/i;
 const prefix = '=?base64?';
 const suffix = '?=';
 
-/** Values that are not plain visible ASCII travel as `=?base64?...?=`. */
 export function encodeHeaderValue(value: string): string {
   if (value === '' || (visibleAscii.test(value) && !sentinel.test(value))) return value;
   return `${prefix}${Buffer.from(value, 'utf8').toString('base64')}${suffix}`;
 }
 
-/** What a header value stands for; undefined when it is not one that `encodeHeaderValue` could have made or left alone. */
+/** The decoded text; undefined for a value that `encodeHeaderValue` cannot return. */
 export function decodeHeaderValue(value: string): string | undefined {
   if (value === '') return '';
   if (!visibleAscii.test(value)) return undefined;
@@ -23,6 +22,6 @@ export function decodeHeaderValue(value: string): string | undefined {
   if (!value.startsWith(prefix)) return undefined;
   const text = value.slice(prefix.length, -suffix.length);
   const bytes = Buffer.from(text, 'base64');
-  // Buffer takes what is not base64 for nothing: only what comes out the same again was meant.
+  // Buffer ignores invalid base64: only a text that encodes to itself is valid.
   return bytes.toString('base64') === text && isUtf8(bytes) ? bytes.toString('utf8') : undefined;
 }

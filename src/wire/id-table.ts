@@ -1,80 +1,79 @@
 /**
- * What is kept by ids that are given out in order and mostly taken back soon: the requests a peer is owed.
- * Not a Map: one that is filled and emptied without end is copied again and again, and each copy, once old, holds on to the
- * next and to all that was in it until a full collection. At two hundred thousand calls a second that halved their rate.
+ * A table by ids that are assigned in order and mostly removed soon: pending requests.
+ * Not a Map: a Map that is filled and emptied without end is rehashed again and again, and old tables retain their entries until a full
+ * collection. At 200,000 calls per second that halved the rate.
  *
- * Invariant: at most half of the places are taken, so that a new id nearly always finds its own free; one that does not goes
- * where the long-lived ones are kept.
+ * Invariant: at most half of the slots are taken, so that a new id nearly always finds its slot free; otherwise it goes into a Map.
  */
-const placesMin = 64;
+const slotsMin = 64;
 
 export class IdTable<T> {
-  #places: (T | undefined)[] = new Array(placesMin).fill(undefined);
-  /** -1 where nothing is. */
-  #ids: number[] = new Array(placesMin).fill(-1);
-  #mask = placesMin - 1;
-  #inPlace = 0;
+  #slots: (T | undefined)[] = new Array(slotsMin).fill(undefined);
+  /** -1: the slot is free. */
+  #ids: number[] = new Array(slotsMin).fill(-1);
+  #mask = slotsMin - 1;
+  #inSlots = 0;
   readonly #others = new Map<number, T>();
 
   get size(): number {
-    return this.#inPlace + this.#others.size;
+    return this.#inSlots + this.#others.size;
   }
 
   get(id: number): T | undefined {
     const at = id & this.#mask;
-    return this.#ids[at] === id ? this.#places[at] : this.#others.get(id);
+    return this.#ids[at] === id ? this.#slots[at] : this.#others.get(id);
   }
 
-  /** The id must be a whole number that is not in it. */
+  /** The id must be an integer that is not in the table. */
   set(id: number, value: T): void {
-    if (this.#inPlace * 2 >= this.#places.length) this.#grow();
+    if (this.#inSlots * 2 >= this.#slots.length) this.#grow();
     const at = id & this.#mask;
     if (this.#ids[at] !== -1) {
       this.#others.set(id, value);
       return;
     }
     this.#ids[at] = id;
-    this.#places[at] = value;
-    this.#inPlace++;
+    this.#slots[at] = value;
+    this.#inSlots++;
   }
 
   delete(id: number): boolean {
     const at = id & this.#mask;
-    if (this.#ids[at] !== id || this.#places[at] === undefined) return this.#others.delete(id);
+    if (this.#ids[at] !== id || this.#slots[at] === undefined) return this.#others.delete(id);
     this.#ids[at] = -1;
-    this.#places[at] = undefined;
-    this.#inPlace--;
+    this.#slots[at] = undefined;
+    this.#inSlots--;
     return true;
   }
 
-  /** As they are now; what happens to the table meanwhile does not change them. In the order of their ids. */
+  /** A snapshot, in the order of the ids. */
   values(): T[] {
     const found: [id: number, value: T][] = [...this.#others];
-    for (let at = 0; at < this.#places.length; at++) {
+    for (let at = 0; at < this.#slots.length; at++) {
       const id = this.#ids[at] as number;
-      if (id !== -1) found.push([id, this.#places[at] as T]);
+      if (id !== -1) found.push([id, this.#slots[at] as T]);
     }
     return found.sort(([a], [b]) => a - b).map(([, value]) => value);
   }
 
-  /** In no order; `visit` must leave the table as it is. */
+  /** In no order; `visit` must not change the table. */
   forEach(visit: (value: T) => void): void {
     for (const value of this.#others.values()) visit(value);
-    if (this.#inPlace === 0) return;
-    for (const value of this.#places) if (value !== undefined) visit(value);
+    if (this.#inSlots === 0) return;
+    for (const value of this.#slots) if (value !== undefined) visit(value);
   }
 
   #grow(): void {
     const ids = this.#ids;
-    const places = this.#places;
-    const size = places.length * 2;
+    const slots = this.#slots;
+    const size = slots.length * 2;
     this.#ids = new Array(size).fill(-1);
-    this.#places = new Array(size).fill(undefined);
+    this.#slots = new Array(size).fill(undefined);
     this.#mask = size - 1;
-    this.#inPlace = 0;
-    for (let at = 0; at < places.length; at++) {
+    this.#inSlots = 0;
+    for (let at = 0; at < slots.length; at++) {
       const id = ids[at] as number;
-      if (id !== -1) this.set(id, places[at] as T);
+      if (id !== -1) this.set(id, slots[at] as T);
     }
   }
 }

@@ -17,10 +17,10 @@ export class MessageDecoder {
     this.#counters = counters;
   }
 
-  /** Delivers the message in `bytes[start, end)`, or each of a batch. Blank input is nothing at all. */
+  /** Delivers the message in `bytes[start, end)`, or each message of a batch. Blank input is ignored. */
   decode(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
     let from = start;
-    // A byte-order mark can stand before any line of a server that writes its log and its frames through one encoder.
+    // A server that writes logs and messages through one encoder may put a byte-order mark before any line.
     if (end - from >= 3 && bytes[from] === 0xef && bytes[from + 1] === 0xbb && bytes[from + 2] === 0xbf) from += 3;
     from = skipSpace(bytes, from, end);
     if (from >= end) return;
@@ -38,12 +38,12 @@ export class MessageDecoder {
     }
     if (envelope.isTooDeep) {
       this.#counters.junk++;
-      // Whoever waits for it would wait until its deadline.
+      // Delivered: the request would otherwise wait until its deadline.
       if (isAnswer(envelope)) deliver(envelope);
       return;
     }
     if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) {
-      // An answer with a broken character is worth more than a call that waits for its deadline.
+      // An answer with a replacement character is better than a call that runs into its deadline.
       const repaired = Buffer.from(bytes.toString('utf8', start, end));
       this.#counters.repaired++;
       if (scanEnvelope(repaired, 0, repaired.length, envelope) !== undefined) return;
@@ -53,7 +53,7 @@ export class MessageDecoder {
 
   #decodeBatch(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
     const bounds: number[] = [];
-    // Each is judged alone: one that nests too deep does not take the others along.
+    // Each message is judged alone: one that nests too deep does not affect the others.
     scanLimits.passesDeep = true;
     const after = eachElement(bytes, start, end, 0, (from, to) => bounds.push(from, to) <= LIMITS.batch * 2);
     scanLimits.passesDeep = false;
@@ -67,6 +67,6 @@ export class MessageDecoder {
   }
 }
 
-/** One that names its request. */
+/** An answer with an id. */
 const isAnswer = (envelope: Envelope): boolean =>
   (envelope.kind === 'result' || envelope.kind === 'error') && envelope.idText() !== undefined;

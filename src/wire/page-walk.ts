@@ -1,11 +1,9 @@
 /**
- * One page of a list, read in slices: whoever takes them lets others have their turn between two of them. What is refused is
- * refused from the bytes, before the rest is looked at.
- * Not here: how much a list may hold over all its pages (session/lists.ts).
+ * Reads one page of a list in slices, so that the caller can yield to the event loop between them. An oversized page is refused from its
+ * bytes, before the rest is read. Not here: limits over all pages of a list (session/lists.ts).
  *
- * Invariants: from one slice to the next no more is looked at than `sliceBytes` and one element or member, neither larger than
- * its bound, and the blanks before it. A key that stands twice is nobody's value, and nothing is found in a page that is no object, or has more members
- * than anybody means.
+ * Invariants: one slice reads at most `sliceBytes` and one more element or member, neither larger than its bound. A key that stands
+ * twice has no value; a page that is no object, or has more than `LIMITS.members` members, has no elements.
  */
 import { LIMITS } from '../kernel/limits.js';
 import { keyIs } from './json-members.js';
@@ -13,7 +11,7 @@ import { keyEndBefore, skipKey, skipSpace, skipValue } from './json-scan.js';
 
 export interface PageLimits {
   readonly sliceBytes: number;
-  /** One element of the list, of whatever kind. */
+  /** One element of the list. */
   readonly elementBytes: number;
   readonly elements: number;
   /** One member beside the list. */
@@ -23,9 +21,9 @@ export interface PageLimits {
 export type PageFault = 'element_too_large' | 'too_many_elements' | 'member_too_large';
 
 export interface Page {
-  /** Where each object of the list begins and ends, two numbers each. */
+  /** Start and end of each object of the list, two numbers each. */
   readonly bounds: readonly number[];
-  /** Views, in the order of the keys that were asked for. */
+  /** Views, in the order of the requested keys. */
   readonly members: readonly (Buffer | undefined)[];
 }
 
@@ -35,10 +33,10 @@ const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
 const COMMA = 0x2c;
 
-/** What an element costs beside its bytes, however small it is. */
+/** Cost of an element besides its bytes. */
 const elementBytes = 16;
 
-/** Yields between two slices. Returns what was found, or why the page is refused. */
+/** Yields between slices. Returns the page, or why it is refused. */
 export function* walkPage(
   bytes: Buffer,
   listKey: string,
@@ -78,7 +76,7 @@ class PageWalk {
       const start = skipSpace(bytes, afterKey, bytes.length);
       this.#at = start;
       const isList = keyIs(bytes, keyStart, keyEnd, listKey);
-      // Twice, it is nobody's.
+      // A list that stands twice has no elements.
       if (isList && ++lists > 1) this.#bounds.length = 0;
       const isWhole =
         isList && bytes[start] === OPEN_BRACKET
@@ -97,7 +95,7 @@ class PageWalk {
     return none;
   }
 
-  /** False: it is no array, or there is a fault. */
+  /** False: not an array, or a fault. */
   *#elements(isKept: boolean): Generator<undefined, boolean> {
     this.#passes(OPEN_BRACKET);
     if (this.#passes(CLOSE_BRACKET)) return true;
@@ -113,11 +111,11 @@ class PageWalk {
     }
   }
 
-  /** One value, of which no more than `bytesMax` and one byte are looked at. */
+  /** Skips one value and reads at most `bytesMax` + 1 bytes of it. */
   #skip(bytesMax: number, fault: PageFault): boolean {
     const end = Math.min(this.#bytes.length, this.#at + bytesMax + 1);
     const after = skipValue(this.#bytes, this.#at, end, 0);
-    // Cut off in its midst it is no value, or a number that ends where it was cut.
+    // A value that was cut off is malformed, or a number that ends at the cut.
     if (after < 0 ? end < this.#bytes.length : after - this.#at > bytesMax) return this.#refuse(fault);
     if (after < 0) return false;
     this.#at = after;
@@ -129,7 +127,7 @@ class PageWalk {
     return false;
   }
 
-  /** Steps over the byte if it comes next. */
+  /** Skips the byte if it comes next. */
   #passes(byte: number): boolean {
     const at = skipSpace(this.#bytes, this.#at, this.#bytes.length);
     if (at >= this.#bytes.length || this.#bytes[at] !== byte) return false;
@@ -137,7 +135,7 @@ class PageWalk {
     return true;
   }
 
-  /** Asked after each element and member. */
+  /** Checked after each element and member. */
   #isSliceOver(): boolean {
     this.#sliceStart -= elementBytes;
     if (this.#at - this.#sliceStart < this.#limits.sliceBytes) return false;

@@ -1,4 +1,4 @@
-/** JSON-RPC's own error codes, and the names of MCP's notifications and of one request, as far as we send or look for them. */
+/** Error codes of JSON-RPC, and method names of MCP that we send or compare. */
 export const RPC = {
   parseError: -32700,
   invalidRequest: -32600,
@@ -20,9 +20,9 @@ export const NOTIFICATION = {
   acknowledged: 'notifications/subscriptions/acknowledged',
 } as const;
 
-/** Modern: the request that is answered with what there is to tell of one's own accord, for as long as it is open. */
+/** Modern era: the request that stays open and receives notifications of the server. */
 export const listenMethod = 'subscriptions/listen';
 
-/** Requests that open or check a session. A server answers them at once, so they say nothing about how long a call may take. */
+/** Requests that open or check a session. Servers answer them at once, so they are no measure for calls. */
 export const isSessionRequest = (method: string | undefined): boolean =>
   method === 'ping' || method === 'initialize' || method === 'server/discover';

@@ -1,6 +1,6 @@
 /**
- * What peer and channels say of messages that cannot be sent, answered or read. Each error names the server, how far the
- * request came, and therefore whether it can have run.
+ * Errors of peer and channels for messages that cannot be sent, answered or read. Each names the server, how far the request came, and
+ * whether it may have run.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
@@ -8,7 +8,7 @@ import { LIMITS } from '../kernel/limits.js';
 import type { OutboundFrame } from './channel.js';
 import type { RequestOptions } from './peer-interface.js';
 
-const mayHaveRun = 'it may have run: look at its effect before sending it again';
+const mayHaveRun = 'it may have run: check its effect before sending it again';
 
 const unsentFacts = (server: string) => ({ server, phase: 'queued', execution: 'not_executed' }) as const;
 
@@ -16,7 +16,7 @@ export const refused = (server: string, code: ErrorCode, message: string): HostE
   new HostError(code, message, unsentFacts(server));
 
 const tooManyPending = (server: string): HostError =>
-  new HostError('overloaded', `server '${server}' owes ${LIMITS.pendingRequests} answers already`, {
+  new HostError('overloaded', `server '${server}' has ${LIMITS.pendingRequests} unanswered requests already`, {
     ...unsentFacts(server),
     reason: 'pending_requests',
     limit: LIMITS.pendingRequests,
@@ -51,7 +51,7 @@ export const tooLarge = (server: string, bytes: number): HostError =>
     },
   );
 
-/** The server, or the network before it, takes less than is sent. */
+/** The server or the network reads less than we send. */
 export const overloaded = (server: string, waitingBytes: number): HostError =>
   new HostError(
     'overloaded',
@@ -65,14 +65,14 @@ export const overloaded = (server: string, waitingBytes: number): HostError =>
     },
   );
 
-/** The channel is over, or was never started. */
+/** The channel is closed, or was never started. */
 export const notOpen = (server: string): HostError =>
   new HostError('transport', `server '${server}': the connection is not open`, {
     ...unsentFacts(server),
     reason: 'closed',
   });
 
-/** One message of the server's is larger than we hold; it was not read to its end. */
+/** A message of the server exceeds the limit; it was not read to its end. */
 export const inboundTooLarge = (server: string, actual: number): HostError =>
   new HostError('result_too_large', `server '${server}' sent a message of more than ${LIMITS.frameBytes} bytes`, {
     server,
@@ -83,7 +83,7 @@ export const inboundTooLarge = (server: string, actual: number): HostError =>
     hint: 'ask the tool for less at a time, or have it return a link or a file instead of its content',
   });
 
-/** It answered, and nobody here can read what. */
+/** The answer nests too deep to be read. */
 export const inboundTooDeep = (server: string): HostError =>
   new HostError('protocol_error', `server '${server}' sent an answer of more than ${LIMITS.depth} levels`, {
     server,
@@ -110,7 +110,7 @@ export function givenUp(
   });
 }
 
-/** The server itself gave the request up, as a modern one ends a subscription. */
+/** The server cancelled the request; a modern server ends a subscription this way. */
 export const cancelledByServer = (server: string, { method, phase }: OutboundFrame): HostError =>
   new HostError('cancelled', `server '${server}' cancelled ${method}`, {
     server,
@@ -120,8 +120,8 @@ export const cancelledByServer = (server: string, { method, phase }: OutboundFra
   });
 
 /**
- * The connection ended; without a frame, before the request was accepted at all. An answer that is too large ends the connection
- * too: that code is for the request it answers, for all others the connection is lost.
+ * The connection ended; without a frame, before the request was accepted. An oversized answer ends the connection too: its code is for
+ * the request that it answers; for all other requests the connection is lost.
  */
 export function lost(server: string, error: HostError, frame?: OutboundFrame): HostError {
   const phase = frame?.phase ?? 'queued';
