@@ -4,8 +4,6 @@
  *
  * Invariant: whatever was opened is closed in reverse order, also when a later step fails.
  */
-import './plain-zod.js';
-
 import path from 'node:path';
 import { credentialsOf } from '../broker/broker-keys.js';
 import { carefulLetters } from '../broker/careful-letters.js';
@@ -26,11 +24,11 @@ import { controlPath } from './control/control-protocol.js';
 import { openControl } from './control/control-server.js';
 import { deadLetterOperations } from './control/operations.js';
 import { EXIT } from './exit-codes.js';
-import { boundHeap } from './heap-bounds.js';
 import { brokerLines } from './output/broker-event-line.js';
 import { printJson } from './output/print.js';
 import { LevelLog } from './output/stderr-log.js';
 import { waitingText } from './output/trust-text.js';
+import { limitHeap } from './process/heap-flags.js';
 import { onStopSignal } from './process/stop-signals.js';
 import { askTrust } from './trust/ask-trust.js';
 import { TrustedSource } from './trust/trusted-source.js';
@@ -49,7 +47,7 @@ export const broker: Command = {
   },
   positionals: [0, 0],
   async run(args) {
-    boundHeap();
+    limitHeap();
     const place = findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
     const dataDir = path.resolve(process.cwd(), dataDirOf(args, process.env));
     const closers: (() => unknown)[] = [];

@@ -1,11 +1,10 @@
 /** `hostler up`: its options, and loading the code that runs it: one bundled file, or the compiled files when there is none. */
 import { existsSync } from 'node:fs';
-import path from 'node:path';
+import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
-import { ownDataFolder } from '../config/folders.js';
 import type { Command } from './command.js';
-import { boundHeap } from './heap-bounds.js';
-import { runBundle } from './kept-code.js';
+import { useCompileCache } from './process/compile-cache.js';
+import { limitHeap } from './process/heap-flags.js';
 
 export const up: Command = {
   name: 'up',
@@ -24,17 +23,14 @@ export const up: Command = {
   positionals: [0, 0],
   async run(args) {
     const { runUp } = await load(args.text('data-dir'));
-    boundHeap();
+    limitHeap();
     return runUp(args, async () => (await import('../broker/serve-workers.js')).serveWorkers);
   },
 };
 
 async function load(dataDir: string | undefined): Promise<typeof import('./up/run-up.js')> {
-  const bundle = fileURLToPath(new URL('./up.bundle.js', import.meta.url));
+  const bundle = fileURLToPath(new URL('./up.bundle.cjs', import.meta.url));
   if (!existsSync(bundle)) return import('./up/run-up.js');
-  return runBundle(bundle, codeFolder(dataDir, process.env)) as typeof import('./up/run-up.js');
+  useCompileCache(dataDir);
+  return createRequire(bundle)(bundle) as typeof import('./up/run-up.js');
 }
-
-/** Cached code runs before anything is confirmed: a relative folder may be one that a repository brought along. */
-export const codeFolder = (given: string | undefined, env: NodeJS.ProcessEnv): string | undefined =>
-  given !== undefined && path.isAbsolute(given) ? given : ownDataFolder(env);

@@ -5,8 +5,6 @@
  * Invariants: stdout holds only MCP messages. The key is never printed, and never an argument, which other users could read. While
  * the broker is away the worker serves its last tools; it ends with its client, or when its key is refused before it had any.
  */
-import './plain-zod.js';
-
 import { readKeyFile } from '../broker/key-file.js';
 import { engineOf } from '../broker/worker/engine-of.js';
 import { RemoteTools } from '../broker/worker/remote-tools.js';
@@ -17,8 +15,8 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import { createRedactor } from '../kernel/redact.js';
 import type { Command, ParsedArgs } from './command.js';
 import { EXIT } from './exit-codes.js';
-import { boundHeap } from './heap-bounds.js';
 import { logLine } from './output/stderr-log.js';
+import { limitHeap } from './process/heap-flags.js';
 import { onStopSignal } from './process/stop-signals.js';
 import { version } from './version.js';
 
@@ -42,7 +40,7 @@ export const worker: Command = {
   positionals: [0, 0],
   async run(args) {
     const { broker, key, callMs, insecure, isJson } = workerOptions(args, process.env);
-    boundHeap();
+    limitHeap();
     const redactor = createRedactor();
     redactor.know(key);
     const say: Say = (level, text) => logLine(level, text, redactor.redact);

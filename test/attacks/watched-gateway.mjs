@@ -8,12 +8,12 @@
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import process from 'node:process';
-import { boundHeap } from '../../dist/cli/heap-bounds.js';
+import { limitHeap } from '../../dist/cli/process/heap-flags.js';
 import { createGateway } from '../../dist/gateway/index.js';
 import { createHost } from '../../dist/index.js';
 
-// As `hostler up` does: what is measured is a heap with its bounds.
-boundHeap();
+// As in `hostler up`.
+limitHeap();
 const [configText, stateDir] = process.argv.slice(2);
 const config = JSON.parse(configText);
 const everyMs = 2;

@@ -30,9 +30,14 @@ export class Running {
   stderr = '';
   readonly closed: Promise<Ended>;
 
-  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}, cwd = process.cwd()) {
+  constructor(
+    args: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+    cwd = process.cwd(),
+    node = process.execPath,
+  ) {
     const all = { ...process.env, XDG_CONFIG_HOME: '/nowhere', ...env };
-    this.child = spawn(process.execPath, [main, ...args], { env: all, cwd, stdio: 'pipe' });
+    this.child = spawn(node, [main, ...args], { env: all, cwd, stdio: 'pipe' });
     this.child.stdout?.on('data', (chunk) => (this.stdout += chunk));
     this.child.stderr?.on('data', (chunk) => (this.stderr += chunk));
     this.closed = once(this.child, 'close').then(([code]) => {
@@ -50,19 +55,28 @@ export class Running {
   }
 }
 
-/** Everything below one folder, and gone with it. */
+/** Everything below one folder, and gone with it. `node`: the binary that runs Hostler. */
 export class Workplace {
+  readonly #node: string;
   readonly folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-up-'));
   readonly dataDir = path.join(this.folder, 'data');
   readonly config = path.join(this.folder, 'hostler.json');
   readonly #running: Running[] = [];
+
+  constructor(node = process.execPath) {
+    this.#node = node;
+  }
+
+  #run(args: readonly string[]): Running {
+    return new Running(args, {}, process.cwd(), this.#node);
+  }
 
   configure(config: unknown): void {
     writeFileSync(this.config, typeof config === 'string' ? config : JSON.stringify(config));
   }
 
   up(...args: string[]): Running {
-    const running = new Running([
+    const running = this.#run([
       'up',
       '--config',
       this.config,
@@ -78,13 +92,13 @@ export class Workplace {
   }
 
   async hostler(command: string, ...args: string[]): Promise<Ended> {
-    const running = new Running([command, '--data-dir', this.dataDir, ...args]);
+    const running = this.#run([command, '--data-dir', this.dataDir, ...args]);
     running.child.stdin?.end();
     return running.closed;
   }
 
   follow(command: string, ...args: string[]): Running {
-    const running = new Running([command, '--data-dir', this.dataDir, ...args]);
+    const running = this.#run([command, '--data-dir', this.dataDir, ...args]);
     this.#running.push(running);
     return running;
   }

@@ -5,8 +5,6 @@
  * Invariants: stdout holds one line of JSON or the messages of one client, nothing else. Whatever was opened is closed in reverse
  * order, also when a later step fails. An invalid edit of the configuration changes nothing.
  */
-import '../plain-zod.js';
-
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';

@@ -1,0 +1,35 @@
+/** The V8 flags of long-running commands, in processes of their own: they hold for a whole process. */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+
+const run = promisify(execFile);
+const built = (name: string) => JSON.stringify(new URL(`../../dist/cli/${name}.js`, import.meta.url).href);
+
+/** The timer runs when `look` is called. */
+const heapFlags = `
+  let look = () => {};
+  globalThis.setInterval = (taken) => { look = taken; return { unref() {} }; };
+  globalThis.clearInterval = () => { look = () => {}; };
+  const { limitHeap } = await import(${built('process/heap-flags')});`;
+
+async function printed(script: string): Promise<string> {
+  return (await run(process.execPath, ['--input-type=module', '-e', script])).stdout.trim();
+}
+
+test.each([
+  ['is', 'limitHeap();', true],
+  ['without it is not', '', false],
+])('new space %s limited while many new objects survive', async (_name, begun, isBounded) => {
+  const size = await printed(`${heapFlags}
+    import { getHeapSpaceStatistics } from 'node:v8';
+    ${begun}
+    const kept = [];
+    for (let i = 0; i < 400_000; i++) {
+      kept[i % 20_000] = { number: i, text: String(i), list: [i, i, i, i] };
+      if (i % 1_000 === 0) await look();
+    }
+    console.log(getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space').space_size / 2 ** 20);`);
+  if (isBounded) expect(Number(size)).toBeLessThanOrEqual(8);
+  else expect(Number(size)).toBeGreaterThan(8);
+});
