@@ -269,7 +269,7 @@ const steps = {
   all: [ensureDependencies, ensureSystemPackages, ensureBuild],
 };
 
-/** True when the module at `url` is what Node was told to run. */
+/** True when the module at `url` is the main module. */
 export const isMain = (url) => process.argv[1] !== undefined && fs.realpathSync(process.argv[1]) === fileURLToPath(url);
 
 if (isMain(import.meta.url)) {

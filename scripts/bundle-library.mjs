@@ -1,11 +1,10 @@
 /**
- * dist/index.js and the other entry points of the package → the same files again, with all that they import in a few chunks in
- * dist/lib/: to load hundreds of modules costs more than to run them, and a bundler of somebody else finds nothing to stumble over.
+ * Bundles dist/index.js and the other entry points of the package in place, with everything they import in a few chunks in dist/lib/.
+ * Loading hundreds of modules would take longer than running them, and the bundlers of users find no surprises.
  * Not here: compiling (bootstrap.mjs), the bundles of the command line (bundle.mjs).
  *
- * Invariants: everything is an ES module without top-level await, so that `require('hostler')` works too; of packages only libsql
- * stays outside, which is native, and it is imported where it is needed; all entry points share one copy of each module; no code
- * looks for a file beside itself.
+ * Invariants: ES modules without top-level await, so that `require('hostler')` works too. Of the packages only libsql, which is
+ * native, stays outside and is imported on demand. All entry points share one copy of each module. No code reads a file beside it.
  */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
@@ -23,17 +22,17 @@ const builtins = [/^node:(?!sqlite$)/, ...builtinModules];
 const isBuiltin = (id) => id.startsWith('node:') || builtinModules.includes(id);
 const undici = (file) => JSON.stringify(path.join(root, 'node_modules/undici/lib', file));
 
-/** What takes the place of a module: of one of ours by its path below dist/, of a package by its name. */
+/** Replacements of modules: ours by path below dist/, packages by name. */
 const replacements = new Map([
   ['transports/http/require-undici.js', 'export const requireUndici = () => undefined;'],
   ['catalog/store/require-libsql.js', 'export const requireLibsql = () => undefined;'],
-  // What Hostler uses of it: all of it is three times as much.
+  // Only what Hostler uses: all of undici is three times as large.
   [
     'undici',
     `export { default as Pool } from ${undici('dispatcher/pool.js')};\n` +
       `export { default as buildConnector } from ${undici('core/connect.js')};`,
   ],
-  // undici asks for it only where it is used, but an import asks at once, and Node 20 does not have it.
+  // undici requires it on demand; as an import it would fail at once on Node 20, which does not have it.
   ['node:sqlite', "throw new Error('node:sqlite is not used');"],
   // Native parts that ws can do without.
   ...['bufferutil', 'utf-8-validate'].map((name) => [name, `throw new Error('${name} is not installed');`]),
@@ -60,11 +59,11 @@ function replacing(more = []) {
 const common = {
   cwd: root,
   platform: 'node',
-  // Of what has both, the modules: the other form is put together while it runs.
+  // Prefer ES modules, which are bundled flat; CommonJS is wrapped.
   resolve: { mainFields: ['module', 'main'] },
 };
 
-/** The code of the store's thread, as one script that is started from a text. */
+/** The code of the store's thread, as one script that is started from text. */
 async function storeThread() {
   const bundle = await rolldown({
     ...common,
@@ -79,8 +78,8 @@ async function storeThread() {
 }
 
 /**
- * A script that is started from a text looks for packages in the working folder. libsql is found from where Hostler is, or else from
- * the program that holds it.
+ * A script that is started from text resolves packages in the working folder. libsql is resolved from Hostler, or else from the
+ * program that embeds it.
  */
 const storeThreadStart = (code) => `
 import { createRequire } from 'node:module';
@@ -107,7 +106,7 @@ const bundle = await rolldown({
   external: (id) => id === 'libsql',
   plugins: [
     replacing([['broker/store/store-thread-start.js', storeThreadStart(await storeThread())]]),
-    // A package in the older form asks for parts of Node by `require`, which a module does not have.
+    // CommonJS packages require builtins of Node; an ES module has no `require`.
     esmExternalRequirePlugin({ external: builtins }),
   ],
 });
@@ -122,7 +121,7 @@ await bundle.close();
 for (const chunk of output) {
   const file = path.join(dist, chunk.fileName);
   if (/\bcreateRequire\(import\.meta\.url\)\("/.test(chunk.code)) throw new Error(`${chunk.fileName} requires a file`);
-  // What was compiled from the source that is in the bundle now.
+  // The map of the compiled file, which the bundle has replaced.
   if (chunk.isEntry) rmSync(`${file}.map`, { force: true });
   writeOut(file, chunk.code);
 }

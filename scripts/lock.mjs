@@ -1,6 +1,6 @@
 /**
  * One lock per name for all processes of this machine, held while a function runs.
- * A lock is a file that names its owner; it appears with its content (link), so no one sees it half made.
+ * A lock is a file that names its owner; it appears with its content (link), so it is never seen incomplete.
  *
  * Invariants: a lock is only taken from an owner that no longer lives, and only by one process at a time, which looks
  * again before it does so. Without that second look, a slow waiter could remove the lock of the process after.
@@ -34,7 +34,7 @@ export function lockFile(name) {
 async function acquire(file, waitMs) {
   const giveUpMs = Date.now() + waitMs;
   const mine = JSON.stringify({ pid: process.pid, started: startOf(process.pid), nonce: randomUUID() });
-  for (let told = false; ; await delay(pollMs)) {
+  for (let isReported = false; ; await delay(pollMs)) {
     if (create(file, mine)) return () => fs.rmSync(file, { force: true });
     const owner = ownerOf(file);
     if (owner === undefined) continue;
@@ -43,8 +43,8 @@ async function acquire(file, waitMs) {
       continue;
     }
     if (Date.now() > giveUpMs) throw new Error(`process ${owner.pid} has held ${file} for too long`);
-    if (!told) process.stderr.write(`bootstrap: waiting for process ${owner.pid}, which is doing the same\n`);
-    told = true;
+    if (!isReported) process.stderr.write(`bootstrap: waiting for process ${owner.pid}, which is doing the same\n`);
+    isReported = true;
   }
 }
 
@@ -103,7 +103,7 @@ function lives(owner) {
   return startOf(owner.pid) === owner.started;
 }
 
-/** When the process started, in the kernel's ticks; undefined where the system does not tell. */
+/** When the process started, in the kernel's ticks; undefined where the system has no /proc. */
 function startOf(pid) {
   try {
     const stat = fs.readFileSync(`/proc/${pid}/stat`, 'utf8');

@@ -55,5 +55,5 @@ const unforced = (seq: number, reason: string, what: string): HostError =>
   new HostError('outcome_uncertain', `letter ${seq} ${what}`, {
     reason,
     execution: 'uncertain',
-    hint: `look at its effect; if it may run (again): hostler letters replay ${seq} --force`,
+    hint: `look at its effect; if it may run (again): hostler dead-letters replay ${seq} --force`,
   });

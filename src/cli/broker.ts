@@ -18,7 +18,7 @@ import { systemClock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Command, ParsedArgs } from './command.js';
 import { dataDirOf, prepareDataDir } from './config/data-dir.js';
-import { type ConfigPlace, findConfig } from './config/find-config.js';
+import { type ConfigLocation, findConfig } from './config/find-config.js';
 import { contentOf, watchConfig } from './config/watch-config.js';
 import { controlPath } from './control/control-protocol.js';
 import { openControl } from './control/control-server.js';
@@ -48,13 +48,13 @@ export const broker: Command = {
   positionals: [0, 0],
   async run(args) {
     limitHeap();
-    const place = findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
+    const location = findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
     const dataDir = path.resolve(process.cwd(), dataDirOf(args, process.env));
     const closers: (() => unknown)[] = [];
     const log = new LevelLog();
     const stopped = new Promise<void>((resolve) => onStopSignal(resolve));
     try {
-      await begin(place, dataDir, args, log, closers);
+      await begin(location, dataDir, args, log, closers);
       await stopped;
       return EXIT.done;
     } finally {
@@ -65,15 +65,15 @@ export const broker: Command = {
 };
 
 async function begin(
-  place: ConfigPlace,
+  location: ConfigLocation,
   dataDir: string,
   args: ParsedArgs,
   log: LevelLog,
   closers: (() => unknown)[],
 ): Promise<void> {
   const problem = (error: unknown) => logError(log, error);
-  const { file } = place;
-  const source = new TrustedSource(place, process.env);
+  const { file } = location;
+  const source = new TrustedSource(location, process.env);
   const { confirmations } = source;
   const since = contentOf(file);
   const first = await source.open(askTrust(process.env));

@@ -22,7 +22,7 @@ test('the commands and their arguments are an interface', () => {
     'hostler why SERVER[/TOOL] [--role R] [--json]',
     'hostler logs SERVER [--follow]',
     'hostler broker [--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--json]',
-    'hostler letters [list [--json] | replay NUMBER [--force] | drop NUMBER]',
+    'hostler dead-letters [list [--json] | replay NUMBER [--force] | drop NUMBER]',
     'hostler key add NAME [--role R] [--worker|--host] [--mailbox M] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME | nats',
     'hostler doctor [--config FILE] [--json]',
     'hostler worker --broker URL [--key-file FILE] [--timeout 60s] [--insecure] [--json]',

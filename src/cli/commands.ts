@@ -18,7 +18,7 @@ const table = {
   why: ['Explain who may use a tool and what a call would meet now.', async () => (await import('./why.js')).why],
   logs: ['Show the events of a server and its stderr.', async () => (await import('./logs.js')).logs],
   broker: ['Run the broker alone, for hosts and workers elsewhere.', async () => (await import('./broker.js')).broker],
-  letters: ['List, replay or drop dead letters of the broker.', async () => (await import('./letters.js')).letters],
+  'dead-letters': ['List, replay or drop dead letters.', async () => (await import('./dead-letters.js')).deadLetters],
   key: ['Create, list and revoke keys of clients, workers and hosts.', async () => (await import('./key.js')).key],
   doctor: ['Check what could keep Hostler from working.', async () => (await import('./doctor.js')).doctor],
   worker: [

@@ -21,7 +21,7 @@ import { sandboxView } from '../transports/stdio/sandbox/view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Command, jsonOption } from './command.js';
 import { dataDirOf } from './config/data-dir.js';
-import { type ConfigPlace, findConfig } from './config/find-config.js';
+import { type ConfigLocation, findConfig } from './config/find-config.js';
 import { askRunning } from './control/control-client.js';
 import { controlPath } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
@@ -37,7 +37,7 @@ interface Finding {
   readonly hint?: string | undefined;
 }
 
-type FindConfig = () => ConfigPlace;
+type FindConfig = () => ConfigLocation;
 
 const nodeFloor = [20, 19] as const;
 
@@ -89,9 +89,9 @@ function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Fi
   const broken = ({ message, hint }: HostError): void =>
     void findings.push({ check: 'configuration', level: 'broken', what: message, hint });
   try {
-    const place = config();
-    const { file } = place;
-    findings.push(...trustFindings(place, env));
+    const location = config();
+    const { file } = location;
+    findings.push(...trustFindings(location, env));
     const { config: value, problems } = readConfigFile(file, env);
     const before = findings.length;
     for (const problem of problems) broken(problem);
@@ -110,10 +110,10 @@ function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Fi
 }
 
 /** A note, not broken: `hostler up` asks for the confirmation or refuses with a hint. */
-function trustFindings({ file, isFoundInFolder }: ConfigPlace, env: NodeJS.ProcessEnv): Finding[] {
+function trustFindings({ file, isFoundInFolder }: ConfigLocation, env: NodeJS.ProcessEnv): Finding[] {
   if (!isFoundInFolder) return [];
   const reading = readFound(file, env);
-  const confirmed = trustStoreOf(env).find(reading.place);
+  const confirmed = trustStoreOf(env).find(reading.location);
   if (isConfirmed(reading, confirmed)) return [];
   const { message, hint } = notTrusted(reading, confirmed);
   return [{ check: 'trust', level: 'note', what: message, hint }];

@@ -45,7 +45,7 @@ function overview(): string {
     '',
     'USAGE hostler COMMAND [OPTIONS]',
     '',
-    ...Object.entries(commands).map(([name, [summary]]) => `  ${name.padEnd(8)}${summary}`),
+    ...Object.entries(commands).map(([name, [summary]]) => `  ${name.padEnd(14)}${summary}`),
     '',
     'hostler COMMAND --help shows the options of a command.',
   ].join('\n');

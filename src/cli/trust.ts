@@ -35,8 +35,8 @@ export async function confirmFile(args: ParsedArgs, terminal = ownTerminal(), en
   const file = given ?? path.join(process.cwd(), configFileName);
   if (args.has('remove')) return remove(args, file, env);
   const reading = readFound(file, env);
-  const confirmed = trustStoreOf(env).find(reading.place);
-  const shownFile = neutraliseLine(reading.place.file, pathChars);
+  const confirmed = trustStoreOf(env).find(reading.location);
+  const shownFile = neutraliseLine(reading.location.file, pathChars);
   printText(textOf(reading, confirmed));
   if (isConfirmed(reading, confirmed)) {
     process.stderr.write(`${shownFile} is already confirmed\n`);

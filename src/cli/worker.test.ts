@@ -39,7 +39,7 @@ test.each([
   ['one with more than a key', [...broker, '--key-file', fileWith('two words')], {}, 1, 'more than one word'],
   ['one that others can read', [...broker, '--key-file', fileWith('of-everybody', 0o640)], {}, 1, 'by others'],
   ['one that is no key', [...broker, '--key-file', fileWith('x'.repeat(5_000))], {}, 1, 'larger than 4096 bytes'],
-])('%s is told, with nothing of a key', (_what, argv, env, code, message) => {
+])('%s is reported, with nothing of a key', (_what, argv, env, code, message) => {
   let error: unknown;
   try {
     options(argv, env);

@@ -78,28 +78,28 @@ const importsOfAll = new WeakMap<Sources, Import[]>();
 
 /** Kept per tree: parsing all of ours takes a second, and every rule asks for it. */
 function allImports(sources: Sources): Import[] {
-  const kept = importsOfAll.get(sources);
-  if (kept) return kept;
+  const cached = importsOfAll.get(sources);
+  if (cached) return cached;
   const found = Object.entries(sources).flatMap(([file, text]) => importsOf(file, text));
   importsOfAll.set(sources, found);
   return found;
 }
 
-/** Imports that point against the arrow, and folders that have no place in it. */
+/** Imports that point against the arrow, and folders that are missing in it. */
 export function directionErrors(sources: Sources): string[] {
   const rowOf = (folder: string): number => layers.findIndex((row) => row.includes(folder));
   const inFolders = Object.keys(sources).filter((file) => !isRootEntry(file));
   const unknown = [...new Set(inFolders.map(folderOf))].filter((folder) => rowOf(folder) < 0);
   const wrong = allImports(sources).flatMap(({ file, specifier, target }) => {
     if (target === undefined || isRootEntry(file)) return [];
-    const said = `${file} imports ${specifier}`;
-    if (!target.startsWith('src/')) return isTest(file) ? [] : [`${said}: outside src`];
-    if (isRootEntry(target)) return [`${said}: an entry file, which is for users of the package`];
+    const what = `${file} imports ${specifier}`;
+    if (!target.startsWith('src/')) return isTest(file) ? [] : [`${what}: outside src`];
+    if (isRootEntry(target)) return [`${what}: an entry file, which is for users of the package`];
     if (exceptions.some(([from, to]) => file.startsWith(from) && target.startsWith(to))) return [];
     const [from, to] = [folderOf(file), folderOf(target)];
-    return from === to || rowOf(to) < rowOf(from) ? [] : [`${said}: ${to} is not above ${from}`];
+    return from === to || rowOf(to) < rowOf(from) ? [] : [`${what}: ${to} is not above ${from}`];
   });
-  return [...unknown.map((folder) => `src/${folder} has no place in the table of layers`), ...wrong];
+  return [...unknown.map((folder) => `src/${folder} is missing in the table of layers`), ...wrong];
 }
 
 /** Imports of files that do not exist; the other checks would not follow them. */

@@ -35,7 +35,7 @@ describe('our sources', () => {
 });
 
 describe('the checker', () => {
-  test('sees every way to import', () => {
+  test('sees every form of import', () => {
     const text = `
       import a from './a.js';
       import type { B } from '../wire/b.js';
@@ -76,9 +76,9 @@ describe('the checker', () => {
       [],
     ],
     [
-      'a folder has a place',
+      'every folder is in the table',
       { 'src/utils/a.ts': 'export const a = 1' },
-      ['src/utils has no place in the table of layers'],
+      ['src/utils is missing in the table of layers'],
     ],
     ['an entry file may import any folder', { 'src/index.ts': `export { a } from './cli/a.js'` }, []],
     [

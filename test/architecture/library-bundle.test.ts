@@ -20,12 +20,12 @@ function* nodesOf(value: unknown): Generator<Node> {
   for (const each of Object.values(value)) yield* nodesOf(each);
 }
 
-const kept = new Map<string, readonly Import[]>();
+const cache = new Map<string, readonly Import[]>();
 
 /** Entry points share most files: each is parsed once. */
 function importsOf(file: string): readonly Import[] {
-  const found = kept.get(file) ?? parsedImports(file);
-  kept.set(file, found);
+  const found = cache.get(file) ?? parsedImports(file);
+  cache.set(file, found);
   return found;
 }
 
@@ -59,7 +59,7 @@ const { exports, scripts } = readJson('package.json') as {
 };
 const entries = Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.default]));
 
-test.each(entries)('E20 %s imports nothing but Node, and libsql where state is kept', (entry) => {
+test.each(entries)('E20 %s imports nothing but Node, and libsql where state is stored', (entry) => {
   const packages = allImports(entry).filter(({ specifier }) => !isBuiltin(specifier));
   for (const each of packages) expect(each).toEqual({ specifier: 'libsql', isDynamic: true });
 });

@@ -23,7 +23,7 @@ export interface Lockfile {
 
 export const productionPackagesMax = 15;
 
-// npm runs these on the machine of whoever installs the package, or installs it from git.
+// npm runs these on the machine of a user who installs the package, or installs it from git.
 const lifecycle = ['preinstall', 'install', 'postinstall', 'preprepare', 'prepare', 'postprepare', 'prepublish'];
 
 function leaves(value: unknown): string[] {
@@ -52,7 +52,7 @@ export const productionPackages = (lockfile: Lockfile): string[] =>
 
 export function footprintErrors(lockfile: Lockfile): string[] {
   const names = productionPackages(lockfile);
-  // Of the builds of one native part for many platforms, a machine gets one.
+  // A machine installs one build of a native package, out of one for each platform.
   const isBuild = (name: string) =>
     lockfile.packages[name]?.optional === true && lockfile.packages[name]?.os !== undefined;
   const everywhere = names.filter((name) => !isBuild(name));

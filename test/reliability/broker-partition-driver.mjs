@@ -255,7 +255,7 @@ await Promise.race([Promise.all(loops), nap(deadlineMs + 5_000)]);
 const connections = workers.map((remote) => remote.status().connections);
 for (const remote of workers) await remote.close();
 const hostler = (...words) => JSON.parse(execFileSync(process.execPath, [main, ...words], { encoding: 'utf8' }));
-const letters = hostler('letters', '--json', ...dataDir('broker')).length;
+const letters = hostler('dead-letters', '--json', ...dataDir('broker')).length;
 await nap(1_500);
 const exits = [];
 for (const { child, gone } of started) {

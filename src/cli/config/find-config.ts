@@ -7,7 +7,7 @@ import path from 'node:path';
 import { configFolder } from '../../config/folders.js';
 import { HostError } from '../../kernel/errors.js';
 
-export interface ConfigPlace {
+export interface ConfigLocation {
   readonly file: string;
   /** Found in the working folder, not named with `--config`: it may be untrusted. */
   readonly isFoundInFolder: boolean;
@@ -24,7 +24,7 @@ export interface FindOptions {
 
 export const configFileName = 'hostler.json';
 
-export function findConfig({ given, env, cwd, searchesFolder = true }: FindOptions): ConfigPlace {
+export function findConfig({ given, env, cwd, searchesFolder = true }: FindOptions): ConfigLocation {
   if (given !== undefined) return { file: given, isFoundInFolder: false };
   const folder = configFolder(env);
   const ofAccount = folder === undefined ? undefined : path.join(folder, configFileName);
@@ -33,7 +33,7 @@ export function findConfig({ given, env, cwd, searchesFolder = true }: FindOptio
     return { file: ofFolder, isFoundInFolder: folder === undefined || realPath(cwd) !== realPath(folder) };
   if (ofAccount !== undefined && existsSync(ofAccount)) return { file: ofAccount, isFoundInFolder: false };
   throw noConfig(
-    [ofFolder, ofAccount].filter((place) => place !== undefined),
+    [ofFolder, ofAccount].filter((location) => location !== undefined),
     searchesFolder,
   );
 }
@@ -47,8 +47,8 @@ export function realPath(file: string): string {
   }
 }
 
-function noConfig(places: readonly string[], searchesFolder: boolean): HostError {
-  const looked = places.length === 0 ? 'HOME is not set' : `looked for ${places.join(' and ')}`;
+function noConfig(files: readonly string[], searchesFolder: boolean): HostError {
+  const looked = files.length === 0 ? 'HOME is not set' : `looked for ${files.join(' and ')}`;
   const unsearched = searchesFolder ? '' : '; with --stdio the working folder is not searched';
   return new HostError('invalid_spec', `no configuration found: ${looked}${unsearched}`, {
     field: '--config',

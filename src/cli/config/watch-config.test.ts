@@ -26,13 +26,13 @@ afterEach(() => {
 
 /** The system says that something in the folder changed when it likes; then the file has to stay quiet. */
 async function settled(): Promise<void> {
-  await eventually('the system tells', () => clock.pendingTimers > 0);
+  await eventually('the system reports a change', () => clock.pendingTimers > 0);
   clock.advance(200);
 }
 
-test('a save is told once, after a moment of quiet', async () => {
+test('a save is reported once, after a moment of quiet', async () => {
   writeFileSync(file, '{"a"');
-  await eventually('the system tells', () => clock.pendingTimers > 0);
+  await eventually('the system reports a change', () => clock.pendingTimers > 0);
   clock.advance(199);
   expect(changes).toBe(0);
   clock.advance(1);
@@ -59,9 +59,9 @@ test('the same text and a file that is gone are no change', async () => {
   expect(changes).toBe(0);
 });
 
-test('after the end nothing is told', async () => {
+test('after the end nothing is reported', async () => {
   writeFileSync(file, '{"a":1}');
-  await eventually('the system tells', () => clock.pendingTimers > 0);
+  await eventually('the system reports a change', () => clock.pendingTimers > 0);
   end();
   clock.advance(1_000);
   expect([changes, clock.pendingTimers]).toEqual([0, 0]);
@@ -71,8 +71,8 @@ describe('however often something stirs', () => {
   let stir: (name: string | null) => void;
   beforeEach(() => {
     end();
-    const watchFolder = (_folder: string, told: typeof stir) => {
-      stir = told;
+    const watchFolder = (_folder: string, onName: typeof stir) => {
+      stir = onName;
       return { close: () => {} };
     };
     end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {}, watchFolder });
@@ -102,7 +102,7 @@ describe('however often something stirs', () => {
   });
 });
 
-test('what was saved before the watch began is told', async () => {
+test('a save before the watch began is reported', async () => {
   end();
   end = watchConfig({ file, clock, since: '{"old":1}', onChange: () => changes++, onProblem: () => {} });
   clock.advance(200);
@@ -120,16 +120,16 @@ test('behind a link: the file it leads to, and the link that is led elsewhere', 
   unlinkSync(file);
   symlinkSync('data/real.json', file);
   end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {} });
-  const told = (count: number) =>
+  const reported = (count: number) =>
     eventually(`change ${count}`, () => {
       if (clock.pendingTimers > 0) clock.advance(200);
       return changes === count;
     });
   writeFileSync(path.join(folder, 'one', 'real.json'), '"edited"');
-  await told(1);
+  await reported(1);
   symlinkSync('two', path.join(folder, 'data.new'));
   renameSync(path.join(folder, 'data.new'), path.join(folder, 'data'));
-  await told(2);
+  await reported(2);
   writeFileSync(path.join(folder, 'two', 'real.json'), '"edited too"');
-  await told(3);
+  await reported(3);
 });

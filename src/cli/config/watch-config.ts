@@ -1,5 +1,5 @@
 /**
- * Watches the configuration file: saves in place, saves by rename, and changed links on the path to it.
+ * Watches the configuration file: saves in location, saves by rename, and changed links on the path to it.
  * Not here: applying a new configuration (up/apply-config.ts).
  *
  * Invariants: one save is reported once, after a quiet moment, or after two seconds of a busy file. Unchanged text is not a save.
@@ -107,8 +107,8 @@ const watchBySystem: WatchFolder = (folder, onName, onProblem) =>
 
 /** Folder and name of the file and of every link on its path. */
 function watchedNames(file: string): Map<string, Set<string>> {
-  const places = new Map<string, Set<string>>();
-  const add = (folder: string, name: string) => places.set(folder, (places.get(folder) ?? new Set()).add(name));
+  const found = new Map<string, Set<string>>();
+  const add = (folder: string, name: string) => found.set(folder, (found.get(folder) ?? new Set()).add(name));
   const absolute = path.resolve(file);
   add(path.dirname(absolute), path.basename(absolute));
   let { root: at } = path.parse(absolute);
@@ -127,7 +127,7 @@ function watchedNames(file: string): Map<string, Set<string>> {
     at = here;
     names = rest;
   }
-  return places;
+  return found;
 }
 
 function linkTarget(file: string): string | undefined {

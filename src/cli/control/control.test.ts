@@ -29,18 +29,18 @@ async function open(operations: Operations): Promise<ControlServer> {
   return server;
 }
 
-/** What a client hears that writes this, until it is hung up on. */
+/** What the server sends to a client that writes this, until it closes the connection. */
 function raw(text: string): Promise<string> {
   return new Promise((resolve) => {
-    let heard = '';
+    let received = '';
     const socket = connect(file, () => socket.write(text));
-    socket.on('data', (chunk) => (heard += chunk));
+    socket.on('data', (chunk) => (received += chunk));
     socket.on('error', () => {});
-    socket.once('close', () => resolve(heard));
+    socket.once('close', () => resolve(received));
   });
 }
 
-test('events, then one result, to whoever asked', async () => {
+test('events, then one result, to the client of the request', async () => {
   await open({
     count: async ({ to }, { emit }) => {
       for (let n = 1; n <= Number(to); n++) emit(n);
@@ -48,12 +48,12 @@ test('events, then one result, to whoever asked', async () => {
     },
   });
   const client = await connectControl(file);
-  const heard: unknown[][] = [[], []];
+  const events: unknown[][] = [[], []];
   const results = await Promise.all(
-    [2, 3].map((to, i) => client.request('count', { to }, (event) => heard[i]?.push(event))),
+    [2, 3].map((to, i) => client.request('count', { to }, (event) => events[i]?.push(event))),
   );
   client.close();
-  expect([results, heard]).toEqual([
+  expect([results, events]).toEqual([
     [{ done: 2 }, { done: 3 }],
     [
       [1, 2],
@@ -109,7 +109,7 @@ test('what was asked for ends with the connection', async () => {
   await over;
 });
 
-describe('who does not keep to the words is hung up on, and nobody else', () => {
+describe('a client that breaks the protocol is cut off, and no other', () => {
   test.each([
     ['what is no JSON', 'hello\n'],
     ['what is no object', '5\n'],
@@ -140,7 +140,7 @@ test('too much at once is refused, and the rest goes on', async () => {
 });
 
 describe('one Hostler has the directory', () => {
-  test('a second one is told the pid of the first, which goes on', async () => {
+  test('a second Hostler gets the pid of the first, which continues', async () => {
     await open({ version: async () => ({ pid: 4711 }) });
     await expect(open({})).rejects.toThrow('another Hostler (pid 4711) uses this data directory');
     expect(await askRunning(file)).toEqual({ pid: 4711 });
@@ -164,7 +164,7 @@ describe('one Hostler has the directory', () => {
     expect(await askRunning(file)).toEqual({ pid: winner });
   });
 
-  test('what is in the way and no socket is left alone', async () => {
+  test('a file in its path that is no socket is left alone', async () => {
     writeFileSync(file, 'mine');
     await expect(open({})).rejects.toThrow('cannot be opened (EADDRINUSE)');
     expect(statSync(file).size).toBe(4);

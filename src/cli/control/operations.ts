@@ -165,9 +165,9 @@ export function deadLetterOperations(of: () => DeadLetters | undefined): Operati
   const read = (request: unknown): z.output<typeof oneLetter> => {
     const parsed = oneLetter.safeParse(request);
     if (parsed.success) return parsed.data;
-    throw new HostError('invalid_request', 'the number of the letter is missing', {
+    throw new HostError('invalid_request', 'the number of the dead letter is missing', {
       field: 'seq',
-      hint: 'hostler letters lists the numbers',
+      hint: 'hostler dead-letters lists the numbers',
     });
   };
   return {

@@ -34,11 +34,11 @@ export const askTrust =
 
 export const isTerminal = ({ input, output }: Terminal): boolean => input.isTTY === true && output.isTTY === true;
 
-export const textOf = ({ place, parts }: Reading, confirmed: ReadonlySet<string> | undefined): string =>
-  trustText({ file: place.file, uid: place.uid, ownUid: ownUid(), confirmed, parts });
+export const textOf = ({ location, parts }: Reading, confirmed: ReadonlySet<string> | undefined): string =>
+  trustText({ file: location.file, uid: location.uid, ownUid: ownUid(), confirmed, parts });
 
-export const confirm = ({ place, parts }: Reading, env: NodeJS.ProcessEnv): void =>
-  trustStoreOf(env).confirm(place, [...new Set(parts.map(({ digest }) => digest))], systemClock.date());
+export const confirm = ({ location, parts }: Reading, env: NodeJS.ProcessEnv): void =>
+  trustStoreOf(env).confirm(location, [...new Set(parts.map(({ digest }) => digest))], systemClock.date());
 
 /** Not in raw mode: Ctrl-C stays a signal. */
 export function isAnsweredYes({ input, output }: Terminal, question: string): Promise<boolean> {
@@ -53,14 +53,14 @@ export function isAnsweredYes({ input, output }: Terminal, question: string): Pr
   });
 }
 
-export function notTrusted({ place, parts }: Reading, confirmed: ReadonlySet<string> | undefined): HostError {
+export function notTrusted({ location, parts }: Reading, confirmed: ReadonlySet<string> | undefined): HostError {
   const open = parts.filter(({ digest }) => !confirmed?.has(digest)).map(({ at }) => pathOf(at));
   const what =
     confirmed === undefined
       ? 'was never confirmed on this machine'
       : `changed since it was confirmed: ${partsText(open)}`;
-  const owner = isForeign(place.uid, ownUid()) ? `; its owner is ${ownerText(place.uid, ownUid())}` : '';
-  return new HostError('denied', `the configuration ${neutraliseLine(place.file, pathChars)} ${what}${owner}`, {
+  const owner = isForeign(location.uid, ownUid()) ? `; its owner is ${ownerText(location.uid, ownUid())}` : '';
+  return new HostError('denied', `the configuration ${neutraliseLine(location.file, pathChars)} ${what}${owner}`, {
     reason: 'not_trusted',
     field: '--config',
     execution: 'not_executed',

@@ -15,14 +15,14 @@ import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { prepareDataDir } from '../config/data-dir.js';
 
 /** What is confirmed. The folder is part of it: commands, arguments and files may be relative to it. */
-export interface TrustedPlace {
+export interface TrustedLocation {
   /** Without symbolic links. */
   readonly file: string;
   readonly folder: string;
   readonly uid: number;
 }
 
-export interface Confirmation extends TrustedPlace {
+export interface Confirmation extends TrustedLocation {
   /** Wall time, as ISO text. */
   readonly at: string;
   readonly digests: readonly string[];
@@ -48,16 +48,16 @@ export class TrustStore {
   }
 
   /** The confirmed digests; undefined when this file was never confirmed in this folder for this owner. */
-  find(place: TrustedPlace): ReadonlySet<string> | undefined {
-    const found = this.list().find((each) => isSame(each, place) && each.uid === place.uid);
+  find(location: TrustedLocation): ReadonlySet<string> | undefined {
+    const found = this.list().find((each) => isSame(each, location) && each.uid === location.uid);
     return found && new Set(found.digests);
   }
 
   /** Replaces the earlier confirmation: a part removed from the file must be confirmed again when it returns. */
-  confirm(place: TrustedPlace, digests: readonly string[], at: Date): void {
-    const { file, folder, uid } = place;
+  confirm(location: TrustedLocation, digests: readonly string[], at: Date): void {
+    const { file, folder, uid } = location;
     this.#change((all) => [
-      ...all.filter((each) => !isSame(each, place)),
+      ...all.filter((each) => !isSame(each, location)),
       { file, folder, uid, at: at.toISOString(), digests },
     ]);
   }
@@ -95,7 +95,7 @@ export class TrustStore {
   }
 }
 
-const isSame = (a: TrustedPlace, b: TrustedPlace): boolean => a.file === b.file && a.folder === b.folder;
+const isSame = (a: TrustedLocation, b: TrustedLocation): boolean => a.file === b.file && a.folder === b.folder;
 
 /** Drops the oldest confirmations first. */
 function bounded(all: readonly Confirmation[]): readonly Confirmation[] {

@@ -19,7 +19,7 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 const write = (config: unknown) => writeFileSync(file, JSON.stringify(config));
 const runs = (command: string) => ({ mcpServers: { a: { command } } });
-const source = (place = file) => new TrustedSource({ file: place, isFoundInFolder: true }, env);
+const source = (location = file) => new TrustedSource({ file: location, isFoundInFolder: true }, env);
 const never: AskTrust = () => Promise.reject(new Error('asked'));
 
 /** A terminal at which the person types these lines. */
@@ -136,7 +136,7 @@ describe('a start', () => {
     expect([(await named.open(never)).config, named.confirmations]).toEqual([runs('x'), undefined]);
   });
 
-  test('without a home the file cannot be confirmed, and the other way is named', () => {
+  test('without a home the file cannot be confirmed, and the alternative is named', () => {
     expect(() => new TrustedSource({ file, isFoundInFolder: true }, {})).toThrow(
       expect.objectContaining({ hint: expect.stringContaining('--config') }),
     );

@@ -12,9 +12,9 @@ import { ownDataFolder } from '../../config/folders.js';
 import { parseServing } from '../../config/host-config.js';
 import { type Filled, fillPlaceholders, PlaceholderFiles } from '../../config/placeholders.js';
 import { HostError } from '../../kernel/errors.js';
-import type { ConfigPlace } from '../config/find-config.js';
+import type { ConfigLocation } from '../config/find-config.js';
 import { type ConfigPart, partsOf } from './config-parts.js';
-import { type TrustedPlace, TrustStore } from './trust-store.js';
+import { type TrustedLocation, TrustStore } from './trust-store.js';
 import { type Configuration, type UsableChanges, withholdUnconfirmed } from './unconfirmed-changes.js';
 
 type Environment = NodeJS.ProcessEnv;
@@ -25,7 +25,7 @@ export interface UsableConfig extends Filled {
 }
 
 export interface Reading {
-  readonly place: TrustedPlace;
+  readonly location: TrustedLocation;
   readonly parts: readonly ConfigPart[];
   readonly filled: Filled;
 }
@@ -34,16 +34,16 @@ export interface Reading {
 export type AskTrust = (reading: Reading, confirmed: ReadonlySet<string> | undefined) => Promise<void>;
 
 export class TrustedSource {
-  readonly #place: ConfigPlace;
+  readonly #location: ConfigLocation;
   readonly #env: Environment;
   readonly #store: TrustStore | undefined;
   #applied: Configuration | undefined;
   #waiting: readonly string[] = [];
 
-  constructor(place: ConfigPlace, env: Environment) {
-    this.#place = place;
+  constructor(location: ConfigLocation, env: Environment) {
+    this.#location = location;
     this.#env = env;
-    this.#store = place.isFoundInFolder ? trustStoreOf(env) : undefined;
+    this.#store = location.isFoundInFolder ? trustStoreOf(env) : undefined;
   }
 
   /** Paths of the parts of the last edit that wait for `hostler trust`. */
@@ -59,8 +59,8 @@ export class TrustedSource {
   /** For a start: throws unless the whole file is confirmed, before or by `ask`. */
   async open(ask: AskTrust): Promise<UsableConfig> {
     if (!this.#store) return this.#named();
-    const reading = readFound(this.#place.file, this.#env);
-    const confirmed = this.#store.find(reading.place);
+    const reading = readFound(this.#location.file, this.#env);
+    const confirmed = this.#store.find(reading.location);
     if (!isConfirmed(reading, confirmed)) await ask(reading, confirmed);
     const { filled, parts } = reading;
     return this.#usable(filled, { config: filled.config, parts, waiting: [] });
@@ -69,15 +69,15 @@ export class TrustedSource {
   /** For an edit: unconfirmed parts stay as in the configuration that was accepted last. */
   read(): UsableConfig {
     if (!this.#store || !this.#applied) return this.#named();
-    const { place, parts, filled } = readFound(this.#place.file, this.#env);
+    const { location, parts, filled } = readFound(this.#location.file, this.#env);
     // Parsed before unconfirmed parts are withheld: an error in one of them makes the whole edit invalid.
     parseServing(filled.config);
-    const confirmed = this.#store.find(place) ?? new Set<string>();
+    const confirmed = this.#store.find(location) ?? new Set<string>();
     return this.#usable(filled, withholdUnconfirmed(this.#applied, { config: filled.config, parts }, confirmed));
   }
 
   #named(): UsableConfig {
-    return { ...readConfigFile(this.#place.file, this.#env), accept: () => {} };
+    return { ...readConfigFile(this.#location.file, this.#env), accept: () => {} };
   }
 
   #usable(filled: Filled, usable: UsableChanges): UsableConfig {
@@ -99,7 +99,7 @@ export function readFound(file: string, env: Environment): Reading {
   const files = new PlaceholderFiles(folder);
   const config = parseConfigText(text, file);
   return {
-    place: { file: realFile, folder: realpathSync(folder), uid },
+    location: { file: realFile, folder: realpathSync(folder), uid },
     parts: partsOf(config, files),
     filled: fillPlaceholders(config, { env, folder, files }),
   };

@@ -8,15 +8,15 @@ import { newLines, ServerLogs } from './server-logs.js';
 
 class FakeHost {
   readonly listeners = new Map<string, (event: HostEvent) => void>();
-  said: string | undefined = '';
+  text: string | undefined = '';
   on(kind: HostEventKind | 'any', listener: (event: never) => void): () => void {
     this.listeners.set(kind, listener as (event: HostEvent) => void);
     return () => this.listeners.delete(kind);
   }
   stderr(): string | undefined {
-    return this.said;
+    return this.text;
   }
-  tell(event: Partial<HostEvent> & { kind: HostEventKind }): void {
+  emit(event: Partial<HostEvent> & { kind: HostEventKind }): void {
     this.listeners.get(event.kind)?.({ atMs: 0, run: 1, ...event } as HostEvent);
   }
 }
@@ -31,15 +31,15 @@ function open() {
 const restart = (server: string, message: string) =>
   ({ kind: 'restart', server, delayMs: 100, restarts: 1, reason: { code: 'exit', message } }) as const;
 
-test('all kinds of events are heard but records of calls and what another one says', () => {
+test('all kinds of events are logged but records of calls and those that another one covers', () => {
   expect([...loggedKinds, 'proven', 'call'].sort()).toEqual([...hostEventKinds].sort());
 });
 
-test('what happened is kept for each server, redacted, and then its stderr', () => {
+test('the events of each server are stored, redacted, and then its stderr', () => {
   const { host, logs } = open();
-  host.tell(restart('a', 'lost the password hunter2\u001b[2J'));
-  host.tell(restart('b', 'other'));
-  host.said = 'one\ntwo\nhalf a li';
+  host.emit(restart('a', 'lost the password hunter2\u001b[2J'));
+  host.emit(restart('b', 'other'));
+  host.text = 'one\ntwo\nhalf a li';
   expect(logs.tail('a').map(({ from, text }) => [from, text])).toEqual([
     ['hostler', 'restart in 100ms: lost the password [REDACTED]\\u{1b}[2J'],
     ['stderr', 'one'],
@@ -49,29 +49,29 @@ test('what happened is kept for each server, redacted, and then its stderr', () 
 
 test('at most 200 lines of each server', () => {
   const { host, logs } = open();
-  for (let n = 0; n < 300; n++) host.tell(restart('a', `n${n}`));
+  for (let n = 0; n < 300; n++) host.emit(restart('a', `n${n}`));
   const lines = logs.tail('a');
   expect([lines.length, lines[0]?.text]).toEqual([200, 'restart in 100ms: n100']);
 });
 
-test('who follows hears what is new, in its order, until the end', async () => {
+test('follow emits new lines in order, until the end', async () => {
   const { host, clock, logs } = open();
-  host.said = 'old\n';
-  const heard: string[] = [];
+  host.text = 'old\n';
+  const lines: string[] = [];
   const end = new AbortController();
-  const over = logs.follow('a', ({ text }) => heard.push(text), end.signal);
-  host.said = 'old\nnew\n';
+  const over = logs.follow('a', ({ text }) => lines.push(text), end.signal);
+  host.text = 'old\nnew\n';
   clock.advance(500);
-  host.said = 'old\nnew\nlast words\n';
-  host.tell(restart('a', 'exit 1'));
-  host.tell(restart('b', 'not asked for'));
-  host.said = 'of the next run\n';
+  host.text = 'old\nnew\nlast words\n';
+  host.emit(restart('a', 'exit 1'));
+  host.emit(restart('b', 'not asked for'));
+  host.text = 'of the next run\n';
   clock.advance(500);
-  expect(heard).toEqual(['new', 'last words', 'restart in 100ms: exit 1', 'of the next run']);
+  expect(lines).toEqual(['new', 'last words', 'restart in 100ms: exit 1', 'of the next run']);
   end.abort();
   await over;
-  host.tell(restart('a', 'unheard'));
-  expect([heard.length, clock.pendingTimers]).toEqual([4, 0]);
+  host.emit(restart('a', 'unheard'));
+  expect([lines.length, clock.pendingTimers]).toEqual([4, 0]);
 });
 
 test.each([
@@ -85,8 +85,8 @@ test.each([
     ['x', 'y'],
   ],
   [['a', 'b'], [], []],
-])('after %j, %j has %j to tell', (before, now, told) => {
-  expect(newLines(before, now)).toEqual(told);
+])('after %j, %j has the new lines %j', (before, now, fresh) => {
+  expect(newLines(before, now)).toEqual(fresh);
 });
 
 test('new lines are those behind the longest end of the old ones, and cost the same whatever they say', () => {

@@ -23,21 +23,21 @@ afterEach(async () => {
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-const nobody = new AbortController().signal;
+const neverAborted = new AbortController().signal;
 
-test('whoever tries again and again to join leaves nothing at its streams', async () => {
+test('repeated attempts to join leave no listeners on the streams', async () => {
   const [input, output] = [new PassThrough(), new PassThrough()];
   const listeners = () => [...input.eventNames(), ...output.eventNames()].length + output.listenerCount('error');
   const before = listeners();
-  for (let i = 0; i < 12; i++) expect(await relayStdio(stdioPath(dataDir), input, output, nobody)).toBe(false);
+  for (let i = 0; i < 12; i++) expect(await relayStdio(stdioPath(dataDir), input, output, neverAborted)).toBe(false);
   expect(listeners()).toBe(before);
   const { close } = await openStdioSocket(stdioPath(dataDir), async (socket) => void socket.end('bye'));
   ends.push(close);
-  expect(await relayStdio(stdioPath(dataDir), input, output, nobody)).toBe(true);
+  expect(await relayStdio(stdioPath(dataDir), input, output, neverAborted)).toBe(true);
   expect([String(output.read()), output.listenerCount('error')]).toEqual(['bye', 0]);
 });
 
-test('whoever waits for one that starts does not wait for one that has gone', async () => {
+test('waiting for a Hostler that starts ends when it is gone', async () => {
   const options = { dataDir, config: 'a.json' } as UpOptions;
   const control = await openControl(controlPath(dataDir), () => ({
     version: async () => ({ pid: 1, config: 'a.json' }),
@@ -48,7 +48,7 @@ test('whoever waits for one that starts does not wait for one that has gone', as
     waits++;
     return systemClock.at(atMs, run);
   };
-  const joined = joinRunning(options, { ...systemClock, at }, nobody);
+  const joined = joinRunning(options, { ...systemClock, at }, neverAborted);
   await control.close();
   expect([await joined, waits < 20]).toEqual([false, true]);
 });
@@ -70,6 +70,6 @@ test('a connection that cannot be taken is no end of either socket', async () =>
     client.destroy();
   }
   await eventually('both have taken a client', () => servers.size === 2);
-  // As the system does when it has no descriptors left, each time somebody comes.
+  // As the system does when it has no descriptors left, for each connection.
   for (const server of [...servers, ...servers]) expect(server.emit('error', new Error('EMFILE'))).toBe(true);
 });

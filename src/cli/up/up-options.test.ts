@@ -18,7 +18,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const options = (...argv: string[]) =>
   upOptions(parseCommandArgs(up, ['--config', 'x.json', ...argv]), { HOME: '/h' }, '/w');
 
-/** The exit code and what was said. */
+/** The exit code and the error. */
 function failure(run: () => unknown): [number, string] {
   try {
     run();
@@ -52,8 +52,8 @@ test('the command line counts more than the configuration', () => {
 test.each([
   ['a port that is none', ['--port', '70000'], 'is not a number from 0 to 65535'],
   ['no port at all', ['--port', ''], 'is not a number from 0 to 65535'],
-  ['a word that is not known', ['--prot', '0'], 'usage: hostler up'],
-  ['a word too many', ['down'], 'usage: hostler up'],
+  ['an unknown option', ['--prot', '0'], 'usage: hostler up'],
+  ['an argument too many', ['down'], 'usage: hostler up'],
   ['an odd kind of auth', ['--auth', 'maybe'], 'neither key nor none'],
 ])('%s is wrong usage', (_name, argv, message) => {
   expect(failure(() => options(...argv))).toEqual([2, expect.stringContaining(message)]);

@@ -8,11 +8,11 @@ import { isLoopback } from '../../config/values.js';
 import { HostError } from '../../kernel/errors.js';
 import type { ParsedArgs } from '../command.js';
 import { dataDirOf } from '../config/data-dir.js';
-import { type ConfigPlace, findConfig } from '../config/find-config.js';
+import { type ConfigLocation, findConfig } from '../config/find-config.js';
 
 export interface UpOptions {
   readonly config: string;
-  readonly isFoundInFolder: ConfigPlace['isFoundInFolder'];
+  readonly isFoundInFolder: ConfigLocation['isFoundInFolder'];
   readonly host: string | undefined;
   readonly port: number | undefined;
   readonly dataDir: string;
@@ -29,11 +29,11 @@ export function upOptions(args: ParsedArgs, env: NodeJS.ProcessEnv, cwd: string)
   const port = portOf(args.text('port'));
   const isStdio = args.has('stdio');
   // A client runs --stdio in the folder its user works in, which may be an untrusted repository.
-  const place = findConfig({ given: args.text('config'), env, cwd, searchesFolder: !isStdio });
+  const location = findConfig({ given: args.text('config'), env, cwd, searchesFolder: !isStdio });
   return {
     // Absolute: a Hostler in another folder compares it with its own (stdio-socket.ts).
-    config: path.resolve(cwd, place.file),
-    isFoundInFolder: place.isFoundInFolder,
+    config: path.resolve(cwd, location.file),
+    isFoundInFolder: location.isFoundInFolder,
     host: args.text('host'),
     port,
     dataDir: path.resolve(cwd, dataDirOf(args, env)),

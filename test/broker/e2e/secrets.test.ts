@@ -120,8 +120,8 @@ test('AC-X5 planted secrets are in no output and in no file but those meant for 
   const outputs: [string, Promise<{ stdout: string; stderr: string; code: number | null }>][] = [
     ['status', host.hostler('status', '--json')],
     ['why', host.hostler('why', 'leaky', '--json')],
-    ['letters', broker.hostler('letters', '--json')],
-    ['letters of the host', host.hostler('letters', '--json')],
+    ['letters', broker.hostler('dead-letters', '--json')],
+    ['letters of the host', host.hostler('dead-letters', '--json')],
     ['key list', broker.key('list', '--json')],
     ['doctor', host.hostler('doctor', '--json', '--config', host.config)],
   ];

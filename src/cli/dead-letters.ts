@@ -1,6 +1,6 @@
 /**
- * `hostler letters`: messages that could not be delivered; send one again, or drop it.
- * Not here: where they are kept (broker/dead-letters.ts); the running Hostler is asked (control/letter-operations.ts).
+ * `hostler dead-letters`: lists, replays and drops messages that the broker could not deliver.
+ * Not here: their storage (broker/dead-letters.ts); the running Hostler does the work (control/operations.ts).
  */
 import type { DeadLetter } from '../broker/store-port.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -16,8 +16,8 @@ type Shown = Pick<DeadLetter, 'seq' | 'id' | 'reasons'> & Partial<DeadLetter>;
 
 const cellCharsMax = 400;
 
-export const letters: Command = {
-  name: 'letters',
+export const deadLetters: Command = {
+  name: 'dead-letters',
   usage: '[list [--json] | replay NUMBER [--force] | drop NUMBER]',
   options: {
     force: 'replay also when no journal shows whether the call has run',
@@ -35,7 +35,7 @@ export const letters: Command = {
       case 'drop':
         return act(args, 'dropLetter', number, 'is dropped');
       default:
-        throw usageError(letters, `'${neutraliseLine(what, shownChars)}' is none of list, replay, drop`);
+        throw usageError(deadLetters, `'${neutraliseLine(what, shownChars)}' is none of list, replay, drop`);
     }
   },
 };
@@ -46,12 +46,12 @@ const list = (args: ParsedArgs): Promise<number> =>
     await client.request('letters', {}, (letter) => found.push(letter as Shown));
     if (args.has('json')) printJson(found);
     else if (found.length === 0) printText('no dead letters');
-    else printText(lettersTable(found));
+    else printText(deadLettersTable(found));
     return EXIT.done;
   });
 
 /** Much of it is text of senders: each cell is neutralised to one line. */
-export const lettersTable = (found: readonly Shown[]): string =>
+export const deadLettersTable = (found: readonly Shown[]): string =>
   textTable([
     ['NUMBER', 'FROM', 'TO', 'ID', 'REASONS'],
     ...found.map(({ seq, from, to, id, reasons }) =>
@@ -63,10 +63,10 @@ export const lettersTable = (found: readonly Shown[]): string =>
 
 function act(args: ParsedArgs, op: string, text: string | undefined, done: string): Promise<number> {
   const seq = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
-  if (seq === undefined) throw usageError(letters, 'the number of the letter is missing or not a number');
+  if (seq === undefined) throw usageError(deadLetters, 'the number of the dead letter is missing or not a number');
   return withRunning(args, async (client) => {
     const { isDone } = (await client.request(op, { seq, force: args.has('force') })) as { isDone: boolean };
-    printText(isDone ? `letter ${seq} ${done}` : `there is no letter ${seq}`);
+    printText(isDone ? `dead letter ${seq} ${done}` : `there is no dead letter ${seq}`);
     return isDone ? EXIT.done : EXIT.failed;
   });
 }
