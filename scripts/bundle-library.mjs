@@ -3,8 +3,8 @@
  * Loading hundreds of modules would take longer than running them, and the bundlers of users find no surprises.
  * Not here: compiling (bootstrap.mjs), the bundles of the command line (bundle.mjs).
  *
- * Invariants: ES modules without top-level await, so that `require('hostler')` works too. Of the packages only libsql, which is
- * native, stays outside and is imported on demand. All entry points share one copy of each module. No code reads a file beside it.
+ * Invariants: ES modules without top-level await, so that `require('hostler')` works too. One package, libsql, is native: it
+ * stays outside and is imported on demand. All entry points share one copy of each module. No code reads a file beside it.
  */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';

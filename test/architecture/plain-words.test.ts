@@ -42,8 +42,8 @@ function titlesIn(text: string): string[] {
 
 const isOfBroker = (file: string): boolean => /^src\/broker\/|^test\/(?:\w+\/)?broker/.test(file);
 const isTest = (file: string): boolean => /\.(?:test|long)\.ts$/.test(file);
-/** Names that quote an interface of others, or this rule itself. */
-const allowed: ReadonlySet<string> = new Set(['CONTRIBUTING.md']);
+/** CONTRIBUTING quotes this rule; docs/errors.md has the texts of src/broker. */
+const allowed: ReadonlySet<string> = new Set(['CONTRIBUTING.md', 'docs/errors.md']);
 
 const files = [
   ...[...filesBelow('src'), ...filesBelow('test')].filter((file) => file.endsWith('.ts')),

@@ -73,8 +73,8 @@ test.each([
 test('E8 a folder that others may write to is refused', () => {
   mkdirSync(folder);
   chmodSync(folder, 0o777);
-  expect(() => store.find(location)).toThrow('others may write');
-  expect(() => store.confirm(location, [], at)).toThrow('others may write');
+  expect(() => store.find(location)).toThrow('other users may write');
+  expect(() => store.confirm(location, [], at)).toThrow('other users may write');
 });
 
 test('E8 the number of files is bounded, and the oldest go first', () => {
