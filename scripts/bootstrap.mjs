@@ -62,6 +62,11 @@ export const bundlerTools = path.join(root, 'test', 'packed', 'tools');
 /** No script of theirs is run: esbuild finds its program in the package for the platform. */
 export const ensureBundlerTools = () => ensureInstalled(bundlerTools, 'bundlers installed', ['--ignore-scripts']);
 
+/** Where knip lives: only `npm run check` needs it. */
+export const knipTools = path.join(root, 'test', 'knip', 'tools');
+
+export const ensureKnip = () => ensureInstalled(knipTools, 'knip installed', ['--ignore-scripts']);
+
 async function ensureInstalled(folder, done, options) {
   const modules = path.join(folder, 'node_modules');
   // A linked node_modules belongs to another checkout; `npm ci` would delete it there.
