@@ -32,7 +32,7 @@ async function judge(what: string, run: () => Promise<unknown>): Promise<void> {
   expect({ what, stalls, grows }).toEqual({ what, stalls: false, grows: false });
 }
 
-test.each(Object.keys(requestBombs))('X18 a client that sends %s holds up nobody', async (what) => {
+test.each(Object.keys(requestBombs))('X18 a client that sends %s delays no other client', async (what) => {
   const [method, name, params] = (requestBombs[what] as () => [string, string, string])();
   let status = 0;
   await judge(what, async () => {

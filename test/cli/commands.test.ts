@@ -53,7 +53,7 @@ describe('exit codes', () => {
     expect([ended, stdout + stderr]).toEqual([code, expect.stringMatching(said)]);
   });
 
-  test('1: nobody is there, and it says how to start one', async () => {
+  test('1: no Hostler is running, and the hint shows how to start one', async () => {
     const { code, stderr } = await hostler('status', '--data-dir', place.folder);
     expect([code, stderr]).toEqual([1, expect.stringContaining('hostler up')]);
   });

@@ -53,7 +53,7 @@ describe('add', () => {
     expect(text()).not.toContain(stdout.trim());
   });
 
-  test('into a new file that nobody else can read, never over an old one', async () => {
+  test('into a new file for its user alone, never over an old one', async () => {
     const file = path.join(place.folder, 'worker.key');
     const { code, stdout } = await key('add', 'ann', '--key-file', file);
     expect([code, stdout, statSync(file).mode & 0o777]).toEqual([0, '', 0o600]);
@@ -96,7 +96,7 @@ describe('add', () => {
     expect([again, Object.keys(keys() ?? {})]).toEqual([0, ['ann', 'bob']]);
   });
 
-  test('what was wrong with others before keeps nobody from adding one', async () => {
+  test('problems of other keys do not prevent adding one', async () => {
     place.configure({ mcpServers: {}, keys: { odd: { hash: 'none' } } });
     expect((await key('add', 'ann')).code).toBe(0);
     expect(Object.keys(keys() ?? {})).toEqual(['odd', 'ann']);
@@ -142,7 +142,7 @@ test('list shows what each opens, and no hash', async () => {
   ]);
 });
 
-test('nats has both keys of a mailbox and none that is over; of a revoked one it is told what nats-server needs', async () => {
+test('nats prints both keys of a mailbox and no expired one; revoke explains what nats-server needs', async () => {
   const nkey = (letter: string) => `U${letter.repeat(55)}`;
   const entry = (letter: string, expires?: string) => ({ mailbox: 'ann', nkey: nkey(letter), expires });
   const far = { mailbox: 'far', nkey: nkey('D'), destinations: ['*'], expires: '2020-01-31' };

@@ -113,7 +113,7 @@ describe('when it serves', () => {
     expect([(await joined.closed).code, (await first.closed).code]).toEqual([0, 0]);
   });
 
-  test('whoever comes while it ends is not taken on, and takes its place', async () => {
+  test('a Hostler that starts while the other ends does not join it, and replaces it', async () => {
     const called = path.join(place.folder, 'called');
     place.configure({ mcpServers: { one: { command: process.execPath, args: ['-e', sleeper(called)] } } });
     const begin = () => place.follow('up', '--config', place.config, '--stdio');

@@ -87,7 +87,7 @@ describe.each(servers.map((cell) => [`${cell.era} server ${cell.name}`, cell] as
     });
 
   if (cell.era === 'legacy' && cell.transport === 'memory')
-    test('a parked call is nobody else’s to go on with', async () => {
+    test('a parked call can only be resumed by its own client', async () => {
       const upstream = new Upstream();
       upstream.session = await bench.connect({ handlers: { request: upstream.take } });
       const [mine, theirs] = [new GatewayEnd(bridge, upstream, 'ann'), new GatewayEnd(bridge, upstream, 'bob')];

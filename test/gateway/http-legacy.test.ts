@@ -298,7 +298,7 @@ describe('asking the client', () => {
     await (await stream).until((text) => text.includes('"notifications/cancelled","params":{"requestId":1}'));
   });
 
-  test('ends with its request, its session, or whoever asked', async () => {
+  test('ends with its request, its session, or its client', async () => {
     const harness = await start();
     const { headers, ask } = await asking(harness);
     const given = new AbortController();
@@ -444,7 +444,7 @@ describe('a lost connection', () => {
     expect(datas(whole.text())).toEqual([1, { done: true }]);
   });
 
-  test('whoever comes back before the loss is noticed takes the stream over', async () => {
+  test('a client that reconnects before the loss is noticed takes the stream over', async () => {
     const harness = await start();
     const { headers, stream, exchange } = await begun(harness);
     const resumed = await resume(harness, headers, eventsIn(stream.text()).at(-1)?.id);

@@ -411,7 +411,7 @@ describe('F5 slow peers', () => {
     expect(statusOf(text)).toBe(200);
   });
 
-  test('F5 a request that waits long for its answer is nobody slow', async () => {
+  test('F5 a client that waits long for its answer does not count as slow', async () => {
     const { router, port } = await start({ limits: { ...limits, idleSocketMs: 100, writeStallMs: 100 } });
     router.answers.set('tools/call', () => {});
     const waiting = modern(port, 'tools/call', call);
@@ -449,7 +449,7 @@ describe('F5 slow peers', () => {
     expect(ingress.counts).toMatchObject({ exchanges: 0, streams: 0 });
   });
 
-  test('F5 a stream that nobody reads holds no more than its bound', async () => {
+  test('F5 a stream without a reader buffers no more than its bound', async () => {
     const { router, port } = await start({ limits: { bufferedBytes: MiB } });
     router.answers.set('tools/call', () => {});
     await deaf(port);

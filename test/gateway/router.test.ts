@@ -78,7 +78,7 @@ describe('lists', () => {
     expect(result).toBe('{"tools":[{"name":"web__fetch"}]}');
   });
 
-  test('of modern clients say how long they may be kept, by whom, and who answers', async () => {
+  test('of modern clients have a cache lifetime, a cache scope and the server info', async () => {
     const gateway = new FakeGateway(two);
     const all = (await gateway.ask(modern, 'tools/list')).json();
     expect(all).toMatchObject({ resultType: 'complete', ttlMs: 0, cacheScope: 'private' });
@@ -326,7 +326,7 @@ describe('tool calls', () => {
     expect(gateway.upstreams.calls).toEqual([]);
   });
 
-  test('of a server whose tools nobody has read are left to it', async () => {
+  test('of a server whose tools are not known are left to it', async () => {
     const gateway = new FakeGateway({ s: { capabilities: null } });
     await gateway.ask(legacy, 'tools/call', '{"name":"s__t"}');
     await gateway.ask(at('/mcp/s'), 'tools/call', '{"name":"t"}');
@@ -592,7 +592,7 @@ describe('other requests', () => {
     expect(gateway.upstreams.requests).toMatchObject([{ server, params: JSON.stringify({ uri }) }]);
   });
 
-  test('a resource that nobody has is not found, in the words of either era', async () => {
+  test('a resource that no server has is not found, with the error of either era', async () => {
     const gateway = new FakeGateway(two);
     const uri = 'none://';
     const old = await gateway.ask(legacy, 'resources/read', JSON.stringify({ uri }));
@@ -649,7 +649,7 @@ describe('other requests', () => {
     expect(request?.options.members).toBe('"inputResponses":{"a":{}},"requestState":"s"');
   });
 
-  test('completions go to whoever has the prompt or the template', async () => {
+  test('completions go to the server of the prompt or the template', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onRequest = () => '{"completion":{"values":[]}}';
     const complete = (ref: string) =>

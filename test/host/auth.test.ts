@@ -103,7 +103,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(authOf(events)).toEqual(['guarded needed', 'guarded recovered']);
   });
 
-  test('D-38 and cannot be renewed: all are told at once, with one recovery, and nobody asks the server any more', async () => {
+  test('D-38 and cannot be renewed: all callers fail at once, with one recovery, and the server gets no more requests', async () => {
     const { server, provider, call, row, events } = await setup({ era });
     await call('warm');
     server.accept(second);
@@ -290,7 +290,7 @@ test('a call that was let in before is not cut off when the token is refused', a
   await eventually('it waits for a token', () => row()?.state === 'auth_required');
 });
 
-test('a tool that wants more rights keeps nobody from the others', async () => {
+test('a tool that needs more rights does not affect the others', async () => {
   const { host, server, provider, call, row } = await setup();
   server.onCall = (got, response) => {
     if (!got.body.includes('"admin"')) return false;
@@ -411,7 +411,7 @@ test('a server that is replaced, and a host that is closed, listen to no provide
   expect(provider.listeners.size).toBe(0);
 });
 
-test('status shows as whom we are known, as far as that may be shown', async () => {
+test('status shows our identity at the server, as far as that may be shown', async () => {
   const { provider, row } = await setup();
   expect(row()?.authIdentity).toBeUndefined();
   provider.identity = () => 'ada@example.com';

@@ -178,7 +178,7 @@ describe('the stream', () => {
     expect(heard('throttled')).toMatchObject([{ server: 'shop', tool: 'fail', principal: { id: 'embedder' } }]);
   });
 
-  test('is heard by kind until the listener is taken off, and one that throws disturbs nobody', async () => {
+  test('reaches listeners by kind until they unsubscribe, and a throwing listener does not affect others', async () => {
     await open({ mcpServers: { shop: eventful() } });
     const kinds: string[] = [];
     host.on('call', () => {
@@ -202,7 +202,7 @@ const ledgerServer = () => ({
 describe('status', () => {
   const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 
-  test('says of a server that runs as whom, since when, with which process and which protocol', async () => {
+  test('shows the identity, start, process and protocol of a running server', async () => {
     await open({ mcpServers: { shop: eventful(), far: { url: 'http://127.0.0.1:9/mcp' } } });
     expect(row('shop')).toMatchObject({
       ...{ state: 'registered', transport: 'stdio', pid: undefined, uptimeMs: undefined, protocolVersion: undefined },

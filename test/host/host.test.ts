@@ -132,7 +132,7 @@ test('options of spawn are those of a configuration entry, and are checked like 
 });
 
 describe('the configuration', () => {
-  test('a bad entry is named by its path and costs nobody else', async () => {
+  test('a bad entry is named by its path and affects no other', async () => {
     await open({ mcpServers: { bad: { command: 5 }, odd: { ...entry(), allowed_tools: [] }, good: entry() } });
     expect(
       host
@@ -272,7 +272,7 @@ describe('D-25 a tool that changes', () => {
   });
 });
 
-test('AC-H14 discover finds the tools of every server, and one that fails disturbs nobody', async () => {
+test('AC-H14 discover finds the tools of every server, and one that fails does not affect the others', async () => {
   await open({ mcpServers: { a: entry(), b: entry(), dead: { command: 'no-such-command' } } });
   const found = await host.discover({ wake: true });
   const echo = found.filter((each) => 'tool' in each && each.tool === 'echo');
@@ -429,7 +429,7 @@ describe('leases', () => {
     expect(row('a')?.refCount).toBe(0);
   });
 
-  test('D-12 a stop ends the process whoever holds it', async () => {
+  test('D-12 a stop ends the process despite leases', async () => {
     await open();
     await host.spawn({ name: 'a', ...entry() });
     await host.lease('a');
@@ -437,7 +437,7 @@ describe('leases', () => {
     expect(row('a')).toMatchObject({ state: 'stopped', active: false });
   });
 
-  test('a server nobody needs rests after its time, and wakes for the next call', async () => {
+  test('an unused server stops after its idle time, and starts for the next call', async () => {
     await open({ mcpServers: { a: entry({ keepAlive: '50ms' }) } });
     await host.call('a', 'echo', { text: 'x' });
     await eventually('it rests', () => row('a')?.state === 'registered');
@@ -474,7 +474,7 @@ describe('what outlives the host', () => {
     expect(textOf(await host.call('a', 'echo', { text: 'x' }))).toBe('x');
   });
 
-  test('nobody else can read it', async () => {
+  test('it is private to its user', async () => {
     await open({ mcpServers: { a: entry() } });
     await host.call('a', 'echo', { text: 'x' });
     expect(statSync(path.join(folder, 'state', 'state.db')).mode & 0o077).toBe(0);

@@ -177,7 +177,7 @@ describe('D-16 a server that dies at each call', () => {
     return { moody, outcomes };
   }
 
-  test('is parked when its starts are used up, not for good: its own probe brings it back, with nobody calling', async () => {
+  test('is parked when its starts are used up, not for good: its own probe restarts it, without a call', async () => {
     const { moody, outcomes } = await parked();
     expect([...outcomes].sort()).toEqual(['outcome_uncertain', 'reconnecting']);
     // Each start was one call that ran, and none of them ran twice.

@@ -146,7 +146,7 @@ describe.each(eras)('a %s server', (era) => {
     await eventually('the approval is told', () => listed.told.length > 0);
   });
 
-  test('whoever subscribes hears of updates, over a restart too, and the server is asked once for all', async () => {
+  test('subscribers get updates, over a restart too, and the server gets one subscription for all', async () => {
     const listed = await ListedHost.open(era);
     const host: Omit<Upstreams, 'request' | 'endInstance'> & typeof listed.host = listed.host;
     const heard: string[] = [];
@@ -194,7 +194,7 @@ describe.each(eras)('a %s server', (era) => {
 });
 
 describe('subscriptions', () => {
-  test('who may not read the server may not subscribe either, and nothing is started or held', async () => {
+  test('a principal that may not read the server may not subscribe either, and nothing is started or leased', async () => {
     const listed = ListedHost.make();
     const roles = { some: { allow: ['a/say'] }, all: { allow: ['a/*'] } };
     const host = await listed.start({ mcpServers: { a: listed.entry('a', 'legacy') }, roles });
@@ -219,7 +219,7 @@ describe('subscriptions', () => {
     ]);
   });
 
-  test('a reload of a lazy server that somebody is subscribed to brings it back', async () => {
+  test('a reload of a lazy server with subscribers starts it again', async () => {
     const listed = await ListedHost.open('legacy');
     await listed.host.subscribe('a', 'r:1', embedder, () => {});
     await listed.host.reload('a');

@@ -47,7 +47,7 @@ describe('reconfigure', () => {
     expect(listed.problems).toEqual([]);
   });
 
-  test('what is gone is gone at once, also when nobody asks for another one', async () => {
+  test('a removed server is gone at once, also without a replacement', async () => {
     const listed = ListedHost.make();
     await listed.start({ mcpServers: { a: listed.entry('a', 'legacy') } });
     const { host } = listed;
@@ -141,7 +141,7 @@ describe('reconfigure', () => {
     expect([keys('tools/list'), host.known('a')?.facts]).toEqual([undefined, undefined]);
   });
 
-  test('what somebody holds is there again under its new definition', async () => {
+  test('a leased server runs again with its new definition', async () => {
     const { host, entry, starts } = await open();
     const heard: Buffer[] = [];
     const end = await host.subscribe('a', 'r:1', { id: 'ada', role: undefined, scopes: [] }, (params) =>

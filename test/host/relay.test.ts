@@ -110,7 +110,7 @@ describe('what a shared server asks', () => {
     expect([ann.asked, host.cacheStats().entries]).toEqual([['elicitation/create', 'elicitation/create'], 0]);
   });
 
-  test('is refused while two calls are under way, and nobody hears of it', async () => {
+  test('is refused while two calls are in progress, and reaches no client', async () => {
     await start();
     const [ann, bob] = [new Someone('ann'), new Someone('bob')];
     const stop = new AbortController();
@@ -219,7 +219,7 @@ describe('with an instance for each client', () => {
   const bob = () => new Someone('bob', { instance: 'bob' });
   const instances = () => host.status().map((row) => row.instances);
 
-  test('each is asked itself, whoever else calls', async () => {
+  test('each client is asked itself, also while others call', async () => {
     await start({ isolation: 'per-client' });
     const everyone = [ann(), bob(), ann()];
     const answers = await Promise.all(everyone.map((someone) => someone.call('ask')));
@@ -303,7 +303,7 @@ describe('with an instance for each client', () => {
   test.each([
     ['calls', (someone: Someone) => someone.call('hang')],
     ['prompts', ({ options }: Someone) => host.request('a', 'prompts/get', '{"name":"greet"}', options)],
-  ])('however many %s its end ends, nobody else is refused, though the shared server runs', async (_what, ask) => {
+  ])('however many %s its end ends, no other client is refused, though the shared server runs', async (_what, ask) => {
     await start({ isolation: 'per-client', trustAnnotations: false, breaker: { threshold: 2 } });
     await host.start('a');
     const someone = new Someone('ann', { instance: 'ann', onServerRequest: () => {} });

@@ -75,7 +75,7 @@ describe('roles', () => {
     expect(await outcomeOf(host.call(name, tool, {}, as('ada', role)))).toBe(code);
   });
 
-  test('AC-H8 the embedder itself is under no role, whoever it names is, also under its own name', async () => {
+  test('AC-H8 the embedder itself has no role; principals that it names have one, also under its own name', async () => {
     await open({ roles, unlistedRole: 'deny' });
     expect(await outcomeOf(host.call('git', 'push'))).toBe('server_not_found');
     expect(await outcomeOf(host.call('git', 'push', {}, { principal: embedder }))).toBe('server_not_found');
@@ -83,7 +83,7 @@ describe('roles', () => {
     expect(await outcomeOf(host.spawn({ name: 'late', ...server }, { lazy: true }))).toBe('ok');
   });
 
-  test('X9 nobody else goes by the id of the embedder, with roles or without, also where guards are set', async () => {
+  test('X9 no other principal has the id of the embedder, with roles or without, also with guards', async () => {
     await open({});
     const likeness = { principal: { ...embedder } };
     for (const guard of [[], [() => ({ allow: true }) as const]]) {

@@ -112,7 +112,7 @@ describe('D-14 one name', () => {
     expect([moody.row.state, moody.row.lazy, moody.starts]).toEqual([state, state === 'registered', starts]);
   });
 
-  test('who stops a server while it replaces another has none running', async () => {
+  test('a stop while a server replaces another leaves none running', async () => {
     const moody = await empty();
     await spawn(moody);
     moody.mood = 'silent';
@@ -250,7 +250,7 @@ describe('D-29 what is said to spawn', () => {
   });
 });
 
-test('a name that nobody has is told the same way everywhere', async () => {
+test('an unknown name fails the same way everywhere', async () => {
   const moody = await empty();
   const { host } = moody;
   const errors = await Promise.all(

@@ -175,7 +175,7 @@ test('F3 an answer that drips byte by byte arrives', async () => {
   }
 });
 
-test('F3 a second answer nobody asked for does not reach the next call', async () => {
+test('F3 a second, unrequested answer does not reach the next call', async () => {
   const forged = FRAMINGS['content-length']?.(1) ?? '';
   await run({ request: (socket, id) => void socket.write(FRAMINGS['content-length']?.(id) + forged) });
   for (let i = 0; i < 10; i++) {
@@ -212,7 +212,7 @@ async function runElsewhere(url: string, dial?: Dial, times = 1): Promise<void> 
   }
 }
 
-test('F3 nobody listens', async () => {
+test('F3 no server listens', async () => {
   const closed = await startChaosServer();
   await closed.close();
   await runElsewhere(closed.url, undefined, 100);

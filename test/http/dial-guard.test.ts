@@ -135,7 +135,7 @@ test('no form of an inner address is dialled', async () => {
   expect(connections).toBe(0);
 });
 
-test('a literal address is judged by the dial itself, whoever forgot to read the URL', async () => {
+test('a literal address is judged by the dial itself, also when the URL was not checked before', async () => {
   for (const host of ['127.0.0.1', '0x7f.1', '[::1]', '[::ffff:127.0.0.1]', '0.0.0.0']) {
     const pool = new Pool(`http://${host}:${port}`, { connect: publicOnly });
     const outcome = await pool.request({ path: '/', method: 'GET' }).catch((error: unknown) => error);

@@ -75,7 +75,7 @@ test('a server that hangs is left at the deadline', async () => {
   await server.until(() => server.cut === 1);
 });
 
-test('nobody there, and no URL', async () => {
+test('no server there, and no URL', async () => {
   const refused = await failureOf(get('http://127.0.0.1:9/'));
   expect([refused.details.reason, refused.message]).toEqual([
     ...['ECONNREFUSED', "server '127.0.0.1:9': no connection could be opened (ECONNREFUSED)"],

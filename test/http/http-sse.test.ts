@@ -180,7 +180,7 @@ test('a status that is no stream rejects with it', async () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-test('nobody there rejects as not executed', async () => {
+test('an unreachable server rejects as not executed', async () => {
   const opening = openHttpSse(
     { server: 'old', url: 'http://127.0.0.1:1/sse' },
     { clock: new FakeClock(), random: () => 0 },

@@ -219,7 +219,7 @@ describe('refusals', () => {
     expect(heard.failures).toEqual([]);
   });
 
-  test('the challenge of a 401 is kept for whoever renews the token', async () => {
+  test('the challenge of a 401 is stored for the renewal of the token', async () => {
     const challenge = 'Bearer resource_metadata="https://example.com/.well-known/x"';
     const { channel, heard } = await connect((_got, response) =>
       response.writeHead(401, { 'www-authenticate': challenge }).end(),
