@@ -46,13 +46,6 @@ interface ReapDeps {
   readonly read?: (file: string) => JournalReading;
 }
 
-interface DeadJournal {
-  readonly file: string;
-  readonly groups: readonly OrphanGroup[];
-  /** Some of its processes cannot be found or identified: the file stays. */
-  readonly isUnknown: boolean;
-}
-
 export const NOTHING_REAPED: ReapReport = { journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 };
 
 const termMs = 1_000;
@@ -62,7 +55,8 @@ const pollMs = 25;
 export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport> {
   const { clock, table, kill = systemKill, onProblem = () => {}, read = readJournal } = deps;
   requireTrusted(stateDir);
-  const dead: DeadJournal[] = [];
+  /** `isUnknown`: some processes of the journal cannot be found or identified, and the file stays. */
+  const dead: { readonly file: string; readonly groups: readonly OrphanGroup[]; readonly isUnknown: boolean }[] = [];
   let stale = 0;
   let unknown = 0;
   const leave = (file: string, why: string): void => {

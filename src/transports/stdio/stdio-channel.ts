@@ -63,14 +63,11 @@ interface StdioDeps {
 
 interface StdioDescription {
   readonly pid: number;
-  readonly profile: SandboxProfile;
   readonly exit: ChildExit | undefined;
   /** Known once the stop is over. */
   readonly stop: StopReport | undefined;
   /** More than twenty junk lines on stdout within the last minute. */
   readonly noisy: boolean;
-  /** Processes that left the group and still run, as far as they can be found; known once the channel is closed. */
-  readonly escaped: number;
   readonly stderrTail: (maxBytes?: number) => string;
 }
 
@@ -192,15 +189,8 @@ export class StdioChannel implements Channel {
 
   describe(): StdioDescription {
     const { pid, exit, report } = this.#child;
-    return {
-      pid,
-      profile: this.#profile,
-      exit,
-      stop: report,
-      noisy: this.#noise.noisy,
-      escaped: report?.escaped ?? 0,
-      stderrTail: (maxBytes) => this.#stderr.tail(maxBytes),
-    };
+    const stderrTail = (maxBytes?: number) => this.#stderr.tail(maxBytes);
+    return { pid, exit, stop: report, noisy: this.#noise.noisy, stderrTail };
   }
 
   async #close(): Promise<void> {

@@ -43,14 +43,11 @@ export async function tracePath(file: string): Promise<Traced> {
 }
 
 /** Undefined: not a link. */
-async function targetOf(file: string): Promise<string | undefined> {
-  try {
-    return await readlink(file);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EINVAL') return undefined;
+const targetOf = (file: string): Promise<string | undefined> =>
+  readlink(file).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'EINVAL') return undefined;
     throw error;
-  }
-}
+  });
 
 /** The same for a path that may not exist yet: the existing part is resolved, the rest is added as written. */
 export async function traceFuturePath(file: string): Promise<Traced> {
