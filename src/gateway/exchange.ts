@@ -9,9 +9,9 @@
 import type { UnroutedTemplates } from '../host/status.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Principal } from '../policy/operation.js';
-import type { Era } from '../wire/channel.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Answer } from '../wire/peer-interface.js';
+import { RPC } from '../wire/rpc-codes.js';
 import type { EndpointId } from './endpoint-id.js';
 
 /** What a client says it can do, of which servers may make use. */
@@ -34,7 +34,8 @@ export interface Client {
   /** The legacy session, the stdio process, or what client-id.ts makes of key and header. Never shown to other clients. */
   readonly id: string;
   readonly principal: Principal;
-  readonly era: Era;
+  /** The name of its era (eras/eras.ts). */
+  readonly era: string;
   readonly version: string;
   readonly endpoint: EndpointId;
   readonly capabilities: ClientCapabilities;
@@ -50,7 +51,8 @@ export interface RpcFailure {
   readonly httpStatus?: number;
 }
 
-/** Of something that is made or read, or of why it cannot be. */
+export const invalidParams = (message: string): RpcFailure => ({ code: RPC.invalidParams, message });
+
 export const isFailure = <T extends object>(made: T | RpcFailure): made is RpcFailure => 'code' in made;
 
 /** What an ask costs its client at most. */
@@ -58,6 +60,8 @@ export interface AskLimits {
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal;
 }
+
+export type Ask = (method: string, params: JsonText | undefined, limits: AskLimits) => Promise<Answer>;
 
 export interface Exchange {
   readonly client: Client;
@@ -79,7 +83,7 @@ export interface Exchange {
    * Asks the client something on behalf of this request (legacy: elicitation, sampling, roots). Undefined where a client
    * cannot be asked: the modern era has no requests to clients. Rejects with a HostError when no answer comes.
    */
-  readonly ask: ((method: string, params: JsonText | undefined, limits: AskLimits) => Promise<Answer>) | undefined;
+  readonly ask: Ask | undefined;
   /** `parts` are joined to the text of one result object. */
   succeed(...parts: readonly JsonText[]): void;
   fail(failure: RpcFailure): void;

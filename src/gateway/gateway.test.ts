@@ -4,10 +4,8 @@ import { expect, test, vi } from 'vitest';
 import { listenEntry } from '../config/listen-settings.js';
 import type { Host } from '../host/host.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { Principal } from '../policy/operation.js';
-import { embedder } from '../policy/operation.js';
-import { createGateway, type GatewaySettings } from './gateway.js';
-import type { GatewayParts } from './gateway-parts.js';
+import { embedder, type Principal } from '../policy/operation.js';
+import { createGateway, type GatewayParts, type GatewaySettings } from './gateway.js';
 import type { HttpIngressOptions } from './http/http-ingress.js';
 import type { KeyedRoute } from './http/routes.js';
 import type { RouterOptions } from './routing/router.js';
@@ -55,7 +53,7 @@ function open(
     http: async () => (options: HttpIngressOptions) => {
       http.push(options);
       return {
-        figures: () => ({ legacySessions: 1, modernStreams: 2, httpAnswers: { 2: 3 } }),
+        figures: () => ({ clients: { legacy: 1, modern: 2 }, httpAnswers: { 2: 3 } }),
         allow: (names: object) => void log.push(JSON.stringify(names)),
         listen: async () => {
           if (failure) throw failure;
@@ -116,7 +114,7 @@ test('keys are there before anything listens, and nothing listens before it is t
     ['/readyz', true],
     ['/metrics', false],
   ]);
-  expect(await routes?.get('/metrics')?.answer()).toEqual({ status: 200, contentType: 'm', body: 'figures' });
+  expect(await routes?.get('/metrics')?.answer?.()).toEqual({ status: 200, contentType: 'm', body: 'figures' });
   gateway.replaceKeys({ b: 1 });
   expect(log.slice(-2)).toEqual(['replaced b', 'rekeyed']);
   gateway.allow({ allowedHosts: ['h'], allowedOrigins: ['o'] });

@@ -7,6 +7,7 @@
  */
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { parseKeys } from '../config/keys.js';
 import type { ListenSettings } from '../config/listen-settings.js';
 import { isLoopback } from '../config/values.js';
 import type { Host } from '../host/host.js';
@@ -15,14 +16,16 @@ import { type Cancel, type Clock, systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { warnProcess } from '../kernel/problems.js';
 import { type Random, systemRandom } from '../kernel/random.js';
-import type { Principal } from '../policy/operation.js';
-import { embedder } from '../policy/operation.js';
+import { embedder, type Principal } from '../policy/operation.js';
+import { createBridge } from './eras/eras.js';
 import type { PrincipalNow, Router } from './exchange.js';
-import { defaultParts, type GatewayParts } from './gateway-parts.js';
 import type { HttpIngress } from './http/http-ingress.js';
 import type { Route, Routes } from './http/routes.js';
-import type { Keyring } from './keys/keys.js';
+import { Keyring } from './keys/keys.js';
+import { readOrCreateLocalKey } from './keys/local-key.js';
 import { addFigures, type BrokerFigures, type IngressFigures } from './metrics/figures.js';
+import { healthz, Readiness } from './metrics/health.js';
+import { createRouter } from './routing/router.js';
 import type { StdioIngress } from './stdio/stdio-ingress.js';
 
 /**
@@ -180,7 +183,7 @@ class JoinedGateway implements Gateway {
     const { parts, router, clock, random, keyring, settings, onProblem, onConfigProblem } = this.#joined;
     const { host, port, allowedHosts, allowedOrigins } = settings.listen;
     const [createHttpIngress, routes] = await Promise.all([parts.http(), this.#routes()]);
-    this.#http = createHttpIngress({
+    this.#http = await createHttpIngress({
       ...{ router, clock, random, onProblem },
       authenticate: settings.auth === 'none' ? () => embedder : (header) => keyring.authenticate(header),
       listen: { host, port, hosts: allowedHosts, origins: allowedOrigins },
@@ -340,3 +343,18 @@ function cannotListen(host: string, port: number, error: NodeJS.ErrnoException):
       });
   }
 }
+
+export const defaultParts = {
+  createRouter,
+  createBridge,
+  Keyring,
+  parseKeys,
+  readOrCreateLocalKey,
+  healthz,
+  Readiness,
+  http: async () => (await import('./http/http-ingress.js')).createHttpIngress,
+  stdio: async () => (await import('./stdio/stdio-ingress.js')).createStdioIngress,
+  metrics: async () => (await import('./metrics/metrics.js')).createMetrics,
+};
+
+export type GatewayParts = typeof defaultParts;

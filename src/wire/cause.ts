@@ -2,8 +2,9 @@
  * The cause of a message that a server sends on its own: which methods can be one, which clients had requests lately, and the refusal
  * of a server request without a certain cause. Not here: finding the cause (attribution.ts).
  */
+import { METHODS } from './methods.js';
 import type { PendingRequest } from './pending-requests.js';
-import { listenMethod, NOTIFICATION, RPC } from './rpc-codes.js';
+import { NOTIFICATION, RPC } from './rpc-codes.js';
 
 /** How long a server may go on with the work of a request that it has answered. */
 export const recentEndMs = 30_000;
@@ -51,23 +52,9 @@ export type Cause =
   /** `count` requests in progress could have, and `abandoned` ones that were given up. */
   | { readonly kind: 'unclear'; readonly count: number; readonly abandoned: number };
 
-/** Housekeeping requests: a server does not ask a person because of these. All others may cause server requests. */
-const housekeeping: ReadonlySet<string> = new Set([
-  'initialize',
-  'ping',
-  'server/discover',
-  listenMethod,
-  'resources/subscribe',
-  'resources/unsubscribe',
-  'logging/setLevel',
-  'tools/list',
-  'prompts/list',
-  'resources/list',
-  'resources/templates/list',
-]);
-
 /** Whether a request with this method may cause messages of the server. */
-export const mayCause = (method: string | undefined): boolean => method !== undefined && !housekeeping.has(method);
+export const mayCause = (method: string | undefined): boolean =>
+  method !== undefined && !METHODS.get(method)?.isHousekeeping;
 
 /** Notifications that belong to the session and not to one request. */
 const ofSession = /\/list_changed$|^notifications\/(?:subscriptions|tasks)(?:\/|$)/;

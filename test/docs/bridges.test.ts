@@ -2,10 +2,16 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { inputRequestsMax, inputRequiredBytesMax } from '../../src/gateway/bridge/input-required.js';
-import { roundsMax } from '../../src/gateway/eras/legacy/input-rounds.js';
-import { askLimitMs, asksMax } from '../../src/gateway/eras/legacy/server-requests.js';
-import { afterRefusalMs, gatherMs, parkedLifeMs } from '../../src/gateway/eras/modern/parked-call.js';
-import { heldBytesMax, parkedMax, parkedPerPrincipalMax } from '../../src/gateway/eras/modern/parked-calls.js';
+import { asksMax } from '../../src/gateway/eras/legacy/bridge.js';
+import { askLimitMs, roundsMax } from '../../src/gateway/eras/legacy/input-rounds.js';
+import {
+  afterRefusalMs,
+  gatherMs,
+  heldBytesMax,
+  parkedLifeMs,
+  parkedMax,
+  parkedPerPrincipalMax,
+} from '../../src/gateway/eras/modern/parked-call.js';
 import { stateLifeMs } from '../../src/gateway/eras/modern/sealed-state.js';
 import { notifiedMs, unnotifiedMs } from '../../src/wire/abandoned-requests.js';
 import { askTogetherMs } from '../../src/wire/attribution.js';

@@ -83,9 +83,12 @@ export type Script = (options: BridgeOptions, round: number) => Relayed | Promis
 export function bridged(
   exchange: Exchange,
   script: Script,
-  more: Partial<
-    Pick<BridgedRequest, 'inputResponses' | 'requestState' | 'identity' | 'server' | 'serverEra' | 'onMoved'>
-  > = {},
+  {
+    requestState,
+    ...more
+  }: Partial<Pick<BridgedRequest, 'inputResponses' | 'identity' | 'server' | 'serverEra' | 'moveTo'>> & {
+    readonly requestState?: unknown;
+  } = {},
 ): BridgedRequest & { readonly sent: BridgeOptions[] } {
   const sent: BridgeOptions[] = [];
   return {
@@ -93,7 +96,7 @@ export function bridged(
     server: 'files',
     identity: () => Buffer.from('tools/call\0move\0{"a":1}'),
     inputResponses: undefined,
-    requestState: undefined,
+    requestState: requestState === undefined ? undefined : Buffer.from(JSON.stringify(requestState)),
     ...more,
     send: async (options) => script(options, sent.push(options)),
     sent,

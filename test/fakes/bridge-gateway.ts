@@ -108,7 +108,7 @@ export class GatewayEnd {
         send: (options) => this.#upstream.call(params, options),
         identity: () => Buffer.from(JSON.stringify(['tools/call', name, args])),
         inputResponses: inputResponses && Buffer.from(JSON.stringify(inputResponses)),
-        requestState,
+        requestState: requestState && Buffer.from(JSON.stringify(requestState)),
       });
       const words = JSON.parse(bytes.toString('utf8'));
       if (kind === 'error') return this.#tell({ id, error: words });

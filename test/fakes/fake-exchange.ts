@@ -106,7 +106,7 @@ export class FakeExchange implements Exchange {
 export class FakeSession implements ClientSession {
   readonly id: string;
   readonly principal: Principal;
-  readonly era: Era;
+  readonly era: string;
   readonly version: string;
   readonly endpoint: EndpointId;
   readonly capabilities: Client['capabilities'];

@@ -8,12 +8,15 @@ import { type FakeServer, FakeUpstreams } from './fake-upstreams.js';
 
 /** Hands on what a modern client answered, as it is. */
 export const passThrough: Bridge = {
-  relay: ({ send, inputResponses, requestState }) => {
+  relay: (request) => {
+    const { inputResponses, requestState } = request;
     const members = [
       ...(inputResponses ? [`"inputResponses":${inputResponses.toString('utf8')}`] : []),
-      ...(requestState === undefined ? [] : [`"requestState":${JSON.stringify(requestState)}`]),
+      ...(requestState === undefined
+        ? []
+        : [`"requestState":${JSON.stringify(JSON.parse(requestState.toString('utf8')))}`]),
     ];
-    return send(members.length > 0 ? { members: members.join(',') } : {});
+    return request.send(members.length > 0 ? { members: members.join(',') } : {});
   },
 };
 

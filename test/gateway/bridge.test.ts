@@ -3,8 +3,10 @@
  * fixture servers of both eras, over pipes and in memory, with a bridge and little else in between.
  */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createBridge } from '../../src/gateway/bridge/bridge.js';
-import { ParkedCalls } from '../../src/gateway/eras/modern/parked-calls.js';
+import type { Bridge } from '../../src/gateway/bridge/bridged-request.js';
+import { createLegacyBridge } from '../../src/gateway/eras/legacy/bridge.js';
+import { createModernBridge } from '../../src/gateway/eras/modern/bridge.js';
+import { ParkedCalls } from '../../src/gateway/eras/modern/parked-call.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { type Bench, type Cell, cells } from '../contract/cells.js';
@@ -38,7 +40,11 @@ test('there are servers of both eras, over pipes and in memory', () => {
 describe.each(servers.map((cell) => [`${cell.era} server ${cell.name}`, cell] as const))('%s', (_, cell: Cell) => {
   let bench: Bench;
   const calls = new ParkedCalls();
-  const bridge = createBridge({ clock: systemClock, random: systemRandom, calls });
+  const modern = createModernBridge({ clock: systemClock, calls });
+  const legacy = createLegacyBridge({ clock: systemClock, random: systemRandom });
+  const bridge: Bridge = {
+    relay: (request) => (request.exchange.client.era === 'modern' ? modern : legacy).relay(request),
+  };
 
   beforeEach(async () => {
     bench = await cell.open();

@@ -79,7 +79,7 @@ test('answers are counted by their status, and of streams only those that listen
   const listening = modernHeaders('subscriptions/listen');
   void send(port, { body: rpc(1, 'subscriptions/listen', { _meta: META }), headers: listening }).catch(() => {});
   await router.until(() => router.handled.length === 3);
-  expect(ingress.figures()).toEqual({ legacySessions: 0, modernStreams: 1, httpAnswers: { 2: 2, 4: 1 } });
+  expect(ingress.figures()).toEqual({ clients: { legacy: 0, modern: 1 }, httpAnswers: { 2: 2, 4: 1 } });
 });
 
 test('before there is anything to ask, who has a key is asked to come again', async () => {

@@ -104,7 +104,7 @@ afterEach(async () => {
 export async function start(options: Partial<HttpIngressOptions> = {}): Promise<Harness> {
   const router = new FakeRouter();
   const problems: unknown[] = [];
-  const ingress = createHttpIngress({
+  const ingress = await createHttpIngress({
     router,
     clock: systemClock,
     random: seededRandom(1),

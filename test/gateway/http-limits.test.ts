@@ -337,7 +337,7 @@ describe('X19 numbers', () => {
     const kilobyte = JSON.stringify({ n: 'x'.repeat(1024) });
     for (const session of router.sessions)
       for (let i = 0; i < 200; i++) (session as ClientSession).notify('notifications/a', kilobyte);
-    expect(ingress.kept.bytes).toBeLessThanOrEqual(100 * 1024);
+    expect(ingress.storedEvents.bytes).toBeLessThanOrEqual(100 * 1024);
     const kept = await Promise.all(
       sessions.map(async (headers) => {
         const stream = await listen(port, { method: 'GET', headers });

@@ -104,7 +104,7 @@ describe('W18 what abandoned sessions keep', () => {
     });
     await eventually('the loss of the streams is noticed', () => ingress.counts.streams === 0);
     changeAll(router.sessions, 300);
-    expect([ingress.counts.sessions, ingress.kept]).toEqual([200, { events: 0, bytes: 0 }]);
+    expect([ingress.counts.sessions, ingress.storedEvents]).toEqual([200, { events: 0, bytes: 0 }]);
   });
 
   test('W18 updates of resources are kept for a lost stream, and not before there was one', async () => {
@@ -113,16 +113,16 @@ describe('W18 what abandoned sessions keep', () => {
     const [session] = router.sessions as [ClientSession];
     const update = (uri: string) => session.notify('notifications/resources/updated', JSON.stringify({ uri }));
     update('a://never-read');
-    expect(ingress.kept).toEqual({ events: 0, bytes: 0 });
+    expect(ingress.storedEvents).toEqual({ events: 0, bytes: 0 });
     (await listen(port, { method: 'GET', headers })).hangUp();
     await eventually('the loss of the stream is noticed', () => ingress.counts.streams === 0);
     update('a://lost');
-    expect(ingress.kept.events).toBe(1);
-    expect(ingress.kept.bytes).toBeGreaterThan(100);
+    expect(ingress.storedEvents.events).toBe(1);
+    expect(ingress.storedEvents.bytes).toBeGreaterThan(100);
     const stream = await listen(port, { method: 'GET', headers });
     expect(await stream.until((text) => text.includes('a://lost'))).not.toContain('never-read');
     await send(port, { method: 'DELETE', headers });
-    expect(ingress.kept).toEqual({ events: 0, bytes: 0 });
+    expect(ingress.storedEvents).toEqual({ events: 0, bytes: 0 });
   });
 
   test('W18 a client whose stream was lost hears of each changed list once, with and without Last-Event-ID', async () => {

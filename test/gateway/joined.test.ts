@@ -4,7 +4,7 @@
  */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createBridge } from '../../src/gateway/bridge/bridge.js';
+import { createBridge } from '../../src/gateway/eras/eras.js';
 import { createHttpIngress, type HttpIngress } from '../../src/gateway/http/http-ingress.js';
 import { createRouter, type GatewayRouter } from '../../src/gateway/routing/router.js';
 import type { Upstreams } from '../../src/gateway/upstreams.js';
@@ -55,7 +55,7 @@ beforeAll(async () => {
     serverInfo: { name: 'hostler', version: '0' },
     onProblem,
   });
-  ingress = createHttpIngress({
+  ingress = await createHttpIngress({
     ...shared,
     router,
     authenticate: () => ({ id: 'tester', role: undefined, scopes: [] }),

@@ -57,7 +57,7 @@ const scrape = async () => {
 
 test('calls, their outcomes and durations, states, cache and restarts are all there', async () => {
   metrics = createMetrics(host, {
-    ingress: () => ({ legacySessions: 2, modernStreams: 1, httpAnswers: { 2: 40, 4: 3 } }),
+    ingress: () => ({ clients: { legacy: 2, modern: 1 }, httpAnswers: { 2: 40, 4: 3 } }),
   });
   for (let i = 0; i < 3; i++) await host.call('plain', 'note', { nonce: `${i}` });
   for (let i = 0; i < 4; i++) await host.call('kept', 'note', { nonce: 'same' });

@@ -1,7 +1,7 @@
 /** `isolation: "per-client"` through the gateway: which requests share a process of the server. */
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createBridge } from '../../src/gateway/bridge/bridge.js';
+import { createBridge } from '../../src/gateway/eras/eras.js';
 import { createRouter, type GatewayRouter } from '../../src/gateway/routing/router.js';
 import { createHost, type Host } from '../../src/host/host.js';
 import { systemClock } from '../../src/kernel/clock.js';

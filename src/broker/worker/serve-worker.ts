@@ -4,7 +4,7 @@
  * worker entry.
  */
 import type { Readable, Writable } from 'node:stream';
-import { createBridge } from '../../gateway/bridge/bridge.js';
+import { createBridge } from '../../gateway/eras/eras.js';
 import { createRouter } from '../../gateway/routing/router.js';
 import { createStdioIngress, type StdioIngress } from '../../gateway/stdio/stdio-ingress.js';
 import type { Clock } from '../../kernel/clock.js';

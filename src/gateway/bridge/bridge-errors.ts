@@ -8,7 +8,7 @@ import type { Era } from '../../wire/channel.js';
 import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Relayed } from './bridged-request.js';
-import { describeNeeds, type Need, requiredCapabilities } from './client-needs.js';
+import { describeNeeds, type Need, requiredCapabilities } from './client-capabilities.js';
 
 const quotedCharsMax = 100;
 export const quoted = (text: string): string => `'${text.slice(0, quotedCharsMax)}'`;

@@ -21,25 +21,24 @@ export interface BridgeOptions extends Pick<RelayOptions, 'members' | 'capabilit
   readonly signal?: CancelSignal;
 }
 
-/** Sends the request to its server, as often as the bridge needs. Rejects with a HostError when no answer came. */
-export type SendUpstream = (options: BridgeOptions) => Promise<Relayed>;
-
 export interface BridgedRequest {
   readonly exchange: Exchange;
   readonly server: string;
   /** As last known; absent: not known. A modern server never asks in the middle of a call, and nothing is prepared for it. */
   readonly serverEra?: Era | undefined;
-  readonly send: SendUpstream;
+  /** Sends the request to its server, as often as the bridge needs. Rejects with a HostError when no answer came. */
+  send(options: BridgeOptions): Promise<Relayed>;
   /** The bytes that make it this request and no other: method, name or URI, arguments. Only a bridge that seals state asks. */
-  readonly identity: () => Buffer;
+  identity(): Buffer;
   /** Of a modern client that answers what it was asked; as it wrote them. */
   readonly inputResponses: Buffer | undefined;
-  readonly requestState: string | undefined;
+  /** One JSON value, as the client wrote it. */
+  readonly requestState: Buffer | undefined;
   /**
    * A call that was parked goes on: from now on this exchange waits for it, and progress and logs of the call are its own,
    * under its own progress token. Called on the request whose `send` is still running, with the exchange that came back.
    */
-  readonly onMoved?: (exchange: Exchange) => void;
+  moveTo?(exchange: Exchange): void;
 }
 
 export interface Bridge {

@@ -7,9 +7,10 @@
  */
 import { keyIs, memberBytes, memberString, type Span } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
+import { METHODS } from '../../wire/methods.js';
 import { brokenServer, quoted } from './bridge-errors.js';
 import type { Relayed } from './bridged-request.js';
-import { type Need, needOf } from './client-needs.js';
+import { type Need, needOf } from './client-capabilities.js';
 
 /** Of one round. */
 export const inputRequestsMax = 32;
@@ -43,7 +44,8 @@ export function readInputRequired(
   const parts = outerParts(server, bytes);
   if (!parts) return undefined;
   const broken = (what: string, reason: string) => brokenServer(server, what, reason);
-  if (!askingMethods.has(method)) throw broken(`${quoted(method)} cannot be answered by asking`, 'input_not_possible');
+  if (!METHODS.get(method)?.mayRequireInput)
+    throw broken(`${quoted(method)} cannot be answered by asking`, 'input_not_possible');
   if (bytes.length > inputRequiredBytesMax)
     throw broken(`asks in more than ${inputRequiredBytesMax} bytes`, 'input_too_large');
   const requests = parts.requests ? inputRequests(server, bytes, parts.requests) : [];
@@ -51,9 +53,6 @@ export function readInputRequired(
   if (parts.state && bytes[parts.state.start] !== 0x22) throw broken('requestState is not a string', 'input_malformed');
   return { requests, state: parts.state };
 }
-
-/** No other request may be answered by asking. */
-const askingMethods: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
 
 const outerKeys = ['resultType', 'inputRequests', 'requestState'] as const;
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ConnectionShares } from './connection-shares.js';
+import { ConnectionShares } from './http-connections.js';
 
 interface Fake {
   readonly name: string;

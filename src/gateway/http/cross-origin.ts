@@ -3,7 +3,7 @@
  * anything; whether a request is let in at all is the guard's business (transports/http/origin-guard.ts), before this.
  */
 import type { ServerResponse } from 'node:http';
-import type { RequestHead } from './request-head.js';
+import type { RequestHeaders } from './request-headers.js';
 
 const methods = 'POST, GET, DELETE';
 const headers = [
@@ -36,18 +36,18 @@ export class CrossOrigin {
   }
 
   /** True: it only asked whether it may ask, and was answered. */
-  answerPreflight(method: string | undefined, head: RequestHead, response: ServerResponse): boolean {
-    if (method !== 'OPTIONS' || head.other('access-control-request-method') === undefined) return false;
-    response.writeHead(204, preflight(head));
+  answerPreflight(method: string | undefined, received: RequestHeaders, response: ServerResponse): boolean {
+    if (method !== 'OPTIONS' || received['access-control-request-method'] === undefined) return false;
+    response.writeHead(204, preflight(received));
     response.end();
     return true;
   }
 }
 
-function preflight(head: RequestHead): string[] {
-  const asked = (head.other('access-control-request-headers') ?? '').split(',').map((name) => name.trim());
+function preflight(received: RequestHeaders): string[] {
+  const asked = (received['access-control-request-headers'] ?? '').split(',').map((name) => name.trim());
   const own = asked.filter((name) => ownHeader.test(name)).slice(0, ownHeadersMax);
-  const isPrivate = head.other('access-control-request-private-network') === 'true';
+  const isPrivate = received['access-control-request-private-network'] === 'true';
   return [
     ...['Access-Control-Allow-Methods', methods],
     ...['Access-Control-Allow-Headers', [...headers, ...own].join(', ')],

@@ -1,55 +1,20 @@
 /**
- * A request as our server takes it: its body goes from the parser to its reader at once. As a stream each would first wait for
- * three turns of Node's queue, and cost more than all that is done with it here.
- * Not here: what a body may be (request-body.ts), what headers mean (request-head.ts).
- *
- * Invariants: until somebody takes the body, and where nobody does, it is a stream like any other; whoever took it is told of its
- * end or of the end of its sender, never of both.
+ * A request whose body goes from the HTTP parser to its reader at once. Read as a stream, each body would first wait for three ticks.
+ * Not here: what a body may be (request-body.ts).
+ * Invariant: a request without a reader is a stream like any other; a reader gets the end of the body or of its sender, not both.
  */
 import { IncomingMessage } from 'node:http';
-import type { BodyReader } from './request-body.js';
-import { RequestHead } from './request-head.js';
+import type { ByteBudget } from '../../kernel/byte-budget.js';
+import { ByteBuffer } from '../../kernel/byte-buffer.js';
 
 export class DirectBodyRequest extends IncomingMessage {
-  // Node's types know both as plain members, which a getter must not stand for.
-  static {
-    Object.defineProperties(DirectBodyRequest.prototype, {
-      /**
-       * Node's server asks each request for these two and would sort all of its headers into an object for them. Whoever else
-       * wants one asks the head.
-       */
-      headers: {
-        get(this: DirectBodyRequest) {
-          const { host, expect } = this.head;
-          return { host, expect };
-        },
-      },
-      /** Lets the parser forget it with its answer: its end was told, though not as a stream's. */
-      readableEnded: {
-        get(this: DirectBodyRequest) {
-          return this.#reader ? this.complete : this._readableState.endEmitted;
-        },
-      },
-    });
-  }
-
-  #head: RequestHead | undefined;
   #reader: BodyReader | undefined;
-  /** Node's own word for a body that is read: it need not be thrown away after the answer. */
-  declare _consuming: boolean;
-  declare readonly _readableState: { readonly endEmitted: boolean };
-
-  get head(): RequestHead {
-    this.#head ??= new RequestHead(this.rawHeaders);
-    return this.#head;
-  }
 
   takeBody(reader: BodyReader): void {
     this.#reader = reader;
-    this._consuming = true;
   }
 
-  /** The parser's way to tell of a piece, and with null of the end. */
+  /** The parser calls it with each piece, and with null at the end. */
   override push(piece: unknown, encoding?: BufferEncoding): boolean {
     const reader = this.#reader;
     if (!reader) return super.push(piece, encoding);
@@ -66,5 +31,71 @@ export class DirectBodyRequest extends IncomingMessage {
   }
 }
 
-/** Whatever a parser may still say. */
 const ended: BodyReader = { piece: () => {}, end: () => {}, left: () => {} };
+
+const nothing = Buffer.alloc(0);
+/** Each piece costs the same however small it is: 4 MiB come in some thousand from an honest sender, in millions from none. */
+const piecesMax = 10_000;
+
+/** Of a body that is not taken: it is too large or in too many pieces; too much of others is being read. */
+export type BodyFault = 'too_large' | 'busy';
+
+/** Who is told of a body as it comes in. */
+export interface BodyReader {
+  /** To be kept. */
+  piece(bytes: Buffer): void;
+  end(): void;
+  /** The sender is gone; more cannot come. */
+  left(): void;
+}
+
+export abstract class GatheredBody implements BodyReader {
+  readonly #bytesMax: number;
+  /** For bodies that are not complete yet. A body that came in one piece is not counted. */
+  readonly #budget: ByteBudget;
+  /** Nearly every body is one piece, and is passed on without a copy. */
+  #only: Buffer = nothing;
+  #gathered: ByteBuffer | undefined;
+  #bytes = 0;
+  #pieces = 0;
+  #isOver = false;
+
+  constructor(bytesMax: number, budget: ByteBudget) {
+    this.#bytesMax = bytesMax;
+    this.#budget = budget;
+  }
+
+  piece(bytes: Buffer): void {
+    if (this.#isOver) return;
+    const before = this.#bytes;
+    this.#bytes += bytes.length;
+    if (this.#bytes > this.#bytesMax || ++this.#pieces > piecesMax) return this.#refuse('too_large');
+    if (before === 0) {
+      this.#only = bytes;
+      return;
+    }
+    this.#gathered ??= new ByteBuffer(this.#budget);
+    if (!this.#gathered.add(this.#only) || !this.#gathered.add(bytes)) return this.#refuse('busy');
+    this.#only = nothing;
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.done(this.#gathered?.take() ?? this.#only);
+  }
+
+  left(): void {
+    this.#isOver = true;
+    this.#only = nothing;
+    this.#gathered?.clear();
+  }
+
+  /** Called once, and never for a body whose sender left. */
+  protected abstract done(body: Buffer | BodyFault): void;
+
+  #refuse(fault: BodyFault): void {
+    this.left();
+    this.done(fault);
+  }
+}

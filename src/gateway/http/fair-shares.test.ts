@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { FairShares, wantedMs } from './fair-shares.js';
+import { FairShares, wantedMs } from './open-exchanges.js';
 
 function setUp(max = 16) {
   const clock = new FakeClock();

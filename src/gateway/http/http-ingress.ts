@@ -13,32 +13,24 @@ import type { Duplex } from 'node:stream';
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type NewId, newId, type Random } from '../../kernel/random.js';
-import type { Principal } from '../../policy/operation.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
-import { isClientName } from '../client-id.js';
 import { parseEndpointPath } from '../endpoint-id.js';
-import { LegacyHttp } from '../eras/legacy/http.js';
-import { SessionTable } from '../eras/legacy/session-table.js';
-import { namesModern } from '../eras/modern/header-checks.js';
-import type { Caller } from '../eras/modern/http.js';
+import type { ClientEra } from '../eras/era.js';
+import { claimant, ERAS } from '../eras/eras.js';
 import type { PrincipalNow, Router } from '../exchange.js';
 import type { IngressFigures } from '../metrics/figures.js';
-import { countedResponse } from './counted-response.js';
 import { CrossOrigin } from './cross-origin.js';
 import { DirectBodyRequest } from './direct-body-request.js';
 import { HttpConnections } from './http-connections.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
-import type { IngressContext } from './ingress-context.js';
+import type { Authenticate, Caller, IngressContext } from './ingress-context.js';
 import { LingeringClose } from './lingering-close.js';
 import { OpenExchanges } from './open-exchanges.js';
-import { PostParser } from './parse-post.js';
-import { acceptsEvents, checkPost, isTooMuchToDrain } from './post-guard.js';
+import { type ListeningEra, PostedBody } from './parse-post.js';
 import { REFUSALS, type Refusal } from './refusals.js';
-import { refuse } from './reply.js';
-import { type BodyFault, GatheredBody } from './request-body.js';
-import type { RequestHead } from './request-head.js';
-import { answerRoute, type Route, type Routes } from './routes.js';
-import { refuseSocket } from './socket-refusal.js';
+import { countedResponse, failRequest, refuseRequest, refuseSocket } from './reply.js';
+import { checkPost, isClientName, type RequestHeaders } from './request-headers.js';
+import { type Route, RouteResponder, type Routes } from './routes.js';
 import { StreamBeat } from './sse-stream.js';
 
 export interface HttpListen {
@@ -50,9 +42,6 @@ export interface HttpListen {
   /** Origins of pages that may call us from elsewhere. */
   readonly origins?: readonly string[];
 }
-
-/** Who holds this key. Undefined: nobody whom we know. */
-export type Authenticate = (authorization: string | undefined) => Principal | undefined;
 
 export interface HttpIngressOptions {
   readonly router: Router;
@@ -75,8 +64,8 @@ export interface HttpIngress {
   readonly url: string;
   /** What is open now. */
   readonly counts: { readonly exchanges: number; readonly sessions: number; readonly streams: number };
-  /** Events kept for clients that lost their connection, and the memory they take. */
-  readonly kept: { readonly events: number; readonly bytes: number };
+  /** Events stored for clients that lost their connection, and the memory they take. */
+  readonly storedEvents: { readonly events: number; readonly bytes: number };
   /** Resolves with `url`; rejects when the address cannot be had. */
   listen(): Promise<string>;
   /** For metrics. */
@@ -92,7 +81,14 @@ export interface HttpIngress {
   close(drainMs: number): Promise<void>;
 }
 
-export const createHttpIngress = (options: HttpIngressOptions): HttpIngress => new Ingress(options);
+export async function createHttpIngress(options: HttpIngressOptions): Promise<HttpIngress> {
+  return new Ingress(options, await Promise.all(ERAS.map(async (era) => ({ era, create: await era.loadHttp() }))));
+}
+
+interface LoadedEra {
+  readonly era: ClientEra;
+  readonly create: Awaited<ReturnType<ClientEra['loadHttp']>>;
+}
 
 /** For the last answers to leave, after nothing is open any more. */
 const flushMs = 1_000;
@@ -104,56 +100,54 @@ class Ingress implements HttpIngress {
   #guard: OriginGuard;
   #crossOrigin: CrossOrigin;
   readonly #routes: Routes;
-  readonly #open: OpenExchanges;
-  readonly #bodies: ByteBudget;
-  readonly #beat: StreamBeat;
-  readonly #sessions: SessionTable;
-  readonly #legacy: LegacyHttp;
-  readonly #intake: PostParser;
+  readonly #responder: RouteResponder;
+  readonly #context: IngressContext;
+  readonly #eras: readonly ListeningEra[];
   readonly #server: Server;
   readonly #connections: HttpConnections;
-  readonly #lingering: LingeringClose;
   /** By the first digit of their status. */
   readonly #answers: Record<number, number> = {};
   #closing: Promise<void> | undefined;
-  /** A body that arrives after one is looked at with the keys there are then. */
-  #rekeyings = 0;
 
-  constructor(options: HttpIngressOptions) {
-    const { router, clock, random, listen } = options;
+  constructor(options: HttpIngressOptions, eras: readonly LoadedEra[]) {
+    const { router, clock, random, listen, authenticate } = options;
     this.#options = options;
-    this.#limits = { ...HTTP_LIMITS, ...options.limits };
+    const limits = { ...HTTP_LIMITS, ...options.limits };
+    this.#limits = limits;
     this.#guard = this.#guardOf(listen);
     this.#crossOrigin = new CrossOrigin(listen.origins ?? []);
     this.#routes = options.routes ?? new Map();
-    this.#bodies = new ByteBudget(this.#limits.bodiesBytes);
-    this.#open = new OpenExchanges(this.#limits.exchanges, clock, this.#limits.silentMs);
-    this.#connections = new HttpConnections(this.#limits.connections);
-    this.#lingering = new LingeringClose(clock, this.#limits);
-    this.#beat = new StreamBeat(clock, this.#limits.keepAliveEveryMs);
-    const onProblem = (error: unknown): void => options.onProblem?.(error);
+    this.#connections = new HttpConnections(limits.connections);
     const context: IngressContext = {
-      ...{ router, clock, random, onProblem },
-      ...{ limits: this.#limits, beat: this.#beat, open: this.#open },
+      ...{ router, clock, random, limits, authenticate },
+      newId: options.newId ?? newId,
+      beat: new StreamBeat(clock, limits.keepAliveEveryMs),
+      open: new OpenExchanges(limits.exchanges, clock, limits.silentMs),
+      bodies: new ByteBudget(limits.bodiesBytes),
+      lingering: new LingeringClose(clock, limits),
+      keyChanges: 0,
+      isStopping: false,
+      onProblem: (error) => options.onProblem?.(error),
     };
-    this.#sessions = new SessionTable(clock, this.#limits);
-    this.#legacy = new LegacyHttp(context, this.#sessions, options.newId ?? newId);
-    this.#intake = new PostParser(context, this.#legacy);
+    this.#context = context;
+    this.#responder = new RouteResponder(context);
+    this.#eras = eras.map(({ era, create }) => ({ era, http: create(context) }));
     this.#server = this.#createServer();
   }
 
   get counts() {
-    return { exchanges: this.#open.size, sessions: this.#sessions.size, streams: this.#beat.size };
+    const { open, beat } = this.#context;
+    const sessions = this.#eras.reduce((sum, { http }) => sum + (http.sessions ?? 0), 0);
+    return { exchanges: open.size, sessions, streams: beat.size };
   }
 
-  get kept() {
-    return this.#legacy.kept;
+  get storedEvents() {
+    return this.#eras.find(({ http }) => http.storedEvents)?.http.storedEvents ?? { events: 0, bytes: 0 };
   }
 
   figures(): IngressFigures {
     return {
-      legacySessions: this.#sessions.size,
-      modernStreams: this.#open.endless,
+      clients: Object.fromEntries(this.#eras.map(({ era, http }) => [era.name, http.clients])),
       httpAnswers: { ...this.#answers },
     };
   }
@@ -173,7 +167,7 @@ class Ingress implements HttpIngress {
       this.#server.once('error', reject);
       this.#server.listen(port, host, () => {
         this.#server.off('error', reject);
-        this.#server.on('error', (error) => this.#options.onProblem?.(error));
+        this.#server.on('error', this.#context.onProblem);
         this.url = `http://${reachable(host)}:${(this.#server.address() as AddressInfo).port}/mcp`;
         resolve(this.url);
       });
@@ -181,9 +175,10 @@ class Ingress implements HttpIngress {
   }
 
   rekeyed(now: PrincipalNow): void {
-    this.#rekeyings++;
-    this.#sessions.rekeyed(now);
-    this.#open.rekeyed(now);
+    this.#context.keyChanges++;
+    for (const { http } of this.#eras) http.rekeyed?.(now);
+    this.#context.open.rekeyed(now);
+    this.#responder.rekeyed(now);
   }
 
   close(drainMs: number): Promise<void> {
@@ -192,18 +187,19 @@ class Ingress implements HttpIngress {
   }
 
   async #close(drainMs: number): Promise<void> {
-    const { clock } = this.#options;
-    this.#intake.isStopping = true;
-    this.#sessions.endStreams();
-    this.#open.shutDown('endless');
-    await Promise.race([this.#open.emptied(), sleep(clock, drainMs)]);
-    this.#open.shutDown('all');
-    this.#open.close();
-    this.#sessions.endAll();
+    const { clock, open, lingering } = this.#context;
+    this.#context.isStopping = true;
+    for (const { http } of this.#eras) http.endStreams?.();
+    open.shutDown('endless');
+    await Promise.race([open.emptied(), sleep(clock, drainMs)]);
+    open.shutDown('all');
+    open.close();
+    for (const { http } of this.#eras) http.close?.();
+    this.#responder.close();
     const closed = new Promise<void>((resolve) => {
       this.#server.close(() => resolve());
     });
-    this.#lingering.close();
+    lingering.close();
     this.#connections.destroySoon();
     await Promise.race([closed, sleep(clock, flushMs)]);
     this.#server.closeAllConnections();
@@ -220,102 +216,94 @@ class Ingress implements HttpIngress {
       keepAliveTimeout: idleSocketMs,
       IncomingMessage: DirectBodyRequest,
       ServerResponse: countedResponse(this.#answers),
-      // A request without a Host is refused by the same guard as one with a wrong one.
+      // See request-headers.ts.
+      joinDuplicateHeaders: true,
+      // The origin guard refuses a request without a Host.
       requireHostHeader: false,
     });
-    // Their bytes are bounded; beyond a count they would be left out in silence.
+    // Node would drop headers beyond a count in silence; `maxHeaderSize` bounds them.
     server.maxHeadersCount = 0;
     server.on('connection', (socket) => this.#connections.add(socket));
     server.on('request', (request, response) => this.#take(request, response, false));
     server.on('checkContinue', (request, response) => this.#take(request, response, true));
     server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
-      refuseSocket(error.code, socket, this.#lingering),
+      refuseSocket(error.code, socket, this.#context.lingering),
     );
     return server;
   }
 
-  #take(request: DirectBodyRequest, response: ServerResponse, isAskedFirst: boolean): void {
-    const { head } = request;
+  /** `expectsContinue`: the client waits for 100 before it sends the body. */
+  #take(request: DirectBodyRequest, response: ServerResponse, expectsContinue: boolean): void {
+    const headers = request.headers as RequestHeaders;
+    const { lingering } = this.#context;
     // The last answer on this connection: the client asked for that, or speaks HTTP/1.0.
-    if (!response.shouldKeepAlive) this.#lingering.insteadOfCut(request);
-    // A mistake of ours, or of a port's, costs the one request.
+    if (!response.shouldKeepAlive) lingering.insteadOfCut(request);
+    // An error of our own costs this one request.
     try {
-      const refusal = this.#admit(request, head, response, isAskedFirst);
-      if (refusal) this.#refuse(refusal, request, head, response);
+      const refusal = this.#admit(request, headers, response, expectsContinue);
+      if (refusal) refuseRequest(lingering, refusal, request, headers, response);
     } catch (error) {
-      this.#failed(response, error);
+      failRequest(this.#context, response, error);
     }
-  }
-
-  #failed(response: ServerResponse, error: unknown): void {
-    this.#options.onProblem?.(error);
-    refuse(response, REFUSALS.internal.status, REFUSALS.internal.failure);
-  }
-
-  #refuse(refusal: Refusal, request: DirectBodyRequest, head: RequestHead, response: ServerResponse): void {
-    const { status, failure, headers, idText } = refusal;
-    const isSaid = headers.includes('Connection');
-    const mustClose = !request.complete && (isSaid || isTooMuchToDrain(head));
-    if (mustClose) this.#lingering.insteadOfCut(request);
-    refuse(response, status, failure, mustClose && !isSaid ? [...headers, 'Connection', 'close'] : headers, idText);
   }
 
   #admit(
     request: DirectBodyRequest,
-    head: RequestHead,
+    headers: RequestHeaders,
     response: ServerResponse,
-    isAskedFirst: boolean,
+    expectsContinue: boolean,
   ): Refusal | undefined {
-    const { authenticate, router } = this.#options;
+    const { authenticate, router, isOpen } = this.#options;
     const path = pathOf(request.url);
     const route = this.#routes.get(path);
-    if (!this.#isOriginAllowed(route, head)) return REFUSALS.origin;
-    if (this.#crossOrigin.isListed(head.origin)) {
-      this.#crossOrigin.mark(head.origin, response);
-      // A browser asks without the key.
-      if (this.#crossOrigin.answerPreflight(request.method, head, response)) return undefined;
+    if (!this.#isOriginAllowed(route, headers)) return REFUSALS.origin;
+    const { origin } = headers;
+    if (this.#crossOrigin.isListed(origin)) {
+      this.#crossOrigin.mark(origin, response);
+      // A browser sends a preflight without the key.
+      if (this.#crossOrigin.answerPreflight(request.method, headers, response)) return undefined;
     }
-    if (route) return this.#show(route, request, head, response);
+    if (route) return this.#show(route, request, headers, response);
     const endpoint = parseEndpointPath(path);
     if (!endpoint) return REFUSALS.path;
-    const principal = authenticate(head.authorization);
+    const principal = authenticate(headers.authorization);
     if (!principal) return REFUSALS.key;
     if (!this.#connections.claim(request.socket, principal.id, response)) return REFUSALS.connections;
-    if (this.#options.isOpen?.() === false) return REFUSALS.starting;
+    if (isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
-    // The answer to a question of a request under way comes as a POST of its session; the intake refuses all other messages.
-    if (this.#intake.isStopping && (request.method !== 'POST' || head.sessionId === undefined))
+    // An open request may wait for an answer, which comes as a POST of its session. parse-post.ts refuses other messages.
+    if (this.#context.isStopping && (request.method !== 'POST' || headers['mcp-session-id'] === undefined))
       return REFUSALS.stopping;
-    if (head.client !== undefined && !isClientName(head.client)) return REFUSALS.client;
-    const caller: Caller = { principal, endpoint, head };
-    switch (request.method) {
-      case 'POST':
-        return this.#post(caller, request, response, isAskedFirst);
-      case 'GET':
-        if (namesModern(head.protocolVersion)) return REFUSALS.modernMethod;
-        if (head.accept !== undefined && !acceptsEvents.test(head.accept)) return REFUSALS.acceptStream;
-        return this.#legacy.get(caller, response);
-      case 'DELETE':
-        if (namesModern(head.protocolVersion)) return REFUSALS.modernMethod;
-        return this.#legacy.delete(caller, response);
-      default:
-        return REFUSALS.method;
-    }
+    const client = headers['hostler-client'];
+    if (client !== undefined && !isClientName(client)) return REFUSALS.client;
+    const caller: Caller = { principal, endpoint, headers };
+    if (request.method === 'POST') return this.#post(caller, request, response, expectsContinue);
+    if (request.method !== 'GET' && request.method !== 'DELETE') return REFUSALS.method;
+    const { http } = claimant(this.#eras, headers['mcp-protocol-version'], undefined);
+    const refused = request.method === 'GET' ? http.get?.(caller, response) : http.delete?.(caller, response);
+    return http.get && http.delete ? refused : REFUSALS.postOnly;
   }
 
-  #isOriginAllowed(route: Route | undefined, { host, origin }: RequestHead): boolean {
+  #isOriginAllowed(route: Route | undefined, { host, origin }: RequestHeaders): boolean {
     if (route?.isPublic || this.#guard(host, origin)) return true;
     return route?.checksHost === false && (origin === undefined || this.#crossOrigin.isListed(origin));
   }
 
-  #show(route: Route, request: DirectBodyRequest, head: RequestHead, response: ServerResponse): Refusal | undefined {
+  #show(
+    route: Route,
+    request: DirectBodyRequest,
+    headers: RequestHeaders,
+    response: ServerResponse,
+  ): Refusal | undefined {
     if (request.method !== 'GET' && request.method !== 'HEAD') return REFUSALS.routeMethod;
+    const principal = route.isPublic ? undefined : this.#options.authenticate(headers.authorization);
     if (!route.isPublic) {
-      const principal = this.#options.authenticate(head.authorization);
       if (!principal) return REFUSALS.key;
       if (!route.mayRead(principal)) return REFUSALS.role;
     }
-    answerRoute(route, request.method === 'HEAD', response).catch((error) => this.#failed(response, error));
+    this.#responder
+      .answer(route, principal, request.method === 'HEAD', response)
+      .catch((error) => failRequest(this.#context, response, error));
     return undefined;
   }
 
@@ -323,31 +311,13 @@ class Ingress implements HttpIngress {
     caller: Caller,
     request: DirectBodyRequest,
     response: ServerResponse,
-    isAskedFirst: boolean,
+    expectsContinue: boolean,
   ): Refusal | undefined {
-    const { head } = caller;
-    const refusal = checkPost(head, this.#limits.bodyBytes);
+    const refusal = checkPost(caller.headers, this.#limits.bodyBytes);
     if (refusal) return refusal;
-    if (!this.#open.admits(caller.principal.id)) return REFUSALS.busy;
-    if (isAskedFirst) response.writeContinue();
-    const rekeyings = this.#rekeyings;
-    const taken = (body: Buffer | BodyFault): void => {
-      try {
-        const isSame = rekeyings === this.#rekeyings;
-        const principal = isSame ? caller.principal : this.#options.authenticate(head.authorization);
-        const refused = !principal
-          ? REFUSALS.key
-          : body === 'too_large'
-            ? REFUSALS.body
-            : body === 'busy'
-              ? REFUSALS.busyBodies
-              : this.#intake.take(isSame ? caller : { ...caller, principal }, body, response);
-        if (refused) this.#refuse(refused, request, head, response);
-      } catch (error) {
-        this.#failed(response, error);
-      }
-    };
-    request.takeBody(new GatheredBody(this.#limits.bodyBytes, this.#bodies, taken));
+    if (!this.#context.open.admits(caller.principal.id)) return REFUSALS.busy;
+    if (expectsContinue) response.writeContinue();
+    request.takeBody(new PostedBody(this.#context, this.#eras, caller, request, response));
     return undefined;
   }
 }

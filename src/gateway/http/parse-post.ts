@@ -1,22 +1,23 @@
 /**
- * The body of a POST, from bytes to one message or a batch, and to the era it belongs to.
- * Invariant: what two parsers could read differently goes no further.
+ * The body of a POST, from bytes to one message or a batch, and on to the era that it belongs to.
+ * Not here: the guards before the body (http-ingress.ts), what a message means (eras/).
+ * Invariant: a body that two parsers could read differently goes no further.
  */
 import { isUtf8 } from 'node:buffer';
 import type { ServerResponse } from 'node:http';
 import { LIMITS } from '../../kernel/limits.js';
 import { Envelope, type EnvelopeFault, scanEnvelope } from '../../wire/envelope.js';
 import { eachElement, scanFacts, skipSpace } from '../../wire/json-scan.js';
-import type { LegacyHttp } from '../eras/legacy/http.js';
-import { claimsModern } from '../eras/modern/envelope.js';
-import { namesModern } from '../eras/modern/header-checks.js';
-import { type Caller, takeModern } from '../eras/modern/http.js';
-import type { IngressContext } from './ingress-context.js';
+import type { ClientEra, HttpEra } from '../eras/era.js';
+import { claimant } from '../eras/eras.js';
+import { type BodyFault, type DirectBodyRequest, GatheredBody } from './direct-body-request.js';
+import type { Caller, IngressContext } from './ingress-context.js';
 import { REFUSALS, type Refusal } from './refusals.js';
+import { failRequest, refuseRequest } from './reply.js';
 
 const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;
-/** What a client names its requests and methods with; both are kept while a request is open. */
+/** Both are stored while a request is open. */
 const idBytesMax = 1_024;
 const methodBytesMax = 256;
 
@@ -28,35 +29,78 @@ const FAULTS: Readonly<Record<EnvelopeFault, Refusal>> = {
   too_many: REFUSALS.values,
 };
 
-export class PostParser {
+/** An era at this listener. */
+export interface ListeningEra {
+  readonly era: ClientEra;
+  readonly http: HttpEra;
+}
+
+/** One POST whose headers passed all guards, while its body comes in. */
+export class PostedBody extends GatheredBody {
   readonly #context: IngressContext;
-  readonly #legacy: LegacyHttp;
-  /** Read to its end before the next body is looked at. */
-  readonly #envelope = new Envelope();
-  /** Requests are refused. Answers and notifications are taken: requests under way may wait for them. */
-  isStopping = false;
+  readonly #eras: readonly ListeningEra[];
+  readonly #caller: Caller;
+  readonly #request: DirectBodyRequest;
+  readonly #response: ServerResponse;
+  readonly #keyChanges: number;
 
-  constructor(context: IngressContext, legacy: LegacyHttp) {
+  constructor(
+    context: IngressContext,
+    eras: readonly ListeningEra[],
+    caller: Caller,
+    request: DirectBodyRequest,
+    response: ServerResponse,
+  ) {
+    super(context.limits.bodyBytes, context.bodies);
     this.#context = context;
-    this.#legacy = legacy;
+    this.#eras = eras;
+    this.#caller = caller;
+    this.#request = request;
+    this.#response = response;
+    this.#keyChanges = context.keyChanges;
   }
 
-  take(caller: Caller, body: Buffer, response: ServerResponse): Refusal | undefined {
-    if (body[skipSpace(body, 0, body.length)] === OPEN_BRACKET) return this.#takeBatch(caller, body, response);
-    const envelope = this.#envelope;
-    const fault = scan(body, 0, body.length, envelope);
+  protected done(body: Buffer | BodyFault): void {
+    try {
+      const refusal = this.#take(body);
+      if (refusal) refuseRequest(this.#context.lingering, refusal, this.#request, this.#caller.headers, this.#response);
+    } catch (error) {
+      failRequest(this.#context, this.#response, error);
+    }
+  }
+
+  #take(body: Buffer | BodyFault): Refusal | undefined {
+    const caller = this.#callerNow();
+    if (!caller) return REFUSALS.key;
+    if (body === 'too_large') return REFUSALS.body;
+    if (body === 'busy') return REFUSALS.busyBodies;
+    return body[skipSpace(body, 0, body.length)] === OPEN_BRACKET
+      ? this.#takeBatch(caller, body)
+      : this.#takeMessage(caller, body);
+  }
+
+  /** The key may have been revoked, or have got another role, while the body was on its way. */
+  #callerNow(): Caller | undefined {
+    if (this.#keyChanges === this.#context.keyChanges) return this.#caller;
+    const principal = this.#context.authenticate(this.#caller.headers.authorization);
+    return principal && { ...this.#caller, principal };
+  }
+
+  #takeMessage(caller: Caller, body: Buffer): Refusal | undefined {
+    const fault = scan(body, 0, body.length, message);
     if (fault) return fault;
-    if (envelope.hasHighBytes && !isUtf8(body)) return REFUSALS.parse;
-    if (this.isStopping && envelope.kind === 'request') return { ...REFUSALS.stopping, idText: envelope.idText() };
-    const isModern = namesModern(caller.head.protocolVersion) || claimsModern(envelope.payload());
-    const refusal = isModern
-      ? takeModern(this.#context, caller, envelope, response)
-      : this.#legacy.post(caller, envelope, response);
-    return refusal && envelope.kind === 'request' ? { ...refusal, idText: envelope.idText() } : refusal;
+    if (message.hasHighBytes && !isUtf8(body)) return REFUSALS.parse;
+    const isRequest = message.kind === 'request';
+    if (this.#context.isStopping && isRequest) return { ...REFUSALS.stopping, idText: message.idText() };
+    const { http } = claimant(this.#eras, caller.headers['mcp-protocol-version'], message.payload());
+    const refusal = http.post(caller, message, this.#response);
+    return refusal && isRequest ? { ...refusal, idText: message.idText() } : refusal;
   }
 
-  #takeBatch(caller: Caller, body: Buffer, response: ServerResponse): Refusal | undefined {
-    if (namesModern(caller.head.protocolVersion)) return REFUSALS.modernBatch;
+  #takeBatch(caller: Caller, body: Buffer): Refusal | undefined {
+    const version = caller.headers['mcp-protocol-version'];
+    const { http } = claimant(this.#eras, version, undefined);
+    if (!http.postBatch) return REFUSALS.noBatches;
     const messages: Envelope[] = [];
     let refusal: Refusal | undefined;
     let values = 0;
@@ -67,17 +111,20 @@ export class PostParser {
         refusal = scan(body, start, end, envelope);
         values += scanFacts.values;
         if (!refusal && values > LIMITS.values) refusal = REFUSALS.values;
-        if (!refusal && claimsModern(envelope.payload())) refusal = REFUSALS.modernBatch;
+        if (!refusal && claimant(this.#eras, version, envelope.payload()).http !== http) refusal = REFUSALS.noBatches;
         messages.push(envelope);
       }
       return refusal === undefined;
     });
     if (refusal) return refusal;
     if (after < 0 || skipSpace(body, after, body.length) !== body.length || !isUtf8(body)) return REFUSALS.parse;
-    if (this.isStopping && messages.some(({ kind }) => kind === 'request')) return REFUSALS.stopping;
-    return this.#legacy.postBatch(caller, messages, response);
+    if (this.#context.isStopping && messages.some(({ kind }) => kind === 'request')) return REFUSALS.stopping;
+    return http.postBatch(caller, messages, this.#response);
   }
 }
+
+/** Reused: each message is read to its end before the next one is scanned. */
+const message = new Envelope();
 
 function scan(body: Buffer, start: number, end: number, envelope: Envelope): Refusal | undefined {
   const fault = scanEnvelope(body, start, end, envelope, LIMITS.values);

@@ -7,7 +7,9 @@ import { LIMITS } from '../../kernel/limits.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
 import { HTTP_LIMITS } from './http-limits.js';
-import type { HeaderList } from './reply.js';
+
+/** Alternating names and values. */
+export type HeaderList = readonly string[];
 
 export interface Refusal {
   readonly status: number;
@@ -56,7 +58,7 @@ export const REFUSALS = {
     'Allow',
     'POST, GET, DELETE',
   ]),
-  modernMethod: refusal(405, invalid, 'this protocol version knows only POST', ['Allow', 'POST']),
+  postOnly: refusal(405, invalid, 'this protocol version has only POST', ['Allow', 'POST']),
   routeMethod: refusal(405, invalid, 'this path can only be read', ['Allow', 'GET, HEAD']),
   client: refusal(
     400,
@@ -80,13 +82,13 @@ export const REFUSALS = {
     'the body can be read in two ways; send each member of JSON-RPC once, in lower case',
   ),
   id: refusal(400, invalid, 'the id must be a string or an integer'),
-  modernBatch: refusal(400, invalid, 'there are no batches in this protocol version; send one message at a time'),
+  noBatches: refusal(400, invalid, 'there are no batches in this protocol version; send one message at a time'),
   batch: refusal(
     400,
     invalid,
     `batches are for sessions of protocol 2025-03-26, at most ${inWords(HTTP_LIMITS.batch)} messages, without initialize`,
   ),
-  modernAnswer: refusal(400, invalid, 'there is nothing to answer in this protocol version; send requests'),
+  noAnswers: refusal(400, invalid, 'there is nothing to answer in this protocol version; send requests'),
   sessionMissing: refusal(
     400,
     invalid,
@@ -123,9 +125,13 @@ export const REFUSALS = {
   ]),
 } as const satisfies Record<string, Refusal>;
 
-/** What a request is told that is still open when the key it came with stops counting. */
+/** Answers an open exchange when the gateway stops. */
+export const stopping = failureOf(REFUSALS.stopping);
+/** Answers an `initialize` that finds the session table full. */
+export const sessionsFull = failureOf(REFUSALS.sessionsFull);
+/** Answers an open exchange when its key is revoked. */
 export const keyRevoked: RpcFailure = {
   code: ERRORS.unauthenticated.rpc,
-  message: 'the key of this request does not count any more',
+  message: 'the key of this request was revoked; send a valid key',
   httpStatus: 401,
 };

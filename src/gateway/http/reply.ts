@@ -1,23 +1,21 @@
 /**
- * Writes answers that are one JSON text: the head once with its length, the text in one piece or as few as can be.
- * Not here: event streams (sse-stream.ts).
+ * Answers that are one JSON text, and refusals. Small answers leave in one write together with their head.
+ * Not here: event streams (sse-stream.ts), the texts of refusals (refusals.ts).
  */
-import type { ServerResponse } from 'node:http';
+import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { JsonText } from '../../wire/frame.js';
 import { joinedParts, latin1, partsBytes } from '../../wire/json-text.js';
-import type { RpcFailure } from '../exchange.js';
 import { failureText } from '../messages/rpc-text.js';
-
-/** Alternating names and values. */
-export type HeaderList = readonly string[];
+import type { LingeringClose } from './lingering-close.js';
+import { type HeaderList, REFUSALS, type Refusal } from './refusals.js';
+import { isTooMuchToDrain, type RequestHeaders } from './request-headers.js';
 
 /** Below it, copying the parts together is cheaper than one write for each. */
 const joinedBytesMax = 64 * 1024;
 
-/**
- * The parts as one text of Latin-1, a letter for each byte: written as such it is the same bytes, and Node sends a text together
- * with its head in one piece, where a buffer goes after it in a second.
- */
+/** One Latin-1 character for each byte: Node writes a string together with the head, but a buffer separately. */
 export function joinedLatin1(parts: readonly JsonText[]): string {
   let text = '';
   for (const part of parts) text += typeof part === 'string' ? latin1(part) : bytesOf(part).toString('latin1');
@@ -61,17 +59,74 @@ export function cutWhenStalled(response: ServerResponse, stallMs: number): void 
   if (response.socket?.writableNeedDrain) response.socket.setTimeout(stallMs);
 }
 
-/** Refuses a request outside of JSON-RPC; `idText` is the id of its message, where that could be read. */
-export function refuse(
-  response: ServerResponse,
-  status: number,
-  failure: RpcFailure,
-  headers: HeaderList = [],
-  idText?: string,
-): void {
+/** Refuses a request outside of JSON-RPC; `idText` is the id of its message, where it could be read. */
+function refuse(response: ServerResponse, { status, failure, idText }: Refusal, headers: HeaderList): void {
   if (response.destroyed || response.headersSent) return;
   const parts = failureText(idText, failure);
   const bytes = partsBytes(parts);
   writeHead(response, status, bytes, headers);
   response.end(joinedParts(parts, bytes));
+}
+
+/** Refuses a request, and ends its connection where the rest of its body is too much to read. */
+export function refuseRequest(
+  lingering: LingeringClose,
+  refusal: Refusal,
+  request: IncomingMessage,
+  received: RequestHeaders,
+  response: ServerResponse,
+): void {
+  const { headers } = refusal;
+  const closes = headers.includes('Connection');
+  const mustClose = !request.complete && (closes || isTooMuchToDrain(received));
+  if (mustClose) lingering.insteadOfCut(request);
+  refuse(response, refusal, mustClose && !closes ? [...headers, 'Connection', 'close'] : headers);
+}
+
+/** Answers a request on which our own code threw. */
+export function failRequest(
+  { onProblem }: { readonly onProblem: (error: unknown) => void },
+  response: ServerResponse,
+  error: unknown,
+): void {
+  onProblem(error);
+  refuse(response, REFUSALS.internal, REFUSALS.internal.headers);
+}
+
+/** Ends a connection on which no request could be read, with the reason while the client can still read it. */
+export function refuseSocket(code: string | undefined, socket: Duplex, lingering: LingeringClose): void {
+  if (!(socket instanceof Socket)) {
+    socket.destroy();
+    return;
+  }
+  // The connection has its answer already.
+  if (lingering.has(socket)) return;
+  // After the first bytes of an answer, more would be taken for its rest.
+  const isReadable = socket.writable && socket.bytesWritten === 0;
+  if (!isReadable || code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const { status, failure } = SOCKET_REFUSALS[code ?? ''] ?? REFUSALS.http;
+  const parts = failureText(undefined, failure);
+  const bytes = partsBytes(parts);
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\nConnection: close\r\n\r\n`;
+  lingering.end(socket, joinedParts([head, ...parts], head.length + bytes));
+}
+
+const SOCKET_REFUSALS: Readonly<Record<string, Refusal>> = {
+  HPE_HEADER_OVERFLOW: REFUSALS.header,
+  ERR_HTTP_REQUEST_TIMEOUT: REFUSALS.slow,
+};
+
+/** A response class that counts answers in `counts`, by the first digit of their status. */
+export function countedResponse(counts: Record<number, number>): typeof ServerResponse {
+  class CountedResponse extends ServerResponse {
+    override writeHead(status: number, ...rest: unknown[]): this {
+      const digit = Math.trunc(status / 100);
+      counts[digit] = (counts[digit] ?? 0) + 1;
+      return super.writeHead(status, ...(rest as [string[]]));
+    }
+  }
+  return CountedResponse as typeof ServerResponse;
 }

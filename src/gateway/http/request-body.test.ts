@@ -1,10 +1,23 @@
 import { expect, test } from 'vitest';
 import { ByteBudget } from '../../kernel/byte-budget.js';
-import { GatheredBody } from './request-body.js';
+import { type BodyFault, GatheredBody } from './direct-body-request.js';
+
+class TestBody extends GatheredBody {
+  readonly #done: (body: Buffer | BodyFault) => void;
+
+  constructor(bytesMax: number, budget: ByteBudget, done: (body: Buffer | BodyFault) => void) {
+    super(bytesMax, budget);
+    this.#done = done;
+  }
+
+  protected done(body: Buffer | BodyFault): void {
+    this.#done(body);
+  }
+}
 
 function read(pieces: readonly string[], bytesMax: number, budget = new ByteBudget(10_000_000)): string[] {
   const told: string[] = [];
-  const body = new GatheredBody(bytesMax, budget, (all) => told.push(all.toString()));
+  const body = new TestBody(bytesMax, budget, (all) => told.push(all.toString()));
   for (const piece of pieces) body.piece(Buffer.from(piece));
   body.end();
   return told;
@@ -30,7 +43,7 @@ test('too many pieces are too much', () => {
 });
 
 test('a sender that leaves is told nothing', () => {
-  const body = new GatheredBody(5, new ByteBudget(10_000), () => expect.unreachable());
+  const body = new TestBody(5, new ByteBudget(10_000), () => expect.unreachable());
   body.piece(Buffer.from('a'));
   body.left();
   body.piece(Buffer.from('more than there may be'));
@@ -41,7 +54,7 @@ test('X19 of all bodies that are being read no more is held than the budget, and
   const budget = new ByteBudget(6_000);
   const halves = ['x'.repeat(2_000), 'x'.repeat(2_000)];
   const told: string[] = [];
-  const bodies = [1, 2].map(() => new GatheredBody(1_000_000, budget, (body) => told.push(body.toString())));
+  const bodies = [1, 2].map(() => new TestBody(1_000_000, budget, (body) => told.push(body.toString())));
   for (const body of bodies) for (const half of halves) body.piece(Buffer.from(half));
   expect([told, budget.used]).toEqual([['busy'], 4_000]);
   // One piece is never held beside another.
@@ -55,7 +68,7 @@ test('X19 of all bodies that are being read no more is held than the budget, and
 test('a body in many pieces comes out as it came in, and holds little more than that meanwhile', () => {
   const budget = new ByteBudget(10_000_000);
   const told: (Buffer | string)[] = [];
-  const body = new GatheredBody(1_000_000, budget, (each) => told.push(each));
+  const body = new TestBody(1_000_000, budget, (each) => told.push(each));
   const whole = Buffer.from(Array.from({ length: 300_000 }, (_, i) => i % 251));
   let at = 0;
   for (const size of [1, 5_000, 3, 70_000, 1, 130_000, 64 * 1024, 29_459]) {

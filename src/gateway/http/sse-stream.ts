@@ -8,7 +8,8 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { JsonText } from '../../wire/frame.js';
 import { joinedParts } from '../../wire/json-text.js';
 import type { HttpLimits } from './http-limits.js';
-import { cutWhenStalled, type HeaderList } from './reply.js';
+import type { HeaderList } from './refusals.js';
+import { cutWhenStalled } from './reply.js';
 
 const streamHeaders: HeaderList = [
   ...['Content-Type', 'text/event-stream', 'Cache-Control', 'no-store', 'X-Accel-Buffering', 'no'],

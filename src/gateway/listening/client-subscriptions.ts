@@ -10,10 +10,9 @@ import { ERRORS } from '../../kernel/errors.js';
 import { spliceMeta } from '../../wire/json-edit.js';
 import { stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
-import type { ClientSession, Exchange } from '../exchange.js';
+import { type ClientSession, type Exchange, invalidParams } from '../exchange.js';
 import { requestFailure } from '../messages/failures.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
-import { invalidParams } from '../routing/call-relay.js';
 import { noTarget } from '../routing/passthrough.js';
 import { isAmbiguous } from '../views/hostler-uris.js';
 import { LIST_KINDS } from './list-watch.js';
@@ -148,7 +147,7 @@ export class ClientSubscriptions {
   }
 
   #failurePlace({ client, method }: Exchange, server: string) {
-    const { era, info } = this.#parts.facts.of(server);
+    const { era, info } = this.#parts.servers.of(server);
     return { method, clientEra: client.era, server, serverEra: era, serverInfo: info };
   }
 }

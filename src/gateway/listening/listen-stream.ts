@@ -11,7 +11,7 @@ import { eachElement } from '../../wire/json-scan.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import type { Client, Exchange } from '../exchange.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
-import type { ServerInfoCache } from '../routing/server-info.js';
+import type { ServerInfoCache } from '../routing/capabilities.js';
 import type { Upstreams } from '../upstreams.js';
 import { isAmbiguous, type ResourceTarget, wrapParams } from '../views/hostler-uris.js';
 import type { MatchPacer } from '../views/uri-templates.js';
@@ -28,7 +28,7 @@ export interface SubscriptionParts {
   readonly clock: Clock;
   readonly upstreams: Upstreams;
   readonly views: Views;
-  readonly facts: ServerInfoCache;
+  readonly servers: ServerInfoCache;
   readonly lists: ListWatch;
   readonly pacer: MatchPacer;
 }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
 import { RpcRefusal } from '../../session/rpc-response.js';
-import { callFailure, type Place, requestFailure, translateError } from './failures.js';
+import { callFailure, type FailureContext, requestFailure, translateError } from './failures.js';
 
-const place: Place = {
+const context: FailureContext = {
   method: 'tools/call',
   clientEra: 'legacy',
   server: 's',
@@ -17,7 +17,7 @@ const protocolErrors = ['invalid_request', 'invalid_arguments', 'unauthenticated
 
 describe('a tool call that fails with', () => {
   test.each(Object.keys(ERRORS) as ErrorCode[])('%s', (code) => {
-    const told = callFailure(new HostError(code, 'it did not work'), place);
+    const told = callFailure(new HostError(code, 'it did not work'), context);
     if (protocolErrors.includes(code)) {
       expect(told).toMatchObject({ failure: { code: ERRORS[code].rpc, message: 'it did not work.' } });
       return;
@@ -31,12 +31,12 @@ describe('a tool call that fails with', () => {
 test('what the host remembers of a cause is not shown', () => {
   const cause = new Error('secret');
   const error = new HostError('transport', 'the pipe broke', { cause, exitCode: 3 });
-  expect(JSON.stringify(callFailure(error, place))).not.toContain('secret');
-  expect(JSON.stringify(requestFailure(cause, place))).not.toContain('secret');
+  expect(JSON.stringify(callFailure(error, context))).not.toContain('secret');
+  expect(JSON.stringify(requestFailure(cause, context))).not.toContain('secret');
 });
 
 test('whether it may be tried again is what the error says of itself', () => {
-  const facts = (error: HostError) => JSON.parse(String(requestFailure(error, place).data));
+  const facts = (error: HostError) => JSON.parse(String(requestFailure(error, context).data));
   expect(facts(new HostError('transport', 'x', { execution: 'not_executed' })).retryable).toBe(true);
   expect(facts(new HostError('transport', 'x', { execution: 'uncertain' })).retryable).toBe(false);
 });
@@ -47,7 +47,7 @@ test('W11 a client is told why the server is overloaded, and when to come back',
     retryAfterMs: 2_000,
     execution: 'not_executed',
   });
-  expect(JSON.parse(String(requestFailure(error, place).data))).toEqual({
+  expect(JSON.parse(String(requestFailure(error, context).data))).toEqual({
     ...{ code: 'overloaded', retryable: true, reason: 'throttled', retryAfterMs: 2_000, server: 's', tool: 't' },
   });
 });
@@ -55,7 +55,7 @@ test('W11 a client is told why the server is overloaded, and when to come back',
 test('an answer without a usable code is an internal error', () => {
   const cause = new RpcRefusal(Buffer.from('{"message":"m"}'));
   const error = new HostError('tool_error', 's/t: m', { rpcCode: 0, cause });
-  expect(requestFailure(error, place)).toEqual({ code: -32603, message: 'm' });
+  expect(requestFailure(error, context)).toEqual({ code: -32603, message: 'm' });
 });
 
 test.each([
@@ -63,7 +63,7 @@ test.each([
   ['modern', -32021],
 ] as const)('what a modern server misses in its client is, for a %s one, %i', (clientEra, code) => {
   const bytes = Buffer.from('{"code":-32021,"message":"needs sampling"}');
-  expect(translateError(bytes, { ...place, clientEra, serverEra: 'modern' })).toMatchObject({
+  expect(translateError(bytes, { ...context, clientEra, serverEra: 'modern' })).toMatchObject({
     code,
     message: 'needs sampling',
   });
@@ -85,7 +85,7 @@ describe('E13 an error code of a server, for a modern client', () => {
     'of a %s server, %i is %i, with its message and data',
     (serverEra, code, expected) => {
       const bytes = Buffer.from(`{"code":${code},"message":"m","data":{"uri":"a:b"}}`);
-      const failure = translateError(bytes, { ...place, clientEra: 'modern', serverEra });
+      const failure = translateError(bytes, { ...context, clientEra: 'modern', serverEra });
       expect({ ...failure, data: String(failure.data) }).toEqual({
         code: expected,
         message: 'm',
@@ -96,11 +96,11 @@ describe('E13 an error code of a server, for a modern client', () => {
 
   test('a legacy client is told the code of a legacy server as it is', () => {
     for (const code of [-32002, -32000, -32099])
-      expect(translateError(Buffer.from(`{"code":${code},"message":"m"}`), place).code).toBe(code);
+      expect(translateError(Buffer.from(`{"code":${code},"message":"m"}`), context).code).toBe(code);
   });
 
   test('a legacy server cannot say that a capability is missing', () => {
     const bytes = Buffer.from('{"code":-32021,"message":"m"}');
-    expect(translateError(bytes, { ...place, clientEra: 'modern', serverEra: 'legacy' }).code).toBe(-32603);
+    expect(translateError(bytes, { ...context, clientEra: 'modern', serverEra: 'legacy' }).code).toBe(-32603);
   });
 });

@@ -2,24 +2,19 @@
  * How a request that failed looks to its client.
  * What makes the request itself wrong, and what the server answered itself, is an error of the protocol. What keeps a
  * well-formed tool call from its result is a tool result: one sentence that a model can act on, and the facts beside it.
- * Not here: results (translate-result.ts).
+ * Not here: results (eras/<era>/translate-result.ts).
  *
  * Invariant: of an error of ours only what may be shown is shown; `cause` stays behind.
  */
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
-import { META, MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
+import { MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
 import { RpcRefusal, readRpcError } from '../../session/rpc-response.js';
 import type { Era } from '../../wire/channel.js';
 import { RPC } from '../../wire/rpc-codes.js';
+import { eraOf } from '../eras/eras.js';
 import type { RpcFailure } from '../exchange.js';
 
 export const ERROR_META = 'hostler/error';
-
-/** The code for a resource that does not exist; the modern era says invalid params instead. */
-const legacyNotFound = -32002;
-const reservedMin = -32768;
-const reservedMax = -32000;
-const definedCodes: ReadonlySet<number> = new Set(Object.values(RPC));
 
 /** The request itself is wrong, or nobody waits for it any more. */
 const ownErrors: ReadonlySet<ErrorCode> = new Set([
@@ -30,12 +25,12 @@ const ownErrors: ReadonlySet<ErrorCode> = new Set([
   'cancelled',
 ]);
 
-export interface Place {
+export interface FailureContext {
   readonly method: string;
-  readonly clientEra: Era;
+  readonly clientEra: string;
   readonly server: string;
   readonly serverEra: Era;
-  readonly tool?: string;
+  readonly tool?: string | undefined;
   /** Of whom the answer is: one JSON object. */
   readonly serverInfo: string;
 }
@@ -43,27 +38,23 @@ export interface Place {
 export type Told = { readonly result: string } | { readonly failure: RpcFailure };
 
 /** Of a tool call. */
-export function callFailure(error: unknown, place: Place): Told {
+export function callFailure(error: unknown, context: FailureContext): Told {
   if (!(error instanceof HostError) || ownErrors.has(error.code) || error.details.rpcCode !== undefined) {
-    return { failure: requestFailure(error, place) };
+    return { failure: requestFailure(error, context) };
   }
-  const modern = place.clientEra === 'modern';
-  const info = modern ? `"${META.serverInfo}":${place.serverInfo},` : '';
-  const text = JSON.stringify(sentence(error));
-  return {
-    result: `{${modern ? '"resultType":"complete",' : ''}"content":[{"type":"text","text":${text}}],"isError":true,"_meta":{${info}"${ERROR_META}":${factsOf(error, place)}}}`,
-  };
+  const facts = `"${ERROR_META}":${factsOf(error, context)}`;
+  return { result: eraOf(context.clientEra).toolError(sentence(error), facts, context.serverInfo) };
 }
 
 /** Of any other request. */
-export function requestFailure(error: unknown, place: Place): RpcFailure {
+export function requestFailure(error: unknown, context: FailureContext): RpcFailure {
   // A mistake of ours. What it says is for the operator.
   if (!(error instanceof HostError)) return { code: RPC.internalError, message: 'internal error' };
   const answered = answerOf(error);
-  if (answered) return translateError(answered, place);
+  if (answered) return translateError(answered, context);
   const { rpcCode } = error.details;
-  if (rpcCode !== undefined) return { code: translateCode(rpcCode, place), message: withoutOwnPrefix(error, place) };
-  return { code: ERRORS[error.code].rpc, message: sentence(error), data: factsOf(error, place) };
+  if (rpcCode !== undefined) return { code: codeFor(rpcCode, context), message: withoutOwnPrefix(error, context) };
+  return { code: ERRORS[error.code].rpc, message: sentence(error), data: factsOf(error, context) };
 }
 
 /** Of what never came as far as a server. */
@@ -74,37 +65,24 @@ export const ownFailure = (error: HostError): RpcFailure => ({
 });
 
 /** Of an error object that a server answered: its own code, message and data. */
-export function translateError(bytes: Buffer, place: Place): RpcFailure {
+export function translateError(bytes: Buffer, context: FailureContext): RpcFailure {
   const { code, message, data } = readRpcError(bytes);
-  return { code: translateCode(code, place), message, ...(data === undefined ? {} : { data }) };
+  return { code: codeFor(code, context), message, ...(data === undefined ? {} : { data }) };
 }
 
-function translateCode(code: number, { method, clientEra, serverEra }: Place): number {
+function codeFor(code: number, { method, clientEra, serverEra }: FailureContext): number {
   if (code === 0) return RPC.internalError;
-  // What is said of the envelope is said of the one we wrote: nothing that its client could mend.
+  // These are about the metadata that we wrote ourselves: the client cannot mend it.
   if (code === MODERN_ERRORS.headerMismatch || code === MODERN_ERRORS.unsupportedVersion) return RPC.internalError;
-  if (clientEra === 'modern') return modernCode(code, serverEra);
-  if (clientEra === serverEra) return code;
-  // No legacy client has a word for it: what is missing was said of our own hop.
-  if (code === MODERN_ERRORS.missingCapability) return RPC.internalError;
-  return code === RPC.invalidParams && method === 'resources/read' ? legacyNotFound : code;
-}
-
-/**
- * The modern era reserves -32768 to -32000 and defines a few codes in it; whatever else a server sends from there has no
- * meaning to a modern client. A code outside of that range is the server's own and stays.
- */
-function modernCode(code: number, serverEra: Era): number {
-  if (code < reservedMin || code > reservedMax || definedCodes.has(code)) return code;
-  if (code === MODERN_ERRORS.missingCapability && serverEra === 'modern') return code;
-  return code === legacyNotFound ? RPC.invalidParams : RPC.internalError;
+  return eraOf(clientEra).translateCode(code, serverEra, method);
 }
 
 /** No server has such a resource. */
-export function unknownUri(uri: string, era: Era): RpcFailure {
-  const code = era === 'modern' ? RPC.invalidParams : legacyNotFound;
-  return { code, message: 'resource not found', data: JSON.stringify({ uri }) };
-}
+export const unknownUri = (uri: string, era: string): RpcFailure => ({
+  code: eraOf(era).resourceNotFoundCode,
+  message: 'resource not found',
+  data: JSON.stringify({ uri }),
+});
 
 const ambiguousNamesMax = 8;
 
@@ -124,7 +102,7 @@ export function ambiguousUri(uri: string, servers: readonly string[]): RpcFailur
 const answerOf = ({ cause }: HostError): Buffer | undefined => (cause instanceof RpcRefusal ? cause.bytes : undefined);
 
 /** Without whose words they are, which our own readers are told and a client knows. */
-function withoutOwnPrefix({ message }: HostError, { server, tool }: Place): string {
+function withoutOwnPrefix({ message }: HostError, { server, tool }: FailureContext): string {
   const start = `${server}/${tool ?? ''}: `;
   return message.startsWith(start) ? message.slice(start.length) : message;
 }
@@ -135,7 +113,7 @@ function sentence({ message, hint, details }: HostError): string {
   return `${message}${hint === undefined ? '' : `; ${hint}`}${wait}.`;
 }
 
-function factsOf(error: HostError, { server, tool }: Place): string {
+function factsOf(error: HostError, { server, tool }: FailureContext): string {
   const { code, retryable } = error;
   const { retryAfterMs, requestId } = error.details;
   // A client reacts to its own full queue in another way than to a server's rate limit.

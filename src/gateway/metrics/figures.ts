@@ -1,9 +1,9 @@
 /** What the ingresses and a broker beside the gateway count, for metrics. */
+import { ERAS } from '../eras/eras.js';
+
 export interface IngressFigures {
-  /** Open sessions. */
-  readonly legacySessions: number;
-  /** Open streams of `subscriptions/listen`: the modern era has no sessions. */
-  readonly modernStreams: number;
+  /** By era: open sessions, or open streams of `subscriptions/listen` where the era has no sessions. */
+  readonly clients: Readonly<Record<string, number>>;
   /** HTTP requests that were answered, by the first digit of their status. */
   readonly httpAnswers: Readonly<Record<number, number>>;
 }
@@ -38,8 +38,9 @@ export function addFigures(all: readonly IngressFigures[]): IngressFigures {
     for (const digit of statusClasses) httpAnswers[digit] = (httpAnswers[digit] ?? 0) + (each.httpAnswers[digit] ?? 0);
   }
   return {
-    legacySessions: all.reduce((sum, { legacySessions }) => sum + legacySessions, 0),
-    modernStreams: all.reduce((sum, { modernStreams }) => sum + modernStreams, 0),
+    clients: Object.fromEntries(
+      ERAS.map(({ name }) => [name, all.reduce((sum, { clients }) => sum + (clients[name] ?? 0), 0)]),
+    ),
     httpAnswers,
   };
 }

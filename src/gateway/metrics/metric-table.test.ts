@@ -5,11 +5,11 @@ import { metricTable } from './metric-table.js';
 test('figures of several ingresses are added up', () => {
   expect(
     addFigures([
-      { legacySessions: 2, modernStreams: 1, httpAnswers: { 2: 5, 4: 1 } },
-      { legacySessions: 1, modernStreams: 0, httpAnswers: { 2: 1 } },
+      { clients: { legacy: 2, modern: 1 }, httpAnswers: { 2: 5, 4: 1 } },
+      { clients: { legacy: 1, modern: 0 }, httpAnswers: { 2: 1 } },
     ]),
-  ).toEqual({ legacySessions: 3, modernStreams: 1, httpAnswers: { 1: 0, 2: 6, 3: 0, 4: 1, 5: 0 } });
-  expect(addFigures([])).toMatchObject({ legacySessions: 0, modernStreams: 0 });
+  ).toEqual({ clients: { legacy: 3, modern: 1 }, httpAnswers: { 1: 0, 2: 6, 3: 0, 4: 1, 5: 0 } });
+  expect(addFigures([])).toMatchObject({ clients: { legacy: 0, modern: 0 } });
 });
 
 test('names are each there once, and counters end in _total', () => {

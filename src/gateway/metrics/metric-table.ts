@@ -116,10 +116,8 @@ function durationSamples(server: string, { buckets, calls, sumMs }: ServerCounts
   ];
 }
 
-const sessions = ({ ingress }: Scrape): Sample[] => [
-  { labels: { era: 'legacy' }, value: ingress.legacySessions },
-  { labels: { era: 'modern' }, value: ingress.modernStreams },
-];
+const sessions = ({ ingress }: Scrape): Sample[] =>
+  Object.entries(ingress.clients).map(([era, value]) => ({ labels: { era }, value }));
 
 const brokerCalls = ({ broker }: Scrape): Sample[] =>
   broker

@@ -9,7 +9,7 @@ import type { EventLoopUtilization } from 'node:perf_hooks';
 import type { Metric } from 'prom-client';
 import type { Host } from '../../host/host.js';
 import { CallMeter } from './call-meter.js';
-import type { BrokerFigures, IngressFigures } from './figures.js';
+import { addFigures, type BrokerFigures, type IngressFigures } from './figures.js';
 import { type MetricRow, metricTable, type Scrape } from './metric-table.js';
 
 export const metricsContentType = 'text/plain; version=0.0.4; charset=utf-8';
@@ -22,7 +22,7 @@ export interface Metrics {
   close(): void;
 }
 
-const noIngress: IngressFigures = { legacySessions: 0, modernStreams: 0, httpAnswers: {} };
+const noIngress = addFigures([]);
 
 export function createMetrics(
   host: Pick<Host, 'on' | 'meterCalls' | 'status' | 'cacheStats'>,

@@ -8,17 +8,25 @@
 import type { UnroutedTemplates } from '../../host/status.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import type { Principal } from '../../policy/operation.js';
-import { embedder } from '../../policy/operation.js';
+import { embedder, type Principal } from '../../policy/operation.js';
 import { scanToolHeaders } from '../../session/eras/modern/tool-headers.js';
-import { isListMethod, type ListedItem, type ListMethod } from '../../session/lists.js';
+import type { ListedItem, ListMethod } from '../../session/lists.js';
 import { stringOf, uniqueMembers } from '../../wire/json-members.js';
-import { listenMethod, RPC } from '../../wire/rpc-codes.js';
+import { METHODS } from '../../wire/methods.js';
+import { RPC } from '../../wire/rpc-codes.js';
 import type { Bridge } from '../bridge/bridged-request.js';
 import type { EndpointId } from '../endpoint-id.js';
-import { initializeResult } from '../eras/legacy/initialize.js';
-import { discoverResult } from '../eras/modern/discover.js';
-import type { Client, ClientSession, Exchange, MirroredHeader, PrincipalNow, Router } from '../exchange.js';
+import { eraOf } from '../eras/eras.js';
+import {
+  type Client,
+  type ClientSession,
+  type Exchange,
+  invalidParams,
+  type MirroredHeader,
+  type PrincipalNow,
+  type Router,
+  type RpcFailure,
+} from '../exchange.js';
 import { ClientSubscriptions } from '../listening/client-subscriptions.js';
 import { ListWatch } from '../listening/list-watch.js';
 import { LogLevels } from '../listening/log-levels.js';
@@ -28,10 +36,8 @@ import { ListPages, readCursor } from '../views/list-pages.js';
 import type { Position } from '../views/table.js';
 import { MatchPacer } from '../views/uri-templates.js';
 import { Views } from '../views/views.js';
-import { invalidParams, type RelayParts, relayCall } from './call-relay.js';
-import { infoOf } from './capabilities.js';
-import { isPassthrough, relayPassthrough } from './passthrough.js';
-import { ServerInfoCache } from './server-info.js';
+import { describeEndpoint, ServerInfoCache, serverInfoOf } from './capabilities.js';
+import { Relay } from './relay.js';
 
 export interface RouterOptions {
   readonly upstreams: Upstreams;
@@ -52,11 +58,12 @@ export class GatewayRouter implements Router {
   readonly #upstreams: Upstreams;
   readonly #views: Views;
   readonly #lists = new ListPages();
-  readonly #facts: ServerInfoCache;
+  readonly #servers: ServerInfoCache;
   readonly #levels: LogLevels;
   readonly #watch: ListWatch;
   readonly #subscriptions: ClientSubscriptions;
-  readonly #relay: RelayParts;
+  readonly #relay: Relay;
+  readonly #mayBePublic: () => boolean;
   readonly #unlisten: () => void;
   readonly #onProblem: (error: unknown) => void;
   /** A schema may be large, and is read once, however often its tool is called. */
@@ -70,15 +77,16 @@ export class GatewayRouter implements Router {
     this.#onProblem = onProblem;
     this.#rulesRevision = upstreams.rulesRevision;
     this.#views = new Views(upstreams, ({ server, uri }, first) => onProblem(sharedUri(server, uri, first)));
-    this.#facts = new ServerInfoCache(upstreams, JSON.stringify(serverInfo));
+    this.#servers = new ServerInfoCache(upstreams, JSON.stringify(serverInfo));
     this.#levels = new LogLevels(upstreams);
     this.#watch = new ListWatch(this.#views, clock);
-    const shared = { upstreams, views: this.#views, facts: this.#facts };
+    const shared = { upstreams, views: this.#views, servers: this.#servers };
     this.#subscriptions = new ClientSubscriptions({ ...shared, clock, lists: this.#watch, pacer: this.#pacer });
-    this.#relay = { ...shared, bridge, levels: this.#levels, mayBePublic, onProblem };
+    this.#relay = new Relay({ ...shared, bridge, levels: this.#levels, mayBePublic, onProblem });
+    this.#mayBePublic = mayBePublic;
     this.#unlisten = upstreams.onKnownChanged((server) => {
       this.#views.changed(server);
-      this.#facts.changed(server);
+      this.#servers.changed(server);
       this.#levels.changed(server);
       this.#watch.changed();
     });
@@ -140,41 +148,33 @@ export class GatewayRouter implements Router {
   }
 
   #route(exchange: Exchange): void {
-    const { method } = exchange;
-    if (method === 'tools/call') return relayCall(exchange, this.#relay);
-    if (isListMethod(method)) return this.#afterSight(exchange, () => this.#list(exchange, method));
-    if (isPassthrough(method)) return this.#inTurn(exchange, () => relayPassthrough(exchange, this.#relay));
-    if (exchange.client.era === 'modern') this.#modern(exchange);
-    else this.#legacy(exchange);
-  }
-
-  #legacy(exchange: Exchange): void {
     const { client, method } = exchange;
-    switch (method) {
+    const row = METHODS.get(method);
+    if (row?.isEraSpecific && !eraOf(client.era).ownMethods.has(method)) return exchange.fail(methodNotFound);
+    switch (row?.handledBy) {
+      case 'call':
+        return this.#relay.call(exchange);
+      case 'list':
+        return this.#afterSight(exchange, () => this.#list(exchange, method as ListMethod));
+      case 'passthrough':
+        return this.#inTurn(exchange, () => this.#relay.passthrough(exchange, row));
       case 'ping':
         return exchange.succeed('{}');
-      case 'initialize':
+      case 'handshake':
         // Never waits for a server: clients have a short timeout here, and learn of later servers by `list_changed`.
-        return exchange.succeed(initializeResult(client, this.#viewOf(client), this.#facts));
-      case 'logging/setLevel':
+        return exchange.succeed(
+          eraOf(client.era).handshakeResult(client, describeEndpoint(this.#viewOf(client), this.#servers)),
+        );
+      case 'logLevel':
         return this.#setLevel(exchange);
-      case 'resources/subscribe':
+      case 'subscribe':
         return this.#inTurn(exchange, () => this.#afterSight(exchange, () => this.#subscriptions.subscribe(exchange)));
-      case 'resources/unsubscribe':
+      case 'unsubscribe':
         return this.#subscriptions.unsubscribe(exchange);
-      default:
-        return exchange.fail({ code: RPC.methodNotFound, message: 'method not found' });
-    }
-  }
-
-  #modern(exchange: Exchange): void {
-    switch (exchange.method) {
-      case 'server/discover':
-        return exchange.succeed(discoverResult(this.#viewOf(exchange.client), this.#facts));
-      case listenMethod:
+      case 'listen':
         return this.#subscriptions.listen(exchange);
       default:
-        return exchange.fail({ code: RPC.methodNotFound, message: 'method not found', httpStatus: 404 });
+        return exchange.fail(methodNotFound);
     }
   }
 
@@ -184,10 +184,11 @@ export class GatewayRouter implements Router {
     const after = params && pageAfter(params, method);
     if (after === 'invalid') return exchange.fail(invalidParams('invalid cursor'));
     const states = this.#views.statesOf(client.endpoint, client.principal);
-    const serverInfo = infoOf(view, this.#facts);
-    const mayBePublic = this.#relay.mayBePublic();
+    const { ttlMs, isPublic } = view.table(method);
+    const serverInfo = serverInfoOf(view, this.#servers);
+    const trailer = eraOf(client.era).listMembers(serverInfo, ttlMs, isPublic && this.#mayBePublic());
     this.#watch.given(client, method);
-    exchange.succeed(this.#lists.page({ view, states, method, era: client.era, serverInfo, mayBePublic, after }));
+    exchange.succeed(this.#lists.page({ view, states, method, trailer, after }));
   }
 
   #setLevel(exchange: Exchange): void {
@@ -247,6 +248,7 @@ export class GatewayRouter implements Router {
 /** Params up to this size hold an ordinary URI, which is matched at once, however many come in one turn. */
 const shortParamsBytes = 256;
 const everything: EndpointId = { kind: 'all' };
+const methodNotFound: RpcFailure = { code: RPC.methodNotFound, message: 'method not found' };
 const uriCharsShown = 200;
 
 const sharedUri = (server: string, uri: string, first: string): HostError =>

@@ -1,28 +1,21 @@
-/**
- * One request of the client of a pipe.
- * Invariants: as every Exchange, it is ended once; a cancelled one is not heard of again.
- */
-import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
+/** One request of a client over stdio. A cancelled request gets no answer. */
 import type { JsonText } from '../../wire/frame.js';
-import type { Answer } from '../../wire/peer-interface.js';
-import type { AskLimits, Client, Exchange, RpcFailure } from '../exchange.js';
-import { failureText, resultText } from '../messages/rpc-text.js';
+import type { StdioEra } from '../eras/era.js';
+import type { Ask, Client, Exchange } from '../exchange.js';
+import { ExchangeBase, type ReceivedRequest } from '../exchange-base.js';
 
 /** What an exchange needs of its pipe. */
 export interface Pipe {
   /** `answer` is undefined when there is none to send. */
   ended(exchange: StdioExchange, answer: readonly JsonText[] | undefined): void;
-  notify(method: string, params: JsonText | undefined): void;
-  ask(owner: object, method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer>;
+  writeNotification(text: readonly JsonText[]): void;
+  ask(owner: StdioExchange, ...request: Parameters<Ask>): ReturnType<Ask>;
 }
 
-export interface Request {
-  readonly idText: string;
-  readonly method: string;
-  readonly params: Buffer | undefined;
-  /** Of the whole message: what it holds on to while it is under way. */
+export interface StdioRequest extends ReceivedRequest {
+  /** Size of the whole message, counted while the request is open. */
   readonly bytes: number;
-  /** Where the answer goes when it does not go out alone. */
+  /** Collects the answer when it is not sent alone. */
   readonly batch: BatchAnswers | undefined;
 }
 
@@ -31,66 +24,25 @@ export interface BatchAnswers {
   add(answer: readonly JsonText[] | undefined): void;
 }
 
-export class StdioExchange implements Exchange {
-  readonly client: Client;
-  readonly idText: string;
-  readonly method: string;
-  readonly params: Buffer | undefined;
-  readonly startedAtMs: number;
+export class StdioExchange extends ExchangeBase {
   readonly ask: Exchange['ask'];
-  readonly request: Request;
+  readonly era: StdioEra;
+  readonly request: StdioRequest;
   readonly #pipe: Pipe;
-  #abort: Cancellation | undefined;
-  #state: 'open' | 'succeeded' | 'failed' | 'cancelled' = 'open';
 
-  constructor(pipe: Pipe, client: Client, request: Request, startedAtMs: number) {
+  constructor(pipe: Pipe, era: StdioEra, client: Client, request: StdioRequest) {
+    super(client, request);
     this.#pipe = pipe;
-    this.client = client;
+    this.era = era;
     this.request = request;
-    this.idText = request.idText;
-    this.method = request.method;
-    this.params = request.params;
-    this.startedAtMs = startedAtMs;
-    this.ask = client.era === 'legacy' ? (method, params, limits) => pipe.ask(this, method, params, limits) : undefined;
+    this.ask = era.ask && ((method, params, limits) => pipe.ask(this, method, params, limits));
   }
 
-  /** Made when it is first asked for: most requests are answered before anybody does. */
-  get signal(): CancelSignal {
-    this.#abort ??= new Cancellation();
-    if (this.#state === 'cancelled') this.#abort.abort();
-    return this.#abort;
+  protected writeNotification(text: JsonText[]): void {
+    this.#pipe.writeNotification(text);
   }
 
-  get isOpen(): boolean {
-    return this.#state === 'open';
-  }
-
-  get hasSucceeded(): boolean {
-    return this.#state === 'succeeded';
-  }
-
-  notify(method: string, params: JsonText): void {
-    if (this.#state === 'open') this.#pipe.notify(method, params);
-  }
-
-  succeed(...parts: readonly JsonText[]): void {
-    if (this.#state === 'open') this.#end('succeeded', resultText(this.idText, parts));
-  }
-
-  fail(failure: RpcFailure): void {
-    if (this.#state === 'open') this.#end('failed', failureText(this.idText, failure));
-  }
-
-  /** Nobody waits for it any more. */
-  cancel(): void {
-    if (this.#state !== 'open') return;
-    this.#state = 'cancelled';
-    this.#pipe.ended(this, undefined);
-    this.#abort?.abort();
-  }
-
-  #end(state: 'succeeded' | 'failed', answer: readonly JsonText[]): void {
-    this.#state = state;
+  protected write(answer: JsonText[] | undefined): void {
     this.#pipe.ended(this, answer);
   }
 }

@@ -445,9 +445,8 @@ describe('bounds', () => {
 
 test('a session and open subscriptions are figures for metrics, as long as they last', async () => {
   const { send, pipe } = open();
-  const figures = (legacySessions: number, modernStreams: number) => ({
-    legacySessions,
-    modernStreams,
+  const figures = (legacy: number, modern: number) => ({
+    clients: { legacy, modern },
     httpAnswers: {},
   });
   expect(pipe.figures()).toEqual(figures(0, 0));

@@ -11,11 +11,8 @@ import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';
 import { HostError } from '../../kernel/errors.js';
-import { LIMITS } from '../../kernel/limits.js';
 import { newId } from '../../kernel/random.js';
 import type { Principal } from '../../policy/operation.js';
-import { hasBatches } from '../../session/eras/legacy/revisions.js';
-import { META } from '../../session/eras/modern/protocol.js';
 import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
 import { isObject, memberText } from '../../wire/json-members.js';
@@ -23,16 +20,15 @@ import { LineWriter, lineOf } from '../../wire/line-writer.js';
 import type { Answer } from '../../wire/peer-interface.js';
 import { listenMethod, NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
-import { ClientRequests } from '../eras/legacy/client-requests.js';
-import { PipeSession } from '../eras/legacy/stdio-session.js';
-import { claimsModern, missing, modernEnvelope, readInitialize } from '../eras/modern/envelope.js';
-import { type AskLimits, type Client, isFailure, type Router, type RpcFailure } from '../exchange.js';
+import type { ClientEra, StdioEra, StdioPipe } from '../eras/era.js';
+import { claimant, ERAS } from '../eras/eras.js';
+import { type Ask, isFailure, type Router, type RpcFailure } from '../exchange.js';
 import { ownFailure } from '../messages/failures.js';
-import { failureText, notificationText, resultText } from '../messages/rpc-text.js';
+import { failureText, resultText } from '../messages/rpc-text.js';
 import type { IngressFigures } from '../metrics/figures.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
 import { PipeBatch } from './pipe-batch.js';
-import { type Pipe, type Request, StdioExchange } from './stdio-exchange.js';
+import { type Pipe, StdioExchange, type StdioRequest } from './stdio-exchange.js';
 import { answerBytesMax, exchangeBytesMax, exchangesMax, noticeBytesMax, pauseBytes } from './stdio-limits.js';
 
 /** How long the client may take to read the rest after the end. */
@@ -72,26 +68,30 @@ class PipeIngress implements StdioIngress, Pipe {
   readonly #id = newId();
   readonly #out: LineWriter;
   readonly #in: InboundLines;
-  readonly #clientRequests: ClientRequests;
   /** By id text. At most `exchangesMax`. */
   readonly #exchanges = new Map<string, StdioExchange>();
   #exchangeBytes = 0;
-  #session: PipeSession | undefined;
+  readonly #eras: readonly { readonly era: ClientEra; readonly stdio: StdioEra }[];
   #isOver = false;
   #isDraining = false;
   #cancelDrain: Cancel = () => {};
   readonly #closed = deferred();
 
   constructor(options: StdioIngressOptions) {
-    const { input, output, clock } = options;
+    const { input, output, principal, endpoint, clock } = options;
     this.#options = options;
     this.#out = new LineWriter(output, { defer: process.nextTick, onTaken: () => this.#balance() });
-    this.#clientRequests = new ClientRequests(clock, LIMITS.inboundRequests);
     this.#in = new InboundLines({
       message: (envelope) => this.#message(envelope, undefined),
       fault: (fault) => this.#refuse(fault, undefined),
       batch: (bytes, bounds) => this.#batch(bytes, bounds),
     });
+    const pipe: StdioPipe = {
+      ...{ id: this.#id, principal, endpoint, clock, write: this.#send },
+      writeNotification: (text) => this.writeNotification(text),
+      opened: (session) => this.#guard(() => options.router.opened(session)),
+    };
+    this.#eras = ERAS.map((era) => ({ era, stdio: era.openStdio(pipe) }));
     output.on('error', this.#broken);
     output.on('close', this.#broken);
     input.on('data', this.#data);
@@ -110,8 +110,11 @@ class PipeIngress implements StdioIngress, Pipe {
 
   figures(): IngressFigures {
     const streams = [...this.#exchanges.values()].filter(({ method }) => method === listenMethod);
-    const hasSession = this.#session !== undefined && !this.#isOver;
-    return { legacySessions: hasSession ? 1 : 0, modernStreams: streams.length, httpAnswers: {} };
+    const clients = this.#eras.map(({ era, stdio }) => [
+      era.name,
+      stdio.sessions ?? streams.filter((exchange) => exchange.era === stdio).length,
+    ]);
+    return { clients: Object.fromEntries(clients), httpAnswers: {} };
   }
 
   close(drainMs = 0): Promise<void> {
@@ -123,28 +126,27 @@ class PipeIngress implements StdioIngress, Pipe {
   // --- Pipe
 
   ended(exchange: StdioExchange, answer: readonly JsonText[] | undefined): void {
-    const { idText, request, method } = exchange;
+    const { idText, request, era } = exchange;
     this.#exchanges.delete(idText);
     this.#exchangeBytes -= request.bytes;
-    this.#clientRequests.withdraw(exchange);
+    era.ending?.(exchange);
     if (this.#isOver) return;
     const isTooMuch = answer !== undefined && this.#out.bytes > answerBytesMax;
     const parts = isTooMuch ? failureText(idText, ownFailure(unread(this.#out.bytes))) : answer;
     if (request.batch) request.batch.add(parts);
     else if (parts) this.#write(parts);
-    if (method === 'initialize' && exchange.client === this.#session) this.#handshakeEnded(exchange.hasSucceeded);
+    era.ended?.(exchange, exchange.hasSucceeded);
     if (this.#isDraining) this.#endWhenDone();
   }
 
-  notify(method: string, params: JsonText | undefined): void {
-    if (this.#isOver || this.#out.bytes > noticeBytesMax) return;
-    this.#write(notificationText(method, params));
+  writeNotification(text: readonly JsonText[]): void {
+    if (this.#out.bytes <= noticeBytesMax) this.#write(text);
   }
 
-  ask(owner: StdioExchange, method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
+  ask(owner: StdioExchange, ...request: Parameters<Ask>): Promise<Answer> {
     if (!owner.isOpen) return Promise.reject(new HostError('cancelled', 'the request that this belongs to has ended'));
     if (this.#out.bytes > noticeBytesMax) return Promise.reject(unread(this.#out.bytes));
-    return this.#clientRequests.ask(owner, this.#send, method, params, limits);
+    return (owner.era as Required<StdioEra>).ask(owner, ...request);
   }
 
   // --- input
@@ -155,7 +157,7 @@ class PipeIngress implements StdioIngress, Pipe {
   };
 
   #batch(bytes: Buffer, bounds: readonly number[]): void {
-    if (!this.#session || !hasBatches(this.#session.version))
+    if (!this.#eras.some(({ stdio }) => stdio.hasBatches))
       return this.#refuse(invalid(undefined, 'this protocol version has no batches'), undefined);
     const batch = new PipeBatch((parts) => this.#write(parts));
     for (let i = 0; i < bounds.length; i += 2) {
@@ -175,19 +177,13 @@ class PipeIngress implements StdioIngress, Pipe {
         return this.#notified(envelope.method(), envelope.payload());
       default:
         // An answer without a pending request is dropped.
-        this.#clientRequests.answered(envelope);
+        for (const { stdio } of this.#eras) stdio.answered?.(envelope);
     }
   }
 
   #notified(method: string, params: Buffer | undefined): void {
     if (method === NOTIFICATION.cancelled) return this.#cancelled(params);
-    if (method === NOTIFICATION.initialized) {
-      if (this.#session) this.#clientRequests.initialized();
-      return this.#proceed();
-    }
-    const envelope = modernEnvelope(params);
-    if (envelope && isFailure(envelope)) return;
-    const client = envelope ? this.#modernClient(envelope) : this.#session;
+    const client = claimant(this.#eras, undefined, params).stdio.notified(method, params);
     if (client) this.#guard(() => this.#options.router.notified(client, method, params));
   }
 
@@ -201,21 +197,22 @@ class PipeIngress implements StdioIngress, Pipe {
   #requested(envelope: Envelope, batch: PipeBatch | undefined): void {
     const idText = envelope.idText() as string;
     const params = envelope.payload();
-    const request: Request = {
+    const request: StdioRequest = {
       idText,
       method: envelope.methodEnd - envelope.methodStart > methodBytesMax ? '' : envelope.method(),
       params,
+      startedAtMs: this.#options.clock.nowMs(),
       bytes: idText.length + (params?.length ?? 0),
       batch,
     };
     const refusal = this.#refusalOf(request);
-    // A legacy ping checks this end only, with a session or before it.
-    if (!refusal && request.method === 'ping' && !claimsModern(request.params))
-      return this.#answer(resultText(request.idText, ['{}']), batch);
-    const client = refusal ?? this.#clientOf(request);
+    const { era, stdio } = claimant(this.#eras, undefined, params);
+    // A ping checks this end only, with a session or before it.
+    if (!refusal && request.method === 'ping' && era.ownMethods.has('ping'))
+      return this.#answer(resultText(idText, ['{}']), batch);
+    const client = refusal ?? stdio.clientOf(request.method, params, batch !== undefined);
     if (isFailure(client)) return this.#refuse({ idText: request.idText, failure: client }, batch);
-    if (client === this.#session && request.method !== 'initialize') this.#proceed();
-    const exchange = new StdioExchange(this, client, request, this.#options.clock.nowMs());
+    const exchange = new StdioExchange(this, stdio, client, request);
     this.#exchanges.set(request.idText, exchange);
     this.#exchangeBytes += request.bytes;
     batch?.owe();
@@ -227,7 +224,7 @@ class PipeIngress implements StdioIngress, Pipe {
     }
   }
 
-  #refusalOf({ idText, method, params, bytes }: Request): RpcFailure | undefined {
+  #refusalOf({ idText, method, params, bytes }: StdioRequest): RpcFailure | undefined {
     const { router, endpoint, principal } = this.#options;
     if (method === '') return invalid(idText, `the method has more than ${methodBytesMax} bytes, or none`).failure;
     if (this.#exchanges.has(idText)) return invalid(idText, 'a request with this id is in progress').failure;
@@ -235,49 +232,6 @@ class PipeIngress implements StdioIngress, Pipe {
     if (this.#exchanges.size >= exchangesMax || this.#exchangeBytes + bytes > exchangeBytesMax)
       return ownFailure(tooMany(this.#exchanges.size));
     return router.hasEndpoint(endpoint, principal) ? undefined : ownFailure(noEndpoint(endpoint));
-  }
-
-  /** The client of the request, or why it has none. */
-  #clientOf({ method, params, batch }: Request): Client | RpcFailure {
-    const envelope = modernEnvelope(params);
-    if (envelope && batch) return invalid(undefined, 'a batch must not contain modern requests').failure;
-    if (envelope) return isFailure(envelope) ? envelope : this.#modernClient(envelope);
-    if (method === 'initialize') return this.#open(params, batch !== undefined);
-    if (this.#session) return this.#session;
-    const failure = missing(META.version);
-    return { ...failure, message: `${failure.message}; or open a session with initialize first` };
-  }
-
-  #open(params: Buffer | undefined, isInBatch: boolean): PipeSession | RpcFailure {
-    if (isInBatch) return invalid(undefined, 'initialize must not be part of a batch').failure;
-    if (this.#session) return invalid(undefined, 'this pipe has a session already').failure;
-    const read = readInitialize(params);
-    if (isFailure(read)) return read;
-    const { principal, endpoint } = this.#options;
-    this.#session = new PipeSession(this.#id, principal, endpoint, read, (method, text) => this.notify(method, text));
-    return this.#session;
-  }
-
-  #modernClient({ version, capabilities }: Pick<Client, 'version' | 'capabilities'>): Client {
-    const { principal, endpoint } = this.#options;
-    return { id: this.#id, principal, era: 'modern', version, endpoint, capabilities };
-  }
-
-  #handshakeEnded(isAccepted: boolean): void {
-    const session = this.#session;
-    if (isAccepted) {
-      session?.answered();
-      if (session?.hasProceeded) this.#proceed();
-    } else {
-      this.#session = undefined;
-      session?.end();
-    }
-  }
-
-  /** The client continues after its handshake. */
-  #proceed(): void {
-    const session = this.#session;
-    if (session?.proceed()) this.#guard(() => this.#options.router.opened(session));
   }
 
   // --- output
@@ -328,7 +282,7 @@ class PipeIngress implements StdioIngress, Pipe {
       input.off('data', this.#data);
       input.pause();
       // The client sends no more answers.
-      this.#clientRequests.end();
+      for (const { stdio } of this.#eras) stdio.stopAsking?.();
       for (const exchange of [...this.#exchanges.values()]) if (exchange.method === listenMethod) exchange.cancel();
     }
     this.#cancelDrain();
@@ -352,10 +306,10 @@ class PipeIngress implements StdioIngress, Pipe {
     const { input, clock } = this.#options;
     input.off('data', this.#data);
     input.pause();
-    this.#clientRequests.end();
+    for (const { stdio } of this.#eras) stdio.stopAsking?.();
     for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
-    this.#session?.end();
-    if (!this.#session?.wasOpened) this.#guard(() => this.#options.router.neverOpened?.({ id: this.#id }));
+    const wasOpened = this.#eras.filter(({ stdio }) => stdio.end?.()).length > 0;
+    if (!wasOpened) this.#guard(() => this.#options.router.neverOpened?.({ id: this.#id }));
     const giveUp = clock.at(clock.nowMs() + flushMs, () => this.#out.abandon());
     this.#out
       .drained()

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { fakeClient, principalOf } from '../../../test/fakes/fake-exchange.js';
 import { type FakeServer, FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
+import { eraOf } from '../eras/eras.js';
 import { ListPages, readCursor } from './list-pages.js';
 import type { Position } from './table.js';
 import { Views } from './views.js';
@@ -17,7 +18,7 @@ function make(servers: Record<string, FakeServer>) {
     const principal = principalOf(id);
     const view = views.of(endpoint, principal);
     const states = views.statesOf(endpoint, principal);
-    return lists.page({ view, states, method: 'tools/list', era, serverInfo: '{}', mayBePublic: false, after });
+    return lists.page({ view, states, method: 'tools/list', trailer: eraOf(era).listMembers('{}', 0, false), after });
   };
   return { upstreams, lists, page };
 }

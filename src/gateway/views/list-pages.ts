@@ -6,9 +6,7 @@
  * Invariants: bounded in pages and bytes; a cursor names the last item of the page before, so that it outlives changes of the list.
  */
 
-import { META } from '../../session/eras/modern/protocol.js';
 import type { ListMethod } from '../../session/lists.js';
-import type { Era } from '../../wire/channel.js';
 import { spliceMeta } from '../../wire/json-edit.js';
 import { keyIs, type Span } from '../../wire/json-members.js';
 import { eachMember } from '../../wire/json-scan.js';
@@ -34,11 +32,8 @@ export interface PageRequest {
   readonly view: View;
   readonly states: string;
   readonly method: ListMethod;
-  readonly era: Era;
-  /** The answering server, for the modern era: one JSON object. */
-  readonly serverInfo: string;
-  /** False: the list must not be cached for other callers, whatever its servers declare. */
-  readonly mayBePublic: boolean;
+  /** The members that end the result in the client's era. */
+  readonly trailer: string;
   /** Undefined for the first page. */
   readonly after: Position | undefined;
 }
@@ -54,15 +49,13 @@ export class ListPages {
 
   /** The text of one result object, which the caller must not change. */
   page(request: PageRequest): Buffer {
-    const { view, method, era, after } = request;
-    // Only tools show the state of their server, and only modern results name the answering server.
+    const { view, method, trailer, after } = request;
+    // Only tools show the state of their server.
     const states = method === 'tools/list' ? request.states : '';
-    const info = era === 'modern' ? request.serverInfo : '';
     const table = view.table(method);
-    const isPublic = era === 'modern' && table.isPublic && request.mayBePublic;
     const start = after ? table.indexAfter(after) : table.isOnePage ? wholeList : 0;
     // The pages of a table that is gone are not found again, and leave as the oldest.
-    const key = `${table.id} ${method} ${era} ${isPublic} ${start}\n${states}\n${info}`;
+    const key = `${table.id} ${method} ${start}\n${states}\n${trailer}`;
     let bytes = this.#pages.get(key);
     if (!bytes) {
       bytes = this.#make(request, table, start);
@@ -71,7 +64,7 @@ export class ListPages {
     return bytes;
   }
 
-  #make({ view, method, era, serverInfo, mayBePublic }: PageRequest, table: Table, start: number): Buffer {
+  #make({ view, method, trailer }: PageRequest, table: Table, start: number): Buffer {
     this.made++;
     const entries = start === wholeList ? table.entries : table.sorted;
     const first = Math.max(start, 0);
@@ -91,7 +84,7 @@ export class ListPages {
       text += itemText(entry, members[method].name, state);
     }
     const next = end < entries.length ? `,"nextCursor":"${cursorAfter(method, entries[end - 1] as Entry)}"` : '';
-    text += latin1(`]${next}${era === 'modern' ? modernMembers(table, serverInfo, mayBePublic) : ''}}`);
+    text += latin1(`]${next}${trailer}}`);
     return Buffer.from(text, 'latin1');
   }
 
@@ -172,11 +165,6 @@ function withState(raw: Buffer, state: string): string {
   } catch {
     return raw.toString('latin1');
   }
-}
-
-function modernMembers({ ttlMs, isPublic }: Table, serverInfo: string, mayBePublic: boolean): string {
-  const scope = isPublic && mayBePublic ? 'public' : 'private';
-  return `,"resultType":"complete","ttlMs":${ttlMs},"cacheScope":"${scope}","_meta":{"${META.serverInfo}":${serverInfo}}`;
 }
 
 /** As JSON: it keeps halves of surrogate pairs, which UTF-8 would replace. */

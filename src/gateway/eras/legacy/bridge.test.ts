@@ -12,8 +12,8 @@ import {
 import { HostError } from '../../../kernel/errors.js';
 import { FakeClock } from '../../../kernel/fake-clock.js';
 import { seededRandom } from '../../../kernel/random.js';
-import { createBridge } from '../../bridge/bridge.js';
 import type { BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
+import { createBridge } from '../../eras/eras.js';
 
 const formParams = '{"message":"who?","n":12345678901234567890}';
 const form = `{"method":"elicitation/create","params":${formParams}}`;
@@ -25,6 +25,13 @@ function bench() {
   const clock = new FakeClock();
   return { clock, bridge: createBridge({ clock, random: seededRandom(1) }) };
 }
+
+test('members of the modern era that a legacy client sends do not reach the server', async () => {
+  const inputResponses = Buffer.from('{"a":{}}');
+  const request = bridged(fakeExchange('legacy'), () => done, { inputResponses, requestState: 7 });
+  await bench().bridge.relay(request);
+  expect(request.sent.map(({ members }) => members)).toEqual([undefined]);
+});
 
 describe('legacy client, modern server', () => {
   test('the client is asked by requests, in order, and the call is sent again with what it said', async () => {

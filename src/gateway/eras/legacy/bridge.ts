@@ -1,23 +1,32 @@
 /**
- * Requests of legacy clients, which are asked by requests to them: what a legacy server asks is handed on (server-requests.ts),
- * what a modern server wants becomes requests, and its call is sent again with the answers (input-rounds.ts).
+ * The bridge for legacy clients, which are asked by requests to them. Requests of a legacy server are handed on
+ * (server-requests.ts); an `input_required` of a modern server becomes requests, and its call is sent again with the answers
+ * (input-rounds.ts).
  */
 import type { Clock } from '../../../kernel/clock.js';
+import { ERRORS, isHostError } from '../../../kernel/errors.js';
 import type { Random } from '../../../kernel/random.js';
-import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { carriedCapabilities } from '../../bridge/carried-capabilities.js';
+import type { InboundRequest } from '../../../wire/inbound-requests.js';
+import { RPC } from '../../../wire/rpc-codes.js';
+import { refuseUndeclared, refuseUnknown } from '../../bridge/bridge-errors.js';
+import type { Bridge, BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
+import { carriedCapabilities, isDeclared, needOf } from '../../bridge/client-capabilities.js';
 import { readInputRequired } from '../../bridge/input-required.js';
-import { InputRounds } from './input-rounds.js';
-import { ServerRequests } from './server-requests.js';
+import type { Ask, Exchange } from '../../exchange.js';
+import { askLimitMs, InputRounds } from './input-rounds.js';
 
-export interface LegacyPorts {
+interface LegacyBridgeParts {
   readonly clock: Clock;
   readonly random: Random;
 }
 
-export async function relayLegacy(request: BridgedRequest, { clock, random }: LegacyPorts): Promise<Relayed> {
-  const { exchange, server, send } = request;
-  // Made when the server asks: nearly none does.
+export const createLegacyBridge = (parts: LegacyBridgeParts): Bridge => ({
+  relay: (request) => relayLegacy(request, parts),
+});
+
+async function relayLegacy(request: BridgedRequest, { clock, random }: LegacyBridgeParts): Promise<Relayed> {
+  const { exchange, server } = request;
+  // Created when the server asks something, which is rare.
   let asks: ServerRequests | undefined;
   const options: BridgeOptions = {
     capabilities: carriedCapabilities(exchange.client, exchange.ask !== undefined),
@@ -27,10 +36,65 @@ export async function relayLegacy(request: BridgedRequest, { clock, random }: Le
     },
   };
   try {
-    const relayed = await send(options);
+    const relayed = await request.send(options);
     const required = readInputRequired(server, exchange.method, relayed);
     return required ? await new InputRounds(request, clock, random).run(relayed, required, options) : relayed;
   } finally {
     asks?.end();
+  }
+}
+
+/** Of one call, open at once. */
+export const asksMax = 32;
+
+export class ServerRequests {
+  readonly #exchange: Exchange;
+  readonly #clock: Clock;
+  readonly #open = new Set<AbortController>();
+  #isOver = false;
+
+  constructor(exchange: Exchange, clock: Clock) {
+    this.#exchange = exchange;
+    this.#clock = clock;
+  }
+
+  take(request: InboundRequest): void {
+    const need = needOf(request.method, request.params);
+    if (!need) return refuseUnknown(request);
+    const { client, ask } = this.#exchange;
+    if (!ask || !isDeclared(need, client.capabilities)) return refuseUndeclared(request, need);
+    if (this.#isOver) return request.refuse(RPC.internalError, 'the call is over');
+    if (this.#open.size >= asksMax)
+      return request.refuse(
+        ERRORS.overloaded.rpc,
+        `overloaded: at most ${asksMax} requests of one call wait for the client`,
+      );
+    void this.#relay(request, ask);
+  }
+
+  /** The call has its answer, or nobody waits for it any more. */
+  end(): void {
+    this.#isOver = true;
+    for (const open of this.#open) open.abort();
+  }
+
+  async #relay(request: InboundRequest, ask: Ask): Promise<void> {
+    const ending = new AbortController();
+    const end = () => ending.abort();
+    this.#open.add(ending);
+    request.signal.addEventListener('abort', end, { once: true });
+    try {
+      const deadlineAtMs = this.#clock.nowMs() + askLimitMs;
+      const answer = await ask(request.method, request.params, { deadlineAtMs, signal: ending.signal });
+      if (this.#isOver) request.refuse(RPC.internalError, 'the call is over');
+      else if (answer.kind === 'result') request.respond(answer.bytes);
+      else request.fail(answer.bytes);
+    } catch (error) {
+      const why = isHostError(error) ? error.message : 'the client could not be asked';
+      request.refuse(RPC.internalError, this.#isOver ? 'the call is over' : why);
+    } finally {
+      request.signal.removeEventListener('abort', end);
+      this.#open.delete(ending);
+    }
   }
 }

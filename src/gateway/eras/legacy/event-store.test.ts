@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { EventBudget, EventStore, eventOverheadBytes } from './event-store.js';
+import { EventBudget, EventStore, eventOverheadBytes } from './event-stream.js';
 
 const text = (bytes: number) => Buffer.alloc(bytes);
 /** What this many events of this many bytes hold. */

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import type { SseStream } from '../../http/sse-stream.js';
-import { EventBudget, EventStore } from './event-store.js';
-import { EventStream } from './event-stream.js';
+import { EventBudget, EventStore, EventStream } from './event-stream.js';
 
 const tools = 'notifications/tools/list_changed';
 const prompts = 'notifications/prompts/list_changed';

@@ -6,10 +6,10 @@
  * read keeps no events. A `list_changed` is never kept as an event: at most one of each list is pending, and one that the
  * client may have missed is written again under its old number.
  */
+import { ByteBudget } from '../../../kernel/byte-budget.js';
 import type { JsonText } from '../../../wire/frame.js';
 import { eventText, type SseStream } from '../../http/sse-stream.js';
 import { notificationText } from '../../messages/rpc-text.js';
-import type { EventStore } from './event-store.js';
 
 /** Counts the events of a session, over all of its streams. */
 export interface EventCount {
@@ -123,3 +123,84 @@ export class EventStream {
 }
 
 const bytesOf = (text: Buffer | string): Buffer => (typeof text === 'string' ? Buffer.from(text, 'latin1') : text);
+
+export interface StoredEvent {
+  readonly stream: number;
+  readonly seq: number;
+  /** Small texts are latin1 strings, one character per byte: a small Buffer would pin an 8 KiB slab or cost more than its text. */
+  readonly text: Buffer | string;
+}
+
+/** The entry in the map, the event and the head of its text, as measured on Node 20 (about 100 bytes). */
+export const eventOverheadBytes = 128;
+
+/** Counts the stored events of all sessions, their bytes with the overhead of each event. */
+export class EventBudget extends ByteBudget {
+  events = 0;
+}
+
+export class EventStore {
+  readonly #budget: EventBudget;
+  readonly #eventsMax: number;
+  readonly #bytesMax: number;
+  /** By number, oldest first. Created with the first event, because most sessions never keep one. */
+  #events: Map<number, StoredEvent> | undefined;
+  #bytes = 0;
+
+  constructor(budget: EventBudget, eventsMax: number, bytesMax: number) {
+    this.#budget = budget;
+    this.#eventsMax = eventsMax;
+    this.#bytesMax = bytesMax;
+  }
+
+  get size(): number {
+    return this.#events?.size ?? 0;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  keep(stream: number, seq: number, text: Buffer): void {
+    const bytes = text.length + eventOverheadBytes;
+    if (bytes > this.#bytesMax) return;
+    while (!this.#fits(bytes) && this.size > 0) this.#dropOldest();
+    if (!this.#fits(bytes)) return;
+    this.#events ??= new Map();
+    this.#events.set(seq, { stream, seq, text: ownText(text) });
+    this.#count(1, bytes);
+  }
+
+  /** In order. */
+  after(stream: number, seq: number): StoredEvent[] {
+    return [...(this.#events?.values() ?? [])].filter((event) => event.stream === stream && event.seq > seq);
+  }
+
+  clear(): void {
+    this.#count(-this.size, -this.#bytes);
+    this.#events = undefined;
+  }
+
+  #fits(bytes: number): boolean {
+    const { used, max } = this.#budget;
+    return this.size < this.#eventsMax && this.#bytes + bytes <= this.#bytesMax && used + bytes <= max;
+  }
+
+  #dropOldest(): void {
+    const [oldest] = this.#events?.values() ?? [];
+    if (!oldest) return;
+    this.#events?.delete(oldest.seq);
+    this.#count(-1, -(oldest.text.length + eventOverheadBytes));
+  }
+
+  #count(events: number, bytes: number): void {
+    this.#bytes += bytes;
+    if (bytes > 0) this.#budget.take(bytes);
+    else this.#budget.release(-bytes);
+    this.#budget.events += events;
+  }
+}
+
+/** Copies a text that is part of a shared slab, so that keeping the text does not keep the slab. */
+const ownText = (text: Buffer): Buffer | string =>
+  text.buffer.byteLength === text.length ? text : text.toString('latin1');

@@ -1,154 +1,171 @@
 /**
- * One request of a legacy session. Its client may be asked things, on the stream of this request.
- * Invariants: ended once; cancelled only by `notifications/cancelled` or the end of its session, never by a lost connection.
+ * One request of a legacy session over HTTP. Requests to its client go out on the stream of this request.
+ * Invariant: cancelled only by `notifications/cancelled`, the end of its session or of the gateway, never by a lost connection.
  */
-import { Cancellation, type CancelSignal } from '../../../kernel/cancel-signal.js';
-import { ERRORS, HostError } from '../../../kernel/errors.js';
+
+import type { ServerResponse } from 'node:http';
+import { HostError } from '../../../kernel/errors.js';
+import { type Random, randomInt } from '../../../kernel/random.js';
+import { primesStreams } from '../../../session/eras/legacy/revisions.js';
 import type { JsonText } from '../../../wire/frame.js';
 import type { Answer } from '../../../wire/peer-interface.js';
-import { RPC } from '../../../wire/rpc-codes.js';
 import { type AskLimits, type Exchange, isFailure, type PrincipalNow, type RpcFailure } from '../../exchange.js';
+import { ExchangeBase, type ReceivedRequest } from '../../exchange-base.js';
 import type { IngressContext } from '../../http/ingress-context.js';
 import type { OpenExchange } from '../../http/open-exchanges.js';
-import { REFUSALS } from '../../http/refusals.js';
-import type { HeaderList } from '../../http/reply.js';
-import { failureText, notificationText, resultText } from '../../messages/rpc-text.js';
-import type { LegacyReply } from './http-reply.js';
-import type { LegacySession } from './http-session.js';
+import { type HeaderList, REFUSALS, sessionsFull, stopping } from '../../http/refusals.js';
+import { writeJson } from '../../http/reply.js';
+import { SseStream } from '../../http/sse-stream.js';
+import type { EventStream } from './event-stream.js';
+import { type LegacySession, sessionEnded } from './http-session.js';
 
-/** Where a legacy request fails, HTTP has nothing to say. */
+/** The HTTP status of a legacy answer: legacy clients read a 404 as the end of their session. */
 export const understood = 200;
 
-/** Says whether a successful `initialize` may open its session; the headers that name it, or why not. */
+/** Admits the session of a successful `initialize`: the headers that name the session, or why it is refused. */
 export type Admit = () => HeaderList | RpcFailure;
 
-export interface LegacyRequest {
-  readonly idText: string;
-  readonly method: string;
-  readonly params: Buffer | undefined;
-  readonly startedAtMs: number;
-  /** Of `initialize` alone. */
-  readonly admit: Admit | undefined;
-}
-
-export class LegacyExchange implements Exchange, OpenExchange {
-  readonly client: LegacySession;
-  readonly idText: string;
-  readonly method: string;
-  readonly params: Buffer | undefined;
-  readonly startedAtMs: number;
+export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements OpenExchange {
   readonly isEndless = false;
   readonly ask: Exchange['ask'];
   readonly #context: IngressContext;
   readonly #reply: LegacyReply;
   readonly #admit: Admit | undefined;
-  #abort: Cancellation | undefined;
-  #isOpen = true;
-  #isCancelled = false;
+  #headers: HeaderList = [];
 
-  constructor(context: IngressContext, reply: LegacyReply, session: LegacySession, request: LegacyRequest) {
+  /** `admit`: for `initialize` alone. */
+  constructor(
+    context: IngressContext,
+    reply: LegacyReply,
+    session: LegacySession,
+    request: ReceivedRequest,
+    admit?: Admit,
+  ) {
+    super(session, request);
     this.#context = context;
     this.#reply = reply;
-    this.#admit = request.admit;
-    this.client = session;
-    this.idText = request.idText;
-    this.method = request.method;
-    this.params = request.params;
-    this.startedAtMs = request.startedAtMs;
-    // Before there is a session, there is nowhere to answer to.
-    this.ask = request.admit ? undefined : (method, params, limits) => this.#ask(method, params, limits);
+    this.#admit = admit;
+    // A client without a session has no way to answer.
+    this.ask = admit ? undefined : (method, params, limits) => this.#ask(method, params, limits);
     session.exchanges.set(this.idText, this);
     context.open.add(this, session.principal.id);
   }
 
-  get signal(): CancelSignal {
-    this.#abort ??= new Cancellation();
-    if (this.#isCancelled) this.#abort.abort();
-    return this.#abort;
-  }
-
-  /** `initialize` is answered with a header that is only known at its end: it waits. */
+  /** `initialize` is answered with a header that is known only at its end, so it cannot become a stream. */
   get isSilent(): boolean {
     return this.#admit === undefined && this.#reply.isSilent;
   }
 
   linger(): void {
-    if (this.#isOpen) this.#reply.linger();
+    if (this.isOpen) this.#reply.linger();
   }
 
-  notify(method: string, params: JsonText): void {
-    if (this.#isOpen && !this.#admit) this.#reply.tell(notificationText(method, params));
-  }
-
-  succeed(...parts: readonly JsonText[]): void {
-    if (!this.#isOpen) return;
+  override succeed(...parts: readonly JsonText[]): void {
+    if (!this.isOpen) return;
     const admitted = this.#admit?.() ?? [];
-    if (isFailure(admitted)) {
-      const { status, headers } = REFUSALS.sessionsFull;
-      return this.#end(failureText(this.idText, admitted), status, headers);
-    }
-    this.#end(resultText(this.idText, parts), understood, admitted);
-  }
-
-  fail(failure: RpcFailure): void {
-    if (this.#isOpen) this.#end(failureText(this.idText, failure), understood);
-  }
-
-  /**
-   * By the client. A POSTed request must be answered with JSON or an event stream all the same, and a client that reads a
-   * resumable stream reconnects until it has seen a response; so the response is an error, which the client may ignore.
-   */
-  cancel(): void {
-    if (!this.#isOpen) return;
-    this.#end(failureText(this.idText, cancelledByClient), understood);
-    this.#withdraw();
-  }
-
-  sessionEnded(): void {
-    if (!this.#isOpen) return;
-    this.#end(failureText(this.idText, sessionOver), understood);
-    this.#withdraw();
+    if (isFailure(admitted)) return this.fail(admitted);
+    this.#headers = admitted;
+    super.succeed(...parts);
   }
 
   shutDown(): void {
-    if (!this.#isOpen) return;
-    const { status, failure } = REFUSALS.stopping;
-    this.#end(failureText(this.idText, failure), status);
-    this.#withdraw();
+    this.cancel(stopping);
   }
 
-  /** The session has its own say; before there is one, this is all there is to end. */
+  /** The session handles a revoked key itself; this ends an `initialize` whose session is not open yet. */
   rekeyed(now: PrincipalNow): void {
-    if (!now(this.client.principal)) this.sessionEnded();
+    if (!now(this.client.principal)) this.cancel(sessionEnded);
   }
 
   async #ask(method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
-    if (!this.#isOpen) throw new HostError('cancelled', 'the request that asks the client is over');
+    if (!this.isOpen) throw new HostError('cancelled', 'the request on whose behalf the client is asked has ended');
     return this.client.asks.ask(this, (parts) => this.#reply.tell(parts), method, params, limits);
   }
 
-  #withdraw(): void {
-    this.#isCancelled = true;
-    this.#abort?.abort();
+  protected writeNotification(text: JsonText[]): void {
+    if (!this.#admit) this.#reply.tell(text);
   }
 
-  #end(parts: JsonText[], status: number, headers: HeaderList = []): void {
-    this.#isOpen = false;
+  protected write(answer: JsonText[] | undefined, failure: RpcFailure | undefined): void {
     this.client.exchanges.delete(this.idText);
     this.client.asks.withdraw(this);
     // The answer to `initialize` does not count as use: the client has not yet shown that it read the answer.
     if (!this.#admit) this.client.touch();
     this.#context.open.delete(this);
-    this.#reply.answer(parts, status, headers);
+    const isFull = failure === sessionsFull;
+    const status = isFull || failure === stopping ? failure.httpStatus : understood;
+    const headers = isFull ? REFUSALS.sessionsFull.headers : this.#headers;
+    if (answer) this.#reply.answer(answer, status ?? understood, headers);
   }
 }
 
-const cancelledByClient: RpcFailure = {
-  code: ERRORS.cancelled.rpc,
-  message: 'the client cancelled this request',
-};
+/** When a client that lost its stream comes back: spread, so that all do not come at once. */
+const retryMsMin = 1_000;
+const retryMsMax = 3_000;
 
-const sessionOver: RpcFailure = {
-  code: RPC.invalidRequest,
-  message: 'the session of this request was ended; open a new one with initialize',
-};
+export const retryMs = (random: Random): number => randomInt(random, retryMsMin, retryMsMax);
+
+export class LegacyReply {
+  readonly #context: IngressContext;
+  readonly #response: ServerResponse;
+  readonly #session: LegacySession;
+  #stream: EventStream | undefined;
+  #owed: number;
+  #isOver = false;
+
+  constructor(
+    context: IngressContext,
+    response: ServerResponse,
+    session: LegacySession,
+    owed: number,
+    isBatch: boolean,
+  ) {
+    this.#context = context;
+    this.#response = response;
+    this.#session = session;
+    this.#owed = owed;
+    if (isBatch) this.#open();
+  }
+
+  /** Nothing was written, and somebody still reads. */
+  get isSilent(): boolean {
+    return !this.#isOver && this.#stream === undefined && !this.#response.destroyed;
+  }
+
+  linger(): void {
+    if (this.isSilent) this.#open();
+  }
+
+  /** Something before the answer. False: there is nobody who could ever read it. */
+  tell(parts: readonly JsonText[]): boolean {
+    if (this.#isOver) return false;
+    const stream = this.#stream ?? this.#open();
+    stream?.send(parts);
+    return stream !== undefined;
+  }
+
+  /** One answer that is owed. */
+  answer(parts: readonly JsonText[], status: number, headers: HeaderList = []): void {
+    if (this.#isOver) return;
+    this.#stream?.send(parts);
+    if (--this.#owed > 0) return;
+    this.#isOver = true;
+    if (this.#stream) this.#session.endStream(this.#stream);
+    else writeJson(this.#response, status, parts, this.#context.limits.writeStallMs, headers);
+  }
+
+  #open(): EventStream | undefined {
+    if (this.#response.destroyed || this.#response.headersSent) return undefined;
+    const { limits, beat, random } = this.#context;
+    const stream = this.#session.newStream();
+    const isPrimed = primesStreams(this.#session.version);
+    this.#stream = stream;
+    const reader = new SseStream(this.#response, limits, beat, []);
+    if (isPrimed) reader.write(stream.primer(retryMs(random)));
+    stream.attach(reader);
+    // Older ones are primed with nothing; a comment is the first byte that everybody understands.
+    if (!isPrimed) reader.beat();
+    reader.flush();
+    return stream;
+  }
+}

@@ -9,13 +9,13 @@
 import type { Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
 import type { JsonText } from '../../../wire/frame.js';
+import { RPC } from '../../../wire/rpc-codes.js';
 import type { EndpointId } from '../../endpoint-id.js';
-import type { ClientCapabilities, ClientSession } from '../../exchange.js';
+import type { ClientCapabilities, ClientSession, RpcFailure } from '../../exchange.js';
 import type { HttpLimits } from '../../http/http-limits.js';
 import { notificationText } from '../../messages/rpc-text.js';
 import { ClientRequests } from './client-requests.js';
-import { type EventBudget, EventStore } from './event-store.js';
-import { type EventCount, EventStream } from './event-stream.js';
+import { type EventBudget, type EventCount, EventStore, EventStream } from './event-stream.js';
 
 export interface SessionFacts {
   readonly id: string;
@@ -25,11 +25,11 @@ export interface SessionFacts {
   readonly capabilities: ClientCapabilities;
 }
 
-/** A request of it that is not answered yet. */
-export interface SessionExchange {
-  cancel(): void;
-  sessionEnded(): void;
-}
+/** Answers the open requests of a session that ends. */
+export const sessionEnded: RpcFailure = {
+  code: RPC.invalidRequest,
+  message: 'the session of this request was ended; open a new one with initialize',
+};
 
 /** The stream that GET opens. */
 const ownStreamNo = 0;
@@ -43,8 +43,8 @@ export class LegacySession implements ClientSession {
   readonly capabilities: ClientCapabilities;
   readonly era = 'legacy';
   readonly asks: ClientRequests;
-  /** By the id as the client wrote it. */
-  readonly exchanges = new Map<string, SessionExchange>();
+  /** Open requests, by id as the client wrote it. */
+  readonly exchanges = new Map<string, { cancel(failure: RpcFailure): void }>();
   readonly own: EventStream;
   isInitialized = false;
   /** Something was asked in it. */
@@ -130,7 +130,7 @@ export class LegacySession implements ClientSession {
     if (this.isOver) return;
     this.#abort.abort();
     this.asks.end();
-    for (const exchange of [...this.exchanges.values()]) exchange.sessionEnded();
+    for (const exchange of [...this.exchanges.values()]) exchange.cancel(sessionEnded);
     this.own.end();
     for (const stream of this.#streams?.values() ?? []) stream.end();
     this.#streams = undefined;

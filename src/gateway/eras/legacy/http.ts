@@ -5,52 +5,72 @@
  * Invariant: a session is made only by an `initialize` that was answered with success, and nothing is kept of any other.
  */
 import type { ServerResponse } from 'node:http';
-import type { NewId } from '../../../kernel/random.js';
-import { hasBatches } from '../../../session/eras/legacy/revisions.js';
+import { ERRORS } from '../../../kernel/errors.js';
+import { hasBatches, primesStreams } from '../../../session/eras/legacy/revisions.js';
 import type { Envelope } from '../../../wire/envelope.js';
 import { memberText } from '../../../wire/json-members.js';
 import { NOTIFICATION, RPC } from '../../../wire/rpc-codes.js';
-import { isFailure, type RpcFailure } from '../../exchange.js';
-import { type IngressContext, route } from '../../http/ingress-context.js';
-import { failureOf, REFUSALS, type Refusal } from '../../http/refusals.js';
+import { isFailure, type PrincipalNow, type RpcFailure } from '../../exchange.js';
+import type { ReceivedRequest } from '../../exchange-base.js';
+import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
+import { failureOf, REFUSALS, type Refusal, sessionsFull } from '../../http/refusals.js';
 import { writeJson } from '../../http/reply.js';
+import { acceptsStream } from '../../http/request-headers.js';
 import { SseStream } from '../../http/sse-stream.js';
 import { failureText } from '../../messages/rpc-text.js';
-import { readInitialize } from '../modern/envelope.js';
-import type { Caller } from '../modern/http.js';
-import { EventBudget } from './event-store.js';
-import { parseEventId } from './event-stream.js';
-import { type Admit, LegacyExchange, understood } from './http-exchange.js';
-import { isPrimed, LegacyReply, retryMs } from './http-reply.js';
+import type { HttpEra } from '../era.js';
+import { EventBudget, parseEventId } from './event-stream.js';
+import { type Admit, LegacyHttpExchange, LegacyReply, retryMs, understood } from './http-exchange.js';
 import { LegacySession } from './http-session.js';
-import type { SessionTable } from './session-table.js';
+import { readInitialize } from './initialize.js';
+import { SessionTable } from './session-table.js';
 
 const initializeMethod = 'initialize';
 
-export class LegacyHttp {
+export const createLegacyHttp = (context: IngressContext): LegacyHttp => new LegacyHttp(context);
+
+export class LegacyHttp implements HttpEra {
   readonly #context: IngressContext;
   readonly #sessions: SessionTable;
-  readonly #newId: NewId;
   readonly #budget: EventBudget;
 
-  constructor(context: IngressContext, sessions: SessionTable, newId: NewId) {
+  constructor(context: IngressContext) {
     this.#context = context;
-    this.#sessions = sessions;
-    this.#newId = newId;
+    this.#sessions = new SessionTable(context.clock, context.limits);
     this.#budget = new EventBudget(context.limits.eventBytes);
-    sessions.onEnded = (session) => {
+    this.#sessions.onEnded = (session) => {
       if (session.wasUsed && !session.isInitialized) context.router.neverOpened?.(session);
     };
   }
 
-  /** Events that all sessions together keep for clients that reconnect. */
-  get kept(): { readonly events: number; readonly bytes: number } {
+  get clients(): number {
+    return this.#sessions.size;
+  }
+
+  get sessions(): number {
+    return this.#sessions.size;
+  }
+
+  get storedEvents(): { readonly events: number; readonly bytes: number } {
     return { events: this.#budget.events, bytes: this.#budget.used };
+  }
+
+  rekeyed(now: PrincipalNow): void {
+    this.#sessions.rekeyed(now);
+  }
+
+  endStreams(): void {
+    this.#sessions.endStreams();
+  }
+
+  close(): void {
+    this.#sessions.endAll();
   }
 
   post(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
     const isInitialize = envelope.kind === 'request' && envelope.method() === initializeMethod;
-    if (isInitialize && caller.head.sessionId === undefined) return this.#initialize(caller, envelope, response);
+    if (isInitialize && caller.headers['mcp-session-id'] === undefined)
+      return this.#initialize(caller, envelope, response);
     const session = this.#sessionOf(caller);
     if ('status' in session) return session;
     if (isInitialize) return REFUSALS.sessionOpen;
@@ -89,14 +109,15 @@ export class LegacyHttp {
   get(caller: Caller, response: ServerResponse): Refusal | undefined {
     const session = this.#sessionOf(caller);
     if ('status' in session) return session;
-    const { lastEventId } = caller.head;
+    const lastEventId = caller.headers['last-event-id'];
+    if (!acceptsStream(caller.headers)) return REFUSALS.acceptStream;
     const { limits, beat, random } = this.#context;
     const open = () => new SseStream(response, limits, beat, [], () => session.touch());
     session.touch();
     if (lastEventId === undefined) {
       if (session.own.isRead) return REFUSALS.stream;
       const reader = open();
-      if (isPrimed(session.version)) reader.write(session.own.primer(retryMs(random)));
+      if (primesStreams(session.version)) reader.write(session.own.primer(retryMs(random)));
       session.own.attach(reader);
       reader.flush();
       return undefined;
@@ -121,12 +142,12 @@ export class LegacyHttp {
     return undefined;
   }
 
-  #sessionOf({ principal, endpoint, head }: Caller): LegacySession | Refusal {
-    if (head.sessionId === undefined) return REFUSALS.sessionMissing;
-    const session = this.#sessions.find(head.sessionId, principal, endpoint);
+  #sessionOf({ principal, endpoint, headers }: Caller): LegacySession | Refusal {
+    const { 'mcp-session-id': id, 'mcp-protocol-version': version } = headers;
+    if (id === undefined) return REFUSALS.sessionMissing;
+    const session = this.#sessions.find(id, principal, endpoint);
     if (!session) return REFUSALS.sessionUnknown;
-    const { protocolVersion } = head;
-    if (protocolVersion !== undefined && protocolVersion !== session.version) return REFUSALS.version;
+    if (version !== undefined && version !== session.version) return REFUSALS.version;
     session.principal = principal;
     return session;
   }
@@ -139,23 +160,22 @@ export class LegacyHttp {
       return undefined;
     }
     const { principal, endpoint } = caller;
-    const facts = { id: this.#newId(), principal, endpoint, ...read };
+    const facts = { id: this.#context.newId(), principal, endpoint, ...read };
     const session = new LegacySession(facts, clock, limits, this.#budget);
     const reply = new LegacyReply(this.#context, response, session, 1, false);
     // Whoever left meanwhile would never learn the id.
     const admit: Admit = () =>
       !response.destroyed && this.#sessions.admit(session) ? ['Mcp-Session-Id', session.id] : sessionsFull;
-    route(this.#context, new LegacyExchange(this.#context, reply, session, this.#requestOf(envelope, admit)));
+    route(this.#context, new LegacyHttpExchange(this.#context, reply, session, this.#requestOf(envelope), admit));
     return undefined;
   }
 
-  #requestOf(envelope: Envelope, admit?: Admit) {
+  #requestOf(envelope: Envelope): ReceivedRequest {
     return {
       idText: envelope.idText() as string,
       method: envelope.method(),
       params: envelope.payload(),
       startedAtMs: this.#context.clock.nowMs(),
-      admit,
     };
   }
 
@@ -167,7 +187,7 @@ export class LegacyHttp {
     // Asked again: a batch has many requests, and others may have come while its body was on its way.
     if (session.exchanges.size >= limits.exchangesPerSession || !open.admits(session.principal.id))
       return reply.answer(failureText(request.idText, full), 503);
-    route(this.#context, new LegacyExchange(this.#context, reply, session, request));
+    route(this.#context, new LegacyHttpExchange(this.#context, reply, session, request));
   }
 
   /** Notifications and answers. */
@@ -187,7 +207,7 @@ export class LegacyHttp {
       this.#context.router.opened(session);
     } else if (method === NOTIFICATION.cancelled) {
       const id = params && memberText(params, 'requestId');
-      if (id !== undefined) session.exchanges.get(id)?.cancel();
+      if (id !== undefined) session.exchanges.get(id)?.cancel(cancelledByClient);
     } else this.#context.router.notified(session, method, params);
   }
 }
@@ -198,4 +218,12 @@ const idInUse: RpcFailure = {
 };
 
 const full = failureOf(REFUSALS.busy);
-const sessionsFull = failureOf(REFUSALS.sessionsFull);
+
+/**
+ * A cancelled request is answered all the same: a POST needs a JSON or stream answer, and a client of a resumable stream
+ * reconnects until it has seen a response.
+ */
+const cancelledByClient: RpcFailure = {
+  code: ERRORS.cancelled.rpc,
+  message: 'the client cancelled this request',
+};

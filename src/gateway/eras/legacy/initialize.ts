@@ -1,15 +1,31 @@
-/**
- * The answer to a legacy client's `initialize`.
- * Not here: which version is spoken, and the session (the ingress).
- */
-import type { Client } from '../../exchange.js';
-import { capabilitiesOf, infoOf, instructionsOf } from '../../routing/capabilities.js';
-import type { ServerInfoCache } from '../../routing/server-info.js';
-import type { View } from '../../views/view.js';
+/** The params of `initialize`: the version to speak and the capabilities of the client. */
 
-/** One result object. */
-export function initializeResult(client: Client, view: View, facts: ServerInfoCache): string {
-  const instructions = instructionsOf(view);
-  const said = instructions === undefined ? '' : `,"instructions":${JSON.stringify(instructions)}`;
-  return `{"protocolVersion":${JSON.stringify(client.version)},"capabilities":${capabilitiesOf(view)},"serverInfo":${infoOf(view, facts)}${said}}`;
+import { unpooledCopy } from '../../../kernel/byte-buffer.js';
+import { BytesMemo } from '../../../kernel/bytes-memo.js';
+import { isLegacyVersion, NEWEST_LEGACY_VERSION } from '../../../session/eras/legacy/revisions.js';
+import { isObject, memberBytes, memberString } from '../../../wire/json-members.js';
+import { capabilitiesBytesMax, DeclaredCapabilities } from '../../bridge/client-capabilities.js';
+import { type ClientCapabilities, invalidParams, type RpcFailure } from '../../exchange.js';
+
+export interface Initialize {
+  /** The client's version if we know it, else our newest. */
+  readonly version: string;
+  readonly capabilities: ClientCapabilities;
+}
+
+const nothing = new DeclaredCapabilities(undefined);
+/** Sessions whose clients declare the same share one copy, which does not keep the message in memory. */
+const declared = new BytesMemo<DeclaredCapabilities>();
+const copyOf = (bytes: Buffer): DeclaredCapabilities => new DeclaredCapabilities(unpooledCopy(bytes));
+const always = (): boolean => true;
+
+export function readInitialize(params: Buffer | undefined): Initialize | RpcFailure {
+  if (!isObject(params)) return invalidParams('params must be an object');
+  const version = memberString(params, 'protocolVersion');
+  if (version === undefined) return invalidParams('params.protocolVersion must be a string');
+  const bytes = memberBytes(params, 'capabilities');
+  if (bytes && (!isObject(bytes) || bytes.length > capabilitiesBytesMax))
+    return invalidParams('params.capabilities must be an object of at most 64 KiB');
+  const capabilities = bytes ? declared.of(bytes, copyOf, always) : nothing;
+  return { version: isLegacyVersion(version) ? version : NEWEST_LEGACY_VERSION, capabilities };
 }

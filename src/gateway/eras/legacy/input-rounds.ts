@@ -13,18 +13,17 @@ import { type Random, randomInt } from '../../../kernel/random.js';
 import { memberBytes, memberString } from '../../../wire/json-members.js';
 import { cancelled, legacyFailure, quoted } from '../../bridge/bridge-errors.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { describeNeeds, isDeclared } from '../../bridge/client-needs.js';
+import { describeNeeds, isDeclared } from '../../bridge/client-capabilities.js';
 import { type InputRequest, type InputRequired, readInputRequired } from '../../bridge/input-required.js';
-import type { Exchange } from '../../exchange.js';
-import { askLimitMs } from './server-requests.js';
+import type { Ask } from '../../exchange.js';
 
+/** For a person to answer one question. */
+export const askLimitMs = 5 * 60_000;
 export const roundsMax = 8;
 /** A server that only wants to be asked again is not asked in a tight loop. */
 const stateOnlyPauseMs = 250;
 /** What the client said, of one round. */
 const responsesBytesMax = LIMITS.frameBytes;
-
-type Ask = NonNullable<Exchange['ask']>;
 
 export class InputRounds {
   readonly #request: BridgedRequest;
@@ -39,7 +38,7 @@ export class InputRounds {
 
   /** `first` asks for `required`; `options` are those it was sent with. */
   async run(first: Relayed, required: InputRequired, options: BridgeOptions): Promise<Relayed> {
-    const { exchange, server, send } = this.#request;
+    const { exchange, server } = this.#request;
     let relayed = first;
     let asked: InputRequired | undefined = required;
     for (let round = 1; asked; round++) {
@@ -50,7 +49,7 @@ export class InputRounds {
       if (typeof responses !== 'string') return responses;
       const { state } = asked;
       const stateText = state ? `"requestState":${relayed.bytes.toString('utf8', state.start, state.end)}` : '';
-      relayed = await send({ ...options, members: [responses, stateText].filter(Boolean).join(',') });
+      relayed = await this.#request.send({ ...options, members: [responses, stateText].filter(Boolean).join(',') });
       asked = readInputRequired(server, exchange.method, relayed);
     }
     return relayed;

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../../kernel/fake-clock.js';
 import type { Principal } from '../../../policy/operation.js';
+import { DeclaredCapabilities } from '../../bridge/client-capabilities.js';
 import { HTTP_LIMITS } from '../../http/http-limits.js';
 import type { SseStream } from '../../http/sse-stream.js';
-import { DeclaredCapabilities } from '../../messages/client-capabilities.js';
-import { EventBudget } from './event-store.js';
+import { EventBudget } from './event-stream.js';
 import { LegacySession } from './http-session.js';
 import { SessionTable } from './session-table.js';
 
@@ -33,7 +33,7 @@ function setUp(sessions = 3) {
   /** As the client does when it sends a request, and reads its answer later. */
   const use = (session: LegacySession) => {
     session.touch();
-    session.exchanges.set('1', { cancel: () => {}, sessionEnded: () => session.exchanges.clear() });
+    session.exchanges.set('1', { cancel: () => session.exchanges.clear() });
   };
   const answer = (session: LegacySession) => {
     session.exchanges.clear();

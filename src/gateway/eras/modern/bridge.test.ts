@@ -9,8 +9,8 @@ import {
 } from '../../../../test/fakes/bridge-exchange.js';
 import { FakeClock } from '../../../kernel/fake-clock.js';
 import { seededRandom } from '../../../kernel/random.js';
-import { createBridge } from '../../bridge/bridge.js';
 import type { Relayed } from '../../bridge/bridged-request.js';
+import { createBridge } from '../../eras/eras.js';
 
 const form = '{"method":"elicitation/create","params":{"message":"who?"}}';
 const formParams = '{"message":"who?"}';
@@ -79,6 +79,12 @@ describe('modern client, modern server', () => {
     expect(told).toMatchObject({ kind: 'error', era: 'modern' });
     expect(parsed(told)).toMatchObject({ code: -32602, data: { reason: 'invalid_request_state', fault } });
     expect(second.sent).toEqual([]);
+  });
+
+  test('state that is not a string is refused', async () => {
+    const request = bridged(modern(), () => done, { requestState: 7 });
+    expect(parsed(await bench().bridge.relay(request))).toMatchObject({ code: -32602 });
+    expect(request.sent).toEqual([]);
   });
 
   test('state of one request is nothing for another, nor after ten minutes', async () => {

@@ -7,6 +7,8 @@
  */
 import type { Clock } from '../../../kernel/clock.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
+import { memberBytes, memberString, memberText, stringOf } from '../../../wire/json-members.js';
+import { eachElement } from '../../../wire/json-scan.js';
 import { RPC } from '../../../wire/rpc-codes.js';
 import {
   invalidState,
@@ -15,39 +17,51 @@ import {
   refuseUnknown,
   rpcError,
 } from '../../bridge/bridge-errors.js';
-import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { carriedCapabilities } from '../../bridge/carried-capabilities.js';
-import { canBeAsked, isDeclared, type Need, needOf } from '../../bridge/client-needs.js';
-import { inputRequiredResult, readInputRequired, withState } from '../../bridge/input-required.js';
+import type { Bridge, BridgedRequest, Relayed } from '../../bridge/bridged-request.js';
+import { canBeAsked, carriedCapabilities, isDeclared, type Need, needOf } from '../../bridge/client-capabilities.js';
+import {
+  inputRequestsMax,
+  inputRequiredBytesMax,
+  inputRequiredResult,
+  readInputRequired,
+  withState,
+} from '../../bridge/input-required.js';
 import type { Client } from '../../exchange.js';
-import { ParkedCall } from './parked-call.js';
-import type { ParkedCalls } from './parked-calls.js';
-import type { StateKind, StateOwner, StateSeal } from './sealed-state.js';
-import { areAccepted, isUrlRequired, readUrlRequired } from './url-required.js';
+import { ParkedCall, ParkedCalls } from './parked-call.js';
+import { type StateOwner, StateSeal } from './sealed-state.js';
 
-export interface ModernPorts {
+interface ModernBridgeParts {
   readonly clock: Clock;
   readonly seal: StateSeal;
   readonly calls: ParkedCalls;
 }
 
-export function relayModern(request: BridgedRequest, ports: ModernPorts): Promise<Relayed> {
-  const { requestState, inputResponses } = request;
+/** `calls`: the table of parked calls, for tests that watch it. */
+export function createModernBridge({ clock, calls }: { readonly clock: Clock; readonly calls?: ParkedCalls }): Bridge {
+  const parts: ModernBridgeParts = { clock, calls: calls ?? new ParkedCalls(), seal: new StateSeal(clock) };
+  return { relay: (request) => relayModern(request, parts) };
+}
+
+function relayModern(request: BridgedRequest, parts: ModernBridgeParts): Promise<Relayed> {
+  const { inputResponses } = request;
+  const requestState = request.requestState && stringOf(request.requestState);
+  if (request.requestState && requestState === undefined)
+    return Promise.resolve(rpcError('modern', RPC.invalidParams, 'requestState must be a string'));
   const responses = inputResponses && `"inputResponses":${inputResponses.toString('utf8')}`;
-  if (requestState === undefined) return sendFirst(request, ports, responses);
-  const opened = ports.seal.open(requestState, ownerOf(request));
+  if (requestState === undefined) return sendFirst(request, parts, responses);
+  const opened = parts.seal.open(requestState, ownerOf(request));
   if ('fault' in opened) return Promise.resolve(invalidState(opened.fault));
   switch (opened.kind) {
     case 'relayed': {
       const state = `"requestState":${opened.text}`;
-      return sendFirst(request, ports, responses === undefined ? state : `${responses},${state}`);
+      return sendFirst(request, parts, responses === undefined ? state : `${responses},${state}`);
     }
     case 'parked': {
       const [id, round] = opened.text.split('.') as [string, string];
-      return ports.calls.get(id)?.resume(Number(round), request) ?? Promise.resolve(invalidState('not_waiting'));
+      return parts.calls.get(id)?.resume(Number(round), request) ?? Promise.resolve(invalidState('not_waiting'));
     }
     case 'again':
-      if (areAccepted(inputResponses, opened.text)) return sendFirst(request, ports, undefined);
+      if (areAccepted(inputResponses, opened.text)) return sendFirst(request, parts, undefined);
       return Promise.resolve(
         rpcError('modern', RPC.invalidParams, 'the request needs an address to be visited, which was not agreed to'),
       );
@@ -56,17 +70,18 @@ export function relayModern(request: BridgedRequest, ports: ModernPorts): Promis
   }
 }
 
-function sendFirst(request: BridgedRequest, ports: ModernPorts, members: string | undefined): Promise<Relayed> {
+function sendFirst(request: BridgedRequest, parts: ModernBridgeParts, members: string | undefined): Promise<Relayed> {
   const { client } = request.exchange;
   const capabilities = carriedCapabilities(client, true);
-  const options: BridgeOptions = { capabilities, members };
-  const seal = (kind: StateKind, text: string) => ports.seal.seal(kind, text, ownerOf(request));
-  const tell = (relayed: Relayed) => told(request, relayed, seal);
-  // Nothing is parked where nobody can be asked or nothing asks: the plain way costs no signal of its own.
+  const translate = (relayed: Relayed) => translated(request, relayed, parts.seal);
+  // Without parking where nothing can be asked: a parked call needs a cancel signal of its own.
   if (!canBeAsked(client.capabilities) || request.serverEra === 'modern')
-    return request.send({ capabilities, members, onServerRequest: (inbound) => refuse(inbound, client) }).then(tell);
-  const { clock, calls } = ports;
-  return new ParkedCall(request, { clock, calls, tell, seal: (handle) => seal('parked', handle) }).start(options);
+    return request
+      .send({ capabilities, members, onServerRequest: (inbound) => refuse(inbound, client) })
+      .then(translate);
+  const { clock, calls } = parts;
+  const seal = (handle: string) => parts.seal.seal('parked', handle, ownerOf(request));
+  return new ParkedCall(request, { clock, calls, translate, seal }).start({ capabilities, members });
 }
 
 function refuse(inbound: InboundRequest, { capabilities }: Client): void {
@@ -77,8 +92,8 @@ function refuse(inbound: InboundRequest, { capabilities }: Client): void {
   else inbound.refuse(RPC.internalError, 'the client cannot be asked because of this call');
 }
 
-/** What the client is told of what the server answered. */
-function told(request: BridgedRequest, relayed: Relayed, seal: (kind: StateKind, text: string) => string): Relayed {
+/** The server's answer in a form that the client can go on from. */
+function translated(request: BridgedRequest, relayed: Relayed, seal: StateSeal): Relayed {
   const { server, exchange } = request;
   const { capabilities } = exchange.client;
   if (isUrlRequired(relayed)) {
@@ -86,7 +101,7 @@ function told(request: BridgedRequest, relayed: Relayed, seal: (kind: StateKind,
     const requests = readUrlRequired(relayed);
     if (!requests)
       return rpcError('modern', RPC.internalError, 'the server asks for an address to be visited, but names none');
-    return inputRequiredResult(requests, seal('again', String(requests.length)));
+    return inputRequiredResult(requests, seal.seal('again', String(requests.length), ownerOf(request)));
   }
   const required = readInputRequired(server, exchange.method, relayed);
   if (!required) return relayed;
@@ -95,12 +110,47 @@ function told(request: BridgedRequest, relayed: Relayed, seal: (kind: StateKind,
   const { state } = required;
   if (!state) return relayed;
   const { bytes } = relayed;
-  const sealed = seal('relayed', bytes.toString('utf8', state.start, state.end));
+  const sealed = seal.seal('relayed', bytes.toString('utf8', state.start, state.end), ownerOf(request));
   return { ...relayed, bytes: withState(bytes, state, sealed) };
 }
 
-const ownerOf = ({ server, exchange, identity }: BridgedRequest): StateOwner => ({
-  server,
-  principal: exchange.client.principal,
-  identity: identity(),
+const ownerOf = (request: BridgedRequest): StateOwner => ({
+  server: request.server,
+  principal: request.exchange.client.principal,
+  identity: request.identity(),
 });
+
+const urlRequiredCode = '-32042';
+
+export interface UrlRequest {
+  readonly key: string;
+  readonly method: 'elicitation/create';
+  readonly params: Buffer;
+}
+
+/** What is to be visited; undefined when the answer is none of these, or says nothing that could be asked. */
+export function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefined {
+  if (kind !== 'error' || era !== 'legacy' || memberText(bytes, 'code') !== urlRequiredCode) return undefined;
+  const data = memberBytes(bytes, 'data');
+  const elicitations = data && memberBytes(data, 'elicitations');
+  if (!elicitations || bytes.length > inputRequiredBytesMax) return undefined;
+  const requests: UrlRequest[] = [];
+  eachElement(elicitations, 0, elicitations.length, 0, (start, end) => {
+    const params = elicitations.subarray(start, end);
+    if (memberString(params, 'mode') === 'url' && memberString(params, 'url') !== undefined)
+      requests.push({ key: `url-${requests.length + 1}`, method: 'elicitation/create', params });
+    return requests.length < inputRequestsMax;
+  });
+  return requests.length > 0 ? requests : undefined;
+}
+
+export const isUrlRequired = ({ kind, bytes, era }: Relayed): boolean =>
+  kind === 'error' && era === 'legacy' && memberText(bytes, 'code') === urlRequiredCode;
+
+/** Whether the person agreed to all of it: `text` is how many there were. */
+export function areAccepted(inputResponses: Buffer | undefined, text: string): boolean {
+  return Array.from({ length: Number(text) }, (_, i) => `url-${i + 1}`).every((key) => {
+    const response = inputResponses && memberBytes(inputResponses, key);
+    return response !== undefined && memberString(response, 'action') === 'accept';
+  });
+}

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { LEGACY_VERSIONS } from '../../../session/eras/legacy/revisions.js';
 import { MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import { memberBytes } from '../../../wire/json-members.js';
-import { claimsModern, modernEnvelope, readEnvelope, readInitialize } from './envelope.js';
+import { readInitialize } from '../legacy/initialize.js';
+import { claimsModern, modernEnvelope, readEnvelope } from './envelope.js';
 
 const version = '"io.modelcontextprotocol/protocolVersion":"2026-07-28"';
 const capabilities = '"io.modelcontextprotocol/clientCapabilities":{}';

@@ -1,29 +1,22 @@
 /**
- * What a client says of itself, found in the bytes of its params: in the `_meta` of each request (modern), or once, in
- * `initialize` (legacy). Pure: the same bytes are the same answer, and what is wrong with them is a value.
- * Not here: where the bytes come from (http/, stdio/), headers that repeat them (header-checks.ts).
- *
- * Invariants: a member that stands twice is nobody's, as in wire/json-members.ts; nothing a client wrote is quoted back
- * but the version it asked for, cut short.
+ * The metadata in `_meta` of a modern request: version and capabilities of its client. Pure: what is wrong with it is a value.
+ * Not here: headers that repeat it (header-checks.ts).
+ * Invariant: a duplicate member counts as absent; nothing a client wrote is quoted back but its version, cut short.
  */
 
-import { unpooledCopy } from '../../../kernel/byte-buffer.js';
 import { BytesMemo } from '../../../kernel/bytes-memo.js';
-import { isLegacyVersion, LEGACY_VERSIONS, NEWEST_LEGACY_VERSION } from '../../../session/eras/legacy/revisions.js';
+import { ALL_VERSIONS } from '../../../session/eras/eras.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
-import { isObject, memberBytes, memberString, membersBytes, stringOf } from '../../../wire/json-members.js';
+import { isObject, memberBytes, membersBytes, stringOf } from '../../../wire/json-members.js';
 import { RPC } from '../../../wire/rpc-codes.js';
+import { capabilitiesBytesMax, DeclaredCapabilities } from '../../bridge/client-capabilities.js';
 import { type ClientCapabilities, isFailure, type RpcFailure } from '../../exchange.js';
-import { DeclaredCapabilities } from '../../messages/client-capabilities.js';
 import { isLogLevel, logLevels } from '../../messages/log-level.js';
 import { LOG_LEVEL } from '../../messages/request-meta.js';
 
-/** Capabilities are handed on to servers with every request. */
-const capabilitiesBytesMax = 64 * 1024;
 const clientInfoBytesMax = 64 * 1024;
 /** A version that somebody made up is told back this far. */
 const versionCharsMax = 64;
-const supported = [MODERN_VERSION, ...LEGACY_VERSIONS];
 const envelopeKeys = [META.version, META.clientCapabilities, META.clientInfo, LOG_LEVEL];
 /** Of the keys that make a request modern. */
 const keyPrefix = Buffer.from('io.modelcontextprotocol/');
@@ -33,11 +26,7 @@ export interface ModernEnvelope {
   readonly capabilities: ClientCapabilities;
 }
 
-export interface Initialize {
-  /** The one to speak: what was asked for if we know it, else our newest. */
-  readonly version: string;
-  readonly capabilities: ClientCapabilities;
-}
+export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
 
 /** Whether params claim to be of the era with metadata, of whichever version, rightly or not. */
 export const claimsModern = (params: Buffer | undefined): boolean => claimOf(params) !== undefined;
@@ -73,28 +62,10 @@ function envelopeOf(meta: Buffer): ModernEnvelope | RpcFailure {
   return { version, capabilities: new DeclaredCapabilities(capabilities) };
 }
 
-const declared = new BytesMemo<DeclaredCapabilities>();
-const keptCapabilities = (said: Buffer): DeclaredCapabilities => new DeclaredCapabilities(unpooledCopy(said));
-const always = (): boolean => true;
-
-/** What a legacy client asks for in `initialize`, or why it cannot have it. */
-export function readInitialize(params: Buffer | undefined): Initialize | RpcFailure {
-  if (!isObject(params)) return invalid('params must be an object');
-  const asked = memberString(params, 'protocolVersion');
-  if (asked === undefined) return invalid('params.protocolVersion must be a string');
-  const said = memberBytes(params, 'capabilities');
-  if (said && (!isObject(said) || said.length > capabilitiesBytesMax))
-    return invalid('params.capabilities must be an object of at most 64 KiB');
-  // Not of the message's own bytes, which the session would keep in memory. Sessions whose clients say the same share it.
-  const capabilities =
-    said === undefined ? new DeclaredCapabilities(undefined) : declared.of(said, keptCapabilities, always);
-  return { version: isLegacyVersion(asked) ? asked : NEWEST_LEGACY_VERSION, capabilities };
-}
-
 export const unsupportedVersion = (version: string): RpcFailure => ({
   code: MODERN_ERRORS.unsupportedVersion,
   message: 'this protocol version is not spoken here; use one of those in data.supported',
-  data: JSON.stringify({ supported, requested: version.slice(0, versionCharsMax) }),
+  data: JSON.stringify({ supported: ALL_VERSIONS, requested: version.slice(0, versionCharsMax) }),
   httpStatus: 400,
 });
 

@@ -1,18 +1,21 @@
 import { expect, test } from 'vitest';
-import { RequestHead } from '../../http/request-head.js';
 import { checkModernNotification, checkModernRequest } from './header-checks.js';
 
 // Headers against bodies by the thousand: test/gateway/http-header-mismatch.test.ts.
 const meta =
   '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}';
-const headers = ['MCP-Protocol-Version', '2026-07-28', 'Mcp-Method', 'tools/call', 'Mcp-Name', 'x'];
+const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'x' };
+const callerWith = (more: Readonly<Record<string, string>>) => ({
+  principal: { id: 'tester', role: undefined, scopes: [] },
+  endpoint: { kind: 'all' } as const,
+  headers: more,
+});
+const pairs = (flat: readonly string[]): Record<string, string> =>
+  flat.length === 0 ? {} : { [(flat[0] as string).toLowerCase()]: flat[1] as string, ...pairs(flat.slice(2)) };
 const mirrored = [{ name: 'Count', path: ['a', 'count'] }];
 const check = (params: string, more: readonly string[] = [], asked = mirrored) =>
-  checkModernRequest({
-    method: 'tools/call',
-    params: Buffer.from(params),
-    head: new RequestHead([...headers, ...more]),
-    mirrored: () => asked,
+  checkModernRequest('tools/call', Buffer.from(params), callerWith({ ...headers, ...pairs(more) }), {
+    mirroredArguments: () => asked,
   });
 
 test('the capabilities come out as they were written', () => {
@@ -73,16 +76,13 @@ test.each([
 test('E12 Mcp-Method counts as it is written, and not in base64', () => {
   const encoded = `=?base64?${Buffer.from('tools/list').toString('base64')}?=`;
   const checked = (mcpMethod: string) =>
-    checkModernRequest({
-      method: 'tools/list',
-      params: Buffer.from(`{${meta}}`),
-      head: new RequestHead(['MCP-Protocol-Version', '2026-07-28', 'Mcp-Method', mcpMethod]),
-      mirrored: () => undefined,
+    checkModernRequest('tools/list', Buffer.from(`{${meta}}`), callerWith({ ...headers, 'mcp-method': mcpMethod }), {
+      mirroredArguments: () => undefined,
     });
   expect(checked('tools/list').ok).toBe(true);
   expect(checked(encoded)).toMatchObject({ ok: false, failure: { code: -32020, httpStatus: 400 } });
-  const head = new RequestHead(['MCP-Protocol-Version', '2026-07-28', 'Mcp-Method', encoded]);
-  expect(checkModernNotification({ method: 'tools/list', params: undefined, head })).toMatchObject({ code: -32020 });
+  const wrong = { ...headers, 'mcp-method': encoded };
+  expect(checkModernNotification('tools/list', undefined, wrong)).toMatchObject({ code: -32020 });
 });
 
 test('an argument is found whatever its name is', () => {

@@ -7,44 +7,47 @@
  */
 import { LIMITS } from '../../../kernel/limits.js';
 import { isSameNumber } from '../../../policy/canonical-json.js';
-import { nameMember } from '../../../session/eras/modern/mirrored-headers.js';
 import { META, MODERN_ERRORS, MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import { decodeHeaderValue } from '../../../wire/header-value.js';
 import { type AtPath, isObject, memberBytes, membersBytes, stringOf, valuesAt } from '../../../wire/json-members.js';
-import { type ClientCapabilities, isFailure, type MirroredHeader, type RpcFailure } from '../../exchange.js';
-import type { RequestHead } from '../../http/request-head.js';
+import { METHODS } from '../../../wire/methods.js';
+import {
+  type ClientCapabilities,
+  isFailure,
+  type MirroredHeader,
+  type Router,
+  type RpcFailure,
+} from '../../exchange.js';
+import type { Caller } from '../../http/ingress-context.js';
+import type { RequestHeaders } from '../../http/request-headers.js';
 import { readEnvelope, unsupportedVersion } from './envelope.js';
-
-export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
-
-export interface ModernFacts {
-  readonly method: string;
-  readonly params: Buffer | undefined;
-  readonly head: RequestHead;
-  /** Of the tool that is called. */
-  readonly mirrored: (tool: string) => readonly MirroredHeader[] | undefined;
-}
 
 export type ModernCheck =
   | { readonly ok: true; readonly capabilities: ClientCapabilities }
   | { readonly ok: false; readonly failure: RpcFailure };
 
-export function checkModernRequest({ method, params, head, mirrored }: ModernFacts): ModernCheck {
-  const field = nameMember(method);
+export function checkModernRequest(
+  method: string,
+  params: Buffer | undefined,
+  { endpoint, principal, headers }: Caller,
+  router: Pick<Router, 'mirroredArguments'>,
+): ModernCheck {
+  const field = METHODS.get(method)?.nameMember;
   const [meta, name, args] = isObject(params) ? membersBytes(params, keysWith(field)) : [];
   const envelope = readEnvelope(meta);
   if (isFailure(envelope)) return wrong(envelope);
   const { version, capabilities } = envelope;
-  if (head.protocolVersion !== version) return wrong(mismatch('MCP-Protocol-Version', head.protocolVersion));
+  if (headers['mcp-protocol-version'] !== version)
+    return wrong(mismatch('MCP-Protocol-Version', headers['mcp-protocol-version']));
   if (version !== MODERN_VERSION) return wrong(unsupportedVersion(version));
   // Names of methods are plain ASCII: only names and arguments may be encoded.
-  if (head.mcpMethod !== method) return wrong(mismatch('Mcp-Method', head.mcpMethod));
+  if (headers['mcp-method'] !== method) return wrong(mismatch('Mcp-Method', headers['mcp-method']));
   if (field !== undefined) {
     const subject = name && stringOf(name);
-    if (decoded(head.mcpName) !== subject) return wrong(mismatch('Mcp-Name', head.mcpName));
+    if (decoded(headers['mcp-name']) !== subject) return wrong(mismatch('Mcp-Name', headers['mcp-name']));
     if (method === 'tools/call' && subject !== undefined) {
-      const asked = mirrored(subject);
-      const failure = asked && firstMismatch(asked, args, head);
+      const mirrored = router.mirroredArguments(endpoint, principal, subject);
+      const failure = mirrored && firstMismatch(mirrored, args, headers);
       if (failure) return wrong(failure);
     }
   }
@@ -58,16 +61,18 @@ const keysWith = (field: string | undefined): readonly string[] =>
   field === undefined ? metaAlone : (keysByField.get(field) ?? ['_meta', field, 'arguments']);
 
 /** A notification needs no metadata; what it repeats must agree all the same. */
-export function checkModernNotification({
-  method,
-  params,
-  head,
-}: Omit<ModernFacts, 'mirrored'>): RpcFailure | undefined {
-  if (head.mcpMethod !== undefined && head.mcpMethod !== method) return mismatch('Mcp-Method', head.mcpMethod);
+export function checkModernNotification(
+  method: string,
+  params: Buffer | undefined,
+  headers: RequestHeaders,
+): RpcFailure | undefined {
+  if (headers['mcp-method'] !== undefined && headers['mcp-method'] !== method)
+    return mismatch('Mcp-Method', headers['mcp-method']);
   const meta = isObject(params) ? memberBytes(params, '_meta') : undefined;
   const said = isObject(meta) ? memberBytes(meta, META.version) : undefined;
-  const version = said === undefined ? head.protocolVersion : stringOf(said);
-  if (version !== head.protocolVersion) return mismatch('MCP-Protocol-Version', head.protocolVersion);
+  const version = said === undefined ? headers['mcp-protocol-version'] : stringOf(said);
+  if (version !== headers['mcp-protocol-version'])
+    return mismatch('MCP-Protocol-Version', headers['mcp-protocol-version']);
   return version === MODERN_VERSION ? undefined : unsupportedVersion(version ?? '');
 }
 
@@ -77,17 +82,17 @@ const decoded = (value: string | undefined): string | undefined =>
 const paramName = ({ name }: MirroredHeader): string => `mcp-param-${name.toLowerCase()}`;
 
 function firstMismatch(
-  headers: readonly MirroredHeader[],
+  mirrored: readonly MirroredHeader[],
   args: Buffer | undefined,
-  head: RequestHead,
+  headers: RequestHeaders,
 ): RpcFailure | undefined {
   const values = valuesAt(
     args,
-    headers.map(({ path }) => path),
+    mirrored.map(({ path }) => path),
   );
-  for (const [i, header] of headers.entries()) {
+  for (const [i, header] of mirrored.entries()) {
     const at = values[i] as AtPath;
-    const raw = head.other(paramName(header));
+    const raw = headers[paramName(header)];
     if (at === 'unclear') return unclear(header);
     if (!isMirrored(raw, at)) return mismatch(`Mcp-Param-${header.name}`, raw);
   }

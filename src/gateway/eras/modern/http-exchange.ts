@@ -1,63 +1,48 @@
 /**
- * One request of a modern client: answered as one JSON text, or, once anything is told before the answer or it takes long, as a
- * stream of events that ends with it.
- * Invariants: ended once; a client that closes its response has cancelled; after either, nothing is written.
+ * One request of a modern client over HTTP: answered with one JSON text, or with an event stream when a notification comes first
+ * or the answer takes long.
+ * Invariant: a client that closes its response has cancelled the request.
  */
-
 import type { ServerResponse } from 'node:http';
-import { Cancellation, type CancelSignal } from '../../../kernel/cancel-signal.js';
+import { MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
 import type { JsonText } from '../../../wire/frame.js';
-import { listenMethod } from '../../../wire/rpc-codes.js';
-import type { Client, Exchange, PrincipalNow, RpcFailure } from '../../exchange.js';
+import { listenMethod, RPC } from '../../../wire/rpc-codes.js';
+import type { Client, PrincipalNow, RpcFailure } from '../../exchange.js';
+import { ExchangeBase, type ReceivedRequest } from '../../exchange-base.js';
 import type { IngressContext } from '../../http/ingress-context.js';
 import type { OpenExchange } from '../../http/open-exchanges.js';
-import { failureOf, keyRevoked, REFUSALS } from '../../http/refusals.js';
+import { keyRevoked, stopping } from '../../http/refusals.js';
 import { writeJson } from '../../http/reply.js';
 import { eventText, SseStream } from '../../http/sse-stream.js';
-import { failureText, notificationText, resultText } from '../../messages/rpc-text.js';
-import { statusOf } from './failure-status.js';
 
-export class ModernExchange implements Exchange, OpenExchange {
-  client: Client;
-  readonly idText: string;
-  readonly method: string;
-  readonly params: Buffer | undefined;
-  readonly startedAtMs: number;
+const STATUS: Readonly<Record<number, number>> = {
+  [RPC.parseError]: 400,
+  [RPC.invalidRequest]: 400,
+  [RPC.methodNotFound]: 404,
+  [MODERN_ERRORS.headerMismatch]: 400,
+  [MODERN_ERRORS.missingCapability]: 400,
+  [MODERN_ERRORS.unsupportedVersion]: 400,
+};
+
+/** The HTTP status of a failure. Other codes mean that the request was understood and answered: 200. */
+export const statusOf = ({ code, httpStatus }: RpcFailure): number => httpStatus ?? STATUS[code] ?? 200;
+
+export class ModernHttpExchange extends ExchangeBase implements OpenExchange {
   readonly ask = undefined;
   readonly #response: ServerResponse;
   readonly #context: IngressContext;
   #stream: SseStream | undefined;
-  #abort: Cancellation | undefined;
-  #state: 'open' | 'answered' | 'gone' = 'open';
 
-  constructor(
-    context: IngressContext,
-    response: ServerResponse,
-    client: Client,
-    idText: string,
-    method: string,
-    params: Buffer | undefined,
-    startedAtMs: number,
-  ) {
+  constructor(context: IngressContext, response: ServerResponse, client: Client, request: ReceivedRequest) {
+    super(client, request);
     this.#context = context;
     this.#response = response;
-    this.client = client;
-    this.idText = idText;
-    this.method = method;
-    this.params = params;
-    this.startedAtMs = startedAtMs;
     context.open.add(this, client.principal.id);
-    response.on('close', () => this.#gone());
+    response.on('close', () => this.cancel());
   }
 
   get isEndless(): boolean {
     return this.method === listenMethod;
-  }
-
-  get signal(): CancelSignal {
-    this.#abort ??= new Cancellation();
-    if (this.#state === 'gone') this.#abort.abort();
-    return this.#abort;
   }
 
   get isSilent(): boolean {
@@ -65,28 +50,11 @@ export class ModernExchange implements Exchange, OpenExchange {
   }
 
   linger(): void {
-    if (this.#state === 'open') this.#opened().beat();
-  }
-
-  notify(method: string, params: JsonText): void {
-    if (this.#state === 'open') this.#opened().write(eventText(undefined, notificationText(method, params)));
-  }
-
-  #opened(): SseStream {
-    this.#stream ??= new SseStream(this.#response, this.#context.limits, this.#context.beat, []);
-    return this.#stream;
-  }
-
-  succeed(...parts: readonly JsonText[]): void {
-    this.#answer(200, resultText(this.idText, parts));
-  }
-
-  fail(failure: RpcFailure): void {
-    this.#answer(statusOf(failure), failureText(this.idText, failure));
+    if (this.isOpen) this.#opened().beat();
   }
 
   shutDown(): void {
-    this.#endWith(failureOf(REFUSALS.stopping));
+    this.#endWith(stopping);
   }
 
   rekeyed(now: PrincipalNow): void {
@@ -95,36 +63,27 @@ export class ModernExchange implements Exchange, OpenExchange {
     else if (principal !== this.client.principal) this.client = { ...this.client, principal };
   }
 
-  /** Whoever answers may still do so when its signal aborts. */
+  /** A stream without end just ends: an error would follow notifications that the client has read. */
   #endWith(failure: RpcFailure): void {
-    this.#abort?.abort();
-    if (this.#state !== 'open') return;
-    if (this.isEndless && this.#stream) {
-      this.#settle('gone');
-      this.#stream.end();
-    } else {
-      this.fail(failure);
-      this.#state = 'gone';
-    }
+    this.abort();
+    this.cancel(this.isEndless && this.#stream ? undefined : failure);
   }
 
-  #answer(status: number, parts: JsonText[]): void {
-    if (this.#state !== 'open') return;
-    this.#settle('answered');
-    if (this.#stream) {
-      this.#stream.write(eventText(undefined, parts));
-      this.#stream.end();
-    } else writeJson(this.#response, status, parts, this.#context.limits.writeStallMs);
+  #opened(): SseStream {
+    this.#stream ??= new SseStream(this.#response, this.#context.limits, this.#context.beat, []);
+    return this.#stream;
   }
 
-  #gone(): void {
-    if (this.#state !== 'open') return;
-    this.#settle('gone');
-    this.#abort?.abort();
+  protected writeNotification(text: JsonText[]): void {
+    this.#opened().write(eventText(undefined, text));
   }
 
-  #settle(state: 'answered' | 'gone'): void {
-    this.#state = state;
+  protected write(answer: JsonText[] | undefined, failure: RpcFailure | undefined): void {
     this.#context.open.delete(this);
+    if (this.#stream) {
+      if (answer) this.#stream.write(eventText(undefined, answer));
+      this.#stream.end();
+    } else if (answer)
+      writeJson(this.#response, failure ? statusOf(failure) : 200, answer, this.#context.limits.writeStallMs);
   }
 }

@@ -1,81 +1,90 @@
-/**
- * A POST of a modern client: one message, checked against its headers, and handed on with nothing remembered.
- */
+/** Modern clients over HTTP: one message in each POST, checked against its headers. Nothing is stored between requests. */
 import type { ServerResponse } from 'node:http';
-import type { Principal } from '../../../policy/operation.js';
+import { compositeKey } from '../../../policy/composite-key.js';
 import { MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
 import type { Envelope } from '../../../wire/envelope.js';
 import { NOTIFICATION } from '../../../wire/rpc-codes.js';
-import { modernClientId } from '../../client-id.js';
-import type { EndpointId } from '../../endpoint-id.js';
-import type { Client, ClientCapabilities } from '../../exchange.js';
-import { type IngressContext, route } from '../../http/ingress-context.js';
+import { DeclaredCapabilities } from '../../bridge/client-capabilities.js';
+import type { Client, ClientCapabilities, RpcFailure } from '../../exchange.js';
+import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
 import { REFUSALS, type Refusal } from '../../http/refusals.js';
 import { writeJson } from '../../http/reply.js';
-import type { RequestHead } from '../../http/request-head.js';
-import { DeclaredCapabilities } from '../../messages/client-capabilities.js';
 import { failureText } from '../../messages/rpc-text.js';
-import { statusOf } from './failure-status.js';
+import type { HttpEra } from '../era.js';
 import { checkModernNotification, checkModernRequest } from './header-checks.js';
-import { ModernExchange } from './http-exchange.js';
+import { ModernHttpExchange, statusOf } from './http-exchange.js';
 
-export interface Caller {
-  readonly principal: Principal;
-  readonly endpoint: EndpointId;
-  readonly head: RequestHead;
+export const createModernHttp = (context: IngressContext): HttpEra => new ModernHttp(context);
+
+class ModernHttp implements HttpEra {
+  readonly #context: IngressContext;
+
+  constructor(context: IngressContext) {
+    this.#context = context;
+  }
+
+  get clients(): number {
+    return this.#context.open.endless;
+  }
+
+  post(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
+    switch (envelope.kind) {
+      case 'request':
+        return this.#request(caller, envelope, response);
+      case 'notification':
+        return this.#notification(caller, envelope, response);
+      default:
+        return REFUSALS.noAnswers;
+    }
+  }
+
+  #request(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined {
+    const { router, open, clock } = this.#context;
+    const idText = envelope.idText() as string;
+    const method = envelope.method();
+    const params = envelope.payload();
+    const check = checkModernRequest(method, params, caller, router);
+    if (!check.ok) return this.#fail(response, idText, check.failure);
+    // Checked again: other requests may have come while this body was on its way.
+    if (!open.admits(caller.principal.id)) return REFUSALS.busy;
+    const request = { idText, method, params, startedAtMs: clock.nowMs() };
+    const client = clientOf(caller, check.capabilities);
+    route(this.#context, new ModernHttpExchange(this.#context, response, client, request));
+    return undefined;
+  }
+
+  #notification(caller: Caller, envelope: Envelope, response: ServerResponse): undefined {
+    const method = envelope.method();
+    const params = envelope.payload();
+    const failure = checkModernNotification(method, params, caller.headers);
+    if (failure) return this.#fail(response, undefined, failure);
+    response.writeHead(202);
+    response.end();
+    // Over HTTP a request is cancelled by closing its response, and there is no handshake.
+    if (method !== NOTIFICATION.cancelled && method !== NOTIFICATION.initialized)
+      this.#context.router.notified(clientOf(caller, nothingDeclared), method, params);
+    return undefined;
+  }
+
+  #fail(response: ServerResponse, idText: string | undefined, failure: RpcFailure): undefined {
+    writeJson(response, statusOf(failure), failureText(idText, failure), this.#context.limits.writeStallMs);
+  }
 }
 
-const saidNothing = new DeclaredCapabilities(undefined);
+const nothingDeclared = new DeclaredCapabilities(undefined);
 
-const modernClient = ({ principal, endpoint, head }: Caller, capabilities: ClientCapabilities): Client => ({
-  id: modernClientId(principal, head.client),
+/**
+ * Servers with `isolation: "per-client"` tell modern clients apart by the header `Hostler-Client`; without it the key is the client.
+ * The id is scoped to the key, and names of keys have no colon: no key reaches the instance of another key's client.
+ */
+const clientIdOf = (key: string, name: string | undefined): string =>
+  name === undefined ? key : compositeKey('client', key, name);
+
+const clientOf = ({ principal, endpoint, headers }: Caller, capabilities: ClientCapabilities): Client => ({
+  id: clientIdOf(principal.id, headers['hostler-client']),
   principal,
   era: 'modern',
   version: MODERN_VERSION,
   endpoint,
   capabilities,
 });
-
-/** Returns why the message is refused, when it is not even one to answer in its own name. */
-export function takeModern(
-  context: IngressContext,
-  caller: Caller,
-  envelope: Envelope,
-  response: ServerResponse,
-): Refusal | undefined {
-  const { router, limits } = context;
-  const { principal, endpoint, head } = caller;
-  const params = envelope.payload();
-  const method = envelope.method();
-  switch (envelope.kind) {
-    case 'request': {
-      const idText = envelope.idText() as string;
-      const mirrored = (tool: string) => router.mirroredArguments(endpoint, principal, tool);
-      const check = checkModernRequest({ method, params, head, mirrored });
-      if (!check.ok) {
-        writeJson(response, statusOf(check.failure), failureText(idText, check.failure), limits.writeStallMs);
-        return undefined;
-      }
-      // Asked again: others may have come while its body was on its way.
-      if (!context.open.admits(principal.id)) return REFUSALS.busy;
-      const client = modernClient(caller, check.capabilities);
-      route(context, new ModernExchange(context, response, client, idText, method, params, context.clock.nowMs()));
-      return undefined;
-    }
-    case 'notification': {
-      const failure = checkModernNotification({ method, params, head });
-      if (failure) {
-        writeJson(response, statusOf(failure), failureText(undefined, failure), limits.writeStallMs);
-        return undefined;
-      }
-      response.writeHead(202);
-      response.end();
-      // Over HTTP a request is cancelled by closing its response, and nothing is ever initialized.
-      if (method !== NOTIFICATION.cancelled && method !== NOTIFICATION.initialized)
-        router.notified(modernClient(caller, saidNothing), method, params);
-      return undefined;
-    }
-    default:
-      return REFUSALS.modernAnswer;
-  }
-}

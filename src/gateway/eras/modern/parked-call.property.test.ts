@@ -11,11 +11,10 @@ import {
 } from '../../../../test/fakes/bridge-exchange.js';
 import { HostError } from '../../../kernel/errors.js';
 import { FakeClock } from '../../../kernel/fake-clock.js';
-import { seededRandom } from '../../../kernel/random.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
-import { createBridge } from '../../bridge/bridge.js';
 import type { Bridge, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { ParkedCalls } from './parked-calls.js';
+import { createModernBridge } from './bridge.js';
+import { ParkedCalls } from './parked-call.js';
 
 const acts = [
   ...['ask', 'ask', 'ask', 'askTwo', 'withdraw', 'resume', 'resume', 'resume', 'resumePart', 'resumeNothing'],
@@ -179,7 +178,7 @@ const seen = { answered: 0, refused: 0, withdrawn: 0, rounds: 0 };
 async function live(moves: Moves): Promise<void> {
   const clock = new FakeClock();
   const calls = new ParkedCalls();
-  const bridge = createBridge({ clock, random: seededRandom(1), calls });
+  const bridge = createModernBridge({ clock, calls });
   const lives = [0, 1, 2].map((call) => new Life(bridge, call));
   for (const move of moves) {
     perform(lives[move.call] as Life, move);

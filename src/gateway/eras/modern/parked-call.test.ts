@@ -10,11 +10,10 @@ import {
 } from '../../../../test/fakes/bridge-exchange.js';
 import { HostError } from '../../../kernel/errors.js';
 import { FakeClock } from '../../../kernel/fake-clock.js';
-import { seededRandom } from '../../../kernel/random.js';
 import { InboundRequest } from '../../../wire/inbound-requests.js';
-import { createBridge } from '../../bridge/bridge.js';
 import type { BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { ParkedCalls } from './parked-calls.js';
+import { createModernBridge } from './bridge.js';
+import { ParkedCalls } from './parked-call.js';
 
 const formParams = '{"message":"who?"}';
 const done = modernResult('{"resultType":"complete","content":[]}');
@@ -23,7 +22,7 @@ const modern = (more = {}) => fakeExchange('modern', more);
 function bench() {
   const clock = new FakeClock();
   const calls = new ParkedCalls();
-  return { clock, calls, bridge: createBridge({ clock, random: seededRandom(1), calls }) };
+  return { clock, calls, bridge: createModernBridge({ clock, calls }) };
 }
 
 /** A call whose server has asked for one thing, and whose client was told so. */
@@ -41,7 +40,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     const server = legacyServer();
     const exchange = modern();
     const moved: unknown[] = [];
-    const request = bridged(exchange, server.script, { onMoved: (to) => moved.push(to) });
+    const request = bridged(exchange, server.script, { moveTo: (to) => void moved.push(to) });
     const first = bridge.relay(request);
     const name = server.ask('elicitation/create', formParams, 1);
     const roots = server.ask('roots/list', undefined, 2);

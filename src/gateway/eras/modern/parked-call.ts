@@ -1,22 +1,23 @@
 /**
  * One call of a modern client that may be asked: holds the state (parked-state.ts), performs its effects and feeds back what
  * happened. Most are never parked, and are an ordinary call with a signal of its own.
- * Not here: what clients are told of the server's own answers (`tell`), whose state it is (bridge.ts).
+ * Not here: what clients are told of the server's own answers (`translate`), whose state it is (bridge.ts).
  *
  * Invariants: one relay() waits at a time, and is resolved exactly once; the call upstream is sent once, whatever the client
  * does; what happens while effects are performed comes after them.
  */
+import { ByteBudget } from '../../../kernel/byte-budget.js';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import { ERRORS, HostError } from '../../../kernel/errors.js';
+import { newId } from '../../../kernel/random.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
 import { memberBytes } from '../../../wire/json-members.js';
 import { RPC } from '../../../wire/rpc-codes.js';
 import { cancelled, refuseUndeclared, refuseUnknown } from '../../bridge/bridge-errors.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { isDeclared, type Need, needOf } from '../../bridge/client-needs.js';
+import { isDeclared, type Need, needOf } from '../../bridge/client-capabilities.js';
 import { inputRequestsMax, inputRequiredBytesMax, inputRequiredResult } from '../../bridge/input-required.js';
 import type { Exchange } from '../../exchange.js';
-import type { ParkedCalls, Resumable } from './parked-calls.js';
 import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } from './parked-state.js';
 
 /** Requests that a server sends together are asked together. */
@@ -50,7 +51,7 @@ export interface ParkedCallPorts {
   /** Seals the handle for this request. */
   readonly seal: (handle: string) => string;
   /** What the client is told of what the server answered. May throw a HostError. */
-  readonly tell: (relayed: Relayed) => Relayed;
+  readonly translate: (relayed: Relayed) => Relayed;
 }
 
 export class ParkedCall implements Resumable {
@@ -89,7 +90,7 @@ export class ParkedCall implements Resumable {
   resume(round: number, { exchange, inputResponses }: BridgedRequest): Promise<Relayed> | undefined {
     if (this.#state.kind !== 'asked' || round !== this.#round) return undefined;
     this.#exchange = exchange;
-    this.#first.onMoved?.(exchange);
+    this.#first.moveTo?.(exchange);
     // What this client declares now is what it can be asked from now on.
     for (const ask of this.#asks.values()) {
       if (isDeclared(ask.need, exchange.client.capabilities)) continue;
@@ -105,14 +106,13 @@ export class ParkedCall implements Resumable {
   }
 
   async #send(options: BridgeOptions): Promise<void> {
-    const { send } = this.#first;
     try {
-      const answer = await send({
+      const answer = await this.#first.send({
         ...options,
         onServerRequest: (request) => this.#take(request),
         signal: this.#ending.signal,
       });
-      this.#outcome = { relayed: this.#ports.tell(answer) };
+      this.#outcome = { relayed: this.#ports.translate(answer) };
     } catch (error) {
       this.#outcome = { error };
     }
@@ -289,5 +289,47 @@ export class ParkedCall implements Resumable {
     if (this.#id !== undefined) this.#ports.calls.remove(this.#id, this.#first.exchange.client.principal.id);
     this.#ports.calls.answerBytes.release(this.#heldBytes);
     this.#heldBytes = 0;
+  }
+}
+
+export const parkedMax = 256;
+export const parkedPerPrincipalMax = 16;
+/** Answers that wait for their client to come back, all together. */
+export const heldBytesMax = 64 * 1024 * 1024;
+
+export interface Resumable {
+  /** Undefined: nothing waits for this round. */
+  resume(round: number, request: BridgedRequest): Promise<Relayed> | undefined;
+}
+
+export class ParkedCalls {
+  readonly #byId = new Map<string, Resumable>();
+  readonly #perPrincipal = new Map<string, number>();
+  /** Bytes of the answers that wait. */
+  readonly answerBytes = new ByteBudget(heldBytesMax);
+
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  /** The id of its new place; undefined: there is none left. */
+  add(call: Resumable, principal: string): string | undefined {
+    const own = this.#perPrincipal.get(principal) ?? 0;
+    if (this.#byId.size >= parkedMax || own >= parkedPerPrincipalMax) return undefined;
+    const id = newId();
+    this.#byId.set(id, call);
+    this.#perPrincipal.set(principal, own + 1);
+    return id;
+  }
+
+  remove(id: string, principal: string): void {
+    if (!this.#byId.delete(id)) return;
+    const left = (this.#perPrincipal.get(principal) ?? 1) - 1;
+    if (left > 0) this.#perPrincipal.set(principal, left);
+    else this.#perPrincipal.delete(principal);
+  }
+
+  get(id: string): Resumable | undefined {
+    return this.#byId.get(id);
   }
 }

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { bridged, fakeExchange, legacyResult, modernResult, parsed } from '../../../../test/fakes/bridge-exchange.js';
 import { FakeClock } from '../../../kernel/fake-clock.js';
 import { seededRandom } from '../../../kernel/random.js';
-import { createBridge } from '../../bridge/bridge.js';
 import type { Relayed } from '../../bridge/bridged-request.js';
+import { createBridge } from '../../eras/eras.js';
 
 const done = modernResult('{"resultType":"complete","content":[]}');
 const modern = (more = {}) => fakeExchange('modern', more);

@@ -2,10 +2,12 @@
 interface Revision {
   /** Several messages may come in one JSON array. */
   readonly hasBatches?: boolean;
+  /** Event streams to clients begin with an event without data, from which a client can resume. Older clients fail on it. */
+  readonly primesStreams?: boolean;
 }
 
 const REVISIONS = {
-  '2025-11-25': {},
+  '2025-11-25': { primesStreams: true },
   '2025-06-18': {},
   '2025-03-26': { hasBatches: true },
   '2024-11-05': {},
@@ -17,5 +19,8 @@ export const NEWEST_LEGACY_VERSION = LEGACY_VERSIONS[0] as string;
 
 export const isLegacyVersion = (version: string): boolean => Object.hasOwn(REVISIONS, version);
 
-export const hasBatches = (version: string): boolean =>
-  isLegacyVersion(version) && (REVISIONS as Record<string, Revision>)[version]?.hasBatches === true;
+const revisionOf = (version: string): Revision =>
+  Object.hasOwn(REVISIONS, version) ? REVISIONS[version as keyof typeof REVISIONS] : {};
+
+export const hasBatches = (version: string): boolean => revisionOf(version).hasBatches === true;
+export const primesStreams = (version: string): boolean => revisionOf(version).primesStreams === true;

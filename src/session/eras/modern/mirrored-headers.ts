@@ -11,26 +11,13 @@ import type { HttpFacts } from '../../../wire/channel.js';
 import type { JsonText } from '../../../wire/frame.js';
 import { memberBytes, memberString } from '../../../wire/json-members.js';
 import { toBuffer } from '../../../wire/json-text.js';
+import { METHODS } from '../../../wire/methods.js';
 import type { Answer } from '../../../wire/peer-interface.js';
 import type { ListedItem, ServerList } from '../../lists.js';
 import { readRpcError } from '../../rpc-response.js';
 import type { RequestMirror } from '../server-era.js';
 import { MODERN_ERRORS } from './protocol.js';
 import { headerValues, type MirroredArgument, scanToolHeaders } from './tool-headers.js';
-
-/** Requests whose subject is repeated in the header `Mcp-Name`, and the member of params that holds it. */
-const nameMembers: Readonly<Record<string, string>> = {
-  'tools/call': 'name',
-  'prompts/get': 'name',
-  'resources/read': 'uri',
-  'tasks/get': 'taskId',
-  'tasks/update': 'taskId',
-  'tasks/cancel': 'taskId',
-};
-
-/** Undefined: the method has no subject. */
-export const nameMember = (method: string): string | undefined =>
-  Object.hasOwn(nameMembers, method) ? nameMembers[method] : undefined;
 
 /** Bytes of a list that are scanned in one turn of the event loop. */
 const turnBytes = 64 * 1024;
@@ -45,7 +32,7 @@ export class MirroredHeaders implements RequestMirror {
   }
 
   headersOf(method: string, params: JsonText | undefined): HttpFacts | undefined {
-    const member = nameMember(method);
+    const member = METHODS.get(method)?.nameMember;
     if (member === undefined || params === undefined) return undefined;
     const bytes = toBuffer(params);
     const name = memberString(bytes, member);

@@ -1,7 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { capabilitiesOf, everything, fakeExchange } from '../../../test/fakes/bridge-exchange.js';
-import { carriedCapabilities } from './carried-capabilities.js';
-import { canBeAsked, isDeclared, type Need, needOf, requiredCapabilities } from './client-needs.js';
+import {
+  canBeAsked,
+  carriedCapabilities,
+  isDeclared,
+  type Need,
+  needOf,
+  requiredCapabilities,
+} from './client-capabilities.js';
 
 describe('what a request needs of a client', () => {
   test.each([

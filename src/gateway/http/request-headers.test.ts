@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest';
-import { checkPost, isTooMuchToDrain } from './post-guard.js';
-import { RequestHead } from './request-head.js';
+import { checkPost, isTooMuchToDrain } from './request-headers.js';
+
+const headersOf = (flat: readonly string[]) => {
+  const headers: Record<string, string> = {};
+  for (let i = 0; i < flat.length; i += 2) {
+    const [name, value] = [flat[i] as string, flat[i + 1] as string];
+    headers[name] = name in headers ? `${headers[name]}, ${value}` : value;
+  }
+  return headers;
+};
 
 const json = ['content-type', 'application/json'];
 
@@ -20,7 +28,7 @@ test.each([
   [[...json, 'content-length', '11'], 413],
   [[...json, 'content-length', 'x'], 413],
 ])('%j: %s', (headers, status) => {
-  expect(checkPost(new RequestHead(headers), 10)?.status).toBe(status);
+  expect(checkPost(headersOf(headers), 10)?.status).toBe(status);
 });
 
 test.each([
@@ -29,5 +37,5 @@ test.each([
   [['content-length', '50000000'], true],
   [['transfer-encoding', 'chunked'], true],
 ])('%j is too much to drain: %s', (headers, isTooMuch) => {
-  expect(isTooMuchToDrain(new RequestHead(headers))).toBe(isTooMuch);
+  expect(isTooMuchToDrain(headersOf(headers))).toBe(isTooMuch);
 });

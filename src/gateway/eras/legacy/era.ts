@@ -1,0 +1,53 @@
+/** The era from 2024-11-05 to 2025-11-25: sessions that `initialize` opens. What differs between its revisions is in revisions.ts. */
+import { MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
+import type { Era } from '../../../wire/channel.js';
+import { editMembers, type MemberEdits } from '../../../wire/json-edit.js';
+import { memberString } from '../../../wire/json-members.js';
+import { RPC } from '../../../wire/rpc-codes.js';
+import { badResult, type ClientEra } from '../era.js';
+import { createLegacyBridge } from './bridge.js';
+import { LegacyStdio } from './stdio.js';
+
+const notFoundCode = -32002;
+
+/** The last one: a key may be written in escapes. */
+const marks = ['"resultType"', '"ttlMs"', '"cacheScope"', '\\u00'].map((text) => Buffer.from(text));
+const removals: MemberEdits = ['resultType', 'ttlMs', 'cacheScope'].map((key) => [key, undefined] as const);
+
+const translateResult: ClientEra['translateResult'] = (bytes, { from }) => {
+  if (from === 'legacy' || !marks.some((mark) => bytes.includes(mark))) return [bytes];
+  const kind = memberString(bytes, 'resultType');
+  if (kind !== undefined && kind !== 'complete') return badResult('is of a kind that this client cannot take');
+  const edited = editMembers(bytes, removals);
+  return edited ? [edited] : badResult('is not an object');
+};
+
+export const legacyEra: ClientEra = {
+  name: 'legacy',
+  ownMethods: new Set(['initialize', 'ping', 'logging/setLevel', 'resources/subscribe', 'resources/unsubscribe']),
+  logLevelSource: 'session',
+  resourceNotFoundCode: notFoundCode,
+  claims: () => true,
+
+  handshakeResult({ version }, { capabilities, serverInfo, instructions }) {
+    const more = instructions === undefined ? '' : `,"instructions":${JSON.stringify(instructions)}`;
+    return `{"protocolVersion":${JSON.stringify(version)},"capabilities":${capabilities},"serverInfo":${serverInfo}${more}}`;
+  },
+
+  listMembers: () => '',
+  toolError: (text, facts) =>
+    `{"content":[{"type":"text","text":${JSON.stringify(text)}}],"isError":true,"_meta":{${facts}}}`,
+
+  translateResult,
+
+  translateCode(code: number, from: Era, method: string): number {
+    if (from === 'legacy') return code;
+    // The missing capability is one of our own hop: a legacy client has no such code.
+    if (code === MODERN_ERRORS.missingCapability) return RPC.internalError;
+    return code === RPC.invalidParams && method === 'resources/read' ? notFoundCode : code;
+  },
+
+  createBridge: createLegacyBridge,
+  openStdio: (pipe) => new LegacyStdio(pipe),
+  loadHttp: async () => (await import('./http.js')).createLegacyHttp,
+};

@@ -1,0 +1,170 @@
+/**
+ * Requests that servers answer: from the name a client knows to the server that has it, through the bridge, and back in the
+ * client's era. Tool calls take the shortest path here: one scan of the params, no parsing, no copies.
+ * Not here: whether the request is allowed (host/), requests of the server to the client (bridge/), targets of other requests
+ * than calls (passthrough.ts).
+ * Invariant: every exchange that is taken is ended, once.
+ */
+import { isHostError } from '../../kernel/errors.js';
+import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
+import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
+import { METHODS, type Method } from '../../wire/methods.js';
+import { RPC } from '../../wire/rpc-codes.js';
+import type { Bridge, Relayed } from '../bridge/bridged-request.js';
+import { UpstreamRequest } from '../bridge/upstream-request.js';
+import { badResult } from '../eras/era.js';
+import { eraOf } from '../eras/eras.js';
+import { type Exchange, invalidParams, isFailure, type RpcFailure } from '../exchange.js';
+import type { LogLevels } from '../listening/log-levels.js';
+import { callFailure, type FailureContext, requestFailure, translateError } from '../messages/failures.js';
+import { readMeta } from '../messages/request-meta.js';
+import type { Upstreams } from '../upstreams.js';
+import type { ToolTarget } from '../views/view.js';
+import type { Views } from '../views/views.js';
+import type { ServerInfoCache } from './capabilities.js';
+import { findTarget, type PassthroughTarget } from './passthrough.js';
+
+export interface RelayContext {
+  readonly upstreams: Upstreams;
+  readonly bridge: Bridge;
+  readonly views: Views;
+  readonly levels: LogLevels;
+  readonly servers: ServerInfoCache;
+  /** Whether there is neither a key nor a role now: then one caller's result may be cached for all. */
+  readonly mayBePublic: () => boolean;
+  /** Gets errors of our own; the client gets an internal error. */
+  readonly onProblem: (error: unknown) => void;
+}
+
+const callKeys = ['name', 'arguments', '_meta', 'inputResponses', 'requestState'] as const;
+const hopKeys = ['_meta', 'inputResponses', 'requestState'] as const;
+/** The last ones: a request that names its target twice is refused. */
+const passthroughKeys = [...hopKeys, 'name', 'uri', 'ref'] as const;
+const noArguments = Buffer.from('{}');
+const nameCharsShown = 200;
+const duplicateParams = invalidParams('params must be an object without duplicate keys');
+const duplicateMeta = invalidParams('params._meta must be an object without duplicate keys');
+/** Written anew for the server's hop. */
+const hopMembers: MemberEdits = hopKeys.map((key) => [key, undefined] as const);
+
+export class Relay {
+  readonly #context: RelayContext;
+
+  constructor(context: RelayContext) {
+    this.#context = context;
+  }
+
+  call(exchange: Exchange): void {
+    const members = exchange.params && uniqueMembers(exchange.params, callKeys);
+    if (!members) return exchange.fail(duplicateParams);
+    const name = members[0] && stringOf(members[0]);
+    if (name === undefined) return exchange.fail(invalidParams('params.name must be a string'));
+    if (members[1] && !isObject(members[1])) return exchange.fail(invalidParams('params.arguments must be an object'));
+    const view = this.#viewOf(exchange);
+    const target = view.findTool(name);
+    if (target) return this.#call(exchange, target, members);
+    // At boot not every tool is known yet: an unknown one is refused only after the servers were listed.
+    const sight = view.sight();
+    if (!sight) return exchange.fail(unknownTool(name));
+    const retry = () => {
+      const found = this.#viewOf(exchange).findTool(name);
+      if (found) this.#call(exchange, found, members);
+      else exchange.fail(unknownTool(name));
+    };
+    sight.then(retry, retry).catch((error: unknown) => this.#broken(exchange, error));
+  }
+
+  #call(exchange: Exchange, { server, tool }: ToolTarget, members: readonly (Buffer | undefined)[]): void {
+    const [, args = noArguments, metaBytes, inputResponses, requestState] = members;
+    const meta = readMeta(metaBytes);
+    if (!meta) return exchange.fail(duplicateMeta);
+    const target = { server, serverEra: this.#context.servers.of(server).knownEra, tool, params: args };
+    this.#send(new UpstreamRequest(exchange, target, meta, inputResponses, requestState, this.#context), true);
+  }
+
+  /** A request that its server answers as it is, under the server's own names. */
+  passthrough(exchange: Exchange, { target: kind, mayRequireInput }: Method): void {
+    const { params } = exchange;
+    const members = params && uniqueMembers(params, passthroughKeys);
+    if (!params || !members) return exchange.fail(duplicateParams);
+    const [metaBytes, inputResponses, requestState] = members;
+    const meta = readMeta(metaBytes);
+    if (!meta) return exchange.fail(duplicateMeta);
+    const send = (found: PassthroughTarget | RpcFailure): void => {
+      if (!('server' in found)) return exchange.fail(found);
+      const { server, edits } = found;
+      const sent = editMembers(params, [...edits, ...hopMembers]);
+      if (!sent) return exchange.fail(duplicateParams);
+      const target = { server, serverEra: this.#context.servers.of(server).knownEra, tool: undefined, params: sent };
+      const request = new UpstreamRequest(exchange, target, meta, inputResponses, requestState, this.#context);
+      this.#send(request, mayRequireInput ?? false);
+    };
+    const found = findTarget(kind, this.#viewOf(exchange), params, exchange);
+    const sight = 'server' in found && !found.isGuess ? undefined : this.#viewOf(exchange).sight();
+    if (!sight) return send(found);
+    const retry = () => send(findTarget(kind, this.#viewOf(exchange), params, exchange));
+    sight.then(retry, retry).catch((error: unknown) => this.#broken(exchange, error));
+  }
+
+  /** Sends it, through the bridge where the server may need input, and ends the exchange with what comes back. */
+  #send(request: UpstreamRequest, mayRequireInput: boolean): void {
+    let relayed: Promise<Relayed>;
+    try {
+      relayed = mayRequireInput ? this.#context.bridge.relay(request) : request.send({});
+    } catch (error) {
+      return this.#failed(request, error);
+    }
+    relayed.then(
+      (answer) => {
+        try {
+          this.#answered(request, answer);
+        } catch (error) {
+          this.#failed(request, error);
+        }
+      },
+      (error: unknown) => this.#failed(request, error),
+    );
+  }
+
+  #answered(request: UpstreamRequest, { kind, bytes, era }: Relayed): void {
+    const { exchange, server } = request;
+    const { client, method } = exchange;
+    if (kind === 'error')
+      return exchange.fail(translateError(bytes, { ...this.#failureContext(request), serverEra: era }));
+    if (!isObject(bytes)) return exchange.fail(badResult('is not an object'));
+    const isCacheable = METHODS.get(method)?.isCacheable ?? false;
+    if (era === client.era && !isCacheable) return exchange.succeed(bytes);
+    const serverInfo = this.#context.servers.of(server).info;
+    const mayBePublic = this.#context.mayBePublic();
+    const context = { from: era, isCacheable, serverInfo, mayBePublic };
+    const translated = eraOf(client.era).translateResult(bytes, context);
+    if (isFailure(translated)) exchange.fail(translated);
+    else exchange.succeed(...translated);
+  }
+
+  #failed(request: UpstreamRequest, error: unknown): void {
+    const { exchange } = request;
+    if (!isHostError(error)) this.#context.onProblem(error);
+    const context = this.#failureContext(request);
+    if (context.tool === undefined) return exchange.fail(requestFailure(error, context));
+    const failed = callFailure(error, context);
+    if ('result' in failed) exchange.succeed(failed.result);
+    else exchange.fail(failed.failure);
+  }
+
+  #failureContext({ exchange, target: { server, tool } }: UpstreamRequest): FailureContext {
+    const { era, info } = this.#context.servers.of(server);
+    return { method: exchange.method, tool, clientEra: exchange.client.era, server, serverEra: era, serverInfo: info };
+  }
+
+  #viewOf({ client }: Exchange) {
+    return this.#context.views.of(client.endpoint, client.principal);
+  }
+
+  #broken(exchange: Exchange, error: unknown): void {
+    this.#context.onProblem(error);
+    exchange.fail({ code: RPC.internalError, message: 'internal error' });
+  }
+}
+
+const unknownTool = (name: string): RpcFailure => invalidParams(`unknown tool: ${name.slice(0, nameCharsShown)}`);

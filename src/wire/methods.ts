@@ -1,0 +1,56 @@
+/**
+ * The methods that clients send, one row each: the part of the gateway that handles the method, and the facts needed to carry it.
+ * A method that only has to reach its server is one row with `handledBy: 'passthrough'`.
+ * Not here: which era has which of the `isEraSpecific` methods (gateway/eras/).
+ */
+import { listenMethod } from './rpc-codes.js';
+
+export interface Method {
+  /** The part of the gateway that handles it. Absent: the gateway refuses it as an unknown method. */
+  readonly handledBy?:
+    | 'call'
+    | 'list'
+    | 'passthrough'
+    | 'handshake'
+    | 'ping'
+    | 'logLevel'
+    | 'subscribe'
+    | 'unsubscribe'
+    | 'listen';
+  /** Only some eras have it: those that list it among their own methods. */
+  readonly isEraSpecific?: true;
+  /** Passthrough: what the params name. It decides which server gets the request. */
+  readonly target?: 'prompt' | 'resource' | 'reference';
+  /** The member of params that a modern client repeats in the header `Mcp-Name`. */
+  readonly nameMember?: 'name' | 'uri' | 'taskId';
+  /** Housekeeping of the connection: no request or log of a server is attributed to it. */
+  readonly isHousekeeping?: true;
+  /** A modern server may answer it with `input_required`. */
+  readonly mayRequireInput?: true;
+  /** A modern result says how long it may be cached. */
+  readonly isCacheable?: true;
+}
+
+export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
+  ['tools/call', { handledBy: 'call', nameMember: 'name', mayRequireInput: true }],
+  ['tools/list', { handledBy: 'list', isHousekeeping: true }],
+  ['prompts/list', { handledBy: 'list', isHousekeeping: true }],
+  ['resources/list', { handledBy: 'list', isHousekeeping: true }],
+  ['resources/templates/list', { handledBy: 'list', isHousekeeping: true }],
+  ['prompts/get', { handledBy: 'passthrough', target: 'prompt', nameMember: 'name', mayRequireInput: true }],
+  [
+    'resources/read',
+    { handledBy: 'passthrough', target: 'resource', nameMember: 'uri', mayRequireInput: true, isCacheable: true },
+  ],
+  ['completion/complete', { handledBy: 'passthrough', target: 'reference' }],
+  ['initialize', { handledBy: 'handshake', isEraSpecific: true, isHousekeeping: true }],
+  ['server/discover', { handledBy: 'handshake', isEraSpecific: true, isHousekeeping: true }],
+  ['ping', { handledBy: 'ping', isEraSpecific: true, isHousekeeping: true }],
+  ['logging/setLevel', { handledBy: 'logLevel', isEraSpecific: true, isHousekeeping: true }],
+  ['resources/subscribe', { handledBy: 'subscribe', isEraSpecific: true, isHousekeeping: true }],
+  ['resources/unsubscribe', { handledBy: 'unsubscribe', isEraSpecific: true, isHousekeeping: true }],
+  [listenMethod, { handledBy: 'listen', isEraSpecific: true, isHousekeeping: true }],
+  ['tasks/get', { nameMember: 'taskId' }],
+  ['tasks/update', { nameMember: 'taskId' }],
+  ['tasks/cancel', { nameMember: 'taskId' }],
+]);
