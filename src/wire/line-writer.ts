@@ -13,7 +13,7 @@ import type { SendPhase } from '../kernel/errors.js';
 import type { JsonText } from './frame.js';
 import { toBuffer } from './json-text.js';
 
-export interface OutboundLine {
+interface OutboundLine {
   /** The message is `head` + `payload` + `tail`. */
   readonly head: string;
   readonly payload: JsonText;

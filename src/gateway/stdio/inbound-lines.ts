@@ -19,7 +19,7 @@ export interface Fault {
   readonly failure: RpcFailure;
 }
 
-export interface LineListener {
+interface LineListener {
   /** The envelope is reused for the next message: read it now. */
   message(envelope: Envelope): void;
   fault(fault: Fault): void;

@@ -12,16 +12,12 @@
 import type { GroupLeader } from './process-group.js';
 import { isDead, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 
-export interface StoppedRun {
+interface StoppedRun {
   readonly server: string;
   readonly leader: GroupLeader;
   readonly mark: string;
   /** Descendants of the leader when its stop began. */
   readonly descendants: readonly ProcessFacts[];
-}
-
-interface Search extends StoppedRun {
-  readonly resolve: (pids: number[]) => void;
 }
 
 /** Children by the pid of their parent. */
@@ -32,7 +28,7 @@ const perServerMax = 256;
 
 export class EscapedProcesses {
   readonly #table: ProcessTable;
-  #searches: Search[] = [];
+  #searches: (StoppedRun & { readonly resolve: (pids: number[]) => void })[] = [];
   #family: Family | undefined;
   /** Only servers with at least one escaped process. */
   readonly #byServer = new Map<string, readonly ProcessFacts[]>();

@@ -118,7 +118,7 @@ const isOwnShortage = (error: unknown): boolean =>
 // --- ps
 
 /** The output lines of a program; undefined when it could not be run or failed. */
-export type RunProgram = (file: string, args: readonly string[]) => readonly string[] | undefined;
+type RunProgram = (file: string, args: readonly string[]) => readonly string[] | undefined;
 
 /** `ps` prints whole seconds, and a program is started a moment before or after the time that is read for it. */
 const psSlackS = 2;

@@ -7,7 +7,7 @@
  */
 import { isWithin } from './trace-path.js';
 
-export type Mount =
+type Mount =
   | { readonly kind: 'read' | 'write'; readonly at: string; readonly source: string }
   /** `sealed`: read-only. */
   | { readonly kind: 'empty'; readonly at: string; readonly sealed: boolean }

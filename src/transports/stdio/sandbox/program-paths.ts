@@ -27,7 +27,7 @@ export interface ProgramRequest {
   readonly writable: readonly string[];
 }
 
-export interface ProgramPaths {
+interface ProgramPaths {
   /** Files and folders, real. */
   readonly shown: readonly string[];
   readonly links: readonly Link[];

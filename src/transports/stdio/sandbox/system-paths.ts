@@ -8,7 +8,6 @@
  */
 import { lstat, readdir, readlink, realpath, stat } from 'node:fs/promises';
 import path from 'node:path';
-import type { Link } from './trace-path.js';
 
 /** Whole trees: `/usr`, and the package stores of NixOS and Guix. */
 const trees = ['/usr', '/nix/store', '/gnu/store'];
@@ -34,14 +33,8 @@ const settings = [
 /** Settings that come in versions, such as `python3.12` and `java-21-openjdk`. */
 const versioned = /^(?:java|python3)[\w.-]*$/;
 
-export interface SystemPaths {
-  readonly trees: readonly string[];
-  readonly links: readonly Link[];
-  /** Files and folders: their path inside, and their source. */
-  readonly settings: readonly { readonly at: string; readonly source: string }[];
-}
-
-export async function systemPaths(isHidden: (real: string) => boolean): Promise<SystemPaths> {
+/** Trees to show, links to recreate, and settings: their path inside, and their source. */
+export async function systemPaths(isHidden: (real: string) => boolean) {
   const names = [...settings, ...(await namesIn('/etc')).filter((name) => versioned.test(name))];
   const [roots, folders, found] = await Promise.all([
     Promise.all(trees.map(present)),
