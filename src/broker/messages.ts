@@ -17,7 +17,7 @@ import { checkValue, joinedParts } from '../wire/json-text.js';
 import { idPattern, ttlMsMax } from './ports.js';
 import { readToldError } from './told-error.js';
 
-export const wireVersion = 1;
+const wireVersion = 1;
 /** Of a server or a tool, on the wire. */
 export const nameCharsMax = 256;
 const revisionCharsMax = 128;

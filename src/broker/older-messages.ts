@@ -25,7 +25,7 @@ import { checkObject, checkValue } from '../wire/json-text.js';
 import { type ManifestTool, nameCharsMax, type Reply } from './messages.js';
 
 /** Tools have no server there; where one is needed they are under this name. */
-export const olderServer = 'host';
+const olderServer = 'host';
 const noParameters = Buffer.from('{"type":"object"}');
 
 export type OlderRequest =

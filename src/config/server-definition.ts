@@ -11,7 +11,7 @@ import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
 import { type ToolRules, toolRules, toolRulesOf } from './tool-rules.js';
 import { parseDuration } from './values.js';
 
-export type PinMode = 'block' | 'warn' | 'off';
+type PinMode = 'block' | 'warn' | 'off';
 
 export interface ServerDefinition {
   readonly name: string;

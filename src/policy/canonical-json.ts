@@ -15,7 +15,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { JsonText } from '../wire/frame.js';
 
 /** Arrays and objects within each other. */
-export const canonicalDepthMax = 64;
+const canonicalDepthMax = 64;
 
 type Key = string | number;
 
@@ -235,7 +235,7 @@ const exactDigits = 15;
 const smallestExact = 1e-300;
 
 /** The canonical spelling; `text` is a number by the grammar of JSON. */
-export function canonicalNumber(text: string): string {
+function canonicalNumber(text: string): string {
   if (text.length <= exactDigits && isPlainInteger(text)) return text === '-0' ? '0' : text;
   const value = Number(text);
   if (!Number.isFinite(value)) return text;

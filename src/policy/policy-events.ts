@@ -10,7 +10,7 @@ import type { Circuit } from './breaker.js';
 import type { PinStatus } from './pin-records.js';
 
 /** Who called, without what they may do. */
-export interface Caller {
+interface Caller {
   readonly id: string;
   readonly role: string | undefined;
 }

@@ -22,7 +22,7 @@ export interface ServerThrottlePlan {
   readonly askedMsMax: number;
 }
 
-export const defaultServerThrottlePlan: ServerThrottlePlan = {
+const defaultServerThrottlePlan: ServerThrottlePlan = {
   pauseMs: 1_000,
   pauseMsMax: 30_000,
   askedMsMax: 5 * 60_000,

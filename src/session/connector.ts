@@ -27,7 +27,7 @@ import { type OpenChannel, type OpenSessionOptions, openSession } from './open-s
 import type { Session, SessionHandlers } from './session.js';
 
 /** Replaces processes and sockets in simulations on a fake clock. */
-export interface SimulatedTransports {
+interface SimulatedTransports {
   readonly stdio: (spec: StdioServerSpec) => Promise<Channel>;
   readonly pool: NonNullable<HttpDeps['pool']>;
 }

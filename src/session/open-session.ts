@@ -21,12 +21,12 @@ import { refusesProtocol } from './rpc-response.js';
 import { Session, type SessionHandlers } from './session.js';
 import { notMcpError, startError } from './start-error.js';
 
-export interface OpenLimits {
+interface OpenLimits {
   readonly deadlineAtMs: number;
   readonly signal: CancelSignal | undefined;
 }
 
-export type Variant = 'default' | 'http-sse';
+type Variant = 'default' | 'http-sse';
 
 /** `http-sse` is used only after streamable HTTP was refused. */
 export type OpenChannel = (variant: Variant, limits: OpenLimits) => Promise<Channel>;

@@ -79,7 +79,7 @@ export function skipSpace(bytes: Uint8Array, from: number, end: number): number 
 }
 
 /** `from` is the index after the opening quote; the result is the index after the closing one. */
-export function skipString(bytes: Uint8Array, from: number, end: number): number {
+function skipString(bytes: Uint8Array, from: number, end: number): number {
   let i = from;
   for (;;) {
     while (i < end && STRING_BYTE[bytes[i] as number] === 1) i++;

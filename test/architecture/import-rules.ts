@@ -7,7 +7,7 @@ import path from 'node:path';
 import { parseAst } from 'vitest/node';
 
 /** Top to bottom: a folder imports itself and the rows above it. Folders of one row ignore each other. */
-export const layers: readonly (readonly string[])[] = [
+const layers: readonly (readonly string[])[] = [
   ['kernel'],
   ['wire'],
   ['config'],

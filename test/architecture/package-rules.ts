@@ -21,7 +21,7 @@ export interface Lockfile {
   readonly packages: Readonly<Record<string, LockedPackage>>;
 }
 
-export const productionPackagesMax = 15;
+const productionPackagesMax = 15;
 
 // npm runs these on the machine of a user who installs the package, or installs it from git.
 const lifecycle = ['preinstall', 'install', 'postinstall', 'preprepare', 'prepare', 'postprepare', 'prepublish'];

@@ -4,10 +4,10 @@ const MiB = 1024 * 1024;
 /** Below the bound of a body, with room for what is around it. */
 const bodyBytes = 4 * MiB - 4_096;
 
-export const filled = (piece: string, bytes = bodyBytes): string => piece.repeat(Math.floor(bytes / piece.length));
-export const listed = (piece: string, bytes = bodyBytes): string => filled(`${piece},`, bytes).slice(0, -1);
+const filled = (piece: string, bytes = bodyBytes): string => piece.repeat(Math.floor(bytes / piece.length));
+const listed = (piece: string, bytes = bodyBytes): string => filled(`${piece},`, bytes).slice(0, -1);
 
-export function membersOf(write: (i: number) => string, bytes = bodyBytes): string {
+function membersOf(write: (i: number) => string, bytes = bodyBytes): string {
   const parts: string[] = [];
   for (let i = 0, length = 0; length < bytes - 64; i++) {
     const part = write(i);

@@ -21,7 +21,7 @@ import {
 import { connectSdk1, connectSdk2, connectSdk2Modern } from '../fixtures/servers/memory.mjs';
 import { createSdk1Server } from '../fixtures/servers/sdk1.mjs';
 
-export const client = { name: 'hostler-tests', version: '0', capabilities: { elicitation: {} } };
+const client = { name: 'hostler-tests', version: '0', capabilities: { elicitation: {} } };
 
 /** A server that is up, and how to reach it. */
 export interface Bench {

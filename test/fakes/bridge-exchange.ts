@@ -24,7 +24,7 @@ export function capabilitiesOf(raw: string): ClientCapabilities {
   };
 }
 
-export interface Asked {
+interface Asked {
   readonly method: string;
   readonly params: string | undefined;
   readonly limits: AskLimits;

@@ -5,8 +5,7 @@ import type { Principal } from '../../src/policy/operation.js';
 import type { Era } from '../../src/wire/channel.js';
 import type { JsonText } from '../../src/wire/frame.js';
 
-export const textOf = (text: JsonText): string =>
-  typeof text === 'string' ? text : Buffer.from(text).toString('utf8');
+const textOf = (text: JsonText): string => (typeof text === 'string' ? text : Buffer.from(text).toString('utf8'));
 
 export const principalOf = (id: string, role?: string): Principal => ({ id, role, scopes: [] });
 

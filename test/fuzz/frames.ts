@@ -7,7 +7,7 @@ const request = (id: unknown, method: string, params?: unknown) =>
   JSON.stringify({ jsonrpc: '2.0', id, method, params });
 const result = (id: unknown, value: unknown) => JSON.stringify({ result: value, jsonrpc: '2.0', id });
 
-export const corpus: readonly string[] = [
+const corpus: readonly string[] = [
   request(0, 'initialize', {
     protocolVersion: '2024-11-05',
     capabilities: { roots: { listChanged: true } },

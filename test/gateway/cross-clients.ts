@@ -33,7 +33,7 @@ const sleepMsMax = 15;
 /** Of what a refused client is told to wait: whoever asks again at once spends all its calls while the server restarts. */
 const waitMsMax = 1_000;
 
-export const newTally = (): Tally => ({
+const newTally = (): Tally => ({
   calls: 0,
   answered: 0,
   refused: 0,

@@ -19,7 +19,7 @@ import { conformanceTools } from '../../scripts/bootstrap.mjs';
 
 type Arguments = Record<string, string>;
 
-export interface OpenClient {
+interface OpenClient {
   /** Names. */
   tools(): Promise<string[]>;
   /** Text of the first block. */

@@ -3,7 +3,7 @@
  * must go red when it is made. planted-bugs.test.ts holds that each still fits the source; `npm run test:long -- planted-bugs`
  * plants them one by one and runs those tests.
  */
-export interface Edit {
+interface Edit {
   readonly file: string;
   /** Stands exactly once in the file. */
   readonly find: string;

@@ -37,7 +37,7 @@ const names = [
   ] as const),
 ] as const;
 
-export type MemberName = (typeof names)[number];
+type MemberName = (typeof names)[number];
 export type Members = { readonly [name in MemberName]?: Buffer };
 
 /** More than any frame has. */

@@ -21,7 +21,7 @@ import { chunksMax, fragmentsMax, frameBytesMax, helloBytesMax } from './limits.
 import type { Wire, WireReader } from './wire.js';
 import { WsWire } from './ws-wire.js';
 
-export const brokerPath = '/broker';
+const brokerPath = '/broker';
 
 export interface ListenOptions {
   readonly host?: string;

@@ -117,7 +117,7 @@ export class OwnClaims<Running> {
 }
 
 /** Of a process: it is a part of a subject. */
-export const bootPattern = /^[0-9a-f]{32}$/;
+const bootPattern = /^[0-9a-f]{32}$/;
 
 /** Neither has a space in it. */
 const questionOf = (name: string, number: string): string => `${name} ${number}`;

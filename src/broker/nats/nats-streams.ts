@@ -11,7 +11,7 @@ import { syncsEveryWrite } from './nats-monitor.js';
 import { hostsConsumer, type MailboxNames, type Names, workerConsumer } from './nats-names.js';
 
 /** `power`: what was acknowledged outlives a loss of power. `process`: it outlives the death of the server's process. */
-export type Durability = 'power' | 'process';
+type Durability = 'power' | 'process';
 
 export interface StreamPlan {
   readonly durability: Durability;

@@ -102,7 +102,7 @@ export const toHostError = (error: unknown): HostError =>
   isHostError(error) ? error : failedError(error instanceof Error ? error.message : String(error), 'uncertain');
 
 /** How long whoever was refused should wait: room is looked for more often than that. */
-export const fullRetryMs = 1_000;
+const fullRetryMs = 1_000;
 
 export const fullError = (reason: 'disk_full' | 'mail_limit' | 'journal_limit', what: string): HostError =>
   new HostError('insufficient_storage', what, {

@@ -10,7 +10,7 @@ import path from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 
 /** Reports changed names in a folder, or null where the system gives no name. Throws when the folder cannot be watched. */
-export type WatchFolder = (
+type WatchFolder = (
   folder: string,
   onName: (name: string | null) => void,
   onProblem: (error: unknown) => void,

@@ -30,7 +30,7 @@ export function brokerLines(clock: Clock): (event: BrokerEvent | ServiceEvent) =
   };
 }
 
-export function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined {
+function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined {
   switch (event.kind) {
     case 'connected':
       return 'who' in event ? ['info', `broker: ${event.name} is connected`] : undefined;

@@ -16,7 +16,7 @@ import { isTooMuchToDrain, type RequestHeaders } from './request-headers.js';
 const joinedBytesMax = 64 * 1024;
 
 /** One Latin-1 character for each byte: Node writes a string together with the head, but a buffer separately. */
-export function joinedLatin1(parts: readonly JsonText[]): string {
+function joinedLatin1(parts: readonly JsonText[]): string {
   let text = '';
   for (const part of parts) text += typeof part === 'string' ? latin1(part) : bytesOf(part).toString('latin1');
   return text;

@@ -10,7 +10,7 @@ import type { PrincipalNow } from '../exchange.js';
 import type { IngressContext } from './ingress-context.js';
 import { SseStream } from './sse-stream.js';
 
-export interface RouteAnswer {
+interface RouteAnswer {
   readonly status: number;
   readonly contentType: string;
   readonly body: string;
@@ -31,7 +31,7 @@ interface RouteContent {
 }
 
 /** Answered to every caller, whatever Host and Origin say, because a probe uses an address of its own: holds no secrets. */
-export interface PublicRoute extends RouteContent {
+interface PublicRoute extends RouteContent {
   readonly isPublic: true;
 }
 

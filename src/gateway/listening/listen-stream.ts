@@ -22,7 +22,7 @@ export const urisMax = 100;
 export const uriCharsMax = 8_192;
 
 /** How long the acknowledgement waits for servers to grant subscriptions. */
-export const acknowledgeMsMax = 2_000;
+const acknowledgeMsMax = 2_000;
 
 export interface SubscriptionParts {
   readonly clock: Clock;

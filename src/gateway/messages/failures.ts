@@ -14,7 +14,7 @@ import { RPC } from '../../wire/rpc-codes.js';
 import { eraOf } from '../eras/eras.js';
 import type { RpcFailure } from '../exchange.js';
 
-export const ERROR_META = 'hostler/error';
+const ERROR_META = 'hostler/error';
 
 /** The request itself is wrong, or nobody waits for it any more. */
 const ownErrors: ReadonlySet<ErrorCode> = new Set([

@@ -14,7 +14,7 @@ export interface HealthAnswer {
 type Unready = 'starting' | 'learning' | 'stopping';
 
 /** Readiness does not wait longer for servers to list their tools. */
-export const learningMaxMs = 5_000;
+const learningMaxMs = 5_000;
 
 const answer = (status: 200 | 503, body: unknown): HealthAnswer => ({
   status,

@@ -30,7 +30,7 @@ interface LineListener {
 const OPEN_BRACE = 0x7b;
 const OPEN_BRACKET = 0x5b;
 /** Maximum length of an id text, which is stored, compared and written again. */
-export const idBytesMax = 1024;
+const idBytesMax = 1024;
 
 export class InboundLines {
   readonly #listener: LineListener;

@@ -26,7 +26,7 @@ const members: Readonly<Record<ListMethod, { readonly items: string; readonly na
   'resources/templates/list': { items: 'resourceTemplates', name: 'uriTemplate' },
 };
 
-export const STATE = 'hostler/state';
+const STATE = 'hostler/state';
 
 export interface PageRequest {
   readonly view: View;

@@ -17,7 +17,7 @@ export const routedTemplatesMax = 1_000;
  * `too_many`: past the limit of the endpoint. `no_prefix`: it begins with an expression, so it could claim the URIs of every
  * server. `unreadable`: it is no template, or exceeds the limits of one.
  */
-export type UnroutedReason = 'too_many' | 'no_prefix' | 'unreadable';
+type UnroutedReason = 'too_many' | 'no_prefix' | 'unreadable';
 
 export interface UnroutedTemplate {
   readonly server: string;

@@ -16,7 +16,7 @@ export interface Wanted {
 }
 
 /** The limit of models for the name of a tool. */
-export const nameCharsMax = 64;
+const nameCharsMax = 64;
 const separator = '__';
 const foreign = /[^A-Za-z0-9_.-]/gu;
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567';

@@ -10,7 +10,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Meter, SearchText } from './two-way-search.js';
 
-export const templateCharsMax = 2_048;
+const templateCharsMax = 2_048;
 export const uriCharsMax = 8_192;
 export const expressionsMax = 32;
 

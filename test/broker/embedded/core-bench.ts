@@ -23,7 +23,7 @@ export const hostCredential: Credential = {
 export type Frame = Readonly<Record<string, unknown>> & { readonly kind: string };
 
 /** The client's end: what the broker sends is written down, what it does not flush stays buffered. */
-export class FakeWire implements Wire {
+class FakeWire implements Wire {
   readonly frames: Frame[] = [];
   closed: CloseReason | undefined;
   isPaused = false;

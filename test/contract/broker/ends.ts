@@ -4,7 +4,7 @@ import { eventually } from '../../eventually.js';
 import type { Bench, WorkerName } from './engines.js';
 
 export const never = new AbortController().signal;
-export const bodyOf = (value: object): Buffer => Buffer.from(JSON.stringify(value));
+const bodyOf = (value: object): Buffer => Buffer.from(JSON.stringify(value));
 
 export class TestHost {
   readonly deliveries: Delivery[] = [];

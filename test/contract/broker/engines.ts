@@ -81,7 +81,7 @@ const credentialsOf = (roles: Roles): readonly Credential[] => [
     ...{ sendsTo: [], expiresAtMs: undefined },
   },
 ];
-export const embeddedCredentials = credentialsOf(workers);
+const embeddedCredentials = credentialsOf(workers);
 
 async function openEmbedded(isLocal: boolean, { mailboxMessages, windowOfOne }: BenchOptions): Promise<Bench> {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-broker-'));

@@ -47,7 +47,7 @@ async function relayLegacy(request: BridgedRequest, { clock, random }: LegacyBri
 /** Of one call, open at once. */
 export const asksMax = 32;
 
-export class ServerRequests {
+class ServerRequests {
   readonly #exchange: Exchange;
   readonly #clock: Clock;
   readonly #open = new Set<AbortController>();

@@ -122,14 +122,14 @@ const ownerOf = (request: BridgedRequest): StateOwner => ({
 
 const urlRequiredCode = '-32042';
 
-export interface UrlRequest {
+interface UrlRequest {
   readonly key: string;
   readonly method: 'elicitation/create';
   readonly params: Buffer;
 }
 
 /** What is to be visited; undefined when the answer is none of these, or says nothing that could be asked. */
-export function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefined {
+function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefined {
   if (kind !== 'error' || era !== 'legacy' || memberText(bytes, 'code') !== urlRequiredCode) return undefined;
   const data = memberBytes(bytes, 'data');
   const elicitations = data && memberBytes(data, 'elicitations');
@@ -144,11 +144,11 @@ export function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | u
   return requests.length > 0 ? requests : undefined;
 }
 
-export const isUrlRequired = ({ kind, bytes, era }: Relayed): boolean =>
+const isUrlRequired = ({ kind, bytes, era }: Relayed): boolean =>
   kind === 'error' && era === 'legacy' && memberText(bytes, 'code') === urlRequiredCode;
 
 /** Whether the person agreed to all of it: `text` is how many there were. */
-export function areAccepted(inputResponses: Buffer | undefined, text: string): boolean {
+function areAccepted(inputResponses: Buffer | undefined, text: string): boolean {
   return Array.from({ length: Number(text) }, (_, i) => `url-${i + 1}`).every((key) => {
     const response = inputResponses && memberBytes(inputResponses, key);
     return response !== undefined && memberString(response, 'action') === 'accept';
