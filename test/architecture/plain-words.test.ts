@@ -40,7 +40,8 @@ function titlesIn(text: string): string[] {
   });
 }
 
-const isOfBroker = (file: string): boolean => /^src\/broker\/|^test\/(?:\w+\/)?broker/.test(file);
+const isOfBroker = (file: string): boolean =>
+  /^src\/broker\/|^test\/(?:\w+\/)?broker|^docs\/(?:[\w/]+\/)?(?:0007-)?broker\b/.test(file);
 const isTest = (file: string): boolean => /\.(?:test|long)\.ts$/.test(file);
 /** CONTRIBUTING quotes this rule; docs/errors.md has the texts of src/broker. */
 const allowed: ReadonlySet<string> = new Set(['CONTRIBUTING.md', 'docs/errors.md']);
@@ -56,7 +57,7 @@ const files = [
 const folderOf = (file: string): string => (file.includes('/') ? (file.split('/')[0] as string) : '.');
 
 /** Sentences that are still to be rewritten. Numbers here only ever become smaller. */
-const left: Readonly<Record<string, number>> = { src: 604, test: 51, docs: 80, scripts: 1, '.': 5 };
+const left: Readonly<Record<string, number>> = { src: 158, '.': 5 };
 
 describe('sentences with a vague subject', () => {
   const found = files.flatMap((file) => {

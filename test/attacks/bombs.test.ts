@@ -48,7 +48,7 @@ const names = schemaBombs('http://canary').map(([what]) => what);
 /** One text per transport in turn; in the lane each text over both. */
 const serversFor = (at: number) => (isLongTier ? ['pipe', 'web'] : [at % 2 === 0 ? 'pipe' : 'web']);
 test.each(names.flatMap((what, at) => serversFor(at).map((server) => [what, server] as const)))(
-  'X18 a server that lists %s holds up nobody, and nothing is fetched (%s)',
+  'X18 a server that lists %s delays no other, and nothing is fetched (%s)',
   async (what, server) => {
     texts ??= schemaBombs(bombed.canaryUrl);
     const [, isTaken, text] = texts.find(([each]) => each === what) as [string, boolean, string];

@@ -56,7 +56,7 @@ async function killSome(isOver: () => boolean): Promise<number> {
 
 describe.each(['', 'nonce__'])('X8 with names that begin with %j', (prefix) => {
   test(
-    'nobody gets an answer, a notification or a cached result of another',
+    'no client gets an answer, a notification or a cached result of another',
     async () => {
       const url = prefix === '' ? `${hostler.url}/nonce` : hostler.url;
       let isOver = false;

@@ -235,7 +235,7 @@ describe('S8 death watch:', () => {
   });
 
   test.runIf(hasProc)(
-    'a group without its leader is taken down by the mark of one member, and spared when nobody has it',
+    'a group without its leader is killed by the mark of one member, and spared when no member has it',
     async () => {
       const ours = await plantLeaderless(marked);
       const foreign = await plantLeaderless({ ...process.env, HOSTLER_RUN: `${instanceId}-2.1` });
@@ -259,7 +259,7 @@ describe('S8 death watch:', () => {
   });
 
   test.runIf(hasProc)(
-    'finds by its mark whom it was only told to expect, and nobody of a run that it need not expect any more',
+    'finds expected processes by their mark, and none of a run that it no longer expects',
     async () => {
       const pending = await plant('', { ...process.env, HOSTLER_RUN: `${instanceId}.7` });
       const leaderless = await plantLeaderless({ ...process.env, HOSTLER_RUN: `${instanceId}.8` });
