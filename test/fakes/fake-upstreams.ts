@@ -66,8 +66,8 @@ export class FakeUpstreams implements Upstreams {
   /** Text of the result, or of the error object. */
   onRequest: (request: FakeRequest) => string | { readonly error: string } | Promise<string> = () => '{}';
   onSubscribe: (server: string, uri: string) => void | Promise<void> = () => {};
-  sight: Promise<void> | undefined;
-  readonly sightsAsked: string[][] = [];
+  listing: Promise<void> | undefined;
+  readonly listingsRequested: string[][] = [];
   /** Who subscribed, each time. */
   readonly subscribedFrom: string[] = [];
   rulesRevision = 0;
@@ -142,8 +142,8 @@ export class FakeUpstreams implements Upstreams {
   }
 
   startupListing(servers: readonly string[] = this.names()): Promise<void> | undefined {
-    this.sightsAsked.push([...servers]);
-    return this.sight;
+    this.listingsRequested.push([...servers]);
+    return this.listing;
   }
 
   async call(server: string, tool: string, args: JsonText, options: HostCallOptions): Promise<ToolResult> {

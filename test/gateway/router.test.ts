@@ -192,10 +192,10 @@ describe('lists', () => {
     }
   });
 
-  test('W5 lists and unknown tools wait for the first sight of all servers, initialize and server/discover do not', async () => {
+  test('W5 lists and unknown tools wait for the startup listing of all servers, initialize and server/discover do not', async () => {
     const gateway = new FakeGateway({ s: { tools: [], capabilities: null }, ...two });
     const { promise, resolve } = deferred();
-    gateway.upstreams.sight = promise;
+    gateway.upstreams.listing = promise;
     const list = gateway.send(legacy, 'tools/list');
     const call = gateway.send(legacy, 'tools/call', '{"name":"s__t"}');
     expect([list.ends, call.ends]).toEqual([0, 0]);
@@ -208,7 +208,7 @@ describe('lists', () => {
     expect(gateway.send(at('/mcp/fs'), 'initialize', '{}').ends).toBe(1);
     expect(gateway.send(at('/mcp/fs'), 'tools/call', '{"name":"nope"}').ends).toBe(1);
     gateway.upstreams.set('s', { tools: ['t'] });
-    gateway.upstreams.sight = undefined;
+    gateway.upstreams.listing = undefined;
     resolve();
     expect(namesOf((await list.ended).json().tools)).toContain('s__t');
     expect((await call.ended).result).toBe('{"content":[]}');
@@ -419,7 +419,7 @@ describe('tool calls', () => {
   ])('that waited are answered whatever goes wrong meanwhile: %s', async (method, params) => {
     const gateway = new FakeGateway({ ...two, late: { tools: [], capabilities: null } });
     const { promise, resolve } = deferred();
-    gateway.upstreams.sight = promise;
+    gateway.upstreams.listing = promise;
     const exchange = gateway.send(legacy, method, params);
     gateway.upstreams.set('late', { tools: ['tool'], prompts: ['prompt'] });
     gateway.upstreams.known = () => {

@@ -92,7 +92,7 @@ describe('what a role sees', () => {
   test('D-58 a list waits for servers that nobody has seen yet', async () => {
     const { worker, host } = await serviceRig();
     let seen = () => {};
-    host.sight = new Promise<void>((resolve) => {
+    host.listing = new Promise<void>((resolve) => {
       seen = resolve;
     });
     host.set('late', { capabilities: null });
@@ -377,7 +377,7 @@ test('nothing of a manifest is kept or told before each server was seen, and the
   const { broker, service, clock, host } = await serviceRig();
   host.set('slow', { capabilities: null });
   let see = () => {};
-  host.sight = new Promise((resolve) => {
+  host.listing = new Promise((resolve) => {
     see = resolve;
   });
   const kept: number[] = [];
@@ -390,7 +390,7 @@ test('nothing of a manifest is kept or told before each server was seen, and the
   await clock.advanceAsync(50);
   const before = [kept.length, operator.news.length];
   service.attach(link);
-  host.sight = undefined;
+  host.listing = undefined;
   host.set('slow', { tools: ['sleep'] });
   see();
   await settled();
@@ -404,7 +404,7 @@ test('D-44 who comes a thousand times while servers start is looked after once',
   const { broker, service, host } = await serviceRig();
   host.set('slow', { capabilities: null });
   let see = () => {};
-  host.sight = new Promise((resolve) => {
+  host.listing = new Promise((resolve) => {
     see = resolve;
   });
   const kept: (string | undefined)[] = [];
@@ -412,7 +412,7 @@ test('D-44 who comes a thousand times while servers start is looked after once',
   link.keepManifest = async (_role, _body, mailbox) => void kept.push(mailbox);
   service.attach(link);
   for (let i = 0; i < 1_000; i++) service.joined({ mailbox: `w${i % 2}`, role: 'operator' });
-  expect(host.sightsAsked).toHaveLength(1);
+  expect(host.listingsRequested).toHaveLength(1);
   see();
   await settled();
   expect(kept).toEqual(['w0', 'w1']);
@@ -423,7 +423,7 @@ async function unseenRig() {
   const rig = await serviceRig();
   rig.host.set('slow', { capabilities: null });
   let see = () => {};
-  rig.host.sight = new Promise((resolve) => {
+  rig.host.listing = new Promise((resolve) => {
     see = resolve;
   });
   const link = await rig.broker.openHost(rig.service, never);

@@ -124,7 +124,7 @@ export class ListenStream {
     const { client } = this.#exchange;
     const { pacer, views } = this.#parts;
     const viewNow = () => views.of(client.endpoint, client.principal);
-    await viewNow().sight();
+    await viewNow().startupListing();
     const subscribing: Promise<void>[] = [];
     for (const uri of uris) {
       for (let turn = pacer.wait(uri.length); turn; turn = pacer.wait(uri.length)) await turn;

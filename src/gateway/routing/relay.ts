@@ -64,14 +64,14 @@ export class Relay {
     const target = view.findTool(name);
     if (target) return this.#call(exchange, target, members);
     // At boot not every tool is known yet: an unknown one is refused only after the servers were listed.
-    const sight = view.sight();
-    if (!sight) return exchange.fail(unknownTool(name));
+    const listing = view.startupListing();
+    if (!listing) return exchange.fail(unknownTool(name));
     const retry = () => {
       const found = this.#viewOf(exchange).findTool(name);
       if (found) this.#call(exchange, found, members);
       else exchange.fail(unknownTool(name));
     };
-    sight.then(retry, retry).catch((error: unknown) => this.#broken(exchange, error));
+    listing.then(retry, retry).catch((error: unknown) => this.#broken(exchange, error));
   }
 
   #call(exchange: Exchange, { server, tool }: ToolTarget, members: readonly (Buffer | undefined)[]): void {
@@ -100,10 +100,10 @@ export class Relay {
       this.#send(request, mayRequireInput ?? false);
     };
     const found = findTarget(kind, this.#viewOf(exchange), params, exchange);
-    const sight = 'server' in found && !found.isGuess ? undefined : this.#viewOf(exchange).sight();
-    if (!sight) return send(found);
+    const listing = 'server' in found && !found.isGuess ? undefined : this.#viewOf(exchange).startupListing();
+    if (!listing) return send(found);
     const retry = () => send(findTarget(kind, this.#viewOf(exchange), params, exchange));
-    sight.then(retry, retry).catch((error: unknown) => this.#broken(exchange, error));
+    listing.then(retry, retry).catch((error: unknown) => this.#broken(exchange, error));
   }
 
   /** Sends it, through the bridge where the server may need input, and ends the exchange with what comes back. */

@@ -155,7 +155,7 @@ export class GatewayRouter implements Router {
       case 'call':
         return this.#relay.call(exchange);
       case 'list':
-        return this.#afterSight(exchange, () => this.#list(exchange, method as ListMethod));
+        return this.#afterStartupListing(exchange, () => this.#list(exchange, method as ListMethod));
       case 'passthrough':
         return this.#inTurn(exchange, () => this.#relay.passthrough(exchange, row));
       case 'ping':
@@ -168,7 +168,9 @@ export class GatewayRouter implements Router {
       case 'logLevel':
         return this.#setLevel(exchange);
       case 'subscribe':
-        return this.#inTurn(exchange, () => this.#afterSight(exchange, () => this.#subscriptions.subscribe(exchange)));
+        return this.#inTurn(exchange, () =>
+          this.#afterStartupListing(exchange, () => this.#subscriptions.subscribe(exchange)),
+        );
       case 'unsubscribe':
         return this.#subscriptions.unsubscribe(exchange);
       case 'listen':
@@ -209,9 +211,9 @@ export class GatewayRouter implements Router {
   }
 
   /** At boot a list waits a bounded time for servers of its endpoint that were never seen (catalog/startup-listing.ts). */
-  #afterSight(exchange: Exchange, answer: () => void): void {
-    const sight = this.#viewOf(exchange.client).sight();
-    if (!sight) return answer();
+  #afterStartupListing(exchange: Exchange, answer: () => void): void {
+    const listing = this.#viewOf(exchange.client).startupListing();
+    if (!listing) return answer();
     const guarded = () => {
       try {
         answer();
@@ -219,7 +221,7 @@ export class GatewayRouter implements Router {
         this.#broken(exchange, error);
       }
     };
-    sight.then(guarded, guarded);
+    listing.then(guarded, guarded);
   }
 
   #forget({ id }: Pick<Client, 'id'>): void {

@@ -135,7 +135,7 @@ describe('E6 a URI that a server lists', () => {
       good: { capabilities: null },
     });
     let seen = () => {};
-    gateway.upstreams.sight = new Promise<void>((resolve) => {
+    gateway.upstreams.listing = new Promise<void>((resolve) => {
       seen = resolve;
     });
     const asked = gateway.ask(client, 'resources/read', JSON.stringify({ uri: 'file:///secret' }));

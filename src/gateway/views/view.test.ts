@@ -54,13 +54,13 @@ describe('a view', () => {
     ]);
   });
 
-  test('waits for the first sight of its own servers only', () => {
+  test('waits for the startup listing of its own servers only', () => {
     const unseen = { tools: [], capabilities: null };
     const { upstreams, views, now } = make({ a: unseen, b: { tools: ['t'] }, c: unseen });
-    void views.of({ kind: 'server', server: 'b' }, principal).sight();
-    void views.of({ kind: 'server', server: 'c' }, principal).sight();
-    void now().sight();
-    expect(upstreams.sightsAsked).toEqual([['c'], ['a', 'c']]);
+    void views.of({ kind: 'server', server: 'b' }, principal).startupListing();
+    void views.of({ kind: 'server', server: 'c' }, principal).startupListing();
+    void now().startupListing();
+    expect(upstreams.listingsRequested).toEqual([['c'], ['a', 'c']]);
   });
 
   test('is shared by principals with the same rights, and by no others', () => {

@@ -74,7 +74,7 @@ export class View {
   }
 
   /** Resolves when every server was ready once, or the host stops waiting; undefined when there is nothing to wait for. */
-  sight(): Promise<void> | undefined {
+  startupListing(): Promise<void> | undefined {
     if (this.#isSeen) return undefined;
     const unseen = this.servers.filter((server) => this.known(server)?.facts === undefined);
     if (unseen.length > 0) return this.access.upstreams.startupListing(unseen);
