@@ -75,7 +75,7 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
     },
     pins: { statusesOf: () => () => 'approved', recordOf: () => undefined, isApprovedText: () => true },
     cards: { read: async (source) => ({ source, tools: [item('from_card')] }) as unknown as ServerCard },
-    isSeen: ({ tools }) => tools.length > 0,
+    wasListed: ({ tools }) => tools.length > 0,
     listsRead: async () => {},
     onProblem: (error) => problems.push(error),
     ...more,
@@ -276,7 +276,7 @@ describe('servers that were never seen', () => {
     const quick = (name: string) => registered(async () => started.push(name));
     const fakes = { a: hanging('a'), b: hanging('b'), c: quick('c'), d: hanging('d'), e: quick('e') };
     const { discovery, clock, counts } = open(fakes);
-    const sightings = discovery.learnUnseen();
+    const sightings = discovery.listUnlisted();
     await clock.advanceAsync(2_999);
     expect(started).toEqual(['a', 'b']);
     await clock.advanceAsync(1);
@@ -293,7 +293,7 @@ describe('servers that were never seen', () => {
       known: registered(acquire, { tools: ['t'] }),
       running: { acquire },
     });
-    const learning = all(discovery.learnUnseen());
+    const learning = all(discovery.listUnlisted());
     for (let started = 2; started <= 6; started++) {
       await settle();
       expect([ready.length, counts.held]).toEqual([Math.min(started, 5), Math.min(2, 7 - started)]);
@@ -311,7 +311,7 @@ describe('servers that were never seen', () => {
       slow: registered(() => (++tries < 4 ? Promise.reject(reconnecting) : Promise.resolve())),
       stopped: registered(() => Promise.reject(stopped)),
     });
-    await all(discovery.learnUnseen());
+    await all(discovery.listUnlisted());
     expect([tries, problems, counts.held]).toEqual([4, [parked], 0]);
   });
 
@@ -322,7 +322,7 @@ describe('servers that were never seen', () => {
         throw new HostError('reconnecting', 'not yet');
       }),
     });
-    await all(discovery.learnUnseen());
+    await all(discovery.listUnlisted());
     expect([problems.length, clock.nowMs()]).toEqual([1, 30_000]);
   });
 });

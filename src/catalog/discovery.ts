@@ -57,7 +57,7 @@ export interface DiscoveryParts {
   readonly pins: Pick<Pins, 'statusesOf' | 'recordOf' | 'isApprovedText'>;
   readonly cards: Pick<ServerCards, 'read'>;
   /** The server was listed before. */
-  readonly isSeen: (managed: CatalogServer) => boolean;
+  readonly wasListed: (managed: CatalogServer) => boolean;
   /** Resolves when all lists of the run were read, or could not be. */
   readonly listsRead: (managed: CatalogServer) => Promise<void>;
   readonly onDenied: (request: GuardRequest) => void;
@@ -105,15 +105,17 @@ export class Discovery {
   }
 
   /** Starts each server that was never listed, a few at a time, and releases it when its lists are known. */
-  learnUnseen(): FirstListings {
-    const seen = new Map(this.#unseen('registered').map((name) => [name, deferred()]));
-    void eachOf([...seen], learnAtOnceMax, ([name, { resolve }]) => this.#withSlot(this.#learn(name).finally(resolve)));
+  listUnlisted(): FirstListings {
+    const seen = new Map(this.#unlisted('registered').map((name) => [name, deferred()]));
+    void eachOf([...seen], learnAtOnceMax, ([name, { resolve }]) =>
+      this.#withSlot(this.#startAndList(name).finally(resolve)),
+    );
     return new Map([...seen].map(([name, { promise }]) => [name, promise]));
   }
 
   /** Servers that are starting and were never listed. */
-  seeStarting(): FirstListings {
-    return new Map(this.#unseen('connecting').map((name) => [name, this.#see(name)]));
+  listStarting(): FirstListings {
+    return new Map(this.#unlisted('connecting').map((name) => [name, this.#awaitListing(name)]));
   }
 
   /** Resolves when the listing is over, or its slot time. */
@@ -128,15 +130,15 @@ export class Discovery {
     });
   }
 
-  #unseen(state: 'registered' | 'connecting'): string[] {
-    const { names, serverOf, isSeen } = this.#parts;
+  #unlisted(state: 'registered' | 'connecting'): string[] {
+    const { names, serverOf, wasListed } = this.#parts;
     return names().filter((name) => {
       const managed = serverOf(name);
-      return managed.definition.isEnabled && !isSeen(managed) && managed.supervisor.snapshot().state === state;
+      return managed.definition.isEnabled && !wasListed(managed) && managed.supervisor.snapshot().state === state;
     });
   }
 
-  async #see(name: string): Promise<void> {
+  async #awaitListing(name: string): Promise<void> {
     const { clock, serverOf, listsRead } = this.#parts;
     try {
       const managed = serverOf(name);
@@ -148,7 +150,7 @@ export class Discovery {
     }
   }
 
-  async #learn(name: string): Promise<void> {
+  async #startAndList(name: string): Promise<void> {
     const { clock, serverOf, listsRead, onProblem } = this.#parts;
     try {
       const managed = serverOf(name);

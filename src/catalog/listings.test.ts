@@ -231,12 +231,12 @@ test('what was kept is there at once; what another of the name learns is not mix
     { facts, lists: new Map([['tools/list', tools]]) },
   );
   expect(known.recall(managed)).toEqual(tools.items);
-  expect([known.isSeen(managed), known.known('a')?.facts, saved.length]).toEqual([true, facts, 0]);
+  expect([known.wasListed(managed), known.known('a')?.facts, saved.length]).toEqual([true, facts, 0]);
   expect(shown()).toEqual(texts(item('t')));
   const before = revision();
   const next = make({ args: ['other'] });
   servers.set('a', next);
-  expect(known.isSeen(next)).toBe(false);
+  expect(known.wasListed(next)).toBe(false);
   known.learnFacts(managed, { ...facts, version: 'late' }, offered);
   known.keep(managed);
   expect([known.known('a')?.facts, saved.length]).toEqual([undefined, 0]);
@@ -287,7 +287,7 @@ test.each([
   const put = (next: CatalogServer, before: CatalogServer) => {
     servers.set('a', next);
     known.recall(next, before);
-    return [known.isSeen(next), [...(known.known('a')?.lists.keys() ?? [])]];
+    return [known.wasListed(next), [...(known.known('a')?.lists.keys() ?? [])]];
   };
   const ann = make(given('ann'));
   put(ann, managed);
@@ -302,5 +302,5 @@ test.each([
   const still = make({ ...given('bob'), lazy: true });
   expect(put(still, bob)).toEqual([false, shown]);
   known.learnFacts(still, facts, offered);
-  expect(known.isSeen(still)).toBe(true);
+  expect(known.wasListed(still)).toBe(true);
 });

@@ -73,7 +73,7 @@ export class Listings {
   }
 
   /** It ran with its present definition, or its tools are known. */
-  isSeen(server: CatalogServer): boolean {
+  wasListed(server: CatalogServer): boolean {
     const record = this.#records.get(server);
     if (record?.isOutdated) return false;
     return server.tools.length > 0 || record?.facts !== undefined;

@@ -4,7 +4,7 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { StartupListing, startupListingMsMax } from './startup-listing.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
-const discovery = { learnUnseen: () => new Map(), seeStarting: () => new Map() };
+const discovery = { listUnlisted: () => new Map(), listStarting: () => new Map() };
 const startup = (clock = new FakeClock()) => new StartupListing(clock, discovery, undefined);
 const never = () => new Promise<void>(() => {});
 

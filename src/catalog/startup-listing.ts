@@ -14,7 +14,7 @@ export const startupListingMsMax = 1_000;
 
 export class StartupListing {
   readonly #clock: Clock;
-  readonly #discovery: Pick<Discovery, 'learnUnseen' | 'seeStarting'>;
+  readonly #discovery: Pick<Discovery, 'listUnlisted' | 'listStarting'>;
   readonly #learnAtBoot: boolean | undefined;
   /** Servers whose first listing is not finished. The promises never reject. */
   readonly #pending = new Map<string, Promise<void>>();
@@ -28,7 +28,7 @@ export class StartupListing {
 
   constructor(
     clock: Clock,
-    discovery: Pick<Discovery, 'learnUnseen' | 'seeStarting'>,
+    discovery: Pick<Discovery, 'listUnlisted' | 'listStarting'>,
     learnAtBoot: boolean | undefined,
   ) {
     this.#clock = clock;
@@ -40,18 +40,18 @@ export class StartupListing {
   /** Call once, after the configured servers were declared. */
   begin(): void {
     this.#hasBegun = true;
-    this.track(this.#discovery.seeStarting(), this.learnUnseen());
+    this.track(this.#discovery.listStarting(), this.listUnlisted());
   }
 
   /** Starts the background listing, unless `learnAtBoot` is false. */
   turnOn(): void {
     if (this.#isLearning || this.#learnAtBoot === false) return;
     this.#isLearning = true;
-    if (this.#hasBegun) this.track(this.learnUnseen());
+    if (this.#hasBegun) this.track(this.listUnlisted());
   }
 
-  learnUnseen(): FirstListings {
-    return this.#isLearning ? this.#discovery.learnUnseen() : new Map();
+  listUnlisted(): FirstListings {
+    return this.#isLearning ? this.#discovery.listUnlisted() : new Map();
   }
 
   track(...batches: readonly FirstListings[]): void {

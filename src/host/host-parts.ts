@@ -112,7 +112,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       if (run) return run.accountChanged();
       if (managed) listings.outdate(managed);
       // In a tick of its own: a request may be about to be sent.
-      queueMicrotask(() => servers.isClosed || startupListing.learnUnseen());
+      queueMicrotask(() => servers.isClosed || startupListing.listUnlisted());
     },
     onChannel: (name, channel) => stderrTails.opened(name, channel),
     onProblem,
@@ -178,7 +178,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const discovery = new Discovery({
     ...shared,
     catalogue,
-    isSeen: (managed) => listings.isSeen(managed),
+    wasListed: (managed) => listings.wasListed(managed),
     listsRead: async (managed) => runs.of(managed)?.listsRead,
   });
   const startupListing = new StartupListing(clock, discovery, options.learnAtBoot);

@@ -83,7 +83,7 @@ export class Host {
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
       this.#mustBeOpen();
       const applied = changeConfiguration(this.#parts, settings, tracing, joint);
-      this.#parts.startupListing.learnUnseen();
+      this.#parts.startupListing.listUnlisted();
       // In an object, so that the mutex does not wait until removed servers have stopped.
       return { applied };
     });
@@ -100,7 +100,7 @@ export class Host {
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
     // Lists a lazy server, too.
-    this.#parts.startupListing.learnUnseen();
+    this.#parts.startupListing.listUnlisted();
     return name;
   }
 
@@ -112,7 +112,7 @@ export class Host {
     const definition = attachDefinition(name, source, options);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(definition, options.replace ?? false);
-    this.#parts.startupListing.learnUnseen();
+    this.#parts.startupListing.listUnlisted();
   }
 
   /** Closes and removes an attached server; resolves when it is closed, at the latest after 5 s. */
