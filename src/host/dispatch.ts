@@ -30,8 +30,8 @@ import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
 import type { Answer, DeadlineExtension } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
-import type { CallTarget, TargetOf } from './call-target.js';
-import type { ManagedServer } from './managed-server.js';
+import type { CallTarget } from './call-target.js';
+import type { ManagedServer, TargetOf } from './managed-server.js';
 
 /** Progress extends the deadline of a call up to this. */
 const callMsMax = 10 * 60_000;

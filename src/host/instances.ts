@@ -14,8 +14,8 @@ import { HostError } from '../kernel/errors.js';
 import { compositeKey } from '../policy/composite-key.js';
 import { type CallHold, Registry } from '../supervisor/registry.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
-import type { CallTarget, TargetOf } from './call-target.js';
-import type { ManagedServer } from './managed-server.js';
+import { CallTarget } from './call-target.js';
+import type { ManagedServer, TargetOf } from './managed-server.js';
 import type { ServerCircuit } from './server-circuit.js';
 import type { Servers } from './servers.js';
 import type { Supervise, Supervised } from './supervise.js';
@@ -34,58 +34,31 @@ interface InstancesParts {
   readonly onProblem: (error: unknown) => void;
 }
 
-class Instance implements CallTarget {
+class Instance extends CallTarget {
   readonly server: string;
   readonly client: string;
   /** Id of the principal that it was created for. */
   readonly owner: string;
-  readonly supervisor: Supervised['supervisor'];
-  readonly unlisten: Supervised['unlisten'];
+  readonly #unlisten: Supervised['unlisten'];
   readonly #base: ManagedServer;
-  readonly #hold: CallHold;
-  #circuit: ServerCircuit | undefined;
 
-  constructor(
-    base: ManagedServer,
-    client: string,
-    owner: string,
-    { supervisor, unlisten }: Supervised,
-    hold: CallHold,
-  ) {
+  constructor(base: ManagedServer, client: string, owner: string, supervised: Supervised, hold: CallHold) {
+    super(supervised.supervisor, base.auth, hold);
     this.server = base.definition.name;
     this.client = client;
     this.owner = owner;
-    this.supervisor = supervisor;
-    this.unlisten = unlisten;
+    this.#unlisten = supervised.unlisten;
     this.#base = base;
-    this.#hold = hold;
   }
 
-  get auth(): CallTarget['auth'] {
-    return this.#base.auth;
-  }
-
-  enter(): void {
-    this.#hold.enter();
-  }
-
-  leave(): void {
-    this.#hold.leave();
-  }
-
-  get circuit(): ServerCircuit {
-    this.#circuit ??= this.#base.circuitFor(this.supervisor);
-    return this.#circuit;
-  }
-
-  forgetCircuit(): void {
-    this.#circuit?.breaker.reset();
+  protected createCircuit(): ServerCircuit {
+    return this.#base.circuitFor(this.supervisor);
   }
 
   /** Resolves when nothing of it runs. */
   dispose(): Promise<void> {
-    this.unlisten?.();
-    this.#circuit?.close();
+    this.#unlisten?.();
+    this.ownCircuit?.close();
     return this.supervisor.dispose();
   }
 }

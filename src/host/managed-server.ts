@@ -16,24 +16,26 @@ import type { Session } from '../session/session.js';
 import type { CallHold } from '../supervisor/registry.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
+import { CallTarget } from './call-target.js';
 import { type CircuitNow, closedNow, ServerCircuit, WorstCircuit } from './server-circuit.js';
 import { notReloadable } from './spawn.js';
 
-export class ManagedServer implements CatalogServer {
+/**
+ * `instance` names the client of a server with `isolation: "per-client"`; throws without one there, and when the instance
+ * cannot be made. `owner`: the id of the principal.
+ */
+export type TargetOf = (server: ManagedServer, instance: string | undefined, owner: string) => CallTarget;
+
+export class ManagedServer extends CallTarget implements CatalogServer {
   readonly definition: ServerDefinition;
-  readonly supervisor: Supervisor<Session>;
-  /** For servers over HTTP. */
-  readonly auth: AuthRecovery | undefined;
   /** Hash of the definition: part of each cache key. */
   readonly fingerprint: string;
   /** See server-origin.ts. */
   readonly origin: string;
   readonly listsOrigin: string;
-  readonly #hold: CallHold;
   readonly #clock: Clock;
   readonly #onCircuit: CircuitChanged | undefined;
   // Created by the first call: most servers of a large host are idle, and empty tables cost memory too.
-  #circuit: ServerCircuit | undefined;
   #circuits: WorstCircuit | undefined;
   #slots: CallSlots | undefined;
   #retries: RetryBudget | undefined;
@@ -51,10 +53,8 @@ export class ManagedServer implements CatalogServer {
     auth?: AuthRecovery,
     onCircuit?: CircuitChanged,
   ) {
+    super(supervisor, auth, hold);
     this.definition = definition;
-    this.supervisor = supervisor;
-    this.auth = auth;
-    this.#hold = hold;
     this.fingerprint = fingerprintOf(definition);
     this.origin = originOf(definition.spec);
     this.listsOrigin = listsOriginOf(definition);
@@ -62,9 +62,8 @@ export class ManagedServer implements CatalogServer {
     this.#clock = clock;
   }
 
-  get circuit(): ServerCircuit {
-    this.#circuit ??= this.circuitFor(this.supervisor);
-    return this.#circuit;
+  protected createCircuit(): ServerCircuit {
+    return this.circuitFor(this.supervisor);
   }
 
   get breaker(): Breaker {
@@ -84,12 +83,7 @@ export class ManagedServer implements CatalogServer {
 
   /** The worst state of its breakers, including those of instances. */
   circuitNow(nowMs: number): CircuitNow {
-    return this.#circuits?.now(this.#circuit?.breaker, nowMs) ?? closedNow;
-  }
-
-  /** A run has begun or ended: failures of calls before do not count. */
-  forgetCircuit(): void {
-    this.#circuit?.breaker.reset();
+    return this.#circuits?.now(this.ownCircuit?.breaker, nowMs) ?? closedNow;
   }
 
   get slots(): CallSlots {
@@ -107,15 +101,6 @@ export class ManagedServer implements CatalogServer {
     return this.#slots ?? noLoad;
   }
 
-  /** A call holds the server open until `leave`. */
-  enter(): void {
-    this.#hold.enter();
-  }
-
-  leave(): void {
-    this.#hold.leave();
-  }
-
   /** Time limit of the current or next start. */
   get startMs(): number {
     const { firstStartMs, startMs } = this.definition.timeouts;
@@ -131,7 +116,7 @@ export class ManagedServer implements CatalogServer {
   /** Resolves when nothing of it runs. `isReplaced`: another server takes its name. */
   dispose(isReplaced = false): Promise<void> {
     this.auth?.close();
-    this.#circuit?.close();
+    this.ownCircuit?.close();
     return this.supervisor.dispose(isReplaced);
   }
 

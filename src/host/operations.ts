@@ -45,11 +45,10 @@ import type { ToolArguments } from '../session/session.js';
 import type { JsonText } from '../wire/frame.js';
 import { checkParams } from '../wire/json-text.js';
 import type { Audit, CallWatch } from './audit.js';
-import type { TargetOf } from './call-target.js';
 import { dispatch, type Exchange, targetFor } from './dispatch.js';
 import { type HostCallOptions, type HostRequestOptions, noCallOptions, type ToolResult } from './host-interface.js';
 import { instanceMissing } from './instances.js';
-import type { ManagedServer } from './managed-server.js';
+import type { ManagedServer, TargetOf } from './managed-server.js';
 import { argumentsText, checkMethod, invalidCall } from './operation-checks.js';
 
 export interface OperationsParts {
