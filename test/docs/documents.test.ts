@@ -111,3 +111,11 @@ test('every link within the project leads somewhere', () => {
   );
   expect(dead).toEqual([]);
 });
+
+test('every source file that the guides name exists', () => {
+  const missing = documents
+    .filter(({ name }) => ['ARCHITECTURE.md', 'CONTRIBUTING.md'].includes(name))
+    .flatMap(({ text }) => [...text.matchAll(/`((?:[\w-]+\/)+[\w-]+\.ts)`/g)].map((match) => match[1] as string))
+    .filter((file) => ![file, `src/${file}`].some((place) => existsSync(path.join(root, place))));
+  expect(missing).toEqual([]);
+});
