@@ -1,6 +1,8 @@
 /**
- * Two V8 flags that keep the memory of a long-running command near to what it uses. Without them V8 lets garbage grow to four times
- * the live heap and new space to 32 MiB: after a load of 64 concurrent calls RSS is 133 MB instead of 93, at the same CPU per call.
+ * Three V8 flags that keep the memory of a long-running command near to what it uses. Without the first two V8 lets garbage grow to
+ * four times the live heap and new space to 32 MiB: after a load of 64 concurrent calls RSS is 133 MB instead of 93, at the same CPU
+ * per call. Without compaction old space fragments: in the soak it holds 38 MB for 22 MB of live objects after 9 minutes and grows
+ * on; with it 22 to 28 MB, and stays.
  */
 import { flushCompileCache } from './compile-cache.js';
 
@@ -19,6 +21,7 @@ export function limitHeap(): void {
     flushCompileCache();
     setFlagsFromString('--heap-growing-percent=50');
     setFlagsFromString('--semi-space-growth-factor=1');
+    setFlagsFromString('--compact-on-every-full-gc');
   }, lookEveryMs);
   timer.unref();
 }
