@@ -169,7 +169,7 @@ describe('on a pipe', () => {
     expect(channels.map((channel) => channel.closes)).toEqual([1, 1]);
   });
 
-  test('a server whose pipe breaks before its exit is seen is refused with its last words', async () => {
+  test('a server whose pipe breaks before its exit is seen is refused with its stderr', async () => {
     const { session } = start({ 'server/discover': 'broken pipe' }, { kind: 'stdio' });
     await expect(session).rejects.toMatchObject({ message: 'closed its input; said: no key' });
   });
@@ -268,7 +268,7 @@ describe('on a pipe', () => {
     });
   });
 
-  test('failed attempts are not told as the end of a session', async () => {
+  test('failed attempts are not reported as the end of a session', async () => {
     const { session, closed } = start({ 'server/discover': 'exit', initialize: 'exit' }, { kind: 'stdio' });
     await expect(session).rejects.toMatchObject({ code: 'transport' });
     expect(closed).toEqual([]);
@@ -341,7 +341,7 @@ describe('versions', () => {
     expect(channels[0]?.closes).toBe(1);
   });
 
-  test('an error of initialize is told with the server’s own code', async () => {
+  test('an error of initialize is reported with the server’s own code', async () => {
     const { session } = start({
       'server/discover': unknownMethod,
       initialize: { error: { code: -7, message: 'no\u001b[31m' } },

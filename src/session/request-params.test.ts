@@ -25,7 +25,7 @@ describe('the members of _meta', () => {
     expect(metaMembers(undefined, undefined, { capabilities: '{}' })).toBe('');
   });
 
-  test('tell a modern server what the client can do, and nothing else of it', () => {
+  test('declare the capabilities of the client to a modern server, and nothing else of it', () => {
     const told = parse(metaMembers(texts, undefined, { capabilities: '{"elicitation":{}}' }));
     expect(told).toEqual({ ...parse(texts.members()), [META.clientCapabilities]: { elicitation: {} } });
   });

@@ -42,7 +42,7 @@ test.each([
 });
 
 describe('what a card says', () => {
-  test('tools are objects with a name, kept as they are written', async () => {
+  test('tools are objects with a name, stored as they are written', async () => {
     const tools =
       '[{"name":"a","n":12345678901234567890},{"name":""},{"title":"b"},"dynamic",null,{"name":5},{"name":"c"}]';
     const { cards } = open(() => `\ufeff {"name":"x","description":"d","tools":${tools}}`);
@@ -62,7 +62,7 @@ describe('what a card says', () => {
     expect((await open(() => '{"serverInfo":{"name":"x"}}').cards.read(url)).name).toBe('x');
   });
 
-  test('is nobody’s to change', async () => {
+  test('is copied for each caller', async () => {
     const { cards } = open(() => '{"tools":[{"name":"a"}]}');
     const card = await cards.read(url);
     card.raw.fill(0);

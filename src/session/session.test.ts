@@ -405,7 +405,7 @@ describe('liveness', () => {
     expect(await call).toBe('timeout');
   }
 
-  test('nobody asks while nothing is owed', async () => {
+  test('there is no probe while nothing is owed', async () => {
     const { clock, methods } = await open('legacy', false, () => undefined);
     await clock.advanceAsync(10_000);
     expect(methods()).not.toContain('ping');
@@ -528,7 +528,7 @@ describe('liveness', () => {
     return { ...parts, told };
   }
 
-  test('the first miss is told at once and once, long before the server is given up', async () => {
+  test('the first miss is reported at once and once, long before the server is given up', async () => {
     const { clock, told } = await doubted();
     await clock.advanceAsync(59);
     expect(told).toEqual([]);
@@ -538,7 +538,7 @@ describe('liveness', () => {
     expect(told).toEqual(['missed', 'closed: unresponsive']);
   });
 
-  test('what is heard after a miss clears the doubt, and a later silence is a new one', async () => {
+  test('a message after a miss clears the doubt, and a later silence is a new one', async () => {
     const parts = await doubted();
     const { clock, channel, told } = parts;
     await clock.advanceAsync(62);

@@ -137,12 +137,12 @@ test.each<[string, (id: number) => string]>([
   ['gzip', (id) => head('content-encoding: gzip\r\ncontent-length: 60\r\n') + answerBody(id)],
   ['gzip cut short', () => `${head('content-encoding: gzip\r\ncontent-length: 60\r\n')}\x1f\x8b`],
   ['100 before the answer', (id) => `HTTP/1.1 100 Continue\r\n\r\n${FRAMINGS['content-length']?.(id)}`],
-  ['an upgrade nobody asked for', () => 'HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n'],
+  ['an unrequested upgrade', () => 'HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n'],
   ['a header without end', () => `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(20_000)}`],
   ['another protocol', () => 'SSH-2.0-OpenSSH_9.6\r\n'],
   ['HTTP/2', () => 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
   ['nothing but a line end', () => '\r\n\r\n'],
-  ['an answer to somebody else', () => FRAMINGS['content-length']?.(77_777_777) ?? ''],
+  ['an answer to another request', () => FRAMINGS['content-length']?.(77_777_777) ?? ''],
   ['half an answer, well framed', () => `${head('content-length: 14\r\n')}{"jsonrpc":"2.`],
 ])('F3 %s is uncertain, and the next call is served', async (_name, text) => {
   for (let i = 0; i < 5; i++) {
@@ -328,7 +328,7 @@ test('F3 a server that does not speak TLS, or is not trusted, is never sent a re
 });
 
 /** Last, since it judges all cases above once more, when no byte can come any more. */
-test('F3 of 1,760 faults none was called not executed that the server had heard of', async () => {
+test('F3 none of 1,760 faults is reported as not executed after the server received the request', async () => {
   await channel.close();
   await chaos.close();
   console.log(`F3: ${JSON.stringify(tally)}`);

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isHostError } from '../../src/kernel/errors.js';
 import { checkUrl, type Dial, guardedDial } from '../../src/transports/http/dial-guard.js';
 
-/** Listens on every address of this machine; whoever gets through is counted. */
+/** Listens on every address of this machine; every connection is counted. */
 let canary: Server;
 let port: number;
 let connections = 0;

@@ -106,7 +106,7 @@ async function strictServer(quirks: Quirks = {}) {
 const within = (ms = 10_000) => ({ deadlineAtMs: performance.now() + ms });
 
 describe('order', () => {
-  test('no call overtakes the words that open the session, neither the first nor those after a renewal', async () => {
+  test('no call overtakes the messages that open the session, neither the first nor those after a renewal', async () => {
     const { seen, open, forget } = await strictServer({ initializedDelayMs: 50 });
     const session = await open();
     await session.callTool('x', { nonce: 'first' }, within());

@@ -193,7 +193,7 @@ describe('refusals', () => {
     ],
     ['500', 500, {}, undefined, { code: 'transport', details: { httpStatus: 500, execution: 'uncertain' } }],
     [
-      '400 with an error that names nobody',
+      '400 with an error that names no request',
       400,
       {},
       rpcError(null, -32_022),
@@ -475,7 +475,7 @@ describe('bounds', () => {
     ]);
   });
 
-  test('after close nothing is sent or reported, and closed is said once', async () => {
+  test('after close nothing is sent or reported, and closed is reported once', async () => {
     const { channel, heard, server } = await connect(() => {});
     const frame = request('slow');
     channel.send(frame);

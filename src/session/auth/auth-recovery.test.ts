@@ -51,7 +51,7 @@ const outcomes = (all: Promise<RecoveryOutcome>[]) => Promise.all(all).then((eac
 /** Lets everything that is already settled be told. */
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-describe('what is told of it', () => {
+describe('its reported status', () => {
   test('one `needed` and one end for each attempt, however many ask', async () => {
     const told: string[] = [];
     const { provider, ask } = setup(one, { onOutcome: (status) => told.push(status) });
@@ -76,7 +76,7 @@ describe('what is told of it', () => {
     expect(told).toEqual(['needed', 'failed', 'recovered']);
   });
 
-  test('an attempt that takes too long has failed, and what it brings later is told', async () => {
+  test('an attempt that takes too long has failed, and its later result is reported', async () => {
     const told: string[] = [];
     const { provider, ask, clock, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
     const end = held(provider);
@@ -98,7 +98,7 @@ describe('what is told of it', () => {
   });
 });
 
-describe('as whom we are known', () => {
+describe('the account at the server', () => {
   test.each([
     ['ada', 'ada'],
     ['', undefined],
@@ -111,7 +111,7 @@ describe('as whom we are known', () => {
     expect(recovery.identity()).toBe(identity);
   });
 
-  test('a provider that fails is told, and nothing is shown', () => {
+  test('a provider that fails is reported, and nothing is shown', () => {
     const { provider, recovery, problems } = setup();
     provider.identity = () => {
       throw new Error('gone');
@@ -305,7 +305,7 @@ describe('doing something again', () => {
 });
 
 describe('the tokens of a provider', () => {
-  test('equal tokens are one object, so that nobody builds headers anew', () => {
+  test('equal tokens are one object, so that headers are not built again', () => {
     const { provider, recovery } = setup();
     const token = recovery.current();
     provider.token = bearer('first-token');
@@ -365,7 +365,7 @@ describe('the tokens of a provider', () => {
     expect(problems).toMatchObject(told);
   });
 
-  test('a provider that keeps its listener is not heard once the server is gone', () => {
+  test('a provider that keeps its listener is ignored once the server is gone', () => {
     const provider = new FakeAuthProvider(one);
     let tell = () => {};
     provider.onChanged = (listener) => {
@@ -379,7 +379,7 @@ describe('the tokens of a provider', () => {
     expect([...known]).toEqual(['first-token']);
   });
 
-  test('whoever listens hears of a change once, however it came', async () => {
+  test('a listener is called once for a change, however it came', async () => {
     const { provider, recovery, ask } = setup();
     let changes = 0;
     const off = recovery.onChanged(() => changes++);
@@ -472,7 +472,7 @@ describe('E1 which tokens are of one grant', () => {
     expect(grants()).toBe(2);
   });
 
-  test('E1 it is told before the token can go out, and not once the server is gone', () => {
+  test('E1 it is reported before the token can be sent, and not once the server is gone', () => {
     const { provider, recovery } = setup(one);
     const order: string[] = [];
     recovery.onNewGrant(() => order.push('grant'));

@@ -27,7 +27,7 @@ test('calls go out in order while there is room, and the next one when a connect
   expect(sent).toEqual(calls.slice(0, 3));
 });
 
-test('W1 a lane is held until the last hold was released; one that is released twice counts once', () => {
+test('W1 a lane is paused until the last hold was released; one that is released twice counts once', () => {
   const { lane, sent } = setup(2);
   const first = lane.hold();
   const second = lane.hold();
@@ -40,7 +40,7 @@ test('W1 a lane is held until the last hold was released; one that is released t
   expect(sent).toEqual(waiting.slice(0, 2));
 });
 
-test('W1 a connection that is freed while the lane is held goes to no call of it', () => {
+test('W1 a connection that is freed while the lane is paused goes to no call of it', () => {
   const { lane, sent } = setup(1);
   const [first, second] = [call(), call()];
   lane.add(first);

@@ -133,7 +133,7 @@ describe('a JSON body', () => {
   const body = Buffer.from(result(1, 'x'.repeat(10_000)));
   const whole = ['answered', `result for 1: "${'x'.repeat(10_000)}"`];
 
-  test('a body that arrives byte by byte is copied together; no piece of it is kept', () => {
+  test('a body that arrives byte by byte is copied together; no piece of it is stored', () => {
     const { call, look } = newCall();
     call.head(200, json);
     call.data(body.subarray(0, 1));
@@ -190,7 +190,7 @@ describe('a JSON body', () => {
     expect(errors[0]?.details.rpcCode).toBeUndefined();
   });
 
-  test('an error that names no request is no answer, but its code is kept', () => {
+  test('an error that names no request is no answer, but its code is stored', () => {
     const { look, respond, errors } = newCall();
     respond(200, json, failure(null, -32_600));
     expect(look()).toEqual(['failed protocol_error no_answer']);

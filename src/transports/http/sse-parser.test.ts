@@ -77,7 +77,7 @@ describe('size', () => {
     expect(parse([big(1_001)])).toEqual({ events: [], tooLarge: [1_001] });
   });
 
-  test('an event without end is refused before it is held', () => {
+  test('an event without end is refused before it is buffered', () => {
     const { events, tooLarge } = parse(Array.from({ length: 5_000 }, () => Buffer.from('data')));
     expect(events).toEqual([]);
     expect(tooLarge).toHaveLength(1);

@@ -9,7 +9,7 @@ function setup() {
   return { clock, stalls, watch };
 }
 
-test('W5 requests that wait for 10 s while nothing moves are a stall, told again every 10 s with the same number', () => {
+test('W5 requests that wait for 10 s while nothing moves are a stall, reported again every 10 s with the same number', () => {
   const { clock, stalls, watch } = setup();
   watch.waiting();
   clock.advance(9_999);
@@ -20,7 +20,7 @@ test('W5 requests that wait for 10 s while nothing moves are a stall, told again
   expect(stalls).toEqual([stalls[0], stalls[0]]);
 });
 
-test('W5 whatever is written or heard starts the 10 s again, and makes another number', () => {
+test('W5 a byte written or received starts the 10 s again, and makes another number', () => {
   const { clock, stalls, watch } = setup();
   watch.waiting();
   for (let i = 0; i < 30; i++) {
