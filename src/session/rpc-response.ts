@@ -5,7 +5,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { memberBytes, memberString, memberText } from '../wire/json-members.js';
 import type { Answer } from '../wire/peer-interface.js';
 
-export interface RpcError {
+interface RpcError {
   readonly code: number;
   /** As the server wrote it: neither redacted nor bounded. */
   readonly message: string;

@@ -34,7 +34,7 @@ import { newHttpCounters, OneWayQueue, oneWayConnections, oneWayTimeoutMs } from
 import { StallWatch } from './stall-watch.js';
 
 /** One request on its way. */
-export interface HttpCall extends ExchangeSink {
+interface HttpCall extends ExchangeSink {
   readonly frame: OutboundFrame;
   /** It uses the control connections. */
   readonly isControl: boolean;

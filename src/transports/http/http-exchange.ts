@@ -26,7 +26,7 @@ export interface ExchangeSink {
   released(): void;
 }
 
-export interface ExchangeRequest {
+interface ExchangeRequest {
   readonly server: string;
   readonly dispatcher: Dispatcher;
   /** Absolute; redirects are resolved against it. */

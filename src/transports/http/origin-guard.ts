@@ -21,7 +21,7 @@ function parseHost(text: string): HostName | undefined {
   return { name: match[1] as string, port: match[2] };
 }
 
-export interface OriginRules {
+interface OriginRules {
   /** Allowed hosts besides those of this machine; one with a port is allowed at that port only. */
   readonly hosts: readonly string[];
   /** Origins of pages on other hosts that may call us, as browsers write them. */

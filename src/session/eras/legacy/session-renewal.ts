@@ -14,7 +14,7 @@ import { type Clock, sleep } from '../../../kernel/clock.js';
 import { HostError, isHostError } from '../../../kernel/errors.js';
 import type { SessionReset } from '../../../wire/channel.js';
 
-export interface RenewalParts {
+interface RenewalParts {
   readonly server: string;
   readonly clock: Clock;
   /** Drops the old session in the channel, which queues requests from now on. */
