@@ -15,6 +15,7 @@ test('a plain entry has every default', () => {
     breaker: { threshold: 5, resetMs: 30_000 },
     timeouts: { firstStartMs: 30_000, startMs: 30_000, callMs: 60_000 },
     concurrency: 64,
+    queueLength: 1_024,
     cache: 'on',
     pins: { onFirstSight: 'warn', onChange: 'block' },
     trustAnnotations: false,

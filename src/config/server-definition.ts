@@ -30,6 +30,7 @@ export interface ServerDefinition {
     readonly callMs: number;
   };
   readonly concurrency: number;
+  readonly queueLength: number;
   /** Whether results that the server marks as cacheable are cached. */
   readonly cache: 'on' | 'off';
   /** What happens to calls of new tools and of changed tools. */
@@ -92,6 +93,7 @@ export const treatment = z.object({
   breaker: z.strictObject({ threshold: count(1, 1_000).default(5), reset: duration.default('30s') }).prefault({}),
   timeouts: z.strictObject({ start: duration.optional(), call: duration.default('60s') }).prefault({}),
   concurrency: count(1, 10_000).default(64),
+  queueLength: count(0, 100_000).default(1_024),
   cache: z.enum(['on', 'off']).default('on'),
   pins: z.enum(['block', 'warn', 'off']).optional(),
   trustAnnotations: z.boolean().default(false),
@@ -141,8 +143,20 @@ export function definitionOf(
     const { field, what } = firstIssue(parsed.error);
     throw invalid(name, field, what, place);
   }
-  const { enabled, lazy, keepAlive, restart, breaker, timeouts, concurrency, cache, pins, trustAnnotations, card } =
-    parsed.data;
+  const {
+    enabled,
+    lazy,
+    keepAlive,
+    restart,
+    breaker,
+    timeouts,
+    concurrency,
+    queueLength,
+    cache,
+    pins,
+    trustAnnotations,
+    card,
+  } = parsed.data;
   const { isolation } = parsed.data;
   const tools = toolRulesOf(parsed.data.tools, (field, what) => invalid(name, field, what, place));
   const ms = (value: string | number, field: string) => within(name, place, () => parseDuration(value, field));
@@ -165,6 +179,7 @@ export function definitionOf(
       callMs: ms(timeouts.call, 'timeouts.call'),
     }),
     concurrency,
+    queueLength,
     cache,
     pins: Object.freeze({ onFirstSight: pins ?? 'warn', onChange: pins ?? 'block' }),
     trustAnnotations,

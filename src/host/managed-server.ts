@@ -87,8 +87,8 @@ export class ManagedServer extends CallTarget implements CatalogServer {
   }
 
   get slots(): CallSlots {
-    const runningMax = this.definition.concurrency;
-    this.#slots ??= new CallSlots(this.#clock, { ...defaultConcurrencyPlan, runningMax });
+    const { concurrency: runningMax, queueLength: waitingMax } = this.definition;
+    this.#slots ??= new CallSlots(this.#clock, { ...defaultConcurrencyPlan, runningMax, waitingMax });
     return this.#slots;
   }
 

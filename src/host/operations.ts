@@ -13,7 +13,7 @@ import { newId } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import type { CachedCall, ResponseCache } from '../policy/cache.js';
 import { cachedCalls, cachedLists } from '../policy/cache-stage.js';
-import { concurrency } from '../policy/concurrency.js';
+import { concurrency, refuseFull } from '../policy/concurrency.js';
 import { waitMs } from '../policy/deadline.js';
 import { gate } from '../policy/gate.js';
 import {
@@ -106,11 +106,19 @@ export class Operations {
     };
     const flights = new SingleFlight(clock);
     const noticeAccount = ({ server }: Operation) => serverOf(server).auth?.current();
+    /** From the cache, or with an equal call in flight. */
+    const mayBeAnswered = ({ server, tool, relay }: Operation) => {
+      const managed = findServer(server);
+      if (!managed || tool === undefined || !mayCache(managed.definition, relay)) return false;
+      const { isReadOnly, isTrusted } = managed.traitsOf(tool);
+      return (isReadOnly && isTrusted) || parts.cache.entriesOf(server, tool) > 0;
+    };
     // The order is part of the contract: an operation that is refused early changes nothing in later stages.
     this.#send = pipelines(
       [
         [everyKind, allow(guards, audit.denied)],
         forCalls(pinned(facts)),
+        [['call', 'request'], refuseFull((server) => findServer(server)?.slots, mayBeAnswered)],
         [['call', 'read', 'request'], budget(parts.budgets)],
         forCalls(
           cachedCalls({

@@ -89,6 +89,15 @@ export interface HostErrorOptions extends ErrorDetails {
   readonly cause?: unknown;
 }
 
+/** Without a stack trace: under overload there are many of them, the trace costs more than the rest, and says nothing. */
+const refusals: ReadonlySet<ErrorCode> = new Set([
+  'denied',
+  'budget_exceeded',
+  'circuit_open',
+  'tool_throttled',
+  'overloaded',
+]);
+
 export class HostError extends Error {
   override readonly name = 'HostError';
   readonly code: ErrorCode;
@@ -97,7 +106,10 @@ export class HostError extends Error {
 
   constructor(code: ErrorCode, message: string, options: HostErrorOptions = {}) {
     const { hint, cause, ...details } = options;
+    const { stackTraceLimit } = Error;
+    if (refusals.has(code)) Error.stackTraceLimit = 0;
     super(message, cause === undefined ? undefined : { cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.code = code;
     this.hint = hint;
     this.details = details;

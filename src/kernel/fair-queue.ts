@@ -1,18 +1,24 @@
 /**
- * A bounded queue that is fair between parties: round robin between them, first in, first out within one. When the queue is full, a
- * new entry of another party displaces the newest entry of the longest line, so that a flood displaces itself.
- * Not here: what an entry is, and how long it may wait (the users).
+ * A bounded queue that serves parties round robin, and each party first come, first served.
+ * When the queue is full, a party with a shorter line displaces the newest entry of the longest one: a flood displaces itself.
+ * Not here: what an entry is, and when it has waited long enough (policy/concurrency.ts).
  *
- * Invariant: at most `entriesMax` entries; a party without entries takes no memory.
+ * Invariant: never more than `entriesMax` entries; a party without entries is not stored.
  */
-type Admittance<Entry> =
+export type Admittance<Entry> =
   | { readonly admitted: true; readonly displaced: Entry | undefined }
   | { readonly admitted: false };
 
+interface Line<Entry> {
+  readonly entries: Set<Entry>;
+  /** Stays where it is between two shifts: a new one would pass all deleted entries again. */
+  readonly oldest: Iterator<Entry>;
+}
+
 export class FairQueue<Entry extends object> {
   readonly #entriesMax: number;
-  /** The next party first. Sets, because a cancelled entry leaves from the middle. */
-  readonly #lines = new Map<string, Set<Entry>>();
+  /** The next party first. Sets, because an entry leaves from the middle when its caller does. */
+  readonly #lines = new Map<string, Line<Entry>>();
   #size = 0;
 
   constructor(entriesMax: number) {
@@ -23,46 +29,62 @@ export class FairQueue<Entry extends object> {
     return this.#size;
   }
 
+  *[Symbol.iterator](): Iterator<Entry> {
+    for (const { entries } of this.#lines.values()) yield* entries;
+  }
+
+  /** Whether `push` would admit an entry of this party. */
+  admits(party: string): boolean {
+    return this.#size < this.#entriesMax || this.#longest(party) !== undefined;
+  }
+
   push(party: string, entry: Entry): Admittance<Entry> {
     let displaced: Entry | undefined;
     if (this.#size >= this.#entriesMax) {
-      displaced = this.#makeRoom(this.#lines.get(party)?.size ?? 0);
-      if (displaced === undefined) return { admitted: false };
+      const longest = this.#longest(party);
+      if (longest === undefined) return { admitted: false };
+      displaced = [...(this.#lines.get(longest)?.entries ?? [])].at(-1) as Entry;
+      this.delete(longest, displaced);
     }
     const line = this.#lines.get(party);
-    if (line) line.add(entry);
-    else this.#lines.set(party, new Set([entry]));
+    if (line) line.entries.add(entry);
+    else {
+      const entries = new Set([entry]);
+      this.#lines.set(party, { entries, oldest: entries.values() });
+    }
     this.#size++;
     return { admitted: true, displaced };
   }
 
   shift(): Entry | undefined {
     for (const [party, line] of this.#lines) {
-      const [entry] = line;
-      if (entry === undefined) break;
+      const entry = line.oldest.next().value as Entry;
       this.delete(party, entry);
-      // To the end of the round, unless this was its last entry.
-      if (this.#lines.delete(party)) this.#lines.set(party, line);
+      // To the end of the round; a party that comes back later starts at the end too.
+      if (this.#lines.size > 1 && this.#lines.delete(party)) this.#lines.set(party, line);
       return entry;
     }
     return undefined;
   }
 
-  /** False when the entry is not in the queue. */
+  /** False when it was not queued any more. */
   delete(party: string, entry: Entry): boolean {
     const line = this.#lines.get(party);
-    if (!line?.delete(entry)) return false;
+    if (!line?.entries.delete(entry)) return false;
     this.#size--;
-    if (line.size === 0) this.#lines.delete(party);
+    if (line.entries.size === 0) this.#lines.delete(party);
     return true;
   }
 
-  /** Removes the newest entry of the longest line, unless that line would then be the shorter one. */
-  #makeRoom(ownLength: number): Entry | undefined {
-    let longest: [string, Set<Entry>] | undefined;
-    for (const line of this.#lines) if (line[1].size > (longest?.[1].size ?? ownLength + 1)) longest = line;
-    const newest = longest && [...longest[1]].at(-1);
-    if (longest && newest) this.delete(longest[0], newest);
-    return newest;
+  /** The party with the longest line, if that is longer than the line of `party` would be with one more entry. */
+  #longest(party: string): string | undefined {
+    let longest: string | undefined;
+    let size = (this.#lines.get(party)?.entries.size ?? 0) + 1;
+    for (const [other, { entries }] of this.#lines) {
+      if (entries.size <= size) continue;
+      longest = other;
+      size = entries.size;
+    }
+    return longest;
   }
 }

@@ -1,42 +1,56 @@
 /**
- * At most so many calls of one server run, at most so many wait; past that a call is refused at once.
- * Waiting is fair between principals, counts against the call's deadline, and ends when its caller leaves.
- * Not here: the order of those who wait (fair-queue.ts), how many calls somebody may make at all (call-budget.ts).
+ * At most so many operations of one server run, at most so many wait; past that an operation is refused.
+ * Waiting is fair between principals, counts against the deadline, and ends when the caller leaves.
+ * Not here: the order of the queue (kernel/fair-queue.ts), how many calls a principal may make (rate-limit.ts).
  *
- * Invariants: a place is taken and handed on in one tick, so that there are never more than `runningMax`; each call gives its
- * place back exactly once, whatever it ends with; a call that leaves the queue has not been sent.
+ * Invariants: a slot is taken and handed on in one tick, so that there are never more than `runningMax`; each operation gives its
+ * slot back exactly once; an operation that leaves the queue has not been sent; one timer serves the whole queue.
  */
-import type { Clock } from '../kernel/clock.js';
+import type { Cancel, Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FairQueue } from '../kernel/fair-queue.js';
-import { namesOf, type Operation, type Over, type Send, type Stage } from './operation.js';
+import { isCall, namesOf, type Operation, type Over, type Send, type Stage } from './operation.js';
 
 export interface ConcurrencyPlan {
   readonly runningMax: number;
   readonly waitingMax: number;
-  /** A call that may take long need not wait for its turn as long. */
+  /** An operation with a later deadline waits no longer than this. */
   readonly waitMsMax: number;
 }
 
 export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 };
 
-/** What the queue knows of whoever waits. */
-export type Waiting = Pick<Operation, 'principal' | 'server' | 'tool' | 'deadlineAtMs' | 'signal'>;
+/**
+ * Refusals reported within `refusalTickMs`; the rest follow in the next ones. A client that repeats refused calls at once would
+ * otherwise keep the host busy with refusals, and answers of the server would wait behind them.
+ */
+const refusalsPerTick = 32;
+const refusalTickMs = 5;
+/** Past this many delayed refusals the next ones are reported at once. */
+const delayedMax = 10_000;
+
+/** With a slot, or with the error of a refusal. */
+type Settle = (refusal?: HostError) => void;
 
 interface Waiter {
-  readonly call: Waiting;
-  /** With the place, or the error it is refused with. */
-  readonly settle: (error?: HostError) => void;
-  stopWatching(): void;
+  readonly operation: Operation;
+  readonly settle: Settle;
+  readonly untilMs: number;
+  onAbort: (() => void) | undefined;
 }
 
-/** The places of one server. */
+/** The slots of one server. */
 export class CallSlots {
   readonly #clock: Clock;
   readonly #plan: ConcurrencyPlan;
   readonly #queue: FairQueue<Waiter>;
   #running = 0;
   #isHandingOn = false;
+  #cancelTimer: Cancel | undefined;
+  #timerAtMs = Number.POSITIVE_INFINITY;
+  /** Refusals in this tick, and those for the next ones. */
+  #refusals = 0;
+  #delayed: Array<() => void> = [];
 
   constructor(clock: Clock, plan: ConcurrencyPlan = defaultConcurrencyPlan) {
     this.#clock = clock;
@@ -52,29 +66,34 @@ export class CallSlots {
     return this.#queue.size;
   }
 
-  /** For a call of this very tick, if a place is free: the way of nearly every call, without a look at the clock. */
-  tryTake(call: Operation): boolean {
-    if (!call.isFresh || this.#running >= this.#plan.runningMax) return false;
-    if (call.madeAtMs >= call.deadlineAtMs || call.signal?.aborted) return false;
+  /** Whether an operation of this principal would be refused now. */
+  isFullFor(principalId: string): boolean {
+    return this.#running >= this.#plan.runningMax && !this.#queue.admits(principalId);
+  }
+
+  /** For a call of this very tick, if a slot is free: the path of nearly every call, which reads no clock. */
+  tryTake(operation: Operation): boolean {
+    if (!operation.isFresh || this.#running >= this.#plan.runningMax) return false;
+    if (operation.madeAtMs >= operation.deadlineAtMs || operation.signal?.aborted) return false;
     this.#running++;
     return true;
   }
 
-  /** Tells when the place is taken, at once if one is free; with an error nothing is held. */
-  take(call: Waiting, settle: (refusal?: HostError) => void): void {
-    if (call.signal?.aborted) return settle(cancelled(call));
-    if (this.#clock.nowMs() >= call.deadlineAtMs) return settle(tooLate(call));
-    // Nobody waits while a place is free: whoever gives one back hands it on.
-    if (this.#running >= this.#plan.runningMax) return this.#wait(call, settle);
+  /** Settles with a slot, at once if one is free; with an error no slot is taken. */
+  take(operation: Operation, settle: Settle): void {
+    if (operation.signal?.aborted) return settle(cancelled(operation));
+    const nowMs = operation.isFresh ? operation.madeAtMs : this.#clock.nowMs();
+    if (nowMs >= operation.deadlineAtMs) return settle(tooLate(operation));
+    // While a slot is free the queue is empty: a slot that is given back is handed on at once.
+    if (this.#running >= this.#plan.runningMax) return this.#wait(operation, nowMs, settle);
     this.#running++;
     settle();
   }
 
   give(): void {
     this.#running--;
-    if (this.#queue.size === 0) return;
-    // A waiter that is over at once gives back in the middle of this: one loop serves them all, however many there are.
-    if (this.#isHandingOn) return;
+    // An operation that ends at once gives its slot back in the middle of this: one loop serves them all.
+    if (this.#queue.size === 0 || this.#isHandingOn) return;
     this.#isHandingOn = true;
     try {
       while (this.#running < this.#plan.runningMax && this.#handOn());
@@ -83,13 +102,31 @@ export class CallSlots {
     }
   }
 
-  /** False when nobody waits. */
+  refuse(operation: Operation, settle: Settle): void {
+    if (this.#refusals >= refusalsPerTick && this.#delayed.length < delayedMax) {
+      this.#delayed.push(() => settle(full(operation, this.#plan)));
+      return;
+    }
+    if (this.#refusals++ === 0) setTimeout(() => this.#nextTick(), refusalTickMs);
+    settle(full(operation, this.#plan));
+  }
+
+  #nextTick(): void {
+    this.#refusals = 0;
+    for (const refuse of this.#delayed.splice(0, refusalsPerTick)) {
+      this.#refusals++;
+      refuse();
+    }
+    if (this.#refusals > 0) setTimeout(() => this.#nextTick(), refusalTickMs);
+  }
+
+  /** False when the queue is empty. */
   #handOn(): boolean {
     const waiter = this.#queue.shift();
     if (!waiter) return false;
-    waiter.stopWatching();
-    // Its timer may be late.
-    if (this.#clock.nowMs() >= waiter.call.deadlineAtMs) waiter.settle(tooLate(waiter.call));
+    this.#unwatch(waiter);
+    // The timer may be late.
+    if (this.#clock.nowMs() >= waiter.operation.deadlineAtMs) waiter.settle(tooLate(waiter.operation));
     else {
       this.#running++;
       waiter.settle();
@@ -97,70 +134,112 @@ export class CallSlots {
     return true;
   }
 
-  #wait(call: Waiting, settle: (refusal?: HostError) => void): void {
-    const party = call.principal.id;
-    const leave = (error: HostError) => {
-      if (!this.#queue.delete(party, waiter)) return;
-      waiter.stopWatching();
-      settle(error);
-    };
-    const abort = () => leave(cancelled(call));
-    let cancelTimer = () => {};
-    const waiter: Waiter = {
-      call,
-      settle,
-      stopWatching: () => {
-        cancelTimer();
-        call.signal?.removeEventListener('abort', abort);
-      },
-    };
-    const admittance = this.#queue.push(party, waiter);
-    if (!admittance.admitted) return settle(full(call, this.#plan));
-    const untilMs = Math.min(call.deadlineAtMs, this.#clock.nowMs() + this.#plan.waitMsMax);
-    cancelTimer = this.#clock.at(untilMs, () => leave(tooLate(call)));
-    call.signal?.addEventListener('abort', abort, { once: true });
+  #wait(operation: Operation, nowMs: number, settle: Settle): void {
+    const { principal, deadlineAtMs, signal } = operation;
+    const untilMs = Math.min(deadlineAtMs, nowMs + this.#plan.waitMsMax);
+    const waiter: Waiter = { operation, settle, untilMs, onAbort: undefined };
+    const admittance = this.#queue.push(principal.id, waiter);
+    if (!admittance.admitted) return this.refuse(operation, settle);
+    if (signal) {
+      waiter.onAbort = () => this.#leave(waiter, cancelled(operation));
+      signal.addEventListener('abort', waiter.onAbort, { once: true });
+    }
+    if (untilMs < this.#timerAtMs) this.#arm(untilMs);
     const { displaced } = admittance;
-    displaced?.stopWatching();
-    displaced?.settle(full(displaced.call, this.#plan));
+    if (!displaced) return;
+    this.#unwatch(displaced);
+    this.refuse(displaced.operation, displaced.settle);
+  }
+
+  #leave(waiter: Waiter, error: HostError): void {
+    if (!this.#queue.delete(waiter.operation.principal.id, waiter)) return;
+    this.#unwatch(waiter);
+    waiter.settle(error);
+  }
+
+  #unwatch({ operation, onAbort }: Waiter): void {
+    if (onAbort) operation.signal?.removeEventListener('abort', onAbort);
+    if (this.#queue.size === 0) this.#disarm();
+  }
+
+  #arm(atMs: number): void {
+    this.#cancelTimer?.();
+    this.#timerAtMs = atMs;
+    this.#cancelTimer = this.#clock.at(atMs, () => this.#expire());
+  }
+
+  #disarm(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    this.#timerAtMs = Number.POSITIVE_INFINITY;
+  }
+
+  /** The timer is set for the earliest waiter, which may have left since. */
+  #expire(): void {
+    this.#disarm();
+    const nowMs = this.#clock.nowMs();
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const waiter of [...this.#queue]) {
+      if (waiter.untilMs <= nowMs) this.#leave(waiter, tooLate(waiter.operation));
+      else nextMs = Math.min(nextMs, waiter.untilMs);
+    }
+    if (nextMs < this.#timerAtMs && this.#queue.size > 0) this.#arm(nextMs);
   }
 }
 
-export const concurrency = (slotsOf: (server: string) => CallSlots): Stage => ({
-  enter: (next, back) => (call) => {
-    const slots = slotsOf(call.server);
-    call.stage.slots = slots;
-    if (slots.tryTake(call)) next(call);
-    else takeTurn(slots, call, next, back);
-  },
-  leave: (back) => (call, outcome) => {
-    call.stage.slots?.give();
-    back(call, outcome);
+/**
+ * Refuses an operation that the queue of its server would refuse, before it is charged. Not one that `mayBeAnswered` without the
+ * server. Undefined from `slotsOf`: the server is unknown, which a later stage reports.
+ */
+export const refuseFull = (
+  slotsOf: (server: string) => CallSlots | undefined,
+  mayBeAnswered: (operation: Operation) => boolean,
+): Stage => ({
+  enter: (next, back) => (operation) => {
+    const slots = slotsOf(operation.server);
+    if (!slots?.isFullFor(operation.principal.id) || mayBeAnswered(operation)) return next(operation);
+    slots.refuse(operation, (refusal) => back(operation, refusal as HostError));
   },
 });
 
-/** Apart, for what it captures is made for every call where it stands. */
-const takeTurn = (slots: CallSlots, call: Operation, next: Send, back: Over): void =>
-  slots.take(call, (refusal) => (refusal ? back(call, refusal) : next(call)));
+export const concurrency = (slotsOf: (server: string) => CallSlots): Stage => ({
+  enter: (next, back) => (operation) => {
+    const slots = slotsOf(operation.server);
+    operation.stage.slots = slots;
+    if (slots.tryTake(operation)) next(operation);
+    else takeLater(slots, operation, next, back);
+  },
+  leave: (back) => (operation, outcome) => {
+    operation.stage.slots?.give();
+    back(operation, outcome);
+  },
+});
 
-const unsent = (code: ErrorCode, call: Waiting, what: string, options: HostErrorOptions): HostError =>
-  new HostError(code, `server '${call.server}': ${what}`, {
-    ...namesOf(call),
+/** Hoisted: a closure in `enter` would be allocated on every call. */
+const takeLater = (slots: CallSlots, operation: Operation, next: Send, back: Over): void =>
+  slots.take(operation, (refusal) => (refusal ? back(operation, refusal) : next(operation)));
+
+/** With the id of a call, so that no copy of the error is made for it later. */
+const unsent = (code: ErrorCode, operation: Operation, what: string, options: HostErrorOptions): HostError =>
+  new HostError(code, `server '${operation.server}': ${what}`, {
+    ...namesOf(operation),
+    ...(isCall(operation) ? { requestId: operation.requestId } : {}),
     phase: 'queued',
     execution: 'not_executed',
     ...options,
   });
 
-const cancelled = (call: Waiting) =>
-  unsent('cancelled', call, 'the call was cancelled before it was sent', { hint: 'it did not run' });
+const cancelled = (operation: Operation) =>
+  unsent('cancelled', operation, 'the call was cancelled before it was sent', { hint: 'it did not run' });
 
-const tooLate = (call: Waiting) =>
-  unsent('timeout', call, 'the deadline passed while the call waited for its turn', {
+const tooLate = (operation: Operation) =>
+  unsent('timeout', operation, 'the deadline passed while the call was queued', {
     reason: 'queue',
-    hint: 'it did not run and can be sent again; if this lasts, allow the server more calls at a time',
+    hint: 'it did not run and can be sent again; if this lasts, raise `concurrency` of the server',
   });
 
-const full = (call: Waiting, { runningMax, waitingMax }: ConcurrencyPlan) =>
-  unsent('overloaded', call, `${runningMax} calls run and ${waitingMax} wait already`, {
+const full = (operation: Operation, { runningMax, waitingMax }: ConcurrencyPlan) =>
+  unsent('overloaded', operation, `${runningMax} calls run and ${waitingMax} wait already`, {
     reason: 'queue',
     limit: waitingMax,
     hint: 'it did not run and can be sent again when others have finished',

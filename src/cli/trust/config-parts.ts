@@ -19,7 +19,7 @@ export interface ConfigPart {
 
 /** Settings of a server that need no confirmation. `card` is not one: its URL is fetched and may contain `${env:...}`. */
 const uncoveredKeys: ReadonlySet<string> = new Set([
-  ...['enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'cache'],
+  ...['enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'queueLength', 'cache'],
   ...['pins', 'trustAnnotations', 'isolation', 'tools'],
 ]);
 

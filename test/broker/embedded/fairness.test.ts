@@ -11,6 +11,7 @@ import { Cancellation } from '../../../src/kernel/cancel-signal.js';
 import { CallSlots } from '../../../src/policy/concurrency.js';
 import { FakeUpstreams } from '../../fakes/fake-upstreams.js';
 import { MemoryJournal } from '../../fakes/memory-journal.js';
+import { fakeCall } from '../../fakes/policy-call.js';
 import { coreBench, type Frame, type RawClient, worker } from './core-bench.js';
 
 const calm = Array.from({ length: 9 }, (_, n) => `calm${n}`);
@@ -71,8 +72,7 @@ async function second(isFlooded: boolean, limits: Partial<BrokerLimits>) {
   host.onCall = ({ server, tool, options: { principal } }) =>
     new Promise((resolve, reject) => {
       if (!principal) throw new Error('a call of nobody');
-      const call = { principal, server, tool, deadlineAtMs: Number.POSITIVE_INFINITY, signal: undefined };
-      slots.take(call, (refusal) => {
+      slots.take(fakeCall({ principal, server, tool }), (refusal) => {
         if (refusal) return reject(refusal);
         clock.at(clock.nowMs() + callMs, () => {
           slots.give();
