@@ -8,12 +8,12 @@ export type EndpointId =
 
 const prefix = '/mcp';
 
-/** Those that were asked for of late: the same path is the same object, by which others know it again. */
+/** Recent ones, cached: the same path gives the same object, which others compare by identity. */
 const parsed = new Map<string, EndpointId>();
 const parsedMax = 64;
 const parsedCharsMax = 256;
 
-/** Undefined: the path is none of ours. Names are taken as they are: no server has a slash or a percent sign in its name. */
+/** Undefined: not a path of the protocol. Names are not decoded: no server name has a slash or a percent sign. */
 export function parseEndpointPath(path: string): EndpointId | undefined {
   const known = parsed.get(path);
   if (known) return known;

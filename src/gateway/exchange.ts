@@ -1,10 +1,7 @@
 /**
- * The two words that everything in this folder shares: a client, and one request of it on its way.
- * Ingresses (http/, stdio/) make exchanges and write what they are told; the router answers them. Neither knows the other's
- * inside.
- *
- * Invariant: every exchange is ended exactly once, by `succeed` or `fail`; what is told to it afterwards is dropped, and so
- * is what is told to one whose client has gone.
+ * The types that all of the gateway shares: a client, and an exchange, which is one request of a client until its answer.
+ * Ingresses (http/, stdio/) create exchanges and write their answers; the router answers them.
+ * Invariant: every exchange is ended once, by `succeed` or `fail`; later calls are dropped, also after the client is gone.
  */
 import type { UnroutedTemplates } from '../host/status.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
@@ -14,7 +11,7 @@ import type { Answer } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
 import type { EndpointId } from './endpoint-id.js';
 
-/** What a client says it can do, of which servers may make use. */
+/** The capabilities that a client declares. */
 export interface ClientCapabilities {
   /** The object as the client wrote it. */
   readonly raw: Buffer;
@@ -27,11 +24,10 @@ export interface ClientCapabilities {
 }
 
 /**
- * Whoever sends requests. Legacy: one session, from `initialize` to its end. Modern: made anew for each request, since
- * nothing may be inferred from the ones before.
+ * The sender of requests. Legacy: one session, from `initialize` to its end. Modern: created for each request.
  */
 export interface Client {
-  /** The legacy session, the stdio process, or what client-id.ts makes of key and header. Never shown to other clients. */
+  /** The legacy session, the stdio process, or key and `Hostler-Client`. Secret from other clients. */
   readonly id: string;
   readonly principal: Principal;
   /** The name of its era (eras/eras.ts). */
@@ -41,13 +37,13 @@ export interface Client {
   readonly capabilities: ClientCapabilities;
 }
 
-/** How a request fails in the protocol's own words. */
+/** A JSON-RPC error. */
 export interface RpcFailure {
   readonly code: number;
   readonly message: string;
   /** One JSON value. */
   readonly data?: JsonText;
-  /** Of the HTTP answer where there is one and nothing of it was written yet; by the code when absent. */
+  /** Status of the HTTP answer; absent: by the code. */
   readonly httpStatus?: number;
 }
 
@@ -55,7 +51,7 @@ export const invalidParams = (message: string): RpcFailure => ({ code: RPC.inval
 
 export const isFailure = <T extends object>(made: T | RpcFailure): made is RpcFailure => 'code' in made;
 
-/** What an ask costs its client at most. */
+/** Limits of a request to the client. */
 export interface AskLimits {
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal;
@@ -72,16 +68,13 @@ export interface Exchange {
   readonly params: Buffer | undefined;
   /** When it came in, on the host's clock. */
   readonly startedAtMs: number;
-  /**
-   * Aborts when nobody waits for the answer any more: cancelled by the client, its stream closed (modern), its session over.
-   * A legacy client's lost stream is no cancel.
-   */
+  /** Aborts when the client cancels, closes its response (modern), or its session ends. A lost legacy stream is no cancel. */
   readonly signal: CancelSignal;
-  /** Tells the client something that belongs to this request: progress, logs. */
+  /** Sends a notification that belongs to this request: progress, logs. */
   notify(method: string, params: JsonText): void;
   /**
-   * Asks the client something on behalf of this request (legacy: elicitation, sampling, roots). Undefined where a client
-   * cannot be asked: the modern era has no requests to clients. Rejects with a HostError when no answer comes.
+   * Sends a request to the client on behalf of this one (elicitation, sampling, roots). Undefined: its era has no such requests.
+   * Rejects with a HostError when no answer comes.
    */
   readonly ask: Ask | undefined;
   /** `parts` are joined to the text of one result object. */
@@ -89,34 +82,34 @@ export interface Exchange {
   fail(failure: RpcFailure): void;
 }
 
-/** A legacy session as long as it lives: where a client hears what belongs to none of its requests. */
+/** An open legacy session: takes notifications that belong to none of its requests. */
 export interface ClientSession extends Client {
   readonly signal: CancelSignal;
   notify(method: string, params: JsonText | undefined): void;
 }
 
-/** Who somebody that was let in is now: perhaps with another role; undefined when the key does not count any more. */
+/** The current principal of a key, perhaps with another role; undefined: the key was revoked. */
 export type PrincipalNow = (principal: Principal) => Principal | undefined;
 
-/** What ingresses need of the rest of the gateway. */
+/** What ingresses need of the router. */
 export interface Router {
-  /** Whether there is such an endpoint for this principal; an unknown server or group is a 404 before anything is read. */
+  /** Whether this principal has such an endpoint. Checked before the request is read. */
   hasEndpoint(endpoint: EndpointId, principal: Principal): boolean;
   /** Takes one request. Never throws; the exchange is ended now or later. */
   handle(exchange: Exchange): void;
   /** A legacy client finished its handshake; `session.signal` aborts at its end. */
   opened(session: ClientSession): void;
-  /** A legacy session or stdio process ended without `opened`: its requests were served all the same, and leave nothing behind. */
+  /** A legacy session or stdio process ended without `opened`. Its requests were served: their state is dropped. */
   neverOpened?(client: Pick<Client, 'id'>): void;
-  /** A notification of a client, other than `cancelled` and `initialized`, which are the ingress's own business. */
+  /** A notification of a client, other than `cancelled` and `initialized`, which ingresses handle. */
   notified(client: Client, method: string, params: Buffer | undefined): void;
-  /** Modern header check: what `Mcp-Param-*` headers the schema of a tool asks for; undefined when none does or it is not known. */
+  /** The `Mcp-Param-*` headers that the schema of a tool requires; undefined: none, or the tool is unknown. */
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined;
   /** Resource templates of a server that are not routed at `/mcp`; undefined when all are. */
   unroutedOf?(server: string): UnroutedTemplates | undefined;
-  /** Keys changed: whoever is told things that depend on the role is told by the one that counts now. */
+  /** Keys changed: notifications follow the current roles. */
   rekeyed?(now: PrincipalNow): void;
-  /** The gateway ends: streams that would last for ever get their result. Before the ingresses close. */
+  /** The gateway closes: endless streams get their result, before the ingresses close. */
   close?(): void;
 }
 

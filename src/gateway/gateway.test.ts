@@ -227,7 +227,7 @@ test('a pipe is the operator’s, lasts until it is over, and ends with the gate
 
 test.each([
   ['EADDRINUSE', 'port 8383 of 127.0.0.1 is already in use', '--port 0'],
-  ['EACCES', 'port 8383 of 127.0.0.1 may not be used by this user', '--port 0'],
+  ['EACCES', 'port 8383 of 127.0.0.1 needs privileges that this user does not have', '--port 0'],
   ['EADDRNOTAVAIL', 'hostler cannot listen at 127.0.0.1, port 8383 (EADDRNOTAVAIL)', '--host'],
 ])('%s is told with what to do', async (code, message, hint) => {
   const { gateway: opening } = open({}, Object.assign(new Error('no'), { code }));

@@ -3,7 +3,7 @@
  * Not here: what each part does (gateway-parts.ts names them), the command around it (cli/up.ts).
  *
  * Invariants: nothing listens before the keys are known; closing ends clients before anything they use is taken away, and the
- * host itself is left to whoever made it.
+ * host stays open.
  */
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
@@ -29,8 +29,7 @@ import { createRouter } from './routing/router.js';
 import type { StdioIngress } from './stdio/stdio-ingress.js';
 
 /**
- * What a host behind a gateway says it can do for a server: the clients of the gateway may, each in its own measure, and the
- * bridge answers for those that cannot.
+ * The capabilities that a host behind a gateway declares to servers. The bridge answers for clients that lack one.
  */
 export const gatewayCapabilities = {
   roots: {},
@@ -46,10 +45,10 @@ export interface GatewaySettings {
   readonly listen: Pick<ListenSettings, 'host' | 'port' | 'allowedHosts' | 'allowedOrigins'>;
   /** As in `hostler.json`. */
   readonly keys?: Readonly<Record<string, unknown>>;
-  /** `none`: whoever reaches the address is the operator. */
+  /** `none`: every caller is the operator. */
   readonly auth: 'key' | 'none';
   readonly version: string;
-  /** How long `close` waits for requests that are under way; 10 s when absent. */
+  /** How long `close` waits for open requests; 10 s when absent. */
   readonly drainMs?: number;
 }
 
@@ -61,7 +60,7 @@ export interface GatewayOptions {
   readonly clock?: Clock;
   readonly random?: Random;
   readonly onProblem?: (error: unknown) => void;
-  /** @internal For tests: another part in the place of one. It changes without notice. */
+  /** @internal For tests: replaces parts. It changes without notice. */
   readonly parts?: GatewayParts;
   /** Shown among the metrics. */
   readonly brokerFigures?: () => BrokerFigures | undefined;
@@ -82,118 +81,96 @@ export interface Gateway {
   opened(): void;
   /** Serves one client over a pipe, as the operator. Resolves when the pipe is over. */
   serveStdio(input: Readable, output: Writable): Promise<void>;
-  /** From now on these keys and the local one. What is wrong with one is told. */
+  /** Replaces all keys but the local one. Problems of a key go to `onProblem`. */
   replaceKeys(keys: Readonly<Record<string, unknown>>): void;
   /** The same, to be done later together with other changes: reads the keys now, and throws now if they cannot be read. */
   prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange;
   /** From now on clients may use these names of ours, and pages of these origins. Where it listens stays as it is. */
   allow(names: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void;
   /**
-   * Says at `/readyz` that it stops, refuses new requests, waits for what is under way up to `drainMs` (by default that of the
-   * settings), then ends it and closes the port.
+   * Reports `stopping` at `/readyz`, refuses new requests, waits up to `drainMs` for open ones (by default that of the
+   * settings), then ends them and closes the port.
    */
   close(drainMs?: number): Promise<void>;
 }
 
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
-  const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
-  const parts = options.parts ?? defaultParts;
-  host.learnTools();
-  const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrCreateLocalKey(dataDir);
-  const onConfigProblem = options.onProblem ?? warnProcess;
-  const keys = parts.parseKeys(settings.keys ?? {}, onConfigProblem);
-  const keyring = new parts.Keyring({ clock, localKey: local?.key, keys });
-  const keysNow: KeysNow = { isAny: hasMembers(settings.keys) };
-  const router = parts.createRouter({
-    upstreams: host,
-    mayBePublic: () => !keysNow.isAny && !host.hasRoles,
-    bridge: parts.createBridge({ clock, random }),
-    clock,
-    serverInfo: { name: 'hostler', version: settings.version },
-    onProblem,
-  });
-  return new JoinedGateway({
-    ...{ host, settings, clock, random, onProblem, onConfigProblem, parts, router, keyring, keysNow },
-    opensLater: options.opensLater ?? false,
-    brokerFigures: options.brokerFigures,
-    key: local?.key,
-    isNewKey: local?.isNew ?? false,
-    keyFile: local && path.join(dataDir as string, 'key'),
-  });
-}
-
-/** Whether the configuration has keys, usable or not. The local key does not count: it is the operator's alone. */
-interface KeysNow {
-  isAny: boolean;
+  return new JoinedGateway(options);
 }
 
 const hasMembers = (keys: Readonly<Record<string, unknown>> = {}): boolean => Object.keys(keys).length > 0;
 
-interface Joined
-  extends Required<Pick<GatewayOptions, 'host' | 'settings' | 'clock' | 'random' | 'onProblem' | 'parts'>> {
-  readonly opensLater: boolean;
-  /** What is wrong with the settings is never silent: a key that cannot be used, an address that others can listen in on. */
-  readonly onConfigProblem: (error: unknown) => void;
-  readonly brokerFigures: GatewayOptions['brokerFigures'];
-  readonly router: Router;
-  readonly keyring: Keyring;
-  readonly keysNow: KeysNow;
+class JoinedGateway implements Gateway {
+  url: string | undefined;
   readonly key: string | undefined;
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
-}
-
-class JoinedGateway implements Gateway {
-  readonly #joined: Joined;
+  readonly #options: GatewayOptions;
+  readonly #parts: GatewayParts;
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #router: Router;
+  readonly #keyring: Keyring;
+  readonly #onProblem: (error: unknown) => void;
+  /** Problems of the settings are never silent: a key that cannot be used, an address that others can listen in on. */
+  readonly #onConfigProblem: (error: unknown) => void;
+  /** Whether the configuration has keys, usable or not. The local key does not count: only the operator has it. */
+  #hasKeys: boolean;
   #http: HttpIngress | undefined;
   readonly #pipes = new Set<StdioIngress>();
   #onStopping: () => void = () => {};
   #onClosed: () => void = () => {};
-  #url: string | undefined;
   #closing: Promise<void> | undefined;
   #cancelExpiry: Cancel | undefined;
   #isOpen: boolean;
   #onOpen: () => void = () => {};
 
-  constructor(joined: Joined) {
-    this.#joined = joined;
-    this.#isOpen = !joined.opensLater;
-    const { host, router } = joined;
+  constructor(options: GatewayOptions) {
+    const { host, settings, dataDir, clock = systemClock, random = systemRandom, onProblem } = options;
+    const parts = options.parts ?? defaultParts;
+    this.#options = options;
+    this.#parts = parts;
+    this.#clock = clock;
+    this.#random = random;
+    this.#onProblem = onProblem ?? (() => {});
+    this.#onConfigProblem = onProblem ?? warnProcess;
+    this.#isOpen = !options.opensLater;
+    host.learnTools();
+    const local = dataDir === undefined || settings.auth === 'none' ? undefined : parts.readOrCreateLocalKey(dataDir);
+    this.key = local?.key;
+    this.isNewKey = local?.isNew ?? false;
+    this.keyFile = local && path.join(dataDir as string, 'key');
+    const keys = parts.parseKeys(settings.keys ?? {}, this.#onConfigProblem);
+    this.#keyring = new parts.Keyring({ clock, localKey: this.key, keys });
+    this.#hasKeys = hasMembers(settings.keys);
+    const router = parts.createRouter({
+      upstreams: host,
+      mayBePublic: () => !this.#hasKeys && !host.hasRoles,
+      bridge: parts.createBridge({ clock, random }),
+      clock,
+      serverInfo: { name: 'hostler', version: settings.version },
+      onProblem: this.#onProblem,
+    });
+    this.#router = router;
     host.showUnrouted((server) => router.unroutedOf?.(server));
     this.#awaitExpiry();
   }
 
-  get url(): string | undefined {
-    return this.#url;
-  }
-
-  get key(): string | undefined {
-    return this.#joined.key;
-  }
-
-  get isNewKey(): boolean {
-    return this.#joined.isNewKey;
-  }
-
-  get keyFile(): string | undefined {
-    return this.#joined.keyFile;
-  }
-
   async listen(): Promise<string> {
-    const { parts, router, clock, random, keyring, settings, onProblem, onConfigProblem } = this.#joined;
-    const { host, port, allowedHosts, allowedOrigins } = settings.listen;
-    const [createHttpIngress, routes] = await Promise.all([parts.http(), this.#routes()]);
+    const { listen, auth } = this.#options.settings;
+    const { host, port, allowedHosts, allowedOrigins } = listen;
+    const [createHttpIngress, routes] = await Promise.all([this.#parts.http(), this.#routes()]);
     this.#http = await createHttpIngress({
-      ...{ router, clock, random, onProblem },
-      authenticate: settings.auth === 'none' ? () => embedder : (header) => keyring.authenticate(header),
+      ...{ router: this.#router, clock: this.#clock, random: this.#random, onProblem: this.#onProblem },
+      authenticate: auth === 'none' ? () => embedder : (header) => this.#keyring.authenticate(header),
       listen: { host, port, hosts: allowedHosts, origins: allowedOrigins },
       routes,
       isOpen: () => this.#isOpen,
     });
     try {
-      this.#url = await this.#http.listen();
-      if (!isLoopback(host)) onConfigProblem(plainHttp(host));
-      return this.#url;
+      this.url = await this.#http.listen();
+      if (!isLoopback(host)) this.#onConfigProblem(plainHttp(host));
+      return this.url;
     } catch (error) {
       throw cannotListen(host, port, error as NodeJS.ErrnoException);
     }
@@ -206,10 +183,9 @@ class JoinedGateway implements Gateway {
   }
 
   async serveStdio(input: Readable, output: Writable): Promise<void> {
-    const { parts, router, clock, onProblem } = this.#joined;
-    const createStdioIngress = await parts.stdio();
+    const createStdioIngress = await this.#parts.stdio();
     const pipe = createStdioIngress({
-      ...{ router, clock, input, output, onProblem },
+      ...{ router: this.#router, clock: this.#clock, input, output, onProblem: this.#onProblem },
       principal: embedder,
       endpoint: { kind: 'all' },
     });
@@ -225,11 +201,10 @@ class JoinedGateway implements Gateway {
   }
 
   prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange {
-    const { keyring, keysNow, parts, onConfigProblem } = this.#joined;
-    const read = parts.parseKeys(keys, onConfigProblem);
+    const read = this.#parts.parseKeys(keys, this.#onConfigProblem);
     const swap = () => {
-      keyring.replace(read);
-      keysNow.isAny = hasMembers(keys);
+      this.#keyring.replace(read);
+      this.#hasKeys = hasMembers(keys);
     };
     return { swap, announce: () => this.#rekeyed() };
   }
@@ -238,27 +213,26 @@ class JoinedGateway implements Gateway {
     this.#http?.allow({ hosts: allowedHosts, origins: allowedOrigins });
   }
 
-  /** Whoever has no key any more hears nothing more; whoever has another role, what that one may hear. */
+  /** Ends the streams of revoked keys; the others follow the current roles. */
   #rekeyed(): void {
-    const { keyring, router, settings } = this.#joined;
-    if (settings.auth === 'none' || this.#closing !== undefined) return;
-    const now: PrincipalNow = (principal) => keyring.now(principal);
+    if (this.#options.settings.auth === 'none' || this.#closing !== undefined) return;
+    const now: PrincipalNow = (principal) => this.#keyring.now(principal);
     this.#http?.rekeyed(now);
-    router.rekeyed?.(now);
+    this.#router.rekeyed?.(now);
     this.#awaitExpiry();
   }
 
   #awaitExpiry(): void {
-    const { clock, keyring } = this.#joined;
+    const clock = this.#clock;
     this.#cancelExpiry?.();
-    const next = keyring.nextExpiryMs();
+    const next = this.#keyring.nextExpiryMs();
     if (next === undefined) return;
     // Wall time may jump: looked at again meanwhile.
     const waitMs = Math.min(Math.max(next - clock.date().getTime(), 0), expiryLookMs);
     this.#cancelExpiry = clock.at(clock.nowMs() + waitMs, () => this.#rekeyed());
   }
 
-  close(drainMs = this.#joined.settings.drainMs ?? drainMsDefault): Promise<void> {
+  close(drainMs = this.#options.settings.drainMs ?? drainMsDefault): Promise<void> {
     this.#closing ??= this.#close(drainMs);
     return this.#closing;
   }
@@ -267,19 +241,19 @@ class JoinedGateway implements Gateway {
     this.#cancelExpiry?.();
     // Before anything is refused, so that a load balancer can send clients elsewhere first.
     this.#onStopping();
-    // First, while there is somebody to tell: who listens hears that it is over.
-    this.#joined.router.close?.();
+    // First, while streams are open: each gets its result.
+    this.#router.close?.();
     await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close(drainMs))]);
-    this.#joined.host.showUnrouted(undefined);
+    this.#options.host.showUnrouted(undefined);
     this.#onClosed();
   }
 
-  /** Calls are counted from here on; what reads the counts is loaded when somebody asks for them. */
+  /** Calls are counted from here on. */
   async #routes(): Promise<Routes> {
-    const { host, parts, clock, settings, brokerFigures: broker } = this.#joined;
-    const createMetrics = await parts.metrics();
+    const { host, settings, brokerFigures: broker } = this.#options;
+    const createMetrics = await this.#parts.metrics();
     const metrics = createMetrics(host, { ingress: () => this.#figures(), broker });
-    const readiness = new parts.Readiness(clock);
+    const readiness = new this.#parts.Readiness(this.#clock);
     this.#onOpen = () => readiness.opened(host.whenAllListed());
     if (this.#isOpen) this.#onOpen();
     this.#onStopping = () => readiness.stopping();
@@ -289,7 +263,7 @@ class JoinedGateway implements Gateway {
     const checksHost = settings.auth === 'none';
     const mayRead = (principal: Principal) => this.#mayReadMetrics(principal);
     return new Map<string, Route>([
-      ['/healthz', { isPublic: true, answer: parts.healthz }],
+      ['/healthz', { isPublic: true, answer: this.#parts.healthz }],
       ['/readyz', { isPublic: true, answer: readiness.readyz }],
       ['/metrics', { isPublic: false, checksHost, mayRead, answer: shown }],
     ]);
@@ -297,7 +271,7 @@ class JoinedGateway implements Gateway {
 
   /** Metrics name all servers: not for a role, which may see some of them only, nor for a key that may call nothing. */
   #mayReadMetrics(principal: Principal): boolean {
-    const { host } = this.#joined;
+    const { host } = this.#options;
     if (principal === embedder) return true;
     return principal.role === undefined && host.names().some((name) => host.isAllowed(principal, name, undefined));
   }
@@ -328,18 +302,18 @@ function cannotListen(host: string, port: number, error: NodeJS.ErrnoException):
     case 'EADDRINUSE':
       return new HostError('invalid_spec', `port ${port} of ${host} is already in use`, {
         ...facts,
-        hint: 'stop whoever has it, or take any free one with --port 0',
+        hint: 'stop the process that uses it, or use any free port with --port 0',
       });
     case 'EACCES':
-      return new HostError('invalid_spec', `port ${port} of ${host} may not be used by this user`, {
+      return new HostError('invalid_spec', `port ${port} of ${host} needs privileges that this user does not have`, {
         ...facts,
-        hint: 'take one above 1023, or any free one with --port 0',
+        hint: 'use a port above 1023, or any free port with --port 0',
       });
     default:
       return new HostError('invalid_spec', `hostler cannot listen at ${host}, port ${port} (${code})`, {
         ...facts,
         field: '--host',
-        hint: 'give an address of this machine with --host, such as 127.0.0.1',
+        hint: 'set --host to an address of this machine, such as 127.0.0.1',
       });
   }
 }

@@ -6,8 +6,8 @@ import { asksMax } from '../../src/gateway/eras/legacy/bridge.js';
 import { askLimitMs, roundsMax } from '../../src/gateway/eras/legacy/input-rounds.js';
 import {
   afterRefusalMs,
+  answerBytesMax,
   gatherMs,
-  heldBytesMax,
   parkedLifeMs,
   parkedMax,
   parkedPerPrincipalMax,
@@ -37,8 +37,8 @@ test.each([
   ['rounds of questions', `${roundsMax}`],
   ['time of a modern client', `${parkedLifeMs / minuteMs} min, then the call is cancelled`],
   ['parked calls', `${parkedMax}, and ${parkedPerPrincipalMax} of one caller; then \`overloaded\``],
-  ['answers kept', `${heldBytesMax / MiB} MiB, all together`],
-  ['doubt about', `${notifiedMs / 1_000} s, or ${unnotifiedMs / minuteMs} min if the server was not told`],
+  ['answers stored', `${answerBytesMax / MiB} MiB, all together`],
+  ['doubt about', `${notifiedMs / 1_000} s, or ${unnotifiedMs / minuteMs} min if the cancellation was not delivered`],
   ['doubt after a request of another client', `${recentEndMs / 1_000} s`],
   ['questions that wait', `${queuedRequestsMax}, for ${queuedRequestMs / 1_000} s`],
   ['time in which', `${gatherMs} ms`],

@@ -1,6 +1,6 @@
 /**
- * What the bridge itself says to clients and servers, where there is nothing to hand on.
- * Invariant: texts of others are quoted in it only cut to a length, and never as anything but a JSON string.
+ * Errors of the bridge itself, for clients and servers.
+ * Invariant: texts of others are quoted only cut to a length, as JSON strings.
  */
 import { HostError } from '../../kernel/errors.js';
 import { MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
@@ -25,28 +25,25 @@ export const missingCapability = (missing: ReadonlySet<Need>): Relayed =>
   rpcError(
     'modern',
     MODERN_ERRORS.missingCapability,
-    `the server asks for something that the client did not declare: ${describeNeeds(missing)}`,
+    `the server needs a capability that the client did not declare: ${describeNeeds(missing)}`,
     `{"requiredCapabilities":${requiredCapabilities(missing)}}`,
   );
 
-/** Why a `requestState` cannot be gone on from. */
+/** Why a `requestState` is refused. */
 export type StateFault = 'tampered' | 'expired' | 'other_caller' | 'other_request' | 'not_waiting';
 
 const faultTexts: Record<StateFault, string> = {
-  tampered: 'requestState is not one that was given out here, or it was changed',
-  expired: 'requestState has expired: send the request anew without it',
-  other_caller: 'requestState was given to another caller or for another server',
+  tampered: 'requestState was not issued here, or it was changed',
+  expired: 'requestState has expired; send the request again without it',
+  other_caller: 'requestState was issued to another caller or for another server',
   other_request: 'requestState belongs to another request: method, name and arguments must be those of the first one',
-  not_waiting: 'no call waits for this requestState: it was used already, or the call is over',
+  not_waiting: 'no call waits for this requestState; it was used already, or the call has ended',
 };
 
 export const invalidState = (fault: StateFault): Relayed =>
   rpcError('modern', RPC.invalidParams, faultTexts[fault], `{"reason":"invalid_request_state","fault":"${fault}"}`);
 
-/**
- * How a request of a legacy client fails for want of its input: a tool call as a result that the model can read, all else as
- * an error. SDK 2.4 does the same for servers that serve both eras.
- */
+/** A legacy request that fails for lack of input: a tool call as a result that the model can read, like SDK 2.4 does. */
 export function legacyFailure(method: string, message: string): Relayed {
   if (method !== 'tools/call') return rpcError('legacy', RPC.internalError, message);
   const text = JSON.stringify(message);
@@ -72,4 +69,4 @@ export const brokenServer = (server: string, what: string, reason: string): Host
   });
 
 export const cancelled = (server: string): HostError =>
-  new HostError('cancelled', `server '${server}': nobody waits for the answer any more`, { server });
+  new HostError('cancelled', `server '${server}': the request was cancelled`, { server });

@@ -1,8 +1,7 @@
 /**
- * What a client must have declared before it may be asked something, for each of the three things it can be asked.
- * Not here: asking (server-requests.ts, input-rounds.ts, parked-call.ts).
- *
- * Invariant: what was not declared is never asked. A bare `elicitation: {}` means forms, as it did before there were modes.
+ * The capabilities that a client declares, the ones that a request of a server needs, and the ones that servers get to see.
+ * Not here: asking the client (eras/).
+ * Invariant: a client is never asked for what it did not declare. A bare `elicitation: {}` means forms.
  */
 import { isObject, memberBytes, memberString, membersBytes } from '../../wire/json-members.js';
 import type { Client, ClientCapabilities } from '../exchange.js';
@@ -10,7 +9,7 @@ import type { Client, ClientCapabilities } from '../exchange.js';
 const needs = ['form', 'url', 'sampling', 'samplingTools', 'roots'] as const;
 export type Need = (typeof needs)[number];
 
-/** What the request needs of a client; undefined: no client can be asked this. */
+/** The capability that a request needs; undefined: no client can be asked this. */
 export function needOf(method: string, params: Buffer | undefined): Need | undefined {
   switch (method) {
     case 'elicitation/create':
@@ -45,11 +44,11 @@ export function isDeclared(need: Need, capabilities: ClientCapabilities): boolea
   }
 }
 
-/** Whether there is anything at all that this client can be asked. */
+/** Whether this client can be asked anything. */
 export const canBeAsked = ({ elicitation, elicitationUrl, sampling, roots }: ClientCapabilities): boolean =>
   elicitation || elicitationUrl || sampling || roots;
 
-/** As `data.requiredCapabilities` of error -32021 has it. */
+/** The value of `data.requiredCapabilities` in error -32021. */
 export function requiredCapabilities(missing: ReadonlySet<Need>): string {
   const modes = [missing.has('form') && '"form":{}', missing.has('url') && '"url":{}'].filter(Boolean);
   const members = [
@@ -61,7 +60,7 @@ export function requiredCapabilities(missing: ReadonlySet<Need>): string {
   return `{${members.join(',')}}`;
 }
 
-const words: Record<Need, string> = {
+const needTexts: Record<Need, string> = {
   form: 'elicitation',
   url: 'elicitation by url',
   sampling: 'sampling',
@@ -69,19 +68,20 @@ const words: Record<Need, string> = {
   roots: 'roots',
 };
 
-export const describeNeeds = (missing: Iterable<Need>): string => [...missing].map((need) => words[need]).join(', ');
+export const describeNeeds = (missing: Iterable<Need>): string =>
+  [...missing].map((need) => needTexts[need]).join(', ');
 
 const asked = ['elicitation', 'sampling', 'roots'] as const;
 const passed = ['experimental'] as const;
 const extension = 'io.modelcontextprotocol/ui';
 
-/** The shortest object that says anything at all is longer. */
+/** The shortest object that declares anything is longer. */
 const emptyBytes = '{"a":1}'.length;
 
 /** Written once for each session; a modern client declares anew with every request. */
 const written = new WeakMap<Client['capabilities'], string>();
 
-/** One JSON object. `isReachable` false: nobody can be asked, whatever was declared. */
+/** One JSON object. `isReachable` false: the client cannot be asked, whatever it declared. */
 export function carriedCapabilities({ capabilities }: Client, isReachable: boolean): string {
   if (capabilities.raw.length < emptyBytes) return '{}';
   if (!isReachable) return render(capabilities.raw, passed);

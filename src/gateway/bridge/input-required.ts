@@ -1,9 +1,7 @@
 /**
- * Results by which a modern server says that it needs something of the client first (`resultType: "input_required"`):
- * whether one is such, what it asks for, and how they are written.
- * Not here: whom to ask, and what was declared (client-needs.ts).
- *
- * Invariants: a result that some reader could take for one of these is one, or is refused; an entry's bytes are the server's.
+ * Results by which a modern server asks for input (`resultType: "input_required"`): reading and writing them.
+ * Not here: asking the client (eras/).
+ * Invariant: a result that some reader could take for one of these is one, or is refused.
  */
 import { keyIs, memberBytes, memberString, type Span } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
@@ -12,7 +10,7 @@ import { brokenServer, quoted } from './bridge-errors.js';
 import type { Relayed } from './bridged-request.js';
 import { type Need, needOf } from './client-capabilities.js';
 
-/** Of one round. */
+/** Limits of one round. */
 export const inputRequestsMax = 32;
 export const inputRequiredBytesMax = 1024 * 1024;
 
@@ -25,21 +23,21 @@ export interface InputRequest {
 
 export interface InputRequired {
   readonly requests: readonly InputRequest[];
-  /** The value of `requestState` in the bytes, quotes included; undefined when the server keeps none. */
+  /** The value of `requestState` in the bytes, quotes included. */
   readonly state: Span | undefined;
 }
 
 const inputRequired = Buffer.from('input_required');
 const escaped = Buffer.from('\\u');
 
-/** Undefined: the server has answered. Throws a HostError for one that cannot be understood. */
+/** Undefined: the server has answered. Throws a HostError for a malformed result. */
 export function readInputRequired(
   server: string,
   method: string,
   { kind, bytes, era }: Relayed,
 ): InputRequired | undefined {
   if (kind !== 'result' || era !== 'modern') return undefined;
-  // Nearly no result passes this: whoever hides the word must write an escape.
+  // Nearly every result ends here: the value can only be hidden by an escape.
   if (!bytes.includes(inputRequired) && !bytes.includes(escaped)) return undefined;
   const parts = outerParts(server, bytes);
   if (!parts) return undefined;
@@ -49,7 +47,7 @@ export function readInputRequired(
   if (bytes.length > inputRequiredBytesMax)
     throw broken(`asks in more than ${inputRequiredBytesMax} bytes`, 'input_too_large');
   const requests = parts.requests ? inputRequests(server, bytes, parts.requests) : [];
-  if (requests.length === 0 && !parts.state) throw broken('asks for nothing and keeps no state', 'input_empty');
+  if (requests.length === 0 && !parts.state) throw broken('asks for no input and has no requestState', 'input_empty');
   if (parts.state && bytes[parts.state.start] !== 0x22) throw broken('requestState is not a string', 'input_malformed');
   return { requests, state: parts.state };
 }
@@ -97,11 +95,11 @@ function inputRequests(server: string, bytes: Buffer, { start, end }: Span): Inp
   return [...found.values()];
 }
 
-/** The result with another state in it; all else as it was. `state` needs no escapes. */
+/** The result with another state. `state` needs no escapes. */
 export const withState = (bytes: Buffer, { start, end }: Span, state: string): Buffer =>
   Buffer.concat([bytes.subarray(0, start), Buffer.from(`"${state}"`), bytes.subarray(end)]);
 
-/** A result that asks, in words of ours. `state` needs no escapes. */
+/** `state` needs no escapes. */
 export function inputRequiredResult(
   requests: Iterable<{ readonly key: string; readonly method: string; readonly params: Buffer | undefined }>,
   state: string,

@@ -1,5 +1,5 @@
 /**
- * One request on its way to a server, as the bridge sends it: with its principal, its cancel signal, and where progress and logs go.
+ * One request to a server, as the bridge sends it: with its principal, its cancel signal, and where progress and logs go.
  * Not here: which server it goes to (routing/), what the bridge adds (eras/).
  * Invariant: `_meta` of the client's hop never reaches the server; only foreign members do.
  */
@@ -24,7 +24,7 @@ export interface UpstreamTarget {
   readonly server: string;
   /** The era of the server as last known; undefined: never seen. */
   readonly serverEra: Era | undefined;
-  /** Of a tool call. */
+  /** Undefined: not a tool call. */
   readonly tool: string | undefined;
   /** The arguments of a tool call, or all params of another request. */
   readonly params: Buffer;

@@ -16,7 +16,7 @@ import type { Ask, Client, ClientSession, Exchange, PrincipalNow, RpcFailure } f
 import type { Caller, IngressContext } from '../http/ingress-context.js';
 import type { Refusal } from '../http/refusals.js';
 
-/** What an endpoint says about itself. */
+/** The self-description of an endpoint. */
 export interface EndpointDescription {
   /** One JSON object. */
   readonly capabilities: string;
@@ -32,7 +32,7 @@ export interface ResultContext {
   readonly isCacheable: boolean;
   /** One JSON object. */
   readonly serverInfo: string;
-  /** False: there are keys or roles, so one caller's result must not be cached for others, whatever the server says. */
+  /** False: there are keys or roles, so one caller's result must not be cached for others. */
   readonly mayBePublic: boolean;
 }
 

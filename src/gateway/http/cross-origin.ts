@@ -1,6 +1,6 @@
 /**
- * What a browser wants to hear before a page of another site may read our answers (CORS). Only pages of listed origins are told
- * anything; whether a request is let in at all is the guard's business (transports/http/origin-guard.ts), before this.
+ * CORS headers for pages of listed origins.
+ * Not here: whether a request is let in at all (transports/http/origin-guard.ts).
  */
 import type { ServerResponse } from 'node:http';
 import type { RequestHeaders } from './request-headers.js';
@@ -11,11 +11,11 @@ const headers = [
   ...['Mcp-Session-Id', 'Mcp-Protocol-Version', 'Mcp-Method', 'Mcp-Name', 'Hostler-Client'],
 ];
 const exposed = 'Mcp-Session-Id, WWW-Authenticate, Retry-After';
-/** Arguments that are repeated in headers have names of their own. */
+/** Headers that repeat arguments. */
 const ownHeader = /^mcp-param-[a-z0-9-]{1,100}$/i;
 const ownHeadersMax = 64;
-/** How long a browser may keep what it was told: a list that is made shorter counts soon. */
-const keptSeconds = 600;
+/** Short, so that an origin that is no longer listed is refused soon. */
+const cachedSeconds = 600;
 
 export class CrossOrigin {
   readonly #origins: ReadonlySet<string>;
@@ -28,14 +28,14 @@ export class CrossOrigin {
     return origin !== undefined && this.#origins.has(origin.toLowerCase());
   }
 
-  /** For whatever the answer will be: its page may read it. */
+  /** Lets the page read the answer. */
   mark(origin: string, response: ServerResponse): void {
     response.setHeader('Access-Control-Allow-Origin', origin);
     response.setHeader('Access-Control-Expose-Headers', exposed);
     response.setHeader('Vary', 'Origin');
   }
 
-  /** True: it only asked whether it may ask, and was answered. */
+  /** True: the request was a preflight, and is answered. */
   answerPreflight(method: string | undefined, received: RequestHeaders, response: ServerResponse): boolean {
     if (method !== 'OPTIONS' || received['access-control-request-method'] === undefined) return false;
     response.writeHead(204, preflight(received));
@@ -51,7 +51,7 @@ function preflight(received: RequestHeaders): string[] {
   return [
     ...['Access-Control-Allow-Methods', methods],
     ...['Access-Control-Allow-Headers', [...headers, ...own].join(', ')],
-    ...['Access-Control-Max-Age', String(keptSeconds)],
+    ...['Access-Control-Max-Age', String(cachedSeconds)],
     ...(isPrivate ? ['Access-Control-Allow-Private-Network', 'true'] : []),
   ];
 }

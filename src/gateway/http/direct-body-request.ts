@@ -37,15 +37,15 @@ const nothing = Buffer.alloc(0);
 /** Each piece costs the same however small it is: 4 MiB come in some thousand from an honest sender, in millions from none. */
 const piecesMax = 10_000;
 
-/** Of a body that is not taken: it is too large or in too many pieces; too much of others is being read. */
+/** `too_large`: also a body in too many pieces. `busy`: the budget for all bodies is used up. */
 export type BodyFault = 'too_large' | 'busy';
 
-/** Who is told of a body as it comes in. */
+/** Reads a body as it comes in. */
 export interface BodyReader {
-  /** To be kept. */
+  /** The reader may store the bytes. */
   piece(bytes: Buffer): void;
   end(): void;
-  /** The sender is gone; more cannot come. */
+  /** The sender is gone. */
   left(): void;
 }
 

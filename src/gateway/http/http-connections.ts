@@ -1,6 +1,13 @@
 /**
- * The open connections of an ingress: how many there are, for whom, and which is closed when there are too many.
- * Not here: the rule by which they are shared (connection-shares.ts), their last answers (lingering-close.ts).
+ * The open connections of a listener, counted by key, and which one is closed when there are too many.
+ * A connection is anonymous until a request with a valid key has come on it.
+ * Not here: their last answers (lingering-close.ts).
+ *
+ * Invariants:
+ * - Never more than `max` connections. When there are, the oldest anonymous one is closed.
+ * - A quarter of the slots is reserved for anonymous connections, so that a new client can always present its key.
+ * - The other slots belong to keys. One key may take all; when none is free and a key with fewer than a quarter wants one, the key
+ *   with the most loses a connection: the oldest idle one, else the oldest. A key with a quarter or more is refused.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -56,13 +63,13 @@ export class HttpConnections {
 }
 
 export interface SharedConnection {
-  /** Nothing is under way on it. */
+  /** Without an open request. */
   readonly isIdle: boolean;
 }
 
 export class ConnectionShares<C extends SharedConnection> {
   readonly #max: number;
-  /** Places of connections whose key is known. */
+  /** Slots for connections whose key is known. */
   readonly #knownMax: number;
   readonly #quarter: number;
   /** Oldest first. */
@@ -94,7 +101,7 @@ export class ConnectionShares<C extends SharedConnection> {
   claim(connection: C, key: string): C | 'refused' | undefined {
     const before = this.#keys.get(connection);
     if (before === key) return undefined;
-    // A proxy may send requests of many keys over one connection: it counts for the last of them, and takes no place more.
+    // A proxy may send requests of many keys over one connection: it counts for the last of them, and takes no further slot.
     let evicted: C | undefined;
     if (before === undefined && this.#keys.size >= this.#knownMax) {
       evicted = this.#countOf(key) < this.#quarter ? this.#excess() : undefined;

@@ -1,11 +1,11 @@
 /**
- * MCP over HTTP: one server on `node:http`, both eras at every endpoint.
+ * MCP over HTTP: one server on `node:http`, all eras at every endpoint.
  * Each request passes the guards in one order, before its body is read: Host and Origin, path, key, endpoint, method, type,
- * length. What passes is a message for its era (parse-post.ts). Plain pages (routes.ts) say which guards they need.
+ * length. What passes is a message for its era (parse-post.ts). Routes (routes.ts) declare the guards they need.
  * Not here: what keys there are (`authenticate`), what requests mean (`router`).
  *
  * Invariants: nothing of a request reaches the router before all guards have passed, and never its headers; everything that
- * is held for a client has a bound (http-limits.ts).
+ * is stored for a client has a bound (http-limits.ts).
  */
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -51,9 +51,9 @@ export interface HttpIngressOptions {
   readonly listen: HttpListen;
   readonly limits?: Partial<HttpLimits>;
   readonly routes?: Routes;
-  /** Whether there is anything to ask yet. Absent: from the beginning. */
+  /** Whether the host is open yet. Absent: from the beginning. */
   readonly isOpen?: () => boolean;
-  /** What went wrong inside; the request it happened to was answered. */
+  /** Gets errors of our own; the request was answered. */
   readonly onProblem?: (error: unknown) => void;
   /** Names sessions; unguessable. */
   readonly newId?: NewId;
@@ -62,7 +62,6 @@ export interface HttpIngressOptions {
 export interface HttpIngress {
   /** Where all servers are; known once it listens. */
   readonly url: string;
-  /** What is open now. */
   readonly counts: { readonly exchanges: number; readonly sessions: number; readonly streams: number };
   /** Events stored for clients that lost their connection, and the memory they take. */
   readonly storedEvents: { readonly events: number; readonly bytes: number };
@@ -70,9 +69,9 @@ export interface HttpIngress {
   listen(): Promise<string>;
   /** For metrics. */
   figures(): IngressFigures;
-  /** From now on these names of ours and these origins, and those of this machine. */
+  /** Replaces the allowed names and origins; those of this machine stay allowed. */
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
-  /** Keys changed: ends what is open in the name of somebody whose key does not count any more. */
+  /** Keys changed: ends the sessions, requests and streams of revoked keys. */
   rekeyed(now: PrincipalNow): void;
   /**
    * Refuses new requests, waits for open ones up to `drainMs`, then ends them and closes the port: until then routes are
@@ -90,7 +89,7 @@ interface LoadedEra {
   readonly create: Awaited<ReturnType<ClientEra['loadHttp']>>;
 }
 
-/** For the last answers to leave, after nothing is open any more. */
+/** For the last answers to leave. */
 const flushMs = 1_000;
 
 class Ingress implements HttpIngress {

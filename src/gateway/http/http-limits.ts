@@ -1,82 +1,55 @@
-/** The bounds of the HTTP ingress, each with a name. Tests hand in smaller ones. */
+/** The limits of the HTTP listener. Tests use smaller ones. */
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
-export interface HttpLimits {
+export const HTTP_LIMITS = {
   /** All headers of one request together. */
-  readonly headerBytes: number;
-  /** From the first byte of a request, or from the start of its connection, to the end of its headers. */
-  readonly headerMs: number;
-  readonly bodyBytes: number;
-  /** Of all bodies that are being read: a thousand clients may each have sent nearly all of one, and wait. */
-  readonly bodiesBytes: number;
-  /** For the body, after the time of the headers. */
-  readonly bodyMs: number;
-  /** How often the two times above are looked at. */
-  readonly checkEveryMs: number;
-  /** Shared between keys (connection-shares.ts). */
-  readonly connections: number;
-  /** A connection without a request on it. */
-  readonly idleSocketMs: number;
-  /** Refused connections whose clients still write, and are listened to so that they hear why. */
-  readonly lingering: number;
-  /** For one of those to end, and what it may send until then. */
-  readonly lingerMs: number;
-  readonly lingerBytes: number;
-  /** Requests that wait for their answer, of all clients; shared between keys (fair-shares.ts). */
-  readonly exchanges: number;
-  /** Of one legacy session, whose requests outlive their connections. */
-  readonly exchangesPerSession: number;
-  /** Bytes that one event stream may have waiting for its reader when the next event comes. */
-  readonly bufferedBytes: number;
-  /** A reader that takes nothing of what waits for it. */
-  readonly writeStallMs: number;
-  /** Without a word, after which a request that is still open is answered with an event stream. */
-  readonly silentMs: number;
-  /** Between two comments on an open event stream. */
-  readonly keepAliveEveryMs: number;
-  readonly sessions: number;
-  /** A session without an open request or stream. */
-  readonly sessionIdleMs: number;
-  /** Replaces `sessionIdleMs` while more than half of the session table is taken. */
-  readonly crowdedIdleMs: number;
-  /** Grace time after the answer to `initialize`: until the client sends its next message, the session is not evicted. */
-  readonly openingMs: number;
-  /** Questions of ours that one session may owe an answer to. */
-  readonly asksPerSession: number;
-  /** What one session keeps for a client that comes back. */
-  readonly eventsPerSession: number;
-  readonly eventBytesPerSession: number;
-  /** Of all sessions together. */
-  readonly eventBytes: number;
-  readonly batch: number;
-}
-
-export const HTTP_LIMITS: HttpLimits = {
   headerBytes: 16 * KiB,
+  /** From the first byte of a request, or from the start of its connection, to the end of its headers. */
   headerMs: 10_000,
   bodyBytes: 4 * MiB,
+  /** All incomplete bodies together: a thousand clients may each have sent nearly all of one. */
   bodiesBytes: 64 * MiB,
+  /** For the body, after the time of the headers. */
   bodyMs: 30_000,
+  /** How often `headerMs` and `bodyMs` are checked. */
   checkEveryMs: 1_000,
+  /** Shared between keys (http-connections.ts). */
   connections: 4_096,
+  /** A connection without a request on it. */
   idleSocketMs: 60_000,
+  /** Refused connections that are read on, so that a client that still writes gets the answer. */
   lingering: 256,
+  /** How long one of those may last, and what it may send. */
   lingerMs: 5_000,
   lingerBytes: 16 * MiB,
+  /** Open requests of all clients, shared between keys (open-exchanges.ts). */
   exchanges: 10_000,
+  /** Open requests of one legacy session: they outlive their connections. */
   exchangesPerSession: 1_000,
+  /** Unread bytes of one event stream, before the next event is written. */
   bufferedBytes: 8 * MiB,
+  /** How long a client may read nothing of what was written. */
   writeStallMs: 30_000,
+  /** After this time without output an open request is answered with an event stream. */
   silentMs: 10_000,
+  /** Between two comments on an open event stream. */
   keepAliveEveryMs: 15_000,
   sessions: 1_000,
+  /** A session without an open request or stream. */
   sessionIdleMs: 30 * 60_000,
+  /** Replaces `sessionIdleMs` while more than half of the session table is taken. */
   crowdedIdleMs: 5 * 60_000,
+  /** Grace time after the answer to `initialize`: until the client sends its next message, the session is not evicted. */
   openingMs: 10_000,
+  /** Unanswered requests to the client of one session. */
   asksPerSession: 64,
+  /** Events that one session stores for a client that reconnects. */
   eventsPerSession: 1_000,
   eventBytesPerSession: MiB,
+  /** Stored events of all sessions together. */
   eventBytes: 32 * MiB,
   batch: 100,
 };
+
+export type HttpLimits = Readonly<typeof HTTP_LIMITS>;

@@ -52,6 +52,6 @@ export function route({ router, onProblem }: IngressContext, exchange: Exchange)
     router.handle(exchange);
   } catch (error) {
     onProblem(error);
-    exchange.fail({ code: RPC.internalError, message: 'hostler failed on this request; its log says why' });
+    exchange.fail({ code: RPC.internalError, message: 'hostler failed on this request; see its log' });
   }
 }

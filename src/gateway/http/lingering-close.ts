@@ -1,11 +1,8 @@
 /**
- * Ends a connection whose client still writes, so that our last answer is heard.
- * Closing it with bytes unread makes the kernel send a reset, and a reset takes the answer out of the client's hands. So our
- * side ends first; what still comes is read and thrown away, until the client ends its side too (RFC 9112, 9.6).
- * Not here: what the answer says (socket-refusal.ts, reply.ts).
- *
- * Invariants: of what comes nothing is kept or parsed; how many linger, how long, and for how many bytes have bounds, beyond
- * which they are cut; none outlives `close`.
+ * Ends a connection whose client still writes, so that the client gets our last answer.
+ * A close with unread bytes makes the kernel send a reset, which discards the answer. So our side ends first, and the rest is read
+ * and dropped until the client ends its side too (RFC 9112, 9.6).
+ * Invariants: number, time and bytes of such connections are bounded; none outlives `close`.
  */
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';

@@ -1,7 +1,8 @@
 /**
- * The requests that wait for their answer, of all clients: counted against one bound that keys share (fair-shares.ts), notified
- * when they take long, and waited for at the end.
- * Invariant: one timer for all of them, and none while there are none that wait in silence.
+ * The open requests of all clients: counted against one bound that keys share, notified when they take long, and waited for at the end.
+ * Invariants: never more than `max`. A key below a quarter of it gets every free slot. A key above its quarter gets one only while no
+ * other key wants it: alone it may take all; while others have requests, a quarter stays free for keys below theirs; for a while
+ * after such a key was refused, it gets none. One timer serves all requests.
  */
 
 import { setBounded } from '../../kernel/bounded-map.js';
@@ -11,16 +12,16 @@ import type { PrincipalNow } from '../exchange.js';
 
 /** As far as the end of the ingress is concerned. */
 export interface OpenExchange {
-  /** Lives until it is ended from outside, so that nobody waits for it. */
+  /** Lasts until it is ended from outside: shutdown does not wait for it. */
   readonly isEndless: boolean;
   readonly startedAtMs: number;
-  /** Nothing was said of it yet: what lies between may take the connection for dead. */
+  /** Nothing was written yet: a proxy may take the connection for dead. */
   readonly isSilent: boolean;
-  /** It takes long: whatever there is to say, that it goes on can be said. */
+  /** The request takes long: shows that it goes on. */
   linger(): void;
-  /** Ends it with whatever can still be said. */
+  /** Ends it with an error. */
   shutDown(): void;
-  /** Goes on in the name of who its client is now, or ends when it is nobody. */
+  /** Goes on with the current principal of its key, or ends with a revoked key. */
   rekeyed(now: PrincipalNow): void;
 }
 
@@ -106,7 +107,7 @@ export class OpenExchanges {
   }
 }
 
-/** How long a key that was refused counts as wanting a place: clients are asked to retry after 1 s. */
+/** How long a refused key counts as waiting: clients retry after 1 s. */
 export const wantedMs = 10_000;
 /** Keys whose refusal is remembered. */
 const refusedMax = 1_000;
@@ -117,7 +118,7 @@ export class FairShares {
   readonly #clock: Clock;
   readonly #held = new Map<string, number>();
   #size = 0;
-  /** Keys below their quarter that found no place, with the time of their last refusal. */
+  /** Keys below their quarter that were refused, with the time of their last refusal. */
   readonly #refused = new Map<string, number>();
 
   constructor(max: number, clock: Clock) {
@@ -130,7 +131,7 @@ export class FairShares {
     return this.#size;
   }
 
-  /** Whether this key may take one more place now. */
+  /** Whether this key may have one more exchange now. */
   admits(key: string): boolean {
     const own = this.#held.get(key) ?? 0;
     const isFull = this.#size >= this.#max;
@@ -155,7 +156,7 @@ export class FairShares {
     else this.#held.delete(key);
   }
 
-  /** Whether a key below its quarter was refused lately and has not had a place since. */
+  /** Whether a key below its quarter was refused lately and has got none since. */
   #isWanted(): boolean {
     const beforeMs = this.#clock.nowMs() - wantedMs;
     for (const [key, atMs] of this.#refused) {

@@ -1,5 +1,5 @@
 /**
- * Everything that is refused outside of JSON-RPC, with the status of HTTP and a sentence that says what to do.
+ * The refusals of the HTTP listener: status, error and what to do.
  * Invariant: nothing that was received is quoted.
  */
 import { ERRORS } from '../../kernel/errors.js';
@@ -25,11 +25,11 @@ const refusal = (status: number, code: number, message: string, headers: HeaderL
   headers,
 });
 
-/** The same as a failure of a request that was understood. */
+/** The refusal as the failure of an exchange. */
 export const failureOf = ({ status, failure }: Refusal): RpcFailure => ({ ...failure, httpStatus: status });
 
 /** Not by `toLocaleString`, whose first use takes as long as a tenth of our start. */
-const inWords = (count: number): string => String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
+const grouped = (count: number): string => String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
 const invalid = RPC.invalidRequest;
 const closing: HeaderList = ['Connection', 'close'];
 
@@ -37,15 +37,11 @@ export const REFUSALS = {
   origin: refusal(
     403,
     ERRORS.denied.rpc,
-    'this Host or Origin is not one of ours; use localhost, or add the name to listen.allowedHosts or listen.allowedOrigins',
+    'this Host or Origin is not allowed; use localhost, or add the name to listen.allowedHosts or listen.allowedOrigins',
   ),
-  path: refusal(
-    404,
-    ERRORS.server_not_found.rpc,
-    'there is nothing at this path; use /mcp, /mcp/<server> or /mcp/@<group>',
-  ),
+  path: refusal(404, ERRORS.server_not_found.rpc, 'this path does not exist; use /mcp, /mcp/<server> or /mcp/@<group>'),
   endpoint: refusal(404, ERRORS.server_not_found.rpc, 'there is no such server or group for this key'),
-  key: refusal(401, ERRORS.unauthenticated.rpc, 'a valid key is needed: send Authorization: Bearer <key>', [
+  key: refusal(401, ERRORS.unauthenticated.rpc, 'a valid key is required; send Authorization: Bearer <key>', [
     'WWW-Authenticate',
     'Bearer',
   ]),
@@ -59,7 +55,7 @@ export const REFUSALS = {
     'POST, GET, DELETE',
   ]),
   postOnly: refusal(405, invalid, 'this protocol version has only POST', ['Allow', 'POST']),
-  routeMethod: refusal(405, invalid, 'this path can only be read', ['Allow', 'GET, HEAD']),
+  routeMethod: refusal(405, invalid, 'this path has only GET and HEAD', ['Allow', 'GET, HEAD']),
   client: refusal(
     400,
     invalid,
@@ -71,53 +67,46 @@ export const REFUSALS = {
   body: refusal(413, invalid, 'the body is larger than allowed; send less in one request'),
   header: refusal(431, invalid, 'the headers are larger than allowed; send fewer or shorter ones', closing),
   slow: refusal(408, invalid, 'the request did not arrive in time; send it again', closing),
-  http: refusal(400, invalid, 'this is not HTTP as we know it', closing),
+  http: refusal(400, invalid, 'the request is not valid HTTP/1.1', closing),
   parse: refusal(400, RPC.parseError, 'the body is not JSON; send one JSON-RPC message'),
-  values: refusal(413, invalid, `the body holds more than ${inWords(LIMITS.values)} values; send less in one request`),
+  values: refusal(413, invalid, `the body holds more than ${grouped(LIMITS.values)} values; send less in one request`),
   depth: refusal(400, RPC.parseError, 'the body nests too deep; send a flatter message'),
   rpc: refusal(400, invalid, 'the body is not one JSON-RPC 2.0 message'),
-  ambiguous: refusal(
-    400,
-    invalid,
-    'the body can be read in two ways; send each member of JSON-RPC once, in lower case',
-  ),
+  ambiguous: refusal(400, invalid, 'the body is ambiguous; send each member of JSON-RPC once, in lower case'),
   id: refusal(400, invalid, 'the id must be a string or an integer'),
   noBatches: refusal(400, invalid, 'there are no batches in this protocol version; send one message at a time'),
   batch: refusal(
     400,
     invalid,
-    `batches are for sessions of protocol 2025-03-26, at most ${inWords(HTTP_LIMITS.batch)} messages, without initialize`,
+    `batches are for sessions of protocol 2025-03-26, at most ${grouped(HTTP_LIMITS.batch)} messages, without initialize`,
   ),
-  noAnswers: refusal(400, invalid, 'there is nothing to answer in this protocol version; send requests'),
+  noAnswers: refusal(400, invalid, 'this protocol version has no requests to clients; send requests or notifications'),
   sessionMissing: refusal(
     400,
     invalid,
     'send the Mcp-Session-Id that initialize was answered with, or initialize first',
   ),
-  sessionUnknown: refusal(404, invalid, 'there is no such session any more; open a new one with initialize'),
+  sessionUnknown: refusal(404, invalid, 'this session does not exist; open a new one with initialize'),
   sessionOpen: refusal(400, invalid, 'this session is open already; leave Mcp-Session-Id out to open another'),
-  version: refusal(400, invalid, 'MCP-Protocol-Version is not the one that this session agreed on'),
-  stream: refusal(409, invalid, 'this session has a stream open already; one is enough'),
-  lastEvent: refusal(400, invalid, 'Last-Event-ID is not one of this session'),
-  busy: refusal(503, ERRORS.overloaded.rpc, 'too many requests wait for their answers; try again shortly', [
-    'Retry-After',
-    '1',
-  ]),
+  version: refusal(400, invalid, 'MCP-Protocol-Version differs from the version of this session'),
+  stream: refusal(409, invalid, 'this session has an open stream; close it first'),
+  lastEvent: refusal(400, invalid, 'Last-Event-ID is not an event of this session'),
+  busy: refusal(503, ERRORS.overloaded.rpc, 'too many requests are open; try again shortly', ['Retry-After', '1']),
   sessionsFull: refusal(503, ERRORS.overloaded.rpc, 'too many sessions are open or being opened; try again shortly', [
     'Retry-After',
     '1',
   ]),
-  busyBodies: refusal(503, ERRORS.overloaded.rpc, 'too much is being received at once; try again shortly', [
+  busyBodies: refusal(503, ERRORS.overloaded.rpc, 'too many bodies are being received; try again shortly', [
     ...['Retry-After', '1'],
     ...closing,
   ]),
   connections: refusal(
     503,
     ERRORS.overloaded.rpc,
-    'this key has a large share of all connections, and there is no free one; close some, or try again shortly',
+    'no connection is free and this key has a large share of them; close some, or try again shortly',
     [...['Retry-After', '1'], ...closing],
   ),
-  internal: refusal(500, RPC.internalError, 'hostler failed on this request; its log says why'),
+  internal: refusal(500, RPC.internalError, 'hostler failed on this request; see its log'),
   starting: refusal(503, ERRORS.overloaded.rpc, 'hostler is starting; try again shortly', ['Retry-After', '1']),
   stopping: refusal(503, ERRORS.overloaded.rpc, 'hostler is stopping; try again when it is back', [
     ...['Retry-After', '5'],

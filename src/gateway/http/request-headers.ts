@@ -1,5 +1,5 @@
 /**
- * The headers of a request, and what those of a POST must say before its body is read.
+ * The headers of a request, and the checks of a POST before its body is read.
  * Invariant: the server joins duplicate headers with a comma (`joinDuplicateHeaders`). So a duplicate Host, key or method equals
  * nothing that is allowed, where a reader that takes the first or the last would accept one of the two.
  */

@@ -30,7 +30,7 @@ interface RouteContent {
   stream?(events: RouteEvents): () => void;
 }
 
-/** Answered to every caller, whatever Host and Origin say, because a probe uses an address of its own: holds no secrets. */
+/** Answered without checks of key, Host and Origin, because a probe uses an address of its own: contains no secrets. */
 interface PublicRoute extends RouteContent {
   readonly isPublic: true;
 }
@@ -40,7 +40,7 @@ export interface KeyedRoute extends RouteContent {
   readonly isPublic: false;
   /**
    * False only where a key is required: a page that reaches us under a name of its own (DNS rebinding) sends no Origin with a
-   * GET, so that without the Host only the key keeps it out.
+   * GET, so that without the Host check only the key refuses it.
    */
   readonly checksHost: boolean;
   mayRead(principal: Principal): boolean;

@@ -1,6 +1,6 @@
 /**
- * One response that is a stream of events, and the beat that keeps all open ones from looking dead to what lies between.
- * Invariants: nothing is written after the end; a reader that lets more wait than its bound, or takes nothing for too long,
+ * One response that is an event stream, and the keep-alive comments of all open ones.
+ * Invariants: nothing is written after the end; a client with more unread bytes than its bound, or that reads nothing for too long,
  * loses its connection.
  */
 import type { ServerResponse } from 'node:http';
@@ -17,7 +17,7 @@ const streamHeaders: HeaderList = [
 const comment = ':\n\n';
 const lineEnd = /[\r\n]/g;
 
-/** The text of one event. Line ends can only be space between the tokens of JSON, and would end the line of an event. */
+/** The text of one event. A line end would end the data line; in JSON it can only be white space. */
 export function eventText(id: string | undefined, parts: readonly JsonText[]): Buffer {
   const head = id === undefined ? 'event: message\ndata: ' : `id: ${id}\nevent: message\ndata: `;
   const all = [head, ...parts.map(onOneLine), '\n\n'];
@@ -40,7 +40,7 @@ export class SseStream {
   /** Called once, when either side ends the stream. */
   onEnd: (() => void) | undefined;
 
-  /** Takes the response over; `closed` is told once, when the stream ends without us. */
+  /** `closed` is called once, when the client ends the stream. */
   constructor(
     response: ServerResponse,
     limits: HttpLimits,
@@ -52,7 +52,7 @@ export class SseStream {
     this.#limits = limits;
     this.#beat = beat;
     response.writeHead(200, [...streamHeaders, ...headers]);
-    // What is written to a connection that is just being lost is lost with it, and nobody's failure.
+    // A write to a connection that is being lost is no error of ours.
     response.on('error', () => {});
     response.on('drain', () => {
       response.socket?.setTimeout(0);
@@ -85,7 +85,7 @@ export class SseStream {
     return true;
   }
 
-  /** Sends the headers without waiting for the first event: a client that only listens takes them for the beginning. */
+  /** Sends the headers before the first event: a client waits for them. */
   flush(): void {
     if (this.#isOpen) this.#response.flushHeaders();
   }

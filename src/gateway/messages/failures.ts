@@ -1,10 +1,8 @@
 /**
- * How a request that failed looks to its client.
- * What makes the request itself wrong, and what the server answered itself, is an error of the protocol. What keeps a
- * well-formed tool call from its result is a tool result: one sentence that a model can act on, and the facts beside it.
- * Not here: results (eras/<era>/translate-result.ts).
- *
- * Invariant: of an error of ours only what may be shown is shown; `cause` stays behind.
+ * Failed requests as clients see them. A wrong request, and an error of the server, is a JSON-RPC error. Any other failure of a tool
+ * call is a tool result: one sentence that a model can act on, and facts in `_meta`.
+ * Not here: results (eras/).
+ * Invariant: the `cause` of an error is never shown.
  */
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
 import { MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
@@ -16,7 +14,7 @@ import type { RpcFailure } from '../exchange.js';
 
 const ERROR_META = 'hostler/error';
 
-/** The request itself is wrong, or nobody waits for it any more. */
+/** The request itself is wrong, or was cancelled. */
 const ownErrors: ReadonlySet<ErrorCode> = new Set([
   'invalid_arguments',
   'invalid_request',
@@ -31,14 +29,14 @@ export interface FailureContext {
   readonly server: string;
   readonly serverEra: Era;
   readonly tool?: string | undefined;
-  /** Of whom the answer is: one JSON object. */
+  /** Of the server: one JSON object. */
   readonly serverInfo: string;
 }
 
-export type Told = { readonly result: string } | { readonly failure: RpcFailure };
+export type CallFailure = { readonly result: string } | { readonly failure: RpcFailure };
 
-/** Of a tool call. */
-export function callFailure(error: unknown, context: FailureContext): Told {
+/** For a tool call: a tool result, unless the request itself is wrong. */
+export function callFailure(error: unknown, context: FailureContext): CallFailure {
   if (!(error instanceof HostError) || ownErrors.has(error.code) || error.details.rpcCode !== undefined) {
     return { failure: requestFailure(error, context) };
   }
@@ -46,9 +44,9 @@ export function callFailure(error: unknown, context: FailureContext): Told {
   return { result: eraOf(context.clientEra).toolError(sentence(error), facts, context.serverInfo) };
 }
 
-/** Of any other request. */
+/** For any other request. */
 export function requestFailure(error: unknown, context: FailureContext): RpcFailure {
-  // A mistake of ours. What it says is for the operator.
+  // An error of our own: its text is for the operator.
   if (!(error instanceof HostError)) return { code: RPC.internalError, message: 'internal error' };
   const answered = answerOf(error);
   if (answered) return translateError(answered, context);
@@ -57,14 +55,14 @@ export function requestFailure(error: unknown, context: FailureContext): RpcFail
   return { code: ERRORS[error.code].rpc, message: sentence(error), data: factsOf(error, context) };
 }
 
-/** Of what never came as far as a server. */
+/** For a request that reached no server. */
 export const ownFailure = (error: HostError): RpcFailure => ({
   code: ERRORS[error.code].rpc,
   message: error.message,
   data: JSON.stringify(error),
 });
 
-/** Of an error object that a server answered: its own code, message and data. */
+/** For an error object of a server: its own message and data. */
 export function translateError(bytes: Buffer, context: FailureContext): RpcFailure {
   const { code, message, data } = readRpcError(bytes);
   return { code: codeFor(code, context), message, ...(data === undefined ? {} : { data }) };
@@ -98,10 +96,10 @@ export function ambiguousUri(uri: string, servers: readonly string[]): RpcFailur
   };
 }
 
-/** The error object itself, which whoever made the error keeps as its cause. */
+/** The error object of the server, which is the cause of the error. */
 const answerOf = ({ cause }: HostError): Buffer | undefined => (cause instanceof RpcRefusal ? cause.bytes : undefined);
 
-/** Without whose words they are, which our own readers are told and a client knows. */
+/** Without the prefix `server/tool:`, which the client knows. */
 function withoutOwnPrefix({ message }: HostError, { server, tool }: FailureContext): string {
   const start = `${server}/${tool ?? ''}: `;
   return message.startsWith(start) ? message.slice(start.length) : message;

@@ -1,6 +1,6 @@
 /**
- * What a client's `_meta` says to us, and what of it goes on to the server.
- * Invariant: the envelope of one hop never reaches the next: whoever sends the request on writes its own.
+ * `_meta` of a client's request: the members for us, and those that go on to the server.
+ * Invariant: the metadata of one hop never reaches the next.
  */
 import { BytesMemo } from '../../kernel/bytes-memo.js';
 import { META } from '../../session/eras/modern/protocol.js';
@@ -19,20 +19,19 @@ export interface RequestMeta {
   readonly forwarded: string | undefined;
 }
 
-/** Nothing is said. */
 export const noMeta: RequestMeta = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
 const ownKeys = new Set<string>([...Object.values(META), LOG_LEVEL, SUBSCRIPTION_ID, 'progressToken']);
 
 /** The protocol knows a handful, and clients add few. */
 const membersMax = 64;
 
-/** Undefined: it is not an object, says something twice, or more than anybody means. */
+/** Undefined: not an object, a duplicate key, or too many members. */
 export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
   return meta ? (metas.of(meta, metaOf, mayComeAgain) ?? undefined) : noMeta;
 }
 
 const metas = new BytesMemo<RequestMeta | null>();
-/** A token is of one request. */
+/** A progress token belongs to one request. */
 const mayComeAgain = (meta: RequestMeta | null): boolean => meta !== null && meta.progressToken === undefined;
 
 function metaOf(meta: Buffer): RequestMeta | null {

@@ -1,8 +1,4 @@
-/**
- * The JSON-RPC texts that go to clients, in parts: what a server answered is put between a head and a tail and never copied
- * into a string.
- * Not here: writing them out (http/, stdio/), what a failure says (failures.ts).
- */
+/** JSON-RPC messages to clients, in parts: the bytes of a server stand between a head and a tail, and are not copied. */
 import type { JsonText } from '../../wire/frame.js';
 import type { RpcFailure } from '../exchange.js';
 
@@ -14,10 +10,7 @@ export const resultText = (idText: string, parts: readonly JsonText[]): JsonText
   tail,
 ];
 
-/**
- * Without an id where the request's own could not be read: MCP allows an error response to have none, and its clients refuse
- * the `null` of plain JSON-RPC.
- */
+/** Without an id when the id of the request could not be read: MCP allows that, and its clients refuse `null`. */
 export const failureText = (idText: string | undefined, { code, message, data }: RpcFailure): JsonText[] => {
   const id = idText === undefined ? '' : `"id":${idText},`;
   const head = `{"jsonrpc":"2.0",${id}"error":{"code":${code},"message":${JSON.stringify(message)}`;

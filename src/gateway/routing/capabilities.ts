@@ -1,6 +1,6 @@
 /**
- * What an endpoint says about itself: capabilities, serverInfo and instructions. An endpoint with one server repeats what the
- * server declared. One with many declares everything that can be carried: a client is told once, and servers come and go.
+ * Endpoints and servers as clients see them: capabilities, serverInfo and instructions. An endpoint with one server repeats the
+ * server's own. One with many declares everything that can be carried: a client reads it once, and servers come and go.
  * Not here: the answers that carry it (eras/).
  * Invariant: nothing is declared that cannot be carried: tasks are not.
  */
@@ -50,7 +50,7 @@ function ownCapabilities({ capabilities }: KnownFacts): string {
   return editMembers(capabilities, edits satisfies MemberEdits)?.toString('utf8') ?? fallbackCapabilities;
 }
 
-/** Who answers here: one JSON object. */
+/** The serverInfo of this endpoint: one JSON object. */
 export const serverInfoOf = (view: View, servers: ServerInfoCache): string =>
   view.only === undefined ? servers.gatewayInfo : servers.of(view.only).info;
 

@@ -1,7 +1,6 @@
 /**
- * Takes every request of every client and says what becomes of it: which method, in which era, answered from what is known or
- * sent on to a server. The composition root of the files beside it.
- * Not here: reading and writing messages (http/, stdio/), what a server asks back (bridge/).
+ * Takes every request of every client and hands it to the part that wire/methods.ts names for its method.
+ * Not here: reading and writing messages (http/, stdio/), requests of servers to clients (bridge/).
  * Invariant: `handle` never throws, and every exchange is ended once, except a `subscriptions/listen`, which lasts.
  */
 
@@ -48,9 +47,9 @@ export interface RouterOptions {
    * cached for all callers (`cacheScope: "public"`). Absent: they are private.
    */
   readonly mayBePublic?: () => boolean;
-  /** Who answers where many servers do. */
+  /** The serverInfo of endpoints with many servers. */
   readonly serverInfo: { readonly name: string; readonly version: string };
-  /** A mistake of ours, which its client was told as an internal error. */
+  /** Gets errors of our own; the client gets an internal error. */
   readonly onProblem?: (error: unknown) => void;
 }
 
@@ -116,7 +115,7 @@ export class GatewayRouter implements Router {
     this.#forget(client);
   }
 
-  /** Servers are told nothing of it: what they were promised of a client goes with each request. */
+  /** Not handed on: each request carries what its server must know of the client. */
   notified(_client: Client, _method: string, _params: Buffer | undefined): void {}
 
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined {
@@ -202,7 +201,7 @@ export class GatewayRouter implements Router {
     exchange.succeed('{}');
   }
 
-  /** A long URI may take milliseconds to match: of many that come at once, others have their turn in between. */
+  /** A long URI may take milliseconds to match: other requests run between two of them. */
   #inTurn(exchange: Exchange, run: () => void): void {
     const bytes = exchange.params?.length ?? 0;
     const turn = bytes > shortParamsBytes ? this.#pacer.wait(bytes) : undefined;
@@ -233,7 +232,7 @@ export class GatewayRouter implements Router {
     return this.#views.of(endpoint, principal);
   }
 
-  /** Nobody tells of rules that change; whoever comes next does. */
+  /** Changed rules are noticed with the next request. */
   #noticeRules(): void {
     const { rulesRevision } = this.#upstreams;
     if (this.#rulesRevision === rulesRevision) return;
@@ -247,7 +246,7 @@ export class GatewayRouter implements Router {
   }
 }
 
-/** Params up to this size hold an ordinary URI, which is matched at once, however many come in one turn. */
+/** Params up to this size hold an ordinary URI, which is matched at once. */
 const shortParamsBytes = 256;
 const everything: EndpointId = { kind: 'all' };
 const methodNotFound: RpcFailure = { code: RPC.methodNotFound, message: 'method not found' };

@@ -226,7 +226,7 @@ describe('legacy client, legacy server', () => {
     await relayed;
     await settled();
     expect(exchange.asked[0]?.limits.signal?.aborted).toBe(true);
-    expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call is over' } }]);
+    expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call has ended' } }]);
   });
 
   test('an answer that comes after the call is not taken for one', async () => {
@@ -242,7 +242,7 @@ describe('legacy client, legacy server', () => {
     await relayed;
     answer();
     await settled();
-    expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call is over' } }]);
+    expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call has ended' } }]);
   });
 
   test('a client that gives no answer is told of in words', async () => {

@@ -44,7 +44,7 @@ async function relayLegacy(request: BridgedRequest, { clock, random }: LegacyBri
   }
 }
 
-/** Of one call, open at once. */
+/** Open requests of a server for one call. */
 export const asksMax = 32;
 
 class ServerRequests {
@@ -63,7 +63,7 @@ class ServerRequests {
     if (!need) return refuseUnknown(request);
     const { client, ask } = this.#exchange;
     if (!ask || !isDeclared(need, client.capabilities)) return refuseUndeclared(request, need);
-    if (this.#isOver) return request.refuse(RPC.internalError, 'the call is over');
+    if (this.#isOver) return request.refuse(RPC.internalError, 'the call has ended');
     if (this.#open.size >= asksMax)
       return request.refuse(
         ERRORS.overloaded.rpc,
@@ -72,7 +72,7 @@ class ServerRequests {
     void this.#relay(request, ask);
   }
 
-  /** The call has its answer, or nobody waits for it any more. */
+  /** The call has its answer, or was cancelled. */
   end(): void {
     this.#isOver = true;
     for (const open of this.#open) open.abort();
@@ -86,12 +86,12 @@ class ServerRequests {
     try {
       const deadlineAtMs = this.#clock.nowMs() + askLimitMs;
       const answer = await ask(request.method, request.params, { deadlineAtMs, signal: ending.signal });
-      if (this.#isOver) request.refuse(RPC.internalError, 'the call is over');
+      if (this.#isOver) request.refuse(RPC.internalError, 'the call has ended');
       else if (answer.kind === 'result') request.respond(answer.bytes);
       else request.fail(answer.bytes);
     } catch (error) {
       const why = isHostError(error) ? error.message : 'the client could not be asked';
-      request.refuse(RPC.internalError, this.#isOver ? 'the call is over' : why);
+      request.refuse(RPC.internalError, this.#isOver ? 'the call has ended' : why);
     } finally {
       request.signal.removeEventListener('abort', end);
       this.#open.delete(ending);

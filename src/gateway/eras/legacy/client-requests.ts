@@ -1,11 +1,9 @@
 /**
- * The questions that one legacy client was asked on behalf of its requests (elicitation, sampling, roots), as long as they
- * wait for an answer.
- * Not here: on which stream or pipe a question is written (`tell`).
+ * Requests to one legacy client on behalf of its own requests (elicitation, sampling, roots), while they wait for an answer.
+ * Not here: the stream or pipe that a request is written to (`send`).
  *
- * Invariants: nothing is asked before the client has sent `notifications/initialized`; a question that comes earlier waits for
- * that, for a bounded time. Ids are ours and count up; an answer is taken once, by the question whose id it carries, of this client only;
- * every question is settled: by an answer, its deadline, its signal, the end of the request it belongs to, or the client's.
+ * Invariants: nothing is sent before the client's `notifications/initialized`; an earlier request waits for it, for a bounded time.
+ * Every request is settled once: by an answer, its deadline, its signal, the end of its owner, or of the client.
  */
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import { type ErrorCode, HostError } from '../../../kernel/errors.js';
@@ -16,17 +14,17 @@ import { NOTIFICATION } from '../../../wire/rpc-codes.js';
 import type { AskLimits } from '../../exchange.js';
 import { notificationText, requestText } from '../../messages/rpc-text.js';
 
-/** Where a question is written. False: nobody can ever read it. */
-export type Tell = (parts: readonly JsonText[]) => boolean;
+/** False: the client cannot be reached. */
+export type Send = (parts: readonly JsonText[]) => boolean;
 
-/** How long a question waits for a client that has not sent `notifications/initialized`. */
+/** How long a request waits for `notifications/initialized`. */
 export const initializedWaitMs = 10_000;
 
 interface Ask {
   readonly owner: object;
   readonly method: string;
   readonly params: JsonText | undefined;
-  readonly tell: Tell;
+  readonly send: Send;
   readonly settle: (outcome: Answer | HostError) => void;
 }
 
@@ -48,22 +46,22 @@ export class ClientRequests {
     return this.#open?.size ?? 0;
   }
 
-  /** The client has sent `notifications/initialized`: what waits for that is asked now. */
+  /** The client has sent `notifications/initialized`: sends the requests that wait for it. */
   initialized(): void {
     if (this.#isInitialized) return;
     this.#isInitialized = true;
     for (const [id, ask] of [...(this.#open ?? [])]) this.#send(id, ask);
   }
 
-  /** `owner` is the request on whose behalf it is asked. */
+  /** `owner`: the request of the client on whose behalf it is asked. */
   ask(
     owner: object,
-    tell: Tell,
+    send: Send,
     method: string,
     params: JsonText | undefined,
     { deadlineAtMs, signal }: AskLimits,
   ): Promise<Answer> {
-    if (this.#isEnded) return Promise.reject(unanswered('transport', method, 'has nobody who could answer it'));
+    if (this.#isEnded) return Promise.reject(unanswered('transport', method, 'cannot be answered: the client is gone'));
     if (this.size >= this.#max) return Promise.reject(tooMany(this.#max));
     if (signal?.aborted) return Promise.reject(unanswered('cancelled', method, 'was cancelled before it was sent'));
     const id = ++this.#lastId;
@@ -79,7 +77,7 @@ export class ClientRequests {
         if (outcome instanceof HostError) reject(outcome);
         else resolve(outcome);
       };
-      const ask: Ask = { owner, method, params, tell, settle };
+      const ask: Ask = { owner, method, params, send, settle };
       this.#open ??= new Map();
       this.#open.set(id, ask);
       signal?.addEventListener('abort', onAbort, { once: true });
@@ -87,7 +85,7 @@ export class ClientRequests {
     });
   }
 
-  /** False: nobody waits for it, or not any more. */
+  /** False: no request waits for it. */
   answered(envelope: Envelope): boolean {
     const ask = this.#open?.get(envelope.numericId());
     const bytes = envelope.payload();
@@ -96,22 +94,22 @@ export class ClientRequests {
     return true;
   }
 
-  /** What was asked on behalf of this request is asked no more. Before the request is answered, while somebody listens. */
+  /** Withdraws the requests of this owner, before the owner is answered. */
   withdraw(owner: object): void {
     if (!this.#open || this.#open.size === 0) return;
     for (const [id, ask] of [...this.#open])
       if (ask.owner === owner) this.#giveUp(id, 'cancelled', 'is no longer wanted');
   }
 
-  /** The client is gone, or does not speak any more: nothing is asked from here on. */
+  /** The client sends no more answers. */
   end(): void {
     this.#isEnded = true;
     for (const id of [...(this.#open?.keys() ?? [])])
       this.#giveUp(id, 'transport', 'was not answered before the client was gone');
   }
 
-  #send(id: number, { method, params, tell, settle }: Ask): void {
-    if (!tell(requestText(id, method, params)))
+  #send(id: number, { method, params, send, settle }: Ask): void {
+    if (!send(requestText(id, method, params)))
       settle(unanswered('transport', method, 'was not sent: the client has no open stream'));
   }
 
@@ -125,8 +123,8 @@ export class ClientRequests {
   #giveUp(id: number, code: ErrorCode, what: string): void {
     const ask = this.#open?.get(id);
     if (!ask) return;
-    // A question that was never sent needs no cancellation.
-    if (this.#isInitialized) ask.tell(notificationText(NOTIFICATION.cancelled, `{"requestId":${id}}`));
+    // A request that was never sent needs no cancellation.
+    if (this.#isInitialized) ask.send(notificationText(NOTIFICATION.cancelled, `{"requestId":${id}}`));
     ask.settle(unanswered(code, ask.method, what));
   }
 }
@@ -135,7 +133,7 @@ const unanswered = (code: ErrorCode, method: string, what: string): HostError =>
   new HostError(code, `${method} to the client ${what}`, { execution: 'uncertain' });
 
 const tooMany = (limit: number): HostError =>
-  new HostError('overloaded', `the client owes ${limit} answers already`, {
+  new HostError('overloaded', `${limit} requests to this client wait for an answer`, {
     reason: 'pending_requests',
     execution: 'not_executed',
     limit,

@@ -15,36 +15,36 @@ test('gives back what came after an event, of one stream, in order', () => {
     [1, 4],
     [0, 5],
   ] as const)
-    store.keep(stream, seq, text(1));
+    store.add(stream, seq, text(1));
   expect([seqs(store, 0), seqs(store, 0, 3), seqs(store, 1, 2), seqs(store, 2)]).toEqual([[1, 3, 5], [5], [4], []]);
 });
 
 test('past its count or bytes the oldest go', () => {
   const store = new EventStore(new EventBudget(10_000), 3, held(1, 1) + held(1, 9));
-  for (let seq = 1; seq <= 50; seq++) store.keep(0, seq, text(1));
+  for (let seq = 1; seq <= 50; seq++) store.add(0, seq, text(1));
   expect([seqs(store, 0), store.size, store.bytes]).toEqual([[49, 50], 2, held(2, 1)]);
-  store.keep(0, 51, text(9));
+  store.add(0, 51, text(9));
   expect([seqs(store, 0), store.bytes]).toEqual([[50, 51], held(1, 1) + held(1, 9)]);
   const few = new EventStore(new EventBudget(10_000), 3, 10_000);
-  for (let seq = 1; seq <= 50; seq++) few.keep(0, seq, text(1));
+  for (let seq = 1; seq <= 50; seq++) few.add(0, seq, text(1));
   expect([seqs(few, 0), few.size, few.bytes]).toEqual([[48, 49, 50], 3, held(3, 1)]);
 });
 
 test('an event larger than all there is room for moves nothing', () => {
   const store = new EventStore(new EventBudget(1_000), 10, held(1, 10));
-  store.keep(0, 1, text(5));
-  store.keep(0, 2, text(11));
+  store.add(0, 1, text(5));
+  store.add(0, 2, text(11));
   expect(seqs(store, 0)).toEqual([1]);
 });
 
 test('all stores together keep to the budget, and give back what they held', () => {
   const budget = new EventBudget(held(1, 10));
   const [one, other] = [new EventStore(budget, 10, 1_000), new EventStore(budget, 10, 1_000)];
-  one.keep(0, 1, text(8));
-  other.keep(0, 1, text(4));
+  one.add(0, 1, text(8));
+  other.add(0, 1, text(4));
   expect([one.size, other.size, budget.used, budget.events]).toEqual([1, 0, held(1, 8), 1]);
   one.clear();
-  other.keep(0, 2, text(4));
+  other.add(0, 2, text(4));
   expect([one.size, other.size, budget.used, budget.events]).toEqual([0, 1, held(1, 4), 1]);
   other.clear();
   expect([budget.used, budget.events]).toEqual([0, 0]);
@@ -55,9 +55,9 @@ test('W18 a small event holds no memory but its own, and is the same bytes again
   const small = Buffer.from('data: Grüße, 東京\n\n');
   // Part of a slab that others share.
   expect(small.buffer.byteLength).toBeGreaterThan(small.length);
-  store.keep(0, 1, small);
+  store.add(0, 1, small);
   const own = text(20_000);
-  store.keep(0, 2, own);
+  store.add(0, 2, own);
   const [first, second] = store.after(0, 0);
   expect(typeof first?.text).toBe('string');
   expect(Buffer.from(first?.text as string, 'latin1').equals(small)).toBe(true);

@@ -1,10 +1,10 @@
 /**
- * One stream of events of a legacy session, over as many connections as it takes: each event has an id, and a client that
- * lost its connection goes on after the last one it saw.
+ * One event stream of a legacy session, over as many connections as it takes, and the store of its events: a client that lost its
+ * connection goes on after the last event id that it read.
  *
- * Invariants: an event is kept before it is written; a stream is read by one connection at a time; a stream that was never
- * read keeps no events. A `list_changed` is never kept as an event: at most one of each list is pending, and one that the
- * client may have missed is written again under its old number.
+ * Invariants: an event is stored before it is written; one connection reads a stream at a time; a stream that was never read stores
+ * nothing. A `list_changed` is not stored: at most one of each list is pending, and a missed one is written again under its number.
+ * Events and bytes are bounded for each session and for all; the oldest events of the session are dropped first.
  */
 import { ByteBudget } from '../../../kernel/byte-budget.js';
 import type { JsonText } from '../../../wire/frame.js';
@@ -58,12 +58,12 @@ export class EventStream {
     if (!this.#wasRead) return;
     const seq = ++this.#count.last;
     const text = this.#text(seq, parts);
-    this.#store.keep(this.no, seq, text);
+    this.#store.add(this.no, seq, text);
     if (this.#reader?.write(text)) this.#toldSeq = seq;
   }
 
   /**
-   * Sends a notification that says the same each time, such as `list_changed`. If there is no reader, or a slow one, it is sent
+   * Sends a notification without content of its own, such as `list_changed`. If there is no reader, or a slow one, it is sent
    * once when the reader has caught up, however often it was announced meanwhile.
    */
   announce(method: string): void {
@@ -108,7 +108,7 @@ export class EventStream {
     }
   }
 
-  /** Kept events and written announcements after this one, in order. Pending announcements are left to `#writePending`. */
+  /** Stored events and written announcements after this one, in order. Pending announcements are left to `#writePending`. */
   #after(afterSeq: number): { readonly seq: number; readonly text: Buffer }[] {
     const events = this.#store.after(this.no, afterSeq).map(({ seq, text }) => ({ seq, text: bytesOf(text) }));
     for (const [method, seq] of this.#announcements?.written ?? [])
@@ -161,7 +161,7 @@ export class EventStore {
     return this.#bytes;
   }
 
-  keep(stream: number, seq: number, text: Buffer): void {
+  add(stream: number, seq: number, text: Buffer): void {
     const bytes = text.length + eventOverheadBytes;
     if (bytes > this.#bytesMax) return;
     while (!this.#fits(bytes) && this.size > 0) this.#dropOldest();

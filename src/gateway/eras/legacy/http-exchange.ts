@@ -1,5 +1,6 @@
 /**
- * One request of a legacy session over HTTP. Requests to its client go out on the stream of this request.
+ * One request of a legacy session over HTTP, and the response to its POST: one JSON text, or an event stream when something comes
+ * before the answer. A batch is always a stream. Requests to the client go out on the stream of this request.
  * Invariant: cancelled only by `notifications/cancelled`, the end of its session or of the gateway, never by a lost connection.
  */
 
@@ -45,7 +46,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
     this.#context = context;
     this.#reply = reply;
     this.#admit = admit;
-    // A client without a session has no way to answer.
+    // A client without a session cannot answer.
     this.ask = admit ? undefined : (method, params, limits) => this.#ask(method, params, limits);
     session.exchanges.set(this.idText, this);
     context.open.add(this, session.principal.id);
@@ -79,11 +80,11 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
 
   async #ask(method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
     if (!this.isOpen) throw new HostError('cancelled', 'the request on whose behalf the client is asked has ended');
-    return this.client.asks.ask(this, (parts) => this.#reply.tell(parts), method, params, limits);
+    return this.client.asks.ask(this, (parts) => this.#reply.send(parts), method, params, limits);
   }
 
   protected writeNotification(text: JsonText[]): void {
-    if (!this.#admit) this.#reply.tell(text);
+    if (!this.#admit) this.#reply.send(text);
   }
 
   protected write(answer: JsonText[] | undefined, failure: RpcFailure | undefined): void {
@@ -110,24 +111,24 @@ export class LegacyReply {
   readonly #response: ServerResponse;
   readonly #session: LegacySession;
   #stream: EventStream | undefined;
-  #owed: number;
+  #pending: number;
   #isOver = false;
 
   constructor(
     context: IngressContext,
     response: ServerResponse,
     session: LegacySession,
-    owed: number,
+    pending: number,
     isBatch: boolean,
   ) {
     this.#context = context;
     this.#response = response;
     this.#session = session;
-    this.#owed = owed;
+    this.#pending = pending;
     if (isBatch) this.#open();
   }
 
-  /** Nothing was written, and somebody still reads. */
+  /** Nothing was written yet, and the connection is open. */
   get isSilent(): boolean {
     return !this.#isOver && this.#stream === undefined && !this.#response.destroyed;
   }
@@ -136,19 +137,19 @@ export class LegacyReply {
     if (this.isSilent) this.#open();
   }
 
-  /** Something before the answer. False: there is nobody who could ever read it. */
-  tell(parts: readonly JsonText[]): boolean {
+  /** Sends a message before the answer. False: the connection is gone. */
+  send(parts: readonly JsonText[]): boolean {
     if (this.#isOver) return false;
     const stream = this.#stream ?? this.#open();
     stream?.send(parts);
     return stream !== undefined;
   }
 
-  /** One answer that is owed. */
+  /** The answer to one of the requests. */
   answer(parts: readonly JsonText[], status: number, headers: HeaderList = []): void {
     if (this.#isOver) return;
     this.#stream?.send(parts);
-    if (--this.#owed > 0) return;
+    if (--this.#pending > 0) return;
     this.#isOver = true;
     if (this.#stream) this.#session.endStream(this.#stream);
     else writeJson(this.#response, status, parts, this.#context.limits.writeStallMs, headers);
@@ -163,7 +164,7 @@ export class LegacyReply {
     const reader = new SseStream(this.#response, limits, beat, []);
     if (isPrimed) reader.write(stream.primer(retryMs(random)));
     stream.attach(reader);
-    // Older ones are primed with nothing; a comment is the first byte that everybody understands.
+    // Older clients get a comment as the first bytes.
     if (!isPrimed) reader.beat();
     reader.flush();
     return stream;

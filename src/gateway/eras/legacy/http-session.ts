@@ -1,29 +1,19 @@
 /**
- * One legacy session (2024-11-05 to 2025-11-25): from `initialize` to its end, bound to who opened it and where.
+ * One legacy session over HTTP, from `initialize` to its end, bound to one principal and endpoint.
  * Not here: how many there may be and for how long (session-table.ts), HTTP itself (http.ts).
- *
- * Invariants: ended once, and then everything of it is; two open requests never share an id; what belongs to none of its
- * requests goes to the stream it may open with GET. While the client has lost that stream, messages wait in bounds. Before the
- * stream was first opened, only one `list_changed` for each list waits.
+ * Invariants: its end ends everything of it; two open requests never share an id; notifications that belong to no request go to the
+ * GET stream, and wait in bounds while the client has lost it.
  */
 import type { Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
 import type { JsonText } from '../../../wire/frame.js';
 import { RPC } from '../../../wire/rpc-codes.js';
 import type { EndpointId } from '../../endpoint-id.js';
-import type { ClientCapabilities, ClientSession, RpcFailure } from '../../exchange.js';
+import type { Client, ClientCapabilities, ClientSession, RpcFailure } from '../../exchange.js';
 import type { HttpLimits } from '../../http/http-limits.js';
 import { notificationText } from '../../messages/rpc-text.js';
 import { ClientRequests } from './client-requests.js';
 import { type EventBudget, type EventCount, EventStore, EventStream } from './event-stream.js';
-
-export interface SessionFacts {
-  readonly id: string;
-  readonly principal: Principal;
-  readonly endpoint: EndpointId;
-  readonly version: string;
-  readonly capabilities: ClientCapabilities;
-}
 
 /** Answers the open requests of a session that ends. */
 export const sessionEnded: RpcFailure = {
@@ -36,7 +26,7 @@ const ownStreamNo = 0;
 
 export class LegacySession implements ClientSession {
   readonly id: string;
-  /** As the last request showed it: the same one, but its role may have changed since. */
+  /** Of the last request: the role may have changed. */
   principal: Principal;
   readonly endpoint: EndpointId;
   readonly version: string;
@@ -47,7 +37,7 @@ export class LegacySession implements ClientSession {
   readonly exchanges = new Map<string, { cancel(failure: RpcFailure): void }>();
   readonly own: EventStream;
   isInitialized = false;
-  /** Something was asked in it. */
+  /** The client has sent a request. */
   wasUsed = false;
   /** Called at each use. Set by the session table. */
   onTouch: { touched(session: LegacySession): void } | undefined;
@@ -55,12 +45,12 @@ export class LegacySession implements ClientSession {
   readonly #abort = new AbortController();
   readonly #store: EventStore;
   readonly #count: EventCount = { last: 0 };
-  /** Of requests that are not answered yet. Undefined while there is none: a thousand abandoned sessions have none. */
+  /** Streams of open requests. Undefined while there is none: a thousand abandoned sessions have none. */
   #streams: Map<number, EventStream> | undefined;
   #lastStreamNo = ownStreamNo;
   #usedAtMs: number;
 
-  constructor(facts: SessionFacts, clock: Clock, limits: HttpLimits, budget: EventBudget) {
+  constructor(facts: Omit<Client, 'era'>, clock: Clock, limits: HttpLimits, budget: EventBudget) {
     this.id = facts.id;
     this.principal = facts.principal;
     this.endpoint = facts.endpoint;
@@ -98,7 +88,7 @@ export class LegacySession implements ClientSession {
 
   notify(method: string, params: JsonText | undefined): void {
     if (this.isOver) return;
-    // Without params each notification of a method says the same, so pending ones are merged into one.
+    // Notifications without params are identical, so pending ones are merged into one.
     if (params === undefined) this.own.announce(method);
     else this.own.send(notificationText(method, params));
   }
@@ -115,13 +105,13 @@ export class LegacySession implements ClientSession {
     if (this.#streams?.delete(stream.no) && this.#streams.size === 0) this.#streams = undefined;
   }
 
-  /** A stream by the number in its events' ids. `finished`: all that will ever be on it was sent, and may be kept still. */
+  /** A stream by the number in its event ids. `finished`: its answer was sent, and may still be stored. */
   streamAt(no: number): EventStream | 'finished' | undefined {
     if (no === ownStreamNo) return this.own;
     return this.#streams?.get(no) ?? (no <= this.#lastStreamNo ? 'finished' : undefined);
   }
 
-  /** A finished stream, as far as it is kept, for one more reader. */
+  /** The stored events of a finished stream, for one more reader. */
   finishedStream(no: number): EventStream {
     return new EventStream(no, this.#store, this.#count);
   }

@@ -1,8 +1,7 @@
 /**
- * What legacy clients send (2024-11-05 to 2025-11-25, streamable HTTP): messages by POST, a stream by GET, the end by DELETE.
- * Not here: checks that both eras share (http-ingress.ts), the session itself (http-session.ts).
- *
- * Invariant: a session is made only by an `initialize` that was answered with success, and nothing is kept of any other.
+ * Legacy clients over streamable HTTP: messages by POST, a stream by GET, the end of the session by DELETE.
+ * Not here: guards that all eras share (http-ingress.ts), the session itself (http-session.ts).
+ * Invariant: only an `initialize` that was answered with success creates a session.
  */
 import type { ServerResponse } from 'node:http';
 import { ERRORS } from '../../../kernel/errors.js';
@@ -163,7 +162,7 @@ export class LegacyHttp implements HttpEra {
     const facts = { id: this.#context.newId(), principal, endpoint, ...read };
     const session = new LegacySession(facts, clock, limits, this.#budget);
     const reply = new LegacyReply(this.#context, response, session, 1, false);
-    // Whoever left meanwhile would never learn the id.
+    // A client that is gone would never learn the id.
     const admit: Admit = () =>
       !response.destroyed && this.#sessions.admit(session) ? ['Mcp-Session-Id', session.id] : sessionsFull;
     route(this.#context, new LegacyHttpExchange(this.#context, reply, session, this.#requestOf(envelope), admit));
@@ -184,7 +183,7 @@ export class LegacyHttp implements HttpEra {
     session.wasUsed = true;
     if (session.exchanges.has(request.idText)) return reply.answer(failureText(request.idText, idInUse), 400);
     const { limits, open } = this.#context;
-    // Asked again: a batch has many requests, and others may have come while its body was on its way.
+    // Checked again: a batch has many requests, and others may have come while its body was on its way.
     if (session.exchanges.size >= limits.exchangesPerSession || !open.admits(session.principal.id))
       return reply.answer(failureText(request.idText, full), 503);
     route(this.#context, new LegacyHttpExchange(this.#context, reply, session, request));
@@ -193,7 +192,7 @@ export class LegacyHttp implements HttpEra {
   /** Notifications and answers. */
   #take(session: LegacySession, envelope: Envelope): void {
     if (envelope.kind !== 'notification') {
-      // An answer that came too late is nobody's fault.
+      // A late answer is dropped.
       session.asks.answered(envelope);
       return;
     }

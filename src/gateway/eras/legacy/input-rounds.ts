@@ -1,10 +1,7 @@
 /**
- * Legacy client, modern server: the server answers that it needs something, the client is asked for it by real requests, and
- * the call is sent again with what it said, until there is an answer.
- * Failures are told as SDK 2.4 tells them where a server serves both eras (bridge-errors.ts).
- *
- * Invariants: all of a round is checked before anything is asked; the first ask that fails ends the others; the number of
- * rounds is bounded, so two that misunderstand each other come to an end.
+ * Legacy client, modern server: the server answers `input_required`, the client gets requests, and the call is sent again with
+ * its answers, until the server has a result.
+ * Invariants: a round is checked before anything is asked; the first request that fails ends the others; rounds are bounded.
  */
 import { type Clock, sleep } from '../../../kernel/clock.js';
 import { isHostError } from '../../../kernel/errors.js';
@@ -20,9 +17,9 @@ import type { Ask } from '../../exchange.js';
 /** For a person to answer one question. */
 export const askLimitMs = 5 * 60_000;
 export const roundsMax = 8;
-/** A server that only wants to be asked again is not asked in a tight loop. */
+/** Between two calls to a server that only wants to be called again. */
 const stateOnlyPauseMs = 250;
-/** What the client said, of one round. */
+/** The client's answers of one round. */
 const responsesBytesMax = LIMITS.frameBytes;
 
 export class InputRounds {
@@ -36,7 +33,7 @@ export class InputRounds {
     this.#random = random;
   }
 
-  /** `first` asks for `required`; `options` are those it was sent with. */
+  /** `first` is the answer that has `required`; `options` are those of its request. */
   async run(first: Relayed, required: InputRequired, options: BridgeOptions): Promise<Relayed> {
     const { exchange, server } = this.#request;
     let relayed = first;
@@ -59,7 +56,7 @@ export class InputRounds {
     return legacyFailure(this.#request.exchange.method, message);
   }
 
-  /** As a member of params, without braces; or what the client is told instead. */
+  /** As a member of params, without braces; or the failure for the client. */
   async #responses(requests: readonly InputRequest[]): Promise<string | Relayed> {
     const { client, ask, signal } = this.#request.exchange;
     if (requests.length === 0) {
@@ -75,7 +72,7 @@ export class InputRounds {
     return this.#askAll(requests, ask as Ask);
   }
 
-  /** Asked in their order and at once, as a client that speaks the newer era would be. */
+  /** All at once, in their order, as a modern client gets them. */
   async #askAll(requests: readonly InputRequest[], ask: Ask): Promise<string | Relayed> {
     const { signal } = this.#request.exchange;
     const ending = new AbortController();
@@ -111,7 +108,7 @@ export class InputRounds {
       : this.#failure(`what the client answered to ${quoted(method)} is too large`);
   }
 
-  /** By URL the older era wants an id, which the newer one does not have. */
+  /** Elicitation by URL has an id in the legacy era only. */
   #legacyParams({ need, params }: InputRequest): Buffer | undefined {
     if (need !== 'url' || !params || memberBytes(params, 'elicitationId')) return params;
     const open = params.indexOf(0x7b) + 1;
@@ -122,7 +119,7 @@ export class InputRounds {
     ]);
   }
 
-  /** Names the question to the client and to nobody else: the server does not know it, so it need not be a secret. */
+  /** Only the client sees it, so it need not be a secret. */
   #elicitationId(): string {
     return Array.from({ length: 16 }, () => randomInt(this.#random, 0, 255).toString(16).padStart(2, '0')).join('');
   }

@@ -1,9 +1,7 @@
 /**
- * Requests of modern clients, which are asked by answering them: what a modern server wants passes through with its state
- * sealed, what a legacy server asks in the middle of a call becomes such an answer (parked-call.ts).
- *
- * Invariants: no client sees a server's own state, nor is asked for what its request did not declare; a state is gone on from
- * only by the same caller with the same request.
+ * The bridge for modern clients, which are asked by `input_required` answers. Those of a modern server pass with their state sealed;
+ * a request of a legacy server in the middle of a call becomes one (parked-call.ts), and so does its error -32042.
+ * Invariants: no client sees the state of a server; a state counts only for the same caller with the same request.
  */
 import type { Clock } from '../../../kernel/clock.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
@@ -63,7 +61,7 @@ function relayModern(request: BridgedRequest, parts: ModernBridgeParts): Promise
     case 'again':
       if (areAccepted(inputResponses, opened.text)) return sendFirst(request, parts, undefined);
       return Promise.resolve(
-        rpcError('modern', RPC.invalidParams, 'the request needs an address to be visited, which was not agreed to'),
+        rpcError('modern', RPC.invalidParams, 'the user did not agree to visit the address that this request needs'),
       );
     default:
       return opened.kind satisfies never;
@@ -88,7 +86,7 @@ function refuse(inbound: InboundRequest, { capabilities }: Client): void {
   const need = needOf(inbound.method, inbound.params);
   if (!need) refuseUnknown(inbound);
   else if (!isDeclared(need, capabilities)) refuseUndeclared(inbound, need);
-  // It came up in another era than it was known by, just now: the next call is prepared for it.
+  // The server came up in another era than was known; the next call is prepared for it.
   else inbound.refuse(RPC.internalError, 'the client cannot be asked because of this call');
 }
 
@@ -100,7 +98,7 @@ function translated(request: BridgedRequest, relayed: Relayed, seal: StateSeal):
     if (!capabilities.elicitationUrl) return missingCapability(new Set<Need>(['url']));
     const requests = readUrlRequired(relayed);
     if (!requests)
-      return rpcError('modern', RPC.internalError, 'the server asks for an address to be visited, but names none');
+      return rpcError('modern', RPC.internalError, 'the server requires a visit of an address, but names none');
     return inputRequiredResult(requests, seal.seal('again', String(requests.length), ownerOf(request)));
   }
   const required = readInputRequired(server, exchange.method, relayed);
@@ -128,7 +126,7 @@ interface UrlRequest {
   readonly params: Buffer;
 }
 
-/** What is to be visited; undefined when the answer is none of these, or says nothing that could be asked. */
+/** The addresses to visit; undefined: the error names none. */
 function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefined {
   if (kind !== 'error' || era !== 'legacy' || memberText(bytes, 'code') !== urlRequiredCode) return undefined;
   const data = memberBytes(bytes, 'data');
@@ -147,7 +145,7 @@ function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefine
 const isUrlRequired = ({ kind, bytes, era }: Relayed): boolean =>
   kind === 'error' && era === 'legacy' && memberText(bytes, 'code') === urlRequiredCode;
 
-/** Whether the person agreed to all of it: `text` is how many there were. */
+/** Whether the user accepted all; `text` is their number. */
 function areAccepted(inputResponses: Buffer | undefined, text: string): boolean {
   return Array.from({ length: Number(text) }, (_, i) => `url-${i + 1}`).every((key) => {
     const response = inputResponses && memberBytes(inputResponses, key);

@@ -70,7 +70,7 @@ describe('the envelope of a modern request', () => {
     const params = withMeta(`"io.modelcontextprotocol/protocolVersion":"${'9'.repeat(1_000)}"`, capabilities);
     expect(modernEnvelope(params)).toEqual({
       code: -32022,
-      message: 'this protocol version is not spoken here; use one of those in data.supported',
+      message: 'this protocol version is not supported; use one of data.supported',
       data: JSON.stringify({ supported: [MODERN_VERSION, ...LEGACY_VERSIONS], requested: '9'.repeat(64) }),
       httpStatus: 400,
     });

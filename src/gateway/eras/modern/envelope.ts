@@ -15,10 +15,10 @@ import { isLogLevel, logLevels } from '../../messages/log-level.js';
 import { LOG_LEVEL } from '../../messages/request-meta.js';
 
 const clientInfoBytesMax = 64 * 1024;
-/** A version that somebody made up is told back this far. */
+/** An unsupported version is quoted up to this length. */
 const versionCharsMax = 64;
 const envelopeKeys = [META.version, META.clientCapabilities, META.clientInfo, LOG_LEVEL];
-/** Of the keys that make a request modern. */
+/** Prefix of the keys that make a request modern. */
 const keyPrefix = Buffer.from('io.modelcontextprotocol/');
 
 export interface ModernEnvelope {
@@ -28,13 +28,10 @@ export interface ModernEnvelope {
 
 export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
 
-/** Whether params claim to be of the era with metadata, of whichever version, rightly or not. */
+/** Whether params carry modern metadata, of any version. */
 export const claimsModern = (params: Buffer | undefined): boolean => claimOf(params) !== undefined;
 
-/**
- * The envelope of a request that says it is of the modern era, or why it cannot be served; undefined when it does not say so.
- * One that says so and is wrong is a wrong modern request, not a legacy one.
- */
+/** The envelope of a modern request, or why it is wrong; undefined: the request has no modern metadata. */
 export function modernEnvelope(params: Buffer | undefined): ModernEnvelope | RpcFailure | undefined {
   const claim = claimOf(params);
   if (!claim) return undefined;
@@ -42,17 +39,17 @@ export function modernEnvelope(params: Buffer | undefined): ModernEnvelope | Rpc
   return isFailure(envelope) || envelope.version === MODERN_VERSION ? envelope : unsupportedVersion(envelope.version);
 }
 
-/** What `_meta` of a modern request says, of whichever version; or what is missing or wrong in it. */
+/** The metadata of any version, or what is missing or wrong in it. */
 export const readEnvelope = (meta: Buffer | undefined): ModernEnvelope | RpcFailure =>
   meta === undefined ? missing(META.version) : envelopes.of(meta, envelopeOf, isNotFailure);
 
-/** A client says the same with every request, but for the token of one that wants to hear of its progress. */
+/** A client repeats the same metadata with every request, but for progress tokens. */
 const envelopes = new BytesMemo<ModernEnvelope | RpcFailure>();
 const isNotFailure = (envelope: ModernEnvelope | RpcFailure): boolean => !isFailure(envelope);
 
 function envelopeOf(meta: Buffer): ModernEnvelope | RpcFailure {
-  const [said, capabilities, clientInfo, level] = isObject(meta) ? membersBytes(meta, envelopeKeys) : [];
-  const version = said && stringOf(said);
+  const [versionBytes, capabilities, clientInfo, level] = isObject(meta) ? membersBytes(meta, envelopeKeys) : [];
+  const version = versionBytes && stringOf(versionBytes);
   if (version === undefined) return missing(META.version);
   if (!isObject(capabilities)) return missing(META.clientCapabilities);
   if (capabilities.length > capabilitiesBytesMax) return tooLarge(META.clientCapabilities);
@@ -64,7 +61,7 @@ function envelopeOf(meta: Buffer): ModernEnvelope | RpcFailure {
 
 export const unsupportedVersion = (version: string): RpcFailure => ({
   code: MODERN_ERRORS.unsupportedVersion,
-  message: 'this protocol version is not spoken here; use one of those in data.supported',
+  message: 'this protocol version is not supported; use one of data.supported',
   data: JSON.stringify({ supported: ALL_VERSIONS, requested: version.slice(0, versionCharsMax) }),
   httpStatus: 400,
 });

@@ -21,7 +21,7 @@ const legacyNotFound = -32002;
 
 const mark = Buffer.from('"resultType"');
 const meta = Buffer.from('"_meta"');
-/** Only a cacheable result says for how long; a legacy server promised nothing. */
+/** Cache hints of the modern era: a legacy server gives none. */
 const cacheKeys = [Buffer.from('"ttlMs"'), Buffer.from('"cacheScope"')];
 /** A key may be written in escapes: then each member is looked at. */
 const escaped = Buffer.from('\\u00');
@@ -45,7 +45,7 @@ function fromLegacy(bytes: Buffer, { isCacheable, serverInfo }: ResultContext): 
     return [head, bytes.subarray(1)];
   }
   const edited = editMembers(bytes, isCacheable ? cacheableEdits : completeEdits);
-  if (!edited) return badResult('has a member twice that says what kind of result it is');
+  if (!edited) return badResult('has a duplicate resultType');
   try {
     return [spliceMeta(edited, [[META.serverInfo, serverInfo]])];
   } catch {

@@ -1,6 +1,5 @@
 /**
- * The checks of the modern era (2026-07-28) that HTTP adds: headers repeat what the body says. Pure: bytes and headers in, what
- * is wrong out.
+ * The header checks of the modern era: headers repeat members of the body. Pure.
  * Not here: the metadata itself (envelope.ts), what a method means (router).
  *
  * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
@@ -60,7 +59,7 @@ const keysByField = new Map(['name', 'uri', 'taskId'].map((field) => [field, ['_
 const keysWith = (field: string | undefined): readonly string[] =>
   field === undefined ? metaAlone : (keysByField.get(field) ?? ['_meta', field, 'arguments']);
 
-/** A notification needs no metadata; what it repeats must agree all the same. */
+/** A notification needs no metadata, but what it repeats must agree. */
 export function checkModernNotification(
   method: string,
   params: Buffer | undefined,
@@ -69,8 +68,8 @@ export function checkModernNotification(
   if (headers['mcp-method'] !== undefined && headers['mcp-method'] !== method)
     return mismatch('Mcp-Method', headers['mcp-method']);
   const meta = isObject(params) ? memberBytes(params, '_meta') : undefined;
-  const said = isObject(meta) ? memberBytes(meta, META.version) : undefined;
-  const version = said === undefined ? headers['mcp-protocol-version'] : stringOf(said);
+  const value = isObject(meta) ? memberBytes(meta, META.version) : undefined;
+  const version = value === undefined ? headers['mcp-protocol-version'] : stringOf(value);
   if (version !== headers['mcp-protocol-version'])
     return mismatch('MCP-Protocol-Version', headers['mcp-protocol-version']);
   return version === MODERN_VERSION ? undefined : unsupportedVersion(version ?? '');
@@ -99,7 +98,7 @@ function firstMismatch(
   return undefined;
 }
 
-/** An argument that is absent or null has no header; any other has exactly its own value there. */
+/** An absent or null argument has no header; any other is repeated in it. */
 function isMirrored(raw: string | undefined, at: Exclude<AtPath, 'unclear'>): boolean {
   if (at === 'absent' || at.equals(nullText)) return raw === undefined;
   if (raw === undefined) return false;
@@ -122,9 +121,9 @@ const unclear = ({ name }: MirroredHeader): RpcFailure => ({
 
 const wrong = (failure: RpcFailure): ModernCheck => ({ ok: false, failure });
 
-/** Neither value is quoted: a header may hold what is none of the body's business. */
+/** The values are not quoted: a header may hold a secret. */
 const mismatch = (header: string, value: string | undefined): RpcFailure => ({
   code: MODERN_ERRORS.headerMismatch,
-  message: `the header ${header} ${value === undefined ? 'is missing' : 'says something else than the body'}; send what the body says`,
+  message: `the header ${header} ${value === undefined ? 'is missing' : 'differs from the body'}; send the value of the body`,
   httpStatus: 400,
 });

@@ -74,7 +74,7 @@ class ModernHttp implements HttpEra {
 const nothingDeclared = new DeclaredCapabilities(undefined);
 
 /**
- * Servers with `isolation: "per-client"` tell modern clients apart by the header `Hostler-Client`; without it the key is the client.
+ * Servers with `isolation: "per-client"` distinguish modern clients by the header `Hostler-Client`; without it the key is the client.
  * The id is scoped to the key, and names of keys have no colon: no key reaches the instance of another key's client.
  */
 const clientIdOf = (key: string, name: string | undefined): string =>

@@ -1,10 +1,7 @@
 /**
- * One call of a modern client that may be asked: holds the state (parked-state.ts), performs its effects and feeds back what
- * happened. Most are never parked, and are an ordinary call with a signal of its own.
- * Not here: what clients are told of the server's own answers (`translate`), whose state it is (bridge.ts).
- *
- * Invariants: one relay() waits at a time, and is resolved exactly once; the call upstream is sent once, whatever the client
- * does; what happens while effects are performed comes after them.
+ * One call of a modern client to a server that may ask in the middle of it. Holds the state (parked-state.ts) and performs its effects.
+ * Not here: the form of the server's answers (`translate`), the owner of a state (bridge.ts).
+ * Invariants: one relay() waits at a time, and is settled once; the call is sent upstream once; events during effects come after them.
  */
 import { ByteBudget } from '../../../kernel/byte-budget.js';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
@@ -20,9 +17,9 @@ import { inputRequestsMax, inputRequiredBytesMax, inputRequiredResult } from '..
 import type { Exchange } from '../../exchange.js';
 import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } from './parked-state.js';
 
-/** Requests that a server sends together are asked together. */
+/** Requests that a server sends within this time reach the client together. */
 export const gatherMs = 5;
-/** A server that was refused one thing often ends the call: nobody is asked for the rest before it had time to. */
+/** A server that was refused one request often ends the call: time for that before the client is asked the rest. */
 export const afterRefusalMs = 250;
 /** For the client to come back. */
 export const parkedLifeMs = 5 * 60_000;
@@ -37,7 +34,7 @@ interface OpenAsk {
   readonly key: string;
   readonly request: InboundRequest;
   readonly method: string;
-  /** A copy: the server's bytes are a view of a larger buffer, and this may wait for long. */
+  /** A copy: the server's bytes are a view of a larger buffer. */
   readonly params: Buffer | undefined;
   readonly need: Need;
   readonly stop: () => void;
@@ -50,7 +47,7 @@ export interface ParkedCallPorts {
   readonly calls: ParkedCalls;
   /** Seals the handle for this request. */
   readonly seal: (handle: string) => string;
-  /** What the client is told of what the server answered. May throw a HostError. */
+  /** The server's answer for the client. May throw a HostError. */
   readonly translate: (relayed: Relayed) => Relayed;
 }
 
@@ -66,11 +63,11 @@ export class ParkedCall implements Resumable {
   #waiter: Waiter | undefined;
   #responses: Buffer | undefined;
   #outcome: Outcome | undefined;
-  #heldBytes = 0;
+  #storedBytes = 0;
   #id: string | undefined;
   #round = 0;
   #askCount = 0;
-  /** A question that the client cannot be asked. */
+  /** When a request was refused that the client cannot take. */
   #refusedAtMs = Number.NEGATIVE_INFINITY;
   #stopGathering: Cancel | undefined;
   #disarmExpiry: Cancel | undefined;
@@ -91,7 +88,7 @@ export class ParkedCall implements Resumable {
     if (this.#state.kind !== 'asked' || round !== this.#round) return undefined;
     this.#exchange = exchange;
     this.#first.moveTo?.(exchange);
-    // What this client declares now is what it can be asked from now on.
+    // The capabilities of this request count from now on.
     for (const ask of this.#asks.values()) {
       if (isDeclared(ask.need, exchange.client.capabilities)) continue;
       this.#drop(ask);
@@ -116,7 +113,7 @@ export class ParkedCall implements Resumable {
     } catch (error) {
       this.#outcome = { error };
     }
-    if (this.#state.kind === 'asked') this.#outcome = this.#held(this.#outcome);
+    if (this.#state.kind === 'asked') this.#outcome = this.#stored(this.#outcome);
     this.#step({ kind: 'finished' });
   }
 
@@ -127,7 +124,7 @@ export class ParkedCall implements Resumable {
     if (!isDeclared(need, this.#exchange.client.capabilities)) return this.#refuseUndeclared(request, need);
     if (this.#asks.size >= inputRequestsMax || (params?.length ?? 0) > inputRequiredBytesMax)
       return request.refuse(ERRORS.overloaded.rpc, 'overloaded: the call asks for too much at once');
-    if (this.#state.kind === 'over') return request.refuse(RPC.internalError, 'the call is over');
+    if (this.#state.kind === 'over') return request.refuse(RPC.internalError, 'the call has ended');
     this.#id ??= this.#ports.calls.add(this, this.#first.exchange.client.principal.id);
     if (this.#id === undefined)
       return request.refuse(ERRORS.overloaded.rpc, 'overloaded: too many calls wait for their clients');
@@ -169,7 +166,7 @@ export class ParkedCall implements Resumable {
     });
   }
 
-  /** Events that come while effects are performed wait for their turn. */
+  /** Events that come while effects are performed are queued. */
   #step(event: ParkedEvent): void {
     this.#events.push(event);
     if (this.#isStepping) return;
@@ -242,7 +239,7 @@ export class ParkedCall implements Resumable {
     else reject(outcome.error);
   }
 
-  /** Undefined when the client left it out, said it twice, or said something that is no answer: it is asked again. */
+  /** Undefined when the client left it out or sent no object: it is asked again. */
   #responseTo(key: string): Buffer | undefined {
     const response = this.#responses && memberBytes(this.#responses, key);
     return response?.[0] === 0x7b ? response : undefined;
@@ -256,7 +253,7 @@ export class ParkedCall implements Resumable {
     try {
       ask.request.respond(response);
     } catch {
-      ask.request.refuse(RPC.internalError, 'the answer of the client could not be read');
+      ask.request.refuse(RPC.internalError, 'the answer of the client is not valid JSON');
     }
   }
 
@@ -272,30 +269,30 @@ export class ParkedCall implements Resumable {
     this.#asks.delete(key);
   }
 
-  /** The buffer of an answer is shared with whatever came with it, and the client may take its time. */
-  #held(outcome: Outcome): Outcome {
+  /** A copy: the buffer of an answer is shared with other messages, and the client may take its time. */
+  #stored(outcome: Outcome): Outcome {
     if (!('relayed' in outcome)) return outcome;
     const { relayed } = outcome;
     if (!this.#ports.calls.answerBytes.take(relayed.bytes.length)) {
       const { server } = this.#first;
-      const message = `server '${server}': answered while its client was asked, and there is no room to keep it`;
+      const message = `server '${server}': answered while its client was asked, and the buffer for such answers is full`;
       return { error: new HostError('overloaded', message, { server, phase: 'answered', execution: 'uncertain' }) };
     }
-    this.#heldBytes = relayed.bytes.length;
+    this.#storedBytes = relayed.bytes.length;
     return { relayed: { ...relayed, bytes: Buffer.from(relayed.bytes) } };
   }
 
   #forget(): void {
     if (this.#id !== undefined) this.#ports.calls.remove(this.#id, this.#first.exchange.client.principal.id);
-    this.#ports.calls.answerBytes.release(this.#heldBytes);
-    this.#heldBytes = 0;
+    this.#ports.calls.answerBytes.release(this.#storedBytes);
+    this.#storedBytes = 0;
   }
 }
 
 export const parkedMax = 256;
 export const parkedPerPrincipalMax = 16;
 /** Answers that wait for their client to come back, all together. */
-export const heldBytesMax = 64 * 1024 * 1024;
+export const answerBytesMax = 64 * 1024 * 1024;
 
 export interface Resumable {
   /** Undefined: nothing waits for this round. */
@@ -306,13 +303,13 @@ export class ParkedCalls {
   readonly #byId = new Map<string, Resumable>();
   readonly #perPrincipal = new Map<string, number>();
   /** Bytes of the answers that wait. */
-  readonly answerBytes = new ByteBudget(heldBytesMax);
+  readonly answerBytes = new ByteBudget(answerBytesMax);
 
   get size(): number {
     return this.#byId.size;
   }
 
-  /** The id of its new place; undefined: there is none left. */
+  /** The id of the call; undefined: the table is full. */
   add(call: Resumable, principal: string): string | undefined {
     const own = this.#perPrincipal.get(principal) ?? 0;
     if (this.#byId.size >= parkedMax || own >= parkedPerPrincipalMax) return undefined;

@@ -1,18 +1,15 @@
 /**
- * The life of one call of a modern client, whose legacy server may ask in the middle of it, as a pure function.
- * The era of the client has no such asking: the call is parked upstream, the client's request is answered with what is asked,
- * and another request of the client goes on from there.
- * Not here: timers, promises, the server's requests themselves (parked-call.ts); how many there may be (parked-calls.ts).
- *
- * Invariants: every ask is answered, refused or taken back exactly once, and so is every wait of the client's; once `over`,
- * nothing happens any more.
+ * The state of one call of a modern client whose legacy server may ask in the middle of it, as a pure function.
+ * The call is parked upstream, the client's request is answered with `input_required`, and its next request goes on from there.
+ * Not here: timers, promises and the server's requests (parked-call.ts).
+ * Invariants: every request of the server is answered, refused or withdrawn once, and so is every wait; `over` is final.
  */
 export type ParkedState =
   /** The client waits and was never asked. */
   | { readonly kind: 'running' }
   /** The client waits; `asks` are gathered until the reply is written. */
   | { readonly kind: 'asking'; readonly asks: readonly string[]; readonly wasParked: boolean }
-  /** Nobody waits: the reply with `open` was written. `next` came since; `isDone`: the server has its answer ready. */
+  /** The reply with `open` was written. `next` came since; `isDone`: the server has answered. */
   | {
       readonly kind: 'asked';
       readonly open: readonly string[];
@@ -33,7 +30,7 @@ export type ParkedEvent =
   | { readonly kind: 'resumed'; readonly answered: readonly string[] }
   /** The server's answer to the call is there, or there will be none. */
   | { readonly kind: 'finished' }
-  /** Nobody waits any more, though an answer is owed. */
+  /** The client left before it was answered. */
   | { readonly kind: 'left' }
   | { readonly kind: 'expired' };
 
@@ -69,7 +66,7 @@ export function stepParked(state: ParkedState, event: ParkedEvent): ParkedStep {
     case 'finished':
       return finish(state);
     case 'left':
-      // After a reply nobody is owed anything: a client may hang up and come back.
+      // After a reply the client may disconnect and come back.
       if (state.kind === 'asked' || state.kind === 'over') return [state, []];
       return [
         over,
@@ -125,7 +122,7 @@ function finish(state: ParkedState): ParkedStep {
     case 'over':
       return [state, []];
     case 'asked':
-      // Kept for the client to come back for: it was told that there is a call to go on with.
+      // Stored until the client comes back.
       return [{ ...state, open: [], next: [], isDone: true }, refuseAll(state)];
     default:
       return [over, [...stopGathering(state), { do: 'settle' }, ...refuseAll(state), { do: 'forget' }]];

@@ -1,11 +1,10 @@
 /**
- * `requestState` as clients see it: sealed, so that it can be neither read nor changed, nor used by anybody else, for
- * anything else, or later on. What a server gave us as state is a secret between it and the client's request, and a client
- * may be whoever.
+ * `requestState` as clients see it: encrypted, and bound to its caller, its request and a time. The state of a server may hold
+ * secrets.
  *
  * Layout, base64url: version (1) | nonce (12) | tag (16) | ciphertext. Inside: kind (1) | expiry, ms (8) | caller (32) |
  * request (32) | the sealed text. Caller and request are digests inside and not additional data, so that a wrong one can be
- * told from a broken one.
+ * distinguished from a broken one.
  *
  * Invariant: nothing inside is looked at before the tag was found right.
  */
@@ -17,7 +16,7 @@ import type { StateFault } from '../../bridge/bridge-errors.js';
 /** `relayed`: what a modern server wrote. `parked`: which call waits. `again`: the request is to be sent anew, as it was. */
 export type StateKind = 'relayed' | 'parked' | 'again';
 
-/** Whom and what a state belongs to. */
+/** The caller and request that a state is bound to. */
 export interface StateOwner {
   readonly server: string;
   readonly principal: Principal;
@@ -58,7 +57,7 @@ export class StateSeal {
 
   open(state: string, owner: StateOwner): Opened {
     const bytes = Buffer.from(state, 'base64url');
-    // Decoding forgives what is not base64url; only the one way to write it is ours.
+    // Decoding is lenient; only the canonical encoding is ours.
     if (bytes.length < headBytes + insideBytes || bytes[0] !== version || bytes.toString('base64url') !== state)
       return { fault: 'tampered' };
     const inside = this.#decrypted(bytes);
@@ -82,7 +81,7 @@ export class StateSeal {
   }
 }
 
-// JSON keeps the parts apart: no name can be written so that it runs into the next one.
+// As JSON, so that no name can run into the next one.
 const callerDigest = ({ server, principal }: StateOwner): Buffer =>
   sha256(JSON.stringify([server, principal.id, principal.role ?? null]));
 
