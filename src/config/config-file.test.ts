@@ -34,7 +34,7 @@ test('comments and trailing commas are fine', () => {
   );
 });
 
-describe('a mistake in the text is told with its line and column', () => {
+describe('a mistake in the text is reported with its line and column', () => {
   test.each([
     ['{\n  "a": 1\n  "b": 2\n}', 'h.json:3:3: comma expected'],
     ['{ "a": tru }', 'h.json:1:8: invalid symbol'],

@@ -39,7 +39,7 @@ test('the file behind a link is changed, and the link stays one', () => {
   expect(readdirSync(folder).sort()).toEqual(['hostler.json', 'link.json']);
 });
 
-test('owner and mode stay, whoever makes the change and whatever the umask is', () => {
+test('owner and mode stay, for any user and umask', () => {
   const [uid = 0, gid = 0] = [process.getuid?.(), process.getgid?.()];
   // Only root can give it to another.
   const owner = uid === 0 ? { uid: 4_321, gid: 4_322 } : { uid, gid };
@@ -56,7 +56,7 @@ test('a file with a second name is left alone', () => {
   expect([read(), readdirSync(folder).sort()]).toEqual([{ a: 1 }, ['hostler.json', 'second.json']]);
 });
 
-test('what is not to be changed any more is not, and nobody changes it while that is looked at', () => {
+test('a change that the check refuses is not made, and no other command changes the file during the check', () => {
   const check = (config: unknown) => {
     expect(config).toEqual({ a: 1 });
     expect(() => withEditLock(file, () => {}, 1)).toThrow('another command');

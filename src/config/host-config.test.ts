@@ -122,7 +122,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
   });
 });
 
-describe('what concerns one entry is told, and costs nobody else', () => {
+describe('a mistake in one entry is reported, and affects no other entry', () => {
   test('a server', () => {
     const { settings, fields } = parse({ mcpServers: { bad: { command: 5 }, odd: { ...server, x: 1 }, good: server } });
     expect([...settings.mcpServers.keys()]).toEqual(['good']);
@@ -183,7 +183,7 @@ describe('what concerns one entry is told, and costs nobody else', () => {
   });
 });
 
-describe('P-ROLE-6 what is probably not meant is told', () => {
+describe('P-ROLE-6 probable mistakes are reported', () => {
   const git = { mcpServers: { git: server } };
 
   test('blanks around names are taken off, blank names left out, and of two the later one counts', () => {
@@ -208,7 +208,7 @@ describe('P-ROLE-6 what is probably not meant is told', () => {
     expect(fields).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 7, 8].map((i) => `roles.dev.allow.${i}`));
   });
 
-  test('a server that is not configured, and a star that is no wildcard, are told and enforced as written', () => {
+  test('a server that is not configured, and a star that is no wildcard, are reported and enforced as written', () => {
     const { settings, told } = parse({ ...git, roles: { dev: { allow: ['gti/log', '*/log', 'git/re*', 'g*/log'] } } });
     expect(settings.roles?.get('dev')).toEqual([
       ...[to('gti', 'log'), to('*', 'log'), to('git', 're*'), to('g*', 'log')],
@@ -221,7 +221,7 @@ describe('P-ROLE-6 what is probably not meant is told', () => {
   });
 });
 
-test('what is quoted cannot drive a terminal', () => {
+test('quoted text cannot control a terminal', () => {
   expect(() => parse({ 'a\u001b[31m': 1 })).toThrow('a\\u{1b}[31m: is not a key');
 });
 
@@ -264,7 +264,7 @@ test('E10 a role with too long a list may use nothing, and the other roles are r
   expect([settings.roles?.get('dev'), settings.roles?.get('guest')]).toEqual([[], [to('*', '*')]]);
 });
 
-test('E10 an entry that makes a parser throw is disabled alone, and kept with its reason', () => {
+test('E10 an entry that makes a parser throw is disabled alone, with its reason', () => {
   const { settings, told } = parse({ mcpServers: { bad: { url: 'example.com/mcp' }, git: server } });
   expect([[...settings.mcpServers.keys()], [...settings.unusable]]).toEqual([['git'], [['bad', told[0]]]]);
   expect(told[0]?.message).toBe(

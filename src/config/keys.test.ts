@@ -28,7 +28,7 @@ test.each([
   expect(read({ a: { hash, expires } }).keys.get('a')?.expiresAtMs).toBe(atMs);
 });
 
-describe('what is wrong is told with its path and without its text, and lets nobody in', () => {
+describe('a mistake is reported with its path and without its text, and grants no access', () => {
   const secret = 'hk_secret-secret-secret';
   test.each<[what: string, name: string, entry: unknown, field: string]>([
     ['no object', 'a', secret, 'keys.a'],
@@ -72,7 +72,7 @@ describe('what is wrong is told with its path and without its text, and lets nob
   });
 });
 
-test('two names for one key let nobody in', () => {
+test('two names for one key grant no access', () => {
   const { keys, problems } = read({
     a: { hash, role: 'admin' },
     b: { hash },
@@ -104,7 +104,7 @@ test('a key with a mailbox belongs to a worker or a host: it opens the broker, a
   expect([...keys.values()].map(isClientKey)).toEqual([false, false, false, true]);
 });
 
-test('two keys of one mailbox let nobody in when they differ; otherwise a key is being changed', () => {
+test('two keys of one mailbox grant no access when they differ; otherwise a key is being rotated', () => {
   const other = `sha256:${digest('o', 'hex')}`;
   expect(read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm' } }).keys.size).toBe(2);
   const { keys, problems } = read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm', role: 'x' } });

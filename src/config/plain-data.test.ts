@@ -52,7 +52,7 @@ describe('the copy', () => {
     expect(mcpServers.good).toEqual({ command: 'node' });
   });
 
-  test('what throws outside of any entry is an error with its path', () => {
+  test('a getter that throws outside of any entry is an error with its path', () => {
     expect(errorOf(() => copyConfig({ listen: throwing })).details.field).toBe('listen.command');
     const { proxy, revoke } = Proxy.revocable({}, {});
     revoke();

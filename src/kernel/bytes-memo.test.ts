@@ -3,7 +3,7 @@ import { BytesMemo } from './bytes-memo.js';
 
 const keep = () => true;
 
-test('the same bytes are worked out once; others, and what is not to be kept, each time', () => {
+test('the value of the same bytes is computed once; of other or uncacheable bytes each time', () => {
   const memo = new BytesMemo<string>();
   let made = 0;
   const make = (bytes: Buffer) => `${++made} ${bytes.toString('utf8')}`;
@@ -14,7 +14,7 @@ test('the same bytes are worked out once; others, and what is not to be kept, ea
   expect(memo.of(Buffer.from('once'), make, () => false)).toBe('4 once');
 });
 
-test('what is kept does not change with the message it came in', () => {
+test('a cached value does not change with its message', () => {
   const memo = new BytesMemo<Buffer>();
   const message = Buffer.from('abc');
   memo.of(message, (bytes) => bytes, keep);
@@ -22,7 +22,7 @@ test('what is kept does not change with the message it came in', () => {
   expect(memo.of(Buffer.from('abc'), (bytes) => bytes, keep).toString()).toBe('abc');
 });
 
-test('large bytes are not kept, and of many the oldest is forgotten', () => {
+test('large bytes are not cached, and the oldest entry is dropped first', () => {
   const memo = new BytesMemo<number>();
   let made = 0;
   const make = () => ++made;

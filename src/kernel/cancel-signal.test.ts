@@ -30,7 +30,7 @@ test('one that takes itself off lets another have its place, and the order holds
   expect(heard).toEqual(['second', 'third']);
 });
 
-test('what a listener does to the others while they hear it changes nothing', () => {
+test('a listener that adds or removes others during the abort changes nothing', () => {
   const heard: string[] = [];
   const cancellation = new Cancellation();
   const second = () => heard.push('second');

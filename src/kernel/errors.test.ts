@@ -87,7 +87,7 @@ describe('HostError', () => {
   });
 });
 
-describe('E18 an error that is kept', () => {
+describe('E18 an error that stays in memory', () => {
   test('has the causes of the original, by name, message and code, and no stack', () => {
     const root = Object.assign(new TypeError('no such host'), { code: 'ENOTFOUND' });
     const inner = new HostError('transport', 'inner', { server: 's', hint: 'wait', cause: root });

@@ -56,7 +56,7 @@ describe('a full queue', () => {
     expect(drain(queue)).toEqual(['a1', 'b1', 'a2', 'a3']);
   });
 
-  test('displaces nobody once the places are shared evenly', () => {
+  test('displaces no entry once the lines are equally long', () => {
     const queue = filled(4, { a: 4 });
     const pushed = [1, 2, 3].map((nth) => queue.push('b', entry('b', nth)).admitted);
     expect(pushed).toEqual([true, true, false]);

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { quietly, type Report } from './problems.js';
 
-test('a report that throws or rejects is nobody’s problem, and is made once', async () => {
+test('a report that throws or rejects has no effect, and is made once', async () => {
   const unhandled: unknown[] = [];
   const note = (error: unknown) => unhandled.push(error);
   process.on('unhandledRejection', note);

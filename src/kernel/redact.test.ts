@@ -76,7 +76,7 @@ describe('X15 secrets do not survive', () => {
   });
 });
 
-describe('what is no secret stays', () => {
+describe('text without secrets stays', () => {
   test.each([
     'could not connect to database',
     'the monkey key ring',

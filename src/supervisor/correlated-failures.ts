@@ -2,13 +2,12 @@
  * Detects that many servers fail together, or that the process was suspended. The fault is then most likely the host's (network
  * down, machine asleep, out of memory), and the restart budgets are frozen.
  * Not here: what a frozen budget means for a server (server-state.ts), the event (supervisor.ts). It needs no timer of its own: a
- * pause shows when a server's timer fires late, a sleep when the clocks are compared (kernel/sleep-watch.ts).
+ * pause shows when a server's timer fires late, a sleep when the clocks are compared.
  *
  * Invariant: a server counts once, and again only after it was proven. Servers that are simply broken therefore cannot keep the
  * budgets frozen.
  */
 import type { Clock } from '../kernel/clock.js';
-import { SleepWatch } from '../kernel/sleep-watch.js';
 
 /** More than this share of at least `serversMin` servers in play, within `withinMs`, freezes the budgets. */
 const share = 0.5;
@@ -104,5 +103,31 @@ export class CorrelatedFailures {
   #freeze(cause: Freeze['cause'], servers: readonly string[]): Freeze {
     this.#frozenUntilMs = this.#clock.nowMs() + freezeMs;
     return { cause, forMs: freezeMs, untilMs: this.#frozenUntilMs, servers };
+  }
+}
+
+/**
+ * Detects that the machine slept: during sleep the monotonic clock stops and the clock since boot goes on, so their difference grows.
+ * Wall time is not used, because people and NTP set it.
+ */
+export class SleepWatch {
+  readonly #clock: Clock;
+  #asleepMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#asleepMs = this.#read();
+  }
+
+  /** How long the machine slept since the last call, exact to about 1 s. */
+  sleptMs(): number {
+    const before = this.#asleepMs;
+    this.#asleepMs = this.#read();
+    return Math.max(0, this.#asleepMs - before);
+  }
+
+  #read(): number {
+    const { sinceBootMs } = this.#clock;
+    return sinceBootMs === undefined ? 0 : sinceBootMs.call(this.#clock) - this.#clock.nowMs();
   }
 }

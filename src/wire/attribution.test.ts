@@ -65,7 +65,7 @@ describe('a question of the server', () => {
     expect(outcomes).toEqual(['ann asked']);
   });
 
-  test('goes to nobody while two could be behind it, and both are known to have been asked perhaps', () => {
+  test('goes to no client while two requests could be the cause, and both may have been asked', () => {
     const { peer, call, elicit, whom, answers, outcomes, reply } = setUp();
     const ids = [call('ann'), call('bob')];
     elicit();
@@ -89,7 +89,7 @@ describe('a question of the server', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('goes to the request in whose stream it came, and to nobody when that is over', () => {
+  test('goes to the request in whose stream it came, and to no client when that has ended', () => {
     const { call, elicit, whom, answers, reply } = setUp();
     const [ann, bob] = [call('ann'), call('bob')];
     elicit(bob, 'q1');
@@ -131,7 +131,7 @@ describe('a question of the server', () => {
     expect([whom(), answers()]).toEqual([['new'], []]);
   });
 
-  test('throws at nobody but its own handler', () => {
+  test('an error in it reaches only its own handler', () => {
     const errors: unknown[] = [];
     const { call, elicit, answers } = setUp({ handlerError: (error) => errors.push(error) });
     call('ann', {
@@ -213,7 +213,7 @@ describe('a request that was given up', () => {
     return { ...world, id };
   };
 
-  test('may still be what speaks: nobody else is asked', () => {
+  test('may still be the cause: no other client is asked', () => {
     const { call, elicit, whom, answers } = abandoned();
     call('ann');
     elicit();
@@ -228,7 +228,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('is forgotten five seconds after the server was told, and not before', () => {
+  test('is forgotten five seconds after the server was notified, and not before', () => {
     const { clock, call, elicit, whom, answers } = abandoned();
     call('ann');
     clock.advance(4_999);
@@ -242,7 +242,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('after its deadline, too, is forgotten five seconds after the server was told', () => {
+  test('after its deadline, too, is forgotten five seconds after the server was notified', () => {
     const { clock, call, elicit, whom, answers } = setUp();
     call('gone', { deadlineAtMs: 2_000 });
     clock.advance(1_000);
@@ -254,7 +254,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('of which the server could not be told is in doubt for five minutes', () => {
+  test('without a notification of the server is in doubt for five minutes', () => {
     const { clock, channel, call, elicit, whom } = setUp();
     const stop = new AbortController();
     call('gone', { signal: stop.signal });
@@ -357,7 +357,7 @@ describe('while a question is open', () => {
     expect(outcomes).toEqual(['timeout']);
   });
 
-  test('its call is not what asks next, when there is one other', () => {
+  test('its call is not the cause of the next one, when there is one other call', () => {
     const { clock, call, elicit, whom, answers } = setUp();
     call('ann');
     elicit(undefined, 'q1');
@@ -432,7 +432,7 @@ describe('a note of the server', () => {
     ]);
   });
 
-  test('that somebody is done elsewhere needs the stream of its call, or a connection of one client', () => {
+  test('a completed URL elicitation needs the stream of its call, or a connection of one client', () => {
     const method = 'notifications/elicitation/complete';
     const shared = setUp();
     const ann = shared.call('ann');
@@ -567,7 +567,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect(whom()).toEqual(['bob']);
   });
 
-  test('E3 of two clients, one that waits for an answer may still be the one that asks', () => {
+  test('E3 with two clients, a request that waits for an answer may still be the cause', () => {
     const { clock, as, elicit, whom } = twoClients();
     as('ann');
     elicit(undefined, 'q1');
@@ -584,7 +584,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect([one.whom(), one.asked[1]?.[1].origin, second]).toEqual([['ann', 'ann'], undefined, 2]);
   });
 
-  test('E3 what belongs to no call in progress is refused with the same error, and held for no other client', () => {
+  test('E3 a server request without a call in progress is refused with the same error, and queued for no other client', () => {
     const { as, elicit, reply, whom, answers } = twoClients();
     reply(as('ann'));
     elicit();

@@ -19,7 +19,7 @@ function scan(text: string | Buffer) {
 
 const deep = (levels: number) => '['.repeat(levels) + ']'.repeat(levels);
 
-describe('what each kind of message looks like from outside', () => {
+describe('the envelope of each kind of message', () => {
   test('a request, in any order of keys', () => {
     const expected = { kind: 'request', id: '7', number: 7, method: 'tools/call', payload: '{"name":"x"}' };
     expect(scan('{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}')).toEqual(expected);
@@ -39,7 +39,7 @@ describe('what each kind of message looks like from outside', () => {
     expect(scan('{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m"}}')).toMatchObject({ kind: 'error' });
   });
 
-  test('an error without a usable id is still an error, and nobody’s answer', () => {
+  test('an error without a usable id is still an error, and answers no request', () => {
     expect(scan('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}')).toMatchObject({
       kind: 'error',
       id: undefined,
@@ -88,7 +88,7 @@ describe('F2 what two parsers could read differently is refused as ambiguous', (
   });
 });
 
-describe('what is no message', () => {
+describe('texts that are no message', () => {
   test.each([
     ['not_json', ''],
     ['not_json', 'server started'],

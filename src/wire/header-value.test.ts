@@ -32,6 +32,6 @@ test.each([
   ['another case of the marker', '=?BASE64?YQ==?='],
   ['bytes above ASCII', 'gr\u00fc\u00df'],
   ['a tab', 'a\tb'],
-])('%s is nobody’s value', (_name, encoded) => {
+])('%s has no value', (_name, encoded) => {
   expect(decodeHeaderValue(encoded)).toBeUndefined();
 });

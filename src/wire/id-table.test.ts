@@ -26,7 +26,7 @@ test('holds what a Map would hold, through 200,000 random steps with ids in orde
   }
 });
 
-test('what is asked with no id is not there', () => {
+test('a lookup without an id finds nothing', () => {
   const table = new IdTable<string>();
   table.set(1, 'one');
   for (const id of [Number.NaN, -1, 0, 1.5, 65, 2 ** 40 + 1]) {

@@ -21,7 +21,11 @@ describe('a member is set', () => {
     expect(splice(before, ['a', '1'])).toBe(after);
   });
 
-  test('or taken out', () => {
+  test('also one with a name that is not ASCII', () => {
+    expect(splice('{"_meta":{"é":0,"\\u00e9":0,"b":2}}', ['é', '1'])).toBe('{"_meta":{"é":1,"b":2}}');
+  });
+
+  test('or removed', () => {
     expect(splice('{"_meta":{"a":0,"b":2}}', ['a', undefined])).toBe('{"_meta":{"b":2}}');
     expect(splice('{"_meta":{"a":0}}', ['a', undefined])).toBe('{"_meta":{}}');
   });
@@ -39,7 +43,7 @@ describe('a member is set', () => {
   });
 });
 
-describe('what cannot be spliced is refused, not guessed', () => {
+describe('params that cannot be spliced are refused', () => {
   test.each(['[]', '"x"', '{"_meta":1}', '{"_meta":null}', '{"_meta":{},"_meta":{}}', '{"a":}', '{} x'])(
     '%s',
     (params) => {

@@ -5,13 +5,14 @@
  */
 import { HostError } from '../kernel/errors.js';
 import type { JsonText } from './frame.js';
-import { keyIs } from './json-members.js';
-import { eachMember, readString, skipSpace } from './json-scan.js';
+import { keyIs, type Span } from './json-members.js';
+import { eachMember, skipSpace } from './json-scan.js';
 import { toBuffer } from './json-text.js';
 
 const comma = Buffer.from(',');
+const emptyObject = Buffer.from('{}');
 
-/** An ASCII key → its value as JSON text, or undefined to remove the member. */
+/** A key → its value as JSON text, or undefined to remove the member. */
 export type MemberEdits = ReadonlyArray<readonly [key: string, json: JsonText | undefined]>;
 
 /** Replaces members in place and adds new ones in front. Undefined: not one object, or a key to be replaced stands twice. */
@@ -57,59 +58,34 @@ export function editMembers(bytes: Buffer, edits: MemberEdits): Buffer | undefin
 /** Member name → its value as JSON text, or undefined to remove the member. */
 export type MetaEdits = ReadonlyArray<readonly [name: string, json: string | undefined]>;
 
-/** `params` must be one JSON object; without params, the result has only `_meta`. */
+/** Edits `_meta` of params, which must be one JSON object. Without params, the result has only `_meta`. */
 export function spliceMeta(params: Uint8Array | undefined, edits: MetaEdits): Buffer {
-  if (!params) return Buffer.from(`{"_meta":{${render(edits)}}}`);
-  const bytes = toBuffer(params);
-  let metaStart = -1;
-  let metaEnd = -1;
+  const bytes = params ? toBuffer(params) : emptyObject;
+  let meta: Span | undefined;
   let members = 0;
   const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
     members++;
-    if (readString(bytes, keyStart, keyEnd) !== '_meta') return;
-    if (metaStart >= 0) throw ambiguous('params has two _meta members');
-    metaStart = valueStart;
-    metaEnd = valueEnd;
+    if (!keyIs(bytes, keyStart, keyEnd, '_meta')) return;
+    if (meta) throw ambiguous('params has two _meta members');
+    meta = { start: valueStart, end: valueEnd };
   });
   if (after < 0 || skipSpace(bytes, after, bytes.length) !== bytes.length)
     throw ambiguous('params is not one JSON object');
-  const added = render(edits);
-  if (metaStart < 0) {
-    const open = bytes.indexOf(0x7b) + 1;
-    return Buffer.concat([
-      bytes.subarray(0, open),
-      Buffer.from(`"_meta":{${added}}${members > 0 ? ',' : ''}`),
-      bytes.subarray(open),
-    ]);
-  }
-  const kept = keptMembers(bytes, metaStart, metaEnd, new Set(edits.map(([name]) => name)));
-  const glue = kept.length > 0 && added !== '' ? ',' : '';
+  const { start, end } = meta ?? { start: -1, end: -1 };
+  const others = editMembers(
+    meta ? bytes.subarray(start, end) : emptyObject,
+    edits.map(([name]) => [name, undefined]),
+  );
+  const edited = others && editMembers(others, edits);
+  if (!edited) throw ambiguous('params._meta is not an object');
+  if (meta) return Buffer.concat([bytes.subarray(0, start), edited, bytes.subarray(end)]);
+  const open = bytes.indexOf(0x7b) + 1;
   return Buffer.concat([
-    bytes.subarray(0, metaStart),
-    Buffer.from(`{${added}${glue}`),
-    ...kept,
-    Buffer.from('}'),
-    bytes.subarray(metaEnd),
+    ...[bytes.subarray(0, open), Buffer.from('"_meta":'), edited],
+    ...(members > 0 ? [comma] : []),
+    bytes.subarray(open),
   ]);
 }
-
-/** The members of the old `_meta` that are not replaced, as slices with commas between them. */
-function keptMembers(bytes: Buffer, start: number, end: number, replaced: ReadonlySet<string>): Buffer[] {
-  const kept: Buffer[] = [];
-  const after = eachMember(bytes, start, end, 1, ({ keyStart, keyEnd, valueEnd }) => {
-    if (replaced.has(readString(bytes, keyStart, keyEnd))) return;
-    if (kept.length > 0) kept.push(comma);
-    kept.push(bytes.subarray(keyStart - 1, valueEnd));
-  });
-  if (after !== end) throw ambiguous('params._meta is not an object');
-  return kept;
-}
-
-const render = (edits: MetaEdits): string =>
-  edits
-    .filter(([, json]) => json !== undefined)
-    .map(([name, json]) => `${JSON.stringify(name)}:${json}`)
-    .join(',');
 
 const ambiguous = (what: string) =>
   new HostError('invalid_arguments', what, {

@@ -15,7 +15,7 @@ test.each<[string, (string | undefined)[]]>([
   ['{"A":1,"ab":2}', [undefined, undefined]],
   ['{"a":1,', [undefined, undefined]],
   ['[1]', [undefined, undefined]],
-])('of %s several members are found as each alone', (text, values) => {
+])('in %s several members are found as each alone', (text, values) => {
   expect(textsOf(text, 'a', 'b')).toEqual(values);
   expect([...textsOf(text, 'a'), ...textsOf(text, 'b')]).toEqual(values);
 });
@@ -112,7 +112,7 @@ test('each path leads to its value, also where some share their beginning or one
   expect([at(' \n{"a":1}', ['a']), at('{ "a" : 1 , "b" : {} }', ['a'], ['b'])]).toEqual([['1'], ['1', '{}']]);
 });
 
-test('what stands twice, below what does, or among too many, is unclear', () => {
+test('a value is unclear when a key above or at it stands twice, or among too many members', () => {
   expect(at('{"a":1,"b":2,"\\u0061":1}', ['a'], ['b'])).toEqual(['unclear', '2']);
   expect(at('{"a":{"b":1},"a":{}}', ['a', 'b'], ['c'])).toEqual(['unclear', 'absent']);
   expect([at('{"a":1,"b":tru}', ['a']), at('{"a":1', ['a']), at('{"a":1 "b":2}', ['b'])]).toEqual(

@@ -147,14 +147,15 @@ export const stringOf = (value: Buffer): string | undefined =>
 export const isObject = (value: Buffer | undefined): value is Buffer => value?.[0] === OPEN_BRACE;
 export const isList = (value: Buffer | undefined): value is Buffer => value?.[0] === OPEN_BRACKET;
 
-/** Whether the key between the bounds is `key`, an ASCII name. Decodes only an escaped key that could be it. */
+/** Whether the key between the bounds is `key`. Decodes only a key with escapes or non-ASCII characters that could be it. */
 export function keyIs(bytes: Buffer, start: number, end: number, key: string): boolean {
   const length = end - start;
   const first = bytes[start];
-  if (first !== key.charCodeAt(0) && first !== BACKSLASH) return false;
-  if (length === key.length) return spells(bytes, start, key);
-  if (length < key.length || length > key.length * escapedCharBytes) return false;
-  for (let i = start; i < end; i++) if (bytes[i] === BACKSLASH) return readString(bytes, start, end) === key;
+  if (first !== key.charCodeAt(0) && first !== BACKSLASH && !((first ?? 0) > 0x7f)) return false;
+  if (length === key.length && spells(bytes, start, key)) return true;
+  if (length <= key.length || length > key.length * escapedCharBytes) return false;
+  for (let i = start; i < end; i++)
+    if (bytes[i] === BACKSLASH || (bytes[i] as number) > 0x7f) return readString(bytes, start, end) === key;
   return false;
 }
 

@@ -38,7 +38,7 @@ describe('X18 answers that nest too deep', () => {
     ['result and error', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"error":{}}`, 'ambiguous'],
     ['no end', `{"jsonrpc":"2.0","id":7,"result":${'['.repeat(100_000)}`, 'junk'],
     ['more after its end', `{"jsonrpc":"2.0","id":7,"result":${deep(500)}} x`, 'junk'],
-  ] as const)('of %s nothing is delivered', (_what, line, counted) => {
+  ] as const)('%s is not delivered', (_what, line, counted) => {
     const { delivered, junk, ambiguous } = decoded(line);
     expect([delivered, { junk, ambiguous }]).toEqual([[], { junk: 0, ambiguous: 0, [counted]: 1 }]);
   });

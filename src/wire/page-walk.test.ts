@@ -88,7 +88,7 @@ describe('X18 a page that is large', () => {
     expect(read(text)).toEqual({ slices, fault });
   });
 
-  test('what is as large as it may be is taken', () => {
+  test('elements and members at the limit are accepted', () => {
     const text = (bytes: number) => `{"tools":["${'x'.repeat(bytes - 2)}",{}]}`;
     expect(read(text(limits.elementBytes))).toMatchObject({ items: ['{}'] });
     expect(read(text(limits.elementBytes + 1))).toMatchObject({ fault: 'element_too_large' });

@@ -90,7 +90,7 @@ describe('answers', () => {
 });
 
 describe('deadlines', () => {
-  test('D-32 are absolute, count the wait to be written, and tell the server', async () => {
+  test('D-32 are absolute, include the wait to be written, and notify the server', async () => {
     const { clock, channel, ask } = connect();
     const call = failureOf(ask());
     clock.advance(999);
@@ -135,7 +135,7 @@ describe('deadlines', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('K9 what is due is taken back before the server is told of what is over, which would write it', async () => {
+  test('K9 expired requests are withdrawn before the server is notified of one, which would write them', async () => {
     const { clock, channel, ask } = connect();
     const nowMs = clock.nowMs();
     const written = failureOf(ask('a', { deadlineAtMs: nowMs + 5 }));
@@ -172,7 +172,7 @@ describe('deadlines', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('of many calls are each kept within one step', async () => {
+  test('of many calls are each met within one step', async () => {
     const { clock, ask } = connect();
     const ended: number[] = [];
     for (let i = 0; i < 100; i++)
@@ -206,7 +206,7 @@ describe('deadlines', () => {
 });
 
 describe('cancelling', () => {
-  test('withdraws what was not written, and nothing is said to the server', async () => {
+  test('withdraws an unwritten request, and the server gets no message', async () => {
     const { channel, ask } = connect();
     channel.held = true;
     const abort = new AbortController();
@@ -216,7 +216,7 @@ describe('cancelling', () => {
     expect(channel.sent).toHaveLength(0);
   });
 
-  test('tells a legacy server by a notification and a modern HTTP one by ending the exchange', async () => {
+  test('notifies a legacy server by a notification and a modern HTTP server by ending the exchange', async () => {
     for (const [era, told] of [
       [legacyEra, 1],
       [modernEra, 0],
@@ -272,7 +272,7 @@ describe('progress', () => {
   const progress = (token: unknown, more = '') =>
     `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1.0${more}}}`;
 
-  test('is told by the id of the request, and the raw params are handed on', async () => {
+  test('is matched by the id of the request, and the raw params are passed on', async () => {
     const { channel, peer, ask } = connect();
     const seen: string[] = [];
     const watch = (name: string) => ({ onProgress: (params: Buffer) => seen.push(`${name}:${params}`) });
@@ -291,7 +291,7 @@ describe('progress', () => {
     expect(peer.counters.late).toBe(5);
   });
 
-  test('of a request with the params of an earlier one is told by the token in them', async () => {
+  test('of a request with the params of an earlier one is matched by the token in them', async () => {
     const { channel, ask } = connect();
     const seen: string[] = [];
     const call = ask('a', { progressToken: 41, onProgress: (params: Buffer) => seen.push(String(params)) });
@@ -314,7 +314,7 @@ describe('progress', () => {
 });
 
 describe('loss of the connection', () => {
-  test('tells each call once, also one that is given up by who heard of another', () => {
+  test('settles each call once, also one that is given up in the callback of another', () => {
     const { channel, peer, clock } = connect();
     const told: string[] = [];
     const second = new AbortController();
@@ -347,7 +347,7 @@ describe('loss of the connection', () => {
     expect((await failureOf(ask())).details.execution).toBe('not_executed');
   });
 
-  test('is told once, and leaves no timer', () => {
+  test('is reported once, and leaves no timer', () => {
     const closed = vi.fn();
     const { channel, clock, ask } = connect({ closed });
     ask().catch(() => {});
@@ -367,7 +367,7 @@ describe('loss of the connection', () => {
   });
 });
 
-describe('what the server starts', () => {
+describe('messages that the server sends on its own', () => {
   test('ping is answered, with its id to the digit', () => {
     const { channel } = connect();
     channel.say('{"jsonrpc":"2.0","id":18446744073709551615,"method":"ping"}');
@@ -376,7 +376,7 @@ describe('what the server starts', () => {
     ]);
   });
 
-  test('an unknown request is refused with -32601 when nobody handles requests', () => {
+  test('an unknown request is refused with -32601 without a handler', () => {
     const { channel } = connect();
     channel.say({ jsonrpc: '2.0', id: 'x', method: 'sampling/createMessage', params: {} });
     expect(channel.messages).toMatchObject([{ id: 'x', error: { code: -32601 } }]);

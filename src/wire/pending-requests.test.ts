@@ -8,7 +8,7 @@ const pending = (id: number, options: { progressToken?: number; isStanding?: boo
   return { frame, options, deadlineAtMs } as unknown as PendingRequest;
 };
 
-test('what stays open is not owed', () => {
+test('a standing request is not owed', () => {
   const table = new PendingRequests();
   const [call, listen] = [pending(1), pending(2, { isStanding: true })];
   table.add(call);
@@ -20,7 +20,7 @@ test('what stays open is not owed', () => {
   expect([table.size, table.owed]).toEqual([0, 0]);
 });
 
-test('progress is of the request with that id or token; a text that looks like it is nobody’s', () => {
+test('progress belongs to the request with that id or token; a string that looks like it belongs to none', () => {
   const table = new PendingRequests();
   const [first, second] = [pending(7), pending(8, { progressToken: 3 })];
   table.add(first);
@@ -32,7 +32,7 @@ test('progress is of the request with that id or token; a text that looks like i
   expect(of('3')).toBeUndefined();
 });
 
-test('what was not written yet nobody can report on or cancel', () => {
+test('progress and cancels for an unwritten request are ignored', () => {
   const table = new PendingRequests();
   const request = pending(7);
   table.add(request);
@@ -45,7 +45,7 @@ test('what was not written yet nobody can report on or cancel', () => {
   ]);
 });
 
-test('requests past their deadline are told apart by whether they were sent, with the earliest deadline of the others', () => {
+test('requests past their deadline are split by whether they were sent, with the earliest deadline of the others', () => {
   const table = new PendingRequests();
   const [unsent, sent, later, latest] = [10, 11, 30, 40].map((atMs, index) => pending(index + 1, {}, atMs));
   for (const request of [unsent, sent, later, latest]) if (request) table.add(request);
