@@ -1,0 +1,68 @@
+/** docs/errors.md lists every error and log text. `UPDATE=1 npx vitest run test/docs/errors.test.ts` writes it anew. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { ERRORS, type ErrorCode } from '../../src/kernel/errors.js';
+import { filesBelow, readText } from '../architecture/tree.js';
+import { errorTexts, logTexts } from './error-texts.js';
+
+const page = fileURLToPath(new URL('../../docs/errors.md', import.meta.url));
+const sourcesBelow = (folder: string) =>
+  Object.fromEntries(
+    filesBelow(folder)
+      .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
+      .map((file) => [file, readText(file)]),
+  );
+
+const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
+
+function rendered(): string {
+  const errors = errorTexts(sourcesBelow('src'));
+  const codes = Object.keys(ERRORS) as ErrorCode[];
+  const sections = codes.map((code) => {
+    const { http, rpc, retry } = ERRORS[code];
+    const rows = errors
+      .filter((error) => error.code === code)
+      .map(({ text, hint }) => `| ${cell(text)} | ${cell(hint) || '-'} |`);
+    return [
+      `## ${code}`,
+      '',
+      `HTTP ${http}, JSON-RPC ${rpc}, retry: ${retry}.`,
+      '',
+      ...(rows.length === 0 ? ['Texts come from the server.'] : ['| text | what to do |', '| --- | --- |', ...rows]),
+      '',
+    ].join('\n');
+  });
+  const logs = logTexts(sourcesBelow('src/cli')).map(({ level, text }) => `| ${level} | ${cell(text)} |`);
+  return [
+    '# Errors and log lines',
+    '',
+    'Generated from the sources by `test/docs/errors.test.ts`. `<name>` stands for a value, `[...]` for a part that may be missing.',
+    'Programs branch on the code, never on the text.',
+    '',
+    ...sections,
+    '## Log lines',
+    '',
+    '| level | text |',
+    '| --- | --- |',
+    ...logs,
+    '',
+  ].join('\n');
+}
+
+test('docs/errors.md lists every error and log text', () => {
+  const wanted = rendered();
+  if (process.env.UPDATE) writeFileSync(page, wanted);
+  expect(readFileSync(page, 'utf8')).toBe(wanted);
+});
+
+test('errors are found where they are created, and through functions that build them', () => {
+  const source = `
+    const invalid = (field: string, what: string, hint = 'correct it') => new HostError('invalid_spec', \`\${field}: \${what}\`, { hint });
+    throw new HostError('denied', \`role '\${role}' may not\${tool ? \` use \${tool}\` : ''}\`, { hint: 'ask' });
+    throw invalid('--port', \`\${given} is not a port\`);`;
+  expect(errorTexts({ 'a.ts': source })).toEqual([
+    { code: 'denied', text: "role '<role>' may not[ use <tool>]", hint: 'ask' },
+    { code: 'invalid_spec', text: '--port: <given> is not a port', hint: 'correct it' },
+  ]);
+});
