@@ -65,7 +65,7 @@ test('something else that was refused is told with what it was about', () => {
   expect(stream.told).toEqual([{ kind: 'denied', action: 'list', requestId, tool, ...who }]);
 });
 
-test('no hash is made and no record built when nobody listens for calls, also when one joins in the middle', () => {
+test('no hash is made and no record built without a listener for calls, also when one joins in the middle', () => {
   let looks = 0;
   const watched = Object.defineProperty({ ...call }, 'args', {
     get() {
@@ -112,7 +112,7 @@ test('an error gets the number of its call and keeps all else', () => {
   expect(ownError(own, fakeCall({ requestId: 'r2' })).details.requestId).toBe('r2');
 });
 
-test('nothing is kept of a call while nobody wants to know; its error still gets its number', async () => {
+test('no record is kept of a call without a listener; its error still gets its number', async () => {
   const clock = new FakeClock();
   const silent = new Audit(streamOf({ hasCallListeners: false }), clock);
   expect(silent.begin('r', 1, 's', 't')).toBeUndefined();

@@ -1,10 +1,9 @@
 /**
- * Looks at the outcome of every call, once, where it leaves the host: gives an error the number of its request, and tells
- * the stream and the trace what operators should know about it.
+ * Observes the outcome of every call once, where it leaves the host: adds the request number to an error, and reports the call to
+ * the event stream and the trace.
  * Not here: what is decided about a call (policy/), what a span looks like (tracing.ts).
  *
- * Invariants: the outcome stays what it was; arguments leave as a hash or not at all, and the hash is made only when
- * somebody looks at it.
+ * Invariants: the outcome is not changed, and arguments leave only as a hash, which is computed when it is read.
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -32,7 +31,7 @@ export interface CallFacts {
 /** Told of every call when it is over. */
 export type CallMeter = (server: string, outcome: CallOutcome, durationMs: number) => void;
 
-/** What is kept of a call under way when somebody wants to know how it goes. */
+/** What is recorded of a running call while there is a listener or a trace. */
 export interface CallWatch extends CallTrail {
   readonly startedMs: number;
   readonly endSpan: EndSpan | undefined;
@@ -51,7 +50,7 @@ export class Audit {
     this.#clock = clock;
   }
 
-  /** In the tick the call is made in. Undefined: nobody wants to know, and nothing is kept. */
+  /** In the tick the call is made in. Undefined: there is no listener, and nothing is recorded. */
   begin(hostId: string, number: number, server: string, tool: string): CallWatch | undefined {
     if (this.tracing === undefined && !this.#stream.hasCallListeners) return undefined;
     const endSpan = this.tracing?.begin(`${hostId}-${number}`, server, tool);
@@ -62,7 +61,7 @@ export class Audit {
   ended(call: Call, outcome: CallResult | Error, watch: CallWatch | undefined): CallResult | Error {
     if (this.meter && (!(outcome instanceof Error) || outcome instanceof HostError))
       this.meter(call.server, outcomeOf(outcome), this.#clock.nowMs() - call.madeAtMs);
-    // Nobody wants to know, and there is nothing to number: the way of nearly every call.
+    // No listener and no error to number: the path of nearly every call.
     if (watch === undefined && !(outcome instanceof Error)) return outcome;
     const isOurs = outcome instanceof Error && !(outcome instanceof HostError);
     watch?.endSpan?.(isOurs ? undefined : outcome, watch);
@@ -84,7 +83,7 @@ export class Audit {
 
 /**
  * Tells what there is to tell: first what was decided against the call, then the record of it. Without facts there is none:
- * nobody was listening when the call came in.
+ * there was no listener when the call came in.
  */
 export function observe(
   stream: Stream,
@@ -124,7 +123,7 @@ function decision(call: Call, { code, details }: HostError): PolicyEvent | undef
   }
 }
 
-/** Written out, as spreading costs ten times as much as all else here; and hashed when somebody looks, who may be nobody. */
+/** Written out: a spread costs ten times as much as all else here. The hash is computed when it is read, which may be never. */
 function recordOf(
   { requestId, principal, tool, args }: Call,
   outcome: CallResult | HostError,

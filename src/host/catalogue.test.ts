@@ -236,7 +236,7 @@ describe('a list', () => {
   });
 });
 
-test.each(['tools/call', 'toString', '', undefined])('%j is no list, and nobody is asked', async (method) => {
+test.each(['tools/call', 'toString', '', undefined])('%j is no list, and no server is asked', async (method) => {
   const { catalogue, asked } = open();
   expect((await failureOf(catalogue.list('a', method as 'tools/list'))).details.field).toBe('method');
   expect(asked).toEqual([]);
@@ -338,7 +338,7 @@ describe('D-17 a reading is held to what a call is held to', () => {
     await catalogue.tools('a', ada);
   });
 
-  test('readings wait for a place of the server, equal ones for one, and leave the queue when nobody wants them', async () => {
+  test('readings wait for a place of the server, equal ones for one, and leave the queue when no caller wants them', async () => {
     const { catalogue, answer, asked, servers } = open({ concurrency: 1 });
     const slow = later(content);
     answer(slow.list, content);
@@ -409,7 +409,7 @@ describe('what is learnt', () => {
     expect(keysOf(servers.get('a')?.tools ?? [])).toBe('new');
   });
 
-  test('X18 a long list is judged in slices and shown to nobody before; an equal one costs next to nothing', async () => {
+  test('X18 a long list is judged in slices and not shown before; an equal one costs next to nothing', async () => {
     const { catalogue, answer, servers, statusOf } = open();
     const tools = (text: string) => ({
       ...listOf([]),
@@ -462,7 +462,7 @@ describe('what is learnt', () => {
     await catalogue.reading('nobody')(listOf(['x']));
   });
 
-  test('a public list that was read at the start is kept, a private one is nobody’s', async () => {
+  test('a public list that was read at the start is kept, a private one is not', async () => {
     const { catalogue, answer, asked } = open();
     answer(listOf(['asked']));
     await catalogue.reading('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));

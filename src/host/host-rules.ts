@@ -2,8 +2,8 @@
  * What the configuration says beyond single servers — roles, rateLimits, groups — joined with the embedder's own guards.
  * Not here: reading it (config/host-config.ts), asking the guards (policy/allowlist.ts).
  *
- * Invariants: the embedder's guards come on top of the configured roles and never replace them; nobody but the embedder goes
- * by its id, under which answers are kept and calls are counted; rules of one configuration never hold for a server as another
+ * Invariants: the embedder's guards come on top of the configured roles and never replace them; only the embedder has
+ * its id, under which answers are cached and calls are counted; rules of one configuration never hold for a server as another
  * configuration defined it.
  */
 import { isDeepStrictEqual } from 'node:util';
@@ -19,7 +19,7 @@ export interface StaleServers {
   readonly changing?: readonly string[];
   /**
    * Their new entry cannot be read, so that they stay as they were. When roles or keys change meanwhile, it is not known
-   * what the entry would have denied to whom: only the embedder may use them then.
+   * what the entry would have denied: only the embedder may use them then.
    */
   readonly outdated?: readonly string[];
 }
@@ -159,8 +159,7 @@ const isOutdated = {
 const impostor = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
 
 /**
- * Who holds the host could as well change its rules: it is under no role, and the first to be asked about. The object itself
- * is meant, not its likeness.
+ * The embedder could change the rules anyway: it has no role, and is checked first. Compared by identity, not by its fields.
  */
 const forOthers =
   (guard: Guard): Guard =>

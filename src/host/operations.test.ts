@@ -116,7 +116,7 @@ test('an answer that may be kept ends its call, though the server was removed me
   expect(held.calls).toBe(0);
 });
 
-test('a call whose server goes while it is being started ends, though nobody can be asked about its tool', async () => {
+test('a call whose server goes while it is being started ends, though its tool is not known', async () => {
   const { asked, caller, held, remove } = setUp();
   const call = caller.call('a', 'x', {}, {});
   remove();
@@ -203,7 +203,7 @@ describe('a relayed call', () => {
     expect(asked).toEqual([]);
   });
 
-  test('E4 whoever may not use such a server is denied it, and hears nothing about clients', async () => {
+  test('E4 a principal that may not use such a server is denied it, and learns nothing about clients', async () => {
     const { caller } = setUp({ isolation: 'per-client' }, [() => ({ allow: false, reason: 'not yours' })]);
     await expect(caller.call('a', 'x', {}, {})).rejects.toMatchObject({ code: 'denied' });
   });
@@ -227,7 +227,7 @@ describe('a relayed call', () => {
   });
 });
 
-test('what the options of a call throw comes out of its promise, and not at whoever calls', async () => {
+test('what the options of a call throw rejects its promise instead of throwing', async () => {
   const { caller, asked } = setUp();
   const options = {
     get principal(): never {

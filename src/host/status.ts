@@ -27,9 +27,9 @@ export interface StatusRow {
   readonly forMs: number;
   /** Number of the newest run. */
   readonly run: number;
-  /** Of the open connection, otherwise as configured. */
+  /** The open connection's, otherwise as configured. */
   readonly transport: Channel['kind'] | 'auto';
-  /** Of the running process; null for an attached server, which has none. */
+  /** The running process; null for an attached server, which has none. */
   readonly pid: number | null | undefined;
   readonly uptimeMs: number | undefined;
   readonly protocolVersion: string | undefined;

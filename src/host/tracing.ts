@@ -1,5 +1,5 @@
 /**
- * One OpenTelemetry span for each call, if the configuration asks for it. Whoever exports them sets up the SDK; here is only
+ * One OpenTelemetry span for each call, if the configuration asks for it. The exporter of the embedder sets up the SDK; here is only
  * the API, which is loaded when it is asked for and is no dependency otherwise.
  * Not here: reading the configuration (config/host-config.ts), what is told to listeners (audit.ts).
  *

@@ -65,7 +65,7 @@ describe('the stage', () => {
     expect(seen).toEqual([{ principal, server: 'github', tool: 'delete_repo', action: 'call' }]);
   });
 
-  test('a guard that answers later denies, and its rejection is nobody’s', async () => {
+  test('a guard that answers later denies, and its rejection is ignored', async () => {
     const unhandled: unknown[] = [];
     const note = (error: unknown) => unhandled.push(error);
     process.on('unhandledRejection', note);
@@ -126,7 +126,7 @@ describe('the stage', () => {
     );
   });
 
-  test('names from outside cannot move the cursor of whoever reads the error', () => {
+  test('names from outside cannot move the cursor of the reader', () => {
     expect(denial(() => [no], request('a', '\u001b[2J\nok'))?.message).not.toMatch(/[\u0000-\u001f]/);
   });
 });

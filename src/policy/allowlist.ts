@@ -45,7 +45,7 @@ export function denial(guards: () => readonly Guard[], request: GuardRequest): H
   }
 }
 
-/** A guard may have been written as an async function. Nobody waits for its answer, and its rejection must not end the process. */
+/** A guard may have been written as an async function. Its answer is not awaited, and its rejection must not end the process. */
 function forsake(verdict: unknown): void {
   const { then } = (verdict ?? {}) as Partial<PromiseLike<unknown>>;
   if (typeof then !== 'function') return;

@@ -59,7 +59,7 @@ describe('a list that was kept', () => {
     expect(keys()).toEqual([]);
   });
 
-  test('is nobody’s to change', () => {
+  test('cannot be changed', () => {
     const { put, cache } = open();
     const mine = item('a', '{"name":"a"}');
     put({}, [mine]);
@@ -95,7 +95,7 @@ describe('a drop', () => {
     expect([keys(), keys({ method: 'prompts/list' })]).toEqual([undefined, ['prompt']]);
   });
 
-  test('of a server takes all of its own, and nobody else’s', () => {
+  test('of a server takes all of its own and no other one’s', () => {
     const { cache, put, keys } = open();
     put({}, [item('a')]);
     put(read('file:///a'), [item('file:///a')]);

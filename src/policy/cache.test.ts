@@ -69,13 +69,13 @@ describe('D-20 whose answer it is', () => {
     expect(get(ask({ principal: bob }))).toBe('answer');
   });
 
-  test('somebody called public does not own what is public, nor the other way round', () => {
+  test('a principal called public does not own public entries, nor the reverse', () => {
     const { put, get } = setUp();
     put(ask({ principal: fakePrincipal('public') }));
     expect(get(ask({ principal: bob }))).toBeUndefined();
   });
 
-  test('X9 with another role somebody is somebody else', () => {
+  test('X9 the same principal with another role is another one', () => {
     const { put, get } = setUp();
     put(ask());
     expect(get(ask({ principal: fakePrincipal('ann', 'admin') }))).toBeUndefined();
@@ -144,7 +144,7 @@ describe('D-20 whose answer it is', () => {
   });
 });
 
-test('D-64 H-CCH-5 nobody can change what another one gets', () => {
+test('D-64 H-CCH-5 no caller can change what another one gets', () => {
   const { cache, get } = setUp();
   const given = Buffer.from('answer');
   cache.put(ask(), kept(given), own(), cache.epochOf('github', 'get_issue'));
@@ -235,7 +235,7 @@ describe('D-22 room', () => {
 });
 
 describe('a dropped server', () => {
-  test('H-CCH-7 loses its answers and nobody else’s', () => {
+  test('H-CCH-7 loses its answers and no other one’s', () => {
     const { cache, put, get } = setUp();
     put(ask());
     put(ask({ server: 'gitlab' }));

@@ -60,7 +60,7 @@ export interface Question {
   readonly server: string;
   /** The tool of a call, or the method of a list or read. */
   readonly subject: string;
-  /** Of the server's configuration and of whatever else makes old answers wrong. */
+  /** Changes with the configuration of the server and with anything else that makes old answers wrong. */
   readonly fingerprint: string;
   readonly principal: Principal;
   /**

@@ -28,5 +28,5 @@ export function namesIn(key: string): string[] {
 export const roleKey = (name: string, role: string | undefined): string =>
   role === undefined ? compositeKey(name) : compositeKey(name, role);
 
-/** Whose question it is. A role is part of who somebody is: another role may be shown other things. */
+/** Whose question it is. A role is part of the identity: another role may be shown other things. */
 export const principalKey = ({ id, role }: Principal): string => roleKey(id, role);

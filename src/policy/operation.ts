@@ -78,7 +78,7 @@ export interface Operation {
   /** Undefined unless it is a call. */
   readonly tool: string | undefined;
   readonly method: string;
-  /** Of the resource that is read; otherwise empty. */
+  /** The resource that is read; otherwise empty. */
   readonly uri: string;
   /** One JSON object: the arguments of a call, or the params of a request. */
   readonly args: JsonText | undefined;

@@ -146,7 +146,7 @@ export class PinHashes {
     return items.length > itemsMax ? nextTurn() : undefined;
   }
 
-  /** Of every name in the list; no hash for one that stands there twice: which of the two is meant, nobody can say. */
+  /** By name; no hash for a name that is listed twice, since it is ambiguous. */
   ofList(server: string, items: readonly PinItem[]): HashedList {
     const last = this.#last.get(server);
     const ahead = this.#ahead.get(items);

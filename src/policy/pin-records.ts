@@ -13,7 +13,7 @@ export type PinStatus = 'approved' | 'new' | 'changed' | 'renamed' | 'removed';
 export interface PinVersion {
   readonly hash: string;
   readonly bodyHash: string;
-  /** The server's own text; undefined once a version that nobody approved is no longer listed. */
+  /** The server's own text; undefined once an unapproved version is no longer listed. */
   readonly raw: string | undefined;
   /** ISO 8601: when it was approved, or first seen while it waits for that. */
   readonly at: string;
@@ -88,7 +88,7 @@ export function relisted(record: PinRecord, { hashes, raw }: Hashed, at: string)
   });
 }
 
-/** The record after a list without the name. The text nobody approved goes, or a server could fill the store with them. */
+/** The record after a list without the name. Unapproved text is dropped: a server could fill the store with it. */
 export function vanished(record: PinRecord): PinRecord {
   if (!record.isListed) return record;
   const { pending, isAmbiguous } = record;

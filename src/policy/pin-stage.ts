@@ -1,5 +1,5 @@
 /**
- * Refuses a call to a tool whose definition nobody agreed to, before the call is charged or sent.
+ * Refuses a call to a tool whose definition was not approved, before the call is charged or sent.
  * Not here: how a tool comes by its status (pins.ts).
  *
  * Invariant: `pinRefusal` is the one rule; a list that marks what it refuses marks exactly what a call is refused for.
@@ -34,7 +34,7 @@ export function pinRefusal(status: PinStatus, policy: PinPolicy): PinRefusal | u
 export interface PinFacts {
   readonly statusOf: (server: string, tool: string) => PinStatus;
   readonly policyOf: (server: string) => PinPolicy;
-  /** Of the version that was agreed to and the one that is listed; for the error alone. */
+  /** Hashes of the approved and of the listed version, for the error alone. */
   readonly hashesOf?: (server: string, tool: string) => { readonly oldHash?: string; readonly newHash?: string };
 }
 

@@ -186,7 +186,7 @@ describe('a list', () => {
     expect(statuses(first)).toEqual({ get_issue: 'new' });
   });
 
-  test('beyond the bound a name is changed; names nobody approved and nobody lists make way', () => {
+  test('beyond the bound a name is changed; names that are neither approved nor listed make way', () => {
     const { statuses, store } = pinsOf({ pinsMax: 2 });
     const [a, b, c] = ['a', 'b', 'c'].map((name) => toolItem({ name, title: name })) as [PinItem, PinItem, PinItem];
     expect(statuses(a)).toEqual({ a: 'approved' });

@@ -26,7 +26,7 @@ import {
   vanished,
 } from './pin-records.js';
 
-/** `block` refuses calls, `warn` only reports, `off` asks nobody. */
+/** `block` refuses calls, `warn` only reports, `off` does nothing. */
 export type PinMode = 'block' | 'warn' | 'off';
 
 export interface PinPolicy {
@@ -84,7 +84,7 @@ export class Pins {
   readonly #hashes: PinHashes;
   readonly #pinsMax: number;
   readonly #byServer = new Map<string, Records>();
-  /** Of servers whose records nobody needed yet. */
+  /** Servers whose records were not needed yet. */
   readonly #statuses = new Map<string, ReadonlyMap<string, PinStatus>>();
   /** How many tools differ, by server, until its records change; counted when asked for. */
   readonly #differing = new Map<string, number>();
@@ -109,7 +109,7 @@ export class Pins {
     return this.#isTrusted(server) ? undefined : this.#hashes.ahead(server, items);
   }
 
-  /** `items` is one whole list. Items without a name are passed over: nobody can call them. */
+  /** `items` is one whole list. Items without a name are passed over: they cannot be called. */
   observe(server: string, items: readonly PinItem[], now: Date): PinReport {
     if (this.#isTrusted(server)) {
       const names = items.filter(({ key }) => key !== '').map(({ key }) => [key, 'approved'] as const);
@@ -170,7 +170,7 @@ export class Pins {
     this.#unsaved.delete(server);
   }
 
-  /** A name nobody has listed yet is new. */
+  /** A name that was never listed is new. */
   statusOf(server: string, tool: string): PinStatus {
     if (this.#isTrusted(server)) return 'approved';
     const statuses = this.#statusesOf(server);
@@ -239,7 +239,7 @@ export class Pins {
     return approved !== undefined && this.#hashes.of(raw)?.hash === approved.hash;
   }
 
-  /** Of the version that was agreed to, and of the one that waits for it. */
+  /** Hashes of the approved version and of the one that waits for approval. */
   hashesOf(server: string, tool: string): { readonly oldHash?: string; readonly newHash?: string } {
     const { approved, pending } = this.recordOf(server, tool) ?? {};
     return {
@@ -312,7 +312,7 @@ export class Pins {
 
   #save(server: string, records: Records): void {
     if (!this.#unsaved.has(server)) return;
-    // It holds here, and is tried again with the next list. Whoever listed the tools has no part in it.
+    // It holds here, and is tried again with the next list. The listing itself succeeds.
     const failed = (error: unknown) => {
       if (this.#byServer.has(server)) this.#unsaved.add(server);
       this.#onStoreError(error);

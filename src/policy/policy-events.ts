@@ -1,15 +1,15 @@
 /**
- * What the policy decided about calls and tools, told to whoever listens.
+ * Events of the policy about calls and tools.
  * Not here: stamping with time and server, and delivering (host/host-events.ts).
  *
  * Invariant: no event holds arguments, results or credentials. Names of tools are as a caller or a server wrote them:
- * whoever shows them to a person neutralises them.
+ * the display neutralises them.
  */
 import type { ErrorCode, Execution } from '../kernel/errors.js';
 import type { Circuit } from './breaker.js';
 import type { PinStatus } from './pin-records.js';
 
-/** Who called, without what they may do. */
+/** The caller, without its rights. */
 interface Caller {
   readonly id: string;
   readonly role: string | undefined;
@@ -38,7 +38,7 @@ export type PolicyEvent =
       readonly reason: ReplayReason;
       readonly code: ErrorCode;
     } & OfCall)
-  /** It may have run, and nobody saw it end. */
+  /** It may have run; its outcome is unknown. */
   | ({ readonly kind: 'uncertain'; readonly reason: string | undefined } & OfCall)
   | {
       readonly kind: 'schema';
@@ -51,7 +51,7 @@ export type PolicyEvent =
       /** The name its body was known under. */
       readonly renamedFrom: string | undefined;
     }
-  /** A server refused our token; there is another one; or somebody has to log in. */
+  /** A server refused our token; there is another one; or a user has to log in. */
   | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' | 'failed' }
   | ({ readonly kind: 'call' } & CallRecord);
 
@@ -66,7 +66,7 @@ interface Denied {
   readonly principal: Caller;
   /** Undefined when it was about the server as a whole. */
   readonly tool: string | undefined;
-  /** Of a call of a tool only. */
+  /** For tool calls only. */
   readonly requestId: string | undefined;
 }
 
@@ -88,7 +88,7 @@ export interface CallRecord extends OfCall {
 
 export type CallOutcome = 'ok' | ErrorCode;
 
-/** What is known of a call's way once somebody wants to know; whoever sends it writes it down. */
+/** What is recorded of a call while there is a listener; the sender fills it in. */
 export interface CallTrail {
   attempts: number;
   run: number;

@@ -32,7 +32,7 @@ export interface RateLimits {
   readonly roles: ReadonlyMap<string, RateLimit>;
 }
 
-/** Of the current window, or of the one that the next call begins. */
+/** The current window, or the one that the next call begins. */
 export interface BudgetLeft extends RateLimit {
   readonly left: number;
   /** Undefined: no window runs. */

@@ -49,7 +49,7 @@ test('who asks after the answer asks anew', async () => {
   expect(sent).toHaveLength(2);
 });
 
-test('D-64 nobody can change what another one gets', async () => {
+test('D-64 no caller can change what another one gets', async () => {
   const { join, answer } = setUp();
   const calls = [join(), join(), join()];
   const spoil = calls.map((call) =>
@@ -176,7 +176,7 @@ describe('what the server asks', () => {
   };
   const asking = (sent: { call: Call }[], request: InboundRequest) => sent[0]?.call.relay?.onServerRequest?.(request);
 
-  test('is for the caller that is alone, and from then on nobody joins it', () => {
+  test('is for the only caller, and from then on no other joins it', () => {
     const { sent, join } = setUp();
     const asked: string[] = [];
     void join({ relay: { onServerRequest: () => asked.push('ann') } });
@@ -186,7 +186,7 @@ describe('what the server asks', () => {
     expect([asked, refusals, sent.length]).toEqual([['ann'], [], 2]);
   });
 
-  test('is refused when there are several, and nobody joins them either', () => {
+  test('is refused when there are several, and no other joins them either', () => {
     const { sent, join } = setUp();
     const asked: string[] = [];
     for (const who of ['ann', 'bob']) void join({ relay: { onServerRequest: () => asked.push(who) } });
@@ -205,7 +205,7 @@ describe('what the server asks', () => {
     ]);
   });
 
-  test('is for whoever is left, and refused when that one cannot be asked', async () => {
+  test('is for the caller that is left, and refused when that one cannot be asked', async () => {
     const { sent, join } = setUp();
     const stop = new AbortController();
     const asked: string[] = [];

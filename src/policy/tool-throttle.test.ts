@@ -89,7 +89,7 @@ test('D-36 a server that is forgotten begins anew, and no other does', async () 
   expect((await failureOf(send(fakeCall({ server: 'gitlab' })))).code).toBe('tool_throttled');
 });
 
-describe('nobody else is held back:', () => {
+describe('no other caller is throttled:', () => {
   test.each([
     ['another principal', { principal: fakePrincipal('bob', 'dev') }],
     ['another tool', { tool: 'list_issues' }],

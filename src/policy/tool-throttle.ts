@@ -55,7 +55,7 @@ export class ToolThrottle {
 
   /** An error during a pause; else what goes back with the outcome: how many pauses there had been. */
   admit(call: Call): number | HostError {
-    // Nobody was rejected of late: no need to make a key for the call.
+    // No recent rejection: no key is built for the call.
     if (this.#histories.size === 0) return 0;
     const history = this.#histories.get(keyOf(call));
     if (!history) return 0;

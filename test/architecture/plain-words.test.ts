@@ -57,7 +57,7 @@ const files = [
 const folderOf = (file: string): string => (file.includes('/') ? (file.split('/')[0] as string) : '.');
 
 /** Sentences that are still to be rewritten. Numbers here only ever become smaller. */
-const left: Readonly<Record<string, number>> = { src: 158, '.': 5 };
+const left: Readonly<Record<string, number>> = { src: 110, '.': 5 };
 
 describe('sentences with a vague subject', () => {
   const found = files.flatMap((file) => {

@@ -65,7 +65,7 @@ describe('add', () => {
 
   test.each<[string, string[], RegExp]>([
     ['a name that is taken', ['ann'], /the key 'ann' already exists/],
-    ['a name that is none', ['a/b'], /is no name for a key/],
+    ['a name that is none', ['a/b'], /is not a valid key name/],
     ['a date that is none', ['bob', '--expires', 'soon'], /keys\.bob\.expires/],
     ['a mailbox that is none', ['bob', '--mailbox', '../x'], /keys\.bob\.mailbox/],
     [
@@ -89,7 +89,7 @@ describe('add', () => {
     const before = text();
     const file = path.join(place.folder, 'second.key');
     const { code, stderr } = await key('add', 'bob', '--worker', '--mailbox', 'ann', '--key-file', file);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('keys.bob.mailbox: is also that of another key')]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('keys.bob.mailbox: is also used by another key')]);
     expect([text(), existsSync(file)]).toEqual([before, false]);
     // With the same rights it is how a key is changed without a gap.
     const { code: again } = await key('add', 'bob', '--worker', '--mailbox', 'ann', '--role', 'reader');
