@@ -14,7 +14,7 @@ export class LineReader {
   readonly #maxBytes: number;
   readonly #onLine: (bytes: Buffer, start: number, end: number) => void;
   readonly #onTooLong: (bytes: number, head: Buffer) => void;
-  /** Of the line that has not ended yet. */
+  /** Bytes of the incomplete line. */
   readonly #pending = new ByteBuffer();
   /** The rest of a line that is too long is being skipped. */
   #isSkipping = false;

@@ -23,7 +23,7 @@ describe('what a request needs of a client', () => {
     expect(isDeclared(need as Need, capabilitiesOf('{}'))).toBe(false);
   });
 
-  test('is nothing that anybody could have, for a method nobody knows', () => {
+  test('is nothing that a client could have, for an unknown method', () => {
     expect(needOf('vendor/ask', undefined)).toBeUndefined();
   });
 
@@ -39,7 +39,7 @@ describe('what a request needs of a client', () => {
     expect(requiredCapabilities(new Set(['sampling']))).toBe('{"sampling":{}}');
   });
 
-  test('nobody can be asked who declares nothing', () => {
+  test('a client that declares nothing cannot be asked', () => {
     expect(canBeAsked(capabilitiesOf('{"experimental":{}}'))).toBe(false);
     expect(canBeAsked(capabilitiesOf('{"roots":{}}'))).toBe(true);
   });
@@ -55,7 +55,7 @@ describe('what a server is told of the client', () => {
     expect(carried('{}')).toBe('{}');
   });
 
-  test('is less than it where nobody would route what follows', () => {
+  test('is less than it where follow-ups are not routed', () => {
     expect(
       carried(
         '{"tasks":{},"roots":{},"vendor":1,"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"a":1}}}',

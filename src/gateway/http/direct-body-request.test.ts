@@ -23,7 +23,7 @@ async function serve(parts: readonly string[], listener: RequestListener<typeof 
 const head = (bytes: number, more = '') =>
   `POST /mcp?x=1 HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: ${bytes}\r\n${more}\r\n`;
 
-test('whoever takes the body is told of its pieces and of its end, and not of a sender that leaves afterwards', async () => {
+test('the consumer of the body gets its pieces and its end, and no later disconnect', async () => {
   const told: string[] = [];
   const answer = await serve([`${head(6)}abc`, 'def'], (request, response) => {
     request.on('data', () => told.push('flowed'));
@@ -76,7 +76,7 @@ test('two requests in one piece are both answered, in their order', async () => 
   expect(answer.match(/<...>/g)).toEqual(['<one>', '<two>']);
 });
 
-test('a body that nobody takes is a stream', async () => {
+test('a body without a consumer is a stream', async () => {
   const answer = await serve([`${head(3)}abc`], async (request, response) => {
     let body = '';
     for await (const piece of request) body += piece;

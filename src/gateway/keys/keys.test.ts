@@ -43,7 +43,7 @@ test.each([
   'Bearer ann-key\n',
   `Bearer ${hashOf('ann-key')}`,
   `Bearer ${'a'.repeat(headerCharsMax)}`,
-])('%j is nobody', (header) => {
+])('%j is no principal', (header) => {
   expect(ring().authenticate(header)).toBeUndefined();
 });
 

@@ -29,7 +29,7 @@ export interface FailureContext {
   readonly server: string;
   readonly serverEra: Era;
   readonly tool?: string | undefined;
-  /** Of the server: one JSON object. */
+  /** The info of the server: one JSON object. */
   readonly serverInfo: string;
 }
 

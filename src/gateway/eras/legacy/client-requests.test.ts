@@ -60,7 +60,7 @@ test.each([
   expect([asks.size, clock.pendingTimers]).toEqual([0, 0]);
 });
 
-test('more than its bound, or to nobody, is refused at once', async () => {
+test('more than its bound, or without a client, is refused at once', async () => {
   const { asks, tell, owner } = setUp(1);
   const deaf = () => false;
   await expect(asks.ask(owner, deaf, 'a', undefined, { deadlineAtMs: far })).rejects.toMatchObject({

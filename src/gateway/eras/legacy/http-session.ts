@@ -26,7 +26,7 @@ const ownStreamNo = 0;
 
 export class LegacySession implements ClientSession {
   readonly id: string;
-  /** Of the last request: the role may have changed. */
+  /** From the last request: the role may have changed. */
   principal: Principal;
   readonly endpoint: EndpointId;
   readonly version: string;

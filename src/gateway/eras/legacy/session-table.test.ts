@@ -43,7 +43,7 @@ function setUp(sessions = 3) {
   return { clock, table, open, use, answer, ids, budget };
 }
 
-test('is found by its principal at its endpoint, and by nobody else', () => {
+test('is found by its own principal at its endpoint only', () => {
   const { table, open } = setUp();
   const { session } = open('a');
   expect(table.find('a', ann, all)).toBe(session);

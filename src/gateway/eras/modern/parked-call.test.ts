@@ -93,7 +93,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([two, three].map(({ answers }) => answers.length)).toEqual([0, 0]);
   });
 
-  test('the server may finish while nobody waits: its answer is kept for who comes back, once', async () => {
+  test('the server may finish while no client waits: its answer is stored for the next round, once', async () => {
     const { bridge, clock, calls, server, name, requestState } = await parkedCall();
     server.finish();
     await settled();
@@ -215,7 +215,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     ]);
   });
 
-  test('once the client came back, the exchange it came with first is nobody to the call', async () => {
+  test('once the client came back, its first exchange no longer affects the call', async () => {
     const exchange = modern();
     const { bridge, server, requestState } = await parkedCall(exchange);
     const inputResponses = Buffer.from('{"ask-1":{"action":"accept"}}');
@@ -271,7 +271,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
       return { clock, server, relayed };
     };
 
-    test('leaves the server time to end the call: nobody is asked in vain', async () => {
+    test('leaves the server time to end the call: no client is asked in vain', async () => {
       const { clock, server, relayed } = start();
       await clock.advanceAsync(249);
       server.finish('{"content":[],"isError":true}');
