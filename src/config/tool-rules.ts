@@ -1,6 +1,6 @@
 /**
  * `tools` of a server's entry: which of its tools are offered, and under which names.
- * Not here: roles (host-config.ts), enforcing the rules (policy/tool-rules-guard.ts).
+ * Not here: roles (host-config.ts), enforcing the rules (policy/allowlist.ts).
  *
  * Invariant: no two renamed tools get the same name.
  */

@@ -1,6 +1,6 @@
 /**
  * The event stream of a host: events of supervisors and policy, time-stamped, in one order for all listeners.
- * Not here: the events themselves (supervisor/supervisor-events.ts, policy/call-events.ts, audit.ts).
+ * Not here: the events themselves (supervisor/supervisor-events.ts, policy/policy-events.ts, audit.ts).
  *
  * Invariants: an event that a listener causes is emitted after the current one, to all listeners. A listener that throws disturbs no
  * other. Events without a listener are not queued; for calls that check is one boolean.

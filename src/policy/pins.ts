@@ -3,7 +3,7 @@
  * Each list a server gives is compared with what is pinned; a difference stays flagged, list after list, until exactly the
  * version that is now listed gets approved. The approved text is kept, so that it can be shown beside the new one.
  * Not here: how one record changes (pin-records.ts), what a flag means for a call (pin-stage.ts), where pins are kept
- * (pin-store.ts).
+ * (pin-records.ts).
  *
  * Invariants: only `approve` and first sight make a version approved; what cannot be pinned counts as changed; the report
  * and `statusOf` give every name the same status.

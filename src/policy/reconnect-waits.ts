@@ -1,9 +1,8 @@
 /**
- * Waits between the tries of a request, and one common next try for all requests to a server whose connections are refused.
- * A refused connection costs nothing but time: nothing was sent, so the retry budget is not charged, and the tries go on for 5 s or
- * until the caller's deadline. Dials are bounded in another way: of all the requests that wait for one server, one tries at a time,
- * after the restart backoff; the others follow when it was not refused.
- * Not here: whether a request may be sent again (replay.ts), servers that are being started (supervisor/).
+ * Backoff between the attempts of an operation, and one common next attempt for all operations whose connection was refused.
+ * A refused connection sent nothing, so the retry budget is not charged, and the attempts go on for 5 s or until the caller's
+ * deadline. Of all operations that wait for one server, one dials at a time, after the restart backoff; the others follow it.
+ * Not here: whether a request may be sent again (retry.ts), servers that are being started (supervisor/).
  *
  * Invariants: each request that waits is told once to try again or to end; there is an entry for a server only while requests wait
  * for it, or one of them is trying.

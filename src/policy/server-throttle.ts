@@ -18,7 +18,7 @@ export interface ServerThrottlePlan {
   readonly pauseMs: number;
   /** … to this. */
   readonly pauseMsMax: number;
-  /** A server that asks for longer is treated as if it had asked for this. */
+  /** The longest pause that a server can ask for. */
   readonly askedMsMax: number;
 }
 
