@@ -107,8 +107,13 @@ export function parseKeys(given: unknown, onProblem: (problem: HostError) => voi
     ...shared(whole, ({ mail }) => mail?.nkey).map((name) => ['nkey', name] as const),
   ]) {
     if (!keys.delete(name)) continue;
-    const what = 'is also used by another key: neither key grants access';
-    onProblem(invalidSpec(`keys.${name}.${member}`, what, 'give each its own'));
+    const what =
+      member === 'mailbox'
+        ? 'is also used by a key with other rights: neither key grants access'
+        : 'is also used by another key: neither key grants access';
+    const hint =
+      member === 'mailbox' ? 'give both the same role and destinations, or two mailboxes' : 'give each its own';
+    onProblem(invalidSpec(`keys.${name}.${member}`, what, hint));
   }
   return keys;
 }

@@ -217,7 +217,7 @@ export const instanceMissing = (server: string, tool?: string): HostError =>
   });
 
 const tooMany = (server: string): HostError =>
-  new HostError('overloaded', `server '${server}' has the maximum number of client instances`, {
+  new HostError('overloaded', `no further client instance of server '${server}' can be started`, {
     server,
     reason: 'instances',
     limit: instancesPerServerMax,
