@@ -42,9 +42,9 @@ In the cells where client and server are of one era nothing may be listed. Warni
 server's in front, so only scenarios that name no tool and no prompt can run there. What fails of the unscored ones is the
 tasks extension, which neither the gateway nor the server offers.
 
-Over stdio and HTTP+SSE nothing tells which call a question or a log line belongs to, and the gateway does not guess: it reaches no
-client for 30 s after a call of another client. Each scenario opens a session, and each legacy session is a client. So in these
-cells the server has \`isolation: "per-client"\`, except where client and server are both modern.
+Over stdio and HTTP+SSE no field says which call a question or a log line belongs to, and the gateway does not guess: for 30 s
+after a call of another client, the question or log line reaches no client. Each scenario opens a session, and each legacy session
+is a client. So in these cells the server has \`isolation: "per-client"\`, except where client and server are both modern.
 
 ${table(rows)}
 
