@@ -249,7 +249,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     this.paid = undefined;
     const { server, context } = this;
     if (!(outcome instanceof Error)) {
-      server.retries.succeeded();
+      if (this.call.kind === 'call') server.retries.succeeded();
       if (context.reconnects.size > 0) context.reconnects.answered(server);
     } else if (outcome instanceof HostError) {
       return isUnconnected(outcome) ? this.unconnected(outcome) : this.failed(outcome);

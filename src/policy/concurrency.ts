@@ -26,8 +26,10 @@ export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waiting
  */
 const refusalsPerTick = 32;
 const refusalTickMs = 5;
-/** Past this many delayed refusals the next ones are reported at once. */
-const delayedMax = 10_000;
+/** Past this many delayed refusals, half a second of them, the next ones are reported at once. */
+const delayedMax = 3_200;
+/** The longest delay. An operation whose deadline is nearer is refused at once. */
+const refusalDelayMsMax = (delayedMax / refusalsPerTick) * refusalTickMs;
 
 /** With a slot, or with the error of a refusal. */
 type Settle = (refusal?: HostError) => void;
@@ -103,7 +105,11 @@ export class CallSlots {
   }
 
   refuse(operation: Operation, settle: Settle): void {
-    if (this.#refusals >= refusalsPerTick && this.#delayed.length < delayedMax) {
+    const isDelayed =
+      this.#refusals >= refusalsPerTick &&
+      this.#delayed.length < delayedMax &&
+      operation.deadlineAtMs - this.#clock.nowMs() > refusalDelayMsMax;
+    if (isDelayed) {
       this.#delayed.push(() => settle(full(operation, this.#plan)));
       return;
     }

@@ -153,6 +153,24 @@ describe('a modern stream', () => {
     expect([gateway.upstreams.subscribers.size, gateway.clock.pendingTimers]).toEqual([0, 0]);
   });
 
+  test('X19 a URI that is refused while later ones wait for their turn ends nothing but itself', async () => {
+    const long = `file:///${'x'.repeat(8_175)}`;
+    const gateway = new FakeGateway({ fs: { resources: ['file:///a', 'file:///b', long] } });
+    gateway.upstreams.onSubscribe = async (_server, uri) => {
+      if (uri === 'file:///a') throw new HostError('invalid_request', 'refused');
+    };
+    const unhandled: unknown[] = [];
+    const onUnhandled = (error: unknown) => void unhandled.push(error);
+    process.on('unhandledRejection', onUnhandled);
+    const filter = `{"resourceSubscriptions":["file:///a","file:///b","${long}","file:///b"]}`;
+    const stream = gateway.send(modern, 'subscriptions/listen', listening(filter), '1');
+    for (let i = 0; i < 10; i++) await settled();
+    process.off('unhandledRejection', onUnhandled);
+    expect(unhandled).toEqual([]);
+    expect(String(stream.heard[0]?.params)).toContain(`"resourceSubscriptions":["file:///b","${long}"`);
+    stream.abort();
+  });
+
   test('sends notifications from before its acknowledgement after it', async () => {
     const gateway = new FakeGateway(servers);
     const { promise, resolve } = deferred();

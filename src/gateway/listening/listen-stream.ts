@@ -130,9 +130,16 @@ export class ListenStream {
       for (let turn = pacer.wait(uri.length); turn; turn = pacer.wait(uri.length)) await turn;
       if (this.#isOver) break;
       const found = viewNow().findResource(uri);
-      if (found && !isAmbiguous(found)) subscribing.push(this.#subscribe(uri, found).then(() => void granted.add(uri)));
+      if (!found || isAmbiguous(found)) continue;
+      // The rejection is handled here: the loop may wait before the promises are awaited, and an unhandled one ends the process.
+      subscribing.push(
+        this.#subscribe(uri, found).then(
+          () => void granted.add(uri),
+          () => {},
+        ),
+      );
     }
-    await Promise.allSettled(subscribing);
+    await Promise.all(subscribing);
   }
 
   async #subscribe(uri: string, target: ResourceTarget): Promise<void> {

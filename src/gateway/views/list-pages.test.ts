@@ -192,3 +192,13 @@ describe('reading a list page by page', () => {
 });
 
 const many = (count: number) => Array.from({ length: count }, (_, i) => `t${i}`);
+
+test('X18 a cursor above its bound is refused without being parsed', () => {
+  const nested = Buffer.from(`${'['.repeat(30_000)}${']'.repeat(30_000)}`).toString('base64url');
+  expect(nested.length).toBeGreaterThan(65_536);
+  expect(readCursor('tools/list', nested)).toBeUndefined();
+  const long = Buffer.from(JSON.stringify(['tools/list', 'fs', 'x'.repeat(60_000)])).toString('base64url');
+  expect(readCursor('tools/list', long)).toBeUndefined();
+  const longest = Buffer.from(JSON.stringify(['tools/list', 'fs', 'x'.repeat(40_000)])).toString('base64url');
+  expect(readCursor('tools/list', longest)?.key).toHaveLength(40_000);
+});

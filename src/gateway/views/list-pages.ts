@@ -171,8 +171,12 @@ function withState(raw: Buffer, state: string): string {
 const cursorAfter = (method: ListMethod, { server, key }: Position): string =>
   Buffer.from(JSON.stringify([method, server, key])).toString('base64url');
 
+/** Bounds the work for a cursor that was made up: its content was not scanned with the request. */
+const cursorCharsMax = 65_536;
+
 /** Undefined for a cursor that no page of this list was given. */
 export function readCursor(method: ListMethod, cursor: string): Position | undefined {
+  if (cursor.length > cursorCharsMax) return undefined;
   try {
     const [, server, key] = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8')) as unknown[];
     if (typeof server !== 'string' || typeof key !== 'string') return undefined;
