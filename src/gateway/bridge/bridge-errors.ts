@@ -1,6 +1,6 @@
 /**
- * Errors of the bridge itself, for clients and servers.
- * Invariant: texts of others are quoted only cut to a length, as JSON strings.
+ * Errors that the bridge itself sends to clients and servers.
+ * Invariant: text from a client or server is cut to a fixed length and JSON-escaped before an error quotes it.
  */
 import { HostError } from '../../kernel/errors.js';
 import { MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
@@ -29,7 +29,6 @@ export const missingCapability = (missing: ReadonlySet<Need>): Relayed =>
     `{"requiredCapabilities":${requiredCapabilities(missing)}}`,
   );
 
-/** Why a `requestState` is refused. */
 export type StateFault = 'tampered' | 'expired' | 'other_caller' | 'other_request' | 'not_waiting';
 
 const faultTexts: Record<StateFault, string> = {
@@ -43,7 +42,7 @@ const faultTexts: Record<StateFault, string> = {
 export const invalidState = (fault: StateFault): Relayed =>
   rpcError('modern', RPC.invalidParams, faultTexts[fault], `{"reason":"invalid_request_state","fault":"${fault}"}`);
 
-/** A legacy request that fails for lack of input: a tool call as a result that the model can read, like SDK 2.4 does. */
+/** A failed tool call becomes a result, which the model can read. SDK 2.4 does the same. */
 export function legacyFailure(method: string, message: string): Relayed {
   if (method !== 'tools/call') return rpcError('legacy', RPC.internalError, message);
   const text = JSON.stringify(message);

@@ -1,17 +1,17 @@
-/** The types between router and bridge: a server may need input of the client before it can answer. */
+/** The types between router and bridge. The bridge gets the input that a server needs from the client before it answers. */
 import type { RelayOptions } from '../../host/host-interface.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Era } from '../../wire/channel.js';
 import type { Exchange } from '../exchange.js';
 
-/** The answer of a server, and its era. */
 export interface Relayed {
   readonly kind: 'result' | 'error';
   readonly bytes: Buffer;
+  /** Era of the server. */
   readonly era: Era;
 }
 
-/** What the bridge adds to a request. */
+/** Options that the bridge adds to a request. */
 export interface BridgeOptions extends Pick<RelayOptions, 'members' | 'capabilities' | 'onServerRequest'> {
   /** Replaces the signal of the exchange: a parked call outlives its first exchange. */
   readonly signal?: CancelSignal;
@@ -20,21 +20,21 @@ export interface BridgeOptions extends Pick<RelayOptions, 'members' | 'capabilit
 export interface BridgedRequest {
   readonly exchange: Exchange;
   readonly server: string;
-  /** As last known. A modern server never asks in the middle of a call. */
+  /** Last known era of the server. A modern server sends no requests during a call. */
   readonly serverEra?: Era | undefined;
-  /** Sends the request to its server, as often as the bridge needs. Rejects with a HostError when no answer came. */
+  /** Sends the request to its server. The bridge may call this several times. Rejects with a HostError without an answer. */
   send(options: BridgeOptions): Promise<Relayed>;
-  /** Method, server, name and arguments: what sealed state is bound to. */
+  /** Method, server, name and arguments of the request. Sealed state is bound to these bytes. */
   identity(): Buffer;
-  /** One JSON value, as the client wrote it: its answers to `input_required`. */
+  /** The client's answers to `input_required`: one JSON value as sent. */
   readonly inputResponses: Buffer | undefined;
-  /** One JSON value, as the client wrote it. */
+  /** One JSON value as sent. */
   readonly requestState: Buffer | undefined;
-  /** A parked call goes on: from now on its progress and logs go to this exchange. */
+  /** Called when a parked call continues: sends further progress and logs to this exchange. */
   moveTo?(exchange: Exchange): void;
 }
 
 export interface Bridge {
-  /** Resolves with the answer for the client. An `input_required` is one that this client can answer. Rejects with a HostError. */
+  /** Rejects with a HostError. If the answer is `input_required`, it contains only questions that this client can answer. */
   relay(request: BridgedRequest): Promise<Relayed>;
 }

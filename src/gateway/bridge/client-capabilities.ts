@@ -1,7 +1,7 @@
 /**
- * The capabilities that a client declares, the ones that a request of a server needs, and the ones that servers get to see.
- * Not here: asking the client (eras/).
- * Invariant: a client is never asked for what it did not declare. A bare `elicitation: {}` means forms.
+ * The capabilities that a client declares, that a server request needs, and that the gateway declares to servers.
+ * Not here: requests to the client (eras/).
+ * Invariant: a client gets no request for a capability that it did not declare. A bare `elicitation: {}` declares forms.
  */
 import { isObject, memberBytes, memberString, membersBytes } from '../../wire/json-members.js';
 import type { Client, ClientCapabilities } from '../exchange.js';
@@ -9,7 +9,7 @@ import type { Client, ClientCapabilities } from '../exchange.js';
 const needs = ['form', 'url', 'sampling', 'samplingTools', 'roots'] as const;
 export type Need = (typeof needs)[number];
 
-/** The capability that a request needs; undefined: no client can be asked this. */
+/** The capability that a request needs; undefined: no client supports this method. */
 export function needOf(method: string, params: Buffer | undefined): Need | undefined {
   switch (method) {
     case 'elicitation/create':
@@ -44,7 +44,6 @@ export function isDeclared(need: Need, capabilities: ClientCapabilities): boolea
   }
 }
 
-/** Whether this client can be asked anything. */
 export const canBeAsked = ({ elicitation, elicitationUrl, sampling, roots }: ClientCapabilities): boolean =>
   elicitation || elicitationUrl || sampling || roots;
 
@@ -75,13 +74,13 @@ const asked = ['elicitation', 'sampling', 'roots'] as const;
 const passed = ['experimental'] as const;
 const extension = 'io.modelcontextprotocol/ui';
 
-/** The shortest object that declares anything is longer. */
+/** A shorter object declares nothing. */
 const emptyBytes = '{"a":1}'.length;
 
-/** Written once for each session; a modern client declares anew with every request. */
+/** Rendered texts: a session, and a cached modern envelope, reuses its capabilities object. */
 const written = new WeakMap<Client['capabilities'], string>();
 
-/** One JSON object. `isReachable` false: the client cannot be asked, whatever it declared. */
+/** The capabilities for the server, as one JSON object. `isReachable` false: the client cannot receive requests. */
 export function carriedCapabilities({ capabilities }: Client, isReachable: boolean): string {
   if (capabilities.raw.length < emptyBytes) return '{}';
   if (!isReachable) return render(capabilities.raw, passed);
@@ -103,13 +102,13 @@ function render(raw: Buffer, keys: readonly string[]): string {
 }
 
 const none = Buffer.from('{}');
-/** Capabilities are handed on to servers with every request. */
+/** The limit is low because every request to a server repeats the capabilities. */
 export const capabilitiesBytesMax = 64 * 1024;
 
 export class DeclaredCapabilities implements ClientCapabilities {
   readonly raw: Buffer;
 
-  /** Anything but an object declares nothing. */
+  /** A value that is not an object declares nothing. */
   constructor(raw: Buffer | undefined) {
     this.raw = isObject(raw) ? raw : none;
   }
@@ -119,7 +118,7 @@ export class DeclaredCapabilities implements ClientCapabilities {
     return this.raw.length === none.length;
   }
 
-  /** Without a mode it means forms: the only mode of the first revision that had it. */
+  /** An object without a mode declares forms, which were the only mode in the first revision with elicitation. */
   get elicitation(): boolean {
     if (this.#isEmpty) return false;
     const elicitation = memberBytes(this.raw, 'elicitation');

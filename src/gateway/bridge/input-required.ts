@@ -1,7 +1,7 @@
 /**
- * Results by which a modern server asks for input (`resultType: "input_required"`): reading and writing them.
- * Not here: asking the client (eras/).
- * Invariant: a result that some reader could take for one of these is one, or is refused.
+ * Reads and writes results with `resultType: "input_required"`, which ask the client for input.
+ * Not here: requests to the client (eras/).
+ * Invariant: a result that any JSON parser could read as `input_required` is treated as one, or is refused.
  */
 import { keyIs, memberBytes, memberString, type Span } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
@@ -30,14 +30,14 @@ export interface InputRequired {
 const inputRequired = Buffer.from('input_required');
 const escaped = Buffer.from('\\u');
 
-/** Undefined: the server has answered. Throws a HostError for a malformed result. */
+/** Undefined: the result does not require input. Throws a HostError for a malformed result. */
 export function readInputRequired(
   server: string,
   method: string,
   { kind, bytes, era }: Relayed,
 ): InputRequired | undefined {
   if (kind !== 'result' || era !== 'modern') return undefined;
-  // Nearly every result ends here: the value can only be hidden by an escape.
+  // Nearly every result ends here. A byte search misses the value only if it contains a JSON escape.
   if (!bytes.includes(inputRequired) && !bytes.includes(escaped)) return undefined;
   const parts = outerParts(server, bytes);
   if (!parts) return undefined;
@@ -95,11 +95,11 @@ function inputRequests(server: string, bytes: Buffer, { start, end }: Span): Inp
   return [...found.values()];
 }
 
-/** The result with another state. `state` needs no escapes. */
+/** Replaces the state of a result. `state` must not need JSON escapes. */
 export const withState = (bytes: Buffer, { start, end }: Span, state: string): Buffer =>
   Buffer.concat([bytes.subarray(0, start), Buffer.from(`"${state}"`), bytes.subarray(end)]);
 
-/** `state` needs no escapes. */
+/** `state` must not need JSON escapes. */
 export function inputRequiredResult(
   requests: Iterable<{ readonly key: string; readonly method: string; readonly params: Buffer | undefined }>,
   state: string,

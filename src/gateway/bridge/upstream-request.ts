@@ -1,7 +1,7 @@
 /**
- * One request to a server, as the bridge sends it: with its principal, its cancel signal, and where progress and logs go.
- * Not here: which server it goes to (routing/), what the bridge adds (eras/).
- * Invariant: `_meta` of the client's hop never reaches the server; only foreign members do.
+ * One request that the bridge sends to a server, and the relay of its progress and logs to the client.
+ * Not here: the choice of the server (routing/), the options that the bridge adds (eras/).
+ * Invariant: protocol members of the client's `_meta` never reach the server; all other members do.
  */
 import type { HostRequestOptions, ToolResult } from '../../host/host-interface.js';
 import type { Era } from '../../wire/channel.js';
@@ -19,14 +19,13 @@ import type { BridgedRequest, BridgeOptions, Relayed } from './bridged-request.j
 const logMethod = 'notifications/message';
 const nul = Buffer.from([0]);
 
-/** Where a request goes. */
 export interface UpstreamTarget {
   readonly server: string;
-  /** The era of the server as last known; undefined: never seen. */
+  /** Last known era of the server. */
   readonly serverEra: Era | undefined;
   /** Undefined: not a tool call. */
   readonly tool: string | undefined;
-  /** The arguments of a tool call, or all params of another request. */
+  /** Arguments of a tool call, or all params of another request. */
   readonly params: Buffer;
 }
 
@@ -40,7 +39,7 @@ export class UpstreamRequest implements BridgedRequest {
   readonly #meta: string | undefined;
   readonly #onProgress: HostRequestOptions['onProgress'];
   readonly #onServerNotification: HostRequestOptions['onServerNotification'];
-  /** The exchange that waits for the answer: another one once a parked call goes on. */
+  /** The exchange that waits for the answer. `moveTo` changes it. */
   #waiting: Exchange;
   #token: string | undefined;
   #level: LogLevel | undefined;
@@ -75,7 +74,7 @@ export class UpstreamRequest implements BridgedRequest {
     return this.target.serverEra;
   }
 
-  /** Members are written out: copying the options with a spread costs more than the rest of this. */
+  /** The members are listed one by one: a spread costs more than the rest of this method. */
   send({ members, capabilities, onServerRequest, signal }: BridgeOptions): Promise<Relayed> {
     const { client, method } = this.exchange;
     const { server, tool, params } = this.target;
@@ -102,7 +101,7 @@ export class UpstreamRequest implements BridgedRequest {
     return Buffer.concat([...names.flatMap((name) => [Buffer.from(name), nul]), params, nul]);
   }
 
-  /** A parked call goes on: progress and logs go to this exchange, as it wants them. */
+  /** Progress token and log level of the new exchange replace those of the first one. */
   moveTo(exchange: Exchange): void {
     const [bytes] = (exchange.params && uniqueMembers(exchange.params, ['_meta'])) ?? [];
     const meta = readMeta(bytes) ?? noMeta;
@@ -133,7 +132,7 @@ export class UpstreamRequest implements BridgedRequest {
 
 const asRelayed = ({ bytes, era }: ToolResult): Relayed => ({ kind: 'result', bytes, era });
 
-/** A modern server logs only for requests that ask for logs. */
+/** A modern server sends logs only for requests that carry a log level. */
 function metaFor(era: Era | undefined, forwarded: string | undefined, level: LogLevel | undefined): string | undefined {
   if (level === undefined || era !== 'modern') return forwarded;
   const asked = `"${LOG_LEVEL}":"${level}"`;

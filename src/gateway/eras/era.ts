@@ -1,7 +1,6 @@
 /**
- * A protocol era as clients see it: everything in which one group of protocol revisions differs from another at the gateway.
- * Each era implements this interface in a folder of its own and is listed in eras.ts.
- * Not here: the eras of servers (session/).
+ * The interface of a client era. It has all differences between the eras at the gateway; one folder implements each era.
+ * Not here: the list of eras (eras.ts), the eras of servers (session/).
  */
 import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../kernel/clock.js';
@@ -16,102 +15,99 @@ import type { Ask, Client, ClientSession, Exchange, PrincipalNow, RpcFailure } f
 import type { Caller, IngressContext } from '../http/ingress-context.js';
 import type { Refusal } from '../http/refusals.js';
 
-/** The self-description of an endpoint. */
+/** `capabilities` and `serverInfo` are JSON objects. */
 export interface EndpointDescription {
-  /** One JSON object. */
   readonly capabilities: string;
-  /** One JSON object. */
   readonly serverInfo: string;
   readonly instructions: string | undefined;
 }
 
-/** The server's side of a result, and what the client's era has to know of it. */
 export interface ResultContext {
-  /** The era of the server that gave the result. */
+  /** Era of the server. */
   readonly from: Era;
   readonly isCacheable: boolean;
   /** One JSON object. */
   readonly serverInfo: string;
-  /** False: there are keys or roles, so one caller's result must not be cached for others. */
+  /** False: keys or roles exist, so the result of one caller must not be cached for others. */
   readonly mayBePublic: boolean;
 }
 
 export interface ClientEra {
   readonly name: string;
-  /** Those methods marked `isEraSpecific` in wire/methods.ts that this era has. */
+  /** The methods of this era among those marked `isEraSpecific` in wire/methods.ts. */
   readonly ownMethods: ReadonlySet<string>;
-  /** `session`: clients set a log level once, and get all logs without one. `request`: in each request, and no logs without one. */
+  /** `session`: a client without a level gets all logs. `request`: each request sets its level; without one it gets no logs. */
   readonly logLevelSource: 'session' | 'request';
   /** Code of the error for a resource that does not exist. */
   readonly resourceNotFoundCode: number;
-  /** Whether a message is of this era, by the header `MCP-Protocol-Version` or its params. Eras are tried in the order of eras.ts. */
+  /** `version`: the header `MCP-Protocol-Version`. */
   claims(version: string | undefined, params: Buffer | undefined): boolean;
-  /** The answer to the method that opens a conversation: one result object. */
+  /** The result of `initialize` or `server/discover`. */
   handshakeResult(client: Client, endpoint: EndpointDescription): string;
-  /** The members that end a list result, each with a comma before it. */
+  /** The last members of a list result, each with a comma before it. */
   listMembers(serverInfo: string, ttlMs: number, isPublic: boolean): string;
-  /** A tool result for a failed call. `facts` is one JSON member of `_meta`. */
+  /** The tool result for a failed call. `facts` is one JSON member of `_meta`. */
   toolError(text: string, facts: string, serverInfo: string): string;
-  /** The parts of one result object in this era's form, or why there is none. */
+  /** The parts of one result object in the format of this era. */
   translateResult(bytes: Buffer, context: ResultContext): readonly JsonText[] | RpcFailure;
-  /** The code of a server's error in this era. */
+  /** The code in this era for an error of a server. */
   translateCode(code: number, from: Era, method: string): number;
   createBridge(parts: { readonly clock: Clock; readonly random: Random }): Bridge;
   openStdio(pipe: StdioPipe): StdioEra;
-  /** Loaded on demand: a gateway that serves stdio alone does not need HTTP. */
+  /** The HTTP code is loaded on demand: a gateway that serves only stdio does not need it. */
   loadHttp(): Promise<(context: IngressContext) => HttpEra>;
 }
 
-/** One era at an HTTP listener. Each method returns why the request is refused, or undefined once it is taken. */
+/** One era at an HTTP listener. The HTTP methods return undefined for an accepted request. */
 export interface HttpEra {
-  /** For metrics: open sessions, or open streams where the era has no sessions. */
+  /** Number for metrics: open sessions, or open streams in an era without sessions. */
   readonly clients: number;
   readonly sessions?: number;
   /** Events stored for clients that reconnect. */
   readonly storedEvents?: { readonly events: number; readonly bytes: number };
   post(caller: Caller, envelope: Envelope, response: ServerResponse): Refusal | undefined;
-  /** Absent: this era has no batches. Each message was scanned into an envelope of its own. */
+  /** Absent: this era has no batches. Each message has its own scanned envelope. */
   postBatch?(caller: Caller, messages: readonly Envelope[], response: ServerResponse): Refusal | undefined;
   /** Absent: this era has POST only. */
   get?(caller: Caller, response: ServerResponse): Refusal | undefined;
   delete?(caller: Caller, response: ServerResponse): Refusal | undefined;
-  /** Keys changed. */
+  /** Called after keys have changed. */
   rekeyed?(now: PrincipalNow): void;
-  /** The listener stops: streams that last end, open requests go on. */
+  /** Called when the listener stops: ends long-lived streams but no open requests. */
   endStreams?(): void;
   close?(): void;
 }
 
-/** What an era uses of a pipe. */
+/** The functions of a pipe that an era uses. */
 export interface StdioPipe extends Pick<Client, 'id' | 'principal' | 'endpoint'> {
   readonly clock: Clock;
   /** False: the pipe has ended. */
   readonly write: (parts: readonly JsonText[]) => boolean;
   writeNotification(text: readonly JsonText[]): void;
-  /** Hands a session to the router. */
+  /** Passes a session to the router. */
   opened(session: ClientSession): void;
 }
 
 /** One era on one pipe. */
 export interface StdioEra {
-  /** Open sessions; absent where the era has none. */
+  /** Number of open sessions; absent in an era without sessions. */
   readonly sessions?: number;
-  /** Whether the client may send batches now. */
+  /** Whether the client may send batches in its current session. */
   readonly hasBatches: boolean;
-  /** The client of a request, or why it has none. */
   clientOf(method: string, params: Buffer | undefined, isInBatch: boolean): Client | RpcFailure;
-  /** The client of a notification for the router; undefined: the era handled it, or it has no client. */
+  /** The client of a notification. Undefined: the router must ignore it, because the era handled it or it has no client. */
   notified(method: string, params: Buffer | undefined): Client | undefined;
-  /** Absent where clients take no requests. */
+  /** Absent in an era whose clients receive no requests. */
   ask?(owner: Exchange, ...request: Parameters<Ask>): Promise<Answer>;
-  /** The client answered a request of ours. */
+  /** Called when the client has answered a request of the gateway. */
   answered?(envelope: Envelope): void;
-  /** Before and after the answer of an exchange is written. */
+  /** Called before the answer of an exchange is written. */
   ending?(exchange: Exchange): void;
+  /** Called after the answer of an exchange is written. */
   ended?(exchange: Exchange, hasSucceeded: boolean): void;
-  /** The client sends no more answers. */
+  /** Called when the client can send no more answers. */
   stopAsking?(): void;
-  /** The pipe has ended. True: the router learns of it by the signal of a session. */
+  /** Called when the pipe has ended. True: the signal of a session informs the router. */
   end?(): boolean;
 }
 

@@ -1,4 +1,4 @@
-/** The eras that clients may speak. A new era is a folder that implements era.ts and one line here. */
+/** The list of client eras. A new era is a folder that implements era.ts and one line in this list. */
 import type { Clock } from '../../kernel/clock.js';
 import type { Random } from '../../kernel/random.js';
 import type { Bridge } from '../bridge/bridged-request.js';
@@ -6,7 +6,7 @@ import type { ClientEra } from './era.js';
 import { legacyEra } from './legacy/era.js';
 import { modernEra } from './modern/era.js';
 
-/** In the order in which they are tried: the last one claims every message. */
+/** The order matters: the first era that claims a message gets it, and the last one claims every message. */
 export const ERAS: readonly ClientEra[] = [
   modernEra, //
   legacyEra,
@@ -14,10 +14,9 @@ export const ERAS: readonly ClientEra[] = [
 
 const byName = new Map(ERAS.map((era) => [era.name, era]));
 
-/** `name`: of a client. */
+/** `name`: the `era` of a client. */
 export const eraOf = (name: string): ClientEra => byName.get(name) as ClientEra;
 
-/** The first era that claims the message, by the header `MCP-Protocol-Version` or its params. */
 export function claimant<T extends { readonly era: ClientEra }>(
   eras: readonly T[],
   version: string | undefined,
@@ -27,7 +26,7 @@ export function claimant<T extends { readonly era: ClientEra }>(
   return eras.at(-1) as T;
 }
 
-/** The bridge of each era behind one: the era of the client decides how a server's questions reach it. */
+/** The era of the client decides how questions of a server reach it. */
 export function createBridge(parts: { readonly clock: Clock; readonly random: Random }): Bridge {
   const bridges = new Map(ERAS.map((era) => [era.name, era.createBridge(parts)]));
   return { relay: (request) => (bridges.get(request.exchange.client.era) as Bridge).relay(request) };

@@ -1,24 +1,21 @@
 /**
  * The keys of the gateway, and the principal of each.
- * Not here: reading the configuration (config/keys.ts), the file of the local key (local-key.ts).
- *
- * Keys are looked up by their SHA-256. The time of a lookup may reveal something about the hash of the presented key, which its sender
- * can compute anyway. It leads to no other key: similar hashes do not come from similar keys. The cache of headers is a Map, whose hash
- * is seeded per process.
- *
- * Invariants: a key is in no error and no log; a key has the same Principal object until its id or role changes; the local key is the
- * embedder's.
+ * Not here: the configuration (config/keys.ts), the file of the local key (local-key.ts).
+ * Keys are looked up by SHA-256. The lookup time may leak the hash of the presented key, but its sender can compute that hash.
+ * It reveals no other key, because similar keys have unrelated hashes. The header cache is a Map, which is seeded per process.
+ * Invariants: no error and no log contains a key. A key has the same Principal object until its id or role changes.
+ * The principal of the local key is the embedder.
  */
 import { digestOf, isClientKey, type Keys } from '../../config/keys.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import { embedder, type Principal } from '../../policy/operation.js';
 
-/** The limit of an `Authorization` header; a longer one is refused. */
+/** Maximum length of an `Authorization` header. */
 export const headerCharsMax = 1_024;
-/** Clients that call at the same time. */
+/** Maximum of cached headers: one for each client that is calling. */
 const cachedMax = 4_096;
-/** RFC 6750. */
+/** The syntax of RFC 6750. */
 const bearer = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
 interface Holder {
@@ -30,9 +27,9 @@ export class Keyring {
   readonly #clock: Clock;
   readonly #localDigest: string | undefined;
   #byDigest: ReadonlyMap<string, Holder> = new Map();
-  /** Valid headers, so that not every request costs a hash. */
+  /** Valid headers, which save a hash for each request. */
   readonly #cached = new Map<string, Holder>();
-  /** The key that each principal was authenticated by: the name may have another key by now. */
+  /** Digest of the key that authenticated each principal. The same id may have a new key later. */
   readonly #digests = new WeakMap<Principal, string>();
 
   /** `localKey`: the key of the operator (local-key.ts). */
@@ -46,14 +43,14 @@ export class Keyring {
     this.replace(keys);
   }
 
-  /** The principal of the key in an `Authorization` header; undefined for an unknown or expired key. */
+  /** Undefined: the key is unknown or expired. */
   authenticate(header: string | undefined): Principal | undefined {
     if (header === undefined || header.length > headerCharsMax) return undefined;
     const holder = this.#cached.get(header) ?? this.#lookUp(header);
     return holder && this.#unexpired(holder);
   }
 
-  /** The principal that the key of an authenticated one has now; undefined when the key is gone or expired. */
+  /** The current principal for the key that authenticated `principal`; undefined: the key was removed or has expired. */
   now(principal: Principal): Principal | undefined {
     if (principal === embedder) return embedder;
     const digest = this.#digests.get(principal);
@@ -61,7 +58,7 @@ export class Keyring {
     return holder?.principal.id === principal.id ? this.#unexpired(holder) : undefined;
   }
 
-  /** In wall time; undefined when no valid key ever expires. */
+  /** Wall-clock time of the next expiry; undefined: no valid key expires. */
   nextExpiryMs(): number | undefined {
     const now = this.#clock.date().getTime();
     let next: number | undefined;
@@ -83,12 +80,12 @@ export class Keyring {
     return holder;
   }
 
-  /** The local key stays. */
+  /** Does not change the local key. */
   replace(keys: Keys): void {
     this.#cached.clear();
     const holders = new Map<string, Holder>();
     for (const [id, entry] of keys) {
-      // The key of a worker is for the broker only.
+      // A worker's key is valid at the broker only.
       if (!isClientKey(entry)) continue;
       const { digest, role, expiresAtMs } = entry;
       const before = this.#byDigest.get(digest)?.principal;
@@ -97,7 +94,7 @@ export class Keyring {
       this.#digests.set(principal, digest);
       holders.set(digest, { principal, expiresAtMs });
     }
-    // Last: no entry of the configuration replaces the local key.
+    // The local key is set last, so that no configuration entry can replace it.
     if (this.#localDigest !== undefined) {
       holders.set(this.#localDigest, { principal: embedder, expiresAtMs: undefined });
     }

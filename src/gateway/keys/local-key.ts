@@ -1,10 +1,8 @@
 /**
- * The local key: a file in the data directory, created by the first start. A user who can read the directory is the operator, and has
- * the rights of the embedder.
- * Not here: checking a key (keys.ts).
- *
- * Invariants: any number of first starts at once create one key, and all of them use it. A file that other users could have read, or a
- * symbolic link, is refused and not repaired: the key may be known already.
+ * The local key: a file in the data directory, created by the first start. Its readers have the rights of the embedder.
+ * Not here: authentication (keys.ts).
+ * Invariants: concurrent first starts create one key, and all of them use it. A symbolic link, or a file that other users could
+ * read, is refused and not repaired: another user may already know the key.
  */
 import {
   closeSync,
@@ -27,7 +25,7 @@ import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
 const fileName = 'key';
 const fileBytesMax = 1_024;
-/** The characters of a bearer token, at least 32 of them: the operator may have written the file. */
+/** The operator may write the key file by hand, so any bearer token of 32 to 512 characters is accepted. */
 const usableKey = /^[A-Za-z0-9._~+/-]{32,512}=*$/;
 const othersMayUse = 0o077;
 
@@ -36,7 +34,7 @@ export interface LocalKey {
   readonly isNew: boolean;
 }
 
-/** Throws when the file cannot be trusted or created. */
+/** Throws a HostError if the file is not trusted or cannot be created. */
 export function readOrCreateLocalKey(dataDir: string): LocalKey {
   const file = path.join(dataDir, fileName);
   try {
@@ -54,7 +52,7 @@ export function readOrCreateLocalKey(dataDir: string): LocalKey {
   return { key: others, isNew: false };
 }
 
-/** Undefined when there is no file. */
+/** Undefined: the file does not exist. */
 function read(file: string): string | undefined {
   let descriptor: number;
   try {
@@ -86,7 +84,7 @@ function mustBePrivate(file: string, descriptor: number): void {
   if (!facts.isFile()) throw unusable(file, 'is not a file', 'remove it: the next start creates one');
   if (facts.size > fileBytesMax)
     throw unusable(file, 'is too large for a key', 'remove it: the next start creates one');
-  // Windows has no owner and mode to check.
+  // Windows has no file owner and mode to check.
   if (ownUid === undefined) return;
   if (facts.uid !== ownUid)
     throw unusable(file, 'belongs to another user', 'choose a data directory that no other user shares');
@@ -94,17 +92,17 @@ function mustBePrivate(file: string, descriptor: number): void {
     throw unusable(file, 'can be read by others', `chmod 600 ${file}, or remove it if another user may have read it`);
 }
 
-/** False when another process was faster. The file appears whole: no reader sees half a key. */
+/** False: another process created the file first. A link makes the file appear complete, so no reader sees half a key. */
 function create(file: string, key: string): boolean {
   const draft = `${file}.${newId()}`;
   try {
     write(draft, key);
     try {
-      // Not by renaming, which would replace the key of a faster process.
+      // Not a rename, which would replace a key that another process has created since.
       linkSync(draft, file);
     } catch (error) {
       if (codeOf(error) === 'EEXIST') return false;
-      // File systems without links.
+      // Some file systems do not support hard links.
       copyFileSync(draft, file, constants.COPYFILE_EXCL);
     }
     return true;
@@ -131,7 +129,7 @@ function remove(file: string): void {
   try {
     unlinkSync(file);
   } catch {
-    // It was never created.
+    // The file was never created.
   }
 }
 

@@ -1,8 +1,8 @@
 /**
- * Failed requests as clients see them. A wrong request, and an error of the server, is a JSON-RPC error. Any other failure of a tool
- * call is a tool result: one sentence that a model can act on, and facts in `_meta`.
+ * Converts errors for clients. An invalid request and an error of the server become JSON-RPC errors.
+ * Any other failure of a tool call becomes a tool result: one sentence for the model, and facts in `_meta`.
  * Not here: results (eras/).
- * Invariant: the `cause` of an error is never shown.
+ * Invariant: the only `cause` of an error that a client sees is an error object of the server.
  */
 import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
 import { MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
@@ -14,7 +14,7 @@ import type { RpcFailure } from '../exchange.js';
 
 const ERROR_META = 'hostler/error';
 
-/** The request itself is wrong, or was cancelled. */
+/** Codes for an invalid or cancelled request. */
 const ownErrors: ReadonlySet<ErrorCode> = new Set([
   'invalid_arguments',
   'invalid_request',
@@ -29,13 +29,12 @@ export interface FailureContext {
   readonly server: string;
   readonly serverEra: Era;
   readonly tool?: string | undefined;
-  /** The info of the server: one JSON object. */
+  /** One JSON object. */
   readonly serverInfo: string;
 }
 
 export type CallFailure = { readonly result: string } | { readonly failure: RpcFailure };
 
-/** For a tool call: a tool result, unless the request itself is wrong. */
 export function callFailure(error: unknown, context: FailureContext): CallFailure {
   if (!(error instanceof HostError) || ownErrors.has(error.code) || error.details.rpcCode !== undefined) {
     return { failure: requestFailure(error, context) };
@@ -44,9 +43,8 @@ export function callFailure(error: unknown, context: FailureContext): CallFailur
   return { result: eraOf(context.clientEra).toolError(sentence(error), facts, context.serverInfo) };
 }
 
-/** For any other request. */
 export function requestFailure(error: unknown, context: FailureContext): RpcFailure {
-  // An error of our own: its text is for the operator.
+  // A defect of Hostler: its text is for the operator only.
   if (!(error instanceof HostError)) return { code: RPC.internalError, message: 'internal error' };
   const answered = answerOf(error);
   if (answered) return translateError(answered, context);
@@ -55,14 +53,14 @@ export function requestFailure(error: unknown, context: FailureContext): RpcFail
   return { code: ERRORS[error.code].rpc, message: sentence(error), data: factsOf(error, context) };
 }
 
-/** For a request that reached no server. */
+/** For a request that was not sent to a server. */
 export const ownFailure = (error: HostError): RpcFailure => ({
   code: ERRORS[error.code].rpc,
   message: error.message,
   data: JSON.stringify(error),
 });
 
-/** For an error object of a server: its own message and data. */
+/** Message and data of the server's error object stay unchanged. */
 export function translateError(bytes: Buffer, context: FailureContext): RpcFailure {
   const { code, message, data } = readRpcError(bytes);
   return { code: codeFor(code, context), message, ...(data === undefined ? {} : { data }) };
@@ -70,12 +68,11 @@ export function translateError(bytes: Buffer, context: FailureContext): RpcFailu
 
 function codeFor(code: number, { method, clientEra, serverEra }: FailureContext): number {
   if (code === 0) return RPC.internalError;
-  // These are about the metadata that we wrote ourselves: the client cannot mend it.
+  // These codes are about metadata that the gateway writes: the client cannot correct it.
   if (code === MODERN_ERRORS.headerMismatch || code === MODERN_ERRORS.unsupportedVersion) return RPC.internalError;
   return eraOf(clientEra).translateCode(code, serverEra, method);
 }
 
-/** No server has such a resource. */
 export const unknownUri = (uri: string, era: string): RpcFailure => ({
   code: eraOf(era).resourceNotFoundCode,
   message: 'resource not found',
@@ -84,7 +81,7 @@ export const unknownUri = (uri: string, era: string): RpcFailure => ({
 
 const ambiguousNamesMax = 8;
 
-/** Several servers have the resource, or a template that it matches. They are servers that the client can see. */
+/** Several servers have the resource or a matching template. `servers` contains only servers that the client can see. */
 export function ambiguousUri(uri: string, servers: readonly string[]): RpcFailure {
   const named = servers.slice(0, ambiguousNamesMax).map((server) => `'${server}'`);
   const more = servers.length > named.length ? ` and ${servers.length - named.length} more` : '';
@@ -96,10 +93,9 @@ export function ambiguousUri(uri: string, servers: readonly string[]): RpcFailur
   };
 }
 
-/** The error object of the server, which is the cause of the error. */
+/** The error object of the server. */
 const answerOf = ({ cause }: HostError): Buffer | undefined => (cause instanceof RpcRefusal ? cause.bytes : undefined);
 
-/** Without the prefix `server/tool:`, which the client knows. */
 function withoutOwnPrefix({ message }: HostError, { server, tool }: FailureContext): string {
   const start = `${server}/${tool ?? ''}: `;
   return message.startsWith(start) ? message.slice(start.length) : message;
@@ -114,8 +110,7 @@ function sentence({ message, hint, details }: HostError): string {
 function factsOf(error: HostError, { server, tool }: FailureContext): string {
   const { code, retryable } = error;
   const { retryAfterMs, requestId } = error.details;
-  // A client reacts to its own full queue in another way than to a server's rate limit.
+  // With the reason a client can distinguish its own full queue from a rate limit of the server.
   const reason = code === 'overloaded' ? error.details.reason : undefined;
-  // Members that are undefined are not written.
   return JSON.stringify({ code, retryable, reason, retryAfterMs, server, tool, requestId });
 }

@@ -1,6 +1,6 @@
 /**
- * `_meta` of a client's request: the members for us, and those that go on to the server.
- * Invariant: the metadata of one hop never reaches the next.
+ * Splits `_meta` of a client's request into members for the gateway and members for the server.
+ * Invariant: protocol members of the client's hop never reach the server.
  */
 import { BytesMemo } from '../../kernel/bytes-memo.js';
 import { META } from '../../session/eras/modern/protocol.js';
@@ -12,33 +12,33 @@ export const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
 export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId';
 
 export interface RequestMeta {
-  /** As the client wrote it, quotes included. */
+  /** JSON text of the token as sent, quotes included. */
   readonly progressToken: string | undefined;
   readonly logLevel: LogLevel | undefined;
-  /** The other members, without the braces around them. */
+  /** JSON text of all other members, without braces. */
   readonly forwarded: string | undefined;
 }
 
 export const noMeta: RequestMeta = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
 const ownKeys = new Set<string>([...Object.values(META), LOG_LEVEL, SUBSCRIPTION_ID, 'progressToken']);
 
-/** The protocol knows a handful, and clients add few. */
+/** The protocol defines a handful of members, and clients add few. */
 const membersMax = 64;
 
-/** Undefined: not an object, a duplicate key, or too many members. */
+/** Undefined: `meta` is not an object, has a duplicate key, or has too many members. */
 export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
   return meta ? (metas.of(meta, metaOf, mayComeAgain) ?? undefined) : noMeta;
 }
 
 const metas = new BytesMemo<RequestMeta | null>();
-/** A progress token belongs to one request. */
+/** Metadata with a progress token is not cached, because a token belongs to one request. */
 const mayComeAgain = (meta: RequestMeta | null): boolean => meta !== null && meta.progressToken === undefined;
 
 function metaOf(meta: Buffer): RequestMeta | null {
   let progressToken: string | undefined;
   let logLevel: LogLevel | undefined;
   let forwarded = '';
-  // A list: there are two or three, and a set would cost more than looking through them.
+  // An array, because most requests have two or three members: a Set would cost more.
   const seen: string[] = [];
   const after = eachMember(meta, 0, meta.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
     const key = readString(meta, keyStart, keyEnd);
@@ -58,5 +58,5 @@ function metaOf(meta: Buffer): RequestMeta | null {
   return { progressToken, logLevel, forwarded: forwarded === '' ? undefined : forwarded };
 }
 
-/** A string or a number. */
+/** The first byte of a string or a number. */
 const isToken = (first: number): boolean => first === 0x22 || first === 0x2d || (first >= 0x30 && first <= 0x39);

@@ -1,4 +1,4 @@
-/** JSON-RPC messages to clients, in parts: the bytes of a server stand between a head and a tail, and are not copied. */
+/** Builds JSON-RPC messages as lists of parts, so that the bytes of a server are not copied. */
 import type { JsonText } from '../../wire/frame.js';
 import type { RpcFailure } from '../exchange.js';
 
@@ -10,7 +10,7 @@ export const resultText = (idText: string, parts: readonly JsonText[]): JsonText
   tail,
 ];
 
-/** Without an id when the id of the request could not be read: MCP allows that, and its clients refuse `null`. */
+/** Omits an undefined id, which could not be read from the request. MCP allows that, and its clients refuse `null`. */
 export const failureText = (idText: string | undefined, { code, message, data }: RpcFailure): JsonText[] => {
   const id = idText === undefined ? '' : `"id":${idText},`;
   const head = `{"jsonrpc":"2.0",${id}"error":{"code":${code},"message":${JSON.stringify(message)}`;

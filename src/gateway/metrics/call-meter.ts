@@ -1,17 +1,15 @@
 /**
- * Counts calls and their durations by server and outcome, in plain numbers: a call costs one lookup of its server and no allocation.
- * Not here: the names of the metrics (metric-table.ts), reading the counts (metrics.ts).
- *
- * Invariant: at most `serversMax` names are stored between two scrapes, whatever names callers use; calls past that limit, and calls
- * to servers that do not exist, are counted without a name.
+ * Counts calls and their durations by server and outcome. A call costs one lookup of its server and no allocation.
+ * Not here: the names of the metrics (metric-table.ts), scraping (metrics.ts).
+ * Invariant: at most `serversMax` names are stored between two scrapes. Calls beyond that limit, and calls to unknown servers,
+ * are counted together without a name.
  */
 import { ERRORS } from '../../kernel/errors.js';
 import type { CallOutcome } from '../../policy/policy-events.js';
 
-/** In the order of the table of errors. */
 export const outcomes: readonly CallOutcome[] = ['ok', ...(Object.keys(ERRORS) as (keyof typeof ERRORS)[])];
 
-/** Upper bounds in ms, from a cached answer to the longest time that a call may take. */
+/** Upper bounds, from a cached answer to the maximum duration of a call. */
 export const bucketsMs: readonly number[] = [
   1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 600_000,
 ];
@@ -20,9 +18,9 @@ const serversMax = 4_096;
 const outcomeIndex: ReadonlyMap<CallOutcome, number> = new Map(outcomes.map((outcome, i) => [outcome, i]));
 
 export class ServerCounts {
-  /** By `outcomes`. */
+  /** Calls by index in `outcomes`. */
   readonly outcomes = new Float64Array(outcomes.length);
-  /** By `bucketsMs`, not cumulative; the last one is for calls above all bounds. */
+  /** Calls by index in `bucketsMs`, not cumulative. The last bucket is for calls above all bounds. */
   readonly buckets = new Float64Array(bucketsMs.length + 1);
   sumMs = 0;
   restarts = 0;
@@ -45,7 +43,7 @@ export class ServerCounts {
 
 export class CallMeter {
   readonly #servers = new Map<string, ServerCounts>();
-  /** Servers that do not exist, or not any more. */
+  /** Counts of removed servers, of unknown names, and of names beyond `serversMax`. */
   readonly #nameless = new ServerCounts();
 
   called(server: string, outcome: CallOutcome, durationMs: number): void {
@@ -62,7 +60,7 @@ export class CallMeter {
     this.#of(server).restarts++;
   }
 
-  /** The counts of each of these servers, and last those of all others together, under the empty name. */
+  /** Counts per server. The last entry has an empty name and the counts of all other names, which this call merges. */
   counts(servers: readonly string[]): ReadonlyMap<string, ServerCounts> {
     const known = new Set(servers);
     for (const [name, counts] of this.#servers) {

@@ -1,10 +1,10 @@
-/** What the ingresses and a broker beside the gateway count, for metrics. */
+/** The counts of the ingresses and of the broker, for metrics. */
 import { ERAS } from '../eras/eras.js';
 
 export interface IngressFigures {
-  /** By era: open sessions, or open streams of `subscriptions/listen` where the era has no sessions. */
+  /** Open sessions by era; in an era without sessions, open streams of `subscriptions/listen`. */
   readonly clients: Readonly<Record<string, number>>;
-  /** HTTP requests that were answered, by the first digit of their status. */
+  /** Answered HTTP requests by the first digit of their status. */
   readonly httpAnswers: Readonly<Record<number, number>>;
 }
 
@@ -12,13 +12,13 @@ export interface BrokerFigures {
   readonly isConnected: boolean;
   readonly callsRunning: number;
   readonly callsWaiting: number;
-  /** Received since the start. */
+  /** Calls received since the start. */
   readonly calls: number;
-  /** Calls that came again and were not run again. */
+  /** Calls that were delivered again and not run again. */
   readonly repeated: number;
   readonly expired: number;
   readonly denied: number;
-  /** Undefined when the broker is in another process. */
+  /** Undefined: the broker runs in another process. */
   readonly embedded:
     | {
         readonly connections: number;
@@ -29,7 +29,6 @@ export interface BrokerFigures {
     | undefined;
 }
 
-/** The first digits of an HTTP status. */
 export const statusClasses = [1, 2, 3, 4, 5];
 
 export function addFigures(all: readonly IngressFigures[]): IngressFigures {

@@ -1,6 +1,6 @@
 /**
- * The answers of `/healthz` and `/readyz`: whether the process answers at all, and whether it is ready for clients.
- * Invariant: a single server does not count. A host with a broken server is ready: calls to that server fail with the reason.
+ * The answers of `/healthz` (the process runs) and `/readyz` (clients can be served).
+ * Invariant: a broken server does not make the host unready, because only calls to that server fail.
  */
 import type { Clock } from '../../kernel/clock.js';
 
@@ -10,10 +10,9 @@ export interface HealthAnswer {
   readonly body: string;
 }
 
-/** Why the process is not ready for clients. */
 type Unready = 'starting' | 'learning' | 'stopping';
 
-/** Readiness does not wait longer for servers to list their tools. */
+/** Maximum time that readiness waits for the first listings. */
 const learningMaxMs = 5_000;
 
 const answer = (status: 200 | 503, body: unknown): HealthAnswer => ({
@@ -34,7 +33,7 @@ export class Readiness {
     this.#clock = clock;
   }
 
-  /** The host is open. `startupListing` resolves when every server was ready once; undefined: there is nothing to wait for. */
+  /** `startupListing` resolves when all first listings have settled, failed ones included; undefined: no listing is pending. */
   opened(startupListing: Promise<unknown> | undefined): void {
     if (this.#unready !== 'starting') return;
     this.#unready = startupListing && 'learning';
@@ -47,7 +46,6 @@ export class Readiness {
     startupListing.then(learnt, learnt);
   }
 
-  /** The process is shutting down. */
   stopping(): void {
     this.#unready = 'stopping';
   }

@@ -1,9 +1,7 @@
 /**
- * Every metric: its name, its labels, and how its values are read from the state at the moment of a scrape.
- * docs/metrics.md says what each is good for; a test compares the two.
- * Not here: counting (call-meter.ts), writing the text (metrics.ts).
- *
- * Invariant: labels are bounded: servers by the registry, mailboxes by the keys, everything else by a list in this file.
+ * The table of all metrics. docs/metrics.md describes their use; a test compares both.
+ * Not here: counting (call-meter.ts), the text of `/metrics` (metrics.ts).
+ * Invariant: label values are bounded. The registry bounds servers, the keys bound mailboxes, fixed lists bound the others.
  */
 import type { StatusRow } from '../../host/status.js';
 import type { Circuit } from '../../policy/breaker.js';
@@ -11,13 +9,12 @@ import type { CacheStats } from '../../policy/cache.js';
 import { bucketsMs, outcomes, type ServerCounts } from './call-meter.js';
 import { type BrokerFigures, type IngressFigures, statusClasses } from './figures.js';
 
-/** Everything that a scrape reads. */
 export interface Scrape {
   readonly rows: readonly StatusRow[];
   readonly counts: ReadonlyMap<string, ServerCounts>;
   readonly cache: CacheStats;
   readonly ingress: IngressFigures;
-  /** Undefined: there is no broker. */
+  /** Undefined: Hostler runs without a broker. */
   readonly broker: BrokerFigures | undefined;
   readonly process: {
     readonly rssBytes: number;
@@ -25,13 +22,13 @@ export interface Scrape {
     readonly heapTotalBytes: number;
     readonly cpuSeconds: number;
     readonly startedAtSeconds: number;
-    /** The share of the time since the last scrape in which the event loop was busy. */
+    /** Busy share of the event loop since the last scrape, 0 to 1. */
     readonly loopUtilization: number;
   };
 }
 
 interface Sample {
-  /** With the suffix of a histogram's series. */
+  /** Name with the suffix of a histogram series, such as `_bucket`. */
   readonly metricName?: string;
   readonly labels: Readonly<Record<string, string | number>>;
   readonly value: number;
@@ -79,7 +76,6 @@ const perServer =
   (column: 'running' | 'queue') =>
   ({ rows }: Scrape): Sample[] =>
     rows.map((each) => ({ labels: { server: each.name }, value: each[column] }));
-/** 1 for the state that a server is in, 0 for the others. */
 const perState =
   (all: readonly string[], column: 'state' | 'circuit') =>
   ({ rows }: Scrape): Sample[] =>
@@ -91,7 +87,7 @@ const ofBroker = (figure: 'isConnected' | 'callsRunning' | 'callsWaiting') => (s
 const ofEmbedded = (figure: 'connections' | 'redeliveries' | 'deadLetters') => (scrape: Scrape) =>
   scrape.broker?.embedded ? one(scrape.broker.embedded[figure]) : [];
 
-/** Only outcomes that have happened: servers times outcomes are many series, and most stay at 0. */
+/** Omits outcomes without calls: servers times outcomes are many series, and most stay at 0. */
 const callsByOutcome = ({ counts }: Scrape): Sample[] =>
   [...counts].flatMap(([server, own]) =>
     outcomes.flatMap((outcome, i) => {

@@ -1,9 +1,8 @@
 /**
- * The text of `/metrics`: a host and its ingresses in the format of Prometheus.
- * Not here: the metrics (metric-table.ts), counting (call-meter.ts), serving the text (http/).
- *
- * Invariants: the path of a call only counts; everything else is done by a scrape, and the first one loads prom-client. The registry
- * is a private one, so that the embedder's default registry stays as it is.
+ * The text of `/metrics` in the format of Prometheus.
+ * Not here: the metrics (metric-table.ts), counting (call-meter.ts), the HTTP route (http/).
+ * Invariants: a call only increments counters; a scrape does all other work, and the first one loads prom-client.
+ * The registry is private, so the embedder's default registry does not change.
  */
 import type { EventLoopUtilization } from 'node:perf_hooks';
 import type { Metric } from 'prom-client';
@@ -16,9 +15,8 @@ export const metricsContentType = 'text/plain; version=0.0.4; charset=utf-8';
 
 export interface Metrics {
   readonly contentType: string;
-  /** All metrics as they are now. Scrapes at the same time share one text. */
+  /** Concurrent scrapes share one text. */
   text(): Promise<string>;
-  /** Stops counting. */
   close(): void;
 }
 
@@ -72,7 +70,6 @@ export function createMetrics(
   };
 }
 
-/** Resolves to the function that makes the text. */
 async function openRegistry(): Promise<(scrape: Scrape) => Promise<string>> {
   const { Registry } = await import('prom-client');
   const registry = new Registry();
@@ -84,7 +81,7 @@ async function openRegistry(): Promise<(scrape: Scrape) => Promise<string>> {
   };
 }
 
-/** The part of a metric that a registry uses. The classes of prom-client cannot be used: their histogram takes no counts. */
+/** Has only the members that a registry uses. The classes of prom-client do not fit: their histogram does not accept counts. */
 const asMetric = ({ name, help, type, read }: MetricRow, current: () => Scrape): Metric =>
   ({
     name,

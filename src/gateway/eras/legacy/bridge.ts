@@ -1,7 +1,6 @@
 /**
- * The bridge for legacy clients, which are asked by requests to them. Requests of a legacy server are handed on
- * (server-requests.ts); an `input_required` of a modern server becomes requests, and its call is sent again with the answers
- * (input-rounds.ts).
+ * The bridge for legacy clients. It forwards the requests of a legacy server to the client.
+ * Not here: `input_required` of a modern server (input-rounds.ts).
  */
 import type { Clock } from '../../../kernel/clock.js';
 import { ERRORS, isHostError } from '../../../kernel/errors.js';
@@ -26,7 +25,7 @@ export const createLegacyBridge = (parts: LegacyBridgeParts): Bridge => ({
 
 async function relayLegacy(request: BridgedRequest, { clock, random }: LegacyBridgeParts): Promise<Relayed> {
   const { exchange, server } = request;
-  // Created when the server asks something, which is rare.
+  // Created on demand: few servers send requests.
   let asks: ServerRequests | undefined;
   const options: BridgeOptions = {
     capabilities: carriedCapabilities(exchange.client, exchange.ask !== undefined),
@@ -44,7 +43,7 @@ async function relayLegacy(request: BridgedRequest, { clock, random }: LegacyBri
   }
 }
 
-/** Open requests of a server for one call. */
+/** Maximum of open server requests per call. */
 export const asksMax = 32;
 
 class ServerRequests {
@@ -72,7 +71,7 @@ class ServerRequests {
     void this.#relay(request, ask);
   }
 
-  /** The call has its answer, or was cancelled. */
+  /** Called when the call is answered or cancelled. */
   end(): void {
     this.#isOver = true;
     for (const open of this.#open) open.abort();

@@ -1,9 +1,8 @@
 /**
- * Requests to one legacy client on behalf of its own requests (elicitation, sampling, roots), while they wait for an answer.
+ * Pending requests to one legacy client (elicitation, sampling, roots) while Hostler handles a request of that client.
  * Not here: the stream or pipe that a request is written to (`send`).
- *
- * Invariants: nothing is sent before the client's `notifications/initialized`; an earlier request waits for it, for a bounded time.
- * Every request is settled once: by an answer, its deadline, its signal, the end of its owner, or of the client.
+ * Invariants: a request waits for `notifications/initialized` of the client before it is sent, for at most `initializedWaitMs`.
+ * Every request is settled once: by an answer, its deadline, its signal, or the end of its owner or of the client.
  */
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import { type ErrorCode, HostError } from '../../../kernel/errors.js';
@@ -14,10 +13,9 @@ import { NOTIFICATION } from '../../../wire/rpc-codes.js';
 import type { AskLimits } from '../../exchange.js';
 import { notificationText, requestText } from '../../messages/rpc-text.js';
 
-/** False: the client cannot be reached. */
+/** False: no connection to the client is open. */
 export type Send = (parts: readonly JsonText[]) => boolean;
 
-/** How long a request waits for `notifications/initialized`. */
 export const initializedWaitMs = 10_000;
 
 interface Ask {
@@ -31,7 +29,7 @@ interface Ask {
 export class ClientRequests {
   readonly #clock: Clock;
   readonly #max: number;
-  /** At most `max`. Undefined until the first: most clients are never asked anything. */
+  /** At most `max` entries. Created on demand: most clients never get a request. */
   #open: Map<number, Ask> | undefined;
   #lastId = 0;
   #isInitialized = false;
@@ -46,14 +44,14 @@ export class ClientRequests {
     return this.#open?.size ?? 0;
   }
 
-  /** The client has sent `notifications/initialized`: sends the requests that wait for it. */
+  /** Called after `notifications/initialized`: sends the waiting requests. */
   initialized(): void {
     if (this.#isInitialized) return;
     this.#isInitialized = true;
     for (const [id, ask] of [...(this.#open ?? [])]) this.#send(id, ask);
   }
 
-  /** `owner`: the request of the client on whose behalf it is asked. */
+  /** `owner`: the client's request that caused this one. */
   ask(
     owner: object,
     send: Send,
@@ -85,7 +83,7 @@ export class ClientRequests {
     });
   }
 
-  /** False: no request waits for it. */
+  /** False: no request waits for this answer. */
   answered(envelope: Envelope): boolean {
     const ask = this.#open?.get(envelope.numericId());
     const bytes = envelope.payload();
@@ -94,14 +92,14 @@ export class ClientRequests {
     return true;
   }
 
-  /** Withdraws the requests of this owner, before the owner is answered. */
+  /** Must be called before the owner is answered: the answer ends the stream that carries the cancellation. */
   withdraw(owner: object): void {
     if (!this.#open || this.#open.size === 0) return;
     for (const [id, ask] of [...this.#open])
       if (ask.owner === owner) this.#giveUp(id, 'cancelled', 'is no longer wanted');
   }
 
-  /** The client sends no more answers. */
+  /** Called when the client can send no more answers. */
   end(): void {
     this.#isEnded = true;
     for (const id of [...(this.#open?.keys() ?? [])])

@@ -1,4 +1,7 @@
-/** The era from 2024-11-05 to 2025-11-25: sessions that `initialize` opens. What differs between its revisions is in revisions.ts. */
+/**
+ * The client era from 2024-11-05 to 2025-11-25, in which `initialize` opens a session.
+ * Not here: differences between the revisions of this era (session/eras/legacy/revisions.ts).
+ */
 import { MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
 import type { Era } from '../../../wire/channel.js';
 import { editMembers, type MemberEdits } from '../../../wire/json-edit.js';
@@ -10,7 +13,7 @@ import { LegacyStdio } from './stdio.js';
 
 const notFoundCode = -32002;
 
-/** The last one: a key may be written in escapes. */
+/** The last mark finds keys with JSON escapes, which a search for the plain key misses. */
 const marks = ['"resultType"', '"ttlMs"', '"cacheScope"', '\\u00'].map((text) => Buffer.from(text));
 const removals: MemberEdits = ['resultType', 'ttlMs', 'cacheScope'].map((key) => [key, undefined] as const);
 
@@ -42,7 +45,7 @@ export const legacyEra: ClientEra = {
 
   translateCode(code: number, from: Era, method: string): number {
     if (from === 'legacy') return code;
-    // The missing capability is one of our own hop: a legacy client has no such code.
+    // The legacy era does not define this code, and the gateway declared the capabilities.
     if (code === MODERN_ERRORS.missingCapability) return RPC.internalError;
     return code === RPC.invalidParams && method === 'resources/read' ? notFoundCode : code;
   },

@@ -1,34 +1,33 @@
 /**
- * One event stream of a legacy session, over as many connections as it takes, and the store of its events: a client that lost its
- * connection goes on after the last event id that it read.
- *
- * Invariants: an event is stored before it is written; one connection reads a stream at a time; a stream that was never read stores
- * nothing. A `list_changed` is not stored: at most one of each list is pending, and a missed one is written again under its number.
- * Events and bytes are bounded for each session and for all; the oldest events of the session are dropped first.
+ * One event stream of a legacy session, and the store of its events. A client that lost its connection resumes after the last
+ * event id that it read.
+ * Invariants: an event is stored before it is written. A stream has at most one reader, and stores nothing before the first.
+ * A `list_changed` is not stored: at most one per list is pending, and a missed one is written again with its old number.
+ * Events and bytes are bounded per session and in total; the oldest events of the session are dropped first.
  */
 import { ByteBudget } from '../../../kernel/byte-budget.js';
 import type { JsonText } from '../../../wire/frame.js';
 import { eventText, type SseStream } from '../../http/sse-stream.js';
 import { notificationText } from '../../messages/rpc-text.js';
 
-/** Counts the events of a session, over all of its streams. */
+/** Last event number of a session, shared by all its streams. */
 export interface EventCount {
   last: number;
 }
 
 const idText = /^([0-9]{1,15})-([0-9]{1,15})$/;
 
-/** `<stream>-<event>`; undefined when it is none of ours. */
+/** Parses `<stream>-<event>`; undefined: the text has another format. */
 export function parseEventId(text: string): { stream: number; seq: number } | undefined {
   const match = idText.exec(text);
   return match ? { stream: Number(match[1]), seq: Number(match[2]) } : undefined;
 }
 
-/** The `list_changed` notifications of a stream, by their methods. */
+/** The `list_changed` notifications of a stream, by method. */
 interface Announcements {
-  /** Not written yet. */
+  /** Methods not written yet. */
   readonly pending: Set<string>;
-  /** The number under which each was last written. */
+  /** Event number of the last write of each method. */
   readonly written: Map<string, number>;
 }
 
@@ -38,7 +37,7 @@ export class EventStream {
   readonly #count: EventCount;
   #reader: SseStream | undefined;
   #wasRead = false;
-  /** The last event that was written to a reader. */
+  /** Number of the last event written to a reader. */
   #toldSeq: number;
   #announcements: Announcements | undefined;
 
@@ -54,7 +53,7 @@ export class EventStream {
   }
 
   send(parts: readonly JsonText[]): void {
-    // No client could ask for this event again: it learns the ids of a stream by reading the stream.
+    // No client could resume after this event: a client gets event ids only by reading the stream.
     if (!this.#wasRead) return;
     const seq = ++this.#count.last;
     const text = this.#text(seq, parts);
@@ -63,8 +62,8 @@ export class EventStream {
   }
 
   /**
-   * Sends a notification without content of its own, such as `list_changed`. If there is no reader, or a slow one, it is sent
-   * once when the reader has caught up, however often it was announced meanwhile.
+   * Sends a notification without params, such as `list_changed`. Without a reader, or with a slow one, repeated notifications
+   * are merged into one, which is sent when the reader has caught up.
    */
   announce(method: string): void {
     this.#announcements ??= { pending: new Set(), written: new Map() };
@@ -72,7 +71,7 @@ export class EventStream {
     if (this.#reader && !this.#reader.isStalled) this.#writePending(this.#reader);
   }
 
-  /** Replaces the reader. The new one gets the events after `afterSeq`, by default after the last event that was written. */
+  /** Replaces the reader. The new reader gets the events after `afterSeq`. */
   attach(reader: SseStream, afterSeq = this.#toldSeq): void {
     this.#reader?.end();
     this.#reader = reader;
@@ -80,13 +79,13 @@ export class EventStream {
     for (const { seq, text } of this.#after(afterSeq)) if (reader.write(text)) this.#toldSeq = seq;
     this.#writePending(reader);
     reader.onDrain = () => this.#writePending(reader);
-    // A session may outlive its connections by far, and must not keep their responses in memory.
+    // A session outlives its connections and must not keep their responses in memory.
     reader.onEnd = () => {
       if (this.#reader === reader) this.#reader = undefined;
     };
   }
 
-  /** An event without data, for its id alone: a client that loses the connection now has where to go on from. */
+  /** An event without data. Its id lets a client resume if the connection breaks before the first real event. */
   primer(retryMs: number): string {
     return `id: ${this.no}-${this.#toldSeq}\nretry: ${retryMs}\ndata: \n\n`;
   }
@@ -108,7 +107,7 @@ export class EventStream {
     }
   }
 
-  /** Stored events and written announcements after this one, in order. Pending announcements are left to `#writePending`. */
+  /** Stored events and written announcements, sorted by number. `#writePending` handles pending announcements. */
   #after(afterSeq: number): { readonly seq: number; readonly text: Buffer }[] {
     const events = this.#store.after(this.no, afterSeq).map(({ seq, text }) => ({ seq, text: bytesOf(text) }));
     for (const [method, seq] of this.#announcements?.written ?? [])
@@ -127,14 +126,14 @@ const bytesOf = (text: Buffer | string): Buffer => (typeof text === 'string' ? B
 export interface StoredEvent {
   readonly stream: number;
   readonly seq: number;
-  /** Small texts are latin1 strings, one character per byte: a small Buffer would pin an 8 KiB slab or cost more than its text. */
+  /** Small texts are latin1 strings. A small Buffer would keep an 8 KiB slab in memory, or cost more than its text. */
   readonly text: Buffer | string;
 }
 
-/** The entry in the map, the event and the head of its text, as measured on Node 20 (about 100 bytes). */
+/** Map entry, event object and string header: about 100 bytes as measured on Node 20. */
 export const eventOverheadBytes = 128;
 
-/** Counts the stored events of all sessions, their bytes with the overhead of each event. */
+/** Events and bytes stored by all sessions; the bytes include `eventOverheadBytes` per event. */
 export class EventBudget extends ByteBudget {
   events = 0;
 }
@@ -143,7 +142,7 @@ export class EventStore {
   readonly #budget: EventBudget;
   readonly #eventsMax: number;
   readonly #bytesMax: number;
-  /** By number, oldest first. Created with the first event, because most sessions never keep one. */
+  /** Events by number, oldest first. Created on demand: most sessions store none. */
   #events: Map<number, StoredEvent> | undefined;
   #bytes = 0;
 
@@ -171,7 +170,7 @@ export class EventStore {
     this.#count(1, bytes);
   }
 
-  /** In order. */
+  /** The events are sorted by number. */
   after(stream: number, seq: number): StoredEvent[] {
     return [...(this.#events?.values() ?? [])].filter((event) => event.stream === stream && event.seq > seq);
   }
@@ -201,6 +200,6 @@ export class EventStore {
   }
 }
 
-/** Copies a text that is part of a shared slab, so that keeping the text does not keep the slab. */
+/** Copies a text that is part of a shared slab: a stored view would keep the slab in memory. */
 const ownText = (text: Buffer): Buffer | string =>
   text.buffer.byteLength === text.length ? text : text.toString('latin1');

@@ -1,7 +1,7 @@
 /**
- * One request of a legacy session over HTTP, and the response to its POST: one JSON text, or an event stream when something comes
- * before the answer. A batch is always a stream. Requests to the client go out on the stream of this request.
- * Invariant: cancelled only by `notifications/cancelled`, the end of its session or of the gateway, never by a lost connection.
+ * One request of a legacy session over HTTP, and the response to its POST. The response is one JSON text, or an event stream if
+ * a message precedes the answer. A batch always gets a stream. Requests to the client use the stream of their owner.
+ * Invariant: only `notifications/cancelled`, or the end of session or gateway, cancels a request. A lost connection does not.
  */
 
 import type { ServerResponse } from 'node:http';
@@ -20,10 +20,10 @@ import { SseStream } from '../../http/sse-stream.js';
 import type { EventStream } from './event-stream.js';
 import { type LegacySession, sessionEnded } from './http-session.js';
 
-/** The HTTP status of a legacy answer: legacy clients read a 404 as the end of their session. */
+/** HTTP status of nearly all legacy answers. Legacy clients read a 404 as the end of their session. */
 export const understood = 200;
 
-/** Admits the session of a successful `initialize`: the headers that name the session, or why it is refused. */
+/** Admits the session of a successful `initialize` and returns the header with its id. */
 export type Admit = () => HeaderList | RpcFailure;
 
 export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements OpenExchange {
@@ -34,7 +34,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
   readonly #admit: Admit | undefined;
   #headers: HeaderList = [];
 
-  /** `admit`: for `initialize` alone. */
+  /** `admit` is set only for `initialize`. */
   constructor(
     context: IngressContext,
     reply: LegacyReply,
@@ -46,13 +46,13 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
     this.#context = context;
     this.#reply = reply;
     this.#admit = admit;
-    // A client without a session cannot answer.
+    // The client has no session before `initialize` is answered, so it could not answer a request.
     this.ask = admit ? undefined : (method, params, limits) => this.#ask(method, params, limits);
     session.exchanges.set(this.idText, this);
     context.open.add(this, session.principal.id);
   }
 
-  /** `initialize` is answered with a header that is known only at its end, so it cannot become a stream. */
+  /** False for `initialize`: its session header is known only at its end, so it cannot become a stream. */
   get isSilent(): boolean {
     return this.#admit === undefined && this.#reply.isSilent;
   }
@@ -73,7 +73,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
     this.cancel(stopping);
   }
 
-  /** The session handles a revoked key itself; this ends an `initialize` whose session is not open yet. */
+  /** Matters only for `initialize`: the session table handles revoked keys of all open sessions. */
   rekeyed(now: PrincipalNow): void {
     if (!now(this.client.principal)) this.cancel(sessionEnded);
   }
@@ -90,7 +90,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
   protected write(answer: JsonText[] | undefined, failure: RpcFailure | undefined): void {
     this.client.exchanges.delete(this.idText);
     this.client.asks.withdraw(this);
-    // The answer to `initialize` does not count as use: the client has not yet shown that it read the answer.
+    // The answer to `initialize` is not a use of the session, because the client may not have read it.
     if (!this.#admit) this.client.touch();
     this.#context.open.delete(this);
     const isFull = failure === sessionsFull;
@@ -100,7 +100,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
   }
 }
 
-/** When a client that lost its stream comes back: spread, so that all do not come at once. */
+/** Reconnect delay of a client that lost its stream. It is random, so that not all clients reconnect at once. */
 const retryMsMin = 1_000;
 const retryMsMax = 3_000;
 
@@ -128,7 +128,7 @@ export class LegacyReply {
     if (isBatch) this.#open();
   }
 
-  /** Nothing was written yet, and the connection is open. */
+  /** True while the connection is open and nothing was written. */
   get isSilent(): boolean {
     return !this.#isOver && this.#stream === undefined && !this.#response.destroyed;
   }
@@ -137,7 +137,7 @@ export class LegacyReply {
     if (this.isSilent) this.#open();
   }
 
-  /** Sends a message before the answer. False: the connection is gone. */
+  /** Sends a message before the answer. False: the connection is closed. */
   send(parts: readonly JsonText[]): boolean {
     if (this.#isOver) return false;
     const stream = this.#stream ?? this.#open();
@@ -145,7 +145,7 @@ export class LegacyReply {
     return stream !== undefined;
   }
 
-  /** The answer to one of the requests. */
+  /** Called once for each request of the POST; the last answer ends the response. */
   answer(parts: readonly JsonText[], status: number, headers: HeaderList = []): void {
     if (this.#isOver) return;
     this.#stream?.send(parts);
@@ -164,7 +164,7 @@ export class LegacyReply {
     const reader = new SseStream(this.#response, limits, beat, []);
     if (isPrimed) reader.write(stream.primer(retryMs(random)));
     stream.attach(reader);
-    // Older clients get a comment as the first bytes.
+    // A revision without primers gets an SSE comment as the first bytes.
     if (!isPrimed) reader.beat();
     reader.flush();
     return stream;

@@ -1,8 +1,8 @@
 /**
- * One legacy session over HTTP, from `initialize` to its end, bound to one principal and endpoint.
- * Not here: how many there may be and for how long (session-table.ts), HTTP itself (http.ts).
- * Invariants: its end ends everything of it; two open requests never share an id; notifications that belong to no request go to the
- * GET stream, and wait in bounds while the client has lost it.
+ * One legacy session over HTTP, bound to one principal and endpoint.
+ * Not here: number and lifetime of sessions (session-table.ts), HTTP itself (http.ts).
+ * Invariants: the end of a session ends its requests and streams. Two open requests never share an id. Notifications without a
+ * request are sent on the GET stream; while the client is disconnected they are stored up to a limit.
  */
 import type { Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
@@ -15,37 +15,37 @@ import { notificationText } from '../../messages/rpc-text.js';
 import { ClientRequests } from './client-requests.js';
 import { type EventBudget, type EventCount, EventStore, EventStream } from './event-stream.js';
 
-/** Answers the open requests of a session that ends. */
+/** Failure of the requests that are open when their session ends. */
 export const sessionEnded: RpcFailure = {
   code: RPC.invalidRequest,
   message: 'the session of this request was ended; open a new one with initialize',
 };
 
-/** The stream that GET opens. */
+/** Number of the stream that GET opens. */
 const ownStreamNo = 0;
 
 export class LegacySession implements ClientSession {
   readonly id: string;
-  /** From the last request: the role may have changed. */
+  /** Principal of the last request. Its role may change during the session. */
   principal: Principal;
   readonly endpoint: EndpointId;
   readonly version: string;
   readonly capabilities: ClientCapabilities;
   readonly era = 'legacy';
   readonly asks: ClientRequests;
-  /** Open requests, by id as the client wrote it. */
+  /** Open requests by the JSON text of their id. */
   readonly exchanges = new Map<string, { cancel(failure: RpcFailure): void }>();
   readonly own: EventStream;
   isInitialized = false;
-  /** The client has sent a request. */
+  /** True after the first request. */
   wasUsed = false;
-  /** Called at each use. Set by the session table. */
+  /** Listener of the session table, called at each use. */
   onTouch: { touched(session: LegacySession): void } | undefined;
   readonly #clock: Clock;
   readonly #abort = new AbortController();
   readonly #store: EventStore;
   readonly #count: EventCount = { last: 0 };
-  /** Streams of open requests. Undefined while there is none: a thousand abandoned sessions have none. */
+  /** Streams of open requests. Undefined without streams, to save memory in idle sessions. */
   #streams: Map<number, EventStream> | undefined;
   #lastStreamNo = ownStreamNo;
   #usedAtMs: number;
@@ -71,7 +71,7 @@ export class LegacySession implements ClientSession {
     return this.#abort.signal.aborted;
   }
 
-  /** Since when nothing of it is open; undefined while something is. */
+  /** Time of the last use; undefined while a request or the GET stream is open. */
   get idleSinceMs(): number | undefined {
     return this.exchanges.size > 0 || this.own.isRead ? undefined : this.#usedAtMs;
   }
@@ -88,7 +88,7 @@ export class LegacySession implements ClientSession {
 
   notify(method: string, params: JsonText | undefined): void {
     if (this.isOver) return;
-    // Notifications without params are identical, so pending ones are merged into one.
+    // Pending notifications without params are identical, so the stream merges them.
     if (params === undefined) this.own.announce(method);
     else this.own.send(notificationText(method, params));
   }
@@ -105,13 +105,13 @@ export class LegacySession implements ClientSession {
     if (this.#streams?.delete(stream.no) && this.#streams.size === 0) this.#streams = undefined;
   }
 
-  /** A stream by the number in its event ids. `finished`: its answer was sent, and may still be stored. */
+  /** `no`: the number in an event id. `finished`: the answer was written, and its events may still be stored. */
   streamAt(no: number): EventStream | 'finished' | undefined {
     if (no === ownStreamNo) return this.own;
     return this.#streams?.get(no) ?? (no <= this.#lastStreamNo ? 'finished' : undefined);
   }
 
-  /** The stored events of a finished stream, for one more reader. */
+  /** A stream that replays the stored events of a finished one. */
   finishedStream(no: number): EventStream {
     return new EventStream(no, this.#store, this.#count);
   }

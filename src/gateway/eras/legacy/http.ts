@@ -1,7 +1,7 @@
 /**
- * Legacy clients over streamable HTTP: messages by POST, a stream by GET, the end of the session by DELETE.
- * Not here: guards that all eras share (http-ingress.ts), the session itself (http-session.ts).
- * Invariant: only an `initialize` that was answered with success creates a session.
+ * Legacy clients over streamable HTTP: POST sends messages, GET opens a stream, DELETE ends the session.
+ * Not here: guards for all eras (http-ingress.ts), the session itself (http-session.ts).
+ * Invariant: only a successful `initialize` adds a session to the table.
  */
 import type { ServerResponse } from 'node:http';
 import { ERRORS } from '../../../kernel/errors.js';
@@ -85,7 +85,6 @@ export class LegacyHttp implements HttpEra {
     return undefined;
   }
 
-  /** `messages` were scanned, each into an envelope of its own. */
   postBatch(caller: Caller, messages: readonly Envelope[], response: ServerResponse): Refusal | undefined {
     const session = this.#sessionOf(caller);
     if ('status' in session) return session;
@@ -162,7 +161,7 @@ export class LegacyHttp implements HttpEra {
     const facts = { id: this.#context.newId(), principal, endpoint, ...read };
     const session = new LegacySession(facts, clock, limits, this.#budget);
     const reply = new LegacyReply(this.#context, response, session, 1, false);
-    // A client that is gone would never learn the id.
+    // A disconnected client never receives the session id.
     const admit: Admit = () =>
       !response.destroyed && this.#sessions.admit(session) ? ['Mcp-Session-Id', session.id] : sessionsFull;
     route(this.#context, new LegacyHttpExchange(this.#context, reply, session, this.#requestOf(envelope), admit));
@@ -183,16 +182,16 @@ export class LegacyHttp implements HttpEra {
     session.wasUsed = true;
     if (session.exchanges.has(request.idText)) return reply.answer(failureText(request.idText, idInUse), 400);
     const { limits, open } = this.#context;
-    // Checked again: a batch has many requests, and others may have come while its body was on its way.
+    // Second check: a batch has many requests, and other requests may have started while its body was read.
     if (session.exchanges.size >= limits.exchangesPerSession || !open.admits(session.principal.id))
       return reply.answer(failureText(request.idText, full), 503);
     route(this.#context, new LegacyHttpExchange(this.#context, reply, session, request));
   }
 
-  /** Notifications and answers. */
+  /** Handles notifications and answers. */
   #take(session: LegacySession, envelope: Envelope): void {
     if (envelope.kind !== 'notification') {
-      // A late answer is dropped.
+      // An answer without a waiting request is dropped: it came too late.
       session.asks.answered(envelope);
       return;
     }
@@ -219,8 +218,8 @@ const idInUse: RpcFailure = {
 const full = failureOf(REFUSALS.busy);
 
 /**
- * A cancelled request is answered all the same: a POST needs a JSON or stream answer, and a client of a resumable stream
- * reconnects until it has seen a response.
+ * A cancelled request still gets an answer: a POST needs a response body, and the client of a resumable stream reconnects until
+ * it has received one.
  */
 const cancelledByClient: RpcFailure = {
   code: ERRORS.cancelled.rpc,

@@ -1,4 +1,4 @@
-/** The params of `initialize`: the version to speak and the capabilities of the client. */
+/** Reads the params of `initialize`: the protocol version and the capabilities of the client. */
 
 import { unpooledCopy } from '../../../kernel/byte-buffer.js';
 import { BytesMemo } from '../../../kernel/bytes-memo.js';
@@ -8,13 +8,13 @@ import { capabilitiesBytesMax, DeclaredCapabilities } from '../../bridge/client-
 import { type ClientCapabilities, invalidParams, type RpcFailure } from '../../exchange.js';
 
 export interface Initialize {
-  /** The client's version if we know it, else our newest. */
+  /** Version of the client if Hostler supports it, else the newest legacy version. */
   readonly version: string;
   readonly capabilities: ClientCapabilities;
 }
 
 const nothing = new DeclaredCapabilities(undefined);
-/** Sessions whose clients declare the same share one copy, which does not keep the message in memory. */
+/** Sessions with equal capabilities share one copy, which does not keep the message in memory. */
 const declared = new BytesMemo<DeclaredCapabilities>();
 const copyOf = (bytes: Buffer): DeclaredCapabilities => new DeclaredCapabilities(unpooledCopy(bytes));
 const always = (): boolean => true;

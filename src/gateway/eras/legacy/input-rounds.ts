@@ -1,7 +1,7 @@
 /**
- * Legacy client, modern server: the server answers `input_required`, the client gets requests, and the call is sent again with
- * its answers, until the server has a result.
- * Invariants: a round is checked before anything is asked; the first request that fails ends the others; rounds are bounded.
+ * Handles `input_required` of a modern server for a legacy client. Each round sends the questions to the client as requests,
+ * and then sends the call again with the answers.
+ * Invariants: a round is checked before its first request is sent. The first failed request cancels the others.
  */
 import { type Clock, sleep } from '../../../kernel/clock.js';
 import { isHostError } from '../../../kernel/errors.js';
@@ -14,12 +14,12 @@ import { describeNeeds, isDeclared } from '../../bridge/client-capabilities.js';
 import { type InputRequest, type InputRequired, readInputRequired } from '../../bridge/input-required.js';
 import type { Ask } from '../../exchange.js';
 
-/** For a person to answer one question. */
+/** Time for a person to answer one question. */
 export const askLimitMs = 5 * 60_000;
 export const roundsMax = 8;
-/** Between two calls to a server that only wants to be called again. */
+/** Pause before the next call to a server that sent only a `requestState` and no questions. */
 const stateOnlyPauseMs = 250;
-/** The client's answers of one round. */
+/** Maximum size of the answers in one round. */
 const responsesBytesMax = LIMITS.frameBytes;
 
 export class InputRounds {
@@ -33,7 +33,7 @@ export class InputRounds {
     this.#random = random;
   }
 
-  /** `first` is the answer that has `required`; `options` are those of its request. */
+  /** `first` is the answer that contains `required`; `options` are the options of its request. */
   async run(first: Relayed, required: InputRequired, options: BridgeOptions): Promise<Relayed> {
     const { exchange, server } = this.#request;
     let relayed = first;
@@ -56,7 +56,7 @@ export class InputRounds {
     return legacyFailure(this.#request.exchange.method, message);
   }
 
-  /** As a member of params, without braces; or the failure for the client. */
+  /** Returns a JSON member for params, without braces, or the failure for the client. */
   async #responses(requests: readonly InputRequest[]): Promise<string | Relayed> {
     const { client, ask, signal } = this.#request.exchange;
     if (requests.length === 0) {
@@ -72,7 +72,7 @@ export class InputRounds {
     return this.#askAll(requests, ask as Ask);
   }
 
-  /** All at once, in their order, as a modern client gets them. */
+  /** Sends all requests at once and in order, because a modern client would get them together. */
   async #askAll(requests: readonly InputRequest[], ask: Ask): Promise<string | Relayed> {
     const { signal } = this.#request.exchange;
     const ending = new AbortController();
@@ -108,7 +108,7 @@ export class InputRounds {
       : this.#failure(`what the client answered to ${quoted(method)} is too large`);
   }
 
-  /** Elicitation by URL has an id in the legacy era only. */
+  /** The legacy era requires an id for elicitation by URL; the modern era has none. */
   #legacyParams({ need, params }: InputRequest): Buffer | undefined {
     if (need !== 'url' || !params || memberBytes(params, 'elicitationId')) return params;
     const open = params.indexOf(0x7b) + 1;
@@ -119,7 +119,7 @@ export class InputRounds {
     ]);
   }
 
-  /** Only the client sees it, so it need not be a secret. */
+  /** Not secret: only the client sees this id. */
   #elicitationId(): string {
     return Array.from({ length: 16 }, () => randomInt(this.#random, 0, 255).toString(16).padStart(2, '0')).join('');
   }

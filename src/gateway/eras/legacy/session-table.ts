@@ -1,14 +1,13 @@
 /**
- * The table of legacy sessions: found by id and owner, bounded in number, ended when unused.
- *
+ * The bounded table of legacy sessions.
  * Invariants:
- * - A session answers only to the principal and at the endpoint it was opened with; for all others it does not exist.
- * - When the table is full, the least recently used session is evicted. A session with an open request or stream is not.
- * - A session that is being opened is not evicted during its grace time: its client is about to send `initialized`.
- * - For a principal that holds half of the table, only one of its own sessions is evicted. When it holds more than half and no
- *   other session can be evicted, its opening sessions, and then those in use, are evicted for other principals. So a client that
- *   opens sessions or streams without end locks out only itself.
- * - An unused session ends after `sessionIdleMs`, and after `crowdedIdleMs` while more than half of the table is taken.
+ * - A session is found only for the principal and the endpoint that opened it.
+ * - A full table evicts the session that is unused for longest. A session with an open request or GET stream is in use.
+ * - An opening session (before its first use) is not evicted for `openingMs`: its client is about to send `initialized`.
+ * - A principal with at least half of the table can evict only its own unused sessions.
+ * - If no session is unused, other principals evict sessions of a principal with more than half of the table: opening ones
+ *   first, then those in use. So a client that opens sessions or streams without end locks out only itself.
+ * - An unused session ends after `sessionIdleMs`, or after `crowdedIdleMs` while the table is more than half full.
  */
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
@@ -17,7 +16,7 @@ import type { PrincipalNow } from '../../exchange.js';
 import type { HttpLimits } from '../../http/http-limits.js';
 import type { LegacySession } from './http-session.js';
 
-/** Sweeps within `sessionIdleMs`. */
+/** Number of sweeps per `sessionIdleMs`. */
 const sweepsPerIdle = 30;
 
 export class SessionTable {
@@ -26,7 +25,7 @@ export class SessionTable {
   readonly #sessions = new Map<string, LegacySession>();
   readonly #byPrincipal = new Map<string, PrincipalSessions>();
   #cancelSweep: Cancel | undefined;
-  /** One for all: a listener of its own would cost each session as much as all else of it. */
+  /** One listener for the whole table: a listener per session would double the memory of a session. */
   onEnded: ((session: LegacySession) => void) | undefined;
 
   constructor(clock: Clock, limits: HttpLimits) {
@@ -44,7 +43,7 @@ export class SessionTable {
     return endpointKey(session.endpoint) === endpointKey(endpoint) ? session : undefined;
   }
 
-  /** Takes a session whose `initialize` is about to be answered. False: the table is full and no session can be evicted. */
+  /** Must be called before `initialize` is answered. False: the table is full and no session can be evicted. */
   admit(session: LegacySession): boolean {
     const { id } = session.principal;
     if (this.size >= this.#limits.sessions && !this.#evictFor(id)) return false;
@@ -78,7 +77,7 @@ export class SessionTable {
     this.#cancelSweep = undefined;
   }
 
-  /** Ends their streams only; open requests go on. */
+  /** Ends only the GET streams, not the open requests. */
   endStreams(): void {
     for (const session of this.#sessions.values()) session.own.end();
   }
@@ -109,7 +108,7 @@ export class SessionTable {
     return oldest;
   }
 
-  /** The session to evict of a principal that holds more than half of the table, if there is such a principal. */
+  /** Undefined: no principal has more than half of the table. */
   #oldestExcess(): LegacySession | undefined {
     for (const sessions of this.#byPrincipal.values())
       if (sessions.count * 2 > this.#limits.sessions) return sessions.oldestOfAll();
@@ -134,11 +133,11 @@ export class SessionTable {
 
 export class PrincipalSessions {
   readonly #graceMs: number;
-  /** By the time they were admitted. */
+  /** Sessions before their first use, in the order of admission. */
   readonly #opening = new Set<LegacySession>();
-  /** By the time of their last use. */
+  /** Sessions in the order of their last use. Some may be in use again; `#oldestIdle` removes those. */
   readonly #unused = new Set<LegacySession>();
-  /** All sessions of this principal, in the order they were admitted. */
+  /** All sessions of this principal, in the order of admission. */
   readonly #all = new Set<LegacySession>();
 
   constructor(graceMs: number) {
@@ -160,14 +159,13 @@ export class PrincipalSessions {
     this.#unused.delete(session);
   }
 
-  /** The session was used: from now on it is the newest of the unused ones, or in use. */
   touched(session: LegacySession): void {
     this.#opening.delete(session);
     this.#unused.delete(session);
     if (session.idleSinceMs !== undefined) this.#unused.add(session);
   }
 
-  /** The session unused for longest. A session that is being opened counts only after its grace time. */
+  /** The least recently used session. An opening session counts only after its grace time. */
   oldestUnused(nowMs: number): LegacySession | undefined {
     const unused = this.#oldestIdle();
     const [opening] = this.#opening;
@@ -175,7 +173,7 @@ export class PrincipalSessions {
     return unused && unused.usedAtMs <= opening.usedAtMs ? unused : opening;
   }
 
-  /** Where none is unused: the session that has been opening for longest, whatever its grace time, else the oldest in use. */
+  /** For a principal without unused sessions. Ignores the grace time of opening sessions. */
   oldestOfAll(): LegacySession | undefined {
     const [opening] = this.#opening;
     const [oldest] = this.#all;

@@ -1,6 +1,6 @@
 /**
- * The legacy era on a pipe: the one session that `initialize` opens, and the requests to its client.
- * Invariant: the router gets the session once, after the handshake was answered and the client went on.
+ * The legacy era on a pipe: one session, opened by `initialize`, and the requests to its client.
+ * Invariant: the router gets the session once, after the answer to `initialize` and a further message of the client.
  */
 import { LIMITS } from '../../../kernel/limits.js';
 import { hasBatches } from '../../../session/eras/legacy/revisions.js';
@@ -25,9 +25,9 @@ export class LegacyStdio implements StdioEra {
   readonly #pipe: StdioPipe;
   readonly #requests: ClientRequests;
   #session: StdioSession | undefined;
-  /** The client sent something after `initialize`, perhaps before the answer. */
+  /** True after a further request or `initialized`, which may arrive before `initialize` is answered. */
   #hasProceeded = false;
-  /** `opened`: the router has the session, and learns of its end by the signal. */
+  /** `opened`: the router has the session, whose signal reports its end. */
   #phase: 'opening' | 'answered' | 'opened' = 'opening';
 
   constructor(pipe: StdioPipe) {
@@ -96,7 +96,7 @@ export class LegacyStdio implements StdioEra {
     const read = readInitialize(params);
     if (isFailure(read)) return read;
     this.#hasProceeded = false;
-    // A client gets no notification before the answer to `initialize`.
+    // The protocol allows no notification before the answer to `initialize`.
     this.#session = new StdioSession(this.#pipe, read, (method, text) => {
       if (this.#phase !== 'opening') this.#pipe.writeNotification(notificationText(method, text));
     });

@@ -1,7 +1,7 @@
 /**
- * The bridge for modern clients, which are asked by `input_required` answers. Those of a modern server pass with their state sealed;
- * a request of a legacy server in the middle of a call becomes one (parked-call.ts), and so does its error -32042.
- * Invariants: no client sees the state of a server; a state counts only for the same caller with the same request.
+ * The bridge for modern clients. It seals the state in `input_required` of a modern server. It converts requests that a legacy
+ * server sends during a call (parked-call.ts), and its error -32042, to `input_required`.
+ * Invariants: no client sees the state of a server. A state is valid only for the same caller with the same request.
  */
 import type { Clock } from '../../../kernel/clock.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
@@ -34,7 +34,7 @@ interface ModernBridgeParts {
   readonly calls: ParkedCalls;
 }
 
-/** `calls`: the table of parked calls, for tests that watch it. */
+/** `calls`: only tests pass this table. */
 export function createModernBridge({ clock, calls }: { readonly clock: Clock; readonly calls?: ParkedCalls }): Bridge {
   const parts: ModernBridgeParts = { clock, calls: calls ?? new ParkedCalls(), seal: new StateSeal(clock) };
   return { relay: (request) => relayModern(request, parts) };
@@ -72,7 +72,7 @@ function sendFirst(request: BridgedRequest, parts: ModernBridgeParts, members: s
   const { client } = request.exchange;
   const capabilities = carriedCapabilities(client, true);
   const translate = (relayed: Relayed) => translated(request, relayed, parts.seal);
-  // Without parking where nothing can be asked: a parked call needs a cancel signal of its own.
+  // Without possible questions the call is not parked, which saves an AbortController per call.
   if (!canBeAsked(client.capabilities) || request.serverEra === 'modern')
     return request
       .send({ capabilities, members, onServerRequest: (inbound) => refuse(inbound, client) })
@@ -86,11 +86,11 @@ function refuse(inbound: InboundRequest, { capabilities }: Client): void {
   const need = needOf(inbound.method, inbound.params);
   if (!need) refuseUnknown(inbound);
   else if (!isDeclared(need, capabilities)) refuseUndeclared(inbound, need);
-  // The server came up in another era than was known; the next call is prepared for it.
+  // The server has changed its era since its last run. The next call will be parked.
   else inbound.refuse(RPC.internalError, 'the client cannot be asked because of this call');
 }
 
-/** The server's answer in a form that the client can go on from. */
+/** Converts error -32042 to `input_required`, and seals the state of an answer that requires input. */
 function translated(request: BridgedRequest, relayed: Relayed, seal: StateSeal): Relayed {
   const { server, exchange } = request;
   const { capabilities } = exchange.client;
@@ -126,7 +126,7 @@ interface UrlRequest {
   readonly params: Buffer;
 }
 
-/** The addresses to visit; undefined: the error names none. */
+/** Undefined: the error contains no usable URL. */
 function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefined {
   if (kind !== 'error' || era !== 'legacy' || memberText(bytes, 'code') !== urlRequiredCode) return undefined;
   const data = memberBytes(bytes, 'data');
@@ -145,7 +145,7 @@ function readUrlRequired({ kind, bytes, era }: Relayed): UrlRequest[] | undefine
 const isUrlRequired = ({ kind, bytes, era }: Relayed): boolean =>
   kind === 'error' && era === 'legacy' && memberText(bytes, 'code') === urlRequiredCode;
 
-/** Whether the user accepted all; `text` is their number. */
+/** Whether the user accepted every URL; `text` is the number of URLs. */
 function areAccepted(inputResponses: Buffer | undefined, text: string): boolean {
   return Array.from({ length: Number(text) }, (_, i) => `url-${i + 1}`).every((key) => {
     const response = inputResponses && memberBytes(inputResponses, key);

@@ -1,7 +1,7 @@
 /**
- * The metadata in `_meta` of a modern request: version and capabilities of its client. Pure: what is wrong with it is a value.
- * Not here: headers that repeat it (header-checks.ts).
- * Invariant: a duplicate member counts as absent; nothing a client wrote is quoted back but its version, cut short.
+ * Reads the metadata in `_meta` of a modern request: version and capabilities of the client.
+ * Not here: headers that repeat the metadata (header-checks.ts).
+ * Invariants: a duplicate member counts as absent. Errors quote only the version of the client, up to `versionCharsMax`.
  */
 
 import { BytesMemo } from '../../../kernel/bytes-memo.js';
@@ -15,10 +15,9 @@ import { isLogLevel, logLevels } from '../../messages/log-level.js';
 import { LOG_LEVEL } from '../../messages/request-meta.js';
 
 const clientInfoBytesMax = 64 * 1024;
-/** An unsupported version is quoted up to this length. */
 const versionCharsMax = 64;
 const envelopeKeys = [META.version, META.clientCapabilities, META.clientInfo, LOG_LEVEL];
-/** Prefix of the keys that make a request modern. */
+/** Prefix of all `_meta` keys of the modern era. */
 const keyPrefix = Buffer.from('io.modelcontextprotocol/');
 
 export interface ModernEnvelope {
@@ -28,10 +27,10 @@ export interface ModernEnvelope {
 
 export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
 
-/** Whether params carry modern metadata, of any version. */
+/** True for modern metadata of any version. */
 export const claimsModern = (params: Buffer | undefined): boolean => claimOf(params) !== undefined;
 
-/** The envelope of a modern request, or why it is wrong; undefined: the request has no modern metadata. */
+/** Undefined: the request has no modern metadata. */
 export function modernEnvelope(params: Buffer | undefined): ModernEnvelope | RpcFailure | undefined {
   const claim = claimOf(params);
   if (!claim) return undefined;
@@ -39,11 +38,11 @@ export function modernEnvelope(params: Buffer | undefined): ModernEnvelope | Rpc
   return isFailure(envelope) || envelope.version === MODERN_VERSION ? envelope : unsupportedVersion(envelope.version);
 }
 
-/** The metadata of any version, or what is missing or wrong in it. */
+/** Accepts any version. */
 export const readEnvelope = (meta: Buffer | undefined): ModernEnvelope | RpcFailure =>
   meta === undefined ? missing(META.version) : envelopes.of(meta, envelopeOf, isNotFailure);
 
-/** A client repeats the same metadata with every request, but for progress tokens. */
+/** Cached, because a client repeats the same metadata with every request, except for progress tokens. */
 const envelopes = new BytesMemo<ModernEnvelope | RpcFailure>();
 const isNotFailure = (envelope: ModernEnvelope | RpcFailure): boolean => !isFailure(envelope);
 
@@ -69,11 +68,11 @@ export const unsupportedVersion = (version: string): RpcFailure => ({
 export const missing = (key: string): RpcFailure =>
   invalid(`params._meta must hold ${key}, once; every request of protocol ${MODERN_VERSION} carries it`);
 
-/** The `_meta` that makes params modern. */
+/** Returns `_meta` if it contains a version or capabilities. */
 function claimOf(params: Buffer | undefined): Buffer | undefined {
   const meta = params && memberBytes(params, '_meta');
   if (!isObject(meta)) return undefined;
-  // Legacy requests rarely have such a key, and a search costs less than a scan. An escaped key has a backslash.
+  // Legacy requests rarely have such a key, and a byte search costs less than a scan. A backslash may hide a key.
   if (!meta.includes(keyPrefix) && !meta.includes('\\')) return undefined;
   const [version, capabilities] = membersBytes(meta, envelopeKeys);
   return version || capabilities ? meta : undefined;

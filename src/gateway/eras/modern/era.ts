@@ -1,4 +1,4 @@
-/** The era since 2026-07-28: no handshake and no sessions; every request carries its own metadata. */
+/** The client era since 2026-07-28. It has no handshake and no sessions; every request carries its own metadata. */
 import { ALL_VERSIONS } from '../../../session/eras/eras.js';
 import { META, MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
 import type { Era } from '../../../wire/channel.js';
@@ -21,9 +21,9 @@ const legacyNotFound = -32002;
 
 const mark = Buffer.from('"resultType"');
 const meta = Buffer.from('"_meta"');
-/** Cache hints of the modern era: a legacy server gives none. */
+/** Cache hints of the modern era. Hostler overwrites those of a legacy server. */
 const cacheKeys = [Buffer.from('"ttlMs"'), Buffer.from('"cacheScope"')];
-/** A key may be written in escapes: then each member is looked at. */
+/** A key may contain JSON escapes, which a byte search misses; then every member is parsed. */
 const escaped = Buffer.from('\\u00');
 const CLOSE_BRACE = 0x7d;
 const completeEdits: MemberEdits = [['resultType', '"complete"']];
@@ -49,12 +49,12 @@ function fromLegacy(bytes: Buffer, { isCacheable, serverInfo }: ResultContext): 
   try {
     return [spliceMeta(edited, [[META.serverInfo, serverInfo]])];
   } catch {
-    // Its `_meta` takes no further member; serverInfo is for display only.
+    // `_meta` is not an object, or occurs twice. serverInfo is for display only and may be omitted.
     return [edited];
   }
 }
 
-/** A result that asks for input (`input_required`) is never cached, and stays as it is. */
+/** Does not change `input_required` results, which are never cached. */
 function toPrivate(bytes: Buffer): Translated {
   const kind = memberString(bytes, 'resultType');
   if (kind !== undefined && kind !== 'complete') return [bytes];
@@ -71,7 +71,7 @@ export const modernEra: ClientEra = {
   resourceNotFoundCode: RPC.invalidParams,
   claims: (version, params) => namesModern(version) || claimsModern(params),
 
-  // Never cacheable: servers come and go, and each principal sees its own.
+  // The result must not be cached: the set of servers changes, and depends on the principal.
   handshakeResult(_client, { capabilities, serverInfo, instructions }) {
     const more = instructions === undefined ? '' : `,"instructions":${JSON.stringify(instructions)}`;
     return `{"resultType":"complete","supportedVersions":${supportedVersions},"capabilities":${capabilities}${more},"ttlMs":0,"cacheScope":"private","_meta":{"${META.serverInfo}":${serverInfo}}}`;
@@ -86,8 +86,8 @@ export const modernEra: ClientEra = {
   translateResult,
 
   /**
-   * The modern era reserves -32768 to -32000 and defines a few codes in it; other codes of that range mean nothing to a modern
-   * client. A code outside of the range is the server's own and stays.
+   * The modern era reserves -32768 to -32000 and defines few codes in this range. The others mean nothing to a modern client.
+   * A code outside the range belongs to the server and does not change.
    */
   translateCode(code: number, from: Era): number {
     if (code < reservedMin || code > reservedMax || definedCodes.has(code)) return code;

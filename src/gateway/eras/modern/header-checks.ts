@@ -1,8 +1,7 @@
 /**
- * The header checks of the modern era: headers repeat members of the body. Pure.
- * Not here: the metadata itself (envelope.ts), what a method means (router).
- *
- * Invariant: nothing is handed on whose headers and body two readers could take for two requests.
+ * Compares the headers of a modern request with the members of its body that they repeat.
+ * Not here: the metadata itself (envelope.ts).
+ * Invariant: a message passes only if a reader of its headers and a reader of its body see the same request.
  */
 import { LIMITS } from '../../../kernel/limits.js';
 import { isSameNumber } from '../../../policy/canonical-json.js';
@@ -39,7 +38,7 @@ export function checkModernRequest(
   if (headers['mcp-protocol-version'] !== version)
     return wrong(mismatch('MCP-Protocol-Version', headers['mcp-protocol-version']));
   if (version !== MODERN_VERSION) return wrong(unsupportedVersion(version));
-  // Names of methods are plain ASCII: only names and arguments may be encoded.
+  // A method is plain ASCII, so its header is not encoded. The headers of names and arguments may be.
   if (headers['mcp-method'] !== method) return wrong(mismatch('Mcp-Method', headers['mcp-method']));
   if (field !== undefined) {
     const subject = name && stringOf(name);
@@ -54,12 +53,12 @@ export function checkModernRequest(
 }
 
 const metaAlone = ['_meta'];
-/** Made once for each of the few methods that name something. */
+/** Created once per field, not per request. */
 const keysByField = new Map(['name', 'uri', 'taskId'].map((field) => [field, ['_meta', field, 'arguments']]));
 const keysWith = (field: string | undefined): readonly string[] =>
   field === undefined ? metaAlone : (keysByField.get(field) ?? ['_meta', field, 'arguments']);
 
-/** A notification needs no metadata, but what it repeats must agree. */
+/** A notification needs no metadata, but metadata that it has must agree with the headers. */
 export function checkModernNotification(
   method: string,
   params: Buffer | undefined,
@@ -98,7 +97,7 @@ function firstMismatch(
   return undefined;
 }
 
-/** An absent or null argument has no header; any other is repeated in it. */
+/** An absent or null argument must have no header. Any other argument must equal its header. */
 function isMirrored(raw: string | undefined, at: Exclude<AtPath, 'unclear'>): boolean {
   if (at === 'absent' || at.equals(nullText)) return raw === undefined;
   if (raw === undefined) return false;
@@ -112,7 +111,7 @@ function isMirrored(raw: string | undefined, at: Exclude<AtPath, 'unclear'>): bo
 
 const nullText = Buffer.from('null');
 
-/** No header would be right for it. */
+/** No header value could match an ambiguous argument. */
 const unclear = ({ name }: MirroredHeader): RpcFailure => ({
   code: MODERN_ERRORS.headerMismatch,
   message: `the argument for the header Mcp-Param-${name} stands more than once, or among more than ${LIMITS.members} others; name each argument once`,
@@ -121,7 +120,7 @@ const unclear = ({ name }: MirroredHeader): RpcFailure => ({
 
 const wrong = (failure: RpcFailure): ModernCheck => ({ ok: false, failure });
 
-/** The values are not quoted: a header may hold a secret. */
+/** The values are not quoted: a header may contain a secret. */
 const mismatch = (header: string, value: string | undefined): RpcFailure => ({
   code: MODERN_ERRORS.headerMismatch,
   message: `the header ${header} ${value === undefined ? 'is missing' : 'differs from the body'}; send the value of the body`,

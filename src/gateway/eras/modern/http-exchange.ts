@@ -1,7 +1,7 @@
 /**
- * One request of a modern client over HTTP: answered with one JSON text, or with an event stream when a notification comes first
- * or the answer takes long.
- * Invariant: a client that closes its response has cancelled the request.
+ * One request of a modern client over HTTP. The response is one JSON text, or an event stream if a notification precedes the
+ * answer or the answer is slow.
+ * Invariant: a client cancels its request by closing the response.
  */
 import type { ServerResponse } from 'node:http';
 import { MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
@@ -24,7 +24,7 @@ const STATUS: Readonly<Record<number, number>> = {
   [MODERN_ERRORS.unsupportedVersion]: 400,
 };
 
-/** The HTTP status of a failure. Other codes mean that the request was understood and answered: 200. */
+/** A code without an entry in `STATUS` means that the request was processed: 200. */
 export const statusOf = ({ code, httpStatus }: RpcFailure): number => httpStatus ?? STATUS[code] ?? 200;
 
 export class ModernHttpExchange extends ExchangeBase implements OpenExchange {
@@ -63,7 +63,7 @@ export class ModernHttpExchange extends ExchangeBase implements OpenExchange {
     else if (principal !== this.client.principal) this.client = { ...this.client, principal };
   }
 
-  /** A stream without end just ends: an error would follow notifications that the client has read. */
+  /** A `subscriptions/listen` stream is closed without an error, because the client has already processed its notifications. */
   #endWith(failure: RpcFailure): void {
     this.abort();
     this.cancel(this.isEndless && this.#stream ? undefined : failure);

@@ -1,4 +1,4 @@
-/** Modern clients over HTTP: one message in each POST, checked against its headers. Nothing is stored between requests. */
+/** Modern clients over HTTP: one message per POST. Nothing is stored between requests. */
 import type { ServerResponse } from 'node:http';
 import { compositeKey } from '../../../policy/composite-key.js';
 import { MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
@@ -45,7 +45,7 @@ class ModernHttp implements HttpEra {
     const params = envelope.payload();
     const check = checkModernRequest(method, params, caller, router);
     if (!check.ok) return this.#fail(response, idText, check.failure);
-    // Checked again: other requests may have come while this body was on its way.
+    // Second check: other requests may have started while this body was read.
     if (!open.admits(caller.principal.id)) return REFUSALS.busy;
     const request = { idText, method, params, startedAtMs: clock.nowMs() };
     const client = clientOf(caller, check.capabilities);
@@ -60,7 +60,7 @@ class ModernHttp implements HttpEra {
     if (failure) return this.#fail(response, undefined, failure);
     response.writeHead(202);
     response.end();
-    // Over HTTP a request is cancelled by closing its response, and there is no handshake.
+    // A modern client cancels a request by closing its response, and the era has no handshake.
     if (method !== NOTIFICATION.cancelled && method !== NOTIFICATION.initialized)
       this.#context.router.notified(clientOf(caller, nothingDeclared), method, params);
     return undefined;
@@ -74,8 +74,8 @@ class ModernHttp implements HttpEra {
 const nothingDeclared = new DeclaredCapabilities(undefined);
 
 /**
- * Servers with `isolation: "per-client"` distinguish modern clients by the header `Hostler-Client`; without it the key is the client.
- * The id is scoped to the key, and names of keys have no colon: no key reaches the instance of another key's client.
+ * Servers with `isolation: "per-client"` distinguish modern clients by the header `Hostler-Client`; without it, by the key.
+ * The id includes the key, and key names have no colon. So a client never reaches the instance of another key.
  */
 const clientIdOf = (key: string, name: string | undefined): string =>
   name === undefined ? key : compositeKey('client', key, name);

@@ -1,7 +1,7 @@
 /**
- * One call of a modern client to a server that may ask in the middle of it. Holds the state (parked-state.ts) and performs its effects.
- * Not here: the form of the server's answers (`translate`), the owner of a state (bridge.ts).
- * Invariants: one relay() waits at a time, and is settled once; the call is sent upstream once; events during effects come after them.
+ * One call of a modern client to a server that may send requests during the call. Performs the effects of parked-state.ts.
+ * Not here: translation of the server's answer (`translate`), the owner of a state (bridge.ts).
+ * Invariants: one relay() waits at a time and is settled once. The call is sent upstream once.
  */
 import { ByteBudget } from '../../../kernel/byte-budget.js';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
@@ -19,9 +19,9 @@ import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } fro
 
 /** Requests that a server sends within this time reach the client together. */
 export const gatherMs = 5;
-/** A server that was refused one request often ends the call: time for that before the client is asked the rest. */
+/** A server often ends the call after a refused request. The client gets the other requests only after this time. */
 export const afterRefusalMs = 250;
-/** For the client to come back. */
+/** Time for the client to send its answers. */
 export const parkedLifeMs = 5 * 60_000;
 
 interface Waiter {
@@ -34,7 +34,7 @@ interface OpenAsk {
   readonly key: string;
   readonly request: InboundRequest;
   readonly method: string;
-  /** A copy: the server's bytes are a view of a larger buffer. */
+  /** A copy, because the server's bytes are a view of a larger buffer. */
   readonly params: Buffer | undefined;
   readonly need: Need;
   readonly stop: () => void;
@@ -45,9 +45,8 @@ type Outcome = { readonly relayed: Relayed } | { readonly error: unknown };
 export interface ParkedCallPorts {
   readonly clock: Clock;
   readonly calls: ParkedCalls;
-  /** Seals the handle for this request. */
   readonly seal: (handle: string) => string;
-  /** The server's answer for the client. May throw a HostError. */
+  /** Translates the server's answer for the client. May throw a HostError. */
   readonly translate: (relayed: Relayed) => Relayed;
 }
 
@@ -67,7 +66,7 @@ export class ParkedCall implements Resumable {
   #id: string | undefined;
   #round = 0;
   #askCount = 0;
-  /** When a request was refused that the client cannot take. */
+  /** Time of the last refusal because of a missing capability. */
   #refusedAtMs = Number.NEGATIVE_INFINITY;
   #stopGathering: Cancel | undefined;
   #disarmExpiry: Cancel | undefined;
@@ -88,7 +87,7 @@ export class ParkedCall implements Resumable {
     if (this.#state.kind !== 'asked' || round !== this.#round) return undefined;
     this.#exchange = exchange;
     this.#first.moveTo?.(exchange);
-    // The capabilities of this request count from now on.
+    // The capabilities of this request replace those of the request before it.
     for (const ask of this.#asks.values()) {
       if (isDeclared(ask.need, exchange.client.capabilities)) continue;
       this.#drop(ask);
@@ -166,7 +165,7 @@ export class ParkedCall implements Resumable {
     });
   }
 
-  /** Events that come while effects are performed are queued. */
+  /** An event that occurs during an effect is queued, so that effects never nest. */
   #step(event: ParkedEvent): void {
     this.#events.push(event);
     if (this.#isStepping) return;
@@ -239,7 +238,7 @@ export class ParkedCall implements Resumable {
     else reject(outcome.error);
   }
 
-  /** Undefined when the client left it out or sent no object: it is asked again. */
+  /** Undefined: the response is missing or is not an object. The client will get the question again. */
   #responseTo(key: string): Buffer | undefined {
     const response = this.#responses && memberBytes(this.#responses, key);
     return response?.[0] === 0x7b ? response : undefined;
@@ -269,7 +268,7 @@ export class ParkedCall implements Resumable {
     this.#asks.delete(key);
   }
 
-  /** A copy: the buffer of an answer is shared with other messages, and the client may take its time. */
+  /** Copies the answer: its buffer is shared with other messages, and the client may take minutes. */
   #stored(outcome: Outcome): Outcome {
     if (!('relayed' in outcome)) return outcome;
     const { relayed } = outcome;
@@ -291,25 +290,25 @@ export class ParkedCall implements Resumable {
 
 export const parkedMax = 256;
 export const parkedPerPrincipalMax = 16;
-/** Answers that wait for their client to come back, all together. */
+/** Maximum total size of the answers that wait for their clients. */
 export const answerBytesMax = 64 * 1024 * 1024;
 
 export interface Resumable {
-  /** Undefined: nothing waits for this round. */
+  /** Undefined: the call does not wait for answers of this round. */
   resume(round: number, request: BridgedRequest): Promise<Relayed> | undefined;
 }
 
 export class ParkedCalls {
   readonly #byId = new Map<string, Resumable>();
   readonly #perPrincipal = new Map<string, number>();
-  /** Bytes of the answers that wait. */
+  /** Bytes of all answers that wait for their clients. */
   readonly answerBytes = new ByteBudget(answerBytesMax);
 
   get size(): number {
     return this.#byId.size;
   }
 
-  /** The id of the call; undefined: the table is full. */
+  /** Returns the id of the call; undefined: the table, or the share of this principal, is full. */
   add(call: Resumable, principal: string): string | undefined {
     const own = this.#perPrincipal.get(principal) ?? 0;
     if (this.#byId.size >= parkedMax || own >= parkedPerPrincipalMax) return undefined;

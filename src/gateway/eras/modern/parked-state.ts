@@ -1,47 +1,48 @@
 /**
- * The state of one call of a modern client whose legacy server may ask in the middle of it, as a pure function.
- * The call is parked upstream, the client's request is answered with `input_required`, and its next request goes on from there.
+ * Pure state machine of one call from a modern client to a legacy server that may send questions during the call.
+ * When the server asks, the call to it stays open and the client gets `input_required`. The client's next request continues it.
  * Not here: timers, promises and the server's requests (parked-call.ts).
- * Invariants: every request of the server is answered, refused or withdrawn once, and so is every wait; `over` is final.
+ * Invariants: every server request is answered, refused or withdrawn once; every waiting client request is settled once;
+ * `over` is final.
  */
 export type ParkedState =
-  /** The client waits and was never asked. */
+  /** The client waits and has not received a question. */
   | { readonly kind: 'running' }
-  /** The client waits; `asks` are gathered until the reply is written. */
+  /** The client waits; the questions `asks` are gathered for one reply. */
   | { readonly kind: 'asking'; readonly asks: readonly string[]; readonly wasParked: boolean }
-  /** The reply with `open` was written. `next` came since; `isDone`: the server has answered. */
+  /** The client got the questions `open`. `next`: questions that arrived later. `isDone`: the server has answered the call. */
   | {
       readonly kind: 'asked';
       readonly open: readonly string[];
       readonly next: readonly string[];
       readonly isDone: boolean;
     }
-  /** The client came back and waits; all it was asked is answered. */
+  /** The client has answered every question and waits for the result. */
   | { readonly kind: 'answering' }
   | { readonly kind: 'over' };
 
 export type ParkedEvent =
-  /** By the server. */
+  /** The server sent a question. */
   | { readonly kind: 'ask'; readonly key: string }
   | { readonly kind: 'withdrawn'; readonly key: string }
-  /** The time to gather is up. */
+  /** The gathering time has ended. */
   | { readonly kind: 'gathered' }
-  /** The client came back with answers to these. */
+  /** The client sent a request with answers to these questions. */
   | { readonly kind: 'resumed'; readonly answered: readonly string[] }
-  /** The server's answer to the call is there, or there will be none. */
+  /** The call to the server was answered or has failed. */
   | { readonly kind: 'finished' }
-  /** The client left before it was answered. */
+  /** The client cancelled its request before it was answered. */
   | { readonly kind: 'left' }
   | { readonly kind: 'expired' };
 
 export type ParkedEffect =
   | { readonly do: 'gather' | 'stopGathering' | 'armExpiry' | 'disarmExpiry' }
-  /** Ends the wait with what is asked. */
+  /** Answers the waiting client with these questions. */
   | { readonly do: 'reply'; readonly keys: readonly string[] }
   | { readonly do: 'answer' | 'refuse'; readonly key: string }
-  /** Ends the wait with what the server answered. */
+  /** Answers the waiting client with the server's result. */
   | { readonly do: 'settle' }
-  /** Ends the wait with an error. */
+  /** Answers the waiting client with an error. */
   | { readonly do: 'giveUp' }
   /** Cancels the call upstream. */
   | { readonly do: 'abort' }
@@ -66,7 +67,7 @@ export function stepParked(state: ParkedState, event: ParkedEvent): ParkedStep {
     case 'finished':
       return finish(state);
     case 'left':
-      // After a reply the client may disconnect and come back.
+      // After a reply the client may disconnect and continue later.
       if (state.kind === 'asked' || state.kind === 'over') return [state, []];
       return [
         over,
@@ -122,7 +123,7 @@ function finish(state: ParkedState): ParkedStep {
     case 'over':
       return [state, []];
     case 'asked':
-      // Stored until the client comes back.
+      // parked-call.ts stores the result until the client continues the call.
       return [{ ...state, open: [], next: [], isDone: true }, refuseAll(state)];
     default:
       return [over, [...stopGathering(state), { do: 'settle' }, ...refuseAll(state), { do: 'forget' }]];

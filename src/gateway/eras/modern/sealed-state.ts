@@ -1,22 +1,19 @@
 /**
- * `requestState` as clients see it: encrypted, and bound to its caller, its request and a time. The state of a server may hold
- * secrets.
- *
- * Layout, base64url: version (1) | nonce (12) | tag (16) | ciphertext. Inside: kind (1) | expiry, ms (8) | caller (32) |
- * request (32) | the sealed text. Caller and request are digests inside and not additional data, so that a wrong one can be
- * distinguished from a broken one.
- *
- * Invariant: nothing inside is looked at before the tag was found right.
+ * Encrypts `requestState`, because the state of a server may contain secrets, and binds it to a caller, a request and a time.
+ * Layout, base64url: version (1) | nonce (12) | tag (16) | ciphertext.
+ * Plaintext: kind (1) | expiry, ms (8) | caller digest (32) | request digest (32) | the sealed text.
+ * The digests are encrypted, not GCM associated data. So "wrong caller" and "tampered" are reported as different faults.
+ * Invariant: no plaintext is used before the GCM tag is verified.
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
 import type { StateFault } from '../../bridge/bridge-errors.js';
 
-/** `relayed`: what a modern server wrote. `parked`: which call waits. `again`: the request is to be sent anew, as it was. */
+/** `relayed`: state of a modern server. `parked`: id and round of a parked call. `again`: the request is sent once more. */
 export type StateKind = 'relayed' | 'parked' | 'again';
 
-/** The caller and request that a state is bound to. */
+/** A state is bound to these facts. */
 export interface StateOwner {
   readonly server: string;
   readonly principal: Principal;
@@ -36,7 +33,7 @@ const kinds: readonly StateKind[] = ['relayed', 'parked', 'again'];
 
 export class StateSeal {
   readonly #clock: Clock;
-  /** Written down nowhere: what was sealed is not opened by another process, or by the next one. */
+  /** The key exists only in memory: after a restart, or in another process, a state cannot be opened. */
   readonly #key = randomBytes(32);
 
   constructor(clock: Clock) {
@@ -57,7 +54,7 @@ export class StateSeal {
 
   open(state: string, owner: StateOwner): Opened {
     const bytes = Buffer.from(state, 'base64url');
-    // Decoding is lenient; only the canonical encoding is ours.
+    // Node decodes leniently, so other encodings of the same bytes are refused here.
     if (bytes.length < headBytes + insideBytes || bytes[0] !== version || bytes.toString('base64url') !== state)
       return { fault: 'tampered' };
     const inside = this.#decrypted(bytes);
@@ -81,7 +78,7 @@ export class StateSeal {
   }
 }
 
-// As JSON, so that no name can run into the next one.
+// JSON separates the names unambiguously.
 const callerDigest = ({ server, principal }: StateOwner): Buffer =>
   sha256(JSON.stringify([server, principal.id, principal.role ?? null]));
 
