@@ -1,4 +1,4 @@
-/** The types between router and bridge. The bridge gets the input that a server needs from the client before it answers. */
+/** The types between router and bridge. The bridge asks the client for input that a server needs during a request. */
 import type { RelayOptions } from '../../host/host-interface.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Era } from '../../wire/channel.js';
@@ -11,7 +11,6 @@ export interface Relayed {
   readonly era: Era;
 }
 
-/** Options that the bridge adds to a request. */
 export interface BridgeOptions extends Pick<RelayOptions, 'members' | 'capabilities' | 'onServerRequest'> {
   /** Replaces the signal of the exchange: a parked call outlives its first exchange. */
   readonly signal?: CancelSignal;
@@ -22,7 +21,7 @@ export interface BridgedRequest {
   readonly server: string;
   /** Last known era of the server. A modern server sends no requests during a call. */
   readonly serverEra?: Era | undefined;
-  /** Sends the request to its server. The bridge may call this several times. Rejects with a HostError without an answer. */
+  /** The bridge may call this several times. Rejects with a HostError if the server does not answer. */
   send(options: BridgeOptions): Promise<Relayed>;
   /** Method, server, name and arguments of the request. Sealed state is bound to these bytes. */
   identity(): Buffer;

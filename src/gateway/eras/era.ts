@@ -1,5 +1,5 @@
 /**
- * The interface of a client era. It has all differences between the eras at the gateway; one folder implements each era.
+ * The interface that each client era implements in its own folder.
  * Not here: the list of eras (eras.ts), the eras of servers (session/).
  */
 import type { ServerResponse } from 'node:http';
@@ -38,7 +38,6 @@ export interface ClientEra {
   readonly ownMethods: ReadonlySet<string>;
   /** `session`: a client without a level gets all logs. `request`: each request sets its level; without one it gets no logs. */
   readonly logLevelSource: 'session' | 'request';
-  /** Code of the error for a resource that does not exist. */
   readonly resourceNotFoundCode: number;
   /** `version`: the header `MCP-Protocol-Version`. */
   claims(version: string | undefined, params: Buffer | undefined): boolean;
@@ -48,9 +47,7 @@ export interface ClientEra {
   listMembers(serverInfo: string, ttlMs: number, isPublic: boolean): string;
   /** The tool result for a failed call. `facts` is one JSON member of `_meta`. */
   toolError(text: string, facts: string, serverInfo: string): string;
-  /** The parts of one result object in the format of this era. */
   translateResult(bytes: Buffer, context: ResultContext): readonly JsonText[] | RpcFailure;
-  /** The code in this era for an error of a server. */
   translateCode(code: number, from: Era, method: string): number;
   createBridge(parts: { readonly clock: Clock; readonly random: Random }): Bridge;
   openStdio(pipe: StdioPipe): StdioEra;
@@ -60,7 +57,7 @@ export interface ClientEra {
 
 /** One era at an HTTP listener. The HTTP methods return undefined for an accepted request. */
 export interface HttpEra {
-  /** Number for metrics: open sessions, or open streams in an era without sessions. */
+  /** Open sessions, or open streams in an era without sessions; for metrics. */
   readonly clients: number;
   readonly sessions?: number;
   /** Events stored for clients that reconnect. */
@@ -78,7 +75,6 @@ export interface HttpEra {
   close?(): void;
 }
 
-/** The functions of a pipe that an era uses. */
 export interface StdioPipe extends Pick<Client, 'id' | 'principal' | 'endpoint'> {
   readonly clock: Clock;
   /** False: the pipe has ended. */
@@ -88,7 +84,6 @@ export interface StdioPipe extends Pick<Client, 'id' | 'principal' | 'endpoint'>
   opened(session: ClientSession): void;
 }
 
-/** One era on one pipe. */
 export interface StdioEra {
   /** Number of open sessions; absent in an era without sessions. */
   readonly sessions?: number;
@@ -99,7 +94,7 @@ export interface StdioEra {
   notified(method: string, params: Buffer | undefined): Client | undefined;
   /** Absent in an era whose clients receive no requests. */
   ask?(owner: Exchange, ...request: Parameters<Ask>): Promise<Answer>;
-  /** Called when the client has answered a request of the gateway. */
+  /** Called for each answer of the client to a request of the gateway. */
   answered?(envelope: Envelope): void;
   /** Called before the answer of an exchange is written. */
   ending?(exchange: Exchange): void;

@@ -2,7 +2,7 @@
  * The keys of the gateway, and the principal of each.
  * Not here: the configuration (config/keys.ts), the file of the local key (local-key.ts).
  * Keys are looked up by SHA-256. The lookup time may leak the hash of the presented key, but its sender can compute that hash.
- * It reveals no other key, because similar keys have unrelated hashes. The header cache is a Map, which is seeded per process.
+ * It reveals no other key, because similar keys have unrelated hashes. The header cache is a Map, with a hash seed per process.
  * Invariants: no error and no log contains a key. A key has the same Principal object until its id or role changes.
  * The principal of the local key is the embedder.
  */
@@ -15,7 +15,7 @@ import { embedder, type Principal } from '../../policy/operation.js';
 export const headerCharsMax = 1_024;
 /** Maximum of cached headers: one for each client that is calling. */
 const cachedMax = 4_096;
-/** The syntax of RFC 6750. */
+/** The header syntax of RFC 6750. */
 const bearer = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
 interface Holder {

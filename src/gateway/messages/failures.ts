@@ -14,7 +14,7 @@ import type { RpcFailure } from '../exchange.js';
 
 const ERROR_META = 'hostler/error';
 
-/** Codes for an invalid or cancelled request. */
+/** Codes of an invalid or cancelled request: never a tool result. */
 const ownErrors: ReadonlySet<ErrorCode> = new Set([
   'invalid_arguments',
   'invalid_request',
@@ -93,7 +93,6 @@ export function ambiguousUri(uri: string, servers: readonly string[]): RpcFailur
   };
 }
 
-/** The error object of the server. */
 const answerOf = ({ cause }: HostError): Buffer | undefined => (cause instanceof RpcRefusal ? cause.bytes : undefined);
 
 function withoutOwnPrefix({ message }: HostError, { server, tool }: FailureContext): string {

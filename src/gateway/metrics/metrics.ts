@@ -81,7 +81,7 @@ async function openRegistry(): Promise<(scrape: Scrape) => Promise<string>> {
   };
 }
 
-/** Has only the members that a registry uses. The classes of prom-client do not fit: their histogram does not accept counts. */
+/** The result has only the members that a registry uses. The histogram class of prom-client does not accept ready counts. */
 const asMetric = ({ name, help, type, read }: MetricRow, current: () => Scrape): Metric =>
   ({
     name,

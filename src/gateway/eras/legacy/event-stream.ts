@@ -25,7 +25,6 @@ export function parseEventId(text: string): { stream: number; seq: number } | un
 
 /** The `list_changed` notifications of a stream, by method. */
 interface Announcements {
-  /** Methods not written yet. */
   readonly pending: Set<string>;
   /** Event number of the last write of each method. */
   readonly written: Map<string, number>;

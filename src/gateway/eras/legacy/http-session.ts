@@ -37,7 +37,6 @@ export class LegacySession implements ClientSession {
   readonly exchanges = new Map<string, { cancel(failure: RpcFailure): void }>();
   readonly own: EventStream;
   isInitialized = false;
-  /** True after the first request. */
   wasUsed = false;
   /** Listener of the session table, called at each use. */
   onTouch: { touched(session: LegacySession): void } | undefined;

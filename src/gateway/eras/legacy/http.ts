@@ -1,6 +1,6 @@
 /**
  * Legacy clients over streamable HTTP: POST sends messages, GET opens a stream, DELETE ends the session.
- * Not here: guards for all eras (http-ingress.ts), the session itself (http-session.ts).
+ * Not here: guards for all eras (http/http-ingress.ts), the session itself (http-session.ts).
  * Invariant: only a successful `initialize` adds a session to the table.
  */
 import type { ServerResponse } from 'node:http';
@@ -188,7 +188,6 @@ export class LegacyHttp implements HttpEra {
     route(this.#context, new LegacyHttpExchange(this.#context, reply, session, request));
   }
 
-  /** Handles notifications and answers. */
   #take(session: LegacySession, envelope: Envelope): void {
     if (envelope.kind !== 'notification') {
       // An answer without a waiting request is dropped: it came too late.

@@ -27,7 +27,6 @@ export interface ModernEnvelope {
 
 export const namesModern = (version: string | undefined): boolean => version !== undefined && version >= MODERN_VERSION;
 
-/** True for modern metadata of any version. */
 export const claimsModern = (params: Buffer | undefined): boolean => claimOf(params) !== undefined;
 
 /** Undefined: the request has no modern metadata. */
@@ -42,7 +41,7 @@ export function modernEnvelope(params: Buffer | undefined): ModernEnvelope | Rpc
 export const readEnvelope = (meta: Buffer | undefined): ModernEnvelope | RpcFailure =>
   meta === undefined ? missing(META.version) : envelopes.of(meta, envelopeOf, isNotFailure);
 
-/** Cached, because a client repeats the same metadata with every request, except for progress tokens. */
+/** This cache helps because a client repeats the same metadata with every request, except for progress tokens. */
 const envelopes = new BytesMemo<ModernEnvelope | RpcFailure>();
 const isNotFailure = (envelope: ModernEnvelope | RpcFailure): boolean => !isFailure(envelope);
 

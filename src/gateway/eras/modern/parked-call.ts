@@ -301,7 +301,6 @@ export interface Resumable {
 export class ParkedCalls {
   readonly #byId = new Map<string, Resumable>();
   readonly #perPrincipal = new Map<string, number>();
-  /** Bytes of all answers that wait for their clients. */
   readonly answerBytes = new ByteBudget(answerBytesMax);
 
   get size(): number {

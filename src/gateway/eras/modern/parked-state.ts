@@ -2,8 +2,7 @@
  * Pure state machine of one call from a modern client to a legacy server that may send questions during the call.
  * When the server asks, the call to it stays open and the client gets `input_required`. The client's next request continues it.
  * Not here: timers, promises and the server's requests (parked-call.ts).
- * Invariants: every server request is answered, refused or withdrawn once; every waiting client request is settled once;
- * `over` is final.
+ * Invariants: `over` is final. Every server request is answered, refused or withdrawn once. Each wait of the client ends once.
  */
 export type ParkedState =
   /** The client waits and has not received a question. */
@@ -44,7 +43,6 @@ export type ParkedEffect =
   | { readonly do: 'settle' }
   /** Answers the waiting client with an error. */
   | { readonly do: 'giveUp' }
-  /** Cancels the call upstream. */
   | { readonly do: 'abort' }
   | { readonly do: 'forget' };
 

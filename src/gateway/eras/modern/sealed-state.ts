@@ -13,7 +13,6 @@ import type { StateFault } from '../../bridge/bridge-errors.js';
 /** `relayed`: state of a modern server. `parked`: id and round of a parked call. `again`: the request is sent once more. */
 export type StateKind = 'relayed' | 'parked' | 'again';
 
-/** A state is bound to these facts. */
 export interface StateOwner {
   readonly server: string;
   readonly principal: Principal;
