@@ -1,6 +1,6 @@
 import { setBounded } from '../kernel/bounded-map.js';
 
-/** Which servers a client sees: all of them, one, or a named group (`/mcp`, `/mcp/<server>`, `/mcp/@<group>`). */
+/** The endpoint of a client: all servers, one server, or a named group (`/mcp`, `/mcp/<server>`, `/mcp/@<group>`). */
 export type EndpointId =
   | { readonly kind: 'all' }
   | { readonly kind: 'server'; readonly server: string }
@@ -8,12 +8,12 @@ export type EndpointId =
 
 const prefix = '/mcp';
 
-/** Recent ones, cached: the same path gives the same object, which others compare by identity. */
+/** Cache of recent paths. Views compare endpoints by identity, so one path should give one object. */
 const parsed = new Map<string, EndpointId>();
 const parsedMax = 64;
 const parsedCharsMax = 256;
 
-/** Undefined: not a path of the protocol. Names are not decoded: no server name has a slash or a percent sign. */
+/** Returns undefined for a path outside `/mcp`. Names are not decoded: no server name has a slash or a percent sign. */
 export function parseEndpointPath(path: string): EndpointId | undefined {
   const known = parsed.get(path);
   if (known) return known;

@@ -1,14 +1,13 @@
 /**
- * The part of an exchange that HTTP and stdio share, in every era: its request, its state and its cancel signal.
- * Not here: how an answer reaches the client (`write` of each subclass).
- * Invariant: an exchange is ended once, by an answer or a cancel; nothing is written afterwards.
+ * The part of an exchange that HTTP and stdio share in every era: its request, its state and its cancel signal.
+ * Not here: sending an answer to the client (`write` of each subclass).
+ * Invariant: an answer or a cancel ends an exchange exactly once; nothing is written afterwards.
  */
 import { Cancellation, type CancelSignal } from '../kernel/cancel-signal.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Client, Exchange, RpcFailure } from './exchange.js';
 import { failureText, notificationText, resultText } from './messages/rpc-text.js';
 
-/** One request as it was received. */
 export type ReceivedRequest = Pick<Exchange, 'idText' | 'method' | 'params' | 'startedAtMs'>;
 
 export abstract class ExchangeBase<C extends Client = Client> implements Exchange {
@@ -29,7 +28,7 @@ export abstract class ExchangeBase<C extends Client = Client> implements Exchang
     this.startedAtMs = startedAtMs;
   }
 
-  /** Created on first use: most requests are answered before anything waits for a cancel. */
+  /** Created on first use: most requests end before a handler needs the signal. */
   get signal(): CancelSignal {
     this.#abort ??= new Cancellation();
     if (this.#state === 'cancelled') this.#abort.abort();
@@ -56,14 +55,14 @@ export abstract class ExchangeBase<C extends Client = Client> implements Exchang
     this.#end('failed', failureText(this.idText, failure), failure);
   }
 
-  /** Ends the exchange from outside. The client gets `failure`, or no answer at all. */
+  /** Ends the exchange before its handler does. The client gets `failure`, or no answer if it is undefined. */
   cancel(failure?: RpcFailure): void {
     if (!this.isOpen) return;
     this.#end('cancelled', failure && failureText(this.idText, failure), failure);
     this.#abort?.abort();
   }
 
-  /** Aborts the signal while the exchange is open: the handler may still answer. */
+  /** Aborts the signal but leaves the exchange open: the handler may still answer. */
   protected abort(): void {
     this.#abort?.abort();
   }
@@ -76,6 +75,9 @@ export abstract class ExchangeBase<C extends Client = Client> implements Exchang
 
   protected abstract writeNotification(text: JsonText[]): void;
 
-  /** Called once, at the end. `answer` is undefined when the client gets none; `failure` when the request succeeded. */
+  /**
+   * Called once, at the end. `answer` is undefined if the client gets no answer. `failure` is undefined after a success, and
+   * after a cancel without an answer.
+   */
   protected abstract write(answer: JsonText[] | undefined, failure: RpcFailure | undefined): void;
 }

@@ -1,7 +1,7 @@
 /**
- * The types that all of the gateway shares: a client, and an exchange, which is one request of a client until its answer.
+ * The types that the whole gateway shares: a client, and an exchange, which is one client request until its answer.
  * Ingresses (http/, stdio/) create exchanges and write their answers; the router answers them.
- * Invariant: every exchange is ended once, by `succeed` or `fail`; later calls are dropped, also after the client is gone.
+ * Invariant: `succeed` or `fail` ends every exchange once. Later calls are ignored, also after the client has disconnected.
  */
 import type { UnroutedTemplates } from '../host/status.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
@@ -11,39 +11,35 @@ import type { Answer } from '../wire/peer-interface.js';
 import { RPC } from '../wire/rpc-codes.js';
 import type { EndpointId } from './endpoint-id.js';
 
-/** The capabilities that a client declares. */
 export interface ClientCapabilities {
-  /** The object as the client wrote it. */
+  /** Original bytes of the capabilities object. */
   readonly raw: Buffer;
-  /** By form. */
+  /** Elicitation by form. */
   readonly elicitation: boolean;
-  /** By URL: beside the form, or alone. */
+  /** Elicitation by URL, with or without the form. */
   readonly elicitationUrl: boolean;
   readonly sampling: boolean;
   readonly roots: boolean;
 }
 
-/**
- * The sender of requests. Legacy: one session, from `initialize` to its end. Modern: created for each request.
- */
+/** The sender of requests. A legacy client is one session; a modern client is created for each request. */
 export interface Client {
-  /** The legacy session, the stdio process, or key and `Hostler-Client`. Secret from other clients. */
+  /** Id of the legacy session or stdio process, or the key with `Hostler-Client`. Other clients must not learn it. */
   readonly id: string;
   readonly principal: Principal;
-  /** The name of its era (eras/eras.ts). */
+  /** Name of the client's era (eras/eras.ts). */
   readonly era: string;
   readonly version: string;
   readonly endpoint: EndpointId;
   readonly capabilities: ClientCapabilities;
 }
 
-/** A JSON-RPC error. */
 export interface RpcFailure {
   readonly code: number;
   readonly message: string;
   /** One JSON value. */
   readonly data?: JsonText;
-  /** Status of the HTTP answer; absent: by the code. */
+  /** Status of the HTTP answer. Default: derived from `code`. */
   readonly httpStatus?: number;
 }
 
@@ -51,7 +47,6 @@ export const invalidParams = (message: string): RpcFailure => ({ code: RPC.inval
 
 export const isFailure = <T extends object>(made: T | RpcFailure): made is RpcFailure => 'code' in made;
 
-/** Limits of a request to the client. */
 export interface AskLimits {
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal;
@@ -61,61 +56,61 @@ export type Ask = (method: string, params: JsonText | undefined, limits: AskLimi
 
 export interface Exchange {
   readonly client: Client;
-  /** As the client wrote it, quotes included. */
+  /** JSON text of the request id as the client wrote it, with quotes. */
   readonly idText: string;
   readonly method: string;
-  /** One JSON object; undefined when the request has none. */
+  /** One JSON object; undefined if the request has no params. */
   readonly params: Buffer | undefined;
-  /** When it came in, on the host's clock. */
+  /** Time of arrival on the host's clock. */
   readonly startedAtMs: number;
-  /** Aborts when the client cancels, closes its response (modern), or its session ends. A lost legacy stream is no cancel. */
+  /** Aborts when the client cancels, a modern client disconnects, or the session ends. A lost legacy stream does not cancel. */
   readonly signal: CancelSignal;
-  /** Sends a notification that belongs to this request: progress, logs. */
+  /** Sends progress or logs of this request. */
   notify(method: string, params: JsonText): void;
   /**
-   * Sends a request to the client on behalf of this one (elicitation, sampling, roots). Undefined: its era has no such requests.
-   * Rejects with a HostError when no answer comes.
+   * Sends a request to the client while this one is handled (elicitation, sampling, roots). Rejects with a HostError if no
+   * answer arrives. Undefined: the client's era has no requests to clients.
    */
   readonly ask: Ask | undefined;
-  /** `parts` are joined to the text of one result object. */
+  /** The joined `parts` are the text of one result object. */
   succeed(...parts: readonly JsonText[]): void;
   fail(failure: RpcFailure): void;
 }
 
-/** An open legacy session: takes notifications that belong to none of its requests. */
+/** An open legacy session. Its `notify` sends notifications outside of any request. */
 export interface ClientSession extends Client {
   readonly signal: CancelSignal;
   notify(method: string, params: JsonText | undefined): void;
 }
 
-/** The current principal of a key, perhaps with another role; undefined: the key was revoked. */
+/** Returns the current principal of a key, whose role may have changed; undefined if the key was revoked. */
 export type PrincipalNow = (principal: Principal) => Principal | undefined;
 
-/** What ingresses need of the router. */
+/** The router as ingresses see it. */
 export interface Router {
-  /** Whether this principal has such an endpoint. Checked before the request is read. */
+  /** Whether the endpoint exists for this principal. HTTP calls it before it reads the body. */
   hasEndpoint(endpoint: EndpointId, principal: Principal): boolean;
-  /** Takes one request. Never throws; the exchange is ended now or later. */
+  /** Never throws; ends the exchange now or later. */
   handle(exchange: Exchange): void;
-  /** A legacy client finished its handshake; `session.signal` aborts at its end. */
+  /** A legacy client finished its handshake. `session.signal` aborts when the session ends. */
   opened(session: ClientSession): void;
-  /** A legacy session or stdio process ended without `opened`. Its requests were served: their state is dropped. */
+  /** A legacy session or stdio process ended without `opened`. The router drops the state of its requests. */
   neverOpened?(client: Pick<Client, 'id'>): void;
-  /** A notification of a client, other than `cancelled` and `initialized`, which ingresses handle. */
+  /** A client sent a notification. Ingresses handle `cancelled` and `initialized` themselves. */
   notified(client: Client, method: string, params: Buffer | undefined): void;
-  /** The `Mcp-Param-*` headers that the schema of a tool requires; undefined: none, or the tool is unknown. */
+  /** The `Mcp-Param-*` headers that the schema of a tool requires; undefined if there are none or the tool is unknown. */
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined;
-  /** Resource templates of a server that are not routed at `/mcp`; undefined when all are. */
+  /** Resource templates of a server that `/mcp` does not route; undefined if it routes all. */
   unroutedOf?(server: string): UnroutedTemplates | undefined;
   /** Keys changed: notifications follow the current roles. */
   rekeyed?(now: PrincipalNow): void;
-  /** The gateway closes: endless streams get their result, before the ingresses close. */
+  /** Gives listen streams their result. The gateway calls it before it closes the ingresses. */
   close?(): void;
 }
 
 /** An argument that a modern HTTP client repeats in the header `Mcp-Param-<name>`. */
 export interface MirroredHeader {
   readonly name: string;
-  /** Where the argument lies below `arguments`. */
+  /** Member names from `arguments` down to the argument. */
   readonly path: readonly string[];
 }

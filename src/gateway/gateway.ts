@@ -1,9 +1,7 @@
 /**
- * A Host → MCP clients: joins keys, router, bridge and ingresses into one gateway. The composition root of this folder.
- * Not here: what each part does (gateway-parts.ts names them), the command around it (cli/up.ts).
- *
- * Invariants: nothing listens before the keys are known; closing ends clients before anything they use is taken away, and the
- * host stays open.
+ * Composition root of this folder: joins keys, router, bridge and ingresses into one gateway for a Host.
+ * Not here: the command that runs it (cli/up.ts).
+ * Invariants: the keys are read before a port is opened. `close` ends clients before the parts they use; the host stays open.
  */
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
@@ -28,9 +26,7 @@ import { healthz, Readiness } from './metrics/health.js';
 import { createRouter } from './routing/router.js';
 import type { StdioIngress } from './stdio/stdio-ingress.js';
 
-/**
- * The capabilities that a host behind a gateway declares to servers. The bridge answers for clients that lack one.
- */
+/** The capabilities that a host behind a gateway declares to servers. The bridge answers for clients without one of them. */
 export const gatewayCapabilities = {
   roots: {},
   sampling: {},
@@ -38,58 +34,58 @@ export const gatewayCapabilities = {
 } as const;
 
 const expiryLookMs = 60_000;
-/** As `listen.drain` of the configuration. */
+/** Equals the default of `listen.drain` in the configuration. */
 const drainMsDefault = 10_000;
 
 export interface GatewaySettings {
   readonly listen: Pick<ListenSettings, 'host' | 'port' | 'allowedHosts' | 'allowedOrigins'>;
-  /** As in `hostler.json`. */
+  /** Entries as in `keys` of `hostler.json`. */
   readonly keys?: Readonly<Record<string, unknown>>;
-  /** `none`: every caller is the operator. */
+  /** `none`: every caller gets the rights of the operator. */
   readonly auth: 'key' | 'none';
   readonly version: string;
-  /** How long `close` waits for open requests; 10 s when absent. */
+  /** How long `close` waits for open requests. Default: 10 s. */
   readonly drainMs?: number;
 }
 
 export interface GatewayOptions {
   readonly host: Host;
   readonly settings: GatewaySettings;
-  /** Where the local key lies. Without it there is none, and only keys of the configuration open anything. */
+  /** Directory of the local key. Without it only keys of the configuration are accepted. */
   readonly dataDir?: string | undefined;
   readonly clock?: Clock;
   readonly random?: Random;
   readonly onProblem?: (error: unknown) => void;
-  /** @internal For tests: replaces parts. It changes without notice. */
+  /** @internal Replaces parts in tests. */
   readonly parts?: GatewayParts;
-  /** Shown among the metrics. */
+  /** Broker figures for `/metrics`. */
   readonly brokerFigures?: () => BrokerFigures | undefined;
-  /** The host is opened after the port is taken: clients are asked to wait until `opened`. */
+  /** True if the host opens after the port: requests get 503 with Retry-After until `opened` is called. */
   readonly opensLater?: boolean;
 }
 
 export interface Gateway {
-  /** Where all servers are; undefined while it does not listen. */
+  /** URL of `/mcp`; undefined before `listen` resolves. */
   readonly url: string | undefined;
-  /** The local key; undefined without one. */
+  /** The local key, if there is one. */
   readonly key: string | undefined;
-  /** It was made by this start. */
+  /** True if this start created the local key. */
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
   listen(): Promise<string>;
-  /** With `opensLater`: the host is open. */
+  /** With `opensLater`: reports that the host is open. */
   opened(): void;
-  /** Serves one client over a pipe, as the operator. Resolves when the pipe is over. */
+  /** Serves one client over a pipe with the rights of the operator. Resolves when the pipe has ended. */
   serveStdio(input: Readable, output: Writable): Promise<void>;
-  /** Replaces all keys but the local one. Problems of a key go to `onProblem`. */
+  /** Replaces all keys except the local one, and reports invalid keys to `onProblem`. */
   replaceKeys(keys: Readonly<Record<string, unknown>>): void;
-  /** The same, to be done later together with other changes: reads the keys now, and throws now if they cannot be read. */
+  /** Like `replaceKeys`, but reads the keys now and applies them with the returned change. Throws if they cannot be read. */
   prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange;
-  /** From now on clients may use these names of ours, and pages of these origins. Where it listens stays as it is. */
+  /** Replaces the accepted Host names and origins. The port does not change. */
   allow(names: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void;
   /**
-   * Reports `stopping` at `/readyz`, refuses new requests, waits up to `drainMs` for open ones (by default that of the
-   * settings), then ends them and closes the port.
+   * Reports `stopping` at `/readyz`, refuses new requests, waits up to `drainMs` for open ones, ends the rest and closes the
+   * port. Default: `drainMs` of the settings.
    */
   close(drainMs?: number): Promise<void>;
 }
@@ -112,9 +108,9 @@ class JoinedGateway implements Gateway {
   readonly #router: Router;
   readonly #keyring: Keyring;
   readonly #onProblem: (error: unknown) => void;
-  /** Problems of the settings are never silent: a key that cannot be used, an address that others can listen in on. */
+  /** Reports unusable keys and plain HTTP on a public address. Without `onProblem` it writes a process warning. */
   readonly #onConfigProblem: (error: unknown) => void;
-  /** Whether the configuration has keys, usable or not. The local key does not count: only the operator has it. */
+  /** True if the configuration has keys, even unusable ones. The local key does not count: only the operator has it. */
   #hasKeys: boolean;
   #http: HttpIngress | undefined;
   readonly #pipes = new Set<StdioIngress>();
@@ -213,7 +209,7 @@ class JoinedGateway implements Gateway {
     this.#http?.allow({ hosts: allowedHosts, origins: allowedOrigins });
   }
 
-  /** Ends the streams of revoked keys; the others follow the current roles. */
+  /** Ends the streams of revoked keys; other streams get their current roles. */
   #rekeyed(): void {
     if (this.#options.settings.auth === 'none' || this.#closing !== undefined) return;
     const now: PrincipalNow = (principal) => this.#keyring.now(principal);
@@ -227,7 +223,7 @@ class JoinedGateway implements Gateway {
     this.#cancelExpiry?.();
     const next = this.#keyring.nextExpiryMs();
     if (next === undefined) return;
-    // Wall time may jump: looked at again meanwhile.
+    // Wall time may jump, so the timer never waits longer than `expiryLookMs`.
     const waitMs = Math.min(Math.max(next - clock.date().getTime(), 0), expiryLookMs);
     this.#cancelExpiry = clock.at(clock.nowMs() + waitMs, () => this.#rekeyed());
   }
@@ -239,16 +235,16 @@ class JoinedGateway implements Gateway {
 
   async #close(drainMs: number): Promise<void> {
     this.#cancelExpiry?.();
-    // Before anything is refused, so that a load balancer can send clients elsewhere first.
+    // Readiness fails before requests are refused, so that a load balancer can redirect clients first.
     this.#onStopping();
-    // First, while streams are open: each gets its result.
+    // Listen streams can get their result only while the ingresses are open.
     this.#router.close?.();
     await Promise.all([this.#http?.close(drainMs), ...[...this.#pipes].map((pipe) => pipe.close(drainMs))]);
     this.#options.host.showUnrouted(undefined);
     this.#onClosed();
   }
 
-  /** Calls are counted from here on. */
+  /** Starts the metrics, which count calls from now on. */
   async #routes(): Promise<Routes> {
     const { host, settings, brokerFigures: broker } = this.#options;
     const createMetrics = await this.#parts.metrics();
@@ -257,7 +253,7 @@ class JoinedGateway implements Gateway {
     this.#onOpen = () => readiness.opened(host.whenAllListed());
     if (this.#isOpen) this.#onOpen();
     this.#onStopping = () => readiness.stopping();
-    // Calls that are drained still count, and metrics can be read until the port closes.
+    // Metrics stay open while requests drain: those calls count, and `/metrics` is served until the port closes.
     this.#onClosed = () => metrics.close();
     const shown = async () => ({ status: 200, contentType: metrics.contentType, body: await metrics.text() });
     const checksHost = settings.auth === 'none';
@@ -269,7 +265,7 @@ class JoinedGateway implements Gateway {
     ]);
   }
 
-  /** Metrics name all servers: not for a role, which may see some of them only, nor for a key that may call nothing. */
+  /** Metrics name all servers, so a key with a role, or without a single callable server, may not read them. */
   #mayReadMetrics(principal: Principal): boolean {
     const { host } = this.#options;
     if (principal === embedder) return true;

@@ -1,35 +1,34 @@
-/** What the gateway needs of a Host, and no more. */
-
+/** The part of a Host that the gateway uses. */
 import type { KnownServer } from '../catalog/catalog-server.js';
 import type { HostCallOptions, HostRequestOptions, ToolResult } from '../host/host-interface.js';
 import type { EraAnswer, Principal } from '../policy/operation.js';
 import type { JsonText } from '../wire/frame.js';
 
 export interface Upstreams {
-  /** In their order. */
+  /** Server names, in the order in which lists show them. */
   names(): readonly string[];
   readonly groups: ReadonlyMap<string, readonly string[]>;
-  /** The capabilities of endpoints with many servers: one JSON object; absent: all. */
+  /** Capabilities of endpoints with many servers, as one JSON object. Default: all that the gateway can carry. */
   readonly carried?: string;
-  /** At once and without starting anything; undefined when there is no such server. */
+  /** Facts that are known without starting the server; undefined if there is no such server. */
   known(server: string): KnownServer | undefined;
-  /** Whether a principal may see the server at all (`tool` undefined), or call this tool of it. Nothing is charged or reported. */
+  /** Whether a principal may see the server (`tool` undefined) or call the tool. Charges and reports nothing. */
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean;
-  /** Principals with the same key are allowed the same, as long as `rulesRevision` stays. */
+  /** Principals with equal access keys have equal rights until `rulesRevision` changes. */
   accessKey(principal: Principal): string;
-  /** Counts changes of guards and roles. */
+  /** Number of changes to guards and roles. */
   readonly rulesRevision: number;
-  /** Resolves when these servers were seen once since boot, or 1 s has passed; undefined: there is nothing to wait for. */
+  /** Resolves when the first listings of these servers have settled, or after 1 s; undefined if none is pending. */
   startupListing(servers: readonly string[]): Promise<void> | undefined;
   call(server: string, tool: string, args: JsonText, options: HostCallOptions): Promise<ToolResult>;
-  /** Guarded, counted and bounded like a call. Resolves with errors of the server too; rejects with a HostError without an answer. */
+  /** Passes the same policy as a call. Resolves with a result or an error of the server; rejects with a HostError otherwise. */
   request(
     server: string,
     method: string,
     params: JsonText | undefined,
     options: HostRequestOptions,
   ): Promise<EraAnswer>;
-  /** Leases the server and reports each update of the resource until it is released, also over restarts of the server. */
+  /** Leases the server and reports each update of the resource until the caller releases it. Survives server restarts. */
   subscribe(
     server: string,
     uri: string,
@@ -37,8 +36,8 @@ export interface Upstreams {
     updated: (params: Buffer) => void,
     instance: string,
   ): Promise<() => void>;
-  /** Facts, lists, state or pins of a server changed. Returns an unsubscribe function. */
+  /** Calls `listener` when facts, lists, state or pins of a server change. Returns an unsubscribe function. */
   onKnownChanged(listener: (server: string) => void): () => void;
-  /** A client is gone: ends its own instances. */
+  /** Ends the instances of a client that has gone. */
   endInstance(instance: string): void;
 }

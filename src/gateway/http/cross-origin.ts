@@ -1,6 +1,6 @@
 /**
  * CORS headers for pages of listed origins.
- * Not here: whether a request is let in at all (transports/http/origin-guard.ts).
+ * Not here: refusing requests by Host and Origin (transports/http/origin-guard.ts).
  */
 import type { ServerResponse } from 'node:http';
 import type { RequestHeaders } from './request-headers.js';
@@ -11,7 +11,7 @@ const headers = [
   ...['Mcp-Session-Id', 'Mcp-Protocol-Version', 'Mcp-Method', 'Mcp-Name', 'Hostler-Client'],
 ];
 const exposed = 'Mcp-Session-Id, WWW-Authenticate, Retry-After';
-/** Headers that repeat arguments. */
+/** Headers that repeat arguments of a call. */
 const ownHeader = /^mcp-param-[a-z0-9-]{1,100}$/i;
 const ownHeadersMax = 64;
 /** Short, so that an origin that is no longer listed is refused soon. */
@@ -28,14 +28,13 @@ export class CrossOrigin {
     return origin !== undefined && this.#origins.has(origin.toLowerCase());
   }
 
-  /** Lets the page read the answer. */
   mark(origin: string, response: ServerResponse): void {
     response.setHeader('Access-Control-Allow-Origin', origin);
     response.setHeader('Access-Control-Expose-Headers', exposed);
     response.setHeader('Vary', 'Origin');
   }
 
-  /** True: the request was a preflight, and is answered. */
+  /** Returns true if the request was a preflight, which is then answered. */
   answerPreflight(method: string | undefined, received: RequestHeaders, response: ServerResponse): boolean {
     if (method !== 'OPTIONS' || received['access-control-request-method'] === undefined) return false;
     response.writeHead(204, preflight(received));

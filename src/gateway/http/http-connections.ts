@@ -1,20 +1,20 @@
 /**
- * The open connections of a listener, counted by key, and which one is closed when there are too many.
- * A connection is anonymous until a request with a valid key has come on it.
- * Not here: their last answers (lingering-close.ts).
+ * The open connections of a listener, counted by key. When there are too many, this file chooses the one to close.
+ * A connection is anonymous until it carries a request with a valid key.
+ * Not here: the last answer on a closing connection (lingering-close.ts).
  *
  * Invariants:
- * - Never more than `max` connections. When there are, the oldest anonymous one is closed.
+ * - At most `max` connections are open. Above that, the oldest anonymous connection is closed.
  * - A quarter of the slots is reserved for anonymous connections, so that a new client can always present its key.
- * - The other slots belong to keys. One key may take all; when none is free and a key with fewer than a quarter wants one, the key
- *   with the most loses a connection: the oldest idle one, else the oldest. A key with a quarter or more is refused.
+ * - The other slots belong to keys, and one key may take all of them. If none is free, a key with less than a quarter takes a slot
+ * from the key with the most: its oldest idle connection, else its oldest. A key with a quarter or more is refused.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 class Connection implements SharedConnection {
   readonly socket: Socket;
-  /** To the last request with a key. */
+  /** Response to the last request with a key. */
   response: ServerResponse | undefined;
 
   constructor(socket: Socket) {
@@ -34,7 +34,7 @@ export class HttpConnections {
     this.#shares = new ConnectionShares(max);
   }
 
-  /** A new connection; another may be closed for it. */
+  /** Adds a connection, and may close another one for it. */
   add(socket: Socket): void {
     const connection = new Connection(socket);
     this.#connections.set(socket, connection);
@@ -45,7 +45,7 @@ export class HttpConnections {
     this.#shares.add(connection)?.socket.destroy();
   }
 
-  /** A request with this key came on the connection. False: the key has too many, and this one is to end. */
+  /** Assigns the connection to the key of its request. False: the key has too many connections, and this one must close. */
   claim(socket: Socket, key: string, response: ServerResponse): boolean {
     const connection = this.#connections.get(socket);
     if (!connection) return true;
@@ -56,26 +56,26 @@ export class HttpConnections {
     return true;
   }
 
-  /** Closes all once what was written has left. */
+  /** Closes each connection after its pending bytes are sent. */
   destroySoon(): void {
     for (const socket of this.#connections.keys()) socket.destroySoon();
   }
 }
 
 export interface SharedConnection {
-  /** Without an open request. */
+  /** True if no request is open on the connection. */
   readonly isIdle: boolean;
 }
 
 export class ConnectionShares<C extends SharedConnection> {
   readonly #max: number;
-  /** Slots for connections whose key is known. */
+  /** Number of slots for connections with a key. */
   readonly #knownMax: number;
   readonly #quarter: number;
-  /** Oldest first. */
+  /** Anonymous connections, oldest first. */
   readonly #anonymous = new Set<C>();
   readonly #keys = new Map<C, string>();
-  /** Oldest first. */
+  /** Connections of each key, oldest first. */
   readonly #byKey = new Map<string, Set<C>>();
 
   constructor(max: number) {
@@ -88,7 +88,7 @@ export class ConnectionShares<C extends SharedConnection> {
     return this.#anonymous.size + this.#keys.size;
   }
 
-  /** Takes a new connection. Returns the one to close for it. */
+  /** Adds a connection and returns the one to close for it, if any. */
   add(connection: C): C | undefined {
     this.#anonymous.add(connection);
     if (this.size <= this.#max) return undefined;
@@ -97,11 +97,11 @@ export class ConnectionShares<C extends SharedConnection> {
     return oldest;
   }
 
-  /** A request with this key came on the connection. Returns the one to close for it, or that the key has too many. */
+  /** Assigns the connection to a key. Returns the connection to close for it, or `refused` if the key has too many. */
   claim(connection: C, key: string): C | 'refused' | undefined {
     const before = this.#keys.get(connection);
     if (before === key) return undefined;
-    // A proxy may send requests of many keys over one connection: it counts for the last of them, and takes no further slot.
+    // A proxy may send requests of many keys over one connection. It counts for the last key and uses one slot.
     let evicted: C | undefined;
     if (before === undefined && this.#keys.size >= this.#knownMax) {
       evicted = this.#countOf(key) < this.#quarter ? this.#excess() : undefined;
@@ -132,7 +132,7 @@ export class ConnectionShares<C extends SharedConnection> {
     return this.#byKey.get(key)?.size ?? 0;
   }
 
-  /** The connection that the key with the most loses, if that key has more than a quarter. */
+  /** The connection to take from the key with the most, if that key has more than a quarter. */
   #excess(): C | undefined {
     let most: ReadonlySet<C> | undefined;
     for (const own of this.#byKey.values()) if (own.size > (most?.size ?? this.#quarter)) most = own;

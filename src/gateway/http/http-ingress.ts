@@ -1,11 +1,10 @@
 /**
- * MCP over HTTP: one server on `node:http`, all eras at every endpoint.
- * Each request passes the guards in one order, before its body is read: Host and Origin, path, key, endpoint, method, type,
- * length. What passes is a message for its era (parse-post.ts). Routes (routes.ts) declare the guards they need.
- * Not here: what keys there are (`authenticate`), what requests mean (`router`).
- *
- * Invariants: nothing of a request reaches the router before all guards have passed, and never its headers; everything that
- * is stored for a client has a bound (http-limits.ts).
+ * MCP over HTTP: one `node:http` server with all eras at every endpoint.
+ * Each request passes these guards in this order before its body is read: Host and Origin, path, key, endpoint, method, type,
+ * length. parse-post.ts then passes the message to its era. Routes (routes.ts) declare the guards they need.
+ * Not here: checking keys (`authenticate`), handling requests (`router`).
+ * Invariants: a request reaches the router only after it passed all guards; its headers never do. All data stored for a client has
+ * a bound (http-limits.ts).
  */
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -35,11 +34,11 @@ import { StreamBeat } from './sse-stream.js';
 
 export interface HttpListen {
   readonly host: string;
-  /** 0: any. */
+  /** 0: the system chooses a free port. */
   readonly port: number;
-  /** Names we are reached by besides those of this machine. */
+  /** Accepted Host headers, in addition to the names of this machine. */
   readonly hosts?: readonly string[];
-  /** Origins of pages that may call us from elsewhere. */
+  /** Origins of web pages that may send cross-origin requests. */
   readonly origins?: readonly string[];
 }
 
@@ -51,31 +50,30 @@ export interface HttpIngressOptions {
   readonly listen: HttpListen;
   readonly limits?: Partial<HttpLimits>;
   readonly routes?: Routes;
-  /** Whether the host is open yet. Absent: from the beginning. */
+  /** Whether the host is open. Default: always. */
   readonly isOpen?: () => boolean;
-  /** Gets errors of our own; the request was answered. */
+  /** Receives internal errors. The request was answered. */
   readonly onProblem?: (error: unknown) => void;
-  /** Names sessions; unguessable. */
+  /** Creates session ids, which must be unguessable. */
   readonly newId?: NewId;
 }
 
 export interface HttpIngress {
-  /** Where all servers are; known once it listens. */
+  /** URL of `/mcp`, the endpoint with all servers; empty before `listen` resolves. */
   readonly url: string;
   readonly counts: { readonly exchanges: number; readonly sessions: number; readonly streams: number };
-  /** Events stored for clients that lost their connection, and the memory they take. */
+  /** Events stored for clients that lost their connection. */
   readonly storedEvents: { readonly events: number; readonly bytes: number };
-  /** Resolves with `url`; rejects when the address cannot be had. */
+  /** Resolves with `url`; rejects if the address cannot be bound. */
   listen(): Promise<string>;
-  /** For metrics. */
   figures(): IngressFigures;
-  /** Replaces the allowed names and origins; those of this machine stay allowed. */
+  /** Replaces the allowed names and origins. The names of this machine stay allowed. */
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
   /** Keys changed: ends the sessions, requests and streams of revoked keys. */
   rekeyed(now: PrincipalNow): void;
   /**
-   * Refuses new requests, waits for open ones up to `drainMs`, then ends them and closes the port: until then routes are
-   * answered. Safe to call again.
+   * Refuses new requests, waits up to `drainMs` for open ones, ends the rest, and closes the port. Routes such as `/healthz` are
+   * served until the port closes. Safe to call again.
    */
   close(drainMs: number): Promise<void>;
 }
@@ -89,7 +87,7 @@ interface LoadedEra {
   readonly create: Awaited<ReturnType<ClientEra['loadHttp']>>;
 }
 
-/** For the last answers to leave. */
+/** Time to flush the last responses before sockets are destroyed. */
 const flushMs = 1_000;
 
 class Ingress implements HttpIngress {
@@ -104,7 +102,7 @@ class Ingress implements HttpIngress {
   readonly #eras: readonly ListeningEra[];
   readonly #server: Server;
   readonly #connections: HttpConnections;
-  /** By the first digit of their status. */
+  /** Number of responses by the first digit of their status. */
   readonly #answers: Record<number, number> = {};
   #closing: Promise<void> | undefined;
 
@@ -215,12 +213,12 @@ class Ingress implements HttpIngress {
       keepAliveTimeout: idleSocketMs,
       IncomingMessage: DirectBodyRequest,
       ServerResponse: countedResponse(this.#answers),
-      // See request-headers.ts.
+      // request-headers.ts relies on this.
       joinDuplicateHeaders: true,
       // The origin guard refuses a request without a Host.
       requireHostHeader: false,
     });
-    // Node would drop headers beyond a count in silence; `maxHeaderSize` bounds them.
+    // Node silently drops headers beyond `maxHeadersCount`; `maxHeaderSize` already bounds them.
     server.maxHeadersCount = 0;
     server.on('connection', (socket) => this.#connections.add(socket));
     server.on('request', (request, response) => this.#take(request, response, false));
@@ -235,9 +233,9 @@ class Ingress implements HttpIngress {
   #take(request: DirectBodyRequest, response: ServerResponse, expectsContinue: boolean): void {
     const headers = request.headers as RequestHeaders;
     const { lingering } = this.#context;
-    // The last answer on this connection: the client asked for that, or speaks HTTP/1.0.
+    // This is the last answer on the connection: the client requested that, or uses HTTP/1.0.
     if (!response.shouldKeepAlive) lingering.insteadOfCut(request);
-    // An error of our own costs this one request.
+    // An internal error must fail only this request.
     try {
       const refusal = this.#admit(request, headers, response, expectsContinue);
       if (refusal) refuseRequest(lingering, refusal, request, headers, response);
@@ -259,7 +257,7 @@ class Ingress implements HttpIngress {
     const { origin } = headers;
     if (this.#crossOrigin.isListed(origin)) {
       this.#crossOrigin.mark(origin, response);
-      // A browser sends a preflight without the key.
+      // Browsers send a preflight without the key.
       if (this.#crossOrigin.answerPreflight(request.method, headers, response)) return undefined;
     }
     if (route) return this.#show(route, request, headers, response);
@@ -270,7 +268,8 @@ class Ingress implements HttpIngress {
     if (!this.#connections.claim(request.socket, principal.id, response)) return REFUSALS.connections;
     if (isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
-    // An open request may wait for an answer, which comes as a POST of its session. parse-post.ts refuses other messages.
+    // While stopping, an open request may still wait for the client's answer to a question. That answer is a POST with a session
+    // id. parse-post.ts refuses other messages.
     if (this.#context.isStopping && (request.method !== 'POST' || headers['mcp-session-id'] === undefined))
       return REFUSALS.stopping;
     const client = headers['hostler-client'];
@@ -328,7 +327,7 @@ const pathOf = (url = ''): string => {
 
 const anyAddress = new Set(['0.0.0.0', '::', '']);
 
-/** What we bind to is a name of ours, unless it stands for every address. */
+/** The bind address is an accepted Host, unless it is a wildcard address. */
 const ownNames = (host: string): string[] => (anyAddress.has(host) ? [] : [bracketed(host)]);
 
 const bracketed = (host: string): string => (host.includes(':') ? `[${host}]` : host);

@@ -3,51 +3,51 @@ const KiB = 1024;
 const MiB = 1024 * KiB;
 
 export const HTTP_LIMITS = {
-  /** All headers of one request together. */
+  /** Total size of the headers of one request. */
   headerBytes: 16 * KiB,
-  /** From the first byte of a request, or from the start of its connection, to the end of its headers. */
+  /** Time from the first byte of a request, or the start of its connection, to the end of its headers. */
   headerMs: 10_000,
   bodyBytes: 4 * MiB,
-  /** All incomplete bodies together: a thousand clients may each have sent nearly all of one. */
+  /** Total of all incomplete bodies. Without it, 1,000 clients could each buffer nearly 4 MiB. */
   bodiesBytes: 64 * MiB,
-  /** For the body, after the time of the headers. */
+  /** Time for the body; `headerMs` + `bodyMs` limits the whole request. */
   bodyMs: 30_000,
   /** How often `headerMs` and `bodyMs` are checked. */
   checkEveryMs: 1_000,
-  /** Shared between keys (http-connections.ts). */
+  /** Open connections, shared between keys (http-connections.ts). */
   connections: 4_096,
-  /** A connection without a request on it. */
+  /** How long a connection may stay open without a request. */
   idleSocketMs: 60_000,
-  /** Refused connections that are read on, so that a client that still writes gets the answer. */
+  /** Refused connections that are drained before close, so that a client that is still sending gets the answer. */
   lingering: 256,
-  /** How long one of those may last, and what it may send. */
+  /** Time and bytes of draining one refused connection (lingering-close.ts). */
   lingerMs: 5_000,
   lingerBytes: 16 * MiB,
   /** Open requests of all clients, shared between keys (open-exchanges.ts). */
   exchanges: 10_000,
-  /** Open requests of one legacy session: they outlive their connections. */
+  /** Open requests of one legacy session. They outlive their connections, so the connection limit does not bound them. */
   exchangesPerSession: 1_000,
-  /** Unread bytes of one event stream, before the next event is written. */
+  /** Unread bytes of one event stream above which the next write closes it. */
   bufferedBytes: 8 * MiB,
-  /** How long a client may read nothing of what was written. */
+  /** A client that reads nothing for this long is disconnected. */
   writeStallMs: 30_000,
   /** After this time without output an open request is answered with an event stream. */
   silentMs: 10_000,
-  /** Between two comments on an open event stream. */
+  /** Interval of keep-alive comments on an open event stream. */
   keepAliveEveryMs: 15_000,
   sessions: 1_000,
-  /** A session without an open request or stream. */
+  /** How long a session lives without an open request or stream. */
   sessionIdleMs: 30 * 60_000,
-  /** Replaces `sessionIdleMs` while more than half of the session table is taken. */
+  /** Replaces `sessionIdleMs` while more than half of the session table is in use. */
   crowdedIdleMs: 5 * 60_000,
-  /** Grace time after the answer to `initialize`: until the client sends its next message, the session is not evicted. */
+  /** Grace time after `initialize`, in which a session without a second message is not evicted. */
   openingMs: 10_000,
   /** Unanswered requests to the client of one session. */
   asksPerSession: 64,
   /** Events that one session stores for a client that reconnects. */
   eventsPerSession: 1_000,
   eventBytesPerSession: MiB,
-  /** Stored events of all sessions together. */
+  /** Total bytes of stored events. */
   eventBytes: 32 * MiB,
   batch: 100,
 };

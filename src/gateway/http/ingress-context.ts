@@ -1,8 +1,7 @@
 /**
- * What all requests of one HTTP listener share, in every era.
+ * State and settings that all requests of one HTTP listener share, in every era.
  * Not here: the listener itself (http-ingress.ts), the requests (eras/).
  */
-
 import type { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { NewId, Random } from '../../kernel/random.js';
@@ -16,14 +15,14 @@ import type { OpenExchanges } from './open-exchanges.js';
 import type { RequestHeaders } from './request-headers.js';
 import type { StreamBeat } from './sse-stream.js';
 
-/** The principal that holds this key; undefined: the key is not valid. */
+/** Returns the principal of the key; undefined if the key is not valid. */
 export type Authenticate = (authorization: string | undefined) => Principal | undefined;
 
 export interface IngressContext {
   readonly router: Router;
   readonly clock: Clock;
   readonly random: Random;
-  /** Names sessions; unguessable. */
+  /** Creates session ids, which must be unguessable. */
   readonly newId: NewId;
   readonly limits: HttpLimits;
   readonly beat: StreamBeat;
@@ -31,22 +30,22 @@ export interface IngressContext {
   readonly bodies: ByteBudget;
   readonly lingering: LingeringClose;
   readonly authenticate: Authenticate;
-  /** Counts changes of the keys: a body that ends after one is authenticated again. */
+  /** Number of key changes. If it grew while a body arrived, the request is authenticated again. */
   keyChanges: number;
-  /** New requests are refused. Answers and notifications are taken: open requests may wait for them. */
+  /** Refuses new requests. Answers and notifications are accepted, because open requests may wait for them. */
   isStopping: boolean;
-  /** Gets errors of our own; the request was answered. */
+  /** Receives internal errors. The request was answered. */
   readonly onProblem: (error: unknown) => void;
 }
 
-/** The sender of one HTTP request, once all guards have passed. */
+/** The sender of one HTTP request that passed all guards. */
 export interface Caller {
   readonly principal: Principal;
   readonly endpoint: EndpointId;
   readonly headers: RequestHeaders;
 }
 
-/** Hands an exchange to the router. An error of the router costs this one request, which is still answered. */
+/** An exception in the router fails only this request, which still gets an answer. */
 export function route({ router, onProblem }: IngressContext, exchange: Exchange): void {
   try {
     router.handle(exchange);

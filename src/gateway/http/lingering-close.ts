@@ -1,7 +1,7 @@
 /**
- * Ends a connection whose client still writes, so that the client gets our last answer.
- * A close with unread bytes makes the kernel send a reset, which discards the answer. So our side ends first, and the rest is read
- * and dropped until the client ends its side too (RFC 9112, 9.6).
+ * Closes a connection whose client is still sending, so that the client receives the last answer.
+ * Closing with unread bytes makes the kernel send a reset, which discards the answer. So Hostler ends its side first, and drops
+ * incoming bytes until the client ends its side (RFC 9112, 9.6).
  * Invariants: number, time and bytes of such connections are bounded; none outlives `close`.
  */
 import type { IncomingMessage } from 'node:http';
@@ -30,7 +30,7 @@ export class LingeringClose {
     return this.#sockets.has(socket);
   }
 
-  /** Ends our side after `answer`, and the whole when the client has ended its own. */
+  /** Ends the writable side after `answer`, and the connection after the client has ended its side. */
   end(socket: Socket, answer?: Buffer): void {
     if (this.#sockets.has(socket)) return;
     if (this.#isClosed || this.#sockets.size >= this.#limits.lingering) {
@@ -48,7 +48,7 @@ export class LingeringClose {
     if (answer) socket.end(answer);
     else socket.end();
     let bytes = 0;
-    // The parser reads from the handle itself until another listens to the socket.
+    // Node's HTTP parser reads from the handle until the socket gets another 'data' listener.
     socket.removeAllListeners('data');
     socket.on('data', (chunk: Buffer) => {
       bytes += chunk.length;
@@ -58,8 +58,8 @@ export class LingeringClose {
   }
 
   /**
-   * Node will cut this connection after the answer to this request. If the client has not sent all of the request by then, the
-   * connection lingers instead.
+   * Node calls `destroySoon` after the answer to this request. If the request is incomplete by then, the connection lingers
+   * instead.
    */
   insteadOfCut(request: Pick<IncomingMessage, 'socket' | 'complete'>): void {
     const { socket } = request;
@@ -70,7 +70,7 @@ export class LingeringClose {
     };
   }
 
-  /** Cuts those that linger as soon as their answers are with the kernel; from now on none does. */
+  /** Closes lingering connections once the kernel has their answers. Later connections do not linger. */
   close(): void {
     this.#isClosed = true;
     for (const socket of this.#sockets.keys()) socket.destroySoon();
