@@ -41,7 +41,7 @@ const piecesMax = 10_000;
 export type BodyFault = 'too_large' | 'busy';
 
 export interface BodyReader {
-  /** `bytes` may be stored: the parser does not reuse the buffer. */
+  /** The reader may store `bytes`. */
   piece(bytes: Buffer): void;
   end(): void;
   /** The connection was lost before the end of the body. */

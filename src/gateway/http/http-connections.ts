@@ -6,8 +6,8 @@
  * Invariants:
  * - At most `max` connections are open. Above that, the oldest anonymous connection is closed.
  * - A quarter of the slots is reserved for anonymous connections, so that a new client can always present its key.
- * - The other slots belong to keys, and one key may take all of them. If none is free, a key with less than a quarter takes a slot
- * from the key with the most: its oldest idle connection, else its oldest. A key with a quarter or more is refused.
+ * - The other slots belong to keys, and one key may take all of them. If none is free, a key with less than a quarter takes a
+ *   slot from the key with the most: its oldest idle connection, else its oldest. A key with a quarter or more is refused.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';

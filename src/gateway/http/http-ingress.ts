@@ -3,8 +3,8 @@
  * Each request passes these guards in this order before its body is read: Host and Origin, path, key, endpoint, method, type,
  * length. parse-post.ts then passes the message to its era. Routes (routes.ts) declare the guards they need.
  * Not here: checking keys (`authenticate`), handling requests (`router`).
- * Invariants: a request reaches the router only after it passed all guards; its headers never do. All data stored for a client has
- * a bound (http-limits.ts).
+ * Invariants: a request reaches the router only after it passed all guards; its headers never do. All data stored for a client
+ * has a bound (http-limits.ts).
  */
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -72,8 +72,8 @@ export interface HttpIngress {
   /** Keys changed: ends the sessions, requests and streams of revoked keys. */
   rekeyed(now: PrincipalNow): void;
   /**
-   * Refuses new requests, waits up to `drainMs` for open ones, ends the rest, and closes the port. Routes such as `/healthz` are
-   * served until the port closes. Safe to call again.
+   * Refuses new requests, waits up to `drainMs` for open ones, ends the rest, and closes the port. Routes such as `/healthz`
+   * are served until the port closes. Safe to call again.
    */
   close(drainMs: number): Promise<void>;
 }
@@ -268,8 +268,8 @@ class Ingress implements HttpIngress {
     if (!this.#connections.claim(request.socket, principal.id, response)) return REFUSALS.connections;
     if (isOpen?.() === false) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
-    // While stopping, an open request may still wait for the client's answer to a question. That answer is a POST with a session
-    // id. parse-post.ts refuses other messages.
+    // While stopping, an open request may still wait for the client's answer to a question. That answer is a POST with a
+    // session id. parse-post.ts refuses other messages.
     if (this.#context.isStopping && (request.method !== 'POST' || headers['mcp-session-id'] === undefined))
       return REFUSALS.stopping;
     const client = headers['hostler-client'];

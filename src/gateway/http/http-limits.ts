@@ -27,7 +27,7 @@ export const HTTP_LIMITS = {
   exchanges: 10_000,
   /** Open requests of one legacy session. They outlive their connections, so the connection limit does not bound them. */
   exchangesPerSession: 1_000,
-  /** Unread bytes of one event stream above which the next write closes it. */
+  /** Unread bytes of one event stream above which the next write disconnects the client. */
   bufferedBytes: 8 * MiB,
   /** A client that reads nothing for this long is disconnected. */
   writeStallMs: 30_000,

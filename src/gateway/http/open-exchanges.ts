@@ -1,34 +1,34 @@
 /**
- * The open requests of all clients: counted against one bound that keys share, notified when they take long, and waited for at the end.
- * Invariants: never more than `max`. A key below a quarter of it gets every free slot. A key above its quarter gets one only while no
- * other key wants it: alone it may take all; while others have requests, a quarter stays free for keys below theirs; for a while
- * after such a key was refused, it gets none. One timer serves all requests.
+ * The open requests of all clients. Keys share one bound; slow requests get a sign of life; shutdown waits for the rest.
+ * Invariants: at most `max` requests are open, and one timer serves all. A key below a quarter of `max` gets every free slot.
+ * A key above its quarter gets a free slot only under these rules:
+ * - A key that is alone may take all slots.
+ * - While other keys have requests, a quarter of the slots stays free for keys below their quarter.
+ * - For `wantedMs` after such a key was refused, keys above their quarter get no slot.
  */
-
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Deferred, deferred } from '../../kernel/deferred.js';
 import type { PrincipalNow } from '../exchange.js';
 
-/** As far as the end of the ingress is concerned. */
+/** An exchange as the sweep and the shutdown of the ingress see it. */
 export interface OpenExchange {
-  /** Lasts until it is ended from outside: shutdown does not wait for it. */
+  /** True for a listen stream, which never ends by itself: shutdown does not wait for it. */
   readonly isEndless: boolean;
   readonly startedAtMs: number;
-  /** Nothing was written yet: a proxy may take the connection for dead. */
+  /** True until the first byte is written. A proxy may drop a silent connection. */
   readonly isSilent: boolean;
-  /** The request takes long: shows that it goes on. */
+  /** Starts an event stream as a sign of life of a slow request. */
   linger(): void;
-  /** Ends it with an error. */
   shutDown(): void;
-  /** Goes on with the current principal of its key, or ends with a revoked key. */
+  /** Adopts the current principal of the key, or ends the exchange if the key was revoked. */
   rekeyed(now: PrincipalNow): void;
 }
 
 const sweepsPerSilence = 10;
 
 export class OpenExchanges {
-  /** Each with the key that it counts for. */
+  /** Open exchanges, with the key that each counts for. */
   readonly #open = new Map<OpenExchange, string>();
   readonly #shares: FairShares;
   readonly #clock: Clock;
@@ -46,14 +46,13 @@ export class OpenExchanges {
     return this.#open.size;
   }
 
-  /** Those that listen. */
+  /** Number of listen streams. */
   get endless(): number {
     let count = 0;
     for (const { isEndless } of this.#open.keys()) if (isEndless) count++;
     return count;
   }
 
-  /** Whether this key may have one more. */
   admits(key: string): boolean {
     return this.#shares.admits(key);
   }
@@ -99,7 +98,7 @@ export class OpenExchanges {
     for (const exchange of [...this.#open.keys()]) exchange.rekeyed(now);
   }
 
-  /** Resolves when there is none. */
+  /** Resolves when no exchange is open. */
   emptied(): Promise<void> {
     if (this.#open.size === 0) return Promise.resolve();
     this.#empty ??= deferred();
@@ -107,9 +106,9 @@ export class OpenExchanges {
   }
 }
 
-/** How long a refused key counts as waiting: clients retry after 1 s. */
+/** How long a refused key counts as waiting. Clients retry after 1 s. */
 export const wantedMs = 10_000;
-/** Keys whose refusal is remembered. */
+/** Maximum number of remembered refusals. */
 const refusedMax = 1_000;
 
 export class FairShares {
@@ -131,7 +130,7 @@ export class FairShares {
     return this.#size;
   }
 
-  /** Whether this key may have one more exchange now. */
+  /** Whether this key may open one more exchange now. */
   admits(key: string): boolean {
     const own = this.#held.get(key) ?? 0;
     const isFull = this.#size >= this.#max;
@@ -156,7 +155,7 @@ export class FairShares {
     else this.#held.delete(key);
   }
 
-  /** Whether a key below its quarter was refused lately and has got none since. */
+  /** Whether a key below its quarter was refused within `wantedMs` and got no slot since. */
   #isWanted(): boolean {
     const beforeMs = this.#clock.nowMs() - wantedMs;
     for (const [key, atMs] of this.#refused) {

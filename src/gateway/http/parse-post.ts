@@ -1,7 +1,7 @@
 /**
- * The body of a POST, from bytes to one message or a batch, and on to the era that it belongs to.
- * Not here: the guards before the body (http-ingress.ts), what a message means (eras/).
- * Invariant: a body that two parsers could read differently goes no further.
+ * Reads the body of a POST into one message or a batch, and passes it to the era that it belongs to.
+ * Not here: the guards before the body (http-ingress.ts), handling messages (eras/).
+ * Invariant: a body that two parsers could read differently is refused.
  */
 import { isUtf8 } from 'node:buffer';
 import type { ServerResponse } from 'node:http';
@@ -17,7 +17,7 @@ import { failRequest, refuseRequest } from './reply.js';
 
 const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;
-/** Both are stored while a request is open. */
+/** Id and method are stored while a request is open, so both are bounded. */
 const idBytesMax = 1_024;
 const methodBytesMax = 256;
 
@@ -29,13 +29,12 @@ const FAULTS: Readonly<Record<EnvelopeFault, Refusal>> = {
   too_many: REFUSALS.values,
 };
 
-/** An era at this listener. */
 export interface ListeningEra {
   readonly era: ClientEra;
   readonly http: HttpEra;
 }
 
-/** One POST whose headers passed all guards, while its body comes in. */
+/** One POST whose headers passed all guards, while its body arrives. */
 export class PostedBody extends GatheredBody {
   readonly #context: IngressContext;
   readonly #eras: readonly ListeningEra[];
@@ -79,7 +78,7 @@ export class PostedBody extends GatheredBody {
       : this.#takeMessage(caller, body);
   }
 
-  /** The key may have been revoked, or have got another role, while the body was on its way. */
+  /** The key may have been revoked, or its role changed, while the body arrived. */
   #callerNow(): Caller | undefined {
     if (this.#keyChanges === this.#context.keyChanges) return this.#caller;
     const principal = this.#context.authenticate(this.#caller.headers.authorization);
@@ -123,7 +122,7 @@ export class PostedBody extends GatheredBody {
   }
 }
 
-/** Reused: each message is read to its end before the next one is scanned. */
+/** Reused for every POST: the era reads a message completely before the next one is scanned. */
 const message = new Envelope();
 
 function scan(body: Buffer, start: number, end: number, envelope: Envelope): Refusal | undefined {

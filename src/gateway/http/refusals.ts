@@ -1,6 +1,6 @@
 /**
- * The refusals of the HTTP listener: status, error and what to do.
- * Invariant: nothing that was received is quoted.
+ * The refusals of the HTTP listener: status, error and what the client should do.
+ * Invariant: a refusal never quotes received text.
  */
 import { ERRORS } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
@@ -15,7 +15,7 @@ export interface Refusal {
   readonly status: number;
   readonly failure: RpcFailure;
   readonly headers: HeaderList;
-  /** The id of the refused message, where that could be read. */
+  /** Id of the refused message, if it could be read. */
   readonly idText?: string | undefined;
 }
 
@@ -25,10 +25,9 @@ const refusal = (status: number, code: number, message: string, headers: HeaderL
   headers,
 });
 
-/** The refusal as the failure of an exchange. */
 export const failureOf = ({ status, failure }: Refusal): RpcFailure => ({ ...failure, httpStatus: status });
 
-/** Not by `toLocaleString`, whose first use takes as long as a tenth of our start. */
+/** Replaces `toLocaleString`, whose first call costs a tenth of the start time of Hostler. */
 const grouped = (count: number): string => String(count).replace(/\B(?=(?:\d{3})+$)/g, ',');
 const invalid = RPC.invalidRequest;
 const closing: HeaderList = ['Connection', 'close'];
@@ -114,11 +113,11 @@ export const REFUSALS = {
   ]),
 } as const satisfies Record<string, Refusal>;
 
-/** Answers an open exchange when the gateway stops. */
+/** Failure of an open exchange when the gateway stops. */
 export const stopping = failureOf(REFUSALS.stopping);
-/** Answers an `initialize` that finds the session table full. */
+/** Failure of `initialize` when the session table is full. */
 export const sessionsFull = failureOf(REFUSALS.sessionsFull);
-/** Answers an open exchange when its key is revoked. */
+/** Failure of an open exchange when its key is revoked. */
 export const keyRevoked: RpcFailure = {
   code: ERRORS.unauthenticated.rpc,
   message: 'the key of this request was revoked; send a valid key',

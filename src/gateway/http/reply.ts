@@ -1,5 +1,5 @@
 /**
- * Answers that are one JSON text, and refusals. Small answers leave in one write together with their head.
+ * Writes answers that are one JSON text, and refusals. A small answer and its head are sent in one write.
  * Not here: event streams (sse-stream.ts), the texts of refusals (refusals.ts).
  */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
@@ -12,10 +12,10 @@ import type { LingeringClose } from './lingering-close.js';
 import { type HeaderList, REFUSALS, type Refusal } from './refusals.js';
 import { isTooMuchToDrain, type RequestHeaders } from './request-headers.js';
 
-/** Below it, copying the parts together is cheaper than one write for each. */
+/** Up to this size, joining the parts is cheaper than one write per part. */
 const joinedBytesMax = 64 * 1024;
 
-/** One Latin-1 character for each byte: Node writes a string together with the head, but a buffer separately. */
+/** One Latin-1 character per byte: Node sends a string together with the head, but a buffer in a second write. */
 function joinedLatin1(parts: readonly JsonText[]): string {
   let text = '';
   for (const part of parts) text += typeof part === 'string' ? latin1(part) : bytesOf(part).toString('latin1');
@@ -54,12 +54,11 @@ function writeHead(response: ServerResponse, status: number, bytes: number, head
   response.writeHead(status, headers.length === 0 ? head : [...head, ...headers]);
 }
 
-/** The socket's own timer counts from its last progress and runs only while something waits; a reader in time never sees it. */
+/** Disconnects a client that stops reading. The socket timer restarts with each progress, so a slow reader is not cut off. */
 export function cutWhenStalled(response: ServerResponse, stallMs: number): void {
   if (response.socket?.writableNeedDrain) response.socket.setTimeout(stallMs);
 }
 
-/** Refuses a request outside of JSON-RPC; `idText` is the id of its message, where it could be read. */
 function refuse(response: ServerResponse, { status, failure, idText }: Refusal, headers: HeaderList): void {
   if (response.destroyed || response.headersSent) return;
   const parts = failureText(idText, failure);
@@ -68,7 +67,7 @@ function refuse(response: ServerResponse, { status, failure, idText }: Refusal, 
   response.end(joinedParts(parts, bytes));
 }
 
-/** Refuses a request, and ends its connection where the rest of its body is too much to read. */
+/** Refuses a request, and closes its connection if too much of the body is still to be read. */
 export function refuseRequest(
   lingering: LingeringClose,
   refusal: Refusal,
@@ -83,7 +82,7 @@ export function refuseRequest(
   refuse(response, refusal, mustClose && !closes ? [...headers, 'Connection', 'close'] : headers);
 }
 
-/** Answers a request on which our own code threw. */
+/** Answers a request whose handling threw an internal error. */
 export function failRequest(
   { onProblem }: { readonly onProblem: (error: unknown) => void },
   response: ServerResponse,
@@ -93,15 +92,15 @@ export function failRequest(
   refuse(response, REFUSALS.internal, REFUSALS.internal.headers);
 }
 
-/** Ends a connection on which no request could be read, with the reason while the client can still read it. */
+/** Closes a connection after a parse error or timeout, with an answer if no bytes were sent before. */
 export function refuseSocket(code: string | undefined, socket: Duplex, lingering: LingeringClose): void {
   if (!(socket instanceof Socket)) {
     socket.destroy();
     return;
   }
-  // The connection has its answer already.
+  // The connection already has its answer.
   if (lingering.has(socket)) return;
-  // After the first bytes of an answer, more would be taken for its rest.
+  // After the first bytes of another answer, the client would read these bytes as its continuation.
   const isReadable = socket.writable && socket.bytesWritten === 0;
   if (!isReadable || code === 'ECONNRESET') {
     socket.destroy();
@@ -119,7 +118,7 @@ const SOCKET_REFUSALS: Readonly<Record<string, Refusal>> = {
   ERR_HTTP_REQUEST_TIMEOUT: REFUSALS.slow,
 };
 
-/** A response class that counts answers in `counts`, by the first digit of their status. */
+/** Returns a response class that counts answers in `counts` by the first digit of their status. */
 export function countedResponse(counts: Record<number, number>): typeof ServerResponse {
   class CountedResponse extends ServerResponse {
     override writeHead(status: number, ...rest: unknown[]): this {

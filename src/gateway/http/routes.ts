@@ -1,8 +1,8 @@
 /**
- * Pages beside the protocol (`/healthz`, `/metrics`): one text, or a stream of events (SSE).
+ * Pages outside of MCP (`/healthz`, `/metrics`): one text, or a stream of events (SSE).
  * Not here: the guards before them (http-ingress.ts).
- * Invariants: a reader of a stream that falls behind by more than its bound loses its connection (sse-stream.ts); a stream ends with
- * the key that opened it.
+ * Invariants: a client that falls behind by more than the bound is disconnected (sse-stream.ts). A stream ends when the key that
+ * opened it is revoked.
  */
 import type { ServerResponse } from 'node:http';
 import type { Principal } from '../../policy/operation.js';
@@ -16,31 +16,30 @@ interface RouteAnswer {
   readonly body: string;
 }
 
-/** One client of a streaming route. */
 export interface RouteEvents {
-  /** False: the client is gone, or lost its connection because it reads too slowly. */
+  /** Returns false if the client has gone, or was disconnected because it reads too slowly. */
   send(event: string, data: string): boolean;
   end(): void;
 }
 
-/** One of the two. */
+/** A route has either `answer` or `stream`. */
 interface RouteContent {
   answer?(): RouteAnswer | Promise<RouteAnswer>;
-  /** Called for each client; returns what to call once its stream has ended. */
+  /** Called for each client. Returns a function that the responder calls when the stream has ended. */
   stream?(events: RouteEvents): () => void;
 }
 
-/** Answered without checks of key, Host and Origin, because a probe uses an address of its own: contains no secrets. */
+/** Answered without checks of key, Host and Origin, because probes use their own addresses. Its text contains no secrets. */
 interface PublicRoute extends RouteContent {
   readonly isPublic: true;
 }
 
-/** Needs a key. A web page of another origin is refused. */
+/** Needs a key, and refuses web pages of other origins. */
 export interface KeyedRoute extends RouteContent {
   readonly isPublic: false;
   /**
-   * False only where a key is required: a page that reaches us under a name of its own (DNS rebinding) sends no Origin with a
-   * GET, so that without the Host check only the key refuses it.
+   * May be false only if a key is required. A page that uses DNS rebinding sends no Origin with a GET, so without the Host
+   * check only the key stops it.
    */
   readonly checksHost: boolean;
   mayRead(principal: Principal): boolean;
@@ -48,12 +47,11 @@ export interface KeyedRoute extends RouteContent {
 
 export type Route = PublicRoute | KeyedRoute;
 
-/** By exact path. */
+/** Routes by exact path. */
 export type Routes = ReadonlyMap<string, Route>;
 
 const lineEnd = /\r\n|\r|\n/g;
 
-/** Answers requests for routes, and ends their streams with the keys that opened them. */
 export class RouteResponder {
   readonly #context: IngressContext;
   readonly #streams = new Map<SseStream, { readonly route: Route; readonly principal: Principal | undefined }>();
@@ -62,7 +60,7 @@ export class RouteResponder {
     this.#context = context;
   }
 
-  /** `principal`: of a route that needs a key. */
+  /** `principal` is undefined for a public route. */
   async answer(
     route: Route,
     principal: Principal | undefined,

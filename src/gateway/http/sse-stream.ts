@@ -1,7 +1,7 @@
 /**
- * One response that is an event stream, and the keep-alive comments of all open ones.
- * Invariants: nothing is written after the end; a client with more unread bytes than its bound, or that reads nothing for too long,
- * loses its connection.
+ * One response that is an event stream, and the keep-alive comments of all open streams.
+ * Invariants: nothing is written after the end. A client is disconnected if it has more unread bytes than the bound, or reads nothing
+ * for too long.
  */
 import type { ServerResponse } from 'node:http';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -17,7 +17,7 @@ const streamHeaders: HeaderList = [
 const comment = ':\n\n';
 const lineEnd = /[\r\n]/g;
 
-/** The text of one event. A line end would end the data line; in JSON it can only be white space. */
+/** The text of one event. A line break would end the data line; in JSON it is only white space, so a space replaces it. */
 export function eventText(id: string | undefined, parts: readonly JsonText[]): Buffer {
   const head = id === undefined ? 'event: message\ndata: ' : `id: ${id}\nevent: message\ndata: `;
   const all = [head, ...parts.map(onOneLine), '\n\n'];
@@ -35,7 +35,7 @@ export class SseStream {
   readonly #limits: HttpLimits;
   readonly #beat: StreamBeat;
   #isOpen = true;
-  /** Called when a slow reader has taken everything that was buffered for it. */
+  /** Called when a slow client has read everything that was buffered for it. */
   onDrain: (() => void) | undefined;
   /** Called once, when either side ends the stream. */
   onEnd: (() => void) | undefined;
@@ -52,7 +52,7 @@ export class SseStream {
     this.#limits = limits;
     this.#beat = beat;
     response.writeHead(200, [...streamHeaders, ...headers]);
-    // A write to a connection that is being lost is no error of ours.
+    // A write to a connection that is being lost is not an internal error.
     response.on('error', () => {});
     response.on('drain', () => {
       response.socket?.setTimeout(0);
@@ -70,7 +70,7 @@ export class SseStream {
     return this.#isOpen;
   }
 
-  /** The reader is slow: writes are buffered in memory. */
+  /** True if the client reads slowly, so that writes are buffered in memory. */
   get isStalled(): boolean {
     return this.#response.writableNeedDrain;
   }
@@ -85,7 +85,7 @@ export class SseStream {
     return true;
   }
 
-  /** Sends the headers before the first event: a client waits for them. */
+  /** Sends the headers before the first event, because clients wait for them. */
   flush(): void {
     if (this.#isOpen) this.#response.flushHeaders();
   }
@@ -108,7 +108,7 @@ export class SseStream {
   }
 }
 
-/** One timer for all open streams; none while there are none. */
+/** One timer for all open streams; no timer runs while no stream is open. */
 export class StreamBeat {
   readonly #clock: Clock;
   readonly #everyMs: number;
