@@ -1,7 +1,7 @@
 /**
  * The headers of a request, and the checks of a POST before its body is read.
- * Invariant: the server joins duplicate headers with a comma (`joinDuplicateHeaders`). A duplicate Host, key or method then never
- * equals an allowed value. Taking the first or the last of two headers would accept one of them.
+ * Invariant: the server joins duplicate headers with a comma (`joinDuplicateHeaders`). A duplicate Host, key or method then
+ * never equals an allowed value. Taking the first or the last of two headers would accept one of them.
  */
 import { REFUSALS, type Refusal } from './refusals.js';
 

@@ -1,8 +1,8 @@
 /**
  * Pages outside of MCP (`/healthz`, `/metrics`): one text, or a stream of events (SSE).
  * Not here: the guards before them (http-ingress.ts).
- * Invariants: a client that falls behind by more than the bound is disconnected (sse-stream.ts). A stream ends when the key that
- * opened it is revoked.
+ * Invariants: a client that falls behind by more than the bound is disconnected (sse-stream.ts). A stream ends when the key
+ * that opened it is revoked.
  */
 import type { ServerResponse } from 'node:http';
 import type { Principal } from '../../policy/operation.js';

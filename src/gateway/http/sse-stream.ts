@@ -1,7 +1,7 @@
 /**
  * One response that is an event stream, and the keep-alive comments of all open streams.
- * Invariants: nothing is written after the end. A client is disconnected if it has more unread bytes than the bound, or reads nothing
- * for too long.
+ * Invariants: nothing is written after the end. A client is disconnected if it has more unread bytes than the bound, or reads
+ * nothing for too long.
  */
 import type { ServerResponse } from 'node:http';
 import type { Cancel, Clock } from '../../kernel/clock.js';

@@ -1,10 +1,9 @@
 /**
  * The subscriptions of clients: lists and resources of legacy sessions, and the listen streams of modern clients.
- * Not here: noticing that a list changed (list-watch.ts), the messages of a stream (listen-stream.ts), subscribing at the servers
+ * Not here: detecting changed lists (list-watch.ts), the messages of a stream (listen-stream.ts), subscribing at the servers
  * (catalog/subscriptions.ts).
- *
- * Invariants: the end of a session or stream releases its subscriptions, also one that the server grants later; streams and
- * subscriptions are bounded, in total and for each principal.
+ * Invariants: the end of a session or stream releases its subscriptions, also one that the server grants later. Streams and
+ * subscriptions are bounded, in total and per principal.
  */
 import { ERRORS } from '../../kernel/errors.js';
 import { spliceMeta } from '../../wire/json-edit.js';
@@ -23,13 +22,13 @@ const streamsPerPrincipalMax = 100;
 
 interface SessionEntry {
   readonly session: ClientSession;
-  /** By URI. Undefined until the first, because most sessions subscribe to nothing. */
+  /** Subscriptions by URI. Undefined until the first one, because most sessions subscribe to nothing. */
   uris: Map<string, Subscription> | undefined;
 }
 
-/** An object for each request: a client may unsubscribe and subscribe again before the server has answered. */
+/** A new object for each request: a client may unsubscribe and subscribe again before the server has answered. */
 interface Subscription {
-  /** Undefined until the server has granted it. */
+  /** Undefined until the server has granted the subscription. */
   release: (() => void) | undefined;
 }
 
@@ -74,7 +73,7 @@ export class ClientSubscriptions {
     const notify = (params: Buffer) => entry.session.notify(NOTIFICATION.resourceUpdated, withoutStreamId(params));
     subscribe(this.#parts, () => entry.session, uri, found, notify).then(
       (release) => {
-        // The client has unsubscribed, or the session is over.
+        // Meanwhile the client has unsubscribed, or the session has ended.
         if (uris.get(uri) !== subscription) release();
         else subscription.release = release;
         exchange.succeed('{}');
@@ -123,7 +122,7 @@ export class ClientSubscriptions {
     stream.open(filter);
   }
 
-  /** Streams end with a result; the ingresses end sessions. */
+  /** Ends streams with a result. The ingresses end the sessions. */
   close(): void {
     for (const stream of this.#streams.values()) stream.finish();
     this.#streams.clear();
@@ -157,7 +156,7 @@ function releaseAll({ uris }: SessionEntry): void {
   uris?.clear();
 }
 
-/** A modern server marks updates with the id of the stream between it and the host. */
+/** Removes the stream id of the host's own `subscriptions/listen`, which a modern server adds to updates. */
 function withoutStreamId(params: Buffer): Buffer {
   if (!params.includes(SUBSCRIPTION_ID)) return params;
   try {

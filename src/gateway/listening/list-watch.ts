@@ -1,10 +1,9 @@
 /**
- * Notifies clients that one of their lists changed: only clients whose own view shows another list, once for changes that come
+ * Notifies clients that one of their lists changed. Only clients whose own view changed are notified, once for changes that occur
  * together, and not before the new list can be read.
- * Not here: subscriptions to single resources (subscriptions.ts).
- *
- * Invariants: a server that starts or stops changes no list; a client that was given a list that is outdated is notified, also when
- * the list is back to what it was before; no run of the loop takes much longer than `sliceMs`, however many clients there are.
+ * Not here: subscriptions to single resources (client-subscriptions.ts).
+ * Invariants: a server that starts or stops changes no list. A client that received a list which is now outdated is notified, even if
+ * the list has changed back. No run on the event loop takes much longer than `sliceMs`, for any number of clients.
  */
 import type { Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/operation.js';
@@ -27,9 +26,9 @@ export const LIST_KINDS: Readonly<
 };
 const kinds = Object.keys(LIST_KINDS) as ListKind[];
 
-/** A server that starts reports several changes at once. */
+/** Delay that joins changes: a starting server reports several at once. */
 const gatherMs = 25;
-/** After this much work other events get their turn. */
+/** Time after which comparing yields to the event loop. */
 const sliceMs = 3;
 
 type Place = Pick<Client, 'endpoint' | 'principal'>;
@@ -37,7 +36,7 @@ type Place = Pick<Client, 'endpoint' | 'principal'>;
 interface Watcher {
   readonly endpoint: EndpointId;
   principal: Principal;
-  /** The view that the client was last notified of. */
+  /** The view at the last comparison. */
   seen: View;
   readonly notify: (kind: ListKind) => void;
 }
@@ -51,13 +50,13 @@ export class ListWatch {
   readonly #views: Views;
   readonly #clock: Clock;
   readonly #watchers = new Set<Watcher>();
-  /** Those that are still to be compared. */
+  /** Watchers whose view is not compared yet. */
   readonly #pending = new Set<Watcher>();
-  /** Lists that were given out while changes were gathered, by client. */
+  /** Lists that each client received while changes were collected or compared. */
   readonly #given = new Map<string, GivenList[]>();
   #cancel: (() => void) | undefined;
   #immediate: NodeJS.Immediate | undefined;
-  /** By the view before: many clients have the same two views. */
+  /** Cached comparisons by the old view: many clients share both views. */
   readonly #compared = new Map<View, { readonly now: View; readonly changed: readonly ListKind[] }>();
 
   constructor(views: Views, clock: Clock) {
@@ -65,7 +64,7 @@ export class ListWatch {
     this.#clock = clock;
   }
 
-  /** Returns the function that ends it. The limits on sessions and streams bound the number of watchers. */
+  /** Returns a function that ends the watch. The limits of sessions and streams bound the number of watchers. */
   watch({ endpoint, principal }: Place, notify: (kind: ListKind) => void): () => void {
     const watcher: Watcher = { endpoint, principal, seen: this.#viewOf({ endpoint, principal }), notify };
     this.#watchers.add(watcher);
@@ -75,11 +74,11 @@ export class ListWatch {
     };
   }
 
-  /** Notifies clients whose principal has another role now of the lists that the role changes. */
+  /** Compares the lists of clients whose role has changed. */
   rekeyed(now: PrincipalNow): void {
     for (const watcher of this.#watchers) {
       const principal = now(watcher.principal);
-      // The ingress ends the sessions and streams of a key that is gone.
+      // The ingress ends the sessions and streams of a revoked key.
       if (!principal || principal === watcher.principal) continue;
       watcher.principal = principal;
       this.#pending.add(watcher);
@@ -87,7 +86,7 @@ export class ListWatch {
     this.#compare();
   }
 
-  /** A list may have changed. */
+  /** Schedules a comparison, because a list may have changed. */
   changed(): void {
     if (this.#watchers.size === 0) return;
     this.#cancel ??= this.#clock.at(this.#clock.nowMs() + gatherMs, () => {
@@ -97,7 +96,7 @@ export class ListWatch {
     });
   }
 
-  /** A list is given out. While changes are gathered, it may be outdated again by the time views are compared. */
+  /** Records a list that a client receives while changes are collected: it may be outdated when views are compared. */
   given(place: Place, method: ListMethod): void {
     if (this.#cancel === undefined && this.#pending.size === 0) return;
     const kind = kinds.find((each) => LIST_KINDS[each].methods.includes(method)) as ListKind;
@@ -152,7 +151,7 @@ export class ListWatch {
     return changed;
   }
 
-  /** With its parts made: they could not be made any more once the rules have changed. */
+  /** Builds all parts of the view now, because they cannot be built after the rules have changed. */
   #viewOf({ endpoint, principal }: Place, before?: View): View {
     const view = this.#views.of(endpoint, principal);
     if (view === before) return view;
@@ -161,7 +160,7 @@ export class ListWatch {
   }
 }
 
-/** Its role may change while changes are gathered. */
+/** The role is not part of the key, because it may change while changes are collected. */
 const clientKey = ({ endpoint, principal }: Place): string => `${endpointKey(endpoint)}\0${principal.id}`;
 
 const isSame = (a: View, b: View, kind: ListKind): boolean =>

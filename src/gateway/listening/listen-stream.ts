@@ -1,8 +1,8 @@
 /**
  * One `subscriptions/listen` stream of a modern client.
- * Not here: how many there may be (client-subscriptions.ts).
- * Invariants: the acknowledgement is the first message, after `acknowledgeMsMax` at the latest; a resource that a slow server grants
- * later is not acknowledged, but its updates are sent. Every message carries the id of the stream. Its end releases its subscriptions.
+ * Not here: the limits on the number of streams (client-subscriptions.ts).
+ * Invariants: the acknowledgement is the first message, at most `acknowledgeMsMax` after the request. A resource that a server grants
+ * later is not acknowledged, but its updates are sent. Every message carries the stream id. The end releases all subscriptions.
  */
 import type { Clock } from '../../kernel/clock.js';
 import { spliceMeta } from '../../wire/json-edit.js';
@@ -33,7 +33,7 @@ export interface SubscriptionParts {
   readonly pacer: MatchPacer;
 }
 
-/** Subscribes the client to a resource that it knows as `uri`. Returns the function that ends it. */
+/** Subscribes the client to a resource that it knows as `uri`. Returns a function that ends the subscription. */
 export function subscribe(
   { upstreams }: SubscriptionParts,
   client: () => Pick<Client, 'id' | 'principal'>,
@@ -43,7 +43,7 @@ export function subscribe(
 ): Promise<() => void> {
   const { server } = target;
   const updated = (params: Buffer) => {
-    // The role of the client may have changed since.
+    // The client's role may have changed since it subscribed.
     if (!upstreams.isAllowed(client().principal, server, undefined)) return;
     notify(target.uri === uri ? params : wrapParams(params, server));
   };
@@ -62,7 +62,7 @@ const flags = [
   ['resourcesListChanged', 'resources'],
 ] as const;
 
-/** Undefined for params without a valid filter. */
+/** Returns undefined for params without a valid filter. */
 export function readFilter(params: Buffer | undefined): ListenFilter | undefined {
   const [filter] = (params && uniqueMembers(params, ['notifications'])) ?? [];
   const members = filter && uniqueMembers(filter, [...flags.map(([flag]) => flag), 'resourceSubscriptions']);
@@ -73,7 +73,7 @@ export function readFilter(params: Buffer | undefined): ListenFilter | undefined
   if (list) {
     const after = eachElement(list, 0, list.length, 0, (start, end) => {
       const uri = stringOf(list.subarray(start, end));
-      // URIs past the limits are not granted; the acknowledgement lists those that are.
+      // URIs beyond the limits are not granted, so the acknowledgement does not list them.
       if (uri !== undefined && uri.length <= uriCharsMax && uris.size < urisMax) uris.add(uri);
       return undefined;
     });
@@ -86,7 +86,7 @@ export class ListenStream {
   readonly #exchange: Exchange;
   readonly #parts: SubscriptionParts;
   readonly #releases: (() => void)[] = [];
-  /** Notifications that came before the acknowledgement, the last one of each kind. Undefined after it. */
+  /** The last notification of each kind before the acknowledgement. Undefined afterwards. */
   #early: Map<string, () => void> | undefined = new Map();
   #isOver = false;
 
@@ -119,7 +119,6 @@ export class ListenStream {
     void this.#subscribeAll(uris, granted).then(acknowledge, acknowledge);
   }
 
-  /** Adds each granted URI to `granted`. */
   async #subscribeAll(uris: readonly string[], granted: Set<string>): Promise<void> {
     const { client } = this.#exchange;
     const { pacer, views } = this.#parts;
@@ -174,7 +173,7 @@ export class ListenStream {
     else notify();
   }
 
-  /** With the id of the stream. Params whose `_meta` is no object are replaced by new ones. */
+  /** Adds the stream id to the params. If their `_meta` is not an object, new params replace them. */
   #marked(params: Buffer, uri: string): string | Buffer {
     try {
       return spliceMeta(params, [[SUBSCRIPTION_ID, this.#exchange.idText]]);
@@ -187,13 +186,13 @@ export class ListenStream {
     return `"${SUBSCRIPTION_ID}":${this.#exchange.idText}`;
   }
 
-  /** The client is gone. */
+  /** Releases everything after the client has gone. */
   end(): void {
     this.#isOver = true;
     for (const release of this.#releases.splice(0)) release();
   }
 
-  /** The gateway stops; the client may listen elsewhere. */
+  /** Ends the stream with a result because the gateway stops. */
   finish(): void {
     this.end();
     this.#exchange.succeed(`{"resultType":"complete","_meta":{${this.#id()}}}`);

@@ -1,7 +1,7 @@
 /**
- * The log level of each client. Legacy clients set it for their session, modern ones with each request.
- * A shared server gets the most verbose level of all sessions; each client is then sent the messages of its own level.
- * Not here: which call a log message belongs to (the host).
+ * The log level of each client. Legacy clients set it for their session, modern clients with each request.
+ * A shared server gets the most verbose level of all sessions. Each client then receives only messages of its own level.
+ * Not here: attributing log messages to calls (the host).
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/operation.js';
@@ -9,7 +9,7 @@ import { isMoreTalkative, type LogLevel } from '../messages/log-level.js';
 import type { Upstreams } from '../upstreams.js';
 import { offers } from '../views/view.js';
 
-/** Far above the limit of sessions. */
+/** Far above the limit of sessions, so no open session loses its level. */
 const requestedMax = 10_000;
 
 interface Requested {
@@ -20,11 +20,11 @@ interface Requested {
 
 export class LogLevels {
   readonly #upstreams: Upstreams;
-  /** By session. */
+  /** Requested levels by session. */
   readonly #requested = new Map<string, Requested>();
-  /** The level that each server was sent in its current run. */
+  /** The level that Hostler sent to each server in its current run. */
   readonly #sent = new Map<string, LogLevel>();
-  /** Sessions with the same view pass the same array. */
+  /** Cached sets: sessions with the same view pass the same array. */
   readonly #sets = new WeakMap<readonly string[], ReadonlySet<string>>();
 
   constructor(upstreams: Upstreams) {
@@ -44,7 +44,7 @@ export class LogLevels {
     this.#requested.delete(session);
   }
 
-  /** A new run of a server starts with its own default level. */
+  /** A new run starts with the server's default level, so the level is sent again. */
   changed(server: string): void {
     const isReady = this.#upstreams.known(server)?.isReady ?? false;
     if (!isReady) this.#sent.delete(server);
@@ -54,13 +54,13 @@ export class LogLevels {
   #send(server: string): void {
     const known = this.#upstreams.known(server);
     if (!known?.isReady || known.facts?.era !== 'legacy' || !offers(known, 'logging')) return;
-    // Each client has an instance of its own there, which stays at its default level.
+    // Here each client has its own instance, which stays at its default level.
     if (known.definition.isolation === 'per-client') return;
     const most = this.#mostVerbose(server);
     if (!most || this.#sent.get(server) === most.level) return;
     this.#sent.set(server, most.level);
     const params = `{"level":"${most.level}"}`;
-    // An error makes no difference to clients: their messages are filtered here.
+    // An error is ignored: the gateway filters the messages for each client anyway.
     this.#upstreams.request(server, 'logging/setLevel', params, { principal: most.principal }).catch(() => {
       this.#sent.delete(server);
     });

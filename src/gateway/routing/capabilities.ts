@@ -1,8 +1,8 @@
 /**
- * Endpoints and servers as clients see them: capabilities, serverInfo and instructions. An endpoint with one server repeats the
- * server's own. One with many declares everything that can be carried: a client reads it once, and servers come and go.
- * Not here: the answers that carry it (eras/).
- * Invariant: nothing is declared that cannot be carried: tasks are not.
+ * The capabilities, serverInfo and instructions of an endpoint. An endpoint with one server repeats those of the server.
+ * An endpoint with many servers declares all that the gateway can carry: clients read capabilities once, and servers change.
+ * Not here: the handshake results that contain them (eras/).
+ * Invariant: the gateway declares only capabilities that it can carry. It cannot carry tasks.
  */
 import type { KnownFacts, KnownServer } from '../../catalog/catalog-server.js';
 import type { Era } from '../../wire/channel.js';
@@ -12,11 +12,11 @@ import type { EndpointDescription } from '../eras/era.js';
 import type { Upstreams } from '../upstreams.js';
 import type { View } from '../views/view.js';
 
-/** Instructions of each server at an endpoint with many, and of all together. */
+/** Limits of the instructions at an endpoint with many servers: for each server, and in total. */
 const ownCharsMax = 500;
 const instructionsCharsMax = 8 * 1024;
 
-/** Never carried beyond this hop. */
+/** The extension that the gateway does not carry. */
 const tasksExtension = 'io.modelcontextprotocol/tasks';
 const changing = ['tools', 'prompts', 'resources'] as const;
 
@@ -30,7 +30,7 @@ const carriedCapabilities = JSON.stringify({
 /** Declared when the capabilities of a server cannot be edited. */
 const fallbackCapabilities = '{"tools":{"listChanged":true}}';
 
-/** One JSON object. */
+/** Returns one JSON object. */
 export function capabilitiesOf(view: View): string {
   const facts = view.only === undefined ? undefined : view.known(view.only)?.facts;
   return facts ? ownCapabilities(facts) : (view.carried ?? carriedCapabilities);
@@ -50,7 +50,7 @@ function ownCapabilities({ capabilities }: KnownFacts): string {
   return editMembers(capabilities, edits satisfies MemberEdits)?.toString('utf8') ?? fallbackCapabilities;
 }
 
-/** The serverInfo of this endpoint: one JSON object. */
+/** Returns one JSON object. */
 export const serverInfoOf = (view: View, servers: ServerInfoCache): string =>
   view.only === undefined ? servers.gatewayInfo : servers.of(view.only).info;
 
@@ -74,24 +74,24 @@ export function instructionsOf(view: View): string | undefined {
   return text;
 }
 
-/** Instructions leave out servers that are disabled or were never seen. */
+/** Instructions omit servers that are disabled or have never run. */
 const isThere = (known: KnownServer | undefined): boolean =>
   known !== undefined && known.state !== 'disabled' && (known.facts !== undefined || known.lists.size > 0);
 
-/** Whole characters only. */
+/** Never splits a surrogate pair. */
 const cut = (text: string, max: number): string =>
   text.length <= max ? text : `${text.slice(0, max).replace(/[\ud800-\udbff]$/, '')}…`;
 
 export interface ServerInfo {
   readonly era: Era;
-  /** Undefined: never seen. */
+  /** Undefined if the server has never run. */
   readonly knownEra: Era | undefined;
   /** One JSON object. */
   readonly info: string;
 }
 
 export class ServerInfoCache {
-  /** For answers that are not of one server: one JSON object. */
+  /** serverInfo for answers that do not come from one server; one JSON object. */
   readonly gatewayInfo: string;
   readonly #upstreams: Upstreams;
   readonly #servers = new Map<string, ServerInfo>();
@@ -103,7 +103,7 @@ export class ServerInfoCache {
     this.#unknown = { era: 'legacy', knownEra: undefined, info: gatewayInfo };
   }
 
-  /** A server that was never seen counts as legacy: legacy results need no mark. */
+  /** A server that has never run counts as legacy, because legacy results need no `resultType`. */
   of(server: string): ServerInfo {
     const cached = this.#servers.get(server);
     if (cached) return cached;

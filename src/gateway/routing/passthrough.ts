@@ -1,7 +1,7 @@
 /**
- * Which server a passed-through request is for, and which of its members read differently there. One finder for each kind of target
- * that wire/methods.ts names.
- * Not here: sending it (relay.ts).
+ * Finds the server of a passthrough request, and the members that need another value there. `finders` has one function for each
+ * kind of target in wire/methods.ts.
+ * Not here: sending the request (relay.ts).
  */
 import type { JsonText } from '../../wire/frame.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
@@ -16,7 +16,7 @@ import type { View } from '../views/view.js';
 export interface PassthroughTarget {
   readonly server: string;
   readonly edits: MemberEdits;
-  /** A server that was not seen yet may have a better claim. */
+  /** True if a server that is not listed yet may be a better target. */
   readonly isGuess?: boolean;
 }
 
@@ -66,7 +66,7 @@ function resourceReference(view: View, ref: Buffer): PassthroughTarget | RpcFail
   return withReference(found.server, found.uri === uri ? ref : editMembers(ref, [['uri', JSON.stringify(found.uri)]]));
 }
 
-/** Why no server gets a request for this resource. */
+/** The error for a resource without a single target. */
 export function noTarget(uri: string, found: AmbiguousResource | undefined, era: string): RpcFailure {
   if (found) return ambiguousUri(uri, found.servers);
   return uri.length > uriCharsMax
@@ -77,7 +77,7 @@ export function noTarget(uri: string, found: AmbiguousResource | undefined, era:
 const withReference = (server: string, ref: JsonText | undefined): PassthroughTarget | RpcFailure =>
   ref === undefined ? invalidParams('params.ref has a duplicate key') : { server, edits: [['ref', ref]] };
 
-/** The one server of this endpoint, while its prompts were never listed: it may have the prompt. */
+/** The server of a one-server endpoint, if its prompts were never listed: it may have the prompt. */
 const onlyServer = (view: View): PassthroughTarget | undefined =>
   view.only !== undefined && !view.known(view.only)?.lists.has('prompts/list')
     ? { server: view.only, edits: [] }

@@ -1,9 +1,8 @@
 /**
- * Requests that servers answer: from the name a client knows to the server that has it, through the bridge, and back in the
- * client's era. Tool calls take the shortest path here: one scan of the params, no parsing, no copies.
- * Not here: whether the request is allowed (host/), requests of the server to the client (bridge/), targets of other requests
- * than calls (passthrough.ts).
- * Invariant: every exchange that is taken is ended, once.
+ * Requests that servers answer. The relay finds the server by the shown name, sends the request through the bridge, and
+ * translates the answer to the client's era. A tool call costs one scan of the params, without parsing or copies.
+ * Not here: policy (host/), requests of servers to clients (bridge/), targets of requests other than calls (passthrough.ts).
+ * Invariant: every exchange that enters is ended once.
  */
 import { isHostError } from '../../kernel/errors.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
@@ -30,21 +29,21 @@ export interface RelayContext {
   readonly views: Views;
   readonly levels: LogLevels;
   readonly servers: ServerInfoCache;
-  /** Whether there is neither a key nor a role now: then one caller's result may be cached for all. */
+  /** Whether no key and no role exists now. Only then may one caller's result be cached for all. */
   readonly mayBePublic: () => boolean;
-  /** Gets errors of our own; the client gets an internal error. */
+  /** Receives internal errors. The client gets an internal error. */
   readonly onProblem: (error: unknown) => void;
 }
 
 const callKeys = ['name', 'arguments', '_meta', 'inputResponses', 'requestState'] as const;
 const hopKeys = ['_meta', 'inputResponses', 'requestState'] as const;
-/** The last ones: a request that names its target twice is refused. */
+/** Includes `name`, `uri` and `ref`, so that a request with two targets of one kind is refused. */
 const passthroughKeys = [...hopKeys, 'name', 'uri', 'ref'] as const;
 const noArguments = Buffer.from('{}');
 const nameCharsShown = 200;
 const duplicateParams = invalidParams('params must be an object without duplicate keys');
 const duplicateMeta = invalidParams('params._meta must be an object without duplicate keys');
-/** Written anew for the server's hop. */
+/** Removed from the params: these members are written again for the hop to the server. */
 const hopMembers: MemberEdits = hopKeys.map((key) => [key, undefined] as const);
 
 export class Relay {
@@ -63,7 +62,7 @@ export class Relay {
     const view = this.#viewOf(exchange);
     const target = view.findTool(name);
     if (target) return this.#call(exchange, target, members);
-    // At boot not every tool is known yet: an unknown one is refused only after the servers were listed.
+    // At boot not every tool is known: an unknown tool is refused only after the startup listing.
     const listing = view.startupListing();
     if (!listing) return exchange.fail(unknownTool(name));
     const retry = () => {
@@ -82,7 +81,7 @@ export class Relay {
     this.#send(new UpstreamRequest(exchange, target, meta, inputResponses, requestState, this.#context), true);
   }
 
-  /** A request that its server answers as it is, under the server's own names. */
+  /** Forwards a request with the server's own names. */
   passthrough(exchange: Exchange, { target: kind, mayRequireInput }: Method): void {
     const { params } = exchange;
     const members = params && uniqueMembers(params, passthroughKeys);
@@ -106,7 +105,7 @@ export class Relay {
     listing.then(retry, retry).catch((error: unknown) => this.#broken(exchange, error));
   }
 
-  /** Sends it, through the bridge where the server may need input, and ends the exchange with what comes back. */
+  /** Sends the request and ends its exchange. The bridge is used only if the server may need input. */
   #send(request: UpstreamRequest, mayRequireInput: boolean): void {
     let relayed: Promise<Relayed>;
     try {

@@ -1,9 +1,9 @@
 /**
- * Takes every request of every client and hands it to the part that wire/methods.ts names for its method.
+ * Passes every client request to the part that wire/methods.ts names for its method.
  * Not here: reading and writing messages (http/, stdio/), requests of servers to clients (bridge/).
- * Invariant: `handle` never throws, and every exchange is ended once, except a `subscriptions/listen`, which lasts.
+ * Invariant: `handle` never throws. Every exchange is ended once; a `subscriptions/listen` stays open until the client or the
+ * gateway ends it.
  */
-
 import type { UnroutedTemplates } from '../../host/status.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
@@ -43,13 +43,13 @@ export interface RouterOptions {
   readonly bridge: Bridge;
   readonly clock: Clock;
   /**
-   * Whether there is neither a key nor a role, now, so that all callers are shown the same: only then may lists and resources be
-   * cached for all callers (`cacheScope: "public"`). Absent: they are private.
+   * Whether no key and no role exists now, so that all callers see the same. Only then may lists and resources be cached for
+   * all callers (`cacheScope: "public"`). Default: never.
    */
   readonly mayBePublic?: () => boolean;
-  /** The serverInfo of endpoints with many servers. */
+  /** serverInfo of endpoints with many servers. */
   readonly serverInfo: { readonly name: string; readonly version: string };
-  /** Gets errors of our own; the client gets an internal error. */
+  /** Receives internal errors. The client gets an internal error. */
   readonly onProblem?: (error: unknown) => void;
 }
 
@@ -65,7 +65,7 @@ export class GatewayRouter implements Router {
   readonly #mayBePublic: () => boolean;
   readonly #unlisten: () => void;
   readonly #onProblem: (error: unknown) => void;
-  /** A schema may be large, and is read once, however often its tool is called. */
+  /** Headers by tool. A schema may be large, so it is scanned once, not on every call. */
   readonly #mirrored = new WeakMap<ListedItem, readonly MirroredHeader[]>();
   readonly #pacer = new MatchPacer();
   #rulesRevision: number;
@@ -115,7 +115,7 @@ export class GatewayRouter implements Router {
     this.#forget(client);
   }
 
-  /** Not handed on: each request carries what its server must know of the client. */
+  /** Client notifications are not forwarded: each request already carries the client facts that its server needs. */
   notified(_client: Client, _method: string, _params: Buffer | undefined): void {}
 
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined {
@@ -130,7 +130,7 @@ export class GatewayRouter implements Router {
     return mirrored.length === 0 ? undefined : mirrored;
   }
 
-  /** As the embedder sees `/mcp`, which has all servers; endpoints with fewer servers leave out no further templates. */
+  /** Uses the embedder's view of `/mcp`, which has all servers. Smaller endpoints omit no other templates. */
   unroutedOf(server: string): UnroutedTemplates | undefined {
     return this.#views.of(everything, embedder).unroutedOf(server);
   }
@@ -139,7 +139,7 @@ export class GatewayRouter implements Router {
     this.#watch.rekeyed(now);
   }
 
-  /** Ends what is open: streams with their result, subscriptions by giving them back. */
+  /** Ends listen streams with their result, and releases subscriptions. */
   close(): void {
     this.#unlisten();
     this.#subscriptions.close();
@@ -160,7 +160,7 @@ export class GatewayRouter implements Router {
       case 'ping':
         return exchange.succeed('{}');
       case 'handshake':
-        // Never waits for a server: clients have a short timeout here, and learn of later servers by `list_changed`.
+        // The handshake never waits for a server: clients have a short timeout here. `list_changed` announces later servers.
         return exchange.succeed(
           eraOf(client.era).handshakeResult(client, describeEndpoint(this.#viewOf(client), this.#servers)),
         );
@@ -201,7 +201,7 @@ export class GatewayRouter implements Router {
     exchange.succeed('{}');
   }
 
-  /** A long URI may take milliseconds to match: other requests run between two of them. */
+  /** Matching a long URI may take milliseconds, so other requests run between two such matches. */
   #inTurn(exchange: Exchange, run: () => void): void {
     const bytes = exchange.params?.length ?? 0;
     const turn = bytes > shortParamsBytes ? this.#pacer.wait(bytes) : undefined;
@@ -209,7 +209,7 @@ export class GatewayRouter implements Router {
     void turn.then(() => this.#inTurn(exchange, run)).catch((error: unknown) => this.#broken(exchange, error));
   }
 
-  /** At boot a list waits a bounded time for servers of its endpoint that were never seen (catalog/startup-listing.ts). */
+  /** At boot a list waits a bounded time for servers of its endpoint that are not listed yet (catalog/startup-listing.ts). */
   #afterStartupListing(exchange: Exchange, answer: () => void): void {
     const listing = this.#viewOf(exchange.client).startupListing();
     if (!listing) return answer();
@@ -232,7 +232,7 @@ export class GatewayRouter implements Router {
     return this.#views.of(endpoint, principal);
   }
 
-  /** Changed rules are noticed with the next request. */
+  /** The router detects changed rules at the next request. */
   #noticeRules(): void {
     const { rulesRevision } = this.#upstreams;
     if (this.#rulesRevision === rulesRevision) return;
@@ -246,7 +246,7 @@ export class GatewayRouter implements Router {
   }
 }
 
-/** Params up to this size hold an ordinary URI, which is matched at once. */
+/** Params up to this size contain a short URI, which is matched at once. */
 const shortParamsBytes = 256;
 const everything: EndpointId = { kind: 'all' };
 const methodNotFound: RpcFailure = { code: RPC.methodNotFound, message: 'method not found' };
@@ -265,7 +265,7 @@ const sharedUri = (server: string, uri: string, first: string): HostError =>
 
 export const createRouter = (options: RouterOptions): GatewayRouter => new GatewayRouter(options);
 
-/** Undefined without a cursor: the first page. */
+/** Returns undefined, the first page, if there is no cursor. */
 function pageAfter(params: Buffer, method: ListMethod): Position | undefined | 'invalid' {
   const members = uniqueMembers(params, ['cursor']);
   if (!members) return 'invalid';

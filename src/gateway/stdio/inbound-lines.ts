@@ -1,9 +1,8 @@
 /**
- * Bytes from the client of a pipe → messages, single or in batches, and faults of lines that are not messages.
- * Not here: what a message means (stdio-ingress.ts).
- *
- * Invariants: each line is reported once, as messages or as one fault. A line that is too long is one fault, and the next one is
- * read again. A fault names an id only if the line is a request with one.
+ * Splits the bytes from a stdio client into messages, batches, and faults for lines that are not messages.
+ * Not here: handling messages (stdio-ingress.ts).
+ * Invariants: each line is reported once, as messages or as one fault. An oversized line is one fault, and reading continues with
+ * the next line. A fault names an id only if the line is a request with one.
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../../kernel/limits.js';
@@ -14,22 +13,22 @@ import { RPC } from '../../wire/rpc-codes.js';
 import type { RpcFailure } from '../exchange.js';
 
 export interface Fault {
-  /** Undefined when the line has no id that can be trusted. */
+  /** Id of the request; undefined if the line has no reliable id. */
   readonly idText: string | undefined;
   readonly failure: RpcFailure;
 }
 
 interface LineListener {
-  /** The envelope is reused for the next message: read it now. */
+  /** The envelope is reused for the next message, so the listener must read it at once. */
   message(envelope: Envelope): void;
   fault(fault: Fault): void;
-  /** Bounds of the elements in `bytes`, two numbers for each. Give each to `readOne`. */
+  /** `bounds` has start and end of each element in `bytes`. The listener passes each pair to `readOne`. */
   batch(bytes: Buffer, bounds: readonly number[]): void;
 }
 
 const OPEN_BRACE = 0x7b;
 const OPEN_BRACKET = 0x5b;
-/** Maximum length of an id text, which is stored, compared and written again. */
+/** Ids are stored while a request is open, so their length is bounded. */
 const idBytesMax = 1024;
 
 export class InboundLines {
@@ -54,7 +53,6 @@ export class InboundLines {
     this.#reader.end();
   }
 
-  /** The message between the bounds, or its fault. */
   readOne(bytes: Buffer, start: number, end: number): Envelope | Fault {
     const envelope = this.#envelope;
     const fault = scanEnvelope(bytes, start, end, envelope, LIMITS.values);
@@ -102,7 +100,7 @@ export class InboundLines {
   }
 }
 
-/** Only the id of a request: a fault with the id of an answer would look like an answer to the client's own request. */
+/** Only for requests: a fault with the id of an answer would look like an answer to a request of the client. */
 function requestIdOf(envelope: Envelope): string | undefined {
   if (envelope.methodStart < 0 || envelope.idStart < 0 || envelope.idEnd - envelope.idStart > idBytesMax)
     return undefined;

@@ -1,6 +1,6 @@
 /**
- * The answers to one batch of messages (protocol 2025-03-26), written together after the last one.
- * Invariant: written once, and not at all when no message needs an answer.
+ * Collects the answers to one batch (protocol 2025-03-26) and writes them together after the last one.
+ * Invariant: the batch is written once, or never if no message needs an answer.
  */
 import type { JsonText } from '../../wire/frame.js';
 import type { BatchAnswers } from './stdio-exchange.js';
@@ -8,25 +8,24 @@ import type { BatchAnswers } from './stdio-exchange.js';
 export class PipeBatch implements BatchAnswers {
   readonly #send: (parts: readonly JsonText[]) => void;
   readonly #parts: JsonText[] = [];
-  /** Starts at one for the reading of the batch, so that immediate answers do not complete it. */
+  /** Starts at 1 while the batch is read, so that immediate answers do not complete it. */
   #owed = 1;
 
   constructor(send: (parts: readonly JsonText[]) => void) {
     this.#send = send;
   }
 
-  /** Counts one more request. */
   owe(): void {
     this.#owed++;
   }
 
-  /** An answer, or undefined for a request that was cancelled. */
+  /** `answer` is undefined for a cancelled request. */
   add(answer: readonly JsonText[] | undefined): void {
     if (answer) this.#parts.push(this.#parts.length === 0 ? '[' : ',', ...answer);
     this.complete();
   }
 
-  /** Call it once more after the whole batch was read. */
+  /** The reader calls it once, after it has read the whole batch. */
   complete(): void {
     this.#owed--;
     if (this.#owed === 0 && this.#parts.length > 0) this.#send([...this.#parts, ']']);

@@ -4,22 +4,21 @@ import type { StdioEra } from '../eras/era.js';
 import type { Ask, Client, Exchange } from '../exchange.js';
 import { ExchangeBase, type ReceivedRequest } from '../exchange-base.js';
 
-/** What an exchange needs of its pipe. */
+/** The pipe as an exchange uses it. */
 export interface Pipe {
-  /** `answer` is undefined when there is none to send. */
+  /** `answer` is undefined if the request was cancelled. */
   ended(exchange: StdioExchange, answer: readonly JsonText[] | undefined): void;
   writeNotification(text: readonly JsonText[]): void;
   ask(owner: StdioExchange, ...request: Parameters<Ask>): ReturnType<Ask>;
 }
 
 export interface StdioRequest extends ReceivedRequest {
-  /** Size of the whole message, counted while the request is open. */
+  /** Size of id and params, counted while the request is open. */
   readonly bytes: number;
-  /** Collects the answer when it is not sent alone. */
+  /** The batch that the request belongs to, if any. */
   readonly batch: BatchAnswers | undefined;
 }
 
-/** Collects the answers of one batch. */
 export interface BatchAnswers {
   add(answer: readonly JsonText[] | undefined): void;
 }

@@ -1,11 +1,13 @@
 /**
- * MCP over one pipe: lines from and to one client, both eras at once. A request with the modern envelope is served by itself;
- * `initialize` opens the one legacy session of the pipe, to which everything without an envelope belongs.
+ * MCP over one pipe: lines from and to one client, both eras at once. A request with the modern envelope needs no session.
+ * `initialize` opens the one legacy session of the pipe, to which every other message belongs.
  * Not here: reading messages (inbound-lines.ts), writing lines (wire/line-writer.ts), answering requests (the router).
  *
- * Invariants: every request with an id is answered once, or was cancelled. A client that does not read is not read from. Requests in
- * progress, unread bytes and requests to the client are bounded. After the end nothing is written. When the client or the gateway
- * ends, requests in progress may finish within a limit; listen streams and requests to the client end at once.
+ * Invariants:
+ * - Every request with an id is answered once, or was cancelled. Nothing is written after the end.
+ * - Input is paused while the client does not read. Open requests, unread bytes and requests to the client are bounded.
+ * - When the client or the gateway ends, open requests may finish within a limit. Listen streams and requests to the client
+ *   end at once.
  */
 import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -31,9 +33,9 @@ import { PipeBatch } from './pipe-batch.js';
 import { type Pipe, StdioExchange, type StdioRequest } from './stdio-exchange.js';
 import { answerBytesMax, exchangeBytesMax, exchangesMax, noticeBytesMax, pauseBytes } from './stdio-limits.js';
 
-/** How long the client may take to read the rest after the end. */
+/** How long the client may take to read pending output after the end. */
 const flushMs = 2_000;
-/** How long requests in progress may take after the client closed its end. */
+/** How long requests in progress may take after the client closed its output. */
 const drainAfterEndMs = 10_000;
 const methodBytesMax = 256;
 
@@ -42,19 +44,17 @@ export interface StdioIngressOptions {
   readonly clock: Clock;
   readonly input: Readable;
   readonly output: Writable;
-  /** The owner of the pipe. */
   readonly principal: Principal;
   readonly endpoint: EndpointId;
-  /** An unexpected error; the pipe stays open. */
+  /** Receives internal errors. The pipe stays open. */
   readonly onProblem: (error: unknown) => void;
 }
 
 export interface StdioIngress {
   /** Resolves when the pipe has ended and no request is in progress. Never rejects. */
   readonly closed: Promise<void>;
-  /** Requests in progress. */
+  /** Number of requests in progress. */
   readonly inFlight: number;
-  /** For metrics. */
   figures(): IngressFigures;
   /** Stops reading, waits up to `drainMs` for requests in progress, then cancels them. */
   close(drainMs?: number): Promise<void>;
@@ -64,11 +64,11 @@ export const createStdioIngress = (options: StdioIngressOptions): StdioIngress =
 
 class PipeIngress implements StdioIngress, Pipe {
   readonly #options: StdioIngressOptions;
-  /** One process is one client, in either era. */
+  /** Client id: one process is one client, in either era. */
   readonly #id = newId();
   readonly #out: LineWriter;
   readonly #in: InboundLines;
-  /** By id text. At most `exchangesMax`. */
+  /** Requests in progress by id text, at most `exchangesMax`. */
   readonly #exchanges = new Map<string, StdioExchange>();
   #exchangeBytes = 0;
   readonly #eras: readonly { readonly era: ClientEra; readonly stdio: StdioEra }[];
@@ -190,7 +190,7 @@ class PipeIngress implements StdioIngress, Pipe {
   #cancelled(params: Buffer | undefined): void {
     const idText = params && memberText(params, 'requestId');
     const exchange = idText === undefined ? undefined : this.#exchanges.get(idText);
-    // The handshake is the one request that must not be cancelled.
+    // The specification forbids cancelling `initialize`.
     if (exchange?.method !== 'initialize') exchange?.cancel();
   }
 
@@ -207,7 +207,7 @@ class PipeIngress implements StdioIngress, Pipe {
     };
     const refusal = this.#refusalOf(request);
     const { era, stdio } = claimant(this.#eras, undefined, params);
-    // A ping checks this end only, with a session or before it.
+    // A ping is answered here, with or without a session: it checks only the gateway.
     if (!refusal && request.method === 'ping' && era.ownMethods.has('ping'))
       return this.#answer(resultText(idText, ['{}']), batch);
     const client = refusal ?? stdio.clientOf(request.method, params, batch !== undefined);
@@ -257,7 +257,7 @@ class PipeIngress implements StdioIngress, Pipe {
     return !this.#isOver;
   };
 
-  /** Reads as fast as the client does. */
+  /** Pauses input while the client does not read its output. */
   #balance(): void {
     const { input } = this.#options;
     if (this.#isOver || this.#isDraining) return;
@@ -281,7 +281,7 @@ class PipeIngress implements StdioIngress, Pipe {
       this.#isDraining = true;
       input.off('data', this.#data);
       input.pause();
-      // The client sends no more answers.
+      // The client can send no more answers.
       for (const { stdio } of this.#eras) stdio.stopAsking?.();
       for (const exchange of [...this.#exchanges.values()]) if (exchange.method === listenMethod) exchange.cancel();
     }
