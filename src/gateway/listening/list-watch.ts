@@ -1,9 +1,9 @@
 /**
- * Notifies clients that one of their lists changed. Only clients whose own view changed are notified, once for changes that occur
- * together, and not before the new list can be read.
+ * Notifies clients that one of their lists changed. Only clients whose own view changed are notified, once for changes that
+ * occur together, and not before the new list can be read.
  * Not here: subscriptions to single resources (client-subscriptions.ts).
- * Invariants: a server that starts or stops changes no list. A client that received a list which is now outdated is notified, even if
- * the list has changed back. No run on the event loop takes much longer than `sliceMs`, for any number of clients.
+ * Invariants: a server that starts or stops changes no list. A client that received a list which is now outdated is notified,
+ * even if the list has changed back. No run on the event loop takes much longer than `sliceMs`, for any number of clients.
  */
 import type { Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/operation.js';

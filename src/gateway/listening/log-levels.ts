@@ -60,7 +60,7 @@ export class LogLevels {
     if (!most || this.#sent.get(server) === most.level) return;
     this.#sent.set(server, most.level);
     const params = `{"level":"${most.level}"}`;
-    // An error is ignored: the gateway filters the messages for each client anyway.
+    // A failed request is sent again later. Clients see no difference: the gateway filters their messages.
     this.#upstreams.request(server, 'logging/setLevel', params, { principal: most.principal }).catch(() => {
       this.#sent.delete(server);
     });

@@ -1,8 +1,8 @@
 /**
  * Splits the bytes from a stdio client into messages, batches, and faults for lines that are not messages.
  * Not here: handling messages (stdio-ingress.ts).
- * Invariants: each line is reported once, as messages or as one fault. An oversized line is one fault, and reading continues with
- * the next line. A fault names an id only if the line is a request with one.
+ * Invariants: each line is reported once, as messages or as one fault. An oversized line is one fault, and reading continues
+ * with the next line. A fault names an id only if the line is a request with one.
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../../kernel/limits.js';

@@ -1,26 +1,25 @@
 /**
- * URIs of the form `hostler://<server>/<uri>`. Where two servers of one endpoint list the same URI or template, both are shown in this
- * form, and the plain URI is refused as ambiguous. A URI of a server that begins with `hostler://` is wrapped too, so that no server
- * can pose as another.
- * The inner URI is not encoded: every character of a URI may be in a path, and a client expands a template to the text that the
- * server expects.
- * Invariant: URIs inside results and links stay as the server wrote them.
+ * URIs of the form `hostler://<server>/<uri>`. If two servers of an endpoint list the same URI or template, both are shown in
+ * this form, and the plain URI is refused as ambiguous. A server's own URI that begins with `hostler://` is wrapped too, so
+ * that no server can pose as another.
+ * The inner URI is not encoded: a path may contain every character of a URI, and expanding a wrapped template must give the
+ * server's own URI.
+ * Invariant: URIs inside results and links are not changed.
  */
-
 import { editMembers } from '../../wire/json-edit.js';
 import { memberString } from '../../wire/json-members.js';
 
 const scheme = 'hostler://';
 
-/** A resource, or the text of a template, as its server names it. */
+/** A server, and its own URI or template text. */
 export interface ResourceTarget {
   readonly server: string;
   readonly uri: string;
-  /** It matches a template of the server; a server that never ran may list it. */
+  /** True if the URI only matches a template. A server that has never run may list the URI itself. */
   readonly isByTemplate?: boolean;
 }
 
-/** Several servers list the URI, or a template that it matches. */
+/** Result for a URI that several servers list, or that matches templates of several servers. */
 export interface AmbiguousResource {
   readonly servers: readonly string[];
 }
@@ -30,11 +29,11 @@ export const isAmbiguous = (found: ResourceTarget | AmbiguousResource): found is
 
 export const wrapUri = ({ server, uri }: ResourceTarget): string => `${scheme}${encodeURIComponent(server)}/${uri}`;
 
-/** Whether it begins with our scheme, in any case: schemes are case-insensitive. */
+/** Schemes are case-insensitive. */
 export const hasOurScheme = (uri: string): boolean =>
   uri.startsWith(scheme) || uri.slice(0, scheme.length).toLowerCase() === scheme;
 
-/** Undefined for a text of another form. */
+/** Returns undefined for a text of another form. */
 export function unwrapUri(text: string): ResourceTarget | undefined {
   if (!text.startsWith(scheme)) return undefined;
   const slash = text.indexOf('/', scheme.length);
@@ -47,7 +46,7 @@ export function unwrapUri(text: string): ResourceTarget | undefined {
   }
 }
 
-/** The params of an update, for a client that knows the resource by its wrapped URI. */
+/** Wraps the URI in the params of an update, for a client that knows the resource by its wrapped URI. */
 export function wrapParams(params: Buffer, server: string): Buffer {
   const uri = memberString(params, 'uri');
   return (

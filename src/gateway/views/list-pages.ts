@@ -1,11 +1,11 @@
 /**
- * Pages of lists as bytes, ready to be written: one page of one list, as one view shows it in one era.
- * An item keeps the bytes of its server; only its name is replaced, and the state of a server that is not ready is added.
- * Not here: what is in a list (view.ts), the order of paging (table.ts).
- *
- * Invariants: bounded in pages and bytes; a cursor names the last item of the page before, so that it outlives changes of the list.
+ * Cached pages of lists as bytes: one page of one list, as one view shows it in one era.
+ * An item keeps the bytes of its server, except for its name. A tool of a server that is not ready also gets the server's
+ * state.
+ * Not here: the content of a list (view.ts), the order of paging (table.ts).
+ * Invariants: pages and bytes are bounded. A cursor names the last item of the previous page, so it survives changes of the
+ * list.
  */
-
 import type { ListMethod } from '../../session/lists.js';
 import { spliceMeta } from '../../wire/json-edit.js';
 import { keyIs, type Span } from '../../wire/json-members.js';
@@ -18,7 +18,7 @@ import type { View } from './view.js';
 const pagesMax = 64;
 const bytesMax = 64 * 1024 * 1024;
 
-/** The member that holds the items, and the member that an item is asked for by. */
+/** The member with the items, and the member by which clients request an item. */
 const members: Readonly<Record<ListMethod, { readonly items: string; readonly name: string }>> = {
   'tools/list': { items: 'tools', name: 'name' },
   'prompts/list': { items: 'prompts', name: 'name' },
@@ -32,29 +32,29 @@ export interface PageRequest {
   readonly view: View;
   readonly states: string;
   readonly method: ListMethod;
-  /** The members that end the result in the client's era. */
+  /** Text of the members that the client's era adds at the end of the result. */
   readonly trailer: string;
   /** Undefined for the first page. */
   readonly after: Position | undefined;
 }
 
-/** The start of the only page of a list, which is not sorted. */
+/** Start value for a list that fits one page. Such a list is not sorted. */
 const wholeList = -1;
 
 export class ListPages {
   readonly #pages = new Map<string, Buffer>();
   #bytes = 0;
-  /** How many pages were built, as opposed to found. */
+  /** Number of pages that were not in the cache. */
   made = 0;
 
-  /** The text of one result object, which the caller must not change. */
+  /** Returns the text of one result object. The caller must not change it. */
   page(request: PageRequest): Buffer {
     const { view, method, trailer, after } = request;
     // Only tools show the state of their server.
     const states = method === 'tools/list' ? request.states : '';
     const table = view.table(method);
     const start = after ? table.indexAfter(after) : table.isOnePage ? wholeList : 0;
-    // The pages of a table that is gone are not found again, and leave as the oldest.
+    // Table ids are unique, so pages of a dropped table are never found again and are evicted as the oldest.
     const key = `${table.id} ${method} ${start}\n${states}\n${trailer}`;
     let bytes = this.#pages.get(key);
     if (!bytes) {
@@ -75,7 +75,7 @@ export class ListPages {
     for (let i = first; i < end; i++) {
       const entry = entries[i] as Entry;
       if (i > first) text += ',';
-      // The entries of one server stand together.
+      // Entries of one server are adjacent.
       if (entry.server !== server) {
         server = entry.server;
         const known = method === 'tools/list' ? view.known(server) : undefined;
@@ -100,9 +100,9 @@ export class ListPages {
   }
 }
 
-// Texts below are Latin-1, one character for each byte of UTF-8: joining a thousand items is then one copy.
+// The texts below are Latin-1, one character per byte of UTF-8, so that joining a thousand items is one copy.
 
-/** `state`: undefined for a server that is ready. */
+/** `state` is undefined for a ready server. */
 function itemText({ key, name, item }: Entry, member: string, state: string | undefined): string {
   const text = item.raw.toString('latin1');
   if (state === undefined && name === key) return text;
@@ -113,14 +113,14 @@ function itemText({ key, name, item }: Entry, member: string, state: string | un
   return withState(Buffer.from(text.slice(0, start) + shown + text.slice(end), 'latin1'), state);
 }
 
-/** The span of the name in an item; `isPlain`: the item begins with its brace and has no `_meta` of its own. */
+/** Span of the name in an item. `isPlain`: the item begins with its brace and has no `_meta`. */
 interface Shape extends Span {
   readonly isPlain: boolean;
 }
 
 /**
- * For an item that begins with its name, as nearly all do; undefined when the item has to be scanned. A `_meta` needs these
- * letters, or an escape that could stand for one of them.
+ * Fast path for an item that begins with its name, as nearly all do. Undefined: the item must be scanned. An item without
+ * `_meta` and `\u` in its text cannot have a `_meta` member.
  */
 function quickShapeOf(key: string, text: string, member: string): Shape | undefined {
   const start = member.length + 4;
@@ -133,7 +133,7 @@ function shapeOf(raw: Buffer, member: string): Shape {
   let start = 0;
   let end = 0;
   let isPlain = raw[0] === OPEN_BRACE;
-  // The name is there exactly once: items without one are not listed.
+  // Every item has exactly one name: other items are not listed.
   eachMember(raw, 0, raw.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
     if (keyIs(raw, keyStart, keyEnd, member)) {
       start = valueStart;
@@ -146,7 +146,7 @@ function shapeOf(raw: Buffer, member: string): Shape {
 
 const OPEN_BRACE = 0x7b;
 
-/** By state. */
+/** Cached start of an item, by state. */
 const beginnings = new Map<string, string>();
 
 function beginningWith(state: string): string {
@@ -158,7 +158,7 @@ function beginningWith(state: string): string {
   return beginning;
 }
 
-/** An item whose `_meta` is no object stays as it is. */
+/** Returns an item unchanged if its `_meta` is not an object. */
 function withState(raw: Buffer, state: string): string {
   try {
     return spliceMeta(raw, [[STATE, JSON.stringify(state)]]).toString('latin1');
@@ -167,7 +167,7 @@ function withState(raw: Buffer, state: string): string {
   }
 }
 
-/** As JSON: it keeps halves of surrogate pairs, which UTF-8 would replace. */
+/** JSON escapes unpaired surrogates, which UTF-8 would replace. */
 const cursorAfter = (method: ListMethod, { server, key }: Position): string =>
   Buffer.from(JSON.stringify([method, server, key])).toString('base64url');
 

@@ -1,9 +1,9 @@
 /**
- * The lists of one server at one revision, cut down to what principals may see.
+ * The lists of one server at one revision, reduced to the items that principals may see.
  * Not here: joining the lists of several servers (view.ts, table.ts).
- *
- * Invariants: an instance never changes; a new revision of the server gets a new one. Principals that see the same items get the
- * same `ListPart`, so that lists are compared by identity. An entry that a new revision leaves as it was keeps its `content` number.
+ * Invariants: a ServerLists never changes; a new revision of the server gets a new one. Principals that see the same items get
+ * the same `ListPart`, so lists are compared by identity. An entry that a new revision does not change keeps its `content`
+ * number.
  */
 import type { KnownServer } from '../../catalog/catalog-server.js';
 import { renamed } from '../../config/tool-rules.js';
@@ -15,17 +15,17 @@ import type { Upstreams } from '../upstreams.js';
 import { hasOurScheme, wrapUri } from './hostler-uris.js';
 import { prefixed, startName } from './tool-names.js';
 
-/** One item of a list, as it is shown. */
+/** One item of a list with its shown name. */
 export interface Entry {
   readonly server: string;
-  /** The server's own name for it: a name, a URI or a template. */
+  /** The server's own name, URI or template. */
   readonly key: string;
-  /** The name it is shown under. */
+  /** The name that clients see. */
   readonly name: string;
-  /** The name it would have if no other entry had the same. */
+  /** The name that the entry has if no other entry wants the same one. */
   readonly wanted: string;
   readonly item: ListedItem;
-  /** Equal for two entries of one key: they show the same bytes under the same name. */
+  /** Number of the content. Two entries with equal numbers have the same bytes and the same name. */
   readonly content: number;
 }
 
@@ -35,9 +35,9 @@ let lastContent = 0;
 /** One server's part of a list. */
 export class ListPart {
   readonly id = ++lastPart;
-  /** In the server's order. */
+  /** Entries in the server's order. */
   readonly entries: readonly Entry[];
-  /** Rules hide some of the server's tools. */
+  /** True if rules hide some of the server's tools. */
   readonly isFiltered: boolean;
   #sorted: readonly Entry[] | undefined;
 
@@ -46,7 +46,7 @@ export class ListPart {
     this.isFiltered = isFiltered;
   }
 
-  /** By key, in UTF-16 order. */
+  /** Entries sorted by key, in UTF-16 order. */
   get sorted(): readonly Entry[] {
     this.#sorted ??= [...this.entries].sort((a, b) => (a.key < b.key ? -1 : 1));
     return this.#sorted;
@@ -58,17 +58,17 @@ export class ListPart {
   }
 }
 
-/** The bytes decide where the numbers differ: a list may have changed and changed back. */
+/** Entries with different numbers may be equal, if a list changed and changed back. Then the bytes decide. */
 const isSame = (a: Entry, b: Entry): boolean =>
   a.content === b.content ||
   (a.key === b.key && a.name === b.name && a.server === b.server && a.item.raw.equals(b.item.raw));
 
-/** What all principals with one access key may see, under one revision of the rules. */
+/** The rights of all principals with one access key, under one revision of the rules. */
 export class Access {
-  /** One of them. */
+  /** Any principal with this access key. */
   readonly principal: Principal;
   readonly upstreams: Upstreams;
-  /** The tools of each server, as an endpoint of one server and as one of many shows them. */
+  /** The tools of each server, at an endpoint of one server (`#alone`) and of many (`#joined`). */
   readonly #alone = new WeakMap<ServerLists, ListPart>();
   readonly #joined = new WeakMap<ServerLists, ListPart>();
 
@@ -93,19 +93,19 @@ export class Access {
   }
 }
 
-/** Different cuts of one server's tools that are shared by identity; past it, equal cuts are compared entry by entry. */
+/** Maximum number of cached subsets of one server's tools. Beyond it, equal subsets are compared entry by entry. */
 const cutsMax = 1_024;
-/** How many verdicts fit into one character of a cut's key. */
+/** Number of verdicts, one bit each, in one character of a subset's key. */
 const verdictsPerChar = 15;
 
 export class ServerLists {
   readonly server: string;
-  /** Undefined: the server is about to be gone. */
+  /** Undefined if the server is being removed. */
   readonly known: KnownServer | undefined;
   readonly toolCount: number;
   readonly #wholes = new Map<string, ListPart>();
   readonly #cuts = new Map<string, ListPart>();
-  /** The last lists of the revision before, until those of this one are made. */
+  /** Lists of the previous revision, until the lists of this one are built. */
   readonly #before: Map<string, ListPart>;
 
   constructor(server: string, known: KnownServer | undefined, before?: ServerLists) {
@@ -115,7 +115,7 @@ export class ServerLists {
     this.#before = new Map(before ? [...before.#before, ...before.#wholes] : []);
   }
 
-  /** A list without the rules of any principal. */
+  /** The list before the rules of a principal hide items. */
   whole(method: ListMethod, isAlone: boolean): ListPart {
     const key = `${method} ${isAlone}`;
     let whole = this.#wholes.get(key);
@@ -127,7 +127,6 @@ export class ServerLists {
     return whole;
   }
 
-  /** The tools that `access` allows. */
   tools(access: Access, isAlone: boolean): ListPart {
     const whole = this.whole('tools/list', isAlone);
     const { entries } = whole;
@@ -163,7 +162,7 @@ export class ServerLists {
     const entries: Entry[] = [];
     for (const item of items) {
       const { key } = item;
-      // An item without a name, or with the name of an earlier one, cannot be asked for.
+      // Clients cannot request an item without a name, or with the name of an earlier item.
       if (key === '' || taken.has(key) || (rules && ruleAgainst(rules, key) !== undefined)) continue;
       taken.add(key);
       const { name, wanted } = namesOf(server, method, rules ? renamed(rules, key) : key, key, isAlone);
@@ -175,7 +174,7 @@ export class ServerLists {
   }
 }
 
-/** The names of an item that no other item has. `own`: as the operator calls it. */
+/** The names of an item before collisions are resolved. `own`: the name after renaming by the operator. */
 function namesOf(server: string, method: ListMethod, own: string, key: string, isAlone: boolean) {
   if (isAlone) return { name: own, wanted: own };
   if (method !== 'tools/list' && method !== 'prompts/list')

@@ -1,10 +1,8 @@
 /**
- * One list as an endpoint shows it: the parts of its servers, joined under unique names. Views that show the same parts share one.
- * Not here: what is in a part (server-lists.ts), the bytes of a page (list-pages.ts).
- *
- * Invariants: a name stands for one entry. A list that fits one page is in the order of the servers and of their own lists. A longer
- * one is paged by server and key, an order that no change of a list affects: a page that goes on after the last item of the
- * page before skips and repeats nothing.
+ * One list of an endpoint: the parts of its servers, joined under unique names. Views with the same parts share one table.
+ * Not here: the content of a part (server-lists.ts), the bytes of a page (list-pages.ts).
+ * Invariants: a name belongs to one entry. A list that fits one page has the order of the servers and of their own lists. A
+ * longer list is paged by server and key. Changes of a list do not affect this order, so pages skip and repeat no item.
  */
 import { hash } from 'node:crypto';
 import { setBounded } from '../../kernel/bounded-map.js';
@@ -15,10 +13,10 @@ import { uniqueNames } from './tool-names.js';
 /** `names`: tools and prompts. `uris`: resources and templates. */
 export type TableKind = 'names' | 'uris';
 
-/** Reports a URI that another server lists too. */
+/** Reports a URI that two servers list. */
 export type OnClash = (target: ResourceTarget, first: string) => void;
 
-/** Where a page begins: after this item, which may be gone. */
+/** A page begins after this item, which may no longer exist. */
 export interface Position {
   readonly server: string;
   readonly key: string;
@@ -35,7 +33,7 @@ export class Table {
   readonly byName: ReadonlyMap<string, Entry>;
   readonly ttlMs: number;
   readonly isPublic: boolean;
-  /** URIs and templates that several servers list, with these servers. */
+  /** URIs and templates that several servers list, with the names of these servers. */
   readonly shared: ReadonlyMap<string, readonly string[]>;
   readonly #parts: readonly ListPart[];
   #sorted: readonly Entry[] | undefined;
@@ -51,7 +49,7 @@ export class Table {
     this.entries = entries;
     this.byName = byName;
     if (byName.size === entries.length) return;
-    // Rare: all other tables use the entries of their parts as they are.
+    // Name collisions are rare. All other tables reuse the entries of their parts.
     const names = kind === 'names' ? toolNames(entries, isAlone) : entries.map((entry) => this.#uri(entry));
     this.entries = entries.map((entry, i) =>
       entry.name === names[i] ? entry : { ...entry, name: names[i] as string },
@@ -64,13 +62,13 @@ export class Table {
     return this.#isOnePage;
   }
 
-  /** In the order of paging. */
+  /** Entries in the order of paging. */
   get sorted(): readonly Entry[] {
     this.#sorted ??= this.#sort();
     return this.#sorted;
   }
 
-  /** The first entry in the order of paging that comes after `position`. */
+  /** Index in `sorted` of the first entry after `position`. */
   indexAfter(position: Position): number {
     let low = 0;
     let high = this.sorted.length;
@@ -82,12 +80,12 @@ export class Table {
     return low;
   }
 
-  /** A URI that two servers list is shown in our scheme for both. */
+  /** A URI that two servers list is wrapped as `hostler://` for both. */
   #uri({ server, key: uri, name }: Entry): string {
     return this.shared.has(uri) ? wrapUri({ server, uri }) : name;
   }
 
-  /** A part is sorted once, however many tables it is in; renamed entries are in no part. */
+  /** Joins the sorted parts, which tables share. Renamed entries are not in a part, so such a table is sorted itself. */
   #sort(): readonly Entry[] {
     const runs = this.#parts.map(({ sorted }) => sorted).filter((run) => run.length > 0);
     const sorted = runs.sort(([a], [b]) => compare(a as Entry, b as Entry)).flat();
@@ -96,13 +94,13 @@ export class Table {
   }
 }
 
-/** By UTF-16 code units. */
+/** Compares UTF-16 code units. */
 function compare(a: Position, b: Position): number {
   if (a.server !== b.server) return a.server < b.server ? -1 : 1;
   return a.key === b.key ? 0 : a.key < b.key ? -1 : 1;
 }
 
-/** Where the page ends that begins at `start`. It holds at least one entry. */
+/** Returns the end of the page that begins at `start`. A page has at least one entry. */
 export function pageEnd(entries: readonly Entry[], start: number): number {
   let bytes = 0;
   let end = start;
@@ -113,7 +111,7 @@ export function pageEnd(entries: readonly Entry[], start: number): number {
   return end;
 }
 
-/** Tables that may be gone already. */
+/** Maximum number of shared tables, including those that were garbage-collected. */
 const internedMax = 1_024;
 const keyCharsMax = 256;
 
@@ -125,10 +123,10 @@ export class Tables {
     this.#onClash = onClash;
   }
 
-  /** The table of these parts, which another view may have built. `isAlone`: they are of an endpoint of one server. */
+  /** Returns the table of these parts, which another view may have built. `isAlone`: the endpoint has one server. */
   of(kind: TableKind, parts: readonly ListPart[], isAlone: boolean, ttlMs: number, isPublic: boolean): Table {
     const text = `${kind} ${isAlone} ${ttlMs} ${isPublic} ${parts.map(({ id }) => id).join(' ')}`;
-    // A key outlives its table: only its hash is stored when it is long.
+    // A key outlives its table, so a long key is stored as a hash.
     const key = text.length <= keyCharsMax ? text : hash('sha256', text, 'base64url');
     const known = this.#tables.get(key)?.deref();
     if (known) return known;
@@ -140,7 +138,6 @@ export class Tables {
   }
 }
 
-/** URIs that several servers list, with these servers. */
 function sharedUris(entries: readonly Entry[]): ReadonlyMap<string, readonly string[]> {
   const owners = new Map<string, string[]>();
   for (const { server, key: uri } of entries) owners.set(uri, [...(owners.get(uri) ?? []), server]);

@@ -1,9 +1,8 @@
 /**
- * The servers of an endpoint that have a resource template which a URI matches.
+ * Finds the servers of an endpoint whose resource templates match a URI.
  * Not here: URIs that a server lists (view.ts), matching one template (uri-templates.ts).
- *
- * Invariants: at most `routedTemplatesMax` templates are matched, shared fairly between the servers, so that one server cannot
- * push out the templates of another; every template that is left out is reported with the reason.
+ * Invariants: at most `routedTemplatesMax` templates are matched. Servers share them fairly, so one server cannot push out the
+ * templates of another. Every omitted template is reported with the reason.
  */
 import type { UnroutedTemplates } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
@@ -14,8 +13,8 @@ import { UriTemplate, type UriText } from './uri-templates.js';
 export const routedTemplatesMax = 1_000;
 
 /**
- * `too_many`: past the limit of the endpoint. `no_prefix`: it begins with an expression, so it could claim the URIs of every
- * server. `unreadable`: it is no template, or exceeds the limits of one.
+ * `too_many`: beyond the limit of the endpoint. `no_prefix`: the template begins with an expression, so it could claim the URIs
+ * of every server. `unreadable`: the text is not a template, or exceeds the limits of one.
  */
 type UnroutedReason = 'too_many' | 'no_prefix' | 'unreadable';
 
@@ -32,27 +31,26 @@ interface Route {
   readonly templates: readonly UriTemplate[];
 }
 
-/** The parsed templates of one server. */
 interface Parsed {
   tries: number;
   readonly templates: [text: string, template: UriTemplate][];
 }
 
-/** Templates of one server that are parsed, for each that may be routed. */
+/** Factor of `max` that bounds how many templates of one server are parsed. */
 const triesPerRoute = 2;
 
 export class TemplateRoutes {
   readonly unrouted: readonly UnroutedTemplate[];
   readonly #routes: readonly Route[];
 
-  /** `entries` in the order of their servers. */
+  /** `entries` are in the order of their servers. */
   constructor(entries: readonly TemplateEntry[], max = routedTemplatesMax) {
     const unrouted: UnroutedTemplate[] = [];
     const byServer = new Map<string, Parsed>();
     for (const { server, key, item } of entries) {
       const read = byServer.get(server) ?? { tries: 0, templates: [] };
       byServer.set(server, read);
-      // A server may list fifty thousand: templates that can never be routed are not parsed.
+      // A server may list 50,000 templates. Those that can never be routed are not parsed.
       const isEnough = read.templates.length >= max || ++read.tries > triesPerRoute * max;
       const template = isEnough ? undefined : templateOf(item, key);
       if (template && template.head !== '') read.templates.push([key, template]);
@@ -73,7 +71,7 @@ export class TemplateRoutes {
     this.unrouted = unrouted;
   }
 
-  /** In the order of the servers, each once. */
+  /** Returns each server once, in the order of the servers. */
   serversOf(uri: UriText): string[] {
     const found: string[] = [];
     for (const { server, templates } of this.#routes)
@@ -82,7 +80,7 @@ export class TemplateRoutes {
   }
 }
 
-/** Splits `max` between the counts `wanted`: each gets at most an equal share of the rest that the smaller ones leave. */
+/** Splits `max` between the counts `wanted`. Counts below an equal share get all; the others share the rest equally. */
 export function fairShares(wanted: readonly number[], max: number): number[] {
   const shares = wanted.map(() => 0);
   const bySize = wanted.map((count, i) => [count, i] as const).sort(([a], [b]) => a - b);
@@ -95,7 +93,7 @@ export function fairShares(wanted: readonly number[], max: number): number[] {
   return shares;
 }
 
-/** Views share the items of a server: each template is parsed once. */
+/** Parsed templates by item. Views share items, so each template is parsed once. */
 const parsed = new WeakMap<ListedItem, { readonly template: UriTemplate | undefined }>();
 
 function templateOf(item: ListedItem, text: string): UriTemplate | undefined {
@@ -110,14 +108,14 @@ function templateOf(item: ListedItem, text: string): UriTemplate | undefined {
 const shownMax = 2_000;
 const shownChars = 200;
 
-/** By server, for the status of the servers. */
+/** Groups unrouted templates by server, for the status of the servers. */
 export function unroutedByServer(unrouted: readonly UnroutedTemplate[]): ReadonlyMap<string, UnroutedTemplates> {
   const byServer = new Map<string, { count: number; templates: { template: string; reason: string }[] }>();
   for (const { server, template, reason } of unrouted) {
     const own = byServer.get(server) ?? { count: 0, templates: [] };
     byServer.set(server, own);
     own.count++;
-    // Text of a server: bounded, and harmless on a terminal.
+    // The template is text of a server: it is bounded, and escaped for terminals.
     if (own.templates.length < shownMax) own.templates.push({ template: neutraliseLine(template, shownChars), reason });
   }
   return byServer;

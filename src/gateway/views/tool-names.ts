@@ -1,27 +1,26 @@
 /**
  * The names of tools and prompts at an endpoint of many servers: `<server>__<tool>`.
- * Not here: what is shown (view.ts), names that the operator chose (config/tool-rules.ts).
- *
- * Invariants: names are unique, have at most 64 characters, and only characters that clients accept. A name depends on its own server
- * and tool alone, unless two would be equal: then each of them gets a hash, in whatever order they came.
+ * Not here: the content of lists (view.ts), names that the operator chose (config/tool-rules.ts).
+ * Invariants: names are unique, have at most 64 characters, and only characters that clients accept. A name depends only on its
+ * server and tool, unless two names would be equal. Then each of them gets a hash, independent of their order.
  */
 import { createHash } from 'node:crypto';
 
 export interface Wanted {
   readonly server: string;
-  /** The server's own name. The hash is made of server and tool. */
+  /** The server's own name. The hash covers server and tool. */
   readonly tool: string;
-  /** The name it has unless another wants the same. */
+  /** The name that the tool has if no other tool wants the same one. */
   readonly name: string;
 }
 
-/** The limit of models for the name of a tool. */
+/** The longest tool name that models accept. */
 const nameCharsMax = 64;
 const separator = '__';
 const foreign = /[^A-Za-z0-9_.-]/gu;
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567';
 
-/** Characters of the hash by the number of collisions so far. 40 bits suffice against chance, not against intent. */
+/** Characters of the hash by the number of collisions so far. 40 bits prevent accidental collisions, but not deliberate ones. */
 const hashChars = [0, 8, 16, 52] as const;
 const lastLevel = hashChars.length - 1;
 
@@ -29,10 +28,10 @@ export const prefixed = (server: string, tool: string): string => `${server}${se
 
 const startLevel = ({ name }: Wanted): number => (name.length <= nameCharsMax && name.search(foreign) < 0 ? 0 : 1);
 
-/** The name it has as long as no other wants the same. */
+/** The name before collisions are resolved. */
 export const startName = (wanted: Wanted): string => nameAt(wanted, startLevel(wanted));
 
-/** In the order of `wanted`, whose pairs are all different. `isPlain`: names stay as they are where they are unique. */
+/** Returns names in the order of `wanted`, whose server-tool pairs differ. `isPlain`: unique names are not changed. */
 export function uniqueNames(wanted: readonly Wanted[], isPlain = false): string[] {
   const levels: number[] = wanted.map((each) => (isPlain ? 0 : startLevel(each)));
   const names = wanted.map((each, i) => nameAt(each, levels[i] as number));
@@ -53,7 +52,7 @@ function nameAt(wanted: Wanted, level: number): string {
   return `${head}_${hashOf(wanted).slice(0, length)}`;
 }
 
-/** UTF-16: names that differ only in unpaired surrogates would be equal in UTF-8. */
+/** Hashes UTF-16, because names that differ only in unpaired surrogates are equal in UTF-8. */
 function hashOf({ server, tool }: Wanted): string {
   const digest = createHash('sha256')
     .update(Buffer.from(`${server}\0${tool}`, 'utf16le'))

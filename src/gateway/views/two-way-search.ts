@@ -1,31 +1,29 @@
 /**
- * Finds one text in another by the two-way algorithm of Crochemore and Perrin (1991), as C libraries do for `memmem`: linear
- * whatever the texts are, and with no table to follow, so that a comparison does not wait for the one before it.
- * Texts are codes of characters; the one to find is never empty.
- *
- * Invariant: at most two comparisons per code that is looked through.
+ * Substring search by the two-way algorithm of Crochemore and Perrin (1991), which C libraries use for `memmem`. It is linear
+ * for all texts, and needs no table, so a comparison does not wait for the previous one.
+ * Texts are arrays of character codes; the text to find is never empty.
+ * Invariant: a search makes at most two comparisons per code of the searched text.
  */
-
-/** Counts comparisons. */
+/** Number of comparisons. */
 export interface Meter {
   steps: number;
 }
 
 export class SearchText {
   readonly length: number;
-  /** Where its first slash is; -1 without one. */
+  /** Index of the first slash, or -1. */
   readonly slashAt: number;
-  /** Shared with the other texts of its template: an array of its own would cost more than most searches. */
+  /** One array for all literals of a template: an array per literal would cost more than most searches. */
   readonly #codes: Uint16Array;
   readonly #start: number;
-  /** The critical position: compared first from here to the right, then to the left of it. Computed for the first search. */
+  /** The critical position: codes to the right of it are compared first, then codes to the left. Computed lazily. */
   #cut = -1;
-  /** How far the text may move on when its right part matches. */
+  /** How far the search advances if the right part matches and the left part does not. */
   #period = 1;
-  /** How much is known to match after such a move: all but the period if the text is periodic, else nothing. */
+  /** Codes that are known to match after such a step: all but the period if the text is periodic, else 0. */
   #overlap = 0;
 
-  /** The codes from `start` to `end`. */
+  /** The text to find is the part of `codes` from `start` to `end`. */
   constructor(codes: Uint16Array, start: number, end: number, slashAt: number) {
     this.#codes = codes;
     this.#start = start;
@@ -44,7 +42,7 @@ export class SearchText {
     return i === length;
   }
 
-  /** Index of the first occurrence that begins at or after `from` and ends by `end`; -1 when there is none. */
+  /** Index of the first occurrence that begins at or after `from` and ends by `end`, or -1. */
   find(codes: Uint16Array, from: number, end: number, meter: Meter): number {
     const { length } = this;
     if (from + length > end) return -1;
@@ -58,7 +56,7 @@ export class SearchText {
     let known = 0;
     let at = from;
     while (at <= lastStart) {
-      // Nearly always the very first comparison fails: a loop of its own is several times as fast.
+      // The first comparison nearly always fails. A separate loop for it is several times as fast.
       if (known === 0) {
         const before = at;
         while (at <= lastStart && codes[at + cut] !== pivot) at++;
@@ -93,7 +91,7 @@ export class SearchText {
     const { length } = this;
     const less = maximalSuffix(codes, start, length, false);
     const more = maximalSuffix(codes, start, length, true);
-    // The longer cut first: it is the upper half of the number.
+    // `Math.max` selects the longer cut, which is the upper half of the number.
     const both = Math.max(less, more);
     const cut = Math.floor(both / periodsMax);
     const period = both % periodsMax;
@@ -109,8 +107,8 @@ export class SearchText {
 const periodsMax = 65_536;
 
 /**
- * Start and period of the suffix that is the greatest in alphabetical order, or in the opposite one: as one number, since this is
- * done for every literal of a thousand templates. The period is below `periodsMax`.
+ * Start and period of the greatest suffix in alphabetical order, or in the reverse order. Both are returned as one number to
+ * avoid an object for each literal of a thousand templates. The period is below `periodsMax`.
  */
 function maximalSuffix(codes: Uint16Array, from: number, length: number, isOpposite: boolean): number {
   let start = 0;

@@ -1,11 +1,9 @@
 /**
- * Whether a URI may be an expansion of a URI template (RFC 6570). The match selects a server, which then checks the URI itself.
- *
- * `{var}` stands for any text without a slash. `{+var}` and the other operators stand for any text. Between two of the latter,
- * `{var}` may contain slashes too: only that makes it possible to match without backtracking.
- *
- * Invariant: a match takes at most two comparisons per character of the URI and one per character of the template, whatever
- * either contains. Literals are searched for by two-way-search.ts, because `indexOf` is quadratic for some texts.
+ * Decides whether a URI may be an expansion of a URI template (RFC 6570). The match selects a server, which then checks the
+ * URI. `{var}` matches any text without a slash. `{+var}` and the other operators match any text. A `{var}` between two
+ * operator expressions may also match slashes. Otherwise matching would need backtracking.
+ * Invariant: for all texts, a match takes at most two comparisons per character of the URI and one per character of the
+ * template. Literals are searched by two-way-search.ts, because `indexOf` is quadratic for some texts.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Meter, SearchText } from './two-way-search.js';
@@ -17,22 +15,21 @@ export const expressionsMax = 32;
 type Expression = 'segment' | 'anything';
 type TemplatePart = { readonly literal: string } | Expression;
 
-/** Literals from one end of the URI inwards; those of the right side are reversed. `hasGap`: a `{var}` comes before the literal. */
+/** Literals from one end of the URI inwards, reversed on the right side. `hasGap`: a `{var}` precedes the literal. */
 type Side = readonly { readonly literal: SearchText; readonly hasGap: boolean }[];
 
 interface Pattern {
   readonly left: Side;
-  /** Literals between expressions that stand for any text, in their order. */
+  /** Literals between operator expressions, in order. */
   readonly middle: readonly SearchText[];
   readonly right: Side;
-  /** The expression between both sides; undefined for a template without one. */
+  /** The expression between both sides; undefined for a template without expressions. */
   readonly between: Expression | undefined;
 }
 
-/** A URI to match against many templates. */
+/** A URI that is matched against many templates. */
 export class UriText {
   readonly text: string;
-  /** Comparisons of characters so far. */
   readonly meter: Meter = { steps: 0 };
   #forward: Reading | undefined;
   #backward: Reading | undefined;
@@ -52,18 +49,18 @@ export class UriText {
   }
 }
 
-/** The URI read from one of its ends. */
+/** The URI, read forward or backward. */
 interface Reading {
   readonly codes: Uint16Array;
-  /** The index of the next slash, from each index on; the length of the URI where there is none. */
+  /** `nextSlash[i]`: index of the first slash at or after i, or the URI length. */
   readonly nextSlash: Uint16Array;
 }
 
 export class UriTemplate {
-  /** Every URI of this template begins with it. */
+  /** The literal that every URI of this template begins with. */
   readonly head: string;
   readonly #parts: readonly TemplatePart[];
-  /** Compiled for the first URI that begins as the template does. */
+  /** Compiled lazily, for the first URI that starts with `head`. */
   #pattern: Pattern | undefined;
 
   private constructor(parts: readonly TemplatePart[]) {
@@ -72,7 +69,7 @@ export class UriTemplate {
     this.#parts = parts;
   }
 
-  /** Undefined for a text that is no template or exceeds the limits. */
+  /** Returns undefined for a text that is not a template or exceeds the limits. */
   static parse(text: string): UriTemplate | undefined {
     const parts = text.length > templateCharsMax ? undefined : partsOf(text);
     return parts && new UriTemplate(parts);
@@ -114,7 +111,7 @@ function partsOf(text: string): TemplatePart[] | undefined {
     const close = text.indexOf('}', open);
     if (close <= open + 1 || ++expressions > expressionsMax) return undefined;
     const expression = isVariable.test(text[open + 1] as string) ? 'segment' : 'anything';
-    // Two expressions side by side match like the wider one of them.
+    // Two adjacent expressions match like the wider one.
     const before = parts.at(-1);
     if (typeof before === 'string') parts[parts.length - 1] = before === 'anything' ? before : expression;
     else parts.push(expression);
@@ -123,15 +120,15 @@ function partsOf(text: string): TemplatePart[] | undefined {
   return parts;
 }
 
-/** The first character of an expression without an operator that may produce a slash; `{.var}` produces none. */
+/** Matches the first character of an expression whose expansion has no slash: a plain `{var}` or `{.var}`. */
 const isVariable = /[A-Za-z0-9_%.]/;
 
 function compile(parts: readonly TemplatePart[]): Pattern {
   const widest: Expression = parts.includes('anything') ? 'anything' : 'segment';
   const last = parts.lastIndexOf(widest);
   if (last < 0) return { left: [], middle: [], right: [], between: undefined };
-  // Without an expression for any text, the sides meet at the last one: from the left, the first match of a literal leaves the
-  // most text to the literals after it.
+  // If no expression matches any text, everything up to the last expression is matched from the left. Taking the first match of
+  // each literal leaves the most text for the following literals.
   const first = widest === 'anything' ? parts.indexOf(widest) : last;
   const literals = new Literals(
     parts.reduce((sum, part) => sum + (typeof part === 'object' ? part.literal.length : 0), 0),
@@ -153,7 +150,7 @@ function compile(parts: readonly TemplatePart[]): Pattern {
   return { left, middle, right, between: widest };
 }
 
-/** The literals of one template, one after the other in one array. */
+/** The literals of one template, in one array. */
 class Literals {
   readonly #codes: Uint16Array;
   #end = 0;
@@ -192,13 +189,13 @@ function readingOf(codes: Uint16Array): Reading {
   return { codes, nextSlash };
 }
 
-/** The fewest characters, at most `end`, that a side takes; -1 when the URI does not match it. */
+/** Matches one side and returns the number of characters it used (the minimum), or -1 if it does not match within `end`. */
 function consume({ codes, nextSlash }: Reading, side: Side, end: number, meter: Meter): number {
   let at = 0;
   for (const { literal, hasGap } of side) {
     const start = hasGap ? startInSegment(codes, nextSlash[at] as number, literal, at, end, meter) : at;
     if (start < 0) return -1;
-    // The search has compared it.
+    // `find` has already compared this literal.
     const isFound = hasGap && literal.slashAt < 0;
     if (!isFound && !literal.isAt(codes, start, end, meter)) return -1;
     at = start + literal.length;
@@ -206,7 +203,7 @@ function consume({ codes, nextSlash }: Reading, side: Side, end: number, meter: 
   return at;
 }
 
-/** The earliest index at which the literal may begin, with no slash between it and `at`; -1 when there is none. */
+/** The first index at which the literal may begin without a slash between `at` and it, or -1. */
 function startInSegment(
   codes: Uint16Array,
   slash: number,
@@ -216,17 +213,17 @@ function startInSegment(
   meter: Meter,
 ): number {
   if (literal.slashAt < 0) return literal.find(codes, at, Math.min(slash, end), meter);
-  // The first slash of the literal is the next one of the URI: only one index is possible.
+  // The first slash of the literal must be the next slash of the URI, so only one index is possible.
   const start = slash - literal.slashAt;
   return start >= at ? start : -1;
 }
 
-/** Characters that are matched in one turn of the event loop. */
+/** Characters that are matched in one tick of the event loop. */
 export const charsPerTurn = 8_192;
 
 /**
- * Spreads the matching of long URIs over turns of the event loop: one message may hold a hundred of them, each to be matched against a
- * thousand templates. One turn matches at most `charsPerTurn` characters, or one longer URI.
+ * Spreads the matching of long URIs over ticks of the event loop. One message may contain a hundred URIs, each matched against
+ * a thousand templates. One tick matches at most `charsPerTurn` characters, or one longer URI.
  */
 export class MatchPacer {
   #left = charsPerTurn;

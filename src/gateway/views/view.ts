@@ -1,8 +1,7 @@
 /**
- * What principals with the same rights see at one endpoint: the servers, and by their shown names the tools, prompts and resources.
- * Not here: the bytes of the lists (list-pages.ts), when a view is replaced (views.ts).
- *
- * Invariants: an item that is not shown cannot be found; a view never changes, except for the states of its servers.
+ * The servers, tools, prompts and resources that principals with equal rights see at one endpoint, by their shown names.
+ * Not here: the bytes of the lists (list-pages.ts), replacing a view (views.ts).
+ * Invariants: a hidden item cannot be found. A view never changes, except for the states of its servers.
  */
 import type { KnownServer } from '../../catalog/catalog-server.js';
 import type { UnroutedTemplates } from '../../host/status.js';
@@ -17,7 +16,6 @@ import { TemplateRoutes, unroutedByServer } from './template-routes.js';
 import { prefixed } from './tool-names.js';
 import { UriText } from './uri-templates.js';
 
-/** Where a tool call goes. */
 export interface ToolTarget {
   readonly server: string;
   readonly tool: string;
@@ -26,21 +24,21 @@ export interface ToolTarget {
 export class View {
   readonly endpoint: EndpointId;
   readonly access: Access;
-  /** In their order. */
+  /** Visible servers in the order of the lists. */
   readonly servers: readonly string[];
   readonly lists: readonly ServerLists[];
-  /** The endpoint has servers that these principals do not see. */
+  /** True if the endpoint has servers that these principals do not see. */
   readonly isFiltered: boolean;
-  /** Before the rules hide some of them. */
+  /** Number of tools before rules hide some of them. */
   readonly toolsMax: number;
   readonly #allTables: Tables;
   readonly #tables = new Map<ListMethod, Table>();
   readonly #parts = new Map<ListMethod, readonly ListPart[]>();
-  /** Each server was ready once; a redefined server comes with a new view. */
+  /** True if facts of every server are known. A redefined server gets a new view. */
   #isSeen = false;
   #routes: TemplateRoutes | undefined;
   #unrouted: ReadonlyMap<string, UnroutedTemplates> | undefined;
-  /** Null: not looked for yet. */
+  /** Null: not computed yet. */
   #onlyWithResources: string | undefined | null = null;
 
   constructor(
@@ -59,12 +57,11 @@ export class View {
     this.toolsMax = lists.reduce((sum, { toolCount }) => sum + toolCount, 0);
   }
 
-  /** The server of an endpoint of one server, which shows the server's own names. */
+  /** The server of a one-server endpoint, which shows the server's own names. */
   get only(): string | undefined {
     return this.endpoint.kind === 'server' ? this.endpoint.server : undefined;
   }
 
-  /** As upstreams have it. */
   get carried(): string | undefined {
     return this.access.upstreams.carried;
   }
@@ -73,7 +70,7 @@ export class View {
     return this.access.upstreams.known(server);
   }
 
-  /** Resolves when every server was ready once, or the host stops waiting; undefined when there is nothing to wait for. */
+  /** Resolves when the first listing of every server has settled, or its time is over; undefined if none is pending. */
   startupListing(): Promise<void> | undefined {
     if (this.#isSeen) return undefined;
     const unseen = this.servers.filter((server) => this.known(server)?.facts === undefined);
@@ -82,7 +79,7 @@ export class View {
     return undefined;
   }
 
-  /** The parts of a list, by server. Parts of servers that did not change are the same objects in the view before. */
+  /** The parts of a list, one per server. Parts of unchanged servers are the same objects as in the view `before`. */
   parts(method: ListMethod, before?: View): readonly ListPart[] {
     let parts = this.#parts.get(method);
     if (!parts) {
@@ -115,7 +112,7 @@ export class View {
     return this.table('prompts/list').byName.get(name);
   }
 
-  /** The server that a URI, or the text of a template, belongs to, and its name there. */
+  /** Finds the server of a URI or template text, and the server's own name for it. */
   findResource(uri: string): ResourceTarget | AmbiguousResource | undefined {
     const resources = this.table('resources/list');
     const templates = this.table('resources/templates/list');
@@ -135,7 +132,7 @@ export class View {
     return only === undefined ? undefined : { server: only, uri, isByTemplate: this.only === undefined };
   }
 
-  /** Templates of a server that no URI is matched against. At the endpoint of one server every URI goes to that server. */
+  /** Templates of a server that no URI is matched against. If only one server has resources, it gets every URI. */
   unroutedOf(server: string): UnroutedTemplates | undefined {
     if (this.#onlyServerWithResources() !== undefined) return undefined;
     this.#unrouted ??= unroutedByServer(this.#templateRoutes().unrouted);
@@ -161,7 +158,7 @@ export class View {
     return this.#onlyWithResources;
   }
 
-  /** A server whose tools were never read may have any tool: the server itself refuses a call of an unknown one. */
+  /** A server whose tools were never listed may have any tool; it refuses unknown ones itself. */
   #unlistedTool(name: string): ToolTarget | undefined {
     for (const { server, known } of this.lists) {
       if (!known || known.lists.has('tools/list')) continue;
@@ -201,7 +198,7 @@ export function showSame(a: View, b: View, method: ListMethod): boolean {
   if (a === b) return true;
   const [one, other] = [a.parts(method), b.parts(method, a)];
   if (one.length === other.length && one.every((part, i) => part === other[i])) return true;
-  // A server with nothing to show makes no difference.
+  // A server without entries does not change the list.
   const [shown, others] = [one, other].map((parts) => parts.filter(({ entries }) => entries.length > 0));
   return shown?.length === others?.length && !!shown?.every((part, i) => part.shows(others?.[i] as ListPart));
 }
@@ -213,7 +210,7 @@ const listsOf: Partial<Record<Offer, readonly ListMethod[]>> = {
   resources: ['resources/list', 'resources/templates/list'],
 };
 
-/** By the server's capabilities; before it ever reported them, by the lists that are known. */
+/** Decides by the server's capabilities, or by its known lists if the capabilities are unknown. */
 export function offers(known: KnownServer | undefined, offer: Offer): boolean {
   if (known?.facts) return memberBytes(known.facts.capabilities, offer) !== undefined;
   return listsOf[offer]?.some((method) => (known?.lists.get(method)?.items.length ?? 0) > 0) ?? false;

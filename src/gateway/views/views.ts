@@ -1,7 +1,7 @@
 /**
- * Every view, found by endpoint and by the rights of a principal: principals with the same rights share one.
+ * All views, by endpoint and rights. Principals with equal rights share a view.
  * A view is built on first use, and replaced when one of its servers, its set of servers or the rules changed.
- * Invariants: a view that is handed out shows what a list would show now; a change costs as much as the server that changed.
+ * Invariants: a returned view is up to date. The cost of a change depends only on the size of the changed server.
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/operation.js';
@@ -13,18 +13,18 @@ import { View } from './view.js';
 
 interface Slot {
   view: View;
-  /** The servers that are not ready: lists of tools show it. */
+  /** States of the servers that are not ready, which tool lists show. */
   states: string;
-  /** The change that the view was last compared with. */
+  /** Value of `#changes` at the last check of the view. */
   checkedAt: number;
 }
 
 const viewsMax = 4_096;
-/** Tools in all views together, past which the oldest views go, down to `viewsMin`. */
+/** Total tools of all views. Beyond it the oldest views are dropped, down to `viewsMin`. */
 const viewToolsMax = 1_000_000;
 const viewsMin = 256;
 const accessMax = 1_024;
-/** Pairs of servers that were reported. */
+/** Maximum number of reported pairs of servers. */
 const clashesMax = 1_000;
 
 export class Views {
@@ -33,19 +33,19 @@ export class Views {
   readonly #access = new Map<string, Access>();
   readonly #tables: Tables;
   readonly #changedServers = new Set<string>();
-  /** In the order of the upstreams. */
+  /** Lists by server, in the order of `upstreams.names()`. */
   #servers = new Map<string, ServerLists>();
-  /** The states of servers that are not ready. */
+  /** States by server, only of servers that are not ready. */
   readonly #states = new Map<string, string>();
   #changes = 0;
-  /** When a server was last added or removed. */
+  /** Value of `#changes` when a server was last added or removed. */
   #namesChangedAt = 0;
   #rulesRevision: number;
   #viewTools = 0;
-  /** The slot found last: one request looks three times, and the next is likely of the same client. */
+  /** Last result: one request does three lookups, and the next is likely from the same client. */
   #last: { readonly endpoint: EndpointId; readonly principal: Principal; readonly slot: Slot } | undefined;
 
-  /** `onClash` is called once for each two servers. */
+  /** `onClash` is called once for each pair of servers. */
   constructor(upstreams: Upstreams, onClash: OnClash = () => {}) {
     this.#upstreams = upstreams;
     this.#rulesRevision = upstreams.rulesRevision;
@@ -59,7 +59,7 @@ export class Views {
     this.#readNames();
   }
 
-  /** The lists, the facts or the state of a server changed, or there is no such server any more. */
+  /** Records that lists, facts or state of a server changed, or that it was removed. */
   changed(server: string): void {
     this.#changes++;
     this.#changedServers.add(server);
@@ -70,7 +70,7 @@ export class Views {
     const slot = this.#lastOf(endpoint, principal);
     if (slot) return slot.view.servers.length > 0;
     this.#readChanges();
-    // An unknown name gets no view: a client could make up any number of names.
+    // An unknown name gets no view, because a client could invent any number of names.
     const isKnown =
       endpoint.kind === 'server' ? this.#servers.has(endpoint.server) : this.#upstreams.groups.has(endpoint.group);
     return isKnown && this.of(endpoint, principal).servers.length > 0;
@@ -80,7 +80,7 @@ export class Views {
     return this.#find(endpoint, principal).view;
   }
 
-  /** Differs when the state of a server in the view does. */
+  /** Returns a text that changes when the state of a server in the view changes. */
   statesOf(endpoint: EndpointId, principal: Principal): string {
     return this.#find(endpoint, principal).states;
   }
@@ -97,7 +97,7 @@ export class Views {
     return slot;
   }
 
-  /** By identity: a principal never changes, and a principal with another role is another object. */
+  /** Compares by identity: principals are immutable, and a changed role gives a new object. */
   #lastOf(endpoint: EndpointId, principal: Principal): Slot | undefined {
     const last = this.#last;
     if (last?.principal !== principal || last.endpoint !== endpoint) return undefined;
@@ -134,7 +134,7 @@ export class Views {
     slot.checkedAt = this.#changes;
   }
 
-  /** `before`: a view of the same servers. */
+  /** `before`: a view of the same server names. */
   #view(endpoint: EndpointId, access: Access, before?: View): View {
     const listsOf = (server: string) => this.#servers.get(server) as ServerLists;
     if (before) return new View(endpoint, access, before.servers.map(listsOf), before.isFiltered, this.#tables);
@@ -156,7 +156,7 @@ export class Views {
     let states = '';
     for (const server of servers) {
       const state = this.#states.get(server);
-      // With its name: principals who list the same may see other servers beside it.
+      // The name is included, because principals with the same table may see different servers.
       if (state !== undefined) states += `${server} ${state} `;
     }
     return states;
@@ -190,7 +190,7 @@ export class Views {
     if (known && !known.isReady) this.#states.set(server, known.state);
     else this.#states.delete(server);
     const lists = this.#servers.get(server);
-    // A definition that was read again may rename tools, whatever the server lists.
+    // A new definition may rename tools even if the lists of the server did not change.
     const isSame = known?.revision === lists?.known?.revision && known?.definition === lists?.known?.definition;
     return lists && isSame ? lists : new ServerLists(server, known, lists);
   }
