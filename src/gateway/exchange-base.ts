@@ -75,9 +75,6 @@ export abstract class ExchangeBase<C extends Client = Client> implements Exchang
 
   protected abstract writeNotification(text: JsonText[]): void;
 
-  /**
-   * Called once, at the end. `answer` is undefined if the client gets no answer. `failure` is undefined after a success, and
-   * after a cancel without an answer.
-   */
+  /** Called once, at the end. Without `answer` the client gets none. A cancel without an answer has no `failure` either. */
   protected abstract write(answer: JsonText[] | undefined, failure: RpcFailure | undefined): void;
 }

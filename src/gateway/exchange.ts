@@ -63,7 +63,7 @@ export interface Exchange {
   readonly params: Buffer | undefined;
   /** Time of arrival on the host's clock. */
   readonly startedAtMs: number;
-  /** Aborts when the client cancels, a modern client disconnects, or the session ends. A lost legacy stream does not cancel. */
+  /** Aborts when the client cancels, a modern client disconnects, or the session ends. A lost legacy stream does not abort. */
   readonly signal: CancelSignal;
   /** Sends progress or logs of this request. */
   notify(method: string, params: JsonText): void;
@@ -102,7 +102,7 @@ export interface Router {
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined;
   /** Resource templates of a server that `/mcp` does not route; undefined if it routes all. */
   unroutedOf?(server: string): UnroutedTemplates | undefined;
-  /** Keys changed: notifications follow the current roles. */
+  /** Applies the current roles to notifications after keys changed. */
   rekeyed?(now: PrincipalNow): void;
   /** Gives listen streams their result. The gateway calls it before it closes the ingresses. */
   close?(): void;

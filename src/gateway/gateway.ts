@@ -67,7 +67,6 @@ export interface GatewayOptions {
 export interface Gateway {
   /** URL of `/mcp`; undefined before `listen` resolves. */
   readonly url: string | undefined;
-  /** The local key, if there is one. */
   readonly key: string | undefined;
   /** True if this start created the local key. */
   readonly isNewKey: boolean;
@@ -83,10 +82,7 @@ export interface Gateway {
   prepareKeys(keys: Readonly<Record<string, unknown>>): JointChange;
   /** Replaces the accepted Host names and origins. The port does not change. */
   allow(names: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void;
-  /**
-   * Reports `stopping` at `/readyz`, refuses new requests, waits up to `drainMs` for open ones, ends the rest and closes the
-   * port. Default: `drainMs` of the settings.
-   */
+  /** Reports `stopping` at `/readyz`, refuses new requests, drains open ones up to `drainMs`, and closes the port. */
   close(drainMs?: number): Promise<void>;
 }
 

@@ -90,7 +90,7 @@ export abstract class GatheredBody implements BodyReader {
     this.#gathered?.clear();
   }
 
-  /** Called at most once, and never after `left`. */
+  /** Called once with the body or its fault, but never if the connection was lost. */
   protected abstract done(body: Buffer | BodyFault): void;
 
   #refuse(fault: BodyFault): void {

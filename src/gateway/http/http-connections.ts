@@ -63,13 +63,12 @@ export class HttpConnections {
 }
 
 export interface SharedConnection {
-  /** True if no request is open on the connection. */
   readonly isIdle: boolean;
 }
 
 export class ConnectionShares<C extends SharedConnection> {
   readonly #max: number;
-  /** Number of slots for connections with a key. */
+  /** Maximum of connections with a key. */
   readonly #knownMax: number;
   readonly #quarter: number;
   /** Anonymous connections, oldest first. */

@@ -69,12 +69,9 @@ export interface HttpIngress {
   figures(): IngressFigures;
   /** Replaces the allowed names and origins. The names of this machine stay allowed. */
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
-  /** Keys changed: ends the sessions, requests and streams of revoked keys. */
+  /** Ends the sessions, requests and streams of revoked keys. */
   rekeyed(now: PrincipalNow): void;
-  /**
-   * Refuses new requests, waits up to `drainMs` for open ones, ends the rest, and closes the port. Routes such as `/healthz`
-   * are served until the port closes. Safe to call again.
-   */
+  /** Refuses new requests and drains open ones up to `drainMs`, then closes the port. Routes are served until then. */
   close(drainMs: number): Promise<void>;
 }
 

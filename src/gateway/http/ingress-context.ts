@@ -32,7 +32,7 @@ export interface IngressContext {
   readonly authenticate: Authenticate;
   /** Number of key changes. If it grew while a body arrived, the request is authenticated again. */
   keyChanges: number;
-  /** Refuses new requests. Answers and notifications are accepted, because open requests may wait for them. */
+  /** True: only new requests are refused. Open requests may still wait for answers and notifications. */
   isStopping: boolean;
   /** Receives internal errors. The request was answered. */
   readonly onProblem: (error: unknown) => void;

@@ -57,10 +57,7 @@ export class LingeringClose {
     socket.resume();
   }
 
-  /**
-   * Node calls `destroySoon` after the answer to this request. If the request is incomplete by then, the connection lingers
-   * instead.
-   */
+  /** Makes the connection linger if the request is still incomplete when Node closes it after the answer. */
   insteadOfCut(request: Pick<IncomingMessage, 'socket' | 'complete'>): void {
     const { socket } = request;
     socket.destroySoon = () => {

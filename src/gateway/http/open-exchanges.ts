@@ -98,7 +98,6 @@ export class OpenExchanges {
     for (const exchange of [...this.#open.keys()]) exchange.rekeyed(now);
   }
 
-  /** Resolves when no exchange is open. */
   emptied(): Promise<void> {
     if (this.#open.size === 0) return Promise.resolve();
     this.#empty ??= deferred();
@@ -130,7 +129,6 @@ export class FairShares {
     return this.#size;
   }
 
-  /** Whether this key may open one more exchange now. */
   admits(key: string): boolean {
     const own = this.#held.get(key) ?? 0;
     const isFull = this.#size >= this.#max;

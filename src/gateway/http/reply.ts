@@ -82,7 +82,6 @@ export function refuseRequest(
   refuse(response, refusal, mustClose && !closes ? [...headers, 'Connection', 'close'] : headers);
 }
 
-/** Answers a request whose handling threw an internal error. */
 export function failRequest(
   { onProblem }: { readonly onProblem: (error: unknown) => void },
   response: ServerResponse,
@@ -118,7 +117,7 @@ const SOCKET_REFUSALS: Readonly<Record<string, Refusal>> = {
   ERR_HTTP_REQUEST_TIMEOUT: REFUSALS.slow,
 };
 
-/** Returns a response class that counts answers in `counts` by the first digit of their status. */
+/** Counts answers in `counts` by the first digit of their status. */
 export function countedResponse(counts: Record<number, number>): typeof ServerResponse {
   class CountedResponse extends ServerResponse {
     override writeHead(status: number, ...rest: unknown[]): this {

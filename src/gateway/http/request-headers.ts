@@ -28,7 +28,6 @@ export function checkPost(headers: RequestHeaders, bodyBytesMax: number): Refusa
   return length !== undefined && !(Number(length) <= bodyBytesMax) ? REFUSALS.body : undefined;
 }
 
-/** Whether the value is valid for `Hostler-Client`. */
 export const isClientName = (value: string): boolean => clientName.test(value);
 
 export const acceptsStream = ({ accept }: RequestHeaders): boolean =>

@@ -1,9 +1,9 @@
 /**
  * The subscriptions of clients: lists and resources of legacy sessions, and the listen streams of modern clients.
- * Not here: detecting changed lists (list-watch.ts), the messages of a stream (listen-stream.ts), subscribing at the servers
+ * Not here: detecting changed lists (list-watch.ts), messages of a stream (listen-stream.ts), servers
  * (catalog/subscriptions.ts).
- * Invariants: the end of a session or stream releases its subscriptions, also one that the server grants later. Streams and
- * subscriptions are bounded, in total and per principal.
+ * Invariants: the end of a session or stream releases its subscriptions, also one that the server grants later. Streams are
+ * bounded in total and per principal, subscriptions per session and per stream.
  */
 import { ERRORS } from '../../kernel/errors.js';
 import { spliceMeta } from '../../wire/json-edit.js';

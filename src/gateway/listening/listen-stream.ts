@@ -1,8 +1,8 @@
 /**
  * One `subscriptions/listen` stream of a modern client.
  * Not here: the limits on the number of streams (client-subscriptions.ts).
- * Invariants: the acknowledgement is the first message, at most `acknowledgeMsMax` after the request. A resource that a server
- * grants later is not acknowledged, but its updates are sent. Every message carries the stream id. The end releases all
+ * Invariants: the acknowledgement is the first message, at most `acknowledgeMsMax` after the request. A resource that is
+ * granted later is not acknowledged, but its updates are sent. Every message has the stream id. The end releases all
  * subscriptions.
  */
 import type { Clock } from '../../kernel/clock.js';

@@ -1,6 +1,5 @@
 /**
- * Finds the server of a passthrough request, and the members that need another value there. `finders` has one function for each
- * kind of target in wire/methods.ts.
+ * Finds the server of a passthrough request, and the params that change on the way to it. Each kind of target has one finder.
  * Not here: sending the request (relay.ts).
  */
 import type { JsonText } from '../../wire/frame.js';
@@ -66,7 +65,7 @@ function resourceReference(view: View, ref: Buffer): PassthroughTarget | RpcFail
   return withReference(found.server, found.uri === uri ? ref : editMembers(ref, [['uri', JSON.stringify(found.uri)]]));
 }
 
-/** The error for a resource without a single target. */
+/** The error for a resource of no server, or of several servers. */
 export function noTarget(uri: string, found: AmbiguousResource | undefined, era: string): RpcFailure {
   if (found) return ambiguousUri(uri, found.servers);
   return uri.length > uriCharsMax

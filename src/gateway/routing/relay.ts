@@ -31,13 +31,13 @@ export interface RelayContext {
   readonly servers: ServerInfoCache;
   /** Whether no key and no role exists now. Only then may one caller's result be cached for all. */
   readonly mayBePublic: () => boolean;
-  /** Receives internal errors. The client gets an internal error. */
+  /** Receives internal errors. The client gets a generic error. */
   readonly onProblem: (error: unknown) => void;
 }
 
 const callKeys = ['name', 'arguments', '_meta', 'inputResponses', 'requestState'] as const;
 const hopKeys = ['_meta', 'inputResponses', 'requestState'] as const;
-/** Includes `name`, `uri` and `ref`, so that a request with two targets of one kind is refused. */
+/** Includes `name`, `uri` and `ref`, so that a request with two of the same is refused. */
 const passthroughKeys = [...hopKeys, 'name', 'uri', 'ref'] as const;
 const noArguments = Buffer.from('{}');
 const nameCharsShown = 200;

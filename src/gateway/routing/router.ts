@@ -1,8 +1,7 @@
 /**
  * Passes every client request to the part that wire/methods.ts names for its method.
  * Not here: reading and writing messages (http/, stdio/), requests of servers to clients (bridge/).
- * Invariant: `handle` never throws. Every exchange is ended once; a `subscriptions/listen` stays open until the client or the
- * gateway ends it.
+ * Invariant: `handle` never throws. Every exchange is ended once; only the client or the gateway ends a listen stream.
  */
 import type { UnroutedTemplates } from '../../host/status.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -42,14 +41,11 @@ export interface RouterOptions {
   readonly upstreams: Upstreams;
   readonly bridge: Bridge;
   readonly clock: Clock;
-  /**
-   * Whether no key and no role exists now, so that all callers see the same. Only then may lists and resources be cached for
-   * all callers (`cacheScope: "public"`). Default: never.
-   */
+  /** Whether no key and no role exists now. Only then may results have `cacheScope: "public"`. Default: never. */
   readonly mayBePublic?: () => boolean;
   /** serverInfo of endpoints with many servers. */
   readonly serverInfo: { readonly name: string; readonly version: string };
-  /** Receives internal errors. The client gets an internal error. */
+  /** Receives internal errors. The client gets a generic error. */
   readonly onProblem?: (error: unknown) => void;
 }
 

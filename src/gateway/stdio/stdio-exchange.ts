@@ -6,7 +6,7 @@ import { ExchangeBase, type ReceivedRequest } from '../exchange-base.js';
 
 /** The pipe as an exchange uses it. */
 export interface Pipe {
-  /** `answer` is undefined if the request was cancelled. */
+  /** `answer` is undefined if the client gets no answer. */
   ended(exchange: StdioExchange, answer: readonly JsonText[] | undefined): void;
   writeNotification(text: readonly JsonText[]): void;
   ask(owner: StdioExchange, ...request: Parameters<Ask>): ReturnType<Ask>;

@@ -53,7 +53,6 @@ export interface StdioIngressOptions {
 export interface StdioIngress {
   /** Resolves when the pipe has ended and no request is in progress. Never rejects. */
   readonly closed: Promise<void>;
-  /** Number of requests in progress. */
   readonly inFlight: number;
   figures(): IngressFigures;
   /** Stops reading, waits up to `drainMs` for requests in progress, then cancels them. */
@@ -273,7 +272,6 @@ class PipeIngress implements StdioIngress, Pipe {
     this.#drain(drainAfterEndMs);
   };
 
-  /** Stops reading and finishes requests in progress. */
   #drain(drainMs: number): void {
     if (this.#isOver) return;
     const { input, clock } = this.#options;

@@ -1,9 +1,7 @@
 /**
  * URIs of the form `hostler://<server>/<uri>`. If two servers of an endpoint list the same URI or template, both are shown in
- * this form, and the plain URI is refused as ambiguous. A server's own URI that begins with `hostler://` is wrapped too, so
- * that no server can pose as another.
- * The inner URI is not encoded: a path may contain every character of a URI, and expanding a wrapped template must give the
- * server's own URI.
+ * this form, and the plain URI is refused as ambiguous. A server's own `hostler://` URI is wrapped too, so that no server can
+ * pose as another. The inner URI is not encoded: expanding a wrapped template must give the server's own URI.
  * Invariant: URIs inside results and links are not changed.
  */
 import { editMembers } from '../../wire/json-edit.js';

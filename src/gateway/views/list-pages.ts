@@ -1,10 +1,8 @@
 /**
  * Cached pages of lists as bytes: one page of one list, as one view shows it in one era.
- * An item keeps the bytes of its server, except for its name. A tool of a server that is not ready also gets the server's
- * state.
+ * An item keeps the bytes of its server, except for its name. A tool of a server that is not ready also shows that state.
  * Not here: the content of a list (view.ts), the order of paging (table.ts).
- * Invariants: pages and bytes are bounded. A cursor names the last item of the previous page, so it survives changes of the
- * list.
+ * Invariants: pages and bytes are bounded. A cursor names the last item of the previous page, so it survives list changes.
  */
 import type { ListMethod } from '../../session/lists.js';
 import { spliceMeta } from '../../wire/json-edit.js';
@@ -118,13 +116,11 @@ interface Shape extends Span {
   readonly isPlain: boolean;
 }
 
-/**
- * Fast path for an item that begins with its name, as nearly all do. Undefined: the item must be scanned. An item without
- * `_meta` and `\u` in its text cannot have a `_meta` member.
- */
+/** Fast path for an item that begins with its name, as nearly all do. Undefined: the item must be scanned. */
 function quickShapeOf(key: string, text: string, member: string): Shape | undefined {
   const start = member.length + 4;
   const beginning = `{"${member}":${latin1(JSON.stringify(key))}`;
+  // A `_meta` key contains these letters, or `\u` escapes of them.
   if (!text.startsWith(beginning) || text.includes('_meta') || text.includes('\\u')) return undefined;
   return { start, end: beginning.length, isPlain: true };
 }

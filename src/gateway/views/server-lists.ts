@@ -2,8 +2,7 @@
  * The lists of one server at one revision, reduced to the items that principals may see.
  * Not here: joining the lists of several servers (view.ts, table.ts).
  * Invariants: a ServerLists never changes; a new revision of the server gets a new one. Principals that see the same items get
- * the same `ListPart`, so lists are compared by identity. An entry that a new revision does not change keeps its `content`
- * number.
+ * the same `ListPart`, so lists are compared by identity. An unchanged entry keeps its `content` number in a new revision.
  */
 import type { KnownServer } from '../../catalog/catalog-server.js';
 import { renamed } from '../../config/tool-rules.js';
@@ -32,7 +31,6 @@ export interface Entry {
 let lastPart = 0;
 let lastContent = 0;
 
-/** One server's part of a list. */
 export class ListPart {
   readonly id = ++lastPart;
   /** Entries in the server's order. */

@@ -85,7 +85,7 @@ export class Table {
     return this.shared.has(uri) ? wrapUri({ server, uri }) : name;
   }
 
-  /** Joins the sorted parts, which tables share. Renamed entries are not in a part, so such a table is sorted itself. */
+  /** Joins the sorted parts, which tables share. Renamed entries are not in a part, so their table sorts again. */
   #sort(): readonly Entry[] {
     const runs = this.#parts.map(({ sorted }) => sorted).filter((run) => run.length > 0);
     const sorted = runs.sort(([a], [b]) => compare(a as Entry, b as Entry)).flat();

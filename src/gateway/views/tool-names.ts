@@ -20,7 +20,7 @@ const separator = '__';
 const foreign = /[^A-Za-z0-9_.-]/gu;
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567';
 
-/** Characters of the hash by the number of collisions so far. 40 bits prevent accidental collisions, but not deliberate ones. */
+/** Characters of the hash by the number of collisions so far. 40 bits prevent accidental collisions, not deliberate ones. */
 const hashChars = [0, 8, 16, 52] as const;
 const lastLevel = hashChars.length - 1;
 

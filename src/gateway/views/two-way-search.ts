@@ -4,6 +4,7 @@
  * Texts are arrays of character codes; the text to find is never empty.
  * Invariant: a search makes at most two comparisons per code of the searched text.
  */
+
 /** Number of comparisons. */
 export interface Meter {
   steps: number;
