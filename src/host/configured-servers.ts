@@ -1,11 +1,11 @@
 /**
- * Applies a configuration to a running host: adds new servers, removes missing ones, replaces changed ones. All other servers
- * and their open calls are not touched. `changeConfiguration` also swaps the rules.
- * Not here: reading the configuration (config/host-config.ts), replacing one server (servers.ts).
+ * Applies a configuration to a running host: adds, removes and replaces servers. Unchanged servers and their open calls
+ * continue. `changeConfiguration` also swaps the rules.
+ * Not here: parsing the configuration (config/host-config.ts), replacing one server (servers.ts).
  *
- * Invariants: rules and servers change in one tick, and no principal is seen with a mix of old and new ones. Spawned and attached
- * servers are never touched. An invalid entry leaves its running server as it was; without one it becomes a disabled server. An
- * entry that waits for its name is dropped when a later configuration no longer has it.
+ * Invariants: rules and servers change in one tick; no principal sees a mix of old and new ones. Spawned and attached servers
+ * are never touched. An invalid entry leaves a running server unchanged; otherwise it becomes a disabled server. An entry that
+ * waits for its name is dropped if a later configuration no longer has it.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Listings } from '../catalog/listings.js';
@@ -26,7 +26,6 @@ export interface Reconfigured {
   readonly removed: readonly string[];
 }
 
-/** The valid and the invalid entries of a configuration. */
 type ConfiguredEntries = Pick<HostSettings, 'mcpServers' | 'unusable'>;
 
 type DeclaredIn = Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'>;
@@ -34,7 +33,6 @@ type DeclaredIn = Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'>;
 export class ConfiguredServers {
   readonly #servers: DeclaredIn;
   readonly #onProblem: (error: unknown) => void;
-  /** Newest declared definitions. */
   readonly #declared = new Map<string, ServerDefinition>();
   /** Definitions of the newest configuration. */
   #latest: ReadonlyMap<string, ServerDefinition | 'keep'> = new Map();
@@ -44,7 +42,6 @@ export class ConfiguredServers {
     this.#onProblem = onProblem;
   }
 
-  /** Declares the servers of the first configuration. */
   declare(entries: ConfiguredEntries): void {
     for (const definition of this.#definitionsOf(entries)) {
       const { name } = definition;
@@ -63,8 +60,8 @@ export class ConfiguredServers {
   }
 
   /**
-   * Changes all servers in the current tick, except one that is just being changed. Resolves when the removed servers are
-   * gone. `changed` is called for each server when its new definition, or its removal, is in effect.
+   * Changes all servers in the current tick, except a server with another change in progress. Resolves when removed servers
+   * have ended. Calls `changed` for each server when its new definition, or its removal, is in effect.
    */
   async apply(entries: ConfiguredEntries, changed: (server: string) => void = () => {}): Promise<Reconfigured> {
     const next = this.#newDefinitions(entries);
@@ -92,7 +89,7 @@ export class ConfiguredServers {
     return { added: those('added'), changed: those('replaced'), removed };
   }
 
-  /** By name. An invalid entry leaves a running server as it is. */
+  /** Definitions by name; `keep` for an invalid entry whose server runs. */
   #newDefinitions(entries: ConfiguredEntries): Map<string, ServerDefinition | 'keep'> {
     return new Map(
       this.#definitionsOf(entries).map((definition) => {
@@ -126,7 +123,6 @@ export class ConfiguredServers {
     return [...all.values()];
   }
 
-  /** A valid definition of an earlier configuration has the name. */
   #runs(name: string): boolean {
     return this.#isOurs(name) && this.#declared.get(name)?.problem === undefined;
   }
@@ -149,7 +145,7 @@ export class ConfiguredServers {
     }
   }
 
-  /** The server under this name comes from the configuration. */
+  /** True if the server with this name comes from the configuration. */
   #isOurs(name: string): boolean {
     const declared = this.#declared.get(name);
     return declared !== undefined && this.#servers.find(name)?.definition === declared;
@@ -182,7 +178,7 @@ interface ChangedParts {
   readonly onConfigProblem: (error: unknown) => void;
 }
 
-/** Swaps rules and servers in one tick; never throws. Resolves when removed servers are gone. */
+/** Swaps rules and servers in one tick; never throws. Resolves when removed servers have ended. */
 export function changeConfiguration(
   parts: ChangedParts,
   settings: HostSettings,
@@ -201,7 +197,7 @@ export function changeConfiguration(
   return applied;
 }
 
-/** Notifies listeners that other rules decide what each principal sees of these servers. */
+/** Notifies listeners that the visibility of these servers may have changed. */
 export function publishRules(
   { catalogue, listings, servers }: Pick<ChangedParts, 'catalogue' | 'listings' | 'servers'>,
   names: readonly string[] = servers.names(),

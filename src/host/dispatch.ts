@@ -1,8 +1,8 @@
 /**
- * The last stage: sends an operation to its server and decides, from the facts of a failure, whether and when it is sent again.
- * Not here: whether the operation is allowed (the stages before), starting the server (supervisor/).
- * Invariant: a call that may have run is sent again only if its tool is read-only or idempotent and trusted, and the server
- * requested nothing of the caller on its behalf.
+ * The last stage: sends an operation to its server and decides, from the facts of a failure, whether and when to send it again.
+ * Not here: permission (the earlier stages), starting the server (supervisor/).
+ * Invariant: a call that may have run is sent again only if its tool is trusted and read-only or idempotent, and the server
+ * sent no question to the caller.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -33,13 +33,12 @@ import { RPC } from '../wire/rpc-codes.js';
 import type { CallTarget } from './call-target.js';
 import type { ManagedServer, TargetOf } from './managed-server.js';
 
-/** Progress extends the deadline of a call up to this. */
+/** Upper bound of a call's deadline when progress extends it. */
 const callMsMax = 10 * 60_000;
 
-/** A call is about to be sent again; `error` ended the attempt before. */
 export type Replayed = (call: Operation, attempt: number, reason: ReplayReason, error: HostError) => void;
 
-/** Sends everything but a call. */
+/** Sends every operation except a tool call. */
 export type Exchange = (
   server: ManagedServer,
   operation: Operation,
@@ -54,7 +53,7 @@ export interface DispatchParts {
   readonly reconnects: ReconnectWaits;
   /** Redacts and neutralises a server's text before it is quoted. */
   readonly clean: (text: string) => string;
-  /** Checked again for each attempt: the server's list may have changed while the call waited, or with the run. */
+  /** Called for each attempt: the list of the server may have changed while the call waited, or with a new run. */
   readonly pinRefusal: (server: string, tool: string) => HostError | undefined;
   readonly exchange: Exchange;
   readonly onReplay: Replayed;
@@ -71,14 +70,14 @@ export const dispatch =
         server = parts.serverOf(operation.server);
         target = targetFor(server, operation, parts.targetOf);
       } catch (error) {
-        // The server was removed while the operation was queued, or its caller can have no instance.
+        // The server was removed while the operation was queued, or no instance can be created for the caller.
         return back(operation, error as Error);
       }
       new Dispatch(server, target, operation, context).attempt();
     };
   };
 
-/** The server itself, unless the operation is relayed: that may go to the client's own instance. */
+/** The shared server, or for a relayed operation possibly the instance of its client. */
 export const targetFor = (server: ManagedServer, { relay, principal }: Operation, targetOf: TargetOf): CallTarget =>
   relay === undefined ? server : targetOf(server, relay.instance, principal.id);
 
@@ -88,18 +87,18 @@ class Dispatch implements CallOptions, DeadlineExtension {
   private readonly target: CallTarget;
   private readonly call: Operation;
   private readonly context: DispatchParts & { readonly back: Over };
-  /** In the tick of the attempt. */
+  /** Time of the current attempt. */
   nowMs: number;
-  /** Failed attempts, without those that were refused a connection. */
+  /** Failed attempts, not counting those without a connection. */
   private attempts = 0;
-  /** When the first attempt that was refused a connection began; -1 without one. */
+  /** Start of the first attempt that got no connection; -1: none yet. */
   private refusedSinceMs = -1;
   private mayHaveRun = false;
-  /** The server has requested something of the caller. */
+  /** True if the server has sent a question to the caller. */
   private wasAsked = false;
-  /** Returns what a retry has taken of the retry budget. */
+  /** Refunds the retry budget for the current retry. */
   private paid: (() => void) | undefined = undefined;
-  /** A renewed token is worth one more attempt, which costs no retry. */
+  /** True after one renewal of the token. That extra attempt is not charged as a retry. */
   private isReauthorized = false;
 
   constructor(server: ManagedServer, target: CallTarget, call: Operation, context: DispatchParts & { back: Over }) {
@@ -111,7 +110,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     target.enter();
   }
 
-  // The session reads its options from here, which saves an object.
+  // The session reads its options from this object, which saves an allocation per call.
 
   get deadlineAtMs(): number {
     return Math.min(this.call.deadlineAtMs, this.nowMs + this.byMs);
@@ -161,7 +160,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   private send(acquired: Acquired<Session>): void {
     const { call, context } = this;
     const { server, tool, args, trail, isFresh, relay } = call;
-    // In the tick in which the call was made, all this was just checked.
+    // A fresh call is still in the tick of its earlier stages, which made these checks.
     if (!isFresh) {
       const quarantined = tool === undefined ? undefined : this.quarantine(server, tool);
       if (quarantined) return this.over(quarantined);
@@ -187,7 +186,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     else this.over(outcome);
   }
 
-  /** Written out: a spread would cost more than the rest of this. */
+  /** Lists every member: a spread would cost more than the rest of the method. */
   private relaying(relay: CallRelay): CallOptions {
     const { deadlineAtMs, signal, onProgress, nowMs, client } = this;
     const { onServerRequest: handle, onServerNotification } = relay;
@@ -195,7 +194,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
       handle &&
       ((request) => {
         this.wasAsked = true;
-        // From now on the server may be silent because it waits for the caller's answer.
+        // From now on, silence of the server may mean that it waits for the caller's answer.
         this.call.stage.sentAtMs = Number.POSITIVE_INFINITY;
         handle(request);
       });
@@ -212,7 +211,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     };
   }
 
-  /** The server may be gone by now; what the check throws ends the call, which no caller would learn of otherwise. */
+  /** The check throws if the server was removed. Its error must end the call; otherwise the caller would wait forever. */
   private quarantine(server: string, tool: string): Error | undefined {
     try {
       return this.context.pinRefusal(server, tool);
@@ -233,7 +232,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   private answered({ kind, bytes, mayHold, wasAsked }: Answer, { heardAtMs, facts }: Session, run: number): Outcome {
     const { supervisor } = this.target;
     if (kind === 'error') {
-      // The server is alive, but only a success proves that it works.
+      // An error answer proves that the server is alive; only a success proves that it works.
       supervisor.answered(run);
       return rejectedByServer(this.call, bytes, this.context.clean);
     }
@@ -260,7 +259,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   private failed(error: HostError): void {
     const { retries } = this.server;
     const deadlineLeftMs = this.call.deadlineAtMs - this.context.clock.nowMs();
-    // A caller's own deadline says nothing about whether the server keeps up.
+    // Only the time limit of the server counts; a shorter deadline of the caller proves nothing.
     if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
     const attempt = this.attempts++;
     const reason = this.isUnanswered(error) ? this.reasonFor(error, attempt, deadlineLeftMs) : undefined;
@@ -271,7 +270,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     this.attemptLater(attempt + 1, deadlineLeftMs);
   }
 
-  /** No connection could be opened. The retry budget is not charged: of all waiting operations, one dials at a time. */
+  /** No connection could be opened. Not charged as a retry: of all waiting operations, one dials at a time. */
   private unconnected(error: HostError): void {
     const { call, context, server } = this;
     const { deadlineAtMs, signal } = call;
@@ -284,7 +283,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     });
   }
 
-  /** Whether the failed attempt used no answer of the caller: an answer that the server may have acted on is not given twice. */
+  /** False if the attempt used an answer of the caller and may have run: such an answer is never sent twice. */
   private isUnanswered({ details }: HostError): boolean {
     const hasAnswer = this.wasAsked || this.call.relay?.members !== undefined;
     return !hasAnswer || details.execution === 'not_executed';
@@ -296,9 +295,9 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   private attemptLater(nth: number, deadlineLeftMs: number): void {
-    // While the server is being restarted, the attempt itself waits for it: a backoff would only add to that.
+    // While the server restarts, `attempt` waits for it; a backoff would only add to that wait.
     if (!this.target.supervisor.ready()) return this.attempt();
-    // If the caller leaves meanwhile, the attempt reports that and sends nothing.
+    // If the caller cancels meanwhile, the attempt reports that and sends nothing.
     void this.context.reconnects.backOff(nth, deadlineLeftMs, this.call.signal).then(() => this.attempt());
   }
 
@@ -312,7 +311,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     try {
       this.context.back(this.call, outcome);
     } catch (error) {
-      // A defect of ours in a stage: the caller must not wait for ever because of it.
+      // A stage threw, which is a bug. The caller must still get an outcome.
       this.call.abandon?.(error as Error);
     }
   }
@@ -323,10 +322,10 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 }
 
-/** Nothing is known about what a request does: it is sent again only if no byte of it left. */
+/** The effect of a request is unknown, so it is sent again only if no byte of it was sent. */
 const unknownTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false } as const;
 
-/** An earlier attempt may have run, whatever is known about the last one. */
+/** An earlier attempt may have run, even if the last one did not. */
 function uncertain(error: HostError): HostError {
   return error.details.execution === 'not_executed' ? error.with({ execution: 'uncertain', cause: error }) : error;
 }
@@ -334,7 +333,6 @@ function uncertain(error: HostError): HostError {
 const shown = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);
 const nameOf = ({ server, tool, method }: Operation): string => shown(`${server}/${tool ?? method}`);
 
-/** The server answered with an error: it is alive, and the call is over. */
 function rejectedByServer(call: Operation, bytes: Buffer, clean: DispatchParts['clean']): HostError {
   const { code, message } = readRpcError(bytes);
   return new HostError(
@@ -351,7 +349,7 @@ function rejectedByServer(call: Operation, bytes: Buffer, clean: DispatchParts['
   );
 }
 
-/** Renews a token that the server refused, once for all callers. Undefined: send the operation once more; else its outcome. */
+/** Renews a refused token, once for all callers. Undefined: send the operation again; otherwise its outcome. */
 export async function reauthorize(
   server: Pick<CallTarget, 'auth' | 'forgetCircuit' | 'supervisor'>,
   acquired: Acquired<Session>,
@@ -362,19 +360,19 @@ export async function reauthorize(
   if (outcome === 'late') return notRenewed(call, 'timeout', 'its deadline passed');
   if (outcome === 'cancelled') return notRenewed(call, 'cancelled', 'the caller cancelled it');
   if (outcome === 'refused') return unauthorized(server, acquired, refused);
-  // A server that answers is reachable, whatever becomes of the call.
+  // The refusal of a token proves that the server is reachable, so earlier strikes no longer count.
   server.forgetCircuit();
   return undefined;
 }
 
-/** Nothing more is tried: from now on calls are refused before they are sent, until there is another token. */
+/** Refuses later calls before they are sent, until another token exists. */
 function unauthorized(
   server: Pick<CallTarget, 'supervisor'>,
   { connection, run }: Acquired<Session>,
   refused: TokenRefused,
 ): HostError {
-  // Calls that the server accepted before are not cut off: the last refused one ends the connection. A token without the
-  // rights for one tool (`scope`) may do for the others.
+  // The last open call ends the connection, so calls that the server accepted are not cut off. A token without the scope of one
+  // tool may suffice for other tools.
   if (refused.kind === 'token' && connection.owed === 0) server.supervisor.lost(run, refused);
   return refused;
 }

@@ -7,7 +7,7 @@ import { defaultPlan } from '../supervisor/restart-plan.js';
 import type { HostParts } from './host-parts.js';
 import { type StatusRow, statusRow } from './status.js';
 
-/** The first outcome that a call would meet, in the order of the stages. */
+/** First outcome that a call would have, in the order of the stages. */
 export type CallForecast =
   | { readonly outcome: 'passes' | 'starts' | 'waits' | 'tries' }
   | {
@@ -23,7 +23,6 @@ export interface Explanation {
   readonly tool: string | undefined;
   readonly principal: { readonly id: string; readonly role: string | undefined };
   readonly visible: boolean;
-  /** The rule that shows or hides the tool. */
   readonly rule: string;
   readonly state: Pick<StatusRow, 'state' | 'since' | 'forMs' | 'nextProbeAt' | 'nextProbeInMs' | 'lastError'>;
   readonly breaker: {
@@ -43,13 +42,12 @@ export interface Explanation {
       }
     | undefined;
   readonly call: CallForecast;
-  /** Whether a call now would start the server. */
   readonly wouldStart: boolean;
 }
 
 export type ExplainFacts = ReturnType<typeof gatherFacts>;
 
-/** The facts about a server, or one of its tools, as they are now. */
+/** Current facts about a server or one of its tools. */
 export function gatherFacts(
   { clock, servers, rules, pins, cache, budgets, statusSources }: HostParts,
   server: string,
@@ -66,18 +64,16 @@ export function gatherFacts(
     definition: managed.definition,
     principal,
     tool,
-    /** Undefined: the tools of the server are not known. */
+    /** Undefined: the tools of the server are unknown. */
     isListed: isKnown ? managed.tools.some(({ key }) => key === tool) : undefined,
-    /** The refusal by the rules. */
     denial: denial(() => rules.guards, { principal, server, tool, action }),
     row,
     breakerRetryAfterMs: opensAgainAtMs === undefined ? undefined : Math.max(0, Math.ceil(opensAgainAtMs - nowMs)),
     cacheEntries: cache.entriesOf(server, tool),
     budget: budgets.leftOf(principal),
     pin: tool === undefined ? undefined : { status: pins.statusOf(server, tool), record: pins.recordOf(server, tool) },
-    /** The refusal by the supervisor. */
     refusal: managed.supervisor.refusal(),
-    /** How long a server is parked before a call may try it. */
+    /** Time after which a call may try a parked server. */
     wakeAfterMs: defaultPlan.wakeAfterMs,
   };
 }
@@ -127,7 +123,6 @@ const ruleFor = ({ principal: { id, role }, isListed, tool }: ExplainFacts): str
     : rule;
 };
 
-/** In the order of the stages: rules, pins, budget, throttle, breaker, server. */
 function forecast(facts: ExplainFacts): CallForecast {
   const { denial, pin, definition, budget, row, refusal, breakerRetryAfterMs, wakeAfterMs } = facts;
   if (denial) return refused(denial.code, denial.message, denial.hint);
@@ -138,10 +133,10 @@ function forecast(facts: ExplainFacts): CallForecast {
     return refused('budget_exceeded', 'no call is left in this window', 'wait for the next one', budget.resetsInMs);
   if (row.throttledForMs !== undefined)
     return refused('overloaded', 'the server asked for fewer requests', 'call it less often', row.throttledForMs);
-  // A half-open breaker admits a few trial calls; a full one reports when it admits more.
+  // A half-open breaker admits a few trial calls; when they are all open, it reports the time of the next one.
   if (row.circuit === 'open' || (row.circuit === 'half_open' && (breakerRetryAfterMs ?? 0) > 0))
     return refused('circuit_open', 'calls failed in a row', 'wait for the next trial call', breakerRetryAfterMs);
-  // After a while the first call tries a parked server.
+  // A server that was parked for `wakeAfterMs` is tried by the next call.
   if (row.state === 'parked' && row.forMs >= wakeAfterMs) return { outcome: 'tries' };
   if (refusal) return refused(refusal.code, refusal.message, refusal.hint, refusal.details.retryAfterMs);
   if (row.state === 'registered') return { outcome: 'starts' };

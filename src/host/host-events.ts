@@ -1,9 +1,9 @@
 /**
- * The event stream of a host: events of supervisors and policy, time-stamped, in one order for all listeners.
- * Not here: the events themselves (supervisor/supervisor-events.ts, policy/policy-events.ts, audit.ts).
+ * The event stream of a host: time-stamped events of supervisors and policy, in one order for all listeners.
+ * Not here: the event types (supervisor/supervisor-events.ts, policy/policy-events.ts, audit.ts).
  *
- * Invariants: an event that a listener causes is emitted after the current one, to all listeners. A listener that throws disturbs no
- * other. Events without a listener are not queued; for calls that check is one boolean.
+ * Invariants: an event that a listener causes is emitted after the current one, to all listeners. A listener that throws does
+ * not affect other listeners. Events without a listener are not queued.
  */
 import type { Clock } from '../kernel/clock.js';
 import { Emitter, type Listener } from '../kernel/emitter.js';
@@ -20,13 +20,12 @@ export type HostEventOf<Kind extends HostEventKind | 'any'> = Kind extends 'any'
 
 export const hostEventKinds: readonly HostEventKind[] = [...supervisorEventKinds, ...policyEventKinds];
 
-/** Events queued while a listener runs. */
+/** Bound of events that are queued while a listener runs. */
 const queuedMax = 10_000;
 
 type ByKind = { readonly [Kind in HostEventKind | 'any']: HostEventOf<Kind> };
 
 export class HostEvents {
-  /** Supervisors emit here. */
   readonly supervisors = new Emitter<SupervisorEvents>();
   readonly #clock: Clock;
   readonly #listeners: Emitter<ByKind>;
@@ -57,7 +56,7 @@ export class HostEvents {
 
   /** Returns the function that removes the listener. */
   on<Kind extends HostEventKind | 'any'>(kind: Kind, listener: Listener<HostEventOf<Kind>>): () => void {
-    // A new function each time: the same listener may be added twice and removed singly.
+    // A new function each time, because one listener may be added twice and removed once.
     const own = (event: HostEventOf<Kind>) => listener(event);
     const off = this.#listeners.on(kind, own as Listener<ByKind[Kind]>);
     this.#hasCallListeners = this.hasListeners('call');
@@ -67,7 +66,7 @@ export class HostEvents {
     };
   }
 
-  /** A boolean for the path of every call. */
+  /** Read for every call, so the count of listeners is cached as a boolean. */
   get hasCallListeners(): boolean {
     return this.#hasCallListeners;
   }
@@ -79,12 +78,12 @@ export class HostEvents {
   emit(server: string, event: PolicyEvent): void {
     if (!this.hasListeners(event.kind)) return;
     const stamp = { atMs: this.#clock.nowMs(), server };
-    // The record of a call is used only here: a copy would cost more than the record, and compute its hash.
+    // No other code uses the record of a call. A copy would cost more than the record and would compute its hash.
     this.#add(event.kind === 'call' ? Object.assign(event, stamp) : { ...event, ...stamp });
     this.#drain();
   }
 
-  /** When the queue is full the newest event is dropped, which is reported once per overflow. */
+  /** If the queue is full, the newest event is dropped. Each overflow is reported once. */
   #add(event: HostEvent): void {
     if (this.#queue.length < queuedMax) this.#queue.push(event);
     else if (!this.#hasDropped) {

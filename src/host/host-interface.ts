@@ -12,28 +12,27 @@ import type { Era } from '../wire/channel.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';
 import type { TelemetryConfig } from './tracing.js';
 
-/** As in `hostler.json`, already parsed. */
+/** Content of `hostler.json` after parsing. */
 export interface HostConfig {
   readonly mcpServers?: Readonly<Record<string, unknown>>;
   readonly telemetry?: TelemetryConfig;
-  /** What each role may call: `server/tool`, with `*` for all of either. The embedding application has no role. */
+  /** Tools that each role may call, as `server/tool`; `*` matches every name. The embedding application has no role. */
   readonly roles?: Readonly<Record<string, { readonly allow: readonly string[] }>>;
-  /** For principals without a listed role; default `deny` when there are roles. */
+  /** Treatment of principals without a listed role; default `deny` if roles are configured. */
   readonly unlistedRole?: 'deny' | 'allow';
-  /** Calls per time window: of the principal, otherwise of its role. */
+  /** Calls per time window. An entry of the principal overrides the entry of its role. */
   readonly budgets?: {
     readonly principals?: Readonly<Record<string, RateLimitEntry>>;
     readonly roles?: Readonly<Record<string, RateLimitEntry>>;
   };
-  /** Server names by group. */
   readonly groups?: Readonly<Record<string, readonly string[]>>;
-  /** For the gateway; the host only checks them. */
+  /** The gateway uses `keys`, `listen` and `log`; the host only validates them. */
   readonly keys?: Readonly<Record<string, unknown>>;
   readonly listen?: Readonly<Record<string, unknown>>;
   readonly log?: Readonly<Record<string, unknown>>;
-  /** For the broker, likewise. */
+  /** The broker uses this; the host only validates it. */
   readonly broker?: Readonly<Record<string, unknown>>;
-  /** For editors. */
+  /** Used by editors only. */
   readonly $schema?: string;
 }
 
@@ -42,18 +41,18 @@ interface RateLimitEntry {
   readonly window: number | string;
 }
 
-/** Changes in the same tick as the configuration of a host. Both steps are prepared before, so that neither can fail. */
+/** Steps in the same tick as a configuration change. The caller prepares both so that they cannot fail. */
 export interface JointChange {
-  /** The new rules hold, with the old servers: no client may be notified yet. */
+  /** Runs when the rules are new and the servers are still old: it must not notify clients. */
   readonly swap: () => void;
-  /** Rules and servers are new: clients may be notified. */
+  /** Runs when rules and servers are new; it may notify clients. */
   readonly announce: () => void;
 }
 
 export interface HostOptions {
   readonly client?: ConnectorOptions['client'];
   readonly stateDir?: string;
-  /** Files and folders that are hidden from sandboxed servers, beside `stateDir`, such as the configuration file. */
+  /** Files and folders to hide from sandboxed servers in addition to `stateDir`, such as the configuration file. */
   readonly hiddenPaths?: readonly string[];
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
@@ -61,19 +60,19 @@ export interface HostOptions {
   /** Source of tokens for servers over HTTP; default: the `headers` of the definition. */
   readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
   /**
-   * Starts servers whose tools are unknown once in the background, a few at a time, to list them. Default: when a gateway or a broker
-   * lists the tools of this host. `false`: never; a server's tools are listed after its first start.
+   * Starts each server with unknown tools once in the background, a few at a time, to list its tools. Default: only if a
+   * gateway or a broker lists the tools of this host. `false`: tools are listed after the first start of their server.
    */
   readonly learnAtBoot?: boolean;
-  /** May be shared with other parts of the application: each redacts the secrets of all. */
+  /** May be shared with other parts of the application; then each part redacts the secrets of all parts. */
   readonly redactor?: Redactor;
-  /** Invalid configuration entries, and failures outside of calls. */
+  /** Receives invalid configuration entries and failures outside of calls. */
   readonly onProblem?: (error: unknown) => void;
 }
 
-/** What a gateway relays beside the arguments. Texts are members of a JSON object without the braces, `"a":1,"b":2`, and not checked. */
+/** Additions of a gateway to a request. Texts are JSON members without braces (`"a":1,"b":2`) and are not validated. */
 export interface RelayOptions {
-  /** The arguments are known to be one JSON object: they are not scanned again. */
+  /** True if the arguments are known to be one JSON object and need no second scan. */
   readonly areArgumentsScanned?: boolean;
   /** Members of the caller's `_meta`, without the envelope's keys and `progressToken`. */
   readonly meta?: string | undefined;
@@ -81,11 +80,11 @@ export interface RelayOptions {
   readonly members?: string | undefined;
   /** Client capabilities for a modern server, instead of the host's: one JSON object. */
   readonly capabilities?: string | undefined;
-  /** A request of the server that this request has certainly caused. The callback answers it. */
+  /** Receives requests of the server that this request certainly caused, and answers them. */
   readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
-  /** Other notifications that certainly belong to this request, such as logs. Progress goes to `onProgress`. */
+  /** Receives notifications that certainly belong to this request, such as logs, but not progress (`onProgress`). */
   readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
-  /** The client; required for servers with `isolation: "per-client"`, ignored by shared ones. */
+  /** The client. Required for servers with `isolation: "per-client"`; shared servers ignore it. */
   readonly instance?: string | undefined;
 }
 
@@ -99,7 +98,7 @@ export interface HostCallOptions extends RelayOptions {
   readonly attempt?: number;
 }
 
-/** A request other than a tool call, such as `prompts/get` or `completion/complete`. */
+/** Options of a request other than a tool call, such as `prompts/get`. */
 export interface HostRequestOptions extends RelayOptions {
   readonly principal?: Principal | undefined;
   readonly signal?: CancelSignal | undefined;
@@ -107,11 +106,11 @@ export interface HostRequestOptions extends RelayOptions {
   readonly onProgress?: ((params: Buffer) => void) | undefined;
 }
 
-/** One object for calls without options: recognised by identity. */
+/** Default options. Calls without options are recognised by the identity of this object. */
 export const noCallOptions: HostCallOptions = Object.freeze({});
 
 export interface ToolResult {
-  /** The result object as JSON of the server. */
+  /** The result object, as JSON bytes of the server. */
   readonly bytes: Buffer;
   readonly isError: boolean;
   /** Protocol era of the server. */
@@ -129,7 +128,6 @@ export interface ListOptions {
 export interface ResourceResult {
   readonly server: string;
   readonly uri: string;
-  /** The result object as JSON of the server. */
   readonly bytes: Buffer;
   json(): unknown;
 }

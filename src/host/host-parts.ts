@@ -1,8 +1,8 @@
 /**
- * Creates the parts of a host once, in the order in which they need each other, and connects them.
- * Not here: what a host does with them (host.ts).
+ * Creates the parts of a host and connects them.
+ * Not here: the methods that use them (host.ts).
  *
- * Invariant: parts that need each other both ways are connected by functions, which run only after all parts exist.
+ * Invariant: parts that need each other are connected by functions, which run only after all parts exist.
  */
 
 import { Discovery } from '../catalog/discovery.js';
@@ -41,7 +41,7 @@ import type { UnroutedOf } from './status.js';
 import { StderrTails } from './stderr-tails.js';
 import { createSupervise } from './supervise.js';
 
-/** For simulations, whose connector opens neither processes nor sockets. */
+/** Simulations pass a connector that opens neither processes nor sockets. */
 export type MakeConnector = (options: ConnectorOptions) => Connector;
 
 export type HostParts = ReturnType<typeof createHostParts>;
@@ -49,7 +49,7 @@ export type HostParts = ReturnType<typeof createHostParts>;
 export function createHostParts(options: HostOptions, makeConnector: MakeConnector = (own) => new Connector(own)) {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
   const onProblem = quietly(options.onProblem ?? (() => {}));
-  // Mistakes in the configuration are never silent.
+  // Configuration errors are reported even without `onProblem`.
   const onConfigProblem = quietly(options.onProblem ?? warnProcess);
   const alive = new KeepAlive();
   const stderrTails = new StderrTails();
@@ -111,7 +111,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       const run = managed && runs.of(managed);
       if (run) return run.accountChanged();
       if (managed) listings.outdate(managed);
-      // In a tick of its own: a request may be about to be sent.
+      // In a later microtask, because a request may be about to be sent.
       queueMicrotask(() => servers.isClosed || startupListing.listUnlisted());
     },
     onChannel: (name, channel) => stderrTails.opened(name, channel),
@@ -121,7 +121,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   });
   const isSubscribed = (key: string) => subscriptions.uris(key).length > 0;
   const instances = new Instances({ clock, supervise, isSubscribed, onProblem });
-  /** Drops everything that was answered by the server. */
+  /** Drops all answers of the server. */
   const forget = (server: string): void => {
     cache.drop(server);
     catalogue.drop(server);
@@ -183,7 +183,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   });
   const startupListing = new StartupListing(clock, discovery, options.learnAtBoot);
   const { targetOf } = instances;
-  /** `unroutedOf` is set by a gateway. */
+  /** A gateway sets `unroutedOf`. */
   const routing: { unroutedOf: UnroutedOf | undefined } = { unroutedOf: undefined };
   const mustBeOpen = (server: string) => servers.mustBeOpen(server);
   const operations: Operations = new Operations({
@@ -206,7 +206,6 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       serverThrottle,
     },
     onConfigProblem,
-    /** Writes all pending rows of the state file. */
     flushState: () => state?.flush(),
     configured: new ConfiguredServers(servers, onConfigProblem),
     startupListing,

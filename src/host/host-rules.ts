@@ -1,10 +1,9 @@
 /**
- * What the configuration says beyond single servers — roles, rateLimits, groups — joined with the embedder's own guards.
- * Not here: reading it (config/host-config.ts), asking the guards (policy/allowlist.ts).
+ * Rules of a configuration that are not part of one server (roles, rateLimits, groups), combined with the embedder's guards.
+ * Not here: parsing (config/host-config.ts), calling the guards (policy/allowlist.ts).
  *
- * Invariants: the embedder's guards come on top of the configured roles and never replace them; only the embedder has
- * its id, under which answers are cached and calls are counted; rules of one configuration never hold for a server as another
- * configuration defined it.
+ * Invariants: the embedder's guards add to the configured roles and never replace them. Only the embedder uses its id, which is
+ * part of cache keys and budgets. Rules of one configuration never apply to a server definition of another configuration.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { HostSettings } from '../config/host-config.js';
@@ -13,36 +12,34 @@ import { type Guard, noRoles, roleGuard, toolRulesGuard } from '../policy/allowl
 import { embedder, type Principal } from '../policy/operation.js';
 import type { RateLimits } from '../policy/rate-limit.js';
 
-/** Servers that have the definition of an earlier configuration, for which the rules of the new one were not written. */
+/** Servers with a definition of an earlier configuration, which the new rules were not written for. */
 export interface StaleServers {
-  /** About to be changed or removed: every use is refused until `changed` says that it is done. */
+  /** Servers that are about to change or end: every use is refused until `changed` is called. */
   readonly changing?: readonly string[];
   /**
-   * Their new entry cannot be read, so that they stay as they were. When roles or keys change meanwhile, it is not known
-   * what the entry would have denied: only the embedder may use them then.
+   * Servers with an invalid new entry, which continue with their old definition. If roles or keys change too, only the embedder
+   * may use them: the invalid entry might have denied more.
    */
   readonly outdated?: readonly string[];
 }
 
 export class HostRules {
-  /** Comes before the embedder's own. */
+  /** Runs before the guards of the embedder. */
   #configured = forOthers(noRoles);
   #own: readonly Guard[] = [];
-  /** For everybody, the embedder too. */
+  /** Applies to every caller, including the embedder. */
   readonly #ofTools: Guard;
   #guards: readonly Guard[];
   #rateLimits: RateLimits = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
-  /** Servers whose definition is about to be the one of these rules. */
+  /** Servers that have not yet got the definition that belongs to these rules. */
   readonly #changing = new Set<string>();
-  /** Servers that are out of date under these rules. */
+  /** Servers that only the embedder may use, because their entry is out of date. */
   readonly #closed = new Set<string>();
   #settings: HostSettings | undefined;
-  /** Role → the first role that has the same rules. */
   #sameRules: ReadonlyMap<string, string> = new Map();
   #revision = 0;
 
-  /** Counts up with every change. */
   get revision(): number {
     return this.#revision;
   }
@@ -60,19 +57,19 @@ export class HostRules {
     return this.#groups;
   }
 
-  /** Whether roles of the configuration or guards of the embedder may show callers different things. */
+  /** True if roles or guards of the embedder may show callers different things. */
   get hasRoles(): boolean {
     return this.#settings?.unlistedRole !== undefined || this.#own.length > 0;
   }
 
-  /** All that hold now: asked for with every call. */
+  /** All current guards; read for every call. */
   get guards(): readonly Guard[] {
     return this.#guards;
   }
 
   /**
-   * Principals with the same key are allowed the same, until `revision` changes. Configured roles look at the role alone; guards of
-   * the embedder may look at everything about a principal.
+   * Principals with the same key have the same rights until `revision` changes. Configured roles use only the role; guards of
+   * the embedder may use every field of a principal.
    */
   accessKey(principal: Principal): string {
     const { id, role, scopes } = principal;
@@ -83,7 +80,7 @@ export class HostRules {
     return first === undefined ? 'unlisted' : `r${first}`;
   }
 
-  /** A caller in this role may use nothing, because the configuration does not list the role. */
+  /** True if callers with this role are refused because the configuration does not list it. */
   isUnlisted(role: string): boolean {
     return this.#settings?.unlistedRole !== 'allow' && !this.#settings?.roles?.has(role);
   }
@@ -103,7 +100,7 @@ export class HostRules {
     return closed;
   }
 
-  /** Under the same roles and keys, a server that stays as it was gives no caller new rights. */
+  /** If roles and keys are unchanged, an unchanged server gives no caller new rights. */
   #close(outdated: readonly string[], { roles, unlistedRole, keys }: HostSettings): string[] {
     const { roles: was, unlistedRole: wasUnlisted, keys: had } = this.#settings ?? {};
     const isSame = isDeepStrictEqual([was, wasUnlisted, had], [roles, unlistedRole, keys]);
@@ -115,7 +112,7 @@ export class HostRules {
   }
 
   changed(server: string): void {
-    // The guard is there only while a server changes: calls are not asked one more question for it.
+    // `#notStale` is removed after the last change, so that calls do not pay for it.
     if (this.#changing.delete(server) && this.#changing.size === 0) this.setOwn(this.#own);
   }
 
@@ -132,7 +129,7 @@ export class HostRules {
   };
 }
 
-/** Role → the first role that has the same rules. */
+/** Maps each role to the first role with the same rules. */
 function sameRules(roles: NonNullable<HostSettings['roles']>): Map<string, string> {
   const firsts = new Map<string, string>();
   return new Map(
@@ -158,9 +155,7 @@ const isOutdated = {
 } as const;
 const impostor = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
 
-/**
- * The embedder could change the rules anyway: it has no role, and is checked first. Compared by identity, not by its fields.
- */
+/** Always allows the embedder, which could change the rules anyway. Compares by identity: other callers may copy its fields. */
 const forOthers =
   (guard: Guard): Guard =>
   (request) => {

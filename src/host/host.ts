@@ -1,5 +1,5 @@
 /**
- * The methods of a host. Each calls the parts in order; the parts and the folders above make the decisions.
+ * The public methods of a host. They call the parts in order; the decisions are in the parts and in the folders above.
  * Not here: creating the parts (host-parts.ts), the types of options and results (host-interface.ts).
  */
 import type { KnownServer } from '../catalog/catalog-server.js';
@@ -52,7 +52,6 @@ import { openTracing } from './tracing.js';
 
 export class Host {
   readonly #parts: HostParts;
-  /** One reconfiguration at a time. */
   readonly #reconfigurations = new KeyedMutex();
   #closing: Promise<void> | undefined;
 
@@ -61,7 +60,7 @@ export class Host {
     this.#parts = createHostParts(options, makeConnector);
   }
 
-  /** Ends processes that an earlier host left, then starts the servers. An invalid entry is reported and becomes a disabled server. */
+  /** Ends processes of an earlier host, then starts the servers. An invalid entry is reported and becomes a disabled server. */
   async open(config: HostConfig): Promise<void> {
     const settings = parseHostConfig(config, this.#parts.onConfigProblem);
     this.#parts.audit.tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
@@ -72,9 +71,9 @@ export class Host {
   }
 
   /**
-   * Applies another configuration: only changed servers are restarted; roles, budgets and groups hold from the next call on. An invalid
-   * configuration throws and changes nothing; an invalid entry is reported and leaves its server as it was. Resolves when removed
-   * servers are gone. `joint`: what must change in the same tick, such as the keys of a gateway.
+   * Applies another configuration. Only changed servers restart; roles, budgets and groups apply from the next call on. An
+   * invalid configuration throws and changes nothing; an invalid entry is reported and its server stays unchanged. Resolves
+   * when removed servers have ended. `joint`: changes for the same tick, such as the keys of a gateway.
    */
   async reconfigure(config: HostConfig, joint?: JointChange): Promise<Reconfigured> {
     const { applied } = await this.#reconfigurations.take('', async () => {
@@ -84,29 +83,29 @@ export class Host {
       this.#mustBeOpen();
       const applied = changeConfiguration(this.#parts, settings, tracing, joint);
       this.#parts.startupListing.listUnlisted();
-      // In an object, so that the mutex does not wait until removed servers have stopped.
+      // Wrapped in an object, so that the mutex does not wait until removed servers have stopped.
       return { applied };
     });
     return applied;
   }
 
   /**
-   * Adds a server and, unless it is lazy, waits until it is ready. If it fails, it is removed and the server that it replaced is
-   * restored. The same definition again starts a stopped server; another one needs `replace`.
+   * Adds a server and, unless it is lazy, waits until it is ready. If the start fails, the server is removed and a replaced
+   * server is restored. Spawning an equal definition starts a stopped server; a different one needs `replace`.
    */
   async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
     const given = copyEntry(entry, 'the server') as SpawnEntry;
     const name = spawnName(given);
     this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
     await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
-    // Lists a lazy server, too.
+    // Also lists the tools of a lazy server.
     this.#parts.startupListing.listUnlisted();
     return name;
   }
 
   /**
-   * Adds a connection of the application as a server: an unstarted transport or an unconnected server of an MCP SDK, or a function that
-   * creates one for every start. The host does the handshake and closes it. Resolves and fails like `spawn`.
+   * Adds a connection of the application as a server: an unstarted transport, an unconnected server of an MCP SDK, or a factory
+   * of them. The host does the handshake and closes the connection. Resolves and fails like `spawn`.
    */
   async attach(name: string, source: Attachable | AttachFactory, options: AttachOptions = {}): Promise<void> {
     const definition = attachDefinition(name, source, options);
@@ -115,7 +114,7 @@ export class Host {
     this.#parts.startupListing.listUnlisted();
   }
 
-  /** Closes and removes an attached server; resolves when it is closed, at the latest after 5 s. */
+  /** Closes and removes an attached server. Resolves when it is closed, after at most 5 s. */
   async detach(name: string): Promise<void> {
     this.#parts.servers.mustBeAttached(name);
     await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
@@ -125,39 +124,38 @@ export class Host {
     return this.#parts.operations.call(server, tool, args, options);
   }
 
-  /** Any other request, such as `prompts/get`. A JSON-RPC error is a result too; a HostError is thrown when there is no answer. */
+  /** Sends any other request, such as `prompts/get`. A JSON-RPC error is a result; without an answer a HostError is thrown. */
   request(server: string, method: string, params?: JsonText, options?: HostRequestOptions): Promise<EraAnswer> {
     return this.#parts.operations.request(server, method, params, options);
   }
 
-  /** Stops the instances of a client that is gone (`isolation: "per-client"`). */
+  /** Stops the instances of a client that has disconnected (`isolation: "per-client"`). */
   endInstance(instance: string): void {
     this.#parts.instances.end(instance);
   }
 
-  /** The tools of one server that the principal may call. */
   tools(server: string, options?: ListOptions): Promise<HostTool[]> {
     return this.#parts.catalogue.tools(server, options);
   }
 
-  /** One list of one server; cached as long as the server allows. */
+  /** Reads one list of one server; cached as long as the server allows. */
   list(server: string, method: ListMethod, options?: ListOptions): Promise<HostItem[]> {
     return this.#parts.catalogue.list(server, method, options);
   }
 
-  /** One resource; cached as long as the server allows. */
+  /** Reads one resource; cached as long as the server allows. */
   read(server: string, uri: string, options?: ListOptions): Promise<ResourceResult> {
     return this.#parts.catalogue.read(server, uri, options);
   }
 
-  /** The tools of all servers, each with its own time limit; a failed server is a row with its error. */
+  /** Lists the tools of all servers, each with its own time limit. A failed server is a row with its error. */
   discover(options?: DiscoverOptions): Promise<Discovered[]> {
     return this.#parts.discovery.discover(options);
   }
 
   /**
-   * The card of a server by name, or of a URL or path, which reaches whatever this process can reach. For operators: nothing is checked
-   * or filtered, so never pass it text of a caller or a model.
+   * Reads the card of the named server, or of a URL or path that this process can reach. For operators only: nothing is checked
+   * or filtered, so never pass text of a caller or a model.
    */
   card(nameOrSource: string): Promise<ServerCard> {
     return this.#parts.discovery.card(nameOrSource);
@@ -168,17 +166,17 @@ export class Host {
     return statusRows(this.#parts.statusSources);
   }
 
-  /** Why the principal sees the server or the tool, and what a call would meet now. Charges and starts nothing. */
+  /** Explains why the principal sees the server or tool, and how a call would end now. Charges and starts nothing. */
   explain(server: string, tool?: string, principal: Principal = embedder): Explanation {
     return explain(gatherFacts(this.#parts, server, tool, principal));
   }
 
-  /** The end of a server's stderr, redacted; of its last process until a new one has written. Undefined: it never had a process. */
+  /** End of the stderr of the newest process that wrote any, redacted. Undefined: the server never had a process. */
   stderr(server: string, maxBytes?: number): string | undefined {
     return this.#parts.stderrTails.of(this.#parts.servers.get(server).definition.name, maxBytes);
   }
 
-  /** Holds a server open until the lease is released. */
+  /** Keeps a server running until the lease is released. */
   lease(server: string): Promise<Lease> {
     return this.#parts.servers.lease(server);
   }
@@ -188,7 +186,7 @@ export class Host {
     await this.#parts.servers.ready(server);
   }
 
-  /** Neither calls nor timers start it again. */
+  /** Stops a server; neither calls nor timers start it again. */
   async stop(server: string): Promise<void> {
     const { supervisor } = this.#parts.servers.get(server);
     this.#parts.forget(server);
@@ -206,14 +204,13 @@ export class Host {
     await Promise.all([managed.supervisor.reload(), this.#parts.instances.endOf(server)]);
   }
 
-  /** Pin status of a tool, and the hash of the listed version; undefined for an unknown tool. */
+  /** Pin status of a tool and hash of its listed version; undefined for an unknown tool. */
   pin(server: string, tool: string): { readonly status: PinStatus; readonly hash: string | undefined } | undefined {
     const { pins } = this.#parts;
     const record = pins.recordOf(server, tool);
     return record && { status: pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash };
   }
 
-  /** Approves this version of the tool. */
   approve(server: string, tool: string, hash: string): void {
     const { pins, clock, events, catalogue } = this.#parts;
     const before = pins.recordOf(server, tool);
@@ -227,7 +224,7 @@ export class Host {
     return this.#parts.cache.stats();
   }
 
-  /** Guards combine by AND, also with the roles of the configuration. Without arguments earlier guards are removed. */
+  /** Replaces the guards of the embedder; without arguments, removes them. Guards and configured roles combine by AND. */
   setAllowlist(...guards: readonly Guard[]): void {
     this.#parts.rules.setOwn(guards);
     publishRules(this.#parts);
@@ -235,39 +232,38 @@ export class Host {
 
   // --- for gateways
 
-  /** Sorted. */
   names(): readonly string[] {
     return this.#parts.servers.names();
   }
 
-  /** What is known of a server without starting it; undefined when there is no such server. */
+  /** Known facts about a server, without starting it; undefined for an unknown server. */
   known(server: string): KnownServer | undefined {
     return this.#closing === undefined ? this.#parts.listings.known(server) : undefined;
   }
 
-  /** Called after `known(server)`, or its visibility, has changed. Returns the function that removes the listener. */
+  /** Calls the listener after `known(server)` or its visibility has changed. Returns the function that removes it. */
   onKnownChanged(listener: (server: string) => void): () => void {
     return this.#parts.listings.onChanged(listener);
   }
 
-  /** The principal may see the server (`tool` undefined), or call this tool. Charges nothing. */
+  /** True if the principal may see the server (`tool` undefined) or call the tool. Charges nothing. */
   isAllowed(principal: Principal, server: string, tool: string | undefined): boolean {
     const action = tool === undefined ? 'list' : 'call';
     return denial(() => this.#parts.rules.guards, { principal, server, tool, action }) === undefined;
   }
 
-  /** Principals with the same key are allowed the same, as long as `rulesRevision` stays: lists are shared by it. */
+  /** Principals with the same key have the same rights until `rulesRevision` changes, so they can share lists. */
   accessKey(principal: Principal): string {
     return this.#parts.rules.accessKey(principal);
   }
 
-  /** A call with an unknown outcome may be repeated: the server says so, and its annotations are trusted. */
+  /** True if a call with an unknown outcome may be repeated: its annotations say so and are trusted. */
   mayRunTwice(server: string, tool: string): boolean {
     const managed = this.#parts.servers.find(server);
     return managed !== undefined && mayRunTwice(managed.traitsOf(tool));
   }
 
-  /** Callers may see different things, because there are roles or guards. */
+  /** True if roles or guards may show callers different things. */
   get hasRoles(): boolean {
     return this.#parts.rules.hasRoles;
   }
@@ -277,29 +273,29 @@ export class Host {
     return this.#parts.rules.revision;
   }
 
-  /** The configuration does not list this role: its callers are refused. */
+  /** True if callers with this role are refused because the configuration does not list it. */
   isUnlistedRole(role: string): boolean {
     return this.#parts.rules.isUnlisted(role);
   }
 
-  /** Resolves when these servers (default: all) were listed once, at the latest 1 s after the first such request. Undefined: no wait. */
+  /** Resolves when these servers (default: all) were listed once, or 1 s after the first such request. Undefined: no wait. */
   startupListing(servers?: readonly string[]): Promise<void> | undefined {
     return this.#parts.startupListing.wait(servers);
   }
 
-  /** Starts servers whose tools are unknown once in the background, to list them. No effect with `learnAtBoot: false`. */
+  /** Starts servers with unknown tools once in the background to list them. No effect with `learnAtBoot: false`. */
   learnTools(): void {
     if (this.#closing === undefined) this.#parts.startupListing.turnOn();
   }
 
-  /** Resolves when all servers were listed once, without a time limit. Undefined: they were. */
+  /** Resolves when every pending first listing has settled, without a time limit. Undefined: no listing is pending. */
   whenAllListed(): Promise<void> | undefined {
     return this.#parts.startupListing.whenAllListed();
   }
 
   /**
-   * Holds the server open and calls `updated` for each update of the resource, over restarts, until the returned function is called.
-   * `instance`: the client, as in calls.
+   * Keeps the server running and calls `updated` for each update of the resource, across restarts, until the returned function
+   * is called. `instance`: the client, as in calls.
    */
   subscribe(
     server: string,
@@ -311,7 +307,6 @@ export class Host {
     return this.#parts.subscriptions.subscribe(server, uri, principal, updated, instance);
   }
 
-  /** Server names by group. */
   get groups(): ReadonlyMap<string, readonly string[]> {
     return this.#parts.rules.groups;
   }
@@ -320,22 +315,22 @@ export class Host {
     return this.#parts.budgets.withBudget(plan, run);
   }
 
-  /** `any` is for all events. Returns the function that removes the listener. */
+  /** `any` subscribes to all events. Returns the function that removes the listener. */
   on<Kind extends HostEventKind | 'any'>(kind: Kind, listener: Listener<HostEventOf<Kind>>): () => void {
     return this.#parts.events.on(kind, listener);
   }
 
-  /** Counts calls without an event for each. There is one meter; undefined removes it. */
+  /** Counts calls without an event for each. Undefined removes the meter. */
   meterCalls(meter: CallMeter | undefined): void {
     this.#parts.audit.meter = meter;
   }
 
-  /** Lets `status` show the resource templates that a gateway does not route. There is one source; undefined removes it. */
+  /** Source of the resource templates that a gateway does not route, for `status`. Undefined removes the source. */
   showUnrouted(unroutedOf: UnroutedOf | undefined): void {
     this.#parts.routing.unroutedOf = unroutedOf;
   }
 
-  /** Stops every server; resolves when nothing of this host runs. */
+  /** Stops every server. Resolves when all processes and connections of this host have ended. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

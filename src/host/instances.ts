@@ -1,10 +1,10 @@
 /**
- * Instances of servers with `isolation: "per-client"`: one per client, started on first use, ended when idle, with its client, or with
- * the server.
- * Not here: policy of a call, which is that of the server except for the breaker (policy/); keeping an instance running (supervisor/).
+ * Instances of servers with `isolation: "per-client"`: one per client, started on first use, ended when idle, with its client,
+ * or with the server.
+ * Not here: call policy: an instance uses the policy of its server, but has its own breaker (policy/); restarts (supervisor/).
  *
- * Invariants: an instance is used only by its own client. The bounds hold, and one principal cannot lock others out by naming many
- * idle clients. Ended instances are awaited before the host is closed.
+ * Invariants: only its own client uses an instance. One principal cannot lock out others by naming many idle clients. Closing
+ * the host waits for ended instances.
  */
 import type { ServerRun } from '../catalog/server-runs.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
@@ -20,7 +20,7 @@ import type { ServerCircuit } from './server-circuit.js';
 import type { Servers } from './servers.js';
 import type { Supervise, Supervised } from './supervise.js';
 
-/** Per server, and in total: each instance is a process or a session. */
+/** Bounds per server and in total: each instance is a process or a session. */
 export const instancesPerServerMax = 64;
 export const instancesMax = 256;
 
@@ -29,7 +29,7 @@ const instanceKey = (server: string, client: string): string => compositeKey(ser
 interface InstancesParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
-  /** The client of this instance has resource subscriptions. */
+  /** True if the client of this instance has resource subscriptions. */
   readonly isSubscribed: (key: string) => boolean;
   readonly onProblem: (error: unknown) => void;
 }
@@ -37,7 +37,7 @@ interface InstancesParts {
 class Instance extends CallTarget {
   readonly server: string;
   readonly client: string;
-  /** Id of the principal that it was created for. */
+  /** Id of the principal that the instance was created for. */
   readonly owner: string;
   readonly #unlisten: Supervised['unlisten'];
   readonly #base: ManagedServer;
@@ -55,7 +55,6 @@ class Instance extends CallTarget {
     return this.#base.circuitFor(this.supervisor);
   }
 
-  /** Resolves when nothing of it runs. */
   dispose(): Promise<void> {
     this.#unlisten?.();
     this.ownCircuit?.close();
@@ -90,12 +89,12 @@ export class Instances {
     return count;
   }
 
-  /** A client is gone. */
+  /** Called when a client has disconnected. */
   end(client: string): void {
     for (const [key, instance] of [...this.#byKey]) if (instance.client === client) this.#end(key);
   }
 
-  /** The server was stopped, reloaded or replaced; resolves when none of its instances runs. */
+  /** Called when the server was stopped, reloaded or replaced. Resolves when all its instances have ended. */
   async endOf(server: string): Promise<void> {
     for (const [key, instance] of [...this.#byKey]) if (instance.server === server) this.#end(key);
     await Promise.all(this.#ending.get(server) ?? []);
@@ -130,7 +129,7 @@ export class Instances {
     return instance;
   }
 
-  /** Evicts instances without a run and without calls first, then an idle one of the principal that has the most. */
+  /** Evicts instances without a run and without calls first, then one idle instance of the principal with the most. */
   #hasRoom(server: string, owner: string): boolean {
     const isFullOfServer = () => this.countOf(server) >= instancesPerServerMax;
     const isFull = () => this.#byKey.size >= instancesMax || isFullOfServer();
@@ -145,8 +144,8 @@ export class Instances {
   }
 
   /**
-   * An idle instance, of this server or of all, of the principal that has the most; undefined unless that principal still has at
-   * least as many as `owner` afterwards.
+   * Key of the oldest idle instance of the principal with the most instances (of this server, or of all servers). Undefined if
+   * the eviction would leave that principal with fewer instances than `owner` then has.
    */
   #idleOfGreediest(server: string | undefined, owner: string): string | undefined {
     const counts = new Map<string, number>([[owner, 0]]);
@@ -154,7 +153,7 @@ export class Instances {
     for (const [key, instance] of this.#byKey) {
       if (server !== undefined && instance.server !== server) continue;
       counts.set(instance.owner, (counts.get(instance.owner) ?? 0) + 1);
-      // The oldest one.
+      // Maps keep insertion order, so this is the oldest one.
       if (this.#uses.held(key).call === 0 && !idle.has(instance.owner)) idle.set(instance.owner, key);
     }
     const own = counts.get(owner) as number;
@@ -165,19 +164,19 @@ export class Instances {
 
   #observe(key: string, event: SupervisorEvent): void {
     if (event.kind !== 'state' || !this.#byKey.has(key)) return;
-    // As for a shared server, the breaker starts anew with each run.
+    // Each run starts with a new breaker, as for a shared server.
     if (!isUp(event.from) || !isUp(event.to)) this.#byKey.get(key)?.forgetCircuit();
     if (event.to === 'ready') this.#uses.opened(key);
     else if (event.to !== 'suspect') this.#uses.closed(key);
-    // An idle instance is removed; a failed one stays with its ledger.
+    // An idle instance is removed; a failed one is retained, because its ledger bounds further restarts.
     if (event.to !== 'registered') return;
     if (this.#uses.held(key).call === 0) this.#end(key);
     else if (this.#parts.isSubscribed(key)) this.#restart(key);
   }
 
-  /** An idle instance with subscriptions is started again. */
+  /** Restarts an idle instance that has subscriptions. */
   #restart(key: string): void {
-    // In a later tick: its state has not settled yet.
+    // In a later microtask, because the state change is still in progress.
     queueMicrotask(() => {
       const supervisor = this.#byKey.get(key)?.supervisor;
       if (supervisor?.snapshot().state === 'registered') supervisor.begin();
@@ -205,7 +204,7 @@ export class Instances {
 
 const isUp = (state: string): boolean => state === 'ready' || state === 'suspect';
 
-/** A server with `isolation: "per-client"` has no process that several clients could share. */
+/** Clients never share a process of a server with `isolation: "per-client"`. */
 export const instanceMissing = (server: string, tool?: string): HostError =>
   new HostError('invalid_request', `server '${server}' has isolation "per-client", and no client is named`, {
     server,
@@ -226,7 +225,7 @@ const tooMany = (server: string): HostError =>
     hint: `at most ${instancesPerServerMax} instances per server and ${instancesMax} in total; try again when a client has gone, shorten keepAlive, or set isolation to shared`,
   });
 
-/** Chooses where a subscription is made: at the shared server, whichever server takes its name, or at the client's instance. */
+/** A subscription uses the client's instance or the shared server. The latter is looked up by name: it may be replaced. */
 export function subscriptionTargets(
   servers: Pick<Servers, 'get' | 'find' | 'ready' | 'registry'>,
   clock: Clock,

@@ -21,8 +21,8 @@ import { type CircuitNow, closedNow, ServerCircuit, WorstCircuit } from './serve
 import { notReloadable } from './spawn.js';
 
 /**
- * `instance` names the client of a server with `isolation: "per-client"`; throws without one there, and when the instance
- * cannot be made. `owner`: the id of the principal.
+ * Selects the instance or the shared server. `instance`: the client; `owner`: id of the principal. With `isolation:
+ * "per-client"`, throws if no client is named or the instance cannot be created.
  */
 export type TargetOf = (server: ManagedServer, instance: string | undefined, owner: string) => CallTarget;
 
@@ -39,7 +39,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
   #circuits: WorstCircuit | undefined;
   #slots: CallSlots | undefined;
   #retries: RetryBudget | undefined;
-  /** Traits of the tools that were called, and JSON of the others. */
+  /** Parsed traits of tools that were called; unparsed JSON of all other tools. */
   #traits: Map<string, ToolTraits | Buffer> | undefined;
   /** Tools whose annotations are trusted; undefined: none. */
   #trusted: ReadonlySet<string> | undefined;
@@ -81,7 +81,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     return circuit;
   }
 
-  /** The worst state of its breakers, including those of instances. */
+  /** Worst state of its breakers, including those of instances. */
   circuitNow(nowMs: number): CircuitNow {
     return this.#circuits?.now(this.ownCircuit?.breaker, nowMs) ?? closedNow;
   }
@@ -113,7 +113,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     if (isOneShot(spec)) throw notReloadable(name);
   }
 
-  /** Resolves when nothing of it runs. `isReplaced`: another server takes its name. */
+  /** Resolves when the process or session has ended. `isReplaced`: another server takes the name. */
   dispose(isReplaced = false): Promise<void> {
     this.auth?.close();
     this.ownCircuit?.close();
@@ -130,12 +130,11 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     }
   }
 
-  /** The newest list. */
   get tools(): readonly ListedItem[] {
     return this.#tools;
   }
 
-  /** Annotations are trusted only if the operator says so and the tool has its approved version. */
+  /** Trusts annotations only if the operator allows it and the tool has its approved version. */
   learn(tools: readonly ListedItem[], isApproved: (tool: string) => boolean): void {
     this.#tools = tools;
     this.#traits = undefined;
@@ -144,7 +143,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
       : undefined;
   }
 
-  /** An unlisted tool counts as one that changes something. */
+  /** An unlisted tool counts as neither read-only nor idempotent. */
   traitsOf(tool: string): ToolTraits {
     this.#traits ??= new Map(this.#tools.map(({ key, raw }) => [key, raw]));
     const found = this.#traits.get(tool);
@@ -160,7 +159,7 @@ export function fingerprintOf(definition: ServerDefinition): string {
   let fingerprint = fingerprints.get(definition);
   if (fingerprint === undefined) {
     fingerprint = hash('sha256', JSON.stringify(definition), 'base64url');
-    // Only a frozen definition cannot change.
+    // A definition that is not frozen could change, so its hash is not cached.
     if (Object.isFrozen(definition)) fingerprints.set(definition, fingerprint);
   }
   return fingerprint;

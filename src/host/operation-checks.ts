@@ -1,5 +1,5 @@
 /**
- * Checks what an embedder hands in, which may have been written without types, before anything is charged or started.
+ * Validates the arguments of an embedder, which may be untyped JavaScript, before anything is charged or started.
  */
 import { isCancelSignal } from '../kernel/cancel-signal.js';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -15,7 +15,7 @@ const unsent = { phase: 'queued', execution: 'not_executed' } as const;
 const instanceCharsMax = 512;
 const methodCharsMax = 256;
 
-/** They have an operation of their own, with more checks; or they belong to the connection. */
+/** Methods that have their own operation with more checks, or that belong to the connection. */
 const otherOperations: ReadonlySet<string> = new Set([
   'tools/call',
   'tools/list',
@@ -38,7 +38,7 @@ export function invalidCall(server: string, tool: string, options: HostCallOptio
   return undefined;
 }
 
-/** The arguments as JSON text. Bytes must not change until the call is sent: they are not checked again. */
+/** Returns the arguments as JSON text. The caller must not change bytes until the call is sent: they are not checked again. */
 export function argumentsText(
   args: ToolArguments,
   server: string,
@@ -50,7 +50,7 @@ export function argumentsText(
       if (!areScanned) checkObject(args, 'arguments');
       return args;
     }
-    // Undefined for what JSON cannot express, such as a function.
+    // JSON.stringify returns undefined for values such as a function.
     const text = JSON.stringify(args) as string | undefined;
     return text?.startsWith('{') ? text : unwritable(server, tool);
   } catch (error) {

@@ -1,7 +1,7 @@
 /**
- * Makes an operation of every call, list, read and request, and runs it through the stages of policy.
- * Not here: what each stage decides (policy/), sending (dispatch.ts), events and traces (audit.ts).
- * Invariant: every operation has one promise, which settles once.
+ * Creates an operation for every call, list, read and request, and runs it through the stages of policy.
+ * Not here: the decisions of the stages (policy/), sending (dispatch.ts), events and traces (audit.ts).
+ * Invariant: every operation has one promise, which settles exactly once.
  */
 
 import type { ServerDefinition } from '../config/server-definition.js';
@@ -61,20 +61,19 @@ export interface OperationsParts {
   readonly throttle: ToolThrottle;
   readonly serverThrottle: ServerThrottle;
   readonly reconnects: ReconnectWaits;
-  /** Throws for a name that is not there. */
+  /** Throws for an unknown name. */
   readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly targetOf: TargetOf;
-  /** Throws once the host is closed. */
+  /** Throws if the host is closed. */
   readonly mustBeOpen: (server: string) => void;
-  /** Sends a list or a read. */
   readonly exchange: Exchange;
   readonly clean: (text: string) => string;
   readonly audit: Audit;
   readonly alive: KeepAlive;
 }
 
-/** Without a deadline of the caller. How long a server may be silent stands in its definition. */
+/** Default without a deadline of the caller. The definition limits how long a server may be silent. */
 const callDeadlineMs = 10 * 60_000;
 
 /** A list, or the read of a resource. */
@@ -92,7 +91,7 @@ export interface ListRequest {
 export class Operations {
   readonly #parts: OperationsParts;
   readonly #send: ReturnType<typeof pipelines>;
-  /** Unguessable, once per host; each operation adds its number. */
+  /** Unguessable prefix of operation ids, which end with a number. */
   readonly #id = newId();
   #count = 0;
 
@@ -106,7 +105,7 @@ export class Operations {
     };
     const flights = new SingleFlight(clock);
     const noticeAccount = ({ server }: Operation) => serverOf(server).auth?.current();
-    /** From the cache, or with an equal call in flight. */
+    /** True if the cache or an equal call in flight may answer. */
     const mayBeAnswered = ({ server, tool, relay }: Operation) => {
       const managed = findServer(server);
       if (!managed || tool === undefined || !mayCache(managed.definition, relay)) return false;
@@ -125,7 +124,7 @@ export class Operations {
             cache: parts.cache,
             flights,
             mayCache: ({ server, relay }) => mayCache(serverOf(server).definition, relay),
-            // Looked up again when the answer is in: if the server is gone by then, its answer is not cached.
+            // Read again when the answer arrives: the answer of a removed server is not cached.
             fingerprintOf: ({ server }) => findServer(server)?.fingerprint,
             traitsOf: ({ server, tool }) => serverOf(server).traitsOf(tool),
             noticeAccount,
@@ -161,7 +160,7 @@ export class Operations {
             : parts.exchange(server, operation, session, options),
         onReplay: audit.replayed,
       }),
-      // Every operation that ends here was made here.
+      // Only this class creates operations, so the cast is safe.
       (operation, outcome) => this.#over(operation as RunningOperation, outcome),
     );
   }
@@ -194,7 +193,7 @@ export class Operations {
     });
   }
 
-  /** `prompts/get`, `completion/complete` and every other method without a pipeline of its own. */
+  /** Sends `prompts/get`, `completion/complete` and every other method without its own operation. */
   async request(
     server: string,
     method: string,
@@ -236,7 +235,7 @@ export class Operations {
     });
   }
 
-  /** The process stays alive while a caller waits: the clock's timers alone would not keep it. */
+  /** Holds the process open while a caller waits: the timers of the clock are unreferenced. */
   #begin(operation: RunningOperation, refusal: HostError | undefined): void {
     this.#parts.alive.hold();
     if (refusal) return this.#over(operation, refusal);
@@ -253,7 +252,7 @@ export class Operations {
     }
   }
 
-  /** A call without an instance never goes to the process that describes the server. A denied caller learns nothing of it. */
+  /** A call without an instance never goes to the shared process. A denied caller learns nothing about the isolation. */
   #withoutInstance({ principal, server, tool }: Operation): HostError {
     const refused = denial(this.#parts.guards, { principal, server, tool, action: 'call' });
     return refused ?? instanceMissing(server, tool ?? '');
@@ -339,7 +338,7 @@ class RunningOperation extends StageState implements Operation {
   }
 }
 
-/** The answer of a client's own instance is not cached: it belongs to that client and its state. */
+/** Answers of a client instance are not cached: they belong to that client and its state. */
 const mayCache = ({ cache, isolation }: ServerDefinition, relay: CallRelay | undefined): boolean =>
   cache === 'on' && (relay?.instance === undefined || isolation === 'shared');
 

@@ -1,10 +1,9 @@
 /**
- * Decides who may do what, before anything else happens: no lookup, no charge, no connection.
- * Several guards combine by AND. A guard decides about requests; it never sees arguments or results.
- * Not here: where roles and patterns come from (config/), what a denied caller is shown (gateway/).
+ * The first stage: guards decide whether a principal may use a server or a tool. Several guards combine by AND.
+ * Not here: parsing of roles and patterns (config/), the view of a denied caller (gateway/).
  *
- * Invariants: only `{ allow: true }` of every guard lets a request pass; a guard that throws, or answers anything else,
- * denies; names are compared as whole strings, so nothing that merely looks like a name matches it.
+ * Invariants: a request passes only if every guard returns `{ allow: true }`; a guard that throws or returns anything else
+ * denies. Names are compared as whole strings. A guard never sees arguments or results.
  */
 import type { RolePattern } from '../config/host-config.js';
 import { noToolRules, type ToolRules } from '../config/tool-rules.js';
@@ -18,18 +17,18 @@ import type { GuardedAction } from './policy-events.js';
 export interface GuardRequest {
   readonly principal: Principal;
   readonly server: string;
-  /** Undefined when the request is about the server as a whole. */
+  /** Undefined: the request is about the server as a whole. */
   readonly tool: string | undefined;
   readonly action: GuardedAction;
 }
 
 export type Verdict =
   | { readonly allow: true }
-  /** `hint`: what to do next, where it is not to ask the operator. */
+  /** `hint`: next step for the caller; default: ask the operator. */
   | { readonly allow: false; readonly reason: string; readonly hint?: string };
 export type Guard = (request: GuardRequest) => Verdict;
 
-/** The error the request is refused with; undefined when every guard allows it. */
+/** The error for a denied request; undefined if every guard allows it. */
 export function denial(guards: () => readonly Guard[], request: GuardRequest): HostError | undefined {
   try {
     for (const guard of guards()) {
@@ -40,12 +39,12 @@ export function denial(guards: () => readonly Guard[], request: GuardRequest): H
     }
     return undefined;
   } catch (cause) {
-    // What it threw may hold anything: it stays behind as the cause.
+    // The text of a thrown value may contain secrets, so the message does not quote it.
     return denied(request, 'the guard failed', undefined, cause);
   }
 }
 
-/** A guard may have been written as an async function. Its answer is not awaited, and its rejection must not end the process. */
+/** An async guard returns a promise, which counts as a denial. Handles its rejection, which would otherwise end the process. */
 function forsake(verdict: unknown): void {
   const { then } = (verdict ?? {}) as Partial<PromiseLike<unknown>>;
   if (typeof then !== 'function') return;
@@ -53,14 +52,14 @@ function forsake(verdict: unknown): void {
   then.call(verdict as PromiseLike<unknown>, nothing, nothing);
 }
 
-/** The guards are read for each operation, so that a change counts from the next one on. A list needs the right to see the server. */
+/** Guards are read for each operation, so a change applies to the next one. A list needs only the right to see the server. */
 export const allow = (guards: () => readonly Guard[], onDenied: (request: GuardRequest) => void = () => {}): Stage => ({
   enter: (next, back) => (operation) => {
     const { principal, server, tool, kind } = operation;
     const request: GuardRequest = { principal, server, tool, action: kind === 'list' ? 'list' : 'call' };
     const error = denial(guards, request);
     if (!error) return next(operation);
-    // The denial of a call is reported with its outcome.
+    // The outcome event of a call already reports its denial.
     if (kind !== 'call') onDenied(request);
     back(operation, error);
   },
@@ -81,14 +80,14 @@ function denied(request: GuardRequest, reason: string, hint?: string, cause?: un
   });
 }
 
-/** Tools by server; `*` stands for every one of either. */
+/** Tool names by server name; `*` matches any name. */
 type Rules = ReadonlyMap<string, ReadonlySet<string>>;
 
 const any = '*';
 
 /**
- * A `*` counts only as a whole side: `git*` is the name of a server with a star in it. A role with an empty list is locked
- * out. No role counts as a role that is not listed.
+ * `*` is a wildcard only as a whole side of a pattern; `git*` is a literal name. A role with an empty list is denied
+ * everything. A caller without a role counts as a caller with an unlisted role.
  */
 export function roleGuard(roles: ReadonlyMap<string, readonly RolePattern[]>, unlistedRole: 'deny' | 'allow'): Guard {
   const rulesByRole = new Map([...roles].map(([role, patterns]) => [role, compile(patterns)]));
@@ -102,7 +101,7 @@ export function roleGuard(roles: ReadonlyMap<string, readonly RolePattern[]>, un
     }
     const permits = (tools: ReadonlySet<string> | undefined): boolean => {
       if (!tools) return false;
-      // One tool of a server is enough to see the server, and not to start another program under its name.
+      // A rule for one tool allows listing its server, but not a spawn under the name of that server.
       if (tool === undefined) return action === 'list' || tools.has(any);
       return tools.has(any) || tools.has(tool);
     };
@@ -111,7 +110,7 @@ export function roleGuard(roles: ReadonlyMap<string, readonly RolePattern[]>, un
   };
 }
 
-/** Where no roles are configured: who names none passes, and who names one is not given everything. */
+/** For a configuration without roles: allows callers without a role and denies callers with one. */
 export const noRoles: Guard = ({ principal: { role } }) =>
   role === undefined
     ? allowed
@@ -139,20 +138,20 @@ const toolRulesHint = 'change the tools of this server in the configuration';
 const matches = (pattern: string, tool: string): boolean =>
   pattern.endsWith(any) ? tool.startsWith(pattern.slice(0, -1)) : pattern === tool;
 
-/** The rule that takes the tool out; undefined when none does. */
+/** Describes the rule that excludes the tool; undefined if no rule does. */
 export function ruleAgainst({ allow, deny }: ToolRules, tool: string): string | undefined {
   if (deny.some((pattern) => matches(pattern, tool))) return 'tools.deny of its server names it';
   const isAllowed = allow?.some((pattern) => matches(pattern, tool)) ?? true;
   return isAllowed ? undefined : 'tools.allow of its server does not name it';
 }
 
-/** `rulesOf` is asked at each call, so that a change counts from the next one on. */
+/** `rulesOf` is called for each request, so a change applies to the next one. */
 export const toolRulesGuard =
   (rulesOf: (server: string) => ToolRules | undefined): Guard =>
   ({ server, tool }) => {
     if (tool === undefined) return allowed;
     const rules = rulesOf(server);
-    // Nearly every server, with every call.
+    // Fast path: nearly all servers have no tool rules.
     if (rules === noToolRules) return allowed;
     const reason = rules && ruleAgainst(rules, tool);
     return reason === undefined ? allowed : { allow: false, reason, hint: toolRulesHint };

@@ -1,29 +1,28 @@
 /**
- * Stops sending to a server that fails, and finds out with few calls whether it works again.
- * Fed by transport, connect, timeout and protocol failures only: a tool that rejects its arguments is no fault of the server.
- * Decides in the tick in which it is asked, so that two callers can never both be the first trial.
- * Not here: the checks and timers that follow from its state (host/server-circuit.ts), starting the server again (supervisor/),
- * tools that always fail (tool-throttle.ts).
+ * Stops sending to a server that fails, and finds out with few trial calls whether it works again.
+ * Connect, transport, timeout and protocol failures count as strikes. An error result of a tool does not.
+ * Not here: the checks and timers that follow from its state (host/server-circuit.ts), restarts (supervisor/), tools that
+ * always fail (tool-throttle.ts).
  *
- * Invariants: an outcome counts only in the period in which its call was admitted, so a call that was sent before the breaker
- * opened neither closes it nor prolongs it; the number of trials under way is bounded by `trialsMax`; a trial never waits for
- * the breaker, and the breaker never ends a trial.
+ * Invariants: `admit` decides synchronously, so two callers are never both the first trial. An outcome counts only in the
+ * period that admitted its call: a call sent before the breaker opened neither closes nor prolongs it. `trialsMax` bounds the
+ * open trials.
  */
 import { backoffMs } from '../kernel/backoff.js';
 
 export interface BreakerPlan {
-  /** Failures in a row that open it; 0 and 1 both mean the first. */
+  /** Consecutive failures that open the breaker; 0 and 1 both open it on the first failure. */
   readonly threshold: number;
   readonly resetMs: number;
-  /** The wait doubles with each failed trial, up to this. */
+  /** Upper bound of the open time, which doubles with each failed trial. */
   readonly resetMsMax: number;
-  /** Losses this soon after the last counted one have the same cause, and count once. */
+  /** Losses within this time after the last counted loss have the same cause and count once. */
   readonly lossMs: number;
-  /** How long the trials under way hold back further ones. */
+  /** Time after which a half-open breaker admits more trials although none has ended. */
   readonly trialMs: number;
-  /** While it is open because connections failed: the wait before the host's first own check of the server. */
+  /** Wait before the host's first own check, if the breaker opened because of a loss. */
   readonly checkMs: number;
-  /** That wait doubles with each check, up to this. */
+  /** Upper bound of that wait, which doubles with each check. */
   readonly checkMsMax: number;
 }
 
@@ -39,15 +38,15 @@ export const defaultBreakerPlan: BreakerPlan = {
 
 export type Circuit = 'closed' | 'open' | 'half_open';
 
-/** What counts against a server: a lost or refused connection, no answer in time, or a message that cannot be parsed. */
+/** A failure that counts: a lost or refused connection, no answer in time, or a message that cannot be parsed. */
 export type Strike = 'loss' | 'timeout' | 'protocol';
 
-/** Goes with an admitted call; hand it back once, with the outcome. */
+/** Belongs to one admitted call. The gate returns it exactly once, with the outcome. */
 export interface Ticket {
-  /** Counts how often the breaker has opened and closed. */
+  /** Number of times that the breaker had opened or closed. */
   readonly period: number;
   readonly isTrial: boolean;
-  /** No other trial is under way: the session is checked before this call is sent. */
+  /** No other trial is open: the session is checked before this call is sent. */
   readonly isFirst: boolean;
 }
 
@@ -57,36 +56,34 @@ export type Admission =
       readonly admitted: false;
       readonly retryAfterMs: number;
       readonly failures: number;
-      /** Trials are under way. */
       readonly isTried: boolean;
     };
 
-/** `unasked`: the check could not be sent, which says nothing about the server. */
+/** `unasked`: the check could not be sent, so it says nothing about the server. */
 export type CheckResult = 'alive' | 'unasked' | Strike;
 
-/** The breaker of a server, or of a client's own instance of it, and what the gate needs to know of its connection. */
+/** The breaker of a server or of an instance, with the facts about its connection that the gate needs. */
 export interface GatedCircuit {
   readonly breaker: Breaker;
-  /** No connection is open. */
   readonly isLost: boolean;
   /**
-   * The caller of a request that was sent at `sentAtMs` gave it up: how long such requests have waited since the last message
-   * of the server. 0 without a connection.
+   * How long requests have waited since the last message of the server, measured when a caller gives up a request sent at
+   * `sentAtMs`. 0 without a connection.
    */
   unheardMs(sentAtMs: number, nowMs: number): number;
-  /** Probes the open session; undefined where none is open. Settles within 5 s. */
+  /** Probes the open session; undefined if no session is open. Settles within 5 s. */
   check(): Promise<CheckResult> | undefined;
-  /** The request with this ticket ended after a silence that may be the server's fault: a check decides, and takes the ticket. */
+  /** The request ended after a silence that may be the server's fault. A check decides, and returns the ticket. */
   suspect(ticket: Ticket): void;
 }
 
-/** `failures` in a row, as they stand after the change. */
+/** `failures`: consecutive failures after the change. */
 export type CircuitChanged = (from: Circuit, to: Circuit, failures: number) => void;
 
-/** What was tried since it was last closed. */
+/** Attempts since the breaker was last closed. */
 interface Tries {
   readonly failedTrials: number;
-  /** The host's own checks. Not forgotten with a failed trial: a server that answers checks but no calls is tried less and less. */
+  /** The host's own checks. A failed trial does not reset them: a server that answers only checks is tried less and less. */
   readonly checks: number;
 }
 
@@ -98,7 +95,7 @@ type State =
       readonly tries: Tries;
       readonly sinceMs: number;
       readonly untilMs: number;
-      /** When the host checks the server; undefined after anything but a loss. */
+      /** Time of the host's next check; undefined unless a loss opened the breaker. */
       readonly checkAtMs: number | undefined;
     }
   | {
@@ -106,11 +103,11 @@ type State =
       readonly failures: number;
       readonly tries: Tries;
       readonly trials: Set<Ticket>;
-      /** When the first of them was admitted, or the first of those right before them that ended without a word about the server. */
+      /** Start of the current series of trials: admission time of its first trial. */
       readonly sinceMs: number;
-      /** When the last one was admitted. */
+      /** Admission time of the last trial. */
       readonly triedAtMs: number;
-      /** It was open because connections failed. */
+      /** True if a loss had opened the breaker. */
       readonly isLost: boolean;
     };
 
@@ -120,9 +117,9 @@ type HalfOpen = Extract<State, { kind: 'half_open' }>;
 const closed: State = { kind: 'closed', failures: 0, lostAtMs: Number.NEGATIVE_INFINITY };
 const untried = { sinceMs: 0, triedAtMs: Number.NEGATIVE_INFINITY } as const;
 const noTries: Tries = { failedTrials: 0, checks: 0 };
-/** A trial that follows the one before within so many times `trialMs` is of the same series. */
+/** A trial belongs to the series of the previous one if it follows within this many times `trialMs`. */
 const seriesTimes = 2;
-/** After this many doublings more trials are admitted than there can be callers. */
+/** Bound of the exponent: 2 ** 31 trials are more than there can be callers. */
 const doublingsMax = 30;
 
 const passOf = (period: number): Admission => ({
@@ -135,12 +132,11 @@ export class Breaker {
   readonly #onChange: CircuitChanged;
   #state: State = closed;
   #period = 0;
-  /** For all calls of one period that pass a closed breaker. */
+  /** One shared object for all calls that a closed breaker admits in one period. */
   #pass: Admission = passOf(0);
-  /** What `onChange` was last told. */
   #told: Circuit = 'closed';
 
-  /** The end of the open time is told with the first call that tries the server, not by a timer. */
+  /** The end of the open time is reported with the first trial, not by a timer. */
   constructor(plan: BreakerPlan = defaultBreakerPlan, onChange: CircuitChanged = () => {}) {
     this.#plan = plan;
     this.#onChange = onChange;
@@ -163,7 +159,7 @@ export class Breaker {
     return state.kind === 'open' && nowMs >= state.untilMs ? 'half_open' : state.kind;
   }
 
-  /** When the next call may pass; undefined while the breaker is closed. */
+  /** Earliest time at which the next call may pass; undefined while the breaker is closed. */
   opensAgainAtMs(nowMs: number): number | undefined {
     const state = this.#state;
     if (state.kind === 'closed') return undefined;
@@ -171,12 +167,12 @@ export class Breaker {
     return this.#hasRoom(state, nowMs) ? nowMs : this.#moreAtMs(state, nowMs);
   }
 
-  /** When the host is to check the server; undefined where nothing but time makes the breaker half-open. */
+  /** Time of the host's next check; undefined if only time makes the breaker half-open. */
   get checkAtMs(): number | undefined {
     return this.#state.kind === 'open' ? this.#state.checkAtMs : undefined;
   }
 
-  /** A closed breaker does not look at the time. A refusal comes at once: no call waits for a trial to end. */
+  /** A closed breaker does not use `nowMs`. A refusal is immediate: no call waits for a trial to end. */
   admit(nowMs: number): Admission {
     const state = this.#state;
     if (state.kind === 'closed') return this.#pass;
@@ -185,18 +181,18 @@ export class Breaker {
     if (!this.#hasRoom(half, nowMs)) return refused(half, this.#moreAtMs(half, nowMs) - nowMs);
     const isFirst = half.trials.size === 0;
     const ticket: Ticket = { period: this.#period, isTrial: true, isFirst };
-    // Trial after trial that its caller gives up must not hold everybody else back for ever: the next one goes on with the series.
+    // Callers may give up every trial. The next one then continues the series, so that more and more trials are admitted.
     const isNewSeries = isFirst && nowMs - half.triedAtMs > seriesTimes * this.#plan.trialMs;
     this.#state = { ...half, sinceMs: isNewSeries ? nowMs : half.sinceMs, triedAtMs: nowMs };
     half.trials.add(ticket);
     return { admitted: true, ticket };
   }
 
-  /** `sentAtMs`: when the call that was answered was sent; left out where that is not known. */
+  /** `sentAtMs`: when the answered call was sent; omitted if unknown. */
   succeeded(ticket: Ticket, sentAtMs = Number.NEGATIVE_INFINITY): void {
     const state = this.#state;
     if (ticket.period !== this.#period) return this.#answeredLate(sentAtMs);
-    // `lostAtMs` stays: a loss before this success and one right after it may have the same cause.
+    // `lostAtMs` is not reset: a loss before this success and a loss right after it may have the same cause.
     if (state.kind === 'closed') this.#state = { ...state, failures: 0 };
     else if (state.kind === 'half_open' && state.trials.has(ticket)) this.#close();
   }
@@ -215,8 +211,8 @@ export class Breaker {
   }
 
   /**
-   * The check before this trial was not answered. Counts also when the caller of the trial has left meanwhile. While connections
-   * fail, a check that ends in silence is one more failed connection: a machine that is down refuses nothing, it does not answer.
+   * The check before this trial was not answered. Counts even if the caller of the trial has left. After a loss, a silent check
+   * counts as another loss: a machine that is down does not answer at all.
    */
   checkFailed(ticket: Ticket, nowMs: number, strike: Strike): void {
     const state = this.#state;
@@ -224,12 +220,12 @@ export class Breaker {
     this.#openAgain(state, nowMs, state.isLost ? 'loss' : strike);
   }
 
-  /** The end of the call says nothing about the server: cancelled, or refused by a later stage. Frees the place of a trial. */
+  /** The end of the call says nothing about the server: cancelled, or refused by a later stage. Frees the slot of a trial. */
   released(ticket: Ticket): void {
     if (this.#state.kind === 'half_open') this.#state.trials.delete(ticket);
   }
 
-  /** The host has checked the server by itself. */
+  /** Result of the host's own check. */
   checked(isAnswered: boolean, nowMs: number): void {
     const state = this.#state;
     if (state.kind !== 'open' || state.checkAtMs === undefined) return;
@@ -238,7 +234,7 @@ export class Breaker {
     else this.#state = { ...state, tries, checkAtMs: this.#checkAtMs(tries, nowMs) };
   }
 
-  /** Another run of the server, or none: what was counted is forgotten. */
+  /** Forgets all failures, because the run of the server changed or ended. */
   reset(): void {
     this.#close();
   }
@@ -266,14 +262,13 @@ export class Breaker {
     this.#tell('open');
   }
 
-  /** A call that waited for the server to be back was sent after the breaker opened: as good as an answered check. */
+  /** A call of an earlier period that was sent after the breaker opened counts like an answered check. */
   #answeredLate(sentAtMs: number): void {
     const state = this.#state;
     if (state.kind !== 'open' || state.checkAtMs === undefined || sentAtMs <= state.sinceMs) return;
     this.#halfOpen(state, state.tries);
   }
 
-  /** A trial has failed. */
   #openAgain({ failures, tries: { failedTrials, checks } }: HalfOpen, nowMs: number, strike: Strike): void {
     this.#open(failures + 1, { failedTrials: failedTrials + 1, checks }, nowMs, strike);
   }
@@ -290,7 +285,7 @@ export class Breaker {
     return state;
   }
 
-  /** One trial, alone at first; two more after a while, then four more, doubling for as long as none of them has ended. */
+  /** One trial at first; after each `trialMs` without an end of a trial, two more, then four more, and so on. */
   #hasRoom({ trials, sinceMs }: HalfOpen, nowMs: number): boolean {
     return trials.size < trialsMax(this.#intervals(sinceMs, nowMs));
   }
@@ -311,7 +306,6 @@ export class Breaker {
   }
 }
 
-/** How many trials may be under way once the first has run for this many intervals of `trialMs`. */
 const trialsMax = (intervals: number): number => 2 ** (Math.min(intervals, doublingsMax) + 1) - 1;
 
 const refused = ({ kind, failures }: State, leftMs: number): Admission => ({
