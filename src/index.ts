@@ -1,4 +1,4 @@
-/** The public names of Hostler. What is not listed here may change without notice. */
+/** The public names of Hostler. Names that are not listed here may change without notice. */
 
 export type { KnownFacts, KnownList, KnownServer } from './catalog/catalog-server.js';
 export type { Discovered, DiscoveredTool, DiscoverOptions } from './catalog/discovery.js';

@@ -1,9 +1,9 @@
 /**
- * Observes the outcome of every call once, where it leaves the host: adds the request number to an error, and reports the call to
- * the event stream and the trace.
- * Not here: what is decided about a call (policy/), what a span looks like (tracing.ts).
+ * Observes every call once, where it leaves the host: adds the request id to an error, and reports to the event stream and the
+ * trace.
+ * Not here: decisions about a call (policy/), the content of a span (tracing.ts).
  *
- * Invariants: the outcome is not changed, and arguments leave only as a hash, which is computed when it is read.
+ * Invariants: the outcome is not changed. Arguments are reported only as a hash, which is computed when it is read.
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -17,21 +17,19 @@ import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
 
 /** Part of HostEvents. */
 export interface Stream {
-  /** Whether records of calls are wanted: one look, on the path of every call. */
+  /** True if a listener wants records of calls; read for every call. */
   readonly hasCallListeners: boolean;
   emit(server: string, event: PolicyEvent): void;
 }
 
-/** How a call went, beside its outcome. */
 export interface CallFacts {
   readonly durationMs: number;
   readonly trail: CallTrail;
 }
 
-/** Told of every call when it is over. */
 export type CallMeter = (server: string, outcome: CallOutcome, durationMs: number) => void;
 
-/** What is recorded of a running call while there is a listener or a trace. */
+/** Record of a running call; exists only if there is a listener or a trace. */
 export interface CallWatch extends CallTrail {
   readonly startedMs: number;
   readonly endSpan: EndSpan | undefined;
@@ -40,9 +38,9 @@ export interface CallWatch extends CallTrail {
 export class Audit {
   readonly #stream: Stream;
   readonly #clock: Clock;
-  /** Set once the configuration was read; undefined without traces. */
+  /** Set after the configuration was read; undefined without traces. */
   tracing: Tracing | undefined;
-  /** Counts calls; costs next to nothing, where a record of each would cost more than its way through the policy. */
+  /** Counts calls. A record of each call would cost more than all stages of policy. */
   meter: CallMeter | undefined;
 
   constructor(stream: Stream, clock: Clock) {
@@ -50,28 +48,28 @@ export class Audit {
     this.#clock = clock;
   }
 
-  /** In the tick the call is made in. Undefined: there is no listener, and nothing is recorded. */
+  /** Call it in the tick of the call. Undefined: no listener and no trace. */
   begin(hostId: string, number: number, server: string, tool: string): CallWatch | undefined {
     if (this.tracing === undefined && !this.#stream.hasCallListeners) return undefined;
     const endSpan = this.tracing?.begin(`${hostId}-${number}`, server, tool);
     return { startedMs: this.#clock.nowMs(), attempts: 0, run: 0, endSpan };
   }
 
-  /** The outcome as the caller gets it. */
+  /** Returns the outcome for the caller. */
   ended(call: Call, outcome: CallResult | Error, watch: CallWatch | undefined): CallResult | Error {
     if (this.meter && (!(outcome instanceof Error) || outcome instanceof HostError))
       this.meter(call.server, outcomeOf(outcome), this.#clock.nowMs() - call.madeAtMs);
-    // No listener and no error to number: the path of nearly every call.
+    // Fast path of nearly every call: no listener, and no error that needs a request id.
     if (watch === undefined && !(outcome instanceof Error)) return outcome;
     const isOurs = outcome instanceof Error && !(outcome instanceof HostError);
     watch?.endSpan?.(isOurs ? undefined : outcome, watch);
-    // A mistake of ours is no outcome: it is handed on, and not recorded as one.
+    // Any other error is a bug, not an outcome: it is passed on and not recorded.
     if (isOurs) return outcome;
     observe(this.#stream, call, outcome, watch && { durationMs: this.#clock.nowMs() - watch.startedMs, trail: watch });
     return outcome instanceof HostError ? ownError(outcome, call) : outcome;
   }
 
-  /** Something other than the call of a tool was refused. */
+  /** Reports the denial of an operation that is not a tool call. */
   readonly denied = ({ server, principal: { id, role }, tool, action }: GuardRequest): void =>
     this.#stream.emit(server, { kind: 'denied', action, principal: { id, role }, tool, requestId: undefined });
 
@@ -82,8 +80,8 @@ export class Audit {
 }
 
 /**
- * Tells what there is to tell: first what was decided against the call, then the record of it. Without facts there is none:
- * there was no listener when the call came in.
+ * Emits the decision against the call first, then its record. `facts` is undefined if there was no listener when the call
+ * began.
  */
 export function observe(
   stream: Stream,
@@ -98,7 +96,6 @@ export function observe(
   if (facts && stream.hasCallListeners) stream.emit(call.server, recordOf(call, outcome, facts));
 }
 
-/** The same error under the number of this call. */
 export const ownError = (error: HostError, { requestId }: Call): HostError =>
   error.details.requestId === requestId ? error : error.with({ requestId });
 
@@ -123,7 +120,7 @@ function decision(call: Call, { code, details }: HostError): PolicyEvent | undef
   }
 }
 
-/** Written out: a spread costs ten times as much as all else here. The hash is computed when it is read, which may be never. */
+/** Lists every member: a spread costs ten times as much as the rest of the function. */
 function recordOf(
   { requestId, principal, tool, args }: Call,
   outcome: CallResult | HostError,
@@ -156,7 +153,7 @@ function executionOf(outcome: CallResult | HostError): CallRecord['execution'] {
   return outcome.fromCache ? 'not_executed' : 'executed';
 }
 
-/** Whether arguments without a canonical form may be sent is for others to say. */
+/** Arguments without a canonical form have no hash; other code decides whether they may be sent. */
 function tryHash(args: JsonText): string | undefined {
   try {
     return argumentsHash(args);

@@ -1,6 +1,6 @@
 /**
- * Where an operation is sent: to the shared server, or to the client's own instance of it (instances.ts).
- * Guards, pins, budgets and slots are those of the server; the connection and the breaker are the target's own.
+ * The target of an operation: the shared server, or the instance of a client (instances.ts).
+ * Guards, pins, budgets and slots belong to the server; each target has its own connection and breaker.
  */
 import type { AuthRecovery } from '../session/auth/auth-recovery.js';
 import type { Session } from '../session/session.js';
@@ -10,7 +10,7 @@ import type { ServerCircuit } from './server-circuit.js';
 
 export abstract class CallTarget {
   readonly supervisor: Supervisor<Session>;
-  /** Undefined unless the server is reached over HTTP. */
+  /** Undefined unless the transport is HTTP. */
   readonly auth: AuthRecovery | undefined;
   readonly #hold: CallHold;
   /** Created by the first call: most servers of a large host are idle. */
@@ -34,12 +34,11 @@ export abstract class CallTarget {
     return this.#circuit;
   }
 
-  /** A run has begun or ended, or the server has answered: failures of calls before do not count. */
+  /** Called when a run began or ended, or when the server has answered: earlier failures no longer count. */
   forgetCircuit(): void {
     this.#circuit?.breaker.reset();
   }
 
-  /** Keeps the target open until `leave`. */
   enter(): void {
     this.#hold.enter();
   }

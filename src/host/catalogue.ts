@@ -1,10 +1,10 @@
 /**
- * Lists and resources of servers: runs them as operations, and learns tools from every list of them that is read.
- * Not here: the stages that an operation passes (operations.ts), describing many servers at once (discovery.ts), reading pages
- * (session/lists.ts), when tools are read without a caller (list-reader.ts).
+ * Lists and resources of servers: runs them as operations, and updates the known tools from every tool list.
+ * Not here: the stages of an operation (operations.ts), describing many servers (catalog/discovery.ts), reading pages
+ * (session/lists.ts), background reads (catalog/list-reader.ts).
  *
- * Invariants: a caller sees only tools that it may call, wherever they come from; of two readings of a server's tools the one
- * that began later counts, whichever ends first; an item is attributed to the server it was read from, whatever it contains.
+ * Invariants: a caller sees only tools that it may call. Of two reads of a tool list, the one that began later counts. An item
+ * belongs to the server that it was read from, whatever it contains.
  */
 import { type ListHints, type Listings, sameItems } from '../catalog/listings.js';
 import { type HostItem, type HostTool, type PinnedTool, pinnedTools } from '../catalog/pinned-tools.js';
@@ -39,9 +39,8 @@ import type { ListRequest } from './operations.js';
 
 export interface CatalogueParts {
   readonly clock: Clock;
-  /** Throws when there is no such server, or the host is closed. */
+  /** Throws if the server is unknown or the host is closed. */
   readonly serverOf: (name: string) => ManagedServer;
-  /** Undefined when there is none. */
   readonly findServer: (name: string) => ManagedServer | undefined;
   readonly guards: () => readonly Guard[];
   readonly pins: Pins;
@@ -53,17 +52,17 @@ export interface CatalogueParts {
   readonly known: Pick<Listings, 'hasTools' | 'learnTools' | 'recall'>;
   readonly clean: (text: string) => string;
   readonly onDenied: (request: GuardRequest) => void;
-  /** Cached answers of the server's tools are no longer right. */
+  /** Called when cached answers of the server's tools are outdated. */
   readonly onToolsChanged: (server: string) => void;
-  /** How a list differs from what is pinned. */
+  /** Reports the differences between a list and the pins. */
   readonly onPins: (server: string, changes: readonly PinChange[]) => void;
 }
 
 const listDeadlineMs = 10_000;
 const readDeadlineMs = 60_000;
-/** A caller's text goes into a request. */
+/** Bound of a caller's text in a request. */
 const uriCharsMax = 8_192;
-/** Not the epoch of any request: the answer is not cached. */
+/** No request has this epoch, so the answer is not cached. */
 const staleEpoch = -1;
 
 type Learn = (items: readonly ListedItem[], hints: ListHints) => void;
@@ -71,9 +70,9 @@ type Learn = (items: readonly ListedItem[], hints: ListHints) => void;
 export class Catalogue {
   readonly #parts: CatalogueParts;
   readonly #cache: ResponseCache<readonly Item[]>;
-  /** Counts readings of tools, of all servers. */
+  /** Number of reads of tool lists, of all servers. */
   #readings = 0;
-  /** The newest reading that each server's tools were learnt from. */
+  /** The newest read that each server's tools come from. */
   readonly #learntFrom = new WeakMap<ManagedServer, number>();
 
   constructor(parts: CatalogueParts) {
@@ -83,13 +82,12 @@ export class Catalogue {
 
   // --- for callers
 
-  /** The tools that the principal may call. */
+  /** Lists the tools that the principal may call. */
   async tools(server: string, options: ListOptions = {}): Promise<HostTool[]> {
     const items = await this.#listed(server, 'tools/list', options);
     return this.#judged(server, items).map(({ key, ...tool }) => ({ server, name: key, ...tool }));
   }
 
-  /** One list of one server, to its last page. */
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
     const items = await this.#listed(server, method, options);
     if (method === 'tools/list') return this.#judged(server, items).map((tool) => ({ server, ...tool }));
@@ -104,7 +102,7 @@ export class Catalogue {
     return method === 'tools/list' ? this.visible(server, principal, items) : [...items];
   }
 
-  /** Takes the right to call the server as a whole, not only to see it. */
+  /** Needs the right to call the server as a whole, not only to see it. */
   async read(server: string, uri: string, options: ListOptions = {}): Promise<ResourceResult> {
     const { principal = embedder, signal } = options;
     const deadlineMs = waitMs(options.deadlineMs, readDeadlineMs);
@@ -119,12 +117,11 @@ export class Catalogue {
     return { server, uri, bytes, json: () => JSON.parse(bytes.toString('utf8')) as unknown };
   }
 
-  /** Whether the principal may read resources of the server. Charges and reports nothing. */
   mayRead(server: string, principal: Principal): boolean {
     return denial(this.#parts.guards, { principal, server, tool: undefined, action: 'call' }) === undefined;
   }
 
-  /** Throws unless the principal may read the resource now; charges it. */
+  /** Charges a read; throws if the principal may not read the resource now. */
   chargeRead(server: string, uri: string, principal: Principal): void {
     checkUri(server, uri);
     this.#mustBeAllowed({ principal, server, tool: undefined, action: 'call' });
@@ -136,7 +133,6 @@ export class Catalogue {
     return pinnedTools(this.#parts.pins, server, items, this.#parts.findServer(server)?.tools ?? []);
   }
 
-  /** Those that the principal may call. */
   visible<Item extends ListedItem>(server: string, principal: Principal, items: readonly Item[]): Item[] {
     return items.filter(
       ({ key }) => denial(this.#parts.guards, { principal, server, tool: key, action: 'call' }) === undefined,
@@ -146,8 +142,8 @@ export class Catalogue {
   // --- events of servers
 
   /**
-   * A reading of the server's tools begins; pass the list to the returned function. The list is ignored if the server was
-   * replaced meanwhile, or a reading that began later has ended.
+   * Called when a read of the server's tools begins; the returned function takes the list. It ignores the list if the server
+   * was replaced meanwhile, or if a read that began later has ended.
    */
   reading(server: string): (list: ServerList) => Promise<void> | void {
     const managed = this.#parts.findServer(server);
@@ -157,7 +153,7 @@ export class Catalogue {
     const judge = (list: ServerList) => {
       const isCurrent = this.#cache.epochOf(server, 'tools/list') === epoch;
       learn(list.items, listResult(list));
-      // Read on behalf of no principal: only a public list can be cached.
+      // No principal requested this list, so it is cached only if it is public.
       if (!isCurrent || list.cacheScope !== 'public' || managed.definition.cache === 'off') return;
       const question = listQuestion({ server, method: 'tools/list', uri: '', principal: embedder });
       this.#cache.put(question, list.items, listResult(list), this.#cache.epochOf(server, 'tools/list'));
@@ -177,23 +173,22 @@ export class Catalogue {
     } else if (method === NOTIFICATION.resourceUpdated) {
       const uri = params && memberString(params, 'uri');
       if (uri === undefined) this.#cache.drop(server, 'resources/read');
-      // And the resources that it is a part of.
+      // Also drops resources whose URI is a prefix of the updated one.
       else this.#cache.drop(server, 'resources/read', (read) => uri.startsWith(read));
     }
   }
 
-  /** After another run, account or definition, or the end of the server. */
+  /** Called after a change of run, account or definition, or after the end of the server. */
   drop(server: string): void {
     this.#cache.drop(server);
     this.#parts.pins.forgetList(server);
   }
 
-  /** The rules of who may see what have changed. */
   dropAll(): void {
     this.#cache.dropAll();
   }
 
-  /** Restores the last known tools of the server, so that it can be described without being started. */
+  /** Restores the last known tools, so that the server can be described without a start. */
   recall(managed: ManagedServer, before?: ManagedServer): void {
     const { name } = managed.definition;
     managed.learn(this.#parts.known.recall(managed, before), this.#isApproved(name));
@@ -203,7 +198,7 @@ export class Catalogue {
   judgeAnew(server: string): void {
     const managed = this.#parts.serverOf(server);
     this.#cache.drop(server);
-    // Without a list no pinned tool counts as removed.
+    // Without a list, every pinned tool would count as removed.
     if (this.#parts.known.hasTools(managed)) this.#learn(managed, managed.tools, undefined);
   }
 
@@ -216,26 +211,26 @@ export class Catalogue {
     throw refused;
   }
 
-  /** Sends a list or a read, and learns from the answer. */
+  /** Sends a list or a read, and updates the known tools from the answer. */
   async exchange(managed: ManagedServer, operation: Operation, session: Session): Promise<ListResult> {
     const { server, method, stage } = operation;
     managed.auth?.current();
-    // The server may have been started for this, and its public list have been read at the start.
+    // This operation may have started the server, and the start may have cached its public list.
     const items = this.#cache.get(listQuestion(operation));
     if (items) return { items, ttlMs: 0, isPublic: false };
-    // The operation may have waited for the connection.
+    // Checked again, because the operation may have waited for the connection.
     const refusal = this.#parts.serverThrottle.refusal(server);
     if (refusal) throw refusal;
     const learn = method === 'tools/list' ? this.#reading(managed) : undefined;
     const epoch = this.#cache.epochOf(server, method);
     stage.epoch = epoch;
     const result = await this.#send(session, operation);
-    // A list is shown only after it was compared with the pins, and from there on all happens in one tick.
+    // A list is shown only after its comparison with the pins. The rest runs in one tick.
     const preparing = learn && this.#parts.pins.prepare(server, result.items);
     if (preparing !== undefined) await preparing;
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
     learn?.(result.items, result);
-    // Learning may itself have dropped what was cached before.
+    // `learn` may have dropped the cache, which changes the epoch.
     stage.epoch = isCurrent ? this.#cache.epochOf(server, method) : staleEpoch;
     return { ...result, items: copyItems(result.items) };
   }
@@ -245,7 +240,7 @@ export class Catalogue {
     if (isListMethod(method)) return listResult(await session.list(method, limits));
     const answer = await session.request(method, JSON.stringify({ uri }), { ...limits, client: principal.id });
     const raw = resultOf(answer, session.server, method, this.#parts.clean);
-    // A request of the server on the way was refused, which may have changed the answer.
+    // A question of the server was refused meanwhile, which may have changed the answer.
     const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};
     return { items: [{ key: uri, raw }], ttlMs, isPublic };
   }
@@ -260,7 +255,7 @@ export class Catalogue {
     };
   }
 
-  /** `hints` undefined: the same list as before. */
+  /** `hints` undefined: the list is the same as before. */
   #learn(managed: ManagedServer, items: readonly ListedItem[], hints: ListHints | undefined): void {
     const { pins, clock, known, onToolsChanged, onPins } = this.#parts;
     const { name } = managed.definition;
@@ -268,8 +263,8 @@ export class Catalogue {
     const wasSeen = known.hasTools(managed);
     const { changes, isFirstSight, isTrusted } = pins.observe(name, items, clock.date());
     onPins(name, changes);
-    // At first sight there are no old answers, only the call that started the server. A trusted server has no pins, but its
-    // answers with other tools are dropped all the same.
+    // At first sight the only operation is the call that started the server, so there are no old answers. A trusted server has
+    // no pins, but its cached answers are dropped if its tools change.
     const isChanged = isTrusted ? wasSeen && isNews : !isFirstSight && changes.some(({ isFresh }) => isFresh);
     if (isChanged) {
       this.#cache.drop(name);
@@ -281,7 +276,7 @@ export class Catalogue {
   }
 
   #isApproved(server: string): (tool: string) => boolean {
-    // Looked up on first use: for most servers it is never used.
+    // Loaded on first use: most servers never need it.
     let statusOf: ((tool: string) => PinStatus) | undefined;
     return (tool) => {
       statusOf ??= this.#parts.pins.statusesOf(server);
@@ -296,7 +291,7 @@ const listResult = ({ items, ttlMs, cacheScope }: ServerList): ListResult => ({
   isPublic: cacheScope === 'public',
 });
 
-/** There may be no server of that name. */
+/** The name may be unknown, so its text is not trusted. */
 const shown = (server: string): string => neutraliseLine(server, LIMITS.quotedChars);
 
 const noList = (server: string): HostError =>

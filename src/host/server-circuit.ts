@@ -1,11 +1,11 @@
 /**
- * The breaker of one server, or of a client's own instance of it, and its checks: before a trial, after a suspicious silence, and
- * by a timer while the breaker is open because connections failed.
- * Not here: the state of a breaker (policy/breaker.ts), the check of a server that the supervisor suspects.
+ * The breaker of one server or instance, and its checks: before a trial, after a suspicious silence, and by a timer while the
+ * breaker is open after losses.
+ * Not here: the state of a breaker (policy/breaker.ts), the check of a suspect server (supervisor/).
  *
- * Invariants: one check at a time, which settles within its deadline whatever the session does; a timer only while the breaker
- * is open after losses; nothing here restarts a server. A check that times out starts the liveness watch of the session, as any
- * request does (session/liveness.ts), which notices a server that hangs for good.
+ * Invariants: at most one check is open, and it settles within its deadline. A timer exists only while the breaker is open
+ * after losses. This file restarts no server: a check that times out starts the liveness watch of the session
+ * (session/liveness.ts).
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import {
@@ -20,7 +20,6 @@ import {
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 
-/** How long a server may take to answer a check. */
 const checkDeadlineMs = 5_000;
 
 interface Check {
@@ -36,7 +35,7 @@ export class ServerCircuit implements GatedCircuit {
   readonly #unheard = new UnheardTime();
   #check: Check | undefined;
   #cancelTimer: Cancel | undefined;
-  /** Tickets of calls that ended in silence while a check is under way. */
+  /** Tickets of calls that ended in silence during the current check. */
   #suspects: Ticket[] | undefined;
   #isClosed = false;
 
@@ -70,7 +69,7 @@ export class ServerCircuit implements GatedCircuit {
     return this.#check.result;
   }
 
-  /** All calls that end in silence during one check are one strike. */
+  /** All calls that end in silence during one check count as one strike. */
   suspect(ticket: Ticket): void {
     if (this.#suspects) {
       this.#suspects.push(ticket);
@@ -89,7 +88,7 @@ export class ServerCircuit implements GatedCircuit {
     });
   }
 
-  /** Leaves no timer, and sets none again. */
+  /** Removes the timer and sets no other one. */
   close(): void {
     this.#isClosed = true;
     this.breaker.reset();
@@ -106,7 +105,7 @@ export class ServerCircuit implements GatedCircuit {
     const settle = (found: CheckResult) => {
       cancelTimer();
       if (this.#check?.result === result) this.#check = undefined;
-      // Any other message meanwhile is a sign of life too.
+      // Any other message since the check began also proves that the server is alive.
       resolve(session.heardAtMs > askedAtMs ? 'alive' : found);
     };
     const cancelTimer = this.#clock.at(deadlineAtMs, () => settle('timeout'));
@@ -120,7 +119,7 @@ export class ServerCircuit implements GatedCircuit {
     return { session, result, settle };
   }
 
-  /** Sets the timer of the next check, if the breaker wants one. */
+  /** Sets the timer of the next check, if the breaker needs one. */
   #plan(): void {
     this.#cancelTimer?.();
     const { checkAtMs } = this.breaker;
@@ -132,7 +131,7 @@ export class ServerCircuit implements GatedCircuit {
     this.#cancelTimer = undefined;
     const { period } = this.breaker;
     void (this.check() ?? Promise.resolve('unasked' as const)).then((result) => {
-      // The breaker has opened again meanwhile, or closed.
+      // The breaker has closed, or opened again, since the check began.
       if (period !== this.breaker.period) return;
       this.breaker.checked(result === 'alive', this.#clock.nowMs());
       this.#plan();
@@ -141,16 +140,16 @@ export class ServerCircuit implements GatedCircuit {
 }
 
 /**
- * Adds up how long given-up requests have waited since the last message of the server. Callers that each wait for less than the
- * silence that is worth a check would otherwise never find a server that hangs.
- * Invariants: time in which several requests waited counts once; any message of the server sets it to zero.
+ * Sums how long given-up requests have waited since the last message of the server. Without it, callers with short deadlines
+ * would never detect a server that hangs.
+ * Invariants: overlapping waits count once; any message of the server resets the sum.
  */
 export class UnheardTime {
   #sumMs = 0;
-  /** The end of what was counted. */
+  /** End of the time that was already counted. */
   #untilMs = Number.NEGATIVE_INFINITY;
 
-  /** A call that was sent at `sentAtMs` was given up now; returns what calls have waited since the server was last heard. */
+  /** Adds a call that was sent at `sentAtMs` and given up now; returns the sum. */
   add(sentAtMs: number, heardAtMs: number, nowMs: number): number {
     if (heardAtMs >= this.#untilMs) this.#sumMs = 0;
     const fromMs = Math.max(sentAtMs, heardAtMs, this.#untilMs);
@@ -162,9 +161,8 @@ export class UnheardTime {
 
 export interface CircuitNow {
   readonly circuit: Circuit;
-  /** In a row. */
   readonly failures: number;
-  /** When the next call may pass; undefined while it is closed. */
+  /** Earliest time at which the next call may pass; undefined while the breaker is closed. */
   readonly opensAgainAtMs: number | undefined;
 }
 
@@ -181,13 +179,12 @@ const nowOf = (breaker: Breaker, nowMs: number): CircuitNow => ({
 type Reported = Pick<CircuitNow, 'circuit' | 'failures'>;
 
 /**
- * One state for all breakers of a server, its own and those of its instances: open while any of them is open, so that other
- * clients do not hide the trouble of one.
+ * One state for the breakers of a server and its instances: open while any of them is open, so that healthy instances do not
+ * hide a failing one.
  * Invariant: only breakers that are not closed are stored.
  */
 export class WorstCircuit {
   readonly #onChange: CircuitChanged;
-  /** The last report of each breaker that is not closed. */
   readonly #reported = new Map<Breaker, Reported>();
 
   constructor(onChange: CircuitChanged) {
@@ -202,7 +199,7 @@ export class WorstCircuit {
     if (after.circuit !== before.circuit) this.#onChange(before.circuit, after.circuit, after.failures);
   }
 
-  /** `own`: the breaker of the shared server, whose failures are shown while all are closed; undefined before its first call. */
+  /** `own`: breaker of the shared server, whose failures are shown if all are closed; undefined before its first call. */
   now(own: Breaker | undefined, nowMs: number): CircuitNow {
     let worst = own ? nowOf(own, nowMs) : closedNow;
     for (const breaker of this.#reported.keys()) {

@@ -1,9 +1,9 @@
 /**
- * The servers of a host by name: registration, replacement and removal, and the running server of each name.
- * Not here: keeping a server running (supervisor/), leases (supervisor/registry.ts), its lists (catalogue.ts).
+ * The servers of a host by name: registration, replacement and removal.
+ * Not here: restarts (supervisor/), leases (supervisor/registry.ts), lists (catalogue.ts).
  *
- * Invariants: a name never has two servers: the old one is gone before the new one starts. A name is registered exactly as long as it
- * has a server. Changes of one name run one after the other.
+ * Invariants: a name never has two servers: the old one has ended before the new one starts. A name is registered exactly as
+ * long as it has a server. Changes of one name are serialized.
  */
 import { originOf } from '../catalog/server-origin.js';
 import type { ServerDefinition } from '../config/server-definition.js';
@@ -26,9 +26,9 @@ interface ServersParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
   readonly onCircuit: (server: string) => CircuitChanged;
-  /** Drops cached answers of the name. `isSame`: the next server is the same one with other settings. */
+  /** Drops cached answers of the name. `isSame`: the next server has the same origin, with other settings. */
   readonly forget: (server: string, isSame: boolean) => void;
-  /** A server has taken the name; `before` is the one it replaces. */
+  /** Called when a server has taken the name; `before` is the replaced one. */
   readonly recall: (managed: ManagedServer, before: ManagedServer | undefined) => void;
 }
 
@@ -50,13 +50,12 @@ export class Servers {
     return this.#isClosed;
   }
 
-  /** Sorted. */
   names(): string[] {
     return this.registry.list().map(({ name }) => name);
   }
 
   find(name: string): ManagedServer | undefined {
-    // The stages of a call look up the same server one after the other.
+    // The stages of one call look up the same server one after the other.
     const last = this.#last;
     if (last?.definition.name === name) return last;
     const managed = this.#byName.get(name);
@@ -64,7 +63,7 @@ export class Servers {
     return managed;
   }
 
-  /** Throws when there is no such server, or the host is closed. */
+  /** Throws if the server is unknown or the host is closed. */
   get(name: string): ManagedServer {
     const last = this.#last;
     if (last?.definition.name === name) return last;
@@ -84,7 +83,7 @@ export class Servers {
     });
   }
 
-  /** Holds the server open until the lease is released; resolves when the server is ready. */
+  /** Keeps the server running until the lease is released; resolves when the server is ready. */
   async lease(name: string): Promise<Lease> {
     const lease = this.registry.lease(name);
     try {
@@ -107,7 +106,6 @@ export class Servers {
     await supervisor.acquire(this.#parts.clock.nowMs() + startMs, undefined, startMs);
   }
 
-  /** Adds a configured server; a failure is reported. */
   declare(definition: ServerDefinition, onProblem: (error: unknown) => void): void {
     try {
       this.mustBeOpen(definition.name);
@@ -119,8 +117,8 @@ export class Servers {
   }
 
   /**
-   * Adds or replaces a server of a changed configuration; throws when it may not be replaced. The new server starts when the old one is
-   * gone, if it is eager or leased. The same definition changes nothing, nor does one that is no longer wanted when it is due.
+   * Adds or replaces a server of a changed configuration; throws if it may not be replaced. An eager or leased server starts
+   * when the old one has ended. Does nothing for an equal definition, or if `isWanted` is false when the change is due.
    */
   redeclare(
     definition: ServerDefinition,
@@ -132,7 +130,7 @@ export class Servers {
       this.mustBeOpen(name);
       if (!isWanted()) return 'unchanged';
       const before = this.find(name);
-      // Checked here: another server may have taken the name in the meantime.
+      // Checked inside the mutex: another server may have taken the name meanwhile.
       if (before) mustBeReplaceable(before.definition);
       const outcome = this.#register(definition, true);
       if (outcome === 'unchanged') return outcome;
@@ -143,7 +141,7 @@ export class Servers {
     });
   }
 
-  /** Removes the server of this name if `isMeant`; resolves when nothing of it runs. */
+  /** Removes the server of this name if `isMeant`; resolves when it has ended. */
   remove(name: string, isMeant: (definition: ServerDefinition) => boolean): Promise<void> {
     return this.#changes.take(name, async () => {
       const managed = this.find(name);
@@ -156,12 +154,10 @@ export class Servers {
     });
   }
 
-  /** Throws unless an attached server has the name. */
   mustBeAttached(name: string): void {
     if (!isAttached(this.get(name).definition.spec)) throw notAttached(name);
   }
 
-  /** Removes an attached server. */
   async detach(name: string): Promise<void> {
     this.mustBeAttached(name);
     // Stop first: a pending `attach` of this name then fails now instead of at its timeout.
@@ -169,7 +165,7 @@ export class Servers {
     await Promise.all([stopped, this.remove(name, ({ spec }) => isAttached(spec))]);
   }
 
-  /** Resolves when the server is ready, or a lazy one is registered. On failure the replaced server is restored, and runs if it did. */
+  /** Resolves when an eager server is ready or a lazy one is registered. On failure, restores the replaced server. */
   spawn(definition: ServerDefinition, replace: boolean): Promise<void> {
     return this.#changes.take(definition.name, () => this.#spawn(definition, replace));
   }
@@ -202,10 +198,9 @@ export class Servers {
     if (isEager(managed)) await this.#ready(managed);
   }
 
-  /** Removes the failed server and restores the one before. */
   async #restore(failed: ManagedServer, earlier: Earlier | undefined): Promise<void> {
     const { name } = failed.definition;
-    // A requested stop of the new server also holds for the old one.
+    // A requested stop of the new server also applies to the old one.
     const wasStopped = isStoppedOnPurpose(failed);
     const gone = failed.dispose(earlier !== undefined);
     if (!this.#isClosed && earlier) {
@@ -228,7 +223,7 @@ export class Servers {
     return this.registry.register({ name, spec: definition, isLazy, keepAliveMs, card }, { replace });
   }
 
-  /** Gives the registered name to a new server, which starts only when its predecessor is gone. */
+  /** Creates the server of a registered name. It starts only after its predecessor has ended. */
   #put(definition: ServerDefinition, predecessor?: Predecessor): ManagedServer {
     const { name } = definition;
     const { supervise, onCircuit, forget, recall, clock } = this.#parts;
@@ -249,27 +244,26 @@ export class Servers {
     return managed;
   }
 
-  /** Updates breaker and registry for a state change. */
   observe({ server, ...event }: SupervisorEvent): void {
     if (event.kind !== 'state') return;
     if (event.to === 'ready' && event.from === 'connecting') {
-      // The handshake of a new run proves it. A suspect that answered is still the old run.
+      // The handshake of a new run proves that it works. A suspect that answered is still the old run.
       this.find(server)?.forgetCircuit();
       this.registry.opened(server);
     } else if (isUp(event.from) && !isUp(event.to)) {
-      // Without a run the supervisor decides about availability, not the breaker.
+      // Without a run, the supervisor decides about availability, not the breaker.
       this.find(server)?.forgetCircuit();
       this.registry.closed(server);
     }
   }
 
-  /** No server is found or started from here on; resolves when none runs, replaced ones included. */
+  /** From now on no server is found or started. Resolves when all servers have ended, including replaced ones. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#last = undefined;
     const ends = await Promise.allSettled([...this.#byName.values()].map(async (managed) => managed.dispose()));
     await this.#changes.over();
-    // All servers have ended before a failure is thrown.
+    // A failure is thrown only after all servers have ended.
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
 }
@@ -299,13 +293,13 @@ function begin(managed: ManagedServer): void {
 
 const isStopped = ({ supervisor }: ManagedServer): boolean => supervisor.refusal()?.code === 'server_stopped';
 
-/** A one-shot server is also stopped by its failure, which is then the cause of the refusal. */
+/** The failure of a one-shot server also stops it, and is then the cause of the refusal. */
 function isStoppedOnPurpose({ supervisor }: ManagedServer): boolean {
   const refusal = supervisor.refusal();
   return refusal?.code === 'server_stopped' && refusal.cause === undefined;
 }
 
-/** A lazy server may be started again; any other is. */
+/** A stopped lazy server waits for its next call; any other server starts. */
 async function unstop({ definition, supervisor }: ManagedServer): Promise<void> {
   if (definition.isLazy) await supervisor.reload();
   else supervisor.start();

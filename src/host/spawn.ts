@@ -1,7 +1,7 @@
 /**
- * Options of `spawn` and `attach`, made into a server definition; and the errors of both.
+ * Converts options of `spawn` and `attach` to a server definition; and the errors of both.
  * Not here: keys of a configuration entry (config/), which objects can be attached (transports/attached/attachable.ts),
- * registering and starting the server (servers.ts).
+ * registering and starting (servers.ts).
  *
  * Invariants: an unknown option, or one that needs a factory, is refused, never ignored. Errors name the option as the
  * application wrote it.
@@ -21,10 +21,9 @@ import { type Attachable, type AttachFactory, attachProblem } from '../transport
 import { notAttachable } from '../transports/attached/attached-errors.js';
 
 export interface SpawnOptions {
-  /** Default false: a spawned server is started at once. */
+  /** Default false: the server starts immediately. */
   readonly lazy?: boolean;
   readonly keepAliveMs?: number;
-  /** URL or path of its server card. */
   readonly card?: string;
   readonly circuitThreshold?: number;
   readonly circuitResetMs?: number;
@@ -33,16 +32,16 @@ export interface SpawnOptions {
   readonly replace?: boolean;
 }
 
-/** How the server is reached, and any other key of a configuration entry. */
+/** Transport of the server, and any other key of a configuration entry. */
 export type SpawnEntry = { readonly name: string } & Readonly<Record<string, unknown>>;
 
-/** As in a configuration entry. */
+/** Other keys of a configuration entry. */
 type Treatment = Readonly<Partial<Omit<z.input<typeof treatment>, 'enabled' | keyof SpawnOptions>>>;
 
-/** Without a factory `lazy`, `isolation: "per-client"`, `keepAlive` and `restart` are refused. */
+/** Without a factory, `lazy`, `isolation: "per-client"`, `keepAlive` and `restart` are refused. */
 export interface AttachOptions extends SpawnOptions, Treatment {}
 
-/** Path in a configuration entry of each option. */
+/** Path of each option in a configuration entry. */
 const optionPaths: Readonly<
   Record<Exclude<keyof SpawnOptions, 'replace'>, readonly [string] | readonly [string, string]>
 > = {
@@ -55,12 +54,12 @@ const optionPaths: Readonly<
   restartWindowMs: ['restart', 'window'],
 };
 const spawnOptionNames = [...Object.keys(optionPaths), 'replace'];
-/** `attach` has no `enabled`: do not attach the server instead. */
+/** `attach` has no `enabled`: an application omits the call instead. */
 const treatmentNames = [...treatmentKeys].filter((key) => key !== 'enabled' && key !== 'lazy' && key !== 'card');
 
 // --- spawn
 
-/** Checked first, because the allowlist needs only the name. */
+/** Runs before other checks, because the allowlist needs only the name. */
 export function spawnName(entry: unknown): string {
   const name = isRecord(entry) ? entry.name : undefined;
   if (typeof name === 'string' && name !== '') return name;
@@ -104,7 +103,7 @@ export function attachDefinition(
   return definitionOf(spec, merged, false, placeOf(name, optionAt, 'correct it and attach the server again'));
 }
 
-/** One object is one connection, shared by all clients until it closes. */
+/** One object is one connection, which all clients share until it closes. */
 function refuseRestarts(name: string, entry: Readonly<Record<string, unknown>>, optionOf: (key: string) => string) {
   const { lazy, isolation, keepAlive, restart } = entry;
   const isRefused: Readonly<Record<string, boolean>> = {
@@ -119,7 +118,6 @@ function refuseRestarts(name: string, entry: Readonly<Record<string, unknown>>, 
   throw invalidOption(name, optionOf(key), 'needs a factory', hint);
 }
 
-/** `detach` is only for attached servers. */
 export const notAttached = (name: string): HostError =>
   new HostError('invalid_spec', `server '${name}' is not attached`, {
     server: name,
@@ -139,7 +137,7 @@ export const notReloadable = (name: string): HostError =>
 
 // --- both
 
-/** The entry with each option at its path, and by path the name of the option. */
+/** Returns the entry with each option at its path, and the option name of each path. */
 function mergeOptions(entry: Readonly<Record<string, unknown>>, options: SpawnOptions) {
   const merged: Record<string, unknown> = { ...entry };
   const optionAt = new Map<string, string>();
@@ -149,7 +147,7 @@ function mergeOptions(entry: Readonly<Record<string, unknown>>, options: SpawnOp
     if (inner === undefined) merged[key] = value;
     else {
       const outer = merged[key] ?? {};
-      // A value that is no object stays, and parsing refuses it.
+      // A value that is not an object is left unchanged, so that parsing refuses it.
       if (isRecord(outer)) merged[key] = { ...outer, [inner]: value };
     }
     optionAt.set(inner === undefined ? key : `${key}.${inner}`, option);
@@ -171,7 +169,7 @@ function checkOptions(server: string, options: unknown, method: string, names: r
     if (!names.includes(option))
       throw invalidOption(server, option, `is no option of ${method}`, `the options are ${names.join(', ')}`);
     if (value === undefined) continue;
-    // A configuration entry also takes durations as text; here the option name has the unit.
+    // A configuration entry also accepts durations as text; here the option name has the unit.
     if (option.endsWith('Ms') && typeof value !== 'number')
       throw invalidOption(server, option, 'must be a number of milliseconds', hint);
     if (option === 'replace' && typeof value !== 'boolean')
@@ -190,12 +188,12 @@ const invalidOption = (server: string, field: string, problem: string, hint: str
     hint,
   });
 
-/** Errors that announce what a registered server will do next. */
+/** Errors that announce a next attempt of a registered server. */
 const refusals: ReadonlySet<ErrorCode> = new Set(['server_parked', 'server_ejected', 'reconnecting', 'needs_reauth']);
 
 /**
- * The error of an eager `spawn` or `attach` whose server did not become ready. The supervisor's own error would announce a next
- * try, but the server has been removed. `earlier`: the server it should have replaced, which is registered again.
+ * The error of an eager `spawn` or `attach` whose server did not become ready. The supervisor's error would announce a next
+ * attempt, but the server was removed. `earlier`: the server to replace, which is registered again.
  */
 export function spawnFailed(
   error: unknown,
@@ -203,7 +201,7 @@ export function spawnFailed(
   earlier: ServerDefinition | undefined,
 ): unknown {
   if (!isHostError(error)) return error;
-  // A one-shot server is stopped by its first failure, which is then the cause; a requested stop has no cause.
+  // The first failure of a one-shot server stops it and is the cause; a requested stop has no cause.
   const isFailure = error.code === 'server_stopped' && isOneShot(spec) && isHostError(error.cause);
   if (!isFailure && !refusals.has(error.code)) return error;
   const method = isAttached(spec) ? 'attach' : 'spawn';

@@ -1,5 +1,5 @@
 /**
- * One row of `status`: the present facts of a server.
+ * One row of `status`: the current facts of a server.
  * Invariant: nothing is cached here. Facts of a run (process, protocol) are set only while its connection is open.
  */
 import type { ServerDefinition } from '../config/server-definition.js';
@@ -25,22 +25,20 @@ export interface StatusRow {
   /** Start of this state; ISO 8601, like all times here. */
   readonly since: string;
   readonly forMs: number;
-  /** Number of the newest run. */
   readonly run: number;
-  /** The open connection's, otherwise as configured. */
+  /** Transport of the open connection, or the configured one if none is open. */
   readonly transport: Channel['kind'] | 'auto';
-  /** The running process; null for an attached server, which has none. */
+  /** Process id of the current run; null for an attached server. */
   readonly pid: number | null | undefined;
   readonly uptimeMs: number | undefined;
   readonly protocolVersion: string | undefined;
-  /** The account, as reported by the token provider; at most 200 characters, redacted. */
+  /** Account as reported by the token provider; at most 200 characters, redacted. */
   readonly authIdentity: string | undefined;
   readonly lazy: boolean;
-  /** URL or path of its card. */
   readonly card: string | undefined;
   readonly active: boolean;
   readonly refCount: number;
-  /** The parts of `refCount`. */
+  /** Parts of `refCount`. */
   readonly leases: { readonly bindings: number; readonly calls: number };
   readonly running: number;
   readonly queue: number;
@@ -49,7 +47,7 @@ export interface StatusRow {
   readonly circuit: Circuit;
   /** Time until requests are sent again, after the server asked for fewer. */
   readonly throttledForMs: number | undefined;
-  /** Not probed until a reload (`onExhausted: "eject"`). */
+  /** True if the server is not probed until a reload (`onExhausted: "eject"`). */
   readonly ejected: boolean;
   readonly nextProbeAt: string | undefined;
   /** Undefined: no probe is planned. */
@@ -60,25 +58,24 @@ export interface StatusRow {
   readonly lastSuccessAt: string | undefined;
   readonly lastSuccessAgoMs: number | undefined;
   readonly tools: number;
-  /** Tools that differ from their approved version. */
+  /** Number of tools that differ from their approved version. */
   readonly changedTools: number;
   /** Resource templates that a gateway does not route at `/mcp`; undefined: none. */
   readonly unroutedTemplates: UnroutedTemplates | undefined;
   readonly cacheEntries: number;
-  /** More than twenty lines on stdout in the last minute that are no messages. */
+  /** True if more than twenty stdout lines in the last minute were not JSON-RPC messages. */
   readonly noisy: boolean;
-  /** Notifications to the server that were dropped or refused in this run; undefined where none can get lost. */
+  /** Notifications to the server that were dropped or refused in this run; undefined if the transport cannot lose any. */
   readonly noticesLost: number | undefined;
   /**
-   * Requests and log messages of the server in this run that reached no client, because several requests could have caused them. None
+   * Requests and log messages of this run that reached no client, because several requests could have caused them. Always 0
    * with `isolation: "per-client"`.
    */
   readonly unattributed: number | undefined;
   /** Processes that left the process group and still run after a stop. */
   readonly escaped: number;
-  /** Client instances (`isolation: "per-client"`). */
   readonly instances: number;
-  /** The end of its stderr, at most 2 KiB, redacted; undefined without a process. */
+  /** End of stderr, at most 2 KiB, redacted; undefined without a process. */
   readonly stderrTail: string | undefined;
 }
 
@@ -99,7 +96,6 @@ interface StatusSources {
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;
   readonly serverThrottle: Pick<ServerThrottle, 'leftMs'>;
-  /** Set by a gateway. */
   readonly routing?: { readonly unroutedOf: UnroutedOf | undefined };
 }
 
@@ -114,7 +110,6 @@ const stderrChars = 2 * 1024;
 /** More than is shown: redaction must see a multi-line key from its first line on. */
 const stderrReadBytes = 8 * 1024;
 
-/** Ordered by server name. */
 export function statusRows(sources: StatusSources): StatusRow[] {
   const instant = instantOf(sources.clock);
   return sources.registry.list().map(({ name }) => statusRow(name, sources, instant));
@@ -175,13 +170,12 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
   };
 }
 
-/** May contain a token: redacted before it is cut. */
+/** The identity may contain a token, so it is redacted before it is cut. */
 function identityOf({ auth }: ManagedServer, { connector }: StatusSources): string | undefined {
   const identity = auth?.identity()?.slice(0, identityReadChars);
   return identity === undefined ? undefined : neutraliseLine(connector.clean(identity), identityChars);
 }
 
-/** The mistake in the configuration entry. */
 function problemOf({ problem }: ServerDefinition, sinceMs: number, instant: Instant): StatusRow['lastError'] {
   if (!problem) return undefined;
   const { message, hint } = problem;
@@ -195,7 +189,6 @@ function problemOf({ problem }: ServerDefinition, sinceMs: number, instant: Inst
 
 const instantOf = (clock: Clock): Instant => ({ nowMs: clock.nowMs(), date: clock.date() });
 
-/** A time of the host's clock as an ISO date. */
 const wallTime = (atMs: number, { nowMs, date }: Instant): string =>
   new Date(date.getTime() + (atMs - nowMs)).toISOString();
 
@@ -213,7 +206,7 @@ function processFacts(
   return { pid: exit ? undefined : pid, noisy, stderrTail: lastLines(stderrTail(stderrReadBytes)) };
 }
 
-/** Cut at the start of a line, if that leaves any text. */
+/** Cuts at the start of a line, if that leaves any text. */
 function lastLines(text: string): string {
   if (text.length <= stderrChars) return text;
   const end = text.slice(-stderrChars);

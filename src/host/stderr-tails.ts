@@ -1,9 +1,9 @@
 /**
- * The end of each server's stderr, also after its process has ended: it often shows why.
+ * The end of each server's stderr, also after its process has ended: it often shows the cause.
  * Not here: storing and redacting the bytes of one process (transports/stdio/stderr-ring.ts).
  *
- * Invariants: per server the newest process is stored, and the last one before it that wrote anything, which is shown until the newest
- * has written. Instances of clients are not stored.
+ * Invariants: each server has its newest process and the last earlier process that wrote anything. The earlier text is shown
+ * until the newest process has written. Client instances are not stored.
  */
 
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
@@ -30,7 +30,6 @@ export class StderrTails {
     return tails && (tails.now(maxBytes) || tails.before?.(maxBytes) || '');
   }
 
-  /** The server was removed or replaced. */
   forget(server: string): void {
     this.#byServer.delete(server);
   }

@@ -1,5 +1,5 @@
 /**
- * Makes the supervisor of a server from its definition: connects it, reads its tools, and reports notifications.
+ * Creates the supervisor of a server from its definition: connects it, reads its tools, and reports notifications.
  * All servers of a host share one start gate and one detector of correlated failures.
  */
 
@@ -37,9 +37,9 @@ interface SuperviseParts {
   readonly random: Random;
   readonly connector: Connector;
   readonly events: Emitter<SupervisorEvents>;
-  /** A read of the server's tools begins; the returned function gets the list. */
+  /** Called when a read of the server's tools begins; the returned function gets the list. */
   readonly reading: (server: string) => (list: ServerList) => Promise<void> | void;
-  /** `instance`: the key of a client's instance. */
+  /** `instance`: key of a client instance. */
   readonly onNotification: (
     server: string,
     method: string,
@@ -47,28 +47,24 @@ interface SuperviseParts {
     instance: string | undefined,
   ) => void;
   readonly runs: () => Pick<ServerRuns, 'opened'>;
-  /** The next request uses a token of another grant: cached answers may belong to another account. */
+  /** Called when the next request uses a token of another grant: cached answers may belong to another account. */
   readonly accountChanged: (server: string) => void;
-  /** The channel of a shared server was opened. */
   readonly onChannel: (server: string, channel: Channel) => void;
   readonly onProblem: (error: unknown) => void;
-  /** For servers over HTTP; default: the headers of the definition. */
+  /** Token source of servers over HTTP; default: the headers of the definition. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
-  /** Undefined: nothing outlives the host. */
+  /** Undefined: the host has no state directory. */
   readonly histories: FailureHistories | undefined;
 }
 
 export interface Supervised {
   readonly supervisor: Supervisor<Session>;
-  /** For servers over HTTP. */
   readonly auth: AuthRecovery | undefined;
-  /** Removes the listener for new tokens. */
   readonly unlisten: (() => void) | undefined;
 }
 
-/** An instance for one client: it shares the tokens of the server, but neither failure detection nor events. */
+/** An instance of one client. It shares the tokens of the server, but neither failure detection nor events. */
 interface OfClient {
-  /** Key of the instance. */
   readonly key: string;
   readonly auth: AuthRecovery | undefined;
   readonly onEvent: (event: SupervisorEvent) => void;
@@ -79,9 +75,8 @@ const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> 
 
 /** The server that a new one replaces. */
 export interface Predecessor {
-  /** Settles when nothing of it runs; the new server starts then. */
+  /** Settles when the old server has ended; the new one starts then. */
   readonly gone: Promise<void>;
-  /** The ledger of a server that is restored. */
   readonly ledger?: Ledger | undefined;
 }
 
@@ -96,9 +91,9 @@ export function createSupervise(parts: SuperviseParts): Supervise {
     const { name, spec, restart, isLazy, isEnabled, problem } = definition;
     const { max: maxRestarts, windowMs, onExhausted } = restart;
     const plan = planOf({ maxRestarts, windowMs, onExhausted });
-    // The factory of an attached server is other code in the next process: its history is not stored.
+    // The next process may pass another factory under this name, so the history of an attached server is not stored.
     const kept = ofClient || isAttached(spec) ? undefined : histories?.of(name, fingerprintOf(definition), plan);
-    // A restored server keeps its ledger, also without a state file.
+    // A restored server continues with its ledger, even without a state file.
     const ledger = predecessor?.ledger;
     const history = ledger ? { ledger, remember: kept?.remember ?? (() => {}) } : kept;
     const auth = ofClient ? ofClient.auth : authOf(definition, parts);
@@ -145,7 +140,6 @@ interface Attempt extends Omit<Supervised, 'unlisten'> {
   readonly run: number;
   readonly limits: { readonly deadlineAtMs: number; readonly signal: CancelSignal };
   readonly onLost: (error: HostError) => void;
-  /** Key of a client's instance. */
   readonly instance: string | undefined;
 }
 
@@ -174,13 +168,13 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     ...(auth === undefined ? {} : { tokens: auth }),
     handlers: {
       closed: (error) => {
-        // The supervisor events of an instance do not reach the runs.
+        // The supervisor events of an instance do not reach `runs`.
         if (instance !== undefined) opened?.run.end();
         if (isUp) onLost(error);
       },
       handlerError: onProblem,
       unattributed: (method) => {
-        // Reported once per run: a server that logs a lot would fill the log. The status counts all.
+        // Reported once per run: a server that logs a lot would fill the log. The status counts all of them.
         if (!isUnattributedReported) onProblem(unattributed(name, method));
         isUnattributedReported = true;
       },
@@ -204,7 +198,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     throw closedBy;
   }
   isUp = true;
-  // The list may have been read for the account before.
+  // The list may belong to the previous account.
   if (isAccountChanged) tools.changed(session);
   if (instance !== undefined) opened.run.ready();
   return session;
@@ -222,7 +216,7 @@ const unattributed = (server: string, method: string): HostError =>
     },
   );
 
-/** Redacted here, because the connector knows the secrets that the text may contain. */
+/** Redacts here, because the connector knows the secrets that the text may contain. */
 function fail(server: string, error: unknown, { connector }: SuperviseParts): never {
   throw isHostError(error) ? error : unexpectedError(server, error, connector.clean);
 }
@@ -242,7 +236,7 @@ function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecove
   return connector.authFor(name, provider ?? staticHeaderProvider(spec.headers));
 }
 
-/** Servers with equal settings share one plan object. The settings come from the configuration, so there are few. */
+/** Servers with equal settings share one plan object. */
 function sharedPlans(): (own: Pick<RestartPlan, 'maxRestarts' | 'windowMs' | 'onExhausted'>) => RestartPlan {
   const plans = new Map<string, RestartPlan>();
   return ({ maxRestarts, windowMs, onExhausted }) => {

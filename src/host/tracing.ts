@@ -1,10 +1,10 @@
 /**
- * One OpenTelemetry span for each call, if the configuration asks for it. The exporter of the embedder sets up the SDK; here is only
- * the API, which is loaded when it is asked for and is no dependency otherwise.
- * Not here: reading the configuration (config/host-config.ts), what is told to listeners (audit.ts).
+ * One OpenTelemetry span for each call, if the configuration enables it. The embedder sets up the SDK; this file loads only the
+ * API, and only on demand.
+ * Not here: parsing the configuration (config/host-config.ts), events (audit.ts).
  *
- * Invariants: the parent is the context that was active when the call was made, given explicitly, so that interleaved calls
- * cannot mix; a span ends once, with its call; a tracer that fails costs its span and never the call.
+ * Invariants: the parent is the context that was active when the call was made; it is passed explicitly, so interleaved calls
+ * cannot mix. A span ends once, with its call. A failing tracer never fails a call.
  */
 import type { HostSettings } from '../config/host-config.js';
 import { HostError } from '../kernel/errors.js';
@@ -13,11 +13,10 @@ import type { CallResult } from '../policy/operation.js';
 import type { CallOutcome, CallTrail } from '../policy/policy-events.js';
 
 export interface TelemetryConfig {
-  /** A span for each call, through the OpenTelemetry API. */
   readonly traces?: boolean;
 }
 
-/** The part of `@opentelemetry/api` that is used. In our own words, so that our types do not need the package. */
+/** The used part of `@opentelemetry/api`, declared here so that the public types do not need the package. */
 export interface TraceApi {
   readonly context: { active(): unknown };
   readonly trace: { getTracer(name: string): Tracer };
@@ -37,7 +36,7 @@ interface Span {
   end(): void;
 }
 
-/** Call it once, with how the call ended. */
+/** Call it once, with the outcome of the call. */
 export type EndSpan = (outcome: CallResult | HostError | undefined, trail: CallTrail) => void;
 
 export const outcomeOf = (outcome: CallResult | HostError): CallOutcome =>
@@ -52,7 +51,7 @@ export class Tracing {
     this.#onProblem = onProblem;
   }
 
-  /** Call it in the tick in which the call is made: later, another context is active. */
+  /** Call it in the tick of the call: later, another context is active. */
   begin(requestId: string, server: string, tool: string): EndSpan {
     const span = this.#safely(() => this.#start(requestId, server, tool));
     return (outcome, trail) => {
@@ -63,13 +62,13 @@ export class Tracing {
   #start(requestId: string, server: string, tool: string): Span {
     const { context, trace, SpanKind } = this.#api;
     const attributes = { 'hostler.server': server, 'hostler.tool': tool, 'hostler.request_id': requestId };
-    // Asked for each time: the API answers with the provider that is set up now.
+    // Called each time: the API returns the provider that is registered now.
     return trace
       .getTracer('hostler')
       .startSpan('hostler.call', { kind: SpanKind.CLIENT, attributes }, context.active());
   }
 
-  /** Codes only: what a server said stays out of traces. Without an outcome something failed that has no code. */
+  /** Sets codes only: text of a server is never traced. `outcome` is undefined after an unexpected error. */
   #end(span: Span, outcome: CallResult | HostError | undefined, trail: CallTrail): void {
     try {
       const code = outcome ? outcomeOf(outcome) : 'unexpected';
@@ -98,7 +97,7 @@ export class Tracing {
 
 const loadApi = async (): Promise<TraceApi> => (await importPeer('@opentelemetry/api')) as TraceApi;
 
-/** Undefined when no traces are asked for. */
+/** Undefined if traces are disabled. */
 export async function openTracing(
   { traces }: HostSettings['telemetry'],
   onProblem: (error: unknown) => void,
