@@ -1,11 +1,10 @@
 /**
- * Answers from the cache, fills it, and lets equal operations of one principal that run at the same time share one request.
- * Comes after allowlist and budget and before everything that needs the server: a cached answer is given while the server is
- * away.
- * Not here: the answers (cache.ts), the sharing (single-flight.ts).
+ * Answers from the cache, fills it, and lets equal concurrent operations of one principal share one request. Runs before all
+ * stages that need the server, so a cached answer is available while the server is down.
+ * Not here: storage (cache.ts), sharing (single-flight.ts).
  *
- * Invariants: a result is cached under the arguments and configuration with which it was sent, and only if neither has changed
- * when it arrives; a call that continues an earlier one is neither answered from the cache nor cached nor shared.
+ * Invariants: a result is cached under the arguments and configuration of its request, and only if neither has changed when it
+ * arrives. A call that continues an earlier one is neither cached nor shared.
  */
 import { isHostError } from '../kernel/errors.js';
 import { type CachedCall, cacheHint, type Question, type ResponseCache } from './cache.js';
@@ -28,12 +27,12 @@ import type { SingleFlight } from './single-flight.js';
 export interface CallCacheParts {
   readonly cache: ResponseCache<CachedCall>;
   readonly flights: SingleFlight;
-  /** False when the cache is off for the server, or the call goes to its caller's own instance: it then skips this stage. */
+  /** False if the cache is off for the server, or the call goes to a client instance. The call then skips this stage. */
   readonly mayCache: (call: Call) => boolean;
-  /** Changes with the configuration of the server, the pins of its tools, and whatever else makes old answers wrong. */
+  /** Changes with the definition of the server; a changed fingerprint invalidates old answers. */
   readonly fingerprintOf: (call: Call) => string | undefined;
   readonly traitsOf: (call: Call) => ToolTraits;
-  /** Called before a cached or shared answer is used: drops them all if the server now knows us as another account. */
+  /** Called before a cached or shared answer is used. Drops all of them if the account at the server has changed. */
   readonly noticeAccount: (operation: Operation) => void;
 }
 
@@ -53,7 +52,7 @@ export const cachedCalls = (parts: CallCacheParts): Stage<Call> => {
       const fingerprint = fingerprintOf(call) ?? '';
       stage.fingerprint = fingerprint;
       stage.epoch = cache.epoch;
-      // Nothing of this tool is cached and it cannot be shared: the path of nearly every call, with as little work as possible.
+      // Fast path of nearly every call: nothing of this tool is cached, and the call cannot be shared.
       if (!isShared && cache.misses(call.server, call.tool)) return next(call);
       noticeAccount(call);
       stage.epoch = cache.epoch;
@@ -81,7 +80,7 @@ export interface ListCacheParts {
   readonly noticeAccount: (operation: Operation) => void;
 }
 
-/** Lists and reads: all of them are shared. */
+/** Lists and reads: all of them may be shared. */
 export const cachedLists = ({ cache, flights, mayCache, noticeAccount }: ListCacheParts): Stage => ({
   enter: (next, back) => (operation) => {
     const { server, method, uri, principal } = operation;
@@ -159,7 +158,7 @@ class CallQuestion implements Question {
   }
 }
 
-/** Null: arguments without a canonical form are equal to nothing. Other stages decide whether they may be sent. */
+/** Null: arguments without a canonical form equal no others. Other stages decide whether they may be sent. */
 function hashOf({ args }: Call): string | null {
   try {
     return argumentsHash(args);
@@ -169,11 +168,11 @@ function hashOf({ args }: Call): string | null {
   }
 }
 
-/** A call with an idempotency key is looked up by that key later, so it is sent on its own. */
+/** A call with an idempotency key is later looked up by that key, so it is sent on its own. */
 const mayShare = ({ idempotencyKey }: Call, { isReadOnly, isTrusted }: ToolTraits): boolean =>
   isReadOnly && isTrusted && idempotencyKey === undefined;
 
-/** With the epoch: a call after a reload must not get an older answer. With the capabilities: they may change the answer. */
+/** The epoch is included because a call after a reload must not get an older answer. Capabilities may change the answer. */
 function flightKey({ relay }: Call, question: Question, epoch: number): string | undefined {
   const hash = question.argumentsKey();
   if (hash === undefined) return undefined;

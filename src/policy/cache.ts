@@ -1,11 +1,9 @@
 /**
- * Answers that a server allowed to cache, fresh from when they came in: of calls in one instance, of lists and reads in another.
- * An answer belongs to one server as configured, one subject (a tool or a method), one canonical form of the arguments, and to
- * one principal in one role unless the server said that it is public.
- * Not here: when to look (cache-stage.ts), which items of a list a principal may see (allowlist.ts, checked each time).
+ * Cache of answers that a server allowed to cache: one instance for calls, one for lists and reads. The key is server,
+ * fingerprint, subject (tool or method) and canonical arguments, and for private answers the principal and its role.
+ * Not here: when the cache is used (cache-stage.ts), which items a principal may see (allowlist.ts, checked each time).
  *
- * Invariants: what was requested before a drop is never stored after it; stored bytes are given out only as copies; all
- * bounds hold at all times.
+ * Invariants: an answer requested before a drop is never stored after it. Callers get copies of the stored bytes.
  */
 
 import { unpooledCopy } from '../kernel/byte-buffer.js';
@@ -43,7 +41,7 @@ export const callCachePlan: CachePlan<CachedCall> = {
   copyOf: ({ bytes, era }) => ({ bytes: unpooledCopy(bytes), era }),
 };
 
-/** What an item costs besides its bytes. */
+/** Estimated memory of an item in addition to its bytes. */
 const itemOverheadBytes = 128;
 
 export const listCachePlan: CachePlan<readonly Item[]> = {
@@ -55,16 +53,15 @@ export const listCachePlan: CachePlan<readonly Item[]> = {
   copyOf: copyItems,
 };
 
-/** Which answer, and for which principal. */
 export interface Question {
   readonly server: string;
-  /** The tool of a call, or the method of a list or read. */
+  /** Tool of a call, or method of a list or read. */
   readonly subject: string;
-  /** Changes with the configuration of the server and with anything else that makes old answers wrong. */
+  /** Changes with the definition of the server, which invalidates old answers. */
   readonly fingerprint: string;
   readonly principal: Principal;
   /**
-   * The hash of a call's arguments, the URI of a read. Costs more than all else here, so it is computed only when needed.
+   * Hash of a call's arguments, or URI of a read. The hash is the most expensive step here, so it is computed on demand.
    * Undefined: the arguments have no canonical form.
    */
   argumentsKey(): string | undefined;
@@ -87,25 +84,24 @@ interface Entry<Value> {
   readonly expiresAtMs: number;
 }
 
-/** What an entry costs besides its bytes; so the bound on bytes bounds their number too. */
+/** Estimated memory of an entry in addition to its bytes; so `bytesMax` also bounds the number of entries. */
 const entryOverheadBytes = 512;
 
-/** Drops that are remembered one by one. */
+/** Bound of keys with their own epoch. */
 const dropsMax = 4_096;
 
 export class ResponseCache<Value> {
   readonly #clock: Clock;
   readonly #plan: CachePlan<Value>;
-  /** Server, then subject, then key. */
+  /** Entries by server, subject and key. */
   readonly #servers = new Map<string, Map<string, Map<string, Entry<Value>>>>();
-  /** All entries, the oldest insertion first. */
+  /** All entries, oldest insertion first. */
   readonly #entries = new Set<Entry<Value>>();
   #bytes = 0;
-  /** No entry expires before this. */
+  /** Lower bound of all expiry times. */
   #soonestExpiryMs = Number.POSITIVE_INFINITY;
   #hits = 0;
   #misses = 0;
-  /** Of servers as a whole, and of single subjects. */
   readonly #epochs = new Epochs(dropsMax);
 
   constructor(clock: Clock, plan: CachePlan<Value>) {
@@ -124,7 +120,7 @@ export class ResponseCache<Value> {
     return count;
   }
 
-  /** Take it, or `epochOf`, when a request is sent, and hand it back with the answer. */
+  /** Read it, or `epochOf`, when a request is sent, and pass it to `put` with the answer. */
   get epoch(): number {
     return this.#epochs.now;
   }
@@ -134,14 +130,14 @@ export class ResponseCache<Value> {
     return Math.max(this.#epochs.of(compositeKey(server)), this.#epochs.of(compositeKey(server, subject)));
   }
 
-  /** True: nothing of the subject is cached, and that was a miss. */
+  /** True if nothing of the subject is cached; counts a miss. */
   misses(server: string, subject: string): boolean {
     if (this.#servers.size > 0 && this.#servers.get(server)?.has(subject)) return false;
     this.#misses++;
     return true;
   }
 
-  /** A copy. The principal's own answer goes before the public one. */
+  /** Returns a copy. A private answer of the principal has priority over the public one. */
   get(question: Question): Value | undefined {
     const bucket = this.#servers.get(question.server)?.get(question.subject);
     const key = bucket && question.argumentsKey();
@@ -157,7 +153,7 @@ export class ResponseCache<Value> {
     return this.#plan.copyOf(entry.value);
   }
 
-  /** Stores a copy; false when the answer is not stored. */
+  /** Stores a copy; false if the answer is not stored. */
   put(question: Question, value: Value, hint: CacheHint, epoch: number): boolean {
     const { server, subject } = question;
     const { bytesOf, copyOf, entryBytesMax, bytesMax, ttlMsMax } = this.#plan;
@@ -183,7 +179,7 @@ export class ResponseCache<Value> {
     return true;
   }
 
-  /** Forgets the answers of a server, of one subject, or those with matching arguments; also answers still to come. */
+  /** Drops answers of a server, of one subject, or with matching arguments. Open requests are not stored either. */
   drop(server: string, subject?: string, matches: (argumentsKey: string) => boolean = () => true): void {
     const subjects = this.#servers.get(server);
     const buckets = subject === undefined ? [...(subjects?.values() ?? [])] : [subjects?.get(subject)];
@@ -204,7 +200,7 @@ export class ResponseCache<Value> {
     return undefined;
   }
 
-  /** Expired entries go first, then the oldest. */
+  /** Removes expired entries first, then the oldest. */
   #makeRoom(server: string, subject: string, cost: number, nowMs: number): void {
     const { entriesPerSubjectMax, bytesMax } = this.#plan;
     const bucket = this.#servers.get(server)?.get(subject);
@@ -239,28 +235,27 @@ export class ResponseCache<Value> {
   }
 }
 
-/** Within one server and subject. */
 function keyOf({ fingerprint, principal }: Question, hash: string, isPublic: boolean): string {
   return isPublic ? compositeKey(hash, fingerprint) : compositeKey(hash, fingerprint, principalKey(principal));
 }
 
 /**
  * Counts drops, so that an answer requested before a drop is not stored after it.
- * Invariant: once a key was advanced, none of its earlier epochs is ever current again. At most `keysMax` keys are counted
- * apart; past that all advance together, and at worst an answer still to come is not stored.
+ * Invariant: after `advance`, no earlier epoch of the key is ever current again. Beyond `keysMax` keys all epochs advance
+ * together; at worst an answer of an open request is not stored.
  */
 export class Epochs {
   readonly #keysMax: number;
   readonly #ofKeys = new Map<string, number>();
   #newest = 0;
-  /** Of every key that is not in the map. */
+  /** Epoch of every key that is not in the map. */
   #common = 0;
 
   constructor(keysMax: number) {
     this.#keysMax = keysMax;
   }
 
-  /** At least the epoch of every key, and less than every one to come. */
+  /** At least the epoch of every key, and less than all later epochs. */
   get now(): number {
     return this.#newest;
   }
@@ -283,17 +278,17 @@ export class Epochs {
 /** `ttlMs` and `cacheScope` of a result. */
 export interface CacheHint {
   readonly ttlMs: number;
-  /** True: the same for every principal. Anything but `"public"` is private. */
+  /** True: all principals share the answer. Any value except `"public"` means private. */
   readonly isPublic: boolean;
 }
 
 const hintKeys = ['ttlMs', 'cacheScope', 'resultType', 'isError'] as const;
-/** Longer than any value that means something here. */
+/** Longer than any valid value of these members. */
 const hintBytesMax = 64;
 
 /**
- * Reads the hint from the bytes of a result object that came through the scanner. Undefined in doubt: for an error, a result
- * that is not complete, or a member that occurs twice.
+ * Reads the hint from a result object that the scanner has validated. Undefined for an error, an incomplete result, or a
+ * duplicate member.
  */
 export function cacheHint(bytes: Buffer): CacheHint | undefined {
   const found: Partial<Record<(typeof hintKeys)[number], string>> = {};
@@ -313,7 +308,7 @@ export function cacheHint(bytes: Buffer): CacheHint | undefined {
   return { ttlMs, isPublic: found.cacheScope === '"public"' };
 }
 
-/** False for a result with another `resultType`, such as `input_required`, or with two of them. */
+/** False if the result has another `resultType`, such as `input_required`, or a duplicate one. */
 export function isComplete(bytes: Buffer): boolean {
   const types: string[] = [];
   eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {

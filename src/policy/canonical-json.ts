@@ -1,11 +1,10 @@
 /**
- * The one text (RFC 8785) that stands for a JSON value, however it was written, and its hash: keys sorted by UTF-16 code unit,
- * no space, arrays in their order.
- * Two ways in: a value of a program, and JSON text as it came, which is read here once and never through `JSON.parse` as a
- * whole, because that rounds large integers. Not here: what the hash is used for (cache-stage.ts).
+ * Canonical text of a JSON value (RFC 8785) and its hash: keys sorted by UTF-16 code unit, no spaces. The input is a value, or
+ * JSON text, which is never parsed by `JSON.parse` as a whole: that would round large integers.
+ * Not here: uses of the hash (cache-stage.ts).
  *
- * Invariants: two values have the same text only if they are the same value; what has no such text (not JSON, a key twice,
- * nested too deep) is refused with the path to it, never guessed.
+ * Invariants: two values have the same text only if they are equal. Input without a canonical text (not JSON, a duplicate key,
+ * nested too deep) is refused with its path.
  */
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
@@ -14,12 +13,12 @@ import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { JsonText } from '../wire/frame.js';
 
-/** Arrays and objects within each other. */
+/** Bound of nested arrays and objects. */
 const canonicalDepthMax = 64;
 
 type Key = string | number;
 
-/** Lower-case hex of the SHA-256 over the canonical text. Large arguments have none: everybody else would wait for it. */
+/** Lower-case hex SHA-256 of the canonical text. Throws for large arguments, which would block the event loop. */
 export function argumentsHash(text: JsonText): string {
   if (text.length > LIMITS.hashedBytes) throw refusal([], `are longer than ${LIMITS.hashedBytes} bytes`);
   return hash('sha256', canonicalText(text), 'hex');
@@ -27,11 +26,11 @@ export function argumentsHash(text: JsonText): string {
 
 export const canonicalValue = (value: unknown): string => writeValue(value, [], 0);
 
-/** `text` is one JSON value, of at most `valuesMax` at any depth. */
+/** `text` is one JSON value with at most `valuesMax` values at any depth. */
 export function canonicalText(text: JsonText, valuesMax = Number.POSITIVE_INFINITY): string {
   if (typeof text === 'string') return new Rewriter(text, valuesMax).whole();
   const bytes = Buffer.from(text.buffer, text.byteOffset, text.byteLength);
-  // Decoding would turn different broken bytes into the same replacement character.
+  // Decoding would turn different invalid bytes into the same replacement character.
   if (!isUtf8(bytes)) throw refusal([], 'is not valid UTF-8');
   return new Rewriter(bytes.toString('utf8'), valuesMax).whole();
 }
@@ -60,16 +59,15 @@ function writeContainer(value: object, path: Key[], depth: number): string {
     path.length = depth;
     return text;
   };
-  // By index: `map` would pass over holes.
+  // `Array.from`, because `map` would skip holes.
   if (Array.isArray(value)) return `[${Array.from(value, (item, i) => write(i, item)).join(',')}]`;
   const prototype: unknown = Object.getPrototypeOf(value);
-  // A Date or a Map has no members to show: everything of its kind would look the same.
+  // A Date or a Map has no enumerable members, so all of them would be equal.
   if (prototype !== null && Object.getPrototypeOf(prototype) !== null) throw refusal(path, 'is not a plain object');
   const members = Object.entries(value).sort(byKey);
   return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${write(key, member)}`).join(',')}}`;
 }
 
-/** By UTF-16 code unit, as `<` compares strings. */
 const byKey = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number =>
   a < b ? -1 : a > b ? 1 : 0;
 
@@ -84,7 +82,7 @@ const COLON = 0x3a;
 const words = ['true', 'false', 'null'] as const;
 const numberPattern = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/;
 
-/** Reads JSON text once, front to back, and writes it canonically. */
+/** Reads JSON text once, front to back, and writes it in canonical form. */
 class Rewriter {
   readonly #text: string;
   #at = 0;
@@ -110,7 +108,7 @@ class Rewriter {
     if (first === OPEN_BRACE) return this.#object(depth);
     if (first === OPEN_BRACKET) return this.#array(depth);
     const word = this.#word();
-    // JSON knows three words; each starts with a letter no number starts with.
+    // No number starts with the first letter of these words.
     if (words.includes(word as 'null')) return word;
     if (!numberPattern.test(word)) throw this.#broken();
     return canonicalNumber(word);
@@ -125,7 +123,7 @@ class Rewriter {
     do {
       if (this.#next() !== QUOTE) throw this.#broken();
       const quoted = this.#string();
-      // Escapes sort by what they stand for.
+      // Keys are sorted by their unescaped text.
       const key = quoted.includes('\\') ? (JSON.parse(quoted) as string) : quoted.slice(1, -1);
       if (!this.#takes(COLON)) throw this.#broken();
       this.#path[depth] = key;
@@ -160,14 +158,14 @@ class Rewriter {
     return `[${items.join(',')}]`;
   }
 
-  /** A string of plain characters is canonical as it stands; one with escapes or surrogates is spelled anew. */
+  /** A string without escapes and surrogates is already canonical; any other is parsed and written again. */
   #string(): string {
     const text = this.#text;
     const start = this.#at;
     let isPlain = true;
     let i = start + 1;
     for (let code = text.charCodeAt(i); code !== QUOTE; code = text.charCodeAt(i)) {
-      // Also at the end of the text, where there is no code.
+      // Also true at the end of the text, where `code` is NaN.
       if (!(code >= 0x20)) throw this.#broken();
       if (code === BACKSLASH || (code >= 0xd800 && code <= 0xdfff)) isPlain = false;
       i += code === BACKSLASH ? 2 : 1;
@@ -182,12 +180,12 @@ class Rewriter {
     }
   }
 
-  /** Up to the next sign that ends a word or a number. */
+  /** Reads up to the next character that ends a word or a number. */
   #word(): string {
     const start = this.#at;
     for (;;) {
       const code = this.#text.charCodeAt(this.#at);
-      // Letters, digits, plus, minus and dot; at the end of the text there is no code.
+      // Accepts letters, digits, plus, minus and dot. `code` is NaN at the end of the text.
       if (!(code >= 0x2b) || code === COMMA || code === COLON || code === CLOSE_BRACKET || code === CLOSE_BRACE) break;
       this.#at++;
     }
@@ -200,7 +198,7 @@ class Rewriter {
     return true;
   }
 
-  /** The next character that is not space, or NaN at the end. */
+  /** The next character that is not whitespace; NaN at the end. */
   #next(): number {
     for (;;) {
       const code = this.#text.charCodeAt(this.#at);
@@ -229,28 +227,26 @@ function refusal(path: readonly Key[], what: string): HostError {
   });
 }
 
-/** So many digits always survive a double. */
+/** A double preserves every decimal number with this many digits. */
 const exactDigits = 15;
-/** Below it a double has fewer of them. */
+/** Smaller doubles have fewer exact digits. */
 const smallestExact = 1e-300;
 
-/** The canonical spelling; `text` is a number by the grammar of JSON. */
 function canonicalNumber(text: string): string {
   if (text.length <= exactDigits && isPlainInteger(text)) return text === '-0' ? '0' : text;
   const value = Number(text);
   if (!Number.isFinite(value)) return text;
-  // Negative zero is printed as 0.
   const printed = String(value);
-  // A number this short, and not so small that digits get lost, is the only one of its length that makes this double.
+  // Up to 15 digits and not tiny: no other number of this length has the same double, so printing is exact.
   if (text.length <= exactDigits && Math.abs(value) > smallestExact) return printed;
   return printed === text || decimalOf(printed) === decimalOf(text) ? printed : text;
 }
 
-/** Longer texts are not compared as numbers: no number in practical use is that long. */
+/** Longer texts are not compared, which bounds the work. */
 const comparedCharsMax = 400;
 const jsonNumber = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,15})?$/;
 
-/** Whether two texts are the same number by the grammar of JSON, to the last digit: 42, 42.0 and 4.2e1 are. */
+/** True if two texts are the same JSON number to the last digit, such as 42, 42.0 and 4.2e1. */
 export function isSameNumber(one: string, other: string): boolean {
   if (one.length > comparedCharsMax || other.length > comparedCharsMax) return false;
   return jsonNumber.test(one) && jsonNumber.test(other) && decimalOf(one) === decimalOf(other);
@@ -264,7 +260,7 @@ function isPlainInteger(text: string): boolean {
   return true;
 }
 
-/** The exact value as sign, digits without zeros at either end, and power of ten. */
+/** Exact value as sign, digits without zeros at either end, and power of ten. */
 function decimalOf(text: string): string {
   const [mantissa = '', power = '0'] = text.toLowerCase().split('e');
   const sign = mantissa.startsWith('-') ? '-' : '';

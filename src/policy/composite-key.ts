@@ -1,17 +1,14 @@
-/** Keys of Maps that are made of several names. */
+/** Map keys that consist of several names. */
 import type { Principal } from './operation.js';
 
-/**
- * One string for several names. Invariant: different names give different strings, whatever is in them; that is why each
- * length is written before its name.
- */
+/** Joins names to one string. Invariant: different names give different strings, because each name follows its length. */
 export function compositeKey(...names: readonly string[]): string {
   let key = '';
   for (const name of names) key += `${name.length}:${name}`;
   return key;
 }
 
-/** The names that one was made of; none when it was not made here. */
+/** The names of a composite key; empty if the string is not one. */
 export function namesIn(key: string): string[] {
   const names: string[] = [];
   for (let at = 0; at < key.length; ) {
@@ -24,9 +21,9 @@ export function namesIn(key: string): string[] {
   return names;
 }
 
-/** A name and a role. No role at all gives another key than any role does, also one that is called `undefined`. */
+/** Joins a name and a role. A missing role differs from every role, even one with the name `undefined`. */
 export const roleKey = (name: string, role: string | undefined): string =>
   role === undefined ? compositeKey(name) : compositeKey(name, role);
 
-/** Whose question it is. A role is part of the identity: another role may be shown other things. */
+/** Identity of the caller. It includes the role, because another role may see other things. */
 export const principalKey = ({ id, role }: Principal): string => roleKey(id, role);

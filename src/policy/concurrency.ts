@@ -1,10 +1,10 @@
 /**
- * At most so many operations of one server run, at most so many wait; past that an operation is refused.
- * Waiting is fair between principals, counts against the deadline, and ends when the caller leaves.
- * Not here: the order of the queue (kernel/fair-queue.ts), how many calls a principal may make (rate-limit.ts).
+ * Bounds the running and the waiting operations of one server; beyond both bounds an operation is refused. The wait is fair
+ * between principals, counts against the deadline, and ends when the caller cancels.
+ * Not here: the order of the queue (kernel/fair-queue.ts), calls per time (rate-limit.ts).
  *
- * Invariants: a slot is taken and handed on in one tick, so that there are never more than `runningMax`; each operation gives its
- * slot back exactly once; an operation that leaves the queue has not been sent; one timer serves the whole queue.
+ * Invariants: a slot passes to the next operation in one tick, so at most `runningMax` are in use. Each operation releases its
+ * slot exactly once. An operation that leaves the queue was not sent.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
@@ -14,15 +14,15 @@ import { isCall, namesOf, type Operation, type Over, type Send, type Stage } fro
 export interface ConcurrencyPlan {
   readonly runningMax: number;
   readonly waitingMax: number;
-  /** An operation with a later deadline waits no longer than this. */
+  /** Bound of the wait, even if the deadline is later. */
   readonly waitMsMax: number;
 }
 
 export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 };
 
 /**
- * Refusals reported within `refusalTickMs`; the rest follow in the next ones. A client that repeats refused calls at once would
- * otherwise keep the host busy with refusals, and answers of the server would wait behind them.
+ * Refusals reported per `refusalTickMs`; the rest are delayed. Otherwise a client that repeats refused calls immediately would
+ * delay the answers of the server.
  */
 const refusalsPerTick = 32;
 const refusalTickMs = 5;
@@ -31,7 +31,7 @@ const delayedMax = 3_200;
 /** The longest delay. An operation whose deadline is nearer is refused at once. */
 const refusalDelayMsMax = (delayedMax / refusalsPerTick) * refusalTickMs;
 
-/** With a slot, or with the error of a refusal. */
+/** Called with no argument when the operation has a slot, otherwise with its refusal. */
 type Settle = (refusal?: HostError) => void;
 
 interface Waiter {
@@ -41,7 +41,6 @@ interface Waiter {
   onAbort: (() => void) | undefined;
 }
 
-/** The slots of one server. */
 export class CallSlots {
   readonly #clock: Clock;
   readonly #plan: ConcurrencyPlan;
@@ -50,7 +49,7 @@ export class CallSlots {
   #isHandingOn = false;
   #cancelTimer: Cancel | undefined;
   #timerAtMs = Number.POSITIVE_INFINITY;
-  /** Refusals in this tick, and those for the next ones. */
+  /** Number of refusals in this tick; `#delayed` has the refusals of later ticks. */
   #refusals = 0;
   #delayed: Array<() => void> = [];
 
@@ -68,12 +67,12 @@ export class CallSlots {
     return this.#queue.size;
   }
 
-  /** Whether an operation of this principal would be refused now. */
+  /** True if an operation of this principal would be refused now. */
   isFullFor(principalId: string): boolean {
     return this.#running >= this.#plan.runningMax && !this.#queue.admits(principalId);
   }
 
-  /** For a call of this very tick, if a slot is free: the path of nearly every call, which reads no clock. */
+  /** Takes a free slot for a call of the current tick: the fast path of nearly every call, which reads no clock. */
   tryTake(operation: Operation): boolean {
     if (!operation.isFresh || this.#running >= this.#plan.runningMax) return false;
     if (operation.madeAtMs >= operation.deadlineAtMs || operation.signal?.aborted) return false;
@@ -81,12 +80,12 @@ export class CallSlots {
     return true;
   }
 
-  /** Settles with a slot, at once if one is free; with an error no slot is taken. */
+  /** Calls `settle` with a slot, immediately if one is free. No slot is taken after an error. */
   take(operation: Operation, settle: Settle): void {
     if (operation.signal?.aborted) return settle(cancelled(operation));
     const nowMs = operation.isFresh ? operation.madeAtMs : this.#clock.nowMs();
     if (nowMs >= operation.deadlineAtMs) return settle(tooLate(operation));
-    // While a slot is free the queue is empty: a slot that is given back is handed on at once.
+    // While a slot is free the queue is empty, because `give` passes a released slot on in the same tick.
     if (this.#running >= this.#plan.runningMax) return this.#wait(operation, nowMs, settle);
     this.#running++;
     settle();
@@ -94,7 +93,7 @@ export class CallSlots {
 
   give(): void {
     this.#running--;
-    // An operation that ends at once gives its slot back in the middle of this: one loop serves them all.
+    // An operation that ends immediately calls `give` inside this loop. The outer loop then serves the next waiter.
     if (this.#queue.size === 0 || this.#isHandingOn) return;
     this.#isHandingOn = true;
     try {
@@ -126,12 +125,10 @@ export class CallSlots {
     if (this.#refusals > 0) setTimeout(() => this.#nextTick(), refusalTickMs);
   }
 
-  /** False when the queue is empty. */
   #handOn(): boolean {
     const waiter = this.#queue.shift();
     if (!waiter) return false;
     this.#unwatch(waiter);
-    // The timer may be late.
     if (this.#clock.nowMs() >= waiter.operation.deadlineAtMs) waiter.settle(tooLate(waiter.operation));
     else {
       this.#running++;
@@ -180,7 +177,7 @@ export class CallSlots {
     this.#timerAtMs = Number.POSITIVE_INFINITY;
   }
 
-  /** The timer is set for the earliest waiter, which may have left since. */
+  /** The timer was set for the earliest waiter, which may have left. */
   #expire(): void {
     this.#disarm();
     const nowMs = this.#clock.nowMs();
@@ -194,8 +191,8 @@ export class CallSlots {
 }
 
 /**
- * Refuses an operation that the queue of its server would refuse, before it is charged. Not one that `mayBeAnswered` without the
- * server. Undefined from `slotsOf`: the server is unknown, which a later stage reports.
+ * Refuses an operation that the queue would refuse, before it is charged; but not if `mayBeAnswered` without the server.
+ * `slotsOf` returns undefined for an unknown server, which a later stage reports.
  */
 export const refuseFull = (
   slotsOf: (server: string) => CallSlots | undefined,
@@ -225,7 +222,7 @@ export const concurrency = (slotsOf: (server: string) => CallSlots): Stage => ({
 const takeLater = (slots: CallSlots, operation: Operation, next: Send, back: Over): void =>
   slots.take(operation, (refusal) => (refusal ? back(operation, refusal) : next(operation)));
 
-/** With the id of a call, so that no copy of the error is made for it later. */
+/** Includes the request id of a call, so that `ownError` need not copy the error. */
 const unsent = (code: ErrorCode, operation: Operation, what: string, options: HostErrorOptions): HostError =>
   new HostError(code, `server '${operation.server}': ${what}`, {
     ...namesOf(operation),

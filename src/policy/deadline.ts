@@ -1,9 +1,9 @@
 /**
- * Checks a deadline that a caller gives, which may be untyped, before it is added to a time.
+ * Validates `deadlineMs` of a caller before it is used in arithmetic; JavaScript callers may pass any type.
  */
 import { HostError } from '../kernel/errors.js';
 
-/** Throws unless it is a number; `Infinity` is one. A deadline that has passed is reported as a timeout by the stage that waits. */
+/** Throws unless it is a number; `Infinity` is valid. The stage that waits reports a passed deadline as a timeout. */
 export function waitMs(deadlineMs: number | undefined, defaultMs: number): number {
   const ms: unknown = deadlineMs ?? defaultMs;
   if (typeof ms === 'number' && !Number.isNaN(ms)) return ms;

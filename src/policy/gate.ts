@@ -1,11 +1,11 @@
 /**
- * Asks the server's breaker before an operation goes any further, and reports the outcome to it.
- * Before the first trial of a half-open breaker the session is checked, so that no call is spent on a server that does not
- * answer a ping. Where no session is open, opening it is the check, and the operation does that itself.
+ * Gets a ticket from the breaker before an operation continues, and reports the outcome to it. The first trial of a half-open
+ * breaker waits for a check of the session, so that no call is wasted on a silent server. Without an open session, opening one
+ * is the check.
  * Not here: the breaker's state (breaker.ts), whether the server runs (supervisor/).
  *
- * Invariants: a ticket is handed back exactly once. A caller that leaves during the check leaves its slot to the next trial,
- * which joins the check; the result counts all the same, or a server whose callers all leave early would never be found silent.
+ * Invariants: a ticket is returned exactly once. If the caller of a trial leaves during the check, its slot is free and the
+ * next trial joins the check. The result still counts: otherwise callers that all leave early would hide a silent server.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';
@@ -20,27 +20,27 @@ const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {
   protocol_error: 'protocol',
 };
 
-/** Silence after which a call that its caller gave up is worth a check of the server. */
+/** Silence after which a given-up call causes a check of the server. */
 const silenceMs = 5_000;
 
-/** A list, read or request that has no answer by then counts against the server, whatever deadline its caller set. */
+/** A list, read or request without an answer for this long is a strike, even if its caller's deadline ended it. */
 const fairMs = 10_000;
 
 /**
- * What an error counts as against the server. Never: an error of a tool, bad arguments, authorization, cancellation, or our
- * own refusals.
+ * The strike that an error counts as. Tool errors, invalid arguments, authorization, cancellation and refusals by the host
+ * never count.
  */
 export function strikeOf(error: unknown): Strike | undefined {
   if (!isHostError(error)) return undefined;
   const { reason, httpStatus, phase } = error.details;
-  // A refusal by HTTP status or JSON-RPC error is an answer.
+  // A 4xx status or a JSON-RPC error is an answer.
   if (reason === 'rpc_error' || (httpStatus !== undefined && httpStatus < 500)) return undefined;
   const { code } = error.code === 'outcome_uncertain' && isHostError(error.cause) ? error.cause : error;
-  // A deadline that passed before anything was sent says nothing.
+  // A deadline that passed before the request was sent says nothing about the server.
   return code === 'timeout' && phase === 'queued' ? undefined : strikes[code];
 }
 
-/** `circuitOf` throws where the operation can go nowhere. */
+/** `circuitOf` throws if the operation has no target. */
 export const gate = (circuitOf: (operation: Operation) => GatedCircuit, clock: Clock): Stage => ({
   enter: (next, back) => (operation) => {
     let circuit: GatedCircuit;
@@ -50,7 +50,7 @@ export const gate = (circuitOf: (operation: Operation) => GatedCircuit, clock: C
       return back(operation, error as Error);
     }
     const { breaker } = circuit;
-    // A closed breaker does not look at the time, and this is the path of nearly every call.
+    // A closed breaker ignores the time, so nearly every call saves the clock read.
     const admission = breaker.admit(breaker.isClosed ? 0 : clock.nowMs());
     if (!admission.admitted) return back(operation, circuitOpen(operation, admission));
     const { ticket } = admission;
@@ -74,12 +74,11 @@ export const gate = (circuitOf: (operation: Operation) => GatedCircuit, clock: C
   },
 });
 
-/** Reports to the breaker what the outcome of an admitted operation says about its server. */
 function report(circuit: GatedCircuit, ticket: Ticket, operation: Operation, outcome: Outcome, clock: Clock): void {
   const { breaker } = circuit;
   const { sentAtMs } = operation.stage;
   if (!(outcome instanceof Error)) {
-    // A list that works says nothing about calls that do not: it closes a breaker only as a trial.
+    // A working list says nothing about failing calls: it closes a breaker only as a trial.
     const counts = operation.kind === 'call' || ticket.isTrial;
     if (counts && (!breaker.isClosed || breaker.failures > 0)) breaker.succeeded(ticket, sentAtMs);
     return;
@@ -87,24 +86,24 @@ function report(circuit: GatedCircuit, ticket: Ticket, operation: Operation, out
   const strike = strikeOf(outcome);
   const isLeft = wasLeft(outcome);
   const isGivenUp = isLeft || strike === 'timeout';
-  // The server waited for an answer of its caller, which took too long or left.
+  // The server waited for an answer of the caller, which took too long or left.
   if (isGivenUp && operation.kind === 'request' && sentAtMs === Number.POSITIVE_INFINITY)
     return breaker.released(ticket);
-  // A connection that ended, with however many requests, is a matter of the supervisor: it starts the server again.
+  // The supervisor handles a lost connection and restarts the server; lost requests are not strikes.
   if (strike === undefined ? !isLeft : strike !== 'timeout' && circuit.isLost) return breaker.released(ticket);
   const nowMs = clock.nowMs();
   const isFair = nowMs < operation.deadlineAtMs || (operation.kind !== 'call' && nowMs >= sentAtMs + fairMs);
   if (strike !== undefined && isFair) return breaker.failed(ticket, nowMs, strike);
-  // A caller with a deadline of a few milliseconds must not be able to open the breaker for all. A check decides instead.
+  // A caller with a very short deadline must not open the breaker for all callers. A check decides instead.
   if (isGivenUp && circuit.unheardMs(sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
   else breaker.released(ticket);
 }
 
-/** The caller cancelled what was sent: this is how the deadline of a client reaches the gateway. */
+/** True if the caller cancelled a request that was sent. The gateway reports the deadline of a client this way. */
 const wasLeft = (error: Error): boolean =>
   isHostError(error) && error.code === 'cancelled' && error.details.execution !== 'not_executed';
 
-/** Calls `done` without a refusal when the operation may be sent; in this tick if there is nothing to check. */
+/** Calls `done` without a refusal if the operation may be sent; in the current tick if there is nothing to check. */
 function checkTrial(
   circuit: GatedCircuit,
   ticket: Ticket,

@@ -1,12 +1,10 @@
 /**
- * One operation on a server (a tool call, a list, a read or another request) and the shape of the stages that it passes.
- * A stage refuses, answers by itself, or hands the operation on. Only a stage whose job it is parses arguments or results.
+ * One operation on a server (a tool call, a list, a read or another request) and the interface of the stages that it passes.
+ * A stage refuses, answers, or passes the operation on. Its halves `enter` and `leave` share data in `StageState`: a promise or
+ * closure per stage and call would cost more than all the checks of the stages together.
  *
- * A stage has two halves, `enter` and `leave`. What it needs in between is stored on the operation (`StageState`): a promise
- * or a closure for each stage and call would cost more than everything that the stages decide.
- *
- * Invariant: each operation has exactly one outcome, now or later. A stage throws only before it has taken anything that it
- * must give back, and then reports no outcome.
+ * Invariant: each operation has exactly one outcome, now or later. A stage may throw only while it holds no slot or ticket. A
+ * stage that throws reports no outcome.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
@@ -16,58 +14,58 @@ import type { Answer, CauseHandlers } from '../wire/peer-interface.js';
 import type { GatedCircuit, Ticket } from './breaker.js';
 import type { CallTrail } from './policy-events.js';
 
-/** The caller, as a credential names it; never as a message claims. */
+/** The identity of the caller. It comes from the credential, never from the content of a message. */
 export interface Principal {
   readonly id: string;
   readonly role: string | undefined;
   readonly scopes: readonly string[];
 }
 
-/** The embedding application itself, under no role. No other principal may have its id. */
+/** The embedding application, without a role. No other principal may have its id. */
 export const embedder: Principal = { id: 'embedder', role: undefined, scopes: [] };
 
-/** Annotations of a tool; absent ones have the protocol's defaults. */
+/** Annotations of a tool; an absent annotation has the default of the protocol. */
 export interface ToolTraits {
   readonly isReadOnly: boolean;
   readonly isIdempotent: boolean;
-  /** The operator vouches for this server's annotations, and the pinned definition still matches. */
+  /** True if the operator trusts the annotations of this server, and the tool has its approved version. */
   readonly isTrusted: boolean;
 }
 
-/** What a gateway relays with an operation, beside its arguments. */
+/** Additions of a gateway to an operation. */
 export interface CallRelay extends CauseHandlers {
   /** Members of the caller's `_meta`, as JSON without the braces. */
   readonly meta?: string | undefined;
-  /** Further members of `params`: the call continues an earlier one. It is neither cached nor shared. */
+  /** Further members of `params`: the call continues an earlier one and is neither cached nor shared. */
   readonly members?: string | undefined;
   /** Client capabilities for a modern server: one JSON object. */
   readonly capabilities?: string | undefined;
-  /** The client whose own instance of the server is meant. */
+  /** The client whose instance gets the operation. */
   readonly instance?: string | undefined;
 }
 
-/** What stages store between `enter` and `leave`. Each field belongs to one stage. */
+/** Data of the stages between `enter` and `leave`. Each field belongs to one stage. */
 export class StageState {
-  /** cache-stage.ts: of the server when the call was sent. Undefined: the answer is not cached. */
+  /** cache-stage.ts: fingerprint of the server when the call was sent. Undefined: the answer is not cached. */
   fingerprint: string | undefined = undefined;
   /** cache-stage.ts: epoch of the cache when the operation was sent; undefined before that. */
   epoch: number | undefined = undefined;
-  /** cache-stage.ts: of the arguments, once computed; null when they have none. */
+  /** cache-stage.ts: hash of the arguments; undefined before it is computed, null if they cannot be hashed. */
   argumentsHash: string | null | undefined = undefined;
-  /** cache-stage.ts: receives the outcome of a shared operation instead of the stages before. */
+  /** cache-stage.ts: callback of the single flight. It gets the outcome of a shared operation; the earlier stages do not. */
   landed: Done | undefined = undefined;
-  /** tool-throttle.ts: pauses so far. */
+  /** tool-throttle.ts: number of pauses when the call was admitted. */
   pauses = 0;
-  /** gate.ts: the breaker that admitted it, with its connection. */
+  /** gate.ts: the breaker that admitted the operation, with its connection. */
   circuit: GatedCircuit | undefined = undefined;
   ticket: Ticket | undefined = undefined;
-  /** gate.ts, set by the last stage: when it was last sent; infinite once the server has requested something of the caller. */
+  /** gate.ts: time of the last send; Infinity after the server has sent a question to the caller. dispatch.ts sets it. */
   sentAtMs = 0;
-  /** concurrency.ts: where it has its slot. */
+  /** concurrency.ts: the limiter whose slot the operation holds. */
   slots: { give(): void } | undefined = undefined;
 }
 
-/** `request`: every method without a pipeline of its own, such as `prompts/get` and `completion/complete`. */
+/** `request`: every method without its own operation, such as `prompts/get` and `completion/complete`. */
 export type OperationKind = 'call' | 'list' | 'read' | 'request';
 
 export interface Operation {
@@ -75,29 +73,26 @@ export interface Operation {
   readonly requestId: string;
   readonly principal: Principal;
   readonly server: string;
-  /** Undefined unless it is a call. */
   readonly tool: string | undefined;
   readonly method: string;
-  /** The resource that is read; otherwise empty. */
+  /** URI of a read; otherwise empty. */
   readonly uri: string;
-  /** One JSON object: the arguments of a call, or the params of a request. */
+  /** One JSON object: arguments of a call, or params of a request. */
   readonly args: JsonText | undefined;
-  /** On the host's clock; every wait counts. */
+  /** Deadline on the host's clock, including all waits. */
   readonly deadlineAtMs: number;
   readonly signal: CancelSignal | undefined;
   readonly idempotencyKey: string | undefined;
   readonly onProgress: ((params: Buffer) => void) | undefined;
-  /** How often the caller itself has sent this call before; above 0 nothing is retried here. */
+  /** Number of times that the caller has already sent this call; above 0 the host makes no retries. */
   readonly attempt: number;
-  /** True in the tick in which it was made: what earlier stages checked need not be checked again. False in a copy. */
+  /** True until the current tick ends. Later stages then skip checks that earlier stages made. Copies are never fresh. */
   readonly isFresh: boolean;
-  /** On the host's clock. */
   readonly madeAtMs: number;
-  /** Undefined for a call that is not relayed. */
   readonly relay?: CallRelay | undefined;
-  /** Ends the operation past all stages: only for when a stage failed to report its outcome. */
+  /** Ends the operation and bypasses all stages. Use only if a stage failed to report an outcome. */
   readonly abandon?: ((error: Error) => void) | undefined;
-  /** Filled by the last stage; undefined when neither events nor traces want it. */
+  /** Filled by the last stage; undefined if neither events nor traces need it. */
   readonly trail?: CallTrail | undefined;
   readonly stage: StageState;
 }
@@ -110,11 +105,10 @@ export interface Call extends Operation {
 
 export const isCall = (operation: Operation): operation is Call => operation.kind === 'call';
 
-/** For the details of an error: server, and the tool of a call. */
 export const namesOf = ({ server, tool }: Pick<Operation, 'server' | 'tool'>) =>
   tool === undefined ? { server } : { server, tool };
 
-/** A copy with these changes. The only way to copy: some members of an operation are computed on demand. */
+/** Copies an operation with changes. Use no spread: some members are getters. */
 export const withChanges = <Op extends Operation>(operation: Op, changes: Partial<Op>): Op => ({
   ...operation,
   requestId: operation.requestId,
@@ -123,16 +117,15 @@ export const withChanges = <Op extends Operation>(operation: Op, changes: Partia
   ...changes,
 });
 
-/** The answer of a tool. A class, so that the one object made for an answer is also what its caller gets. */
+/** The answer of a tool. A class, so that the pipeline allocates one object per answer and returns it without a copy. */
 export class CallResult {
-  /** The result object of `tools/call`, as the server wrote it. */
+  /** Result object of `tools/call`, as JSON bytes of the server. */
   readonly bytes: Buffer;
   readonly isError: boolean;
-  /** The run of the server that answered; 0 for a cached answer. */
+  /** Run of the server that answered; 0 for a cached answer. */
   readonly run: number;
-  /** False: it has no `ttlMs`, or must not be cached whatever it has. */
+  /** False: the result has no `ttlMs`, or must not be cached even if it has one. */
   readonly mayHaveTtl: boolean;
-  /** Protocol era of the result. */
   readonly era: Era;
 
   constructor(bytes: Buffer, isError: boolean, run: number, mayHaveTtl: boolean, era: Era) {
@@ -152,49 +145,46 @@ export class CallResult {
   }
 }
 
-/** One item of a list; a resource that was read is one item under its URI. */
+/** One item of a list. A read returns one item with the URI as its key. */
 export interface Item {
   readonly key: string;
   readonly raw: Buffer;
 }
 
-/** The answer to a list or a read, and for how long it may be cached. */
 export interface ListResult {
   readonly items: readonly Item[];
   readonly ttlMs: number;
   readonly isPublic: boolean;
 }
 
-/** The answer to another request, and its protocol era. */
 export type EraAnswer = Answer & { readonly era: Era };
 
 export type Result = CallResult | ListResult | EraAnswer;
 
-/** A result, or a HostError. Any other error is a defect of ours, handed on as it is. */
+/** A result or a HostError. Any other error is a bug in a stage and is passed on unchanged. */
 export type Outcome = Result | HostError | Error;
 export type Done = (outcome: Outcome) => void;
 export type Send<Op extends Operation = Operation> = (operation: Op) => void;
-/** Reports the outcome to the stage before. */
+/** Reports the outcome to the previous stage. */
 export type Over<Op extends Operation = Operation> = (operation: Op, outcome: Outcome) => void;
 
 export interface Stage<Op extends Operation = Operation> {
-  /** Hands the operation on to `next`, or reports to `back` how it ended here. */
+  /** Passes the operation to `next`, or reports its outcome to `back`. */
   enter(next: Send<Op>, back: Over<Op>): Send<Op>;
-  /** Sees the outcome of operations that were handed on. */
+  /** Receives the outcome of operations that were passed to `next`. */
   leave?(back: Over<Op>): Over<Op>;
 }
 
-/** A stage, and the kinds of operation that pass it. */
+/** A stage and the kinds of operation that pass it. */
 export type StageRow = readonly [kinds: readonly OperationKind[], stage: Stage];
 
 export const everyKind: readonly OperationKind[] = ['call', 'list', 'read', 'request'];
 
-/** A stage that only calls pass. */
 export const forCalls = (stage: Stage<Call>): StageRow => [['call'], stage as unknown as Stage];
 
 /**
- * One chain for each kind, so that no stage looks at the kind of an operation that it never sees. The first row is the
- * outermost stage. `last` sends the operation; every outcome leaves through `end`.
+ * Builds one chain per kind, so that a stage need not check the kind: it gets only the kinds in its row. The first row is the
+ * outermost stage. `last` sends the operation; every outcome ends in `end`.
  */
 export function pipelines(
   rows: readonly StageRow[],
@@ -218,7 +208,7 @@ export const pipeline =
     return enters.reduceRight((next, enter) => enter(next), last(back));
   };
 
-/** In one buffer of their own: items may be views of a whole page. */
+/** Copies all items into one new buffer. Items may be views that keep a whole page in memory. */
 export function copyItems(items: readonly Item[]): Item[] {
   const all = Buffer.allocUnsafeSlow(items.reduce((sum, { raw }) => sum + raw.length, 0));
   let at = 0;

@@ -1,10 +1,10 @@
 /**
- * The fingerprint of what a server declares: a tool, a prompt, a resource, a resource template, or its instructions.
- * It covers the whole object, because any part of it may steer a model or decide whether a call is repeated.
- * Not here: what is done about a fingerprint that changed (pins.ts).
+ * Hash of a definition of a server: a tool, prompt, resource, resource template, or the instructions. The hash covers the whole
+ * object, because any part may steer a model or decide about retries.
+ * Not here: handling of a changed hash (pins.ts).
  *
- * Invariants: one meaning has one hash, however it is written; two meanings, or two kinds, never share one; a text that
- * two readers may read differently (broken, a key twice, nested too deep) has none, nor one of more values than anybody means.
+ * Invariants: equal definitions have one hash, however they are written; different definitions or kinds never share one.
+ * Ambiguous text (invalid, duplicate key, nested too deep) has no hash, nor has text with more than `LIMITS.toolValues` values.
  */
 import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -16,10 +16,10 @@ import { canonicalText } from './canonical-json.js';
 
 export type PinKind = 'tool' | 'prompt' | 'resource' | 'resourceTemplate' | 'instructions';
 
-/** Lower-case hex of SHA-256. */
+/** Both hashes are lower-case hex SHA-256. */
 export interface PinHash {
   readonly hash: string;
-  /** Without the name: equal for one definition under two names. */
+  /** Hash without the name: equal for one definition under two names. */
   readonly bodyHash: string;
 }
 
@@ -31,7 +31,7 @@ const keyMembers: Readonly<Record<PinKind, string | undefined>> = {
   instructions: undefined,
 };
 
-/** What the protocol says of a tool that says nothing. In the order of their names. */
+/** Defaults of the protocol for absent hints, sorted by name. */
 const hintDefaults: ReadonlyArray<readonly [hint: string, text: string]> = [
   ['destructiveHint', 'true'],
   ['idempotentHint', 'false'],
@@ -39,14 +39,14 @@ const hintDefaults: ReadonlyArray<readonly [hint: string, text: string]> = [
   ['readOnlyHint', 'false'],
 ];
 
-/** `raw` is the text of one JSON value as the server wrote it. */
+/** `raw` is the JSON text of the server. */
 export function pinHash(kind: PinKind, raw: JsonText): PinHash | undefined {
   const text = canonicalOf(raw);
   if (text === undefined) return undefined;
   const members = membersOf(text);
   if (!members) return { hash: digest(kind, 'whole', text), bodyHash: digest(kind, 'body', text) };
   const annotations = annotationsOf(kind, members.get('annotations'));
-  // Without this, saying nothing and saying an empty object would differ.
+  // No annotations and empty annotations have the same meaning, so they get the same hash.
   if (annotations === undefined) members.delete('annotations');
   else members.set('annotations', annotations);
   const whole = objectText(members);
@@ -64,7 +64,7 @@ function canonicalOf(raw: JsonText): string | undefined {
   }
 }
 
-/** An explicit default says no more than silence; anything that is not an object is left as it stands. */
+/** Adds default hints, so that an explicit default does not change the hash. Any value except an object is unchanged. */
 function annotationsOf(kind: PinKind, text: string | undefined): string | undefined {
   if (kind !== 'tool') return text === '{}' ? undefined : text;
   const members = membersOf(text ?? '{}');
@@ -73,7 +73,7 @@ function annotationsOf(kind: PinKind, text: string | undefined): string | undefi
   return objectText(members);
 }
 
-/** The members of canonical text by their keys as written; undefined when it is no object. */
+/** Members of canonical text by their keys as written; undefined if the text is not an object. */
 function membersOf(text: string): Map<string, string> | undefined {
   if (!text.startsWith('{')) return undefined;
   const bytes = Buffer.from(text);
@@ -85,25 +85,25 @@ function membersOf(text: string): Map<string, string> | undefined {
   return members;
 }
 
-/** Any fixed order of the keys serves: each value is canonical already. */
+/** Any fixed order of the keys is sufficient: each value is already canonical. */
 const objectText = (members: ReadonlyMap<string, string>): string =>
   `{${[...members.keys()]
     .sort()
     .map((key) => `"${key}":${members.get(key)}`)
     .join(',')}}`;
 
-/** Each part is preceded by its length, so that no text can pass for the end of one part and the start of another. */
+/** Each part follows its length, so that different parts never give the same text. */
 function digest(...parts: readonly string[]): string {
   return hash('sha256', parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join(''), 'hex');
 }
 
-/** One listed definition; the key is empty when the server gave it no name. */
+/** One listed definition; the key is empty if the server gave it no name. */
 export interface PinItem {
   readonly key: string;
   readonly raw: Buffer;
 }
 
-/** A name's one definition in a list; no hash when it stands there twice or has none. */
+/** The definition of a name in a list; without a hash if the name is duplicate or the text is ambiguous. */
 export interface Hashed {
   readonly raw: Buffer;
   readonly hashes: PinHash | undefined;
@@ -111,19 +111,18 @@ export interface Hashed {
 
 type HashedList = ReadonlyMap<string, Hashed>;
 
-/** What is hashed in one turn of the event loop: a few milliseconds of work. */
+/** Bytes hashed per turn of the event loop: a few milliseconds of work. */
 const sliceBytes = 64 * 1024;
-/** Items that are compared and judged in one turn. */
+/** Items compared per turn. */
 const itemsMax = 1_000;
-/** What an item costs beside its bytes. */
 const itemBytes = 512;
 
 export class PinHashes {
   readonly #kind: PinKind;
   readonly #make: (kind: PinKind, raw: Buffer) => PinHash | undefined;
-  /** By server and name, of its last list. As large as that list, which is kept anyway. */
+  /** Hashes of the last list by server, then by name. */
   readonly #last = new Map<string, HashedList>();
-  /** Made ahead, by list, until that is judged. */
+  /** Precomputed hashes by list, until `ofList` uses them. */
   readonly #ahead = new WeakMap<readonly PinItem[], Map<Buffer, Hashed>>();
 
   constructor(kind: PinKind, make: (kind: PinKind, raw: Buffer) => PinHash | undefined = pinHash) {
@@ -131,22 +130,22 @@ export class PinHashes {
     this.#make = make;
   }
 
-  /** The hash of one text, whichever list it comes from. */
+  /** Hash of one text that need not belong to a list. */
   of(raw: Buffer): PinHash | undefined {
     return this.#make(this.#kind, raw);
   }
 
-  /** Makes those that are missing; undefined when they are so few that it can as well be done later. */
+  /** Computes missing hashes in slices; undefined if they are so few that `ofList` can compute them. */
   ahead(server: string, items: readonly PinItem[]): Promise<void> | undefined {
     const last = this.#last.get(server);
     const missing = items.filter(({ key, raw }) => key !== '' && !known(last, key, raw));
     const cost = missing.reduce((sum, { raw }) => sum + costOf(raw), 0);
     if (cost > sliceBytes) return this.#inSlices(items, missing);
-    // To have compared so many is enough for one turn.
+    // The comparison alone was enough work for one turn.
     return items.length > itemsMax ? nextTurn() : undefined;
   }
 
-  /** By name; no hash for a name that is listed twice, since it is ambiguous. */
+  /** Hashes by name; a duplicate name is ambiguous and has no hash. */
   ofList(server: string, items: readonly PinItem[]): HashedList {
     const last = this.#last.get(server);
     const ahead = this.#ahead.get(items);
@@ -179,7 +178,7 @@ export class PinHashes {
       cost = 0;
       await nextTurn();
     }
-    // Judging the list is a turn's work of its own.
+    // The comparison with the pins gets its own turn.
     if (cost > 0) await nextTurn();
   }
 
@@ -193,7 +192,7 @@ function known(last: HashedList | undefined, key: string, raw: Buffer): Hashed |
   return hashed?.raw.equals(raw) ? hashed : undefined;
 }
 
-/** What stood there twice has no hash of its own to be found again. */
+/** A duplicate name must not match the next list. */
 function without(listed: HashedList, twice: ReadonlySet<string>): HashedList {
   return twice.size === 0 ? listed : new Map([...listed].filter(([key]) => !twice.has(key)));
 }

@@ -1,49 +1,48 @@
 /**
- * What is remembered of a server's definitions between lists and between runs of the host, and the port it is kept behind.
- * Not here: how a record comes to change (pin-records.ts, pins.ts).
+ * Record of a definition between lists and restarts, its transitions, and the port of the store.
+ * Not here: comparing whole lists (pins.ts).
  *
- * Invariant: the status is a function of the record alone, so listing and calling cannot be told two things.
+ * Invariant: the status depends only on the record, so lists and calls always see the same status.
  */
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Hashed, PinHash } from './pin-hash.js';
 
 export type PinStatus = 'approved' | 'new' | 'changed' | 'renamed' | 'removed';
 
-/** One definition as it was seen. */
 export interface PinVersion {
   readonly hash: string;
   readonly bodyHash: string;
-  /** The server's own text; undefined once an unapproved version is no longer listed. */
+  /** Text of the server; undefined if an unapproved version is no longer listed. */
   readonly raw: string | undefined;
-  /** ISO 8601: when it was approved, or first seen while it waits for that. */
+  /** ISO 8601: time of the approval, or of the first sight if not approved. */
   readonly at: string;
 }
 
 export interface PinRecord {
   readonly name: string;
   readonly approved: PinVersion | undefined;
-  /** What the server lists instead of the approved version. */
+  /** The listed version, if it is not the approved one. */
   readonly pending: PinVersion | undefined;
-  /** The hash it had when it was new; a name that never was approved counts as changed once it differs. */
+  /** Hash at first sight. A name that was never approved counts as changed if its hash differs. */
   readonly firstHash: string | undefined;
-  /** The name under which its body was known before. */
+  /** Earlier name of the same body. */
   readonly renamedFrom: string | undefined;
-  /** Listed twice at once, or in a text without one meaning: there is nothing to approve. */
+  /** True if the name is listed twice or its text is ambiguous: there is nothing to approve. */
   readonly isAmbiguous: boolean;
   readonly isListed: boolean;
 }
 
 export interface PinStore {
-  /** Undefined for a server that was never seen, which is not the same as one that had nothing to list. */
+  /** Undefined for a server that was never seen; empty for a server without tools. */
   load(server: string): readonly PinRecord[] | undefined;
-  /** The status of each record, where that is kept apart: what was agreed to is long, and seldom asked for. */
+  /** Only the status of each record, if the store has it separately: approved texts are long and rarely needed. */
   loadStatuses?(server: string): ReadonlyMap<string, PinStatus> | undefined;
   save(server: string, records: readonly PinRecord[]): void;
-  /** As `save`, but many may be written some turns later; they count at once. `onFailed`: they could not be, after all. */
+  /** Like `save`, but may write some turns later; the records count immediately. `onFailed`: the write failed. */
   saveSoon?(server: string, records: readonly PinRecord[], onFailed: (error: unknown) => void): void;
 }
 
-/** Servers that pins are kept for. Past it the one that was first seen longest ago is seen for the first time again. */
+/** Bound of servers with pins. Beyond it the oldest one is dropped and will be at first sight again. */
 export const pinnedServersMax = 20_000;
 
 export function memoryPinStore(): PinStore {
@@ -51,14 +50,14 @@ export function memoryPinStore(): PinStore {
   return {
     load: (server) => byServer.get(server),
     save(server, records) {
-      // One that is there already keeps its place.
+      // A known server retains its position in the map.
       if (byServer.has(server)) byServer.set(server, records);
       else setBounded(byServer, server, records, pinnedServersMax);
     },
   };
 }
 
-/** A version that waits for approval still waits when the server stops listing it: vanishing is no way out. */
+/** An unapproved version stays unapproved when the server stops listing it. */
 export function pinStatus(record: PinRecord): PinStatus {
   const { approved, pending, firstHash, renamedFrom } = record;
   if (record.isAmbiguous) return 'changed';
@@ -67,7 +66,7 @@ export function pinStatus(record: PinRecord): PinStatus {
   return renamedFrom === undefined ? 'new' : 'renamed';
 }
 
-/** The record after a list that has the name. The same object when nothing is different. */
+/** The record after a list with the name. Returns the same object if nothing changed. */
 export function relisted(record: PinRecord, { hashes, raw }: Hashed, at: string): PinRecord {
   const { approved, pending } = record;
   if (!hashes) {
@@ -88,14 +87,14 @@ export function relisted(record: PinRecord, { hashes, raw }: Hashed, at: string)
   });
 }
 
-/** The record after a list without the name. Unapproved text is dropped: a server could fill the store with it. */
+/** The record after a list without the name. Drops unapproved text, with which a server could fill the store. */
 export function vanished(record: PinRecord): PinRecord {
   if (!record.isListed) return record;
   const { pending, isAmbiguous } = record;
   return changed(record, { pending: pending && { ...pending, raw: undefined }, isAmbiguous, isListed: false });
 }
 
-/** Member by member: there may be ten thousand, and a spread of what was once JSON takes ten times as long. */
+/** Lists every member: there may be 10,000 records, and a spread of parsed JSON takes ten times as long. */
 const changed = (
   { name, approved, firstHash, renamedFrom }: PinRecord,
   { pending, isAmbiguous, isListed }: Pick<PinRecord, 'pending' | 'isAmbiguous' | 'isListed'>,
@@ -121,7 +120,6 @@ export function firstSeen(
   return record.pending && isApproved && renamedFrom === undefined ? agreed(record, record.pending) : record;
 }
 
-/** After an approval, or at a first sight that is one. */
 export const agreed = (record: PinRecord, approved: PinVersion): PinRecord => ({
   ...record,
   approved,
@@ -130,7 +128,7 @@ export const agreed = (record: PinRecord, approved: PinVersion): PinRecord => ({
   renamedFrom: undefined,
 });
 
-/** As text of its own: the bytes are a view of a whole page. */
+/** Converts to text, because the bytes are a view that would retain a whole page. */
 const version = ({ hash, bodyHash }: PinHash, raw: Buffer, at: string): PinVersion => ({
   hash,
   bodyHash,
@@ -138,7 +136,7 @@ const version = ({ hash, bodyHash }: PinHash, raw: Buffer, at: string): PinVersi
   at,
 });
 
-/** Names by body: what is approved, and what waits in its place, so that a changed tool cannot pass under a new name. */
+/** Names by body hash, approved and pending, so that a changed tool cannot pass under a new name. */
 export function bodiesOf(records: ReadonlyMap<string, PinRecord>): Map<string, string> {
   const names = new Map<string, string>();
   for (const { name, approved, pending } of records.values()) {

@@ -1,8 +1,8 @@
 /**
- * Refuses a call to a tool whose definition was not approved, before the call is charged or sent.
- * Not here: how a tool comes by its status (pins.ts).
+ * Refuses a call to a tool with an unapproved definition, before the call is charged or sent.
+ * Not here: the status of a tool (pins.ts).
  *
- * Invariant: `pinRefusal` is the one rule; a list that marks what it refuses marks exactly what a call is refused for.
+ * Invariant: lists and calls both use `pinRefusal`, so a list marks exactly the tools that a call is refused for.
  */
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -13,7 +13,7 @@ import type { PinPolicy } from './pins.js';
 
 export type PinRefusal = 'changed' | 'new' | 'renamed';
 
-/** Why calls are refused under this policy; undefined when they pass. */
+/** Reason of the refusal under this policy; undefined if calls pass. */
 export function pinRefusal(status: PinStatus, policy: PinPolicy): PinRefusal | undefined {
   switch (status) {
     case 'new':
@@ -21,7 +21,7 @@ export function pinRefusal(status: PinStatus, policy: PinPolicy): PinRefusal | u
     case 'changed':
     case 'renamed':
       return policy.onChange === 'block' ? status : undefined;
-    // One session may list less than another; the definition that was agreed to has not changed.
+    // One session may list less than another; the approved definition has not changed.
     case 'removed':
     case 'approved':
       return undefined;
@@ -30,24 +30,22 @@ export function pinRefusal(status: PinStatus, policy: PinPolicy): PinRefusal | u
   }
 }
 
-/** What is known of a tool at this instant. */
 export interface PinFacts {
   readonly statusOf: (server: string, tool: string) => PinStatus;
   readonly policyOf: (server: string) => PinPolicy;
-  /** Hashes of the approved and of the listed version, for the error alone. */
   readonly hashesOf?: (server: string, tool: string) => { readonly oldHash?: string; readonly newHash?: string };
 }
 
-/** The error a call of this tool is refused with now; undefined when it passes. */
+/** The refusal of a call to this tool now; undefined if it passes. */
 export function quarantine(facts: PinFacts, server: string, tool: string): HostError | undefined {
   const status = facts.statusOf(server, tool);
-  // Nearly every call: no policy refuses it.
+  // Fast path of nearly every call.
   if (status === 'approved') return undefined;
   const reason = pinRefusal(status, facts.policyOf(server));
   return reason === undefined ? undefined : refusal(server, tool, reason, facts.hashesOf?.(server, tool));
 }
 
-/** Asked at each call, so that a list or a change of the configuration counts from the next call on. */
+/** Evaluated for each call, so a new list or configuration applies to the next call. */
 export const pinned = (facts: PinFacts): Stage<Call> => ({
   enter: (next, back) => (call) => {
     const error = quarantine(facts, call.server, call.tool);

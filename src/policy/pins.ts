@@ -1,12 +1,10 @@
 /**
- * Which of a server's definitions an operator has agreed to, and which differ from that.
- * Each list a server gives is compared with what is pinned; a difference stays flagged, list after list, until exactly the
- * version that is now listed gets approved. The approved text is kept, so that it can be shown beside the new one.
- * Not here: how one record changes (pin-records.ts), what a flag means for a call (pin-stage.ts), where pins are kept
- * (pin-records.ts).
+ * Compares each list of a server with its pins. A difference stays flagged until exactly the listed version is approved. The
+ * approved text is stored for comparison with the new one.
+ * Not here: transitions of one record and the store (pin-records.ts), the effect of a status on a call (pin-stage.ts).
  *
- * Invariants: only `approve` and first sight make a version approved; what cannot be pinned counts as changed; the report
- * and `statusOf` give every name the same status.
+ * Invariants: only `approve` and first sight approve a version. A definition that cannot be pinned counts as changed. The
+ * report and `statusOf` agree on every name.
  */
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -30,27 +28,27 @@ import {
 export type PinMode = 'block' | 'warn' | 'off';
 
 export interface PinPolicy {
-  /** A server, or a tool of a known server, that was never seen. */
+  /** Mode for a new server, or a new tool of a known server. */
   readonly onFirstSight: PinMode;
-  /** A definition that differs from the approved one, or goes by another name. */
+  /** Mode for a definition that differs from the approved one or has another name. */
   readonly onChange: PinMode;
 }
 
 export const defaultPinPolicy: PinPolicy = { onFirstSight: 'warn', onChange: 'block' };
 
-/** `pins: "off"`: the operator trusts the server, whatever it lists. */
+/** `pins: "off"`: the operator trusts everything that the server lists. */
 export const trustsEverything = ({ onFirstSight, onChange }: PinPolicy): boolean =>
   onFirstSight === 'off' && onChange === 'off';
 
 export interface PinOptions {
   readonly store: PinStore;
-  /** Asked each time, so that a change of the configuration counts at once. */
+  /** Called each time, so that a change of the configuration applies immediately. */
   readonly policyOf?: (server: string) => PinPolicy;
-  /** A trusted server is never flagged, counted or reported, and nothing of it is pinned. Asked each time. */
+  /** A trusted server is never flagged or reported, and has no pins. Called each time. */
   readonly isTrusted?: (server: string) => boolean;
   readonly kind?: PinKind;
   readonly pinsMax?: number;
-  /** A list could not be written down; an approval that cannot be is thrown. */
+  /** Called when a list could not be stored. An approval that cannot be stored throws instead. */
   readonly onStoreError?: (error: unknown) => void;
 }
 
@@ -59,19 +57,18 @@ export type { PinItem };
 export interface PinChange {
   readonly tool: string;
   readonly status: PinStatus;
-  /** Whether this list brought it; false when the one before had the same to say. */
+  /** True if this list caused the change; false if the previous list had it too. */
   readonly isFresh: boolean;
-  /** Undefined when the name is beyond the number of pins kept. */
+  /** Undefined if the name is beyond the bound of pins. */
   readonly record: PinRecord | undefined;
 }
 
 export interface PinReport {
   readonly isFirstSight: boolean;
-  /** Nothing was compared. */
+  /** True: nothing was compared. */
   readonly isTrusted: boolean;
-  /** Every name that is listed or pinned. */
   readonly tools: ReadonlyMap<string, PinStatus>;
-  /** What an operator should see: all that is not approved, and on first sight what was approved unseen. */
+  /** Changes for the operator: all names that are not approved, and at first sight those approved without review. */
   readonly changes: readonly PinChange[];
 }
 
@@ -84,11 +81,11 @@ export class Pins {
   readonly #hashes: PinHashes;
   readonly #pinsMax: number;
   readonly #byServer = new Map<string, Records>();
-  /** Servers whose records were not needed yet. */
+  /** Statuses of servers whose full records were not needed yet. */
   readonly #statuses = new Map<string, ReadonlyMap<string, PinStatus>>();
-  /** How many tools differ, by server, until its records change; counted when asked for. */
+  /** Number of differing tools by server; computed on demand, dropped when the records change. */
   readonly #differing = new Map<string, number>();
-  /** Servers whose records the store has not taken yet. */
+  /** Servers with records that are not stored yet. */
   readonly #unsaved = new Set<string>();
   readonly #onStoreError: (error: unknown) => void;
 
@@ -102,14 +99,14 @@ export class Pins {
   }
 
   /**
-   * Does what takes long about a list, a little at a time; undefined when there is little to do. The list is judged by
-   * `observe` as before: until then it counts as one that has not come in.
+   * Computes the hashes of a long list in several turns; undefined if there is little to do. Only `observe` compares the list
+   * and changes statuses.
    */
   prepare(server: string, items: readonly PinItem[]): Promise<void> | undefined {
     return this.#isTrusted(server) ? undefined : this.#hashes.ahead(server, items);
   }
 
-  /** `items` is one whole list. Items without a name are passed over: they cannot be called. */
+  /** `items` is one whole list. Items without a name are ignored: they cannot be called. */
   observe(server: string, items: readonly PinItem[], now: Date): PinReport {
     if (this.#isTrusted(server)) {
       const names = items.filter(({ key }) => key !== '').map(({ key }) => [key, 'approved'] as const);
@@ -123,7 +120,7 @@ export class Pins {
 
     for (const record of before.values()) {
       const item = listed.get(record.name);
-      // Only ever seen without one meaning: what it is now, it is for the first time.
+      // All earlier versions were ambiguous, so this version counts as the first one.
       if (item?.hashes && !record.approved && record.firstHash === undefined) records.delete(record.name);
       else {
         const next = item ? relisted(record, item, at) : vanished(record);
@@ -143,7 +140,7 @@ export class Pins {
       }
     }
 
-    // In memory first: a store that fails must not leave a changed tool looking clean.
+    // In memory first: if the store fails, a changed tool must still be flagged.
     this.#hold(server, records);
     this.#differing.delete(server);
     if (!known || !sameRecords(before, records)) this.#unsaved.add(server);
@@ -152,7 +149,7 @@ export class Pins {
     return report;
   }
 
-  /** Approves the version that is listed now, if that is the one with this hash. */
+  /** Approves the listed version if it has this hash. */
   approve(server: string, tool: string, hash: string, now: Date): void {
     if (this.#isTrusted(server))
       throw notPinned(server, tool, 'pins are off for this server: its tools need no approval');
@@ -163,21 +160,21 @@ export class Pins {
     if (!isAmbiguous && !pending && approved?.hash === hash) return;
     if (isAmbiguous || !isListed || pending?.hash !== hash) throw notThatVersion(server, tool, record);
     const next = new Map(records).set(tool, agreed(record, { ...pending, at: now.toISOString() }));
-    // To the store first: an approval that is not kept would be gone after a restart.
+    // To the store first: otherwise an approval could be lost with a restart.
     this.#store.save(server, [...next.values()]);
     this.#hold(server, next);
     this.#differing.delete(server);
     this.#unsaved.delete(server);
   }
 
-  /** A name that was never listed is new. */
+  /** A name that was never listed is `new`. */
   statusOf(server: string, tool: string): PinStatus {
     if (this.#isTrusted(server)) return 'approved';
     const statuses = this.#statusesOf(server);
     return statuses ? this.#among(statuses, tool) : this.#amongRecords(this.#recordsOf(server), tool);
   }
 
-  /** The same for many tools, which are looked for in one place. */
+  /** `statusOf` for many tools of one server, with one lookup of the server. */
   statusesOf(server: string): (tool: string) => PinStatus {
     if (this.#isTrusted(server)) return () => 'approved';
     const statuses = this.#statusesOf(server);
@@ -195,7 +192,7 @@ export class Pins {
     return record ? pinStatus(record) : this.#unpinned(records);
   }
 
-  /** How many of a server's tools differ from what was approved: changed, or known under another name. */
+  /** Number of tools that are changed or renamed. */
   differingOf(server: string): number {
     if (this.#isTrusted(server)) return 0;
     const known = this.#differing.get(server);
@@ -210,8 +207,8 @@ export class Pins {
   }
 
   /**
-   * Another server has taken the name: what is known of it comes from the store. `isSame`: it is the same one with other settings,
-   * so what is known here counts, which the store may not have yet, or may fail to take.
+   * Called when another server has taken the name: its records come from the store. `isSame`: the server has the same origin,
+   * so records in memory remain valid; the store may not have them yet.
    */
   forget(server: string, isSame = false): void {
     if (isSame && this.#byServer.has(server)) return;
@@ -222,24 +219,22 @@ export class Pins {
     this.forgetList(server);
   }
 
-  /** Its last list is not needed to compare the next one with. Changes no status. */
+  /** Drops the hashes of the last list. Changes no status. */
   forgetList(server: string): void {
     this.#hashes.forget(server);
   }
 
-  /** Both versions with their texts, to show what changed; undefined for a trusted server. */
   recordOf(server: string, tool: string): PinRecord | undefined {
     return this.#isTrusted(server) ? undefined : this.#recordsOf(server)?.get(tool);
   }
 
-  /** Whether this very text is the approved version of its tool, whatever list it comes from. */
+  /** True if this text is the approved version of its tool. The text need not come from a list. */
   isApprovedText(server: string, { key, raw }: PinItem): boolean {
     if (this.#isTrusted(server)) return true;
     const approved = this.#recordsOf(server)?.get(key)?.approved;
     return approved !== undefined && this.#hashes.of(raw)?.hash === approved.hash;
   }
 
-  /** Hashes of the approved version and of the one that waits for approval. */
   hashesOf(server: string, tool: string): { readonly oldHash?: string; readonly newHash?: string } {
     const { approved, pending } = this.recordOf(server, tool) ?? {};
     return {
@@ -248,7 +243,7 @@ export class Pins {
     };
   }
 
-  /** As they are in the store; undefined when the records are here, or the store has them in no other form. */
+  /** Statuses from the store; undefined if the records are in memory or the store has no separate statuses. */
   #statusesOf(server: string): ReadonlyMap<string, PinStatus> | undefined {
     if (this.#byServer.has(server)) return undefined;
     const held = this.#statuses.get(server);
@@ -272,7 +267,7 @@ export class Pins {
     return records;
   }
 
-  /** Names that were never approved and are gone make way; they would only come back as new. */
+  /** Removes names that were never approved and are no longer listed; they would only return as new. */
   #makeRoom(records: Records, wanted: number): void {
     let surplus = records.size + wanted - this.#pinsMax;
     for (const { name, approved, isListed } of [...records.values()]) {
@@ -283,7 +278,7 @@ export class Pins {
     }
   }
 
-  /** When there is no room to pin a name, a change of it could not be seen. */
+  /** If there is no room for a pin, a change could not be detected, so the name counts as changed. */
   #unpinned(records: ReadonlyMap<string, unknown> | undefined): PinStatus {
     return records && records.size >= this.#pinsMax ? 'changed' : 'new';
   }
@@ -312,7 +307,7 @@ export class Pins {
 
   #save(server: string, records: Records): void {
     if (!this.#unsaved.has(server)) return;
-    // It holds here, and is tried again with the next list. The listing itself succeeds.
+    // The records stay valid in memory and are stored with the next list. The listing itself succeeds.
     const failed = (error: unknown) => {
       if (this.#byServer.has(server)) this.#unsaved.add(server);
       this.#onStoreError(error);

@@ -1,12 +1,10 @@
 /**
- * The rate limit per key (`budgets` in the configuration: calls of a principal, or of a role, in a window of time), and the call
- * budget of one piece of work (`withBudget`).
- * A call is charged once, when it comes in: a cached answer costs as much as any other, and a retry is not charged again. A read
- * of a resource is charged as a call.
- * Not here: how many calls run at the same time (concurrency.ts), retries (retry.ts).
+ * Rate limit per principal or role (`budgets` in the configuration), and the call budget of one piece of work (`withBudget`).
+ * A call or a read is charged once, on arrival: a cached answer costs the same, and a retry is not charged again.
+ * Not here: concurrent calls (concurrency.ts), retries (retry.ts).
  *
- * Invariants: charging and deciding happen in one tick; budgets of interleaved work never touch each other; an inner budget
- * hides the outer one, which comes back with limit and count as they were.
+ * Invariants: a call is charged and admitted in one tick. Budgets of interleaved work are independent. An inner budget replaces
+ * the outer one, which then continues with its own count.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setBounded } from '../kernel/bounded-map.js';
@@ -21,21 +19,20 @@ export interface BudgetPlan {
   readonly calls: number;
 }
 
-/** At most `calls` in each window; a window begins with the first call after the one before. */
+/** At most `calls` per window; a window begins with the first call after the previous window. */
 export interface RateLimit extends BudgetPlan {
   readonly windowMs: number;
 }
 
-/** The principal's own rate limit, else that of its role; counted for each principal alone. */
+/** The limit of the principal has priority over the limit of its role. Each principal has its own count. */
 export interface RateLimits {
   readonly principals: ReadonlyMap<string, RateLimit>;
   readonly roles: ReadonlyMap<string, RateLimit>;
 }
 
-/** The current window, or the one that the next call begins. */
+/** State of the current window, or of a new one if none runs. */
 export interface BudgetLeft extends RateLimit {
   readonly left: number;
-  /** Undefined: no window runs. */
   readonly resetsInMs: number | undefined;
 }
 
@@ -43,7 +40,7 @@ export type Charged = Pick<Operation, 'principal' | 'server' | 'tool'>;
 
 interface Spending {
   readonly calls: number;
-  /** Refused calls are counted too. */
+  /** Includes refused calls. */
   spent: number;
 }
 
@@ -52,7 +49,7 @@ interface Window {
   spent: number;
 }
 
-/** Past it the longest-running window is forgotten, which can only be in its caller's favour. */
+/** Beyond it the oldest window is dropped, which can only favour its caller. */
 const windowsMax = 10_000;
 
 const noRateLimits: RateLimits = { principals: new Map(), roles: new Map() };
@@ -61,10 +58,10 @@ export class CallBudgets {
   readonly #clock: Clock;
   readonly #rateLimits: () => RateLimits;
   readonly #current = new AsyncLocalStorage<Spending>();
-  /** By principal and whose rate limit it is: a second role's shorter window must not end that of the first. The oldest first. */
+  /** Key: principal, and role if the limit belongs to it, so that windows of two roles are independent. Oldest first. */
   readonly #windows = new Map<string, Window>();
 
-  /** The rateLimits are asked for at each call, so that a change counts from the next call on. */
+  /** `rateLimits` is called for each call, so a change applies to the next one. */
   constructor(clock: Clock, rateLimits: () => RateLimits = () => noRateLimits) {
     this.#clock = clock;
     this.#rateLimits = rateLimits;
@@ -80,7 +77,7 @@ export class CallBudgets {
     return this.#current.run({ calls: plan.calls, spent: 0 }, run);
   }
 
-  /** The error the call is refused with, when it is one too many. */
+  /** Charges a call; the error if it exceeds a budget. */
   charge(call: Charged): HostError | undefined {
     const current = this.#current.getStore();
     if (current && ++current.spent > current.calls) {
@@ -92,7 +89,7 @@ export class CallBudgets {
     return this.#chargeWindow(call);
   }
 
-  /** What the principal may still do; undefined without a rate limit. Charges nothing. */
+  /** Remaining calls of the principal; undefined without a rate limit. Charges nothing. */
   leftOf(principal: Operation['principal']): BudgetLeft | undefined {
     const found = this.#rateLimitOf(principal);
     if (!found) return undefined;
@@ -111,7 +108,7 @@ export class CallBudgets {
     role,
   }: Operation['principal']): { readonly rateLimit: RateLimit; readonly key: string } | undefined {
     const { principals, roles } = this.#rateLimits();
-    // Nearly every host.
+    // Fast path: nearly all hosts have no rate limits.
     if (principals.size === 0 && roles.size === 0) return undefined;
     const own = principals.get(id);
     const rateLimit = own ?? (role === undefined ? undefined : roles.get(role));
@@ -134,7 +131,7 @@ export class CallBudgets {
 
   #runningWindow(key: string, nowMs: number, { windowMs }: RateLimit): Window | undefined {
     const known = this.#windows.get(key);
-    // A rate limit that was given a shorter window must not keep a caller waiting for the longer one.
+    // If the configured window became shorter, the caller must not wait for the end of the longer one.
     return known && nowMs < known.endsAtMs && known.endsAtMs <= nowMs + windowMs ? known : undefined;
   }
 

@@ -1,11 +1,11 @@
 /**
- * Backoff between the attempts of an operation, and one common next attempt for all operations whose connection was refused.
- * A refused connection sent nothing, so the retry budget is not charged, and the attempts go on for 5 s or until the caller's
- * deadline. Of all operations that wait for one server, one dials at a time, after the restart backoff; the others follow it.
+ * Backoff between the attempts of an operation, and a shared next attempt for all operations whose connection was refused. A
+ * refused connection sent nothing, so attempts continue for 5 s or until the deadline and are not charged as retries. Of all
+ * operations that wait for one server, one dials at a time.
  * Not here: whether a request may be sent again (retry.ts), servers that are being started (supervisor/).
  *
- * Invariants: each request that waits is told once to try again or to end; there is an entry for a server only while requests wait
- * for it, or one of them is trying.
+ * Invariants: each waiting request is told exactly once to try again or to end. A server has an entry only while requests wait
+ * for it or one of them is dialing.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Cancel, type Clock, sleep } from '../kernel/clock.js';
@@ -14,27 +14,25 @@ import type { Random } from '../kernel/random.js';
 import { cancelled } from '../supervisor/refusals.js';
 import { defaultPlan, emptyLedger, type RestartPlan, restartDelayMs } from '../supervisor/restart-plan.js';
 
-/** The restart backoff, but never more than this between two tries: a server that is back is to be noticed. */
+/** Bound of the backoff, so that a recovered server is soon noticed. */
 const backoffMsMax = 500;
 const plan: RestartPlan = { ...defaultPlan, delayMsMax: backoffMsMax };
 
-/** As long as a call waits for a server that is being restarted. */
+/** Equal to the wait of a call for a server that is being restarted. */
 const waitMsMax = 5_000;
-/** The wait ends this long before the caller's deadline, so that the caller learns what failed, and the breaker counts it. */
+/** The wait ends this long before the deadline: the caller then gets the connect error, and the breaker counts it. */
 const toldBeforeMs = 50;
-/** A refusal comes sooner than this: a try that lasts longer has a connection. */
+/** A refusal takes less time than this: an attempt that lasts longer has a connection. */
 const refusedWithinMs = 100;
 
-/** A request that was refused a connection, and how long it may wait for one. */
 export interface Refused {
   readonly error: HostError;
-  /** When the first try began. */
   readonly sinceMs: number;
   readonly deadlineAtMs: number;
   readonly signal: CancelSignal | undefined;
 }
 
-/** Undefined: try again now. Otherwise what the request ends with. */
+/** Undefined: try again now. Otherwise the request ends with this error. */
 type Told = (end: HostError | undefined) => void;
 
 interface Waiter {
@@ -43,9 +41,9 @@ interface Waiter {
 
 interface Group {
   readonly waiters: Set<Waiter>;
-  /** Tries in a row that were refused. */
+  /** Consecutive refused attempts. */
   refusals: number;
-  /** One of the requests was told to try, and was not refused yet. */
+  /** True while one of the requests is dialing and was not refused yet. */
   isTrying: boolean;
   cancelTimer: Cancel;
 }
@@ -60,17 +58,17 @@ export class ReconnectWaits {
     this.#random = random;
   }
 
-  /** Servers that are waited for. */
+  /** Number of servers with waiting requests. */
   get size(): number {
     return this.#groups.size;
   }
 
-  /** The restart backoff before the `nth` repetition. */
+  /** Restart backoff before the `nth` retry. */
   backoffMs(nth: number): number {
     return restartDelayMs({ ...emptyLedger, unchargedFailures: nth }, true, plan, this.#random);
   }
 
-  /** Waits for that backoff, but not for more than half of the time that is left. Ends early when the caller leaves. */
+  /** Waits for that backoff, at most half of the remaining time. Ends early if the caller cancels. */
   backOff(nth: number, deadlineLeftMs: number, signal: CancelSignal | undefined): Promise<void> {
     return sleep(this.#clock, Math.min(this.backoffMs(nth), deadlineLeftMs / 2), signal);
   }
@@ -78,7 +76,7 @@ export class ReconnectWaits {
   /** `server`: one object for all requests to the same server. `told` may be called before this returns. */
   refused(server: object, { error, sinceMs, deadlineAtMs, signal }: Refused, told: Told): void {
     const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - toldBeforeMs);
-    // The try of the group failed, even if this request does not wait any longer: the others must not follow it.
+    // The attempt of the group failed, even if this request waits no longer: the others must not follow it.
     const waiting = this.#groups.get(server);
     if (waiting?.isTrying) this.#refusedAgain(server, waiting);
     if (signal?.aborted || untilMs <= this.#clock.nowMs()) {
@@ -101,8 +99,8 @@ export class ReconnectWaits {
   }
 
   /**
-   * The server has answered a request. An answer on an open connection does not show that new connections are accepted: one request
-   * tries first, unless one is trying already.
+   * The server has answered a request. An answer on an open connection does not prove that new ones are accepted, so one
+   * request dials first, unless one is dialing already.
    */
   answered(server: object): void {
     const group = this.#groups.get(server);
@@ -152,6 +150,5 @@ export class ReconnectWaits {
   }
 }
 
-/** No connection could be opened: not one byte was sent. */
 export const isUnconnected = (error: unknown): error is HostError & { readonly code: 'connect_failed' } =>
   isHostError(error) && error.code === 'connect_failed' && error.details.execution === 'not_executed';

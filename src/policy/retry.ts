@@ -1,10 +1,10 @@
 /**
- * Whether a failed operation may be sent again, how many retries a server gets, and the caller's error when it may not.
- * Decides from the facts of the error alone: `not_executed` means that not one byte reached the server. Text is never parsed.
+ * Decides whether a failed operation may be sent again, from the facts of its error, never from its text; and the retry budget
+ * of a server.
  * Not here: sending again (host/dispatch.ts), the annotations of a tool (ManagedServer.traitsOf).
  *
- * Invariants: a call that may have run is never sent again, unless its tool is read-only or idempotent and trusted; a call that
- * timed out is never sent again, not even when nothing was written.
+ * Invariants: a call that may have run is sent again only if its tool is trusted and read-only or idempotent. A call that timed
+ * out is never sent again, even if no byte was sent.
  */
 import { ERRORS, type ErrorCode, type HostError } from '../kernel/errors.js';
 import type { ToolTraits } from './operation.js';
@@ -13,20 +13,20 @@ import type { ReplayReason } from './policy-events.js';
 export interface ReplayQuestion {
   readonly error: HostError;
   readonly traits: ToolTraits;
-  /** Retries so far: 0 when the first attempt failed. */
+  /** Number of earlier retries: 0 if the first attempt failed. */
   readonly attempt: number;
-  /** `attempt` of the call. Retries multiply: only one layer makes them. */
+  /** `attempt` of the call. Retries of several layers multiply, so only one layer makes them. */
   readonly callerAttempt: number;
   readonly deadlineLeftMs: number;
 }
 
-/** Beyond the first attempt. */
+/** Bound of retries after the first attempt. */
 export const replaysMax = 2;
 
-/** With less time a retry could only fail. */
+/** With less time left, a retry would certainly fail. */
 const deadlineLeftMsMin = 1;
 
-/** Why it may be sent again; undefined when it may not. */
+/** Reason why the operation may be sent again; undefined if it may not. */
 export const replayReason = (question: ReplayQuestion): ReplayReason | undefined =>
   mayReplay(question)
     ? question.error.details.execution === 'not_executed'
@@ -36,9 +36,9 @@ export const replayReason = (question: ReplayQuestion): ReplayReason | undefined
 
 export function mayReplay({ error, traits, attempt, callerAttempt, deadlineLeftMs }: ReplayQuestion): boolean {
   if (callerAttempt > 0 || attempt >= replaysMax || deadlineLeftMs < deadlineLeftMsMin) return false;
-  // The server said when to try again.
+  // The caller has to wait as long as the server asked.
   if (error.details.retryAfterMs !== undefined) return false;
-  // The time is spent, even if nothing was written: a retry adds load to a server that is already too slow.
+  // A retry would add load to a server that is already too slow.
   if (error.code === 'timeout') return false;
   if (error.details.execution === 'not_executed') return isLoss(error);
   return isLoss(error) && mayRunTwice(traits);
@@ -49,19 +49,19 @@ export const mayRunTwice = ({ isReadOnly, isIdempotent, isTrusted }: ToolTraits)
   isTrusted && (isReadOnly || isIdempotent);
 
 /**
- * The connection failed the call, rather than policy, the caller or the server. A broken message can end a connection too, and
- * everything else in flight is lost with it.
+ * True if the connection failed, not policy, the caller or the server. A malformed message can also end a connection and lose
+ * queued requests.
  */
 function isLoss({ code, details }: HostError): boolean {
   return ERRORS[code].retry === 'maybe' || (code === 'protocol_error' && details.phase === 'queued');
 }
 
-/** Codes that leave open whether the call has run. Not `cancelled`: its caller is gone. */
+/** Codes of calls that may have run. Without `cancelled`, because its caller has left. */
 const openEnded: ReadonlySet<ErrorCode> = new Set(['transport', 'timeout', 'connect_failed', 'protocol_error']);
 
 /**
- * The error for the caller when there is no retry. A call that may have run is `outcome_uncertain`, whatever broke; the original
- * error is its cause, and its details stay.
+ * The error for the caller without a retry. A call that may have run becomes `outcome_uncertain` with the original error as its
+ * cause; the details are copied.
  */
 export function toOutcome(error: HostError, traits: ToolTraits): HostError {
   if (!openEnded.has(error.code) || !isUncertain(error) || mayRunTwice(traits)) return error;
@@ -75,7 +75,7 @@ export function toOutcome(error: HostError, traits: ToolTraits): HostError {
   });
 }
 
-/** Without `execution` an error is uncertain, unless the server answered. */
+/** Without `execution`, only `transport` and `timeout` count as uncertain. */
 function isUncertain({ code, details }: HostError): boolean {
   if (details.execution !== undefined) return details.execution === 'uncertain';
   return code === 'transport' || code === 'timeout';
@@ -86,11 +86,10 @@ export interface RetryPlan {
   readonly retryCost: number;
   readonly timeoutCost: number;
   readonly successGain: number;
-  /** One retry per this many calls. */
   readonly callsPerRetry: number;
-  /** Retries at once, as when a server with many calls dies. */
+  /** Retries at one time, such as when a server with many calls dies. */
   readonly burst: number;
-  /** Retries in flight that are always allowed: a tenth of a few calls would be none. */
+  /** Retries in flight that are always allowed: a tenth of a few calls would be zero. */
   readonly freeInFlight: number;
 }
 
@@ -105,16 +104,16 @@ export const defaultRetryPlan: RetryPlan = {
 };
 
 /**
- * What retries may cost one server, so that an outage does not cause a retry storm. Two rules, and both must agree: a quota that
- * only successes refill, and a share of the calls.
- * Invariant: without successes there are at most `tokensMax / retryCost` retries; beyond `burst`, more than `freeInFlight` at a
- * time are in flight only while they are at most one in `callsPerRetry` calls.
+ * Retry budget of one server, which prevents a retry storm in an outage: a token quota that only successes refill, and a share
+ * of the calls.
+ * Invariant: without successes at most `tokensMax / retryCost` retries are made. Beyond `burst`, more than `freeInFlight`
+ * retries are in flight only while they are at most one in `callsPerRetry` calls.
  */
 export class RetryBudget {
   readonly #plan: RetryPlan;
   #tokens: number;
   #inFlight = 0;
-  /** Calls since the last retry was charged. A call that may not be retried is not counted, which is on the safe side. */
+  /** Calls since the last charged retry. Calls that may not be retried are not counted, which only lowers the share. */
   #calls: number;
 
   constructor(plan: RetryPlan = defaultRetryPlan) {
@@ -131,7 +130,7 @@ export class RetryBudget {
     return this.#inFlight;
   }
 
-  /** Undefined: no retry now. Otherwise the retry is charged; call the result when it has ended. */
+  /** Undefined: no retry now. Otherwise the retry is charged; call the returned function when it has ended. */
   take(): (() => void) | undefined {
     const { retryCost, freeInFlight, callsPerRetry } = this.#plan;
     const isBeyondShare = this.#calls < callsPerRetry && this.#inFlight >= freeInFlight;

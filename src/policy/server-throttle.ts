@@ -1,11 +1,11 @@
 /**
- * Sends nothing to a server for a while after it asked for fewer requests: HTTP 429, or 503 with Retry-After.
- * The whole server is throttled, for all callers and all requests: the limit is the server's, not the caller's. Control traffic
- * (initialize, ping, cancel) does not pass here.
- * Not here: what a status means (transports/http/http-errors.ts), servers that fail (breaker.ts), tools that reject (tool-throttle.ts).
+ * Pauses a server that asked for fewer requests: HTTP 429, or 503 with Retry-After. The pause applies to all callers and
+ * requests, but not to control traffic (initialize, ping, cancel).
+ * Not here: the meaning of a status (transports/http/http-errors.ts), failing servers (breaker.ts), rejecting tools
+ * (tool-throttle.ts).
  *
- * Invariants: answers to requests that were in flight when the pause began do not double it; a pause is never shortened; there is
- * at most one entry for each server, and none once the server has answered after its pause.
+ * Invariants: answers to requests that were in flight when the pause began do not double it. A pause is never shortened. The
+ * first success after a pause removes its entry.
  */
 
 import { backoffMs } from '../kernel/backoff.js';
@@ -14,11 +14,11 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import type { Stage } from './operation.js';
 
 export interface ServerThrottlePlan {
-  /** Where the server does not say how long: this, doubling while it repeats … */
+  /** First pause if the server names no time; it doubles with each repetition. */
   readonly pauseMs: number;
-  /** … to this. */
+  /** Bound of that pause. */
   readonly pauseMsMax: number;
-  /** The longest pause that a server can ask for. */
+  /** Bound of a pause that the server names. */
   readonly askedMsMax: number;
 }
 
@@ -30,14 +30,14 @@ const defaultServerThrottlePlan: ServerThrottlePlan = {
 
 interface Pause {
   untilMs: number;
-  /** Pauses in a row for which the server named no length. */
+  /** Consecutive pauses without a time named by the server. */
   doublings: number;
 }
 
 export class ServerThrottle {
   readonly #clock: Clock;
   readonly #plan: ServerThrottlePlan;
-  /** By server. Empty nearly always, so that a call costs one comparison. */
+  /** Pauses by server. Nearly always empty, so a call costs one comparison. */
   readonly #pauses = new Map<string, Pause>();
 
   constructor(clock: Clock, plan: ServerThrottlePlan = defaultServerThrottlePlan) {
@@ -49,7 +49,7 @@ export class ServerThrottle {
     return this.#pauses.size;
   }
 
-  /** How long nothing is sent to the server; undefined when requests may be sent. */
+  /** Remaining pause of the server; undefined if requests may be sent. */
   leftMs(server: string): number | undefined {
     const pause = this.#pauses.size === 0 ? undefined : this.#pauses.get(server);
     if (!pause) return undefined;
@@ -57,13 +57,12 @@ export class ServerThrottle {
     return leftMs > 0 ? leftMs : undefined;
   }
 
-  /** What a request is refused with during a pause. */
   refusal(server: string, tool?: string): HostError | undefined {
     const leftMs = this.leftMs(server);
     return leftMs === undefined ? undefined : throttled(server, tool, leftMs);
   }
 
-  /** Returns the error for the caller. If the server asked for fewer requests, a pause begins, and the error says how long it is. */
+  /** Returns the error for the caller. Starts a pause if the server asked for fewer requests; the error then has its length. */
   failed(server: string, error: unknown): unknown {
     if (!isHostError(error) || !asksForFewer(error)) return error;
     this.#pause(server, error.details.retryAfterMs ?? 0);
@@ -71,12 +70,11 @@ export class ServerThrottle {
     return error.with({ reason: 'throttled', retryAfterMs, hint: hintFor(retryAfterMs) });
   }
 
-  /** An answer that comes during a pause was asked for before it, and says nothing about what comes after. */
+  /** A success during a pause belongs to an earlier request, so it does not end the pause. */
   succeeded(server: string): void {
     if (this.#pauses.size > 0 && this.leftMs(server) === undefined) this.#pauses.delete(server);
   }
 
-  /** The server is gone, or another one has taken its name. */
   forget(server: string): void {
     this.#pauses.delete(server);
   }
@@ -91,7 +89,7 @@ export class ServerThrottle {
   }
 }
 
-/** Before the breaker, which must not spend a trial on a call that is not sent. */
+/** Runs before the breaker, which must not spend a trial on a call that is not sent. */
 export const refuseThrottled = (servers: ServerThrottle): Stage => ({
   enter: (next, back) => (call) => {
     const refusal = servers.size === 0 ? undefined : servers.refusal(call.server, call.tool);
@@ -101,8 +99,7 @@ export const refuseThrottled = (servers: ServerThrottle): Stage => ({
 });
 
 /**
- * After the queue: a pause begins before the place of the refused call goes to the next one, and calls that waited for a place
- * are not sent during it.
+ * Runs after the queue: the pause begins before the slot of the refused call passes on, so queued calls are not sent during it.
  */
 export const noteThrottling = (servers: ServerThrottle): Stage => ({
   enter: refuseThrottled(servers).enter,
@@ -113,7 +110,7 @@ export const noteThrottling = (servers: ServerThrottle): Stage => ({
   },
 });
 
-/** Our own refusals with `overloaded` have no HTTP status. */
+/** Refusals of the host with `overloaded` have no HTTP status. */
 const asksForFewer = ({ code, details }: HostError): boolean =>
   code === 'overloaded' && details.httpStatus !== undefined;
 

@@ -1,14 +1,12 @@
 /**
- * One request for many equal operations at the same time. Only for operations that may as well have been sent once: the caller of
- * `join` answers for a read-only tool, and for a key that holds everything in which two operations can differ.
- * A caller that leaves, leaves alone; the last one cancels the shared request. Errors are shared too.
+ * One shared request for equal concurrent operations. The caller of `join` guarantees that the tool is read-only, and that the
+ * key contains everything in which two operations can differ. Errors are shared too; the last caller that leaves cancels the
+ * request.
  * Not here: storing the answer (cache.ts).
- * A request of the server to a client is refused while several callers share; a single caller receives it. Either way no other
- * caller joins from then on.
  *
- * Invariants: joining and starting are decided in one tick, so that a thousand equal operations are one; each caller gets its
- * own copy of the bytes; a caller waits no longer than its own deadline; no caller gets an answer that was requested before the
- * version in which it joined; only one caller gets an answer that must be continued (`input_required`).
+ * Invariants: `join` decides synchronously, so a thousand equal operations send one request. Each caller gets its own copy of
+ * the bytes and waits no longer than its own deadline. No caller gets an answer that was requested before the version in which
+ * it joined. Only one caller gets an answer that must be continued (`input_required`).
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -28,19 +26,18 @@ import {
 } from './operation.js';
 
 /**
- * The shared request runs to the deadline of its first caller. A caller whose deadline is later by more than this sends its own;
- * with less it may get a timeout that much too early.
+ * The shared request has the deadline of its first caller. A caller with a deadline later by more than this sends its own
+ * request; within it, a caller may get the timeout that much too early.
  */
 const deadlineSlackMs = 1_000;
 
-/** Past these an operation goes alone, to where operations queue. */
+/** Beyond these bounds an operation is sent on its own. */
 const flightsMax = 10_000;
 const callersPerFlightMax = 10_000;
 
-/** Bytes of copies made of one answer; the callers left over share the next request. */
+/** Bound of the copies of one answer in bytes; the remaining callers share another request. */
 const landingBytesMax = 64 * 1024 * 1024;
 
-/** Sends an operation and reports its outcome. */
 export type SendShared = (operation: Operation, done: Done) => void;
 
 interface Caller {
@@ -55,7 +52,7 @@ interface Flight {
   readonly deadlineAtMs: number;
   readonly callers: Set<Caller>;
   readonly abort: AbortController;
-  /** The operation that is sent for all; its `epoch` is undefined until the request is sent. */
+  /** The operation that is sent for all callers; its `epoch` is undefined until the request is sent. */
   sent: Operation | undefined;
 }
 
@@ -67,12 +64,11 @@ export class SingleFlight {
     this.#clock = clock;
   }
 
-  /** Shared requests in flight. */
   get flying(): number {
     return this.#flights.size;
   }
 
-  /** `version`: of what is read, now; an answer is good for callers of the version in which it was requested. */
+  /** `version`: current version of the read data. A caller joins only a request that was sent in the same version. */
   join(key: string, operation: Operation, send: SendShared, done: Done, version?: () => number): void {
     if (operation.signal?.aborted) return done(left(operation, 'cancelled', 'not_executed'));
     const flight = this.#flights.get(key);
@@ -102,7 +98,7 @@ export class SingleFlight {
     }
   }
 
-  /** Sends what the first caller relays; messages of the server go to every caller that is there then. */
+  /** Relays the first caller's additions; notifications of the server go to every current caller. */
   #relay(flight: Flight, { relay }: Operation): CallRelay {
     return {
       ...relay,
@@ -113,7 +109,7 @@ export class SingleFlight {
   }
 
   #onServerRequest(flight: Flight, request: InboundRequest): void {
-    // A caller that joined now would get an answer that depends on what another caller replies.
+    // The answer now depends on the reply of one caller, so no other caller may join.
     this.#forget(flight);
     const [caller, ...others] = flight.callers;
     if (others.length > 0) return request.refuse(RPC.internalError, sharedBy(flight.callers.size));
@@ -131,7 +127,7 @@ export class SingleFlight {
     }
     if (callers.length > 1 && outcome instanceof CallResult && !isComplete(outcome.bytes))
       return sendApart(flight, callers, outcome);
-    // All copies are made before the first caller has its answer, and may change the bytes.
+    // All copies are made before the first caller gets the original bytes, which it may change.
     const copiesMax = Math.floor(landingBytesMax / Math.max(1, bytesOf(outcome)));
     const answers = callers.map((_, i) => (i === 0 ? outcome : i <= copiesMax ? copyOf(outcome) : undefined));
     callers.forEach(({ operation, done }, i) => {
@@ -150,7 +146,7 @@ export class SingleFlight {
       done(left(operation, code, 'uncertain'));
     };
     const onAbort = () => leave('cancelled');
-    // A caller with as much time as the shared request gets the timeout from it, with all its details.
+    // A caller with the same deadline gets the timeout of the shared request, with all its details.
     const isShorter = deadlineAtMs < flight.deadlineAtMs;
     const cancelTimer = isShorter ? this.#clock.at(deadlineAtMs, () => leave('timeout')) : undefined;
     signal?.addEventListener('abort', onAbort, { once: true });
@@ -162,13 +158,12 @@ export class SingleFlight {
     flight.callers.add(caller);
   }
 
-  /** No caller is left, and none may join what is being cancelled. */
+  /** Cancels a request without callers; no other caller may join it. */
   #abandon(flight: Flight): void {
     this.#forget(flight);
     flight.abort.abort();
   }
 
-  /** From here on the callers are answered; a new caller starts a new flight. */
   #end(flight: Flight): Caller[] {
     this.#forget(flight);
     const callers = [...flight.callers];
@@ -202,7 +197,7 @@ const methodCharsMax = 100;
 const sharedBy = (callers: number): string =>
   `ambiguous: ${callers} equal calls share this request, and none of them can be asked for the others; set isolation: per-client`;
 
-/** Only the first caller can continue this answer; each of the others sends its own. */
+/** Only the first caller can continue this answer; each other caller sends its own request. */
 function sendApart({ send }: Flight, [first, ...others]: readonly Caller[], outcome: CallResult): void {
   first?.done(outcome);
   for (const { operation, done } of others) {
@@ -214,17 +209,16 @@ function sendApart({ send }: Flight, [first, ...others]: readonly Caller[], outc
   }
 }
 
-/** Each caller that asked for progress gets its own bytes. */
+/** Each caller that wants progress gets its own bytes. */
 const reportProgress = (flight: Flight, params: Buffer): void =>
   each(flight, (operation) => operation.onProgress?.(Buffer.from(params)));
 
-/** A caller that throws does not keep it from the others. */
 function each(flight: Flight, notify: (operation: Operation) => void): void {
   for (const { operation } of flight.callers) {
     try {
       notify(operation);
     } catch {
-      // A failing listener must not fail a call, least of all that of another caller.
+      // A listener that throws must not fail the call of another caller.
     }
   }
 }

@@ -1,11 +1,10 @@
 /**
- * Slows down a caller who gets the same tool to say no, again and again, as a model in a loop does.
- * Fed by what the tool itself rejects: results with isError, and invalid params. That is no fault of the server, so its breaker
- * never hears of it, and no other caller or tool is held back.
+ * Pauses one caller of one tool after repeated rejections, such as of a model in a loop. Rejections are results with isError,
+ * and invalid params. They never count for the breaker, because the server works.
  * Not here: servers that do not answer (breaker.ts).
  *
- * Invariants: outcomes of calls that were admitted before a pause neither lengthen it nor start the next; any success ends
- * it all; a refusal says "rejected" and never that the server cannot be reached.
+ * Invariants: outcomes of calls that were admitted before a pause neither lengthen it nor start the next one. Any success
+ * clears the history. A refusal never says that the server cannot be reached.
  */
 
 import { backoffMs } from '../kernel/backoff.js';
@@ -19,10 +18,10 @@ import { compositeKey } from './composite-key.js';
 import { type Call, CallResult, type Stage } from './operation.js';
 
 export interface ThrottlePlan {
-  /** Rejections in a row that start a pause; 0 and 1 both mean the first. */
+  /** Consecutive rejections that start a pause; 0 and 1 both start it with the first. */
   readonly threshold: number;
   readonly pauseMs: number;
-  /** The pause doubles while the first call after it is rejected too, up to this. */
+  /** Bound of the pause, which doubles while the first call after it is rejected too. */
   readonly pauseMsMax: number;
 }
 
@@ -35,13 +34,13 @@ interface History {
   pausedUntilMs: number;
 }
 
-/** Past it the one that was rejected longest ago is forgotten. */
+/** Beyond it the history with the oldest rejection is dropped. */
 const historiesMax = 10_000;
 
 export class ToolThrottle {
   readonly #clock: Clock;
   readonly #plan: ThrottlePlan;
-  /** By principal, server and tool, and only after a rejection; the latest last. */
+  /** Histories by principal, server and tool, created by a rejection; newest last. */
   readonly #histories = new Map<string, History>();
 
   constructor(clock: Clock, plan: ThrottlePlan = defaultThrottlePlan) {
@@ -53,9 +52,9 @@ export class ToolThrottle {
     return this.#histories.size;
   }
 
-  /** An error during a pause; else what goes back with the outcome: how many pauses there had been. */
+  /** The refusal during a pause; otherwise the number of earlier pauses, to pass to `rejected`. */
   admit(call: Call): number | HostError {
-    // No recent rejection: no key is built for the call.
+    // Fast path without recent rejections: no key is built.
     if (this.#histories.size === 0) return 0;
     const history = this.#histories.get(keyOf(call));
     if (!history) return 0;
@@ -63,7 +62,7 @@ export class ToolThrottle {
     return leftMs > 0 ? throttled(call, history.rejections, Math.ceil(leftMs)) : history.pauses;
   }
 
-  /** Another server has taken the name, or the same one starts afresh. */
+  /** Called when the server was replaced or reloaded. */
   forget(server: string): void {
     for (const [key, history] of this.#histories) if (history.server === server) this.#histories.delete(key);
   }
@@ -99,7 +98,7 @@ export const throttle = (tools: ToolThrottle): Stage<Call> => ({
     next(call);
   },
   leave: (back) => (call, outcome) => {
-    // Whatever else went wrong says nothing about the arguments.
+    // Other failures say nothing about the arguments.
     const isResult = outcome instanceof CallResult;
     if (isResult ? outcome.isError : isRejection(outcome)) tools.rejected(call, call.stage.pauses);
     else if (isResult) tools.succeeded(call);
@@ -107,7 +106,7 @@ export const throttle = (tools: ToolThrottle): Stage<Call> => ({
   },
 });
 
-/** The server's own word: what we refuse ourselves carries no code of a server's. */
+/** True for a rejection by the server; refusals of the host have neither of these codes. */
 const isRejection = (error: unknown): boolean =>
   isHostError(error) && (error.code === 'tool_error' || error.details.rpcCode === RPC.invalidParams);
 
