@@ -1,6 +1,6 @@
 /**
- * Observes every call once, where it leaves the host: adds the request id to an error, and reports to the event stream and the
- * trace.
+ * Observes every call once, where it leaves the host: adds the request id to an error, and reports the call to events and
+ * traces.
  * Not here: decisions about a call (policy/), the content of a span (tracing.ts).
  *
  * Invariants: the outcome is not changed. Arguments are reported only as a hash, which is computed when it is read.
@@ -79,10 +79,7 @@ export class Audit {
   };
 }
 
-/**
- * Emits the decision against the call first, then its record. `facts` is undefined if there was no listener when the call
- * began.
- */
+/** Emits the decision against the call first, then its record. `facts` is undefined if the call began without a listener. */
 export function observe(
   stream: Stream,
   call: Call,

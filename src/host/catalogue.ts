@@ -4,7 +4,7 @@
  * (session/lists.ts), background reads (catalog/list-reader.ts).
  *
  * Invariants: a caller sees only tools that it may call. Of two reads of a tool list, the one that began later counts. An item
- * belongs to the server that it was read from, whatever it contains.
+ * belongs to the server that it was read from.
  */
 import { type ListHints, type Listings, sameItems } from '../catalog/listings.js';
 import { type HostItem, type HostTool, type PinnedTool, pinnedTools } from '../catalog/pinned-tools.js';

@@ -1,8 +1,8 @@
 /**
  * The last stage: sends an operation to its server and decides, from the facts of a failure, whether and when to send it again.
  * Not here: permission (the earlier stages), starting the server (supervisor/).
- * Invariant: a call that may have run is sent again only if its tool is trusted and read-only or idempotent, and the server
- * sent no question to the caller.
+ * Invariant: a call that may have run is sent again only if its tool is trusted and read-only or idempotent. It is never sent
+ * again after the server sent a question to the caller.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -96,7 +96,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   private mayHaveRun = false;
   /** True if the server has sent a question to the caller. */
   private wasAsked = false;
-  /** Refunds the retry budget for the current retry. */
+  /** Ends the current retry in the retry budget. */
   private paid: (() => void) | undefined = undefined;
   /** True after one renewal of the token. That extra attempt is not charged as a retry. */
   private isReauthorized = false;
@@ -243,7 +243,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   private over(outcome: Outcome): void {
-    // A retry is charged until its outcome is known; a third attempt is charged again.
+    // A retry counts as in flight until its outcome is known; a third attempt is another retry.
     this.paid?.();
     this.paid = undefined;
     const { server, context } = this;

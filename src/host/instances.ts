@@ -225,7 +225,7 @@ const tooMany = (server: string): HostError =>
     hint: `at most ${instancesPerServerMax} instances per server and ${instancesMax} in total; try again when a client has gone, shorten keepAlive, or set isolation to shared`,
   });
 
-/** A subscription uses the client's instance or the shared server. The latter is looked up by name: it may be replaced. */
+/** A subscription uses the client's instance or the shared server. Looks up the latter by name: it may be replaced. */
 export function subscriptionTargets(
   servers: Pick<Servers, 'get' | 'find' | 'ready' | 'registry'>,
   clock: Clock,

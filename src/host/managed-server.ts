@@ -1,4 +1,4 @@
-/** Everything the host has for one server: definition, supervisor, breaker, call slots, tools. */
+/** State of one server in a host: definition, supervisor, breaker, call slots, tools. */
 
 import { hash } from 'node:crypto';
 import type { CatalogServer } from '../catalog/catalog-server.js';
@@ -21,8 +21,8 @@ import { type CircuitNow, closedNow, ServerCircuit, WorstCircuit } from './serve
 import { notReloadable } from './spawn.js';
 
 /**
- * Selects the instance or the shared server. `instance`: the client; `owner`: id of the principal. With `isolation:
- * "per-client"`, throws if no client is named or the instance cannot be created.
+ * Selects the instance of a client, or the shared server. `owner`: id of the principal. If the server is per-client, throws if
+ * `instance` is undefined or cannot be created.
  */
 export type TargetOf = (server: ManagedServer, instance: string | undefined, owner: string) => CallTarget;
 
@@ -170,7 +170,7 @@ const fingerprints = new WeakMap<ServerDefinition, string>();
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };
 const noLoad = { running: 0, waiting: 0 };
 
-/** Absent hints have the protocol's defaults: not read-only, destructive, not idempotent. Contradicting hints count as absent. */
+/** Default of absent hints: not read-only, destructive, not idempotent. Contradictory hints count as absent. */
 function toolTraits(tool: Buffer, isTrusted: boolean): ToolTraits {
   const annotations = memberBytes(tool, 'annotations');
   const says = (hint: string) => (annotations ? memberText(annotations, hint) : undefined);

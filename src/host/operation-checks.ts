@@ -1,6 +1,4 @@
-/**
- * Validates the arguments of an embedder, which may be untyped JavaScript, before anything is charged or started.
- */
+/** Validates the arguments of an embedder, which may be untyped JavaScript, before anything is charged or started. */
 import { isCancelSignal } from '../kernel/cancel-signal.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';

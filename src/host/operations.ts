@@ -235,7 +235,7 @@ export class Operations {
     });
   }
 
-  /** Holds the process open while a caller waits: the timers of the clock are unreferenced. */
+  /** Keeps the process alive while a caller waits: the timers of the clock are unreferenced. */
   #begin(operation: RunningOperation, refusal: HostError | undefined): void {
     this.#parts.alive.hold();
     if (refusal) return this.#over(operation, refusal);
@@ -252,7 +252,7 @@ export class Operations {
     }
   }
 
-  /** A call without an instance never goes to the shared process. A denied caller learns nothing about the isolation. */
+  /** A call without an instance never goes to the process that lists the tools. A denied caller gets only its denial. */
   #withoutInstance({ principal, server, tool }: Operation): HostError {
     const refused = denial(this.#parts.guards, { principal, server, tool, action: 'call' });
     return refused ?? instanceMissing(server, tool ?? '');

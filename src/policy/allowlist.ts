@@ -101,7 +101,7 @@ export function roleGuard(roles: ReadonlyMap<string, readonly RolePattern[]>, un
     }
     const permits = (tools: ReadonlySet<string> | undefined): boolean => {
       if (!tools) return false;
-      // A rule for one tool allows listing its server, but not a spawn under the name of that server.
+      // A rule for one tool allows a list of its server, but no other action on the server as a whole.
       if (tool === undefined) return action === 'list' || tools.has(any);
       return tools.has(any) || tools.has(tool);
     };

@@ -234,7 +234,7 @@ export class Breaker {
     else this.#state = { ...state, tries, checkAtMs: this.#checkAtMs(tries, nowMs) };
   }
 
-  /** Forgets all failures, because the run of the server changed or ended. */
+  /** Forgets all failures: the run changed or ended, or the server has proved to be reachable. */
   reset(): void {
     this.#close();
   }

@@ -179,7 +179,7 @@ export class ResponseCache<Value> {
     return true;
   }
 
-  /** Drops answers of a server, of one subject, or with matching arguments. Open requests are not stored either. */
+  /** Drops answers of a server, of one subject, or with matching arguments. Answers to open requests are not stored. */
   drop(server: string, subject?: string, matches: (argumentsKey: string) => boolean = () => true): void {
     const subjects = this.#servers.get(server);
     const buckets = subject === undefined ? [...(subjects?.values() ?? [])] : [subjects?.get(subject)];

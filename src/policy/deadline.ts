@@ -1,6 +1,4 @@
-/**
- * Validates `deadlineMs` of a caller before it is used in arithmetic; JavaScript callers may pass any type.
- */
+/** Validates `deadlineMs` of a caller before it is used in arithmetic; JavaScript callers may pass any type. */
 import { HostError } from '../kernel/errors.js';
 
 /** Throws unless it is a number; `Infinity` is valid. The stage that waits reports a passed deadline as a timeout. */

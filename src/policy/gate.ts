@@ -4,8 +4,8 @@
  * is the check.
  * Not here: the breaker's state (breaker.ts), whether the server runs (supervisor/).
  *
- * Invariants: a ticket is returned exactly once. If the caller of a trial leaves during the check, its slot is free and the
- * next trial joins the check. The result still counts: otherwise callers that all leave early would hide a silent server.
+ * Invariants: a ticket is returned exactly once. If the caller of a trial leaves during the check, the next trial takes its
+ * slot and joins the check. The result still counts: otherwise callers that all leave early would hide a silent server.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, isHostError } from '../kernel/errors.js';

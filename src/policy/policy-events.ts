@@ -47,7 +47,7 @@ export type PolicyEvent =
       readonly newHash: string | undefined;
       readonly renamedFrom: string | undefined;
     }
-  /** `needed`: the server refused the token. `recovered`: a new token exists. `failed`: a user has to log in. */
+  /** `needed`: the server refused the token. `recovered`: a new token exists. `failed`: no new token, a user has to log in. */
   | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' | 'failed' }
   | ({ readonly kind: 'call' } & CallRecord);
 

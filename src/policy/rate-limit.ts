@@ -77,7 +77,7 @@ export class CallBudgets {
     return this.#current.run({ calls: plan.calls, spent: 0 }, run);
   }
 
-  /** Charges a call; the error if it exceeds a budget. */
+  /** Charges a call; returns the error if it exceeds a budget. */
   charge(call: Charged): HostError | undefined {
     const current = this.#current.getStore();
     if (current && ++current.spent > current.calls) {

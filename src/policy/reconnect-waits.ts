@@ -4,7 +4,7 @@
  * operations that wait for one server, one dials at a time.
  * Not here: whether a request may be sent again (retry.ts), servers that are being started (supervisor/).
  *
- * Invariants: each waiting request is told exactly once to try again or to end. A server has an entry only while requests wait
+ * Invariants: each waiting request gets exactly one signal: try again, or end. A server has an entry only while requests wait
  * for it or one of them is dialing.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';

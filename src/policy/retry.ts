@@ -1,6 +1,6 @@
 /**
- * Decides whether a failed operation may be sent again, from the facts of its error, never from its text; and the retry budget
- * of a server.
+ * Retry rules, and the retry budget of a server. The rules use the facts of an error, never its text: `not_executed` means that
+ * no byte reached the server.
  * Not here: sending again (host/dispatch.ts), the annotations of a tool (ManagedServer.traitsOf).
  *
  * Invariants: a call that may have run is sent again only if its tool is trusted and read-only or idempotent. A call that timed
@@ -36,7 +36,7 @@ export const replayReason = (question: ReplayQuestion): ReplayReason | undefined
 
 export function mayReplay({ error, traits, attempt, callerAttempt, deadlineLeftMs }: ReplayQuestion): boolean {
   if (callerAttempt > 0 || attempt >= replaysMax || deadlineLeftMs < deadlineLeftMsMin) return false;
-  // The caller has to wait as long as the server asked.
+  // The caller must wait for the time that the server named.
   if (error.details.retryAfterMs !== undefined) return false;
   // A retry would add load to a server that is already too slow.
   if (error.code === 'timeout') return false;

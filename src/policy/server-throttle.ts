@@ -98,9 +98,7 @@ export const refuseThrottled = (servers: ServerThrottle): Stage => ({
   },
 });
 
-/**
- * Runs after the queue: the pause begins before the slot of the refused call passes on, so queued calls are not sent during it.
- */
+/** Runs after the queue: the pause begins before the slot of the refused call is free, so no queued call is sent. */
 export const noteThrottling = (servers: ServerThrottle): Stage => ({
   enter: refuseThrottled(servers).enter,
   leave: (back) => (call, outcome) => {

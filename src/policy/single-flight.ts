@@ -1,7 +1,7 @@
 /**
  * One shared request for equal concurrent operations. The caller of `join` guarantees that the tool is read-only, and that the
- * key contains everything in which two operations can differ. Errors are shared too; the last caller that leaves cancels the
- * request.
+ * key contains everything in which two operations can differ. Errors are shared too. The last caller that leaves cancels the
+ * request. A question of the server is refused while several callers share the request.
  * Not here: storing the answer (cache.ts).
  *
  * Invariants: `join` decides synchronously, so a thousand equal operations send one request. Each caller gets its own copy of
