@@ -1,8 +1,7 @@
 /**
- * `hostler broker`: the broker alone, for hosts and workers of other processes. It stores and delivers messages, and runs no tools.
+ * `hostler broker`: runs the broker alone, for hosts and workers of other processes.
  * Not here: the broker itself (broker/embedded/), the broker within `hostler up` (up/run-up.ts).
- *
- * Invariant: whatever was opened is closed in reverse order, also when a later step fails.
+ * Invariant: every opened part is closed in reverse order, also when a later step fails.
  */
 import path from 'node:path';
 import { credentialsOf } from '../broker/broker-keys.js';
@@ -83,7 +82,7 @@ async function begin(
   prepareDataDir(dataDir);
   let operations = {};
   const facts = async () => ({ version, pid: process.pid, dataDir, config: file });
-  // First: the control socket is the lock of the data directory.
+  // The control socket opens first: it is the lock of the data directory.
   const control = await openControl(controlPath(dataDir), () => ({ version: facts, ...operations }));
   closers.push(() => control.close());
   const store = await openBrokerStore({
@@ -110,7 +109,7 @@ async function begin(
     },
   });
   closers.push(() => opened.close());
-  // The hosts, not this process, have the journals of calls.
+  // Only hosts have journals of calls.
   const letters = carefulLetters({
     ...{ letters: opened.deadLetters, journal: undefined, clock: systemClock },
     calls: () => opened.core.deadCalls(),
@@ -122,7 +121,7 @@ async function begin(
       const changed = settingsOf(file, edited);
       const problems: HostError[] = [];
       const credentials = credentialsOf(parseKeys(changed.keys, (each) => problems.push(each)));
-      // Everything is parsed; nothing throws from here on.
+      // No step from here on throws.
       log.level = changed.log.level;
       for (const each of problems) problem(each);
       opened.rekey(credentials);

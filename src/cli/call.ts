@@ -1,5 +1,5 @@
 /**
- * `hostler call`: one call of a tool. The answer goes to stdout, the outcome into the exit code.
+ * `hostler call`: calls one tool, prints the answer to stdout and sets the exit code.
  * Invariant: arguments given as JSON reach the server byte for byte.
  */
 import { parseDuration } from '../config/values.js';
@@ -36,7 +36,7 @@ export const call: Command = {
   },
 };
 
-/** One JSON object. Options are added to it and override its members. */
+/** `options` override members of `json`. */
 export function argumentsText(json: string | undefined, options: readonly string[]): string {
   const written = json === undefined ? undefined : objectOf(json);
   if (options.length === 0) return json ?? '{}';
@@ -53,7 +53,7 @@ function objectOf(json: string): Record<string, unknown> {
     const value: unknown = JSON.parse(json);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // Thrown below.
+    // The error is thrown below.
   }
   throw invalid(
     'the arguments are not a JSON object',
@@ -79,7 +79,7 @@ interface Content {
   readonly uri?: string;
 }
 
-/** Text content as it is; other content as its type. */
+/** Text content is returned unchanged; other content is replaced by its type. */
 export function answerText(json: string): string {
   const { content, structuredContent } = JSON.parse(json) as { content?: unknown; structuredContent?: unknown };
   const parts = Array.isArray(content) ? (content as Content[]) : [];

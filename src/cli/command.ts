@@ -1,8 +1,7 @@
 /**
- * A command: its arguments, parsed strictly, and the function that runs it.
+ * The command interface, and the strict parser of command-line arguments.
  * Not here: the list of commands (commands.ts).
- *
- * Invariant: an argument that a command does not know is an error that shows its usage, and nothing has run.
+ * Invariant: an unknown argument is an error that shows the usage, and the command does not run.
  */
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { HostError } from '../kernel/errors.js';
@@ -12,7 +11,7 @@ type Options = NonNullable<ParseArgsConfig['options']>;
 
 export interface ParsedArgs {
   readonly positionals: readonly string[];
-  /** Everything after `--`, for a command that runs another program; else empty. */
+  /** Arguments after `--`; empty unless `Command.takesCommand` is set. */
   readonly afterDashes: readonly string[];
   text(option: string): string | undefined;
   all(option: string): readonly string[];
@@ -21,17 +20,15 @@ export interface ParsedArgs {
 
 export interface Command {
   readonly name: string;
-  /** The usage line, after the name. */
   readonly usage: string;
-  /** Name to meaning; a name that ends in `=` takes a value, in `=*` any number of them. */
+  /** Help text by option name. A name that ends in `=` takes one value; `=*` may be repeated. */
   readonly options: Readonly<Record<string, string>>;
   readonly positionals: readonly [min: number, max: number];
-  /** The arguments after `--` are the command line of another program. */
+  /** True if the arguments after `--` are the command line of another program. */
   readonly takesCommand?: boolean;
   run(args: ParsedArgs): Promise<number>;
 }
 
-/** Options that several commands have. */
 export const dataDirOption = { 'data-dir=': 'the data directory of the running Hostler' };
 export const jsonOption = { json: 'print JSON' };
 
@@ -73,13 +70,13 @@ function parse(command: Command, argv: readonly string[]) {
   }
 }
 
-/** Node names the unknown option in quotes; everything else in its message is fixed text. */
+/** The message of Node contains the unknown option in quotes. */
 function nearestOption(message: string, known: readonly string[]): string | undefined {
   const [, written] = /'-{1,2}([^'=]{1,100})/.exec(message) ?? [];
   return written === undefined ? undefined : nearestName(written, known);
 }
 
-/** An error in the arguments, which has an exit code of its own. */
+/** `reason: usage` gives the error exit code 2 (exit-codes.ts). */
 export const usageError = (command: Command, what: string, hint = usageOf(command)): HostError =>
   new HostError('invalid_spec', `${command.name}: ${what}`, { reason: 'usage', hint });
 

@@ -1,6 +1,6 @@
 /**
- * Every command, with its summary and its file. A new command is one file and one line here.
- * A file is loaded when its command runs: `hostler up` must not wait for the others.
+ * Table of all commands. A new command is one file and one line here.
+ * The file of a command is imported when the command runs, so `hostler up` does not load the other files.
  */
 import type { Command } from './command.js';
 

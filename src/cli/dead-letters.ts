@@ -9,7 +9,7 @@ import { withRunning } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printText, textTable } from './output/print.js';
 
-/** Characters of an argument that an error quotes. */
+/** Maximum length of an argument that an error quotes. */
 const shownChars = 64;
 
 type Shown = Pick<DeadLetter, 'seq' | 'id' | 'reasons'> & Partial<DeadLetter>;
@@ -50,7 +50,7 @@ const list = (args: ParsedArgs): Promise<number> =>
     return EXIT.done;
   });
 
-/** Much of it is text of senders: each cell is neutralised to one line. */
+/** Cells may contain text of senders, so each cell is neutralised to one line. */
 export const deadLettersTable = (found: readonly Shown[]): string =>
   textTable([
     ['NUMBER', 'FROM', 'TO', 'ID', 'REASONS'],

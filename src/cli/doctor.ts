@@ -1,5 +1,5 @@
 /**
- * `hostler doctor`: checks what could keep Hostler from working. Starts nothing and changes nothing; exits with 1 when a check fails.
+ * `hostler doctor`: checks the environment of Hostler. Starts nothing and changes nothing; exits with 1 when a check fails.
  * Invariant: every failed check has a hint.
  */
 import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
@@ -31,7 +31,7 @@ import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js'
 
 interface Finding {
   readonly check: string;
-  /** `note`: worth knowing, not broken. */
+  /** A `note` does not change the exit code. */
   readonly level: 'ok' | 'note' | 'broken';
   readonly what: string;
   readonly hint?: string | undefined;
@@ -109,7 +109,7 @@ function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Fi
   }
 }
 
-/** A note, not broken: `hostler up` asks for the confirmation or refuses with a hint. */
+/** An unconfirmed file is only a note: `hostler up` asks for the confirmation, or refuses with a hint. */
 function trustFindings({ file, isFoundInFolder }: ConfigLocation, env: NodeJS.ProcessEnv): Finding[] {
   if (!isFoundInFolder) return [];
   const reading = readFound(file, env);
@@ -119,13 +119,13 @@ function trustFindings({ file, isFoundInFolder }: ConfigLocation, env: NodeJS.Pr
   return [{ check: 'trust', level: 'note', what: message, hint }];
 }
 
-/** The same paths as with `hostler up`. */
+/** Must return the same paths as `hostler up` uses. */
 function hostPathsOf(config: FindConfig, dataDir: string, env: NodeJS.ProcessEnv): HostPaths {
   let hiddenPaths: string[] = [];
   try {
     hiddenPaths = [path.resolve(config().file)];
   } catch {
-    // No configuration is a finding of its own.
+    // A missing configuration is reported by configFindings.
   }
   return hostPaths(env, dataDir, hiddenPaths);
 }
@@ -185,7 +185,7 @@ function dataDirFinding(dataDir: string): Finding {
   }
 }
 
-/** Damaged databases that were set aside, and the consequence of each. */
+/** Reports damaged databases that were renamed at a start, and the consequence of each. */
 function setAsideFindings(dataDir: string): Finding[] {
   const places = [
     [dataDir, 'state', 'its tools were pinned again as if seen for the first time'],
@@ -199,7 +199,7 @@ function setAsideFindings(dataDir: string): Finding[] {
   });
 }
 
-/** Databases that were set aside in a folder, without their write-ahead logs. */
+/** The pattern excludes write-ahead logs. */
 function asideIn(folder: string): string[] {
   try {
     return readdirSync(folder).filter((name) => /\.db\.unusable(?:-\d+)?$/.test(name));
@@ -208,7 +208,7 @@ function asideIn(folder: string): string[] {
   }
 }
 
-/** True: a Hostler is running. */
+/** Returns true if a Hostler is running. */
 async function socketFinding(dataDir: string, findings: Finding[]): Promise<boolean> {
   const check = 'control socket';
   try {

@@ -1,4 +1,4 @@
-/** Exit codes of all commands, and the one of each error. */
+/** Exit codes of all commands, and the exit code of each error. */
 import type { ErrorCode, HostError } from '../kernel/errors.js';
 
 export const EXIT = {

@@ -1,8 +1,7 @@
 /**
- * `hostler key add|list|revoke|nats`: keys of clients, workers and hosts, in the configuration.
- * A running Hostler watches the file: a change takes effect within a second. NATS has a configuration of its own, which `nats` prints.
- *
- * Invariant: a key is shown once, when it is created; the configuration holds only its hash, or the public half of a pair.
+ * `hostler key add|list|revoke|nats`: edits and lists `keys` of the configuration. A running Hostler applies a change within a second.
+ * nats-server does not read this file; `hostler key nats` prints the configuration for it.
+ * Invariant: a key is shown once, when it is created. The configuration contains only its hash, or its public nkey.
  */
 import { hash } from 'node:crypto';
 import { realpathSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,10 +20,9 @@ import { printJson, printText, textTable } from './output/print.js';
 import { digestOfKey } from './trust/config-parts.js';
 import { TrustStore } from './trust/trust-store.js';
 
-/** Defaults of nats-server. */
 const natsListenDefault = '127.0.0.1:4222';
 const natsStoreDirDefault = '/var/lib/nats';
-/** Characters of an argument that an error quotes. */
+/** Maximum length of an argument that an error quotes. */
 const shownChars = 64;
 
 export const key: Command = {
@@ -77,21 +75,21 @@ async function add(args: ParsedArgs, file: string, name: string): Promise<number
     mailbox,
     destinations: isHost && mailbox !== hostMailbox ? [everyMailbox] : undefined,
   };
-  // Checked as it will be parsed, before anything is written.
+  // The check is repeated below, under the lock. This one runs before the key file is written.
   mustFit(file, name, entry);
   const out = args.text('key-file');
   if (out !== undefined) writeKey(out, made.key);
   const written: unknown = JSON.parse(JSON.stringify(entry));
   try {
     editConfigFile(file, ['keys', name], written, (config) => {
-      // Another command may have added it meanwhile.
+      // Another command may have added the key in the meantime.
       if (holds(config, name)) throw taken(name);
       mustFit(file, name, entry);
-      // Before the file is written, so that a Hostler that watches the file accepts the new key at once.
+      // The key is confirmed before the file is written, so a running Hostler accepts it at once.
       confirmKey(file, name, written);
     });
   } catch (error) {
-    // The key was not added: its file would be useless.
+    // The key was not added, so its file is useless.
     if (out !== undefined) rmSync(out, { force: true });
     throw error;
   }
@@ -102,19 +100,19 @@ async function add(args: ParsedArgs, file: string, name: string): Promise<number
   return EXIT.done;
 }
 
-/** In a confirmed file the new key is confirmed too: the user who runs this command could confirm it anyway. */
+/** Confirms the new key of a confirmed file: the user of this command could also run `hostler trust`. */
 function confirmKey(file: string, name: string, entry: unknown): void {
   const folder = ownDataFolder(process.env);
   if (folder === undefined) return;
   try {
     new TrustStore(folder).extend(realpathSync(file), digestOfKey(name, entry));
   } catch (error) {
-    // The key is written anyway and waits for hostler trust, which reports the problem of the folder.
+    // The key is written anyway. It waits for `hostler trust`, which reports this problem.
     if (!isHostError(error)) throw error;
   }
 }
 
-/** Throws the first problem that the entry would add to the keys, also one of another entry. */
+/** Throws the first problem that the entry adds; a new entry can also make another entry invalid. */
 function mustFit(file: string, name: string, entry: object): void {
   const { keys = {} } = readConfigFile(file, process.env).config as { keys?: object };
   const known = new Set(problemsOf(keys).map(({ message }) => message));
@@ -158,7 +156,7 @@ function list(args: ParsedArgs, file: string): number {
 const isExpired = ({ expiresAtMs }: KeyEntry, now: number): boolean => expiresAtMs !== undefined && expiresAtMs <= now;
 
 function revoke(file: string, name: string): number {
-  // An entry that cannot be parsed is removed too.
+  // `hasEntry` does not parse the entry: an invalid entry can be revoked too.
   if (!hasEntry(file, name)) throw unknown(name);
   let isPair = false;
   editConfigFile(file, ['keys', name], undefined, (config) => {
@@ -172,7 +170,7 @@ function revoke(file: string, name: string): number {
   return EXIT.done;
 }
 
-/** The configuration of nats-server: the rights of each public key. */
+/** Prints the configuration of nats-server with the rights of each public key. */
 async function nats(args: ParsedArgs, file: string): Promise<number> {
   const { natsServerConfig } = await import('../broker/nats/nats-server-config.js');
   const hosts: string[] = [];
@@ -180,7 +178,7 @@ async function nats(args: ParsedArgs, file: string): Promise<number> {
   const now = systemClock.date().getTime();
   for (const entry of keysOf(file).values()) {
     const { mail } = entry;
-    // NATS does not know when a key expires.
+    // nats-server cannot expire a key, so expired keys are left out.
     if (mail?.nkey === undefined || isExpired(entry, now)) continue;
     if (isHostKey(mail)) hosts.push(mail.nkey);
     else workers.set(mail.nkey, { mailbox: mail.mailbox, publicKey: mail.nkey });
@@ -214,7 +212,7 @@ function holds(config: unknown, name: string): boolean {
   return typeof keys === 'object' && keys !== null && Object.hasOwn(keys, name);
 }
 
-/** Unparsed: the entry may be invalid. */
+/** The entry is not parsed: it may be invalid. */
 const entryOf = (config: unknown, name: string): { nkey?: unknown } | undefined =>
   holds(config, name)
     ? ((config as { keys: Record<string, { nkey?: unknown } | null> }).keys[name] ?? undefined)
@@ -225,7 +223,7 @@ function required(name: string | undefined): string {
   return name;
 }
 
-/** Never replaces a file, which may hold another key. */
+/** Never replaces a file, because it may contain another key. */
 function writeKey(file: string, text: string): void {
   try {
     writeFileSync(file, `${text}\n`, { mode: 0o600, flag: 'wx' });

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** argv → a command and its exit code. */
+/** Entry point: runs the command that argv names, and sets the exit code. */
 import { stripVTControlCharacters } from 'node:util';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -11,10 +11,9 @@ import { commands, isCommand } from './commands.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
 import { version } from './version.js';
 
-/** Colours are for terminals. */
 const print = (text: string) => console.log(process.stdout.isTTY ? text : stripVTControlCharacters(text));
 
-/** As PID 1 without a reaper, `up` runs itself below one: Node would leave orphans of servers as zombies. */
+/** As PID 1, `up` runs below a reaper, because Node does not reap orphans of servers. */
 async function start(argv: string[]): Promise<number> {
   const isInit = process.pid === 1 && argv[0] === 'up';
   const code = isInit ? await (await import('./process/reaper.js')).runBelowReaper() : undefined;
@@ -56,10 +55,9 @@ function show(text: string, exitCode: number): number {
   return exitCode;
 }
 
-/** An error may quote text of a server, which must not start a line of its own. */
+/** An error may quote text of a server, which must not start a new line. */
 const oneLine = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
 
-/** One line with the error, one with the hint. */
 function report(error: unknown): number {
   if (isHostError(error)) {
     console.error(`hostler: ${oneLine(error.message)} [${error.code}]`);
@@ -70,9 +68,9 @@ function report(error: unknown): number {
   return EXIT.failed;
 }
 
-// Descriptors inherited from our parent must not reach the servers we start. With an IPC channel one of them is Node's own.
+// Descriptors of the parent process must not reach the servers. With an IPC channel, one of the descriptors belongs to Node.
 if (!process.channel) closeInheritedDescriptors();
-// The reader of our output may close its end; without a listener that error would end the process.
+// Without a listener, EPIPE would end the process when the reader of its output exits.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 void start(process.argv.slice(2))
   .catch(report)

@@ -1,4 +1,4 @@
-/** The data directory: which one, and that it is private and writable before anything is put into it. */
+/** Chooses the data directory and makes sure that it is private and writable before it is used. */
 import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs';
 import { dataFolder } from '../../config/folders.js';
 import { HostError } from '../../kernel/errors.js';
@@ -28,7 +28,7 @@ export function prepareDataDir(folder: string): void {
   } catch (error) {
     throw unusable(folder, 'cannot be read and written', error);
   }
-  // Other users could read the names of servers and sockets.
+  // Without this, other users can read the names of servers and sockets.
   if ((statSync(folder).mode & 0o077) !== 0) chmodSync(folder, 0o700);
 }
 

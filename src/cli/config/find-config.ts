@@ -1,6 +1,6 @@
 /**
  * Finds the configuration: `--config`, else the working folder, else the configuration folder of the user.
- * Not here: whether a file in the working folder may be used (trust/trusted-source.ts).
+ * Not here: the confirmation of a file in the working folder (trust/trusted-source.ts).
  */
 import { existsSync, realpathSync } from 'node:fs';
 import path from 'node:path';
@@ -9,12 +9,11 @@ import { HostError } from '../../kernel/errors.js';
 
 export interface ConfigLocation {
   readonly file: string;
-  /** Found in the working folder, not named with `--config`: it may be untrusted. */
+  /** True for a file that was found in the working folder: it may be untrusted. */
   readonly isFoundInFolder: boolean;
 }
 
 export interface FindOptions {
-  /** The value of `--config`. */
   readonly given?: string | undefined;
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string;
@@ -38,7 +37,7 @@ export function findConfig({ given, env, cwd, searchesFolder = true }: FindOptio
   );
 }
 
-/** Without symbolic links if it exists; else absolute. */
+/** Resolves symbolic links. The path of a missing file is only made absolute. */
 export function realPath(file: string): string {
   try {
     return realpathSync(file);

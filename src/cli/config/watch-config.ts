@@ -1,15 +1,14 @@
 /**
- * Watches the configuration file: saves in location, saves by rename, and changed links on the path to it.
+ * Watches the configuration file: saves in place, saves by rename, and changed links on the path to it.
  * Not here: applying a new configuration (up/apply-config.ts).
- *
- * Invariants: one save is reported once, after a quiet moment, or after two seconds of a busy file. Unchanged text is not a save.
- * Other files in the folder are ignored.
+ * Invariants: one save is reported once, 200 ms after the last change and at most two seconds after the first. A save without a
+ * change of the text is not reported.
  */
 import { lstatSync, readFileSync, readlinkSync, statSync, watch } from 'node:fs';
 import path from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 
-/** Reports changed names in a folder, or null where the system gives no name. Throws when the folder cannot be watched. */
+/** Reports changed names in a folder, or null if the system gives no name. Throws if the folder cannot be watched. */
 type WatchFolder = (
   folder: string,
   onName: (name: string | null) => void,
@@ -19,10 +18,10 @@ type WatchFolder = (
 export interface WatchOptions {
   readonly file: string;
   readonly clock: Clock;
-  /** `contentOf` the file before it was parsed: a later save counts. */
+  /** `contentOf` the file before it was parsed. A later save is then reported. */
   readonly since?: string | undefined;
   readonly onChange: () => void;
-  /** Watching failed or stopped. */
+  /** Called when a folder cannot be watched, or not any longer. */
   readonly onProblem: (error: unknown) => void;
   readonly watchFolder?: WatchFolder;
 }
@@ -31,7 +30,6 @@ const quietMs = 200;
 const delayMaxMs = 2_000;
 const linksMax = 40;
 
-/** Returns a function that stops watching. */
 export function watchConfig(options: WatchOptions): () => void {
   const watching = new ConfigWatch(options);
   return () => watching.end();
@@ -39,9 +37,9 @@ export function watchConfig(options: WatchOptions): () => void {
 
 class ConfigWatch {
   readonly #options: WatchOptions;
-  /** By folder. */
+  /** Watchers by folder. */
   readonly #watchers = new Map<string, { close(): void }>();
-  /** The names in each folder that lead to the file. */
+  /** For each folder, the names of the file and of links on the path to it. */
   #names: ReadonlyMap<string, ReadonlySet<string>> = new Map();
   #seen: string | undefined;
   #firstChangeMs: number | undefined;
@@ -72,13 +70,13 @@ class ConfigWatch {
     this.#firstChangeMs = undefined;
     this.#follow();
     const now = contentOf(this.#options.file);
-    // A missing file is about to be written, or was deleted by mistake: ignore both.
+    // A missing file is about to be written, or was deleted by mistake. Both are ignored.
     if (now === undefined || now === this.#seen) return;
     this.#seen = now;
     this.#options.onChange();
   }
 
-  /** Watches folders, not the file: a rename replaces the file. */
+  /** Watches folders, because a save by rename replaces the file. */
   #follow(): void {
     this.#names = watchedNames(this.#options.file);
     for (const [folder, watcher] of [...this.#watchers]) {
@@ -105,7 +103,7 @@ class ConfigWatch {
 const watchBySystem: WatchFolder = (folder, onName, onProblem) =>
   watch(folder, { persistent: false }, (_event, name) => onName(name)).on('error', onProblem);
 
-/** Folder and name of the file and of every link on its path. */
+/** Names of the file and of every link on its path, by folder. */
 function watchedNames(file: string): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
   const add = (folder: string, name: string) => found.set(folder, (found.get(folder) ?? new Set()).add(name));
@@ -138,7 +136,7 @@ function linkTarget(file: string): string | undefined {
   }
 }
 
-/** Larger files are refused when parsed; they are compared by modification time. */
+/** Larger files are compared by size and modification time; the parser refuses them. */
 const comparedBytesMax = 4 * 1024 * 1024;
 
 export function contentOf(file: string): string | undefined {

@@ -1,4 +1,4 @@
-/** One command's connection to the running Hostler. */
+/** The connection of one command to the running Hostler. */
 import { connect, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
@@ -7,7 +7,7 @@ import { dataDirOf } from '../config/data-dir.js';
 import { controlPath, errorFrom, frameOf, type RunningFacts, readFrames } from './control-protocol.js';
 
 export interface ControlClient {
-  /** Resolves with the result; `onEvent` gets the events before it. */
+  /** Resolves with the result. `onEvent` is called for each event before the result. */
   request(op: string, params?: Readonly<Record<string, unknown>>, onEvent?: (event: unknown) => void): Promise<unknown>;
   close(): void;
 }
@@ -18,7 +18,7 @@ interface Pending {
   readonly reject: (error: HostError) => void;
 }
 
-/** A local process answers at once unless it hangs. */
+/** A process that does not answer in this time hangs. */
 const answerMs = 2_000;
 
 export async function connectControl(file: string): Promise<ControlClient> {
@@ -54,7 +54,7 @@ export async function connectControl(file: string): Promise<ControlClient> {
   };
 }
 
-/** The facts of the Hostler that owns the socket, `{}` if it does not answer; undefined when there is none. */
+/** Facts of the Hostler that owns the socket; `{}` if it does not answer, undefined if no process listens. */
 export async function askRunning(file: string, clock: Clock = systemClock): Promise<Partial<RunningFacts> | undefined> {
   let client: ControlClient;
   try {
@@ -99,7 +99,6 @@ function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): 
   );
 }
 
-/** Connects to the running Hostler, and closes the connection afterwards. */
 export async function withRunning<T>(args: ParsedArgs, use: (client: ControlClient) => Promise<T>): Promise<T> {
   const client = await connectControl(controlPath(dataDirOf(args)));
   try {
@@ -109,7 +108,7 @@ export async function withRunning<T>(args: ParsedArgs, use: (client: ControlClie
   }
 }
 
-/** Ctrl-C closes the connection, which is not a failure. */
+/** Resolves when `work` ends. On Ctrl-C closes the connection, and ignores the error that this causes. */
 export async function untilInterrupted(client: ControlClient, work: Promise<unknown>): Promise<void> {
   let wasInterrupted = false;
   const interrupt = () => {

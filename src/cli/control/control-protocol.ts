@@ -1,5 +1,5 @@
 /**
- * The protocol of the control socket: one JSON object a line. A request `{id, op, ...}` is answered by any number of
+ * The protocol of the control socket: one JSON object a line. The answer to a request `{id, op, ...}` is any number of
  * `{id, event}` and then one `{id, result}` or `{id, error}`. Closing the connection ends its requests.
  */
 import type { Socket } from 'node:net';
@@ -7,7 +7,7 @@ import path from 'node:path';
 import { ERRORS, type ErrorCode, HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import { LineReader } from '../../wire/line-reader.js';
 
-/** The address of a socket has 108 bytes on Linux, 104 on macOS, both with a final NUL. */
+/** A socket address has 108 bytes on Linux and 104 on macOS; one byte is the final NUL. */
 const pathBytesMax = process.platform === 'linux' ? 107 : 103;
 
 export function controlPath(dataDir: string): string {
@@ -23,7 +23,7 @@ export function controlPath(dataDir: string): string {
   });
 }
 
-/** The answer to `version`. */
+/** Result of the operation `version`. */
 export interface RunningFacts {
   readonly version: string;
   readonly pid: number;
@@ -31,20 +31,20 @@ export interface RunningFacts {
   readonly dataDir: string;
   readonly config: string | undefined;
   readonly startedAt: string;
-  /** Servers are not listed while it stops. */
+  /** True while Hostler shuts down; `status` then lists no servers. */
   readonly isStopping?: boolean;
-  /** Parts of the configuration that wait for `hostler trust`, as paths; absent when none does. */
+  /** Paths of the parts of the configuration that wait for `hostler trust`; absent if there are none. */
   readonly waiting?: readonly string[];
-  /** Problems of the configuration that belong to no single server. */
+  /** Problems of the configuration outside of `mcpServers`. */
   readonly notes?: readonly string[];
 }
 
 export const frameBytesMax = 1024 * 1024;
 
-/** Results must not be undefined, which JSON cannot hold: send null. */
+/** JSON drops an undefined result: send null instead. */
 export const frameOf = (value: object): string => `${JSON.stringify(value)}\n`;
 
-/** Calls `onFrame` for each object, and `broken` for a line that is not an object or too long. */
+/** Calls `broken` for a line that is not an object or is too long. */
 export function readFrames(
   socket: Socket,
   onFrame: (frame: Readonly<Record<string, unknown>>) => void,
@@ -72,14 +72,13 @@ function parse(text: string): Readonly<Record<string, unknown>> | undefined {
   }
 }
 
-/** An internal error is sent without its details. */
+/** The details of an internal error are not sent. */
 export const errorFrame = (error: unknown): Readonly<Record<string, unknown>> =>
   (isHostError(error)
     ? error
     : new HostError('protocol_error', 'internal error of the running Hostler; its log has the details')
   ).toJSON();
 
-/** The error that a frame holds. */
 export function errorFrom(frame: Readonly<Record<string, unknown>>): HostError {
   const { code, message, retryable: _retryable, ...options } = frame;
   const known = typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'protocol_error';

@@ -1,10 +1,9 @@
 /**
- * The control socket in the data directory, through which the other commands use the running Hostler. A client of it has all
- * rights of Hostler, so the socket is for its own user alone.
+ * The control socket in the data directory, through which the other commands use the running Hostler. Its clients have all rights
+ * of Hostler, so only the same user can open it.
  * Not here: the operations (operations.ts), the protocol (control-protocol.ts).
- *
- * Invariants: one Hostler at a time owns a data directory: a socket that answers is never replaced; requests end with their
- * connection; every table here has a bound.
+ * Invariants: one Hostler owns a data directory, so a socket that answers is never replaced. The end of a connection aborts its
+ * requests. The numbers of connections, requests and unread bytes are bounded.
  */
 import { type BigIntStats, chmodSync, renameSync, rmSync, statSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -14,9 +13,8 @@ import { askRunning } from './control-client.js';
 import { errorFrame, frameOf, readFrames } from './control-protocol.js';
 
 export interface OperationContext {
-  /** Aborts when the client is gone. */
+  /** Aborts when the client disconnects. */
   readonly signal: AbortSignal;
-  /** Sends an event before the result. */
   readonly emit: (event: unknown) => void;
 }
 
@@ -29,10 +27,10 @@ export interface ControlServer {
 
 const connectionsMax = 64;
 const requestsMax = 16;
-/** A client that leaves more than this unread is cut off. */
+/** A client with more unread bytes is disconnected. */
 const unreadBytesMax = 16 * 1024 * 1024;
 
-/** Rejects when another Hostler owns the data directory. `operations` is read for each request: more may come later. */
+/** Rejects if another Hostler owns the data directory. `operations` is called for each request, so the set can grow later. */
 export async function openControl(
   file: string,
   operations: () => Operations,
@@ -49,7 +47,7 @@ export async function openControl(
   return {
     close: () =>
       new Promise((resolve) => {
-        // The socket file goes with the server.
+        // `close` also removes the socket file.
         server.close(() => resolve());
         for (const socket of sockets) socket.destroy();
       }),
@@ -57,8 +55,8 @@ export async function openControl(
 }
 
 /**
- * Listens on a socket for its own user alone: `umask` before `listen`, so that it never exists with a wider mode.
- * Resolves with the error if there is one.
+ * Listens on a socket that only this user can open. `umask` is set before `listen`, so the socket never has a wider mode.
+ * Resolves with the error of `listen`, or undefined.
  */
 export function listenPrivately(server: Server, file: string): Promise<NodeJS.ErrnoException | undefined> {
   return new Promise((resolve) => {
@@ -68,7 +66,7 @@ export function listenPrivately(server: Server, file: string): Promise<NodeJS.Er
     const before = process.umask(0o177);
     server.listen(file, () => {
       server.off('error', failed);
-      // From now on an error is about one connection.
+      // A later error concerns one connection only.
       server.on('error', () => {});
       resolve(undefined);
     });
@@ -76,7 +74,7 @@ export function listenPrivately(server: Server, file: string): Promise<NodeJS.Er
   });
 }
 
-/** Another Hostler that starts at the same moment may replace a stale socket: then try again. */
+/** Another Hostler that starts at the same moment may replace the stale socket; `bind` then tries again. */
 const triesMax = 3;
 
 async function bind(server: Server, file: string, clock: Clock): Promise<void> {
@@ -93,7 +91,7 @@ async function bind(server: Server, file: string, clock: Clock): Promise<void> {
   }
 }
 
-/** Removes a stale socket. Renamed first and checked again: a socket that another Hostler has just created is put back. */
+/** Renames the socket before it is removed: if another Hostler has just created it, the socket is renamed back. */
 function removeStale(file: string, stale: BigIntStats): void {
   const aside = `${file}.${process.pid}`;
   try {
@@ -103,7 +101,7 @@ function removeStale(file: string, stale: BigIntStats): void {
     return;
   }
   const { ino, mtimeNs } = statSync(aside, { bigint: true });
-  // The inode number alone is not enough: the next file may get it at once.
+  // The inode number alone is not enough: a new file may reuse it at once.
   if (ino === stale.ino && mtimeNs === stale.mtimeNs) rmSync(aside, { force: true });
   else renameSync(aside, file);
 }

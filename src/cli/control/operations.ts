@@ -1,8 +1,7 @@
 /**
- * The operations of the control socket. They run as the user who started Hostler, who has no role.
+ * The operations of the control socket. They run as the embedder: the user who started Hostler, without a role.
  * Not here: the socket (control-server.ts), output (the commands).
- *
- * Invariant: no message grows with the number of servers or the size of an answer; long answers are sent in pieces.
+ * Invariant: no frame grows with the number of servers or the size of an answer; long answers are sent in pieces.
  */
 import { z } from 'zod';
 import type { DeadLetters } from '../../broker/dead-letters.js';
@@ -24,11 +23,11 @@ export interface OperationsParts {
   readonly facts: () => RunningFacts;
 }
 
-/** Characters of an answer in one message; JSON may escape each to six bytes. */
+/** Characters of an answer in one frame. JSON may escape each character to six bytes; a frame has at most 1 MiB. */
 const pieceChars = 128 * 1024;
-/** A longer schema is left out of the list. */
+/** A longer schema is left out of its frame. */
 const toolBytesMax = 512 * 1024;
-/** Least and longest time between two tables of `status --watch`. */
+/** Shortest and longest time between two tables of `status --watch`. */
 const redrawMs = 250;
 const idleRedrawMs = 2_000;
 
@@ -65,7 +64,7 @@ export function createOperations(parts: OperationsParts): Operations {
       return { tools: wanted.filter((each) => 'tool' in each).length };
     }),
     call: operation(schemas.call, async ({ server, tool, args, deadlineMs: limit }, { emit, signal }) => {
-      // A client without a session gets the instance of its key: here the operator's.
+      // A client without a session uses the instance of its principal, here the embedder.
       const options = { signal, instance: embedder.id, ...(limit === undefined ? {} : { deadlineMs: limit }) };
       const { bytes, isError } = await host.call(server, tool, args, options);
       const text = bytes.toString('utf8');
@@ -76,7 +75,7 @@ export function createOperations(parts: OperationsParts): Operations {
     stop: onServer((server) => host.stop(server)),
     reload: onServer((server) => host.reload(server)),
     why: operation(schemas.why, async ({ server, tool, role }): Promise<Explanation> => {
-      // Without a role: the operator, who holds the local key.
+      // Undefined means the operator, the owner of the local key.
       const principal: Principal | undefined =
         role === undefined ? undefined : { id: `role:${role}`, role, scopes: [] };
       return host.explain(server, tool, principal);
@@ -112,7 +111,7 @@ function emitRows(host: Host, { emit }: OperationContext): void {
   for (const row of host.status()) emit(row);
 }
 
-/** Each table is all rows and then `null`. */
+/** Emits all rows of a table and then `null`. */
 async function watch({ host, clock }: OperationsParts, context: OperationContext): Promise<void> {
   const { emit, signal } = context;
   let cancel = () => {};
@@ -152,7 +151,7 @@ function toolFrame(found: Found): Readonly<Record<string, unknown>> {
 
 const oneLetter = z.object({ seq: z.int().min(0), force: z.boolean().default(false) });
 
-/** Operations on dead letters. `of` is called each time: the broker may start later, or not at all. */
+/** `of` is called for each request, because the broker may start later or never. */
 export function deadLetterOperations(of: () => DeadLetters | undefined): Operations {
   const letters = (): DeadLetters => {
     const found = of();

@@ -1,5 +1,5 @@
 /**
- * Events of the broker as log lines; undefined for events that are not logged.
+ * Formats events of the broker as log lines; undefined for events that are not logged.
  * Not here: events of servers (event-line.ts), neutralising (stderr-log.ts).
  */
 import type { BrokerEvent, TurnedAway } from '../../broker/embedded/events.js';
@@ -13,7 +13,7 @@ type Line = readonly [LogLevel, string];
 
 const turnedAwayMs = 10_000;
 
-/** As `brokerLine`, with at most one line per reason in ten seconds about refused connections, and a count of the others. */
+/** For each reason, logs one refused connection in ten seconds. The next line contains the number of suppressed lines. */
 export function brokerLines(clock: Clock): (event: BrokerEvent | ServiceEvent) => Line | undefined {
   const logged = new Map<TurnedAway, { readonly atMs: number; suppressed: number }>();
   return (event) => {

@@ -1,5 +1,5 @@
 /**
- * An event of the host as one log line with its level.
+ * Formats an event of the host as one log line with its level.
  * Invariant: names and messages of servers and clients are neutralised to one line.
  */
 import type { LogLevel } from '../../config/listen-settings.js';
@@ -12,7 +12,7 @@ const nameChars = 100;
 const text = (value: string): string => neutraliseLine(value, textChars);
 const name = (value: string | undefined): string => neutraliseLine(value ?? '', nameChars);
 
-/** All but records of calls: a listener for those has a cost per call. */
+/** All kinds except call records: a listener for those has a cost per call. */
 export const loggedKinds = [
   ...(['state', 'restart', 'parked', 'ejected', 'auth_required', 'revived', 'close_failed', 'freeze'] as const),
   ...(['breaker', 'denied', 'budget', 'throttled', 'replay', 'uncertain', 'schema', 'auth'] as const),
@@ -23,7 +23,7 @@ export interface EventLine {
   readonly text: string;
 }
 
-/** Undefined: another event covers it. */
+/** Undefined for kinds that are not logged. */
 export function eventLine(event: HostEvent): EventLine | undefined {
   switch (event.kind) {
     case 'state':

@@ -1,5 +1,5 @@
 /**
- * The first screen of `hostler up`: its address, the servers and their states, and the configuration for a client.
+ * Text that `hostler up` prints when it serves: its address, the servers and their states, and the configuration for a client.
  * Invariants: the key is shown in full only when it was just created; text of the configuration is neutralised.
  */
 import type { StatusRow } from '../../host/status.js';
@@ -9,7 +9,7 @@ import { noteOf, stateText } from './status-table.js';
 
 export interface FirstScreen {
   readonly version: string;
-  /** Undefined: over stdio. */
+  /** Undefined if Hostler serves only stdio. */
   readonly url: string | undefined;
   readonly config: string;
   readonly dataDir: string;
@@ -34,7 +34,7 @@ export function firstScreen(screen: FirstScreen): string {
   ].join('\n');
 }
 
-/** One line when stderr is no terminal. */
+/** Replaces the screen if stderr is not a terminal. */
 export const firstLine = ({
   version,
   url,
@@ -58,7 +58,7 @@ function serversText(rows: readonly StatusRow[], width: number): string {
   );
 }
 
-/** A new key is shown; later the shell reads it from its file. */
+/** Prints a new key in full. For an existing key, the printed command reads it from the key file. */
 function clientText(url: string, key: FirstScreen['key']): string {
   const shown = key === undefined || key.isNew ? key?.text : `$(cat ${quoted(key.file)})`;
   const header = shown === undefined ? '' : ` --header "Authorization: Bearer ${shown}"`;

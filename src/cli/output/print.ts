@@ -1,19 +1,18 @@
-/** Output of commands: text for people, JSON for scripts, both neutralised; tables and durations. */
+/** Prints text and JSON to stdout, both neutralised; formats tables and durations. */
 import { neutralise, neutraliseJson } from '../../kernel/terminal-text.js';
 
 export const printText = (text: string): void => void process.stdout.write(`${neutralise(text)}\n`);
 export const printJson = (value: unknown): void => printJsonText(JSON.stringify(value));
-/** Already JSON. */
 export const printJsonText = (json: string): void => void process.stdout.write(`${neutraliseJson(json)}\n`);
 
-/** Some terminals report 0 columns; a pipe gets long lines. */
+/** Some terminals report 0 columns. */
 export const widthOf = ({ isTTY, columns }: Pick<NodeJS.WriteStream, 'isTTY' | 'columns'>): number =>
   isTTY ? columns || 80 : 200;
 
 const cellCharsMax = 48;
 const gap = '  ';
 
-/** Aligned columns. The last one may fill the rest of the line. */
+/** Aligns columns. Only the last one may be longer than `cellCharsMax`. */
 export function textTable(rows: readonly (readonly string[])[], widthMax = 200): string {
   const columns = Math.max(0, ...rows.map((row) => row.length));
   const widths = Array.from({ length: columns }, (_, at) =>
@@ -31,7 +30,7 @@ export function textTable(rows: readonly (readonly string[])[], widthMax = 200):
 
 const cut = (text: string, chars: number): string => (text.length > chars ? `${text.slice(0, chars - 1)}…` : text);
 
-/** A duration with at most two units: `3d 4h`, `2m 5s`, `850ms`. */
+/** Formats a duration with at most two units: `3d 4h`, `2m 5s`, `850ms`. */
 export function span(durationMs: number): string {
   const ms = Math.max(0, Math.round(durationMs));
   if (ms < 1_000) return `${ms}ms`;

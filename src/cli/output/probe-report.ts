@@ -1,9 +1,9 @@
-/** The report of `hostler probe` as text. All text of the server is neutralised. */
+/** Formats the report of `hostler probe` as text. All text of the server is neutralised. */
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { StopReport } from '../../transports/stdio/child.js';
 import type { Channel, Era } from '../../wire/channel.js';
 
-/** The object printed by `--json`. */
+/** Object that `--json` prints. */
 export interface ProbeReport {
   readonly server: string;
   readonly transport: Channel['kind'];
@@ -14,12 +14,12 @@ export interface ProbeReport {
   readonly instructions: string | null;
   readonly startMs: number;
   readonly tools: ReadonlyArray<{ readonly name: string; readonly bytes: number }>;
-  /** Tools left out for invalid header annotations, with the reason. */
+  /** Reason for each tool that was left out because of invalid header annotations. */
   readonly droppedTools: Readonly<Record<string, string>>;
   readonly resources: number;
   readonly resourceTemplates: number;
   readonly prompts: number;
-  /** Lists that failed, with the reason. */
+  /** Reason for each list method that failed. */
   readonly failures: Readonly<Record<string, string>>;
   readonly junkLines: number;
   readonly stopMs: number;

@@ -1,11 +1,11 @@
-/** Status rows as a table: name, state, duration, tools and notes. */
+/** Formats status rows as a table. */
 import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { span, textTable } from './print.js';
 
 const errorChars = 120;
 
-/** Texts for states whose name says little to a user. */
+/** Texts for states whose internal name is unclear to a user. */
 const stateTexts: Readonly<Partial<Record<StatusRow['state'], string>>> = {
   registered: 'asleep',
   connecting: 'starting',
@@ -31,7 +31,7 @@ const cells = (row: StatusRow): string[] => [
   noteOf(row),
 ];
 
-/** Notes, the most important first. */
+/** The most important note is first, because the end of the line may be cut. */
 export function noteOf(row: StatusRow): string {
   const notes = [
     row.nextProbeInMs === undefined ? '' : `next try in ${span(row.nextProbeInMs)}`,

@@ -1,6 +1,6 @@
 /**
  * The log of a long-running command: lines with time and level on stderr.
- * Invariant: an entry is one line; while stderr is not read, at most `unreadBytesMax` wait and further lines are dropped.
+ * Invariant: an entry is one line. While more than `unreadBytesMax` bytes are unread, new lines are dropped.
  */
 import { type LogLevel, logLevels } from '../../config/listen-settings.js';
 import { systemClock } from '../../kernel/clock.js';
@@ -16,7 +16,7 @@ export function logLine(level: LogLevel, text: string, redact: (text: string) =>
   process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(levelChars)} ${clean}\n`);
 }
 
-/** Drops lines below the level, which may change at run time. */
+/** Drops lines below `level`, which an edit of the configuration may change. */
 export class LevelLog {
   level: LogLevel = 'info';
   readonly #redact: ((text: string) => string) | undefined;

@@ -1,8 +1,7 @@
 /**
- * What a configuration would run, as text for the user who confirms it.
- *
- * Invariants: text of the file cannot move the cursor or hide; cut text is marked; values that are secrets by name or shape are
- * hidden, but never a part of a command that a shell would run.
+ * Shows the user the parts of a configuration that need confirmation.
+ * Invariants: text of the file cannot move the cursor or hide other text; cut text is marked. Values that are secrets by name or
+ * shape are hidden, but never a part of a command that a shell would run.
  */
 import { userInfo } from 'node:os';
 import { createRedactor } from '../../kernel/redact.js';
@@ -14,9 +13,9 @@ const valueChars = 2_000;
 const partsShown = 200;
 const startsNothing = 'it starts no program, reaches no address and admits no client';
 const secretName = /key|token|secret|passw|pwd|credential|auth|cookie|session/i;
-/** A path, an address or a list of options: under any name it may make a program run something. */
+/** A path, an address or a list of options. Such a value may make a program run code, whatever its variable is called. */
 const runnable = /^[.~/]|[\s:,]/;
-/** Characters of shell code that no token has. Such text is shown: a payload must not pass as a secret. */
+/** Characters of shell code that no token contains. Such text is shown, so a payload cannot hide as a secret. */
 const script = /[$`|;&()<>\n]/;
 
 const { redact } = createRedactor();
@@ -25,7 +24,7 @@ export interface TrustQuestion {
   readonly file: string;
   readonly uid: number;
   readonly ownUid: number | undefined;
-  /** Undefined: never confirmed. */
+  /** Confirmed digests; undefined if the file was never confirmed. */
   readonly confirmed: ReadonlySet<string> | undefined;
   readonly parts: readonly ConfigPart[];
 }
@@ -74,7 +73,7 @@ function partLines({ at, value }: ConfigPart): string[] {
   ];
 }
 
-/** One argument of a command line, quoted as for a shell. */
+/** Quotes one argument as for a shell. */
 function quotedArgument(arg: unknown): string {
   const text = shown(typeof arg === 'string' ? arg : JSON.stringify(arg), true);
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
@@ -83,7 +82,7 @@ function quotedArgument(arg: unknown): string {
 const isSecretVariable = (name: string, text: string): boolean =>
   secretName.test(name) && !runnable.test(text) && !script.test(text);
 
-/** A placeholder is shown as written: it is no secret, and names the source of the value. */
+/** A placeholder is shown as written: it is not a secret, and it names the source of the value. */
 function members(table: unknown, isSecret: (name: string, text: string) => boolean): string {
   if (!isTable(table)) return shown(JSON.stringify(table));
   const pairs = Object.entries(table).map(([name, value]) => {
@@ -94,7 +93,7 @@ function members(table: unknown, isSecret: (name: string, text: string) => boole
   return pairs.length === 0 ? 'none' : pairs.join('  ');
 }
 
-/** `isProgram`: a shell may run it, so text that looks like shell code is not redacted. */
+/** `isProgram`: a shell may run the text, so text that looks like shell code is not redacted. */
 function shown(text: string, isProgram = false): string {
   const clean = isProgram && script.test(text) ? text : redact(text);
   const cut = clean.length - valueChars;
@@ -102,12 +101,11 @@ function shown(text: string, isProgram = false): string {
   return cut > 0 ? `${line} [${cut} more characters: look at the file]` : line;
 }
 
-/** Parts of a configuration that wait for `hostler trust`, as one line. */
 const partsListed = 20;
 
 export const waitingText = (parts: readonly string[]): string => `waits for hostler trust: ${partsText(parts)}`;
 
-/** The first parts and a count of the others: a file may have thousands. */
+/** Bounded, because a file may have thousands of parts. */
 export function partsText(parts: readonly string[]): string {
   const more = parts.length - partsListed;
   return `${parts.slice(0, partsListed).join(', ')}${more > 0 ? `, and ${more} more` : ''}`;
