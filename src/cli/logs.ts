@@ -1,4 +1,4 @@
-/** `hostler logs`: the events of a server and its stderr, once or until Ctrl-C. */
+/** `hostler logs`: prints the events of a server and its stderr, once or until Ctrl-C. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption } from './command.js';
 import { untilInterrupted, withRunning } from './control/control-client.js';

@@ -1,5 +1,5 @@
 /**
- * `hostler probe`: starts or reaches one server, reports what it is and offers, and stops it.
+ * `hostler probe`: connects to one server, reports its facts and lists, and stops it.
  * Not here: the report as text (output/probe-report.ts).
  */
 import path from 'node:path';
@@ -60,20 +60,20 @@ function specOf(args: ParsedArgs): ConfiguredServerSpec {
   return parseServerSpec({ name: nameFrom(commandName(command, rest)), command, args: rest, env, ...options });
 }
 
-/** An option without effect is refused: `--sandbox` must not be ignored silently. */
+/** Refuses options that would have no effect: `--sandbox` must not be ignored silently. */
 function refuse(args: ParsedArgs, options: readonly string[], why: string): void {
   const odd = options.find((option) => args.all(option).length > 0);
   if (odd !== undefined) throw usageError(probe, `--${odd} ${why}`);
 }
 
-/** The error does not quote the value, which may be a secret. */
+/** The error does not quote the value, because it may be a secret. */
 function pair(text: string, separator: string, option: string): [string, string] {
   const at = text.indexOf(separator);
   if (at < 1) throw usageError(probe, `${option} has no '${separator}'`);
   return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
 }
 
-/** `NAME` alone passes on our own value: a secret need not be on the command line. */
+/** `NAME` alone passes on the value from the environment, so a secret need not be on the command line. */
 function variable(text: string): [string, string] {
   if (text.includes('=')) return pair(text, '=', '--env');
   const value = process.env[text];
@@ -82,10 +82,10 @@ function variable(text: string): [string, string] {
   throw usageError(probe, '--env names a variable that is not set', hint);
 }
 
-/** A query or a login may be a secret, and a name is shown everywhere. */
+/** The result becomes a server name, which is shown. A query or a login may be a secret. */
 const withoutQuery = (url: string): string => url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//');
 
-/** `node some/server/index.js` is named after its script, not its interpreter; inline code is no name. */
+/** `node some/server/index.js` is named `server`, after its script. Inline code is not used as a name. */
 function commandName(command: string, rest: readonly string[]): string {
   const isRunner = /^(?:node|npx|uvx?|python3?|deno|bun|sh|bash|perl)$/.test(path.basename(command));
   const script = rest[0]?.startsWith('-') || /\s/.test(rest[0] ?? ' ') ? undefined : rest[0];
@@ -109,7 +109,7 @@ async function reach(spec: ConfiguredServerSpec, startTimeoutMs: number): Promis
     client: { name: 'hostler', version, capabilities: {} },
     stateDir: stateFolder(process.env),
     hiddenPaths: [path.resolve('hostler.json')],
-    // Different servers may be probed under one name, such as `npx`: they must not share a home.
+    // Different servers may have the same name here, such as `npx`. They must not share a home.
     keepsHomes: false,
     ambient: process.env,
     onProblem: (problem) => console.error(`hostler: ${neutraliseLine(String(problem), LIMITS.quotedChars)}`),

@@ -1,4 +1,4 @@
-/** `hostler status`: every server and its state, once or until Ctrl-C. */
+/** `hostler status`: shows every server and its state, once or until Ctrl-C. */
 import type { StatusRow } from '../host/status.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
@@ -36,7 +36,7 @@ async function once(client: ControlClient, isJson: boolean): Promise<void> {
   );
 }
 
-/** A terminal is redrawn in place; a pipe gets one table after the other. */
+/** Redraws a terminal in place; a pipe gets one table after the other. */
 async function watch(client: ControlClient, isJson: boolean): Promise<void> {
   let rows: StatusRow[] = [];
   const draw = () => {

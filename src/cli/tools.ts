@@ -1,4 +1,4 @@
-/** `hostler tools`: the known tools; no server is started to list them. */
+/** `hostler tools`: prints the known tools; starts no server. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
 import { withRunning } from './control/control-client.js';
@@ -15,7 +15,7 @@ interface ToolFrame {
   readonly tool?: string;
   readonly state?: string;
   readonly pin?: string;
-  /** The whole tool. */
+  /** The whole tool, not only its input schema. */
   readonly schema?: { readonly inputSchema?: InputSchema };
   readonly error?: { readonly code?: string; readonly message?: string };
 }
@@ -54,7 +54,7 @@ function table(found: readonly ToolFrame[]): string {
 
 const pinMark = ({ pin = 'approved' }: ToolFrame): string => (pin === 'approved' ? '' : ` (${pin})`);
 
-/** Optional arguments are in brackets. */
+/** Puts optional arguments in brackets. */
 function argumentsOf({ schema }: ToolFrame): string {
   const { properties, required } = schema?.inputSchema ?? {};
   if (typeof properties !== 'object' || properties === null) return '';

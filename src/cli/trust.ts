@@ -1,6 +1,6 @@
 /**
- * `hostler trust`: shows what a `hostler.json` would run, and confirms that it may be used from its folder.
- * A Hostler that runs with the file picks up the confirmation within a second.
+ * `hostler trust`: shows the parts of a `hostler.json` that need confirmation, and confirms the file for its folder.
+ * A running Hostler applies the confirmation within a second.
  */
 import path from 'node:path';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -70,7 +70,7 @@ function list(args: ParsedArgs, env: NodeJS.ProcessEnv): number {
   return EXIT.done;
 }
 
-/** Works also for a file that no longer exists. */
+/** The file need not exist any more. */
 function remove(args: ParsedArgs, file: string, env: NodeJS.ProcessEnv): number {
   if (args.has('yes')) throw usageError(trust, '--remove takes no --yes: it does not ask');
   const removed = trustStoreOf(env).remove(realPath(file));

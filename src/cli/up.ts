@@ -1,4 +1,4 @@
-/** `hostler up`: its options, and loading the code that runs it: one bundled file, or the compiled files when there is none. */
+/** `hostler up`: its options. Loads the code from one bundled file, or from the compiled files if there is no bundle. */
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';

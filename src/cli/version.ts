@@ -1,4 +1,3 @@
-/** The version of the installed package. */
 import { readFileSync } from 'node:fs';
 
 export const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {

@@ -1,4 +1,4 @@
-/** `hostler why`: who may use a server or a tool, by which rule, and what a call would meet now. */
+/** `hostler why`: explains which rule allows or denies a tool, and the outcome of a call now. */
 import type { CallForecast, Explanation } from '../host/explain.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
@@ -18,11 +18,11 @@ export const why: Command = {
   positionals: [1, 1],
   run(args) {
     const [about = ''] = args.positionals;
-    // At the first slash: a tool may have one in its name, a server not.
+    // A tool name may contain a slash; a server name may not.
     const slash = about.indexOf('/');
     const [server, tool] = slash < 0 ? [about] : [about.slice(0, slash), about.slice(slash + 1)];
     return withRunning(args, async (client) => {
-      // JSON leaves out what is undefined.
+      // JSON omits undefined members.
       const explained = (await client.request('why', { server, tool, role: args.text('role') })) as Explanation;
       if (args.has('json')) printJson(explained);
       else printText(render(explained));

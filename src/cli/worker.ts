@@ -2,8 +2,9 @@
  * `hostler worker`: serves the tools of a Hostler on another machine to one client over stdin and stdout.
  * Not here: serving (broker/worker/serve-worker.ts), the connection to the broker (broker/worker).
  *
- * Invariants: stdout holds only MCP messages. The key is never printed, and never an argument, which other users could read. While
- * the broker is away the worker serves its last tools; it ends with its client, or when its key is refused before it had any.
+ * Invariants: stdout gets only MCP messages. The key is never printed, and never an argument, because other users can read those.
+ * While the broker is unreachable the worker serves its last tools. The worker ends with its client, or if its key is refused before
+ * it has any tools.
  */
 import { readKeyFile } from '../broker/key-file.js';
 import { engineOf } from '../broker/worker/engine-of.js';
@@ -20,7 +21,7 @@ import { limitHeap } from './process/heap-flags.js';
 import { onStopSignal } from './process/stop-signals.js';
 import { version } from './version.js';
 
-/** How long a call waits for a connection. */
+/** Time that a call waits for a connection. */
 const linkWaitMs = 15_000;
 const drainMs = 10_000;
 const callDefault = '60s';
@@ -108,7 +109,7 @@ function keyOf(file: string | undefined, key: string | undefined): string {
 const usage = (field: string, what: string, hint: string): HostError =>
   new HostError('invalid_spec', `${field} ${what}`, { field, reason: 'usage', hint });
 
-/** Logs each change of state, and each new reason why there is no connection. */
+/** Logs each change of state or of its error, without repeats. */
 function logStates(tools: RemoteTools, say: Say): void {
   let last = '';
   tools.on('state', ({ state, error }) => {

@@ -15,14 +15,14 @@ const busyShare = 0.5;
 /** Both halves of new space: with 64 calls in flight their garbage still dies before it is copied. */
 const newSpaceBytes = 8 * 1024 * 1024;
 
-/** Sets them once new space has grown so far: a start does not pay for it. */
+/** Sets the flags once new space has `newSpaceBytes`, so that they do not slow the start. */
 export function limitHeap(): void {
   const timer = setInterval(async () => {
     const { getHeapSpaceStatistics, setFlagsFromString } = await import('node:v8');
     const newSpace = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
     if ((newSpace?.space_size ?? 0) < newSpaceBytes) return;
     clearInterval(timer);
-    // V8 rejects a code cache that was made under other flags.
+    // V8 rejects a code cache that was written under other flags.
     flushCompileCache();
     setFlagsFromString('--heap-growing-percent=50');
     setFlagsFromString('--semi-space-growth-factor=1');

@@ -3,18 +3,18 @@
  * Node waits only for its own children: as PID 1 it would leave each orphan of a server as a zombie.
  * The shell program is the head of the command file (scripts/bundle.mjs); the Perl program runs below `node main.cjs up` as PID 1.
  *
- * Invariants: SIGTERM, SIGINT and SIGHUP are forwarded as SIGUSR2: a signal to the process group also reaches Hostler directly, and
- * must not count twice (stop-signals.ts). The exit code is that of Hostler.
+ * Invariants: the reaper forwards SIGTERM, SIGINT and SIGHUP as SIGUSR2. A signal to the process group also reaches Hostler
+ * directly, and must not count twice (stop-signals.ts). The exit code is that of Hostler.
  */
 import { spawn } from 'node:child_process';
 
-/** Names the reaper to the Hostler below it. Not passed on to servers. */
+/** Tells Hostler which reaper runs above it. Servers do not get this variable. */
 export const REAPER_VARIABLE = 'HOSTLER_REAPER';
 
 /**
- * For PID 1 as a shell: `wait` reaps every child, inherited ones too (dash, bash, busybox). The command is "$@". A background
- * command would get /dev/null as stdin, so stdin is saved as descriptor 3. A trapped signal ends `wait` early: it is repeated until
- * the command is gone, and once more for a status that the signal may have hidden.
+ * Reaper for a shell as PID 1: `wait` also reaps inherited children (dash, bash, busybox). The command is "$@". A background
+ * command would get /dev/null as stdin, so stdin is saved as descriptor 3. A trapped signal ends `wait` early. `wait` is repeated
+ * until the command has exited, and once more because the signal may have hidden the status.
  */
 const SHELL_REAPER = `
 early= child=
@@ -34,7 +34,7 @@ wait "$child"; again=$?
 exit "$code"
 `;
 
-/** The command file starts as a shell script: as PID 1 the shell stays and reaps, elsewhere it execs Node. */
+/** Makes the command file a shell script. As PID 1 the shell stays as the reaper; otherwise it execs Node. */
 export const COMMAND_HEADER = `#!/bin/sh
 ':' /*
 set -- node "$0" "$@"
@@ -43,12 +43,12 @@ ${SHELL_REAPER.trim()}
 */
 `;
 
-/** Exit code of the Perl program when it cannot be a reaper: nothing was started. */
+/** Exit code of the Perl program if it cannot become a reaper. It has then not started Hostler. */
 const NO_REAPER = 97;
 
 /**
- * For PID 1 as Node, which cannot exec: a child that makes itself a subreaper (PR_SET_CHILD_SUBREAPER, 36). Arguments: the number of
- * the system call prctl on this machine, then the command. It ignores direct stop signals, which Hostler gets as well.
+ * Reaper for Node as PID 1, which cannot exec: a child that makes itself a subreaper (PR_SET_CHILD_SUBREAPER, 36). Arguments: the
+ * number of the system call prctl, then the command. The child ignores direct stop signals, because Hostler gets them too.
  */
 const PERL_REAPER = `
 my ($prctl, @command) = @ARGV;
@@ -62,12 +62,11 @@ while ((my $pid = waitpid -1, 0) != $child) { exit 1 if $pid == -1 && $! != 4 }
 exit($? & 127 ? 128 + ($? & 127) : $? >> 8);
 `;
 
-/** The system call number of prctl by architecture. */
 const prctlNumbers: Readonly<Record<string, number>> = {
   ...{ x64: 157, arm64: 167, arm: 172, ia32: 172, ppc64: 171, s390x: 172, riscv64: 167, loong64: 167 },
 };
 
-/** The exit code of the Hostler below the reaper; undefined when no reaper could run, and this process must be Hostler. */
+/** Resolves with the exit code of Hostler. Undefined: no reaper could run, so this process must be Hostler. */
 export function runBelowReaper(): Promise<number | undefined> {
   const prctl = prctlNumbers[process.arch];
   if (process.platform !== 'linux' || prctl === undefined) return Promise.resolve(undefined);
@@ -86,7 +85,7 @@ export function runBelowReaper(): Promise<number | undefined> {
       for (const [signal, forward] of forwarded) process.off(signal, forward);
       resolve(code === NO_REAPER ? undefined : code);
     };
-    // No Perl.
+    // Perl is not installed.
     child.once('error', () => ended(undefined));
     child.once('exit', (code) => ended(code ?? 1));
   });

@@ -1,7 +1,7 @@
 /**
- * Signals that stop a long-running command: the first lets it finish, the second ends the process.
- * Below a reaper (reaper.ts) a signal to the process group arrives twice: directly, and forwarded as SIGUSR2. Both kinds are counted
- * separately, so that one signal to the group does not count as two.
+ * Signals that stop a long-running command: the first starts an orderly stop, the second ends the process.
+ * Below a reaper (reaper.ts) a signal to the process group arrives twice: directly, and forwarded as SIGUSR2. Direct and forwarded
+ * signals are counted separately, so that one signal to the group does not count as two.
  */
 import { EXIT } from '../exit-codes.js';
 import { REAPER_VARIABLE } from './reaper.js';
@@ -10,7 +10,7 @@ const directSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 export type StopCount = 'first' | 'again' | 'same';
 
-/** Classifies each stop signal. `isForwarded`: it came from a reaper. */
+/** `same`: the other copy of a signal that was already counted. */
 export function stopCounter(): (isForwarded: boolean) => StopCount {
   let direct = 0;
   let forwarded = 0;
@@ -22,7 +22,6 @@ export function stopCounter(): (isForwarded: boolean) => StopCount {
   };
 }
 
-/** `isAgain`: not the first stop signal. */
 export function onStopSignals(onStop: (signal: NodeJS.Signals, isAgain: boolean) => void): void {
   const count = stopCounter();
   const onSignal = (signal: NodeJS.Signals, isForwarded: boolean) => {

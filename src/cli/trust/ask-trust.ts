@@ -1,5 +1,5 @@
 /**
- * Asks the user at the terminal whether a configuration may be used; refuses it without a terminal.
+ * Asks the user at the terminal whether a configuration may be used; without a terminal, refuses the configuration.
  * Not here: the text (output/trust-text.ts), storing the answer (trust-store.ts).
  */
 import { createInterface } from 'node:readline';
@@ -21,7 +21,6 @@ const pathChars = 300;
 export const ownTerminal = (): Terminal => ({ input: process.stdin, output: process.stderr });
 const ownUid = (): number | undefined => process.getuid?.();
 
-/** For commands that start servers. */
 export const askTrust =
   (env: NodeJS.ProcessEnv, terminal = ownTerminal()): AskTrust =>
   async (reading, confirmed) => {
@@ -40,7 +39,7 @@ export const textOf = ({ location, parts }: Reading, confirmed: ReadonlySet<stri
 export const confirm = ({ location, parts }: Reading, env: NodeJS.ProcessEnv): void =>
   trustStoreOf(env).confirm(location, [...new Set(parts.map(({ digest }) => digest))], systemClock.date());
 
-/** Not in raw mode: Ctrl-C stays a signal. */
+/** The terminal is not in raw mode, so Ctrl-C stays a signal. */
 export function isAnsweredYes({ input, output }: Terminal, question: string): Promise<boolean> {
   output.write(question);
   const lines = createInterface({ input, terminal: false });

@@ -1,36 +1,37 @@
 /**
- * What a confirmation covers: the parts of a configuration that start a program, reach an address or admit a client, each with a
- * digest of everything that decides what it does.
+ * Splits a configuration into the parts that need confirmation: those that start a program, reach an address or admit a client.
+ * Each part has a digest of all settings that change its behaviour.
  * Not here: storing confirmations (trust-store.ts), unconfirmed parts (unconfirmed-changes.ts).
  *
- * Invariants: equal digests mean equal parts. A key that a later version adds is covered unless it is listed here.
+ * Invariants: equal digests mean equal parts. A setting that is new in a later version needs confirmation unless it is added to a
+ * list below.
  */
 import { hash } from 'node:crypto';
 import type { PlaceholderFiles } from '../../config/placeholders.js';
 import { filesNamedIn } from '../../config/placeholders.js';
 
 export interface ConfigPart {
-  /** `['mcpServers', name]`, `['keys', name]`, or a key of the top level. */
+  /** Path: `['mcpServers', name]`, `['keys', name]`, or `[setting]` of the top level. */
   readonly at: readonly string[];
-  /** As written, without the keys that are not covered. */
+  /** Value as written, without the settings that need no confirmation. */
   readonly value: unknown;
   readonly digest: string;
 }
 
-/** Settings of a server that need no confirmation. `card` is not one: its URL is fetched and may contain `${env:...}`. */
+/** Settings of a server that need no confirmation. `card` needs one: its URL is fetched and may contain `${env:...}`. */
 const uncoveredKeys: ReadonlySet<string> = new Set([
   ...['enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'queueLength', 'cache'],
   ...['pins', 'trustAnnotations', 'isolation', 'tools'],
 ]);
 
-/** Top-level settings that start nothing and admit no client. */
+/** Top-level settings that need no confirmation. */
 const settingsThatStartNothing: ReadonlySet<string> = new Set([
   ...['$schema', 'roles', 'unlistedRole', 'budgets', 'groups', 'log', 'telemetry'],
 ]);
 
 type Table = Readonly<Record<string, unknown>>;
 
-/** `config` before placeholders are filled in. */
+/** `config`: with its placeholders as written. */
 export function partsOf(config: unknown, files: PlaceholderFiles): ConfigPart[] {
   const part = (at: readonly string[], value: unknown): ConfigPart => ({ at, value, digest: digest(at, value, files) });
   if (!isTable(config)) return [];
@@ -43,11 +44,11 @@ export function partsOf(config: unknown, files: PlaceholderFiles): ConfigPart[] 
   });
 }
 
-/** The digest of a key that a command is about to write, without placeholders. */
+/** The digest of an entry of `keys` that a command is about to write. Such an entry has no placeholders. */
 export const digestOfKey = (name: string, entry: unknown): string =>
   hash('sha256', canonical(['keys', name, entry, []]));
 
-/** The members that a confirmation covers, and those that need none. */
+/** `covered`: settings that need confirmation. `treatment`: settings that do not. */
 export function splitEntry(entry: unknown): { readonly covered: unknown; readonly treatment: Table } {
   if (!isTable(entry)) return { covered: entry, treatment: {} };
   const keep = (isTreatment: boolean): Table =>
@@ -58,7 +59,7 @@ export function splitEntry(entry: unknown): { readonly covered: unknown; readonl
 export const isTable = (value: unknown): value is Table =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Placeholders are covered as written: a variable by its name, a file by path and content. */
+/** The digest covers a variable by its name only, and a file by its path and content. */
 function digest(at: readonly string[], value: unknown, files: PlaceholderFiles): string {
   const named = new Set(textsIn(value).flatMap(filesNamedIn));
   if (at[0] === 'mcpServers' && isTable(value) && typeof value.envFile === 'string') named.add(value.envFile);
@@ -74,7 +75,7 @@ function textsIn(value: unknown): string[] {
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
 }
 
-/** One text for each value; the order of keys does not matter. */
+/** The result does not depend on the order of members. */
 function canonical(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value);
   if (typeof value !== 'object' || value === null) return String(value);

@@ -1,7 +1,7 @@
 /**
- * The confirmed configurations of this user: `trust.json` in the user's own data folder, never in `--data-dir`, which a repository
- * could bring along.
- * Not here: what a confirmation covers (config-parts.ts), asking for one (ask-trust.ts).
+ * The confirmed configurations of this user: `trust.json` in the user's own data folder. It is never in `--data-dir`, because a
+ * repository could contain that folder.
+ * Not here: the parts that need confirmation (config-parts.ts), asking for one (ask-trust.ts).
  *
  * Invariants: a confirmation is for one file, used from one folder, of one owner. A store that cannot be read, or that other users
  * could have written, confirms nothing. The file is replaced as a whole, private to its user, and bounded in size.
@@ -14,16 +14,15 @@ import { replaceFile } from '../../kernel/replace-file.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { prepareDataDir } from '../config/data-dir.js';
 
-/** What is confirmed. The folder is part of it: commands, arguments and files may be relative to it. */
+/** Identity of a confirmed file. It includes the folder, because commands and paths may be relative to it. */
 export interface TrustedLocation {
-  /** Without symbolic links. */
+  /** Path without symbolic links. */
   readonly file: string;
   readonly folder: string;
   readonly uid: number;
 }
 
 export interface Confirmation extends TrustedLocation {
-  /** Wall time, as ISO text. */
   readonly at: string;
   readonly digests: readonly string[];
 }
@@ -47,13 +46,13 @@ export class TrustStore {
     return parse(readOwn(this.path));
   }
 
-  /** The confirmed digests; undefined when this file was never confirmed in this folder for this owner. */
+  /** The confirmed digests; undefined if this file was never confirmed in this folder for this owner. */
   find(location: TrustedLocation): ReadonlySet<string> | undefined {
     const found = this.list().find((each) => isSame(each, location) && each.uid === location.uid);
     return found && new Set(found.digests);
   }
 
-  /** Replaces the earlier confirmation: a part removed from the file must be confirmed again when it returns. */
+  /** Replaces the earlier confirmation: a part that was removed must be confirmed again if it is added again. */
   confirm(location: TrustedLocation, digests: readonly string[], at: Date): void {
     const { file, folder, uid } = location;
     this.#change((all) => [
@@ -62,7 +61,7 @@ export class TrustStore {
     ]);
   }
 
-  /** Adds a part to a confirmed file, in every folder it is used from. False: the file is not confirmed. */
+  /** Adds a digest to all confirmations of a file. Returns false if the file is not confirmed. */
   extend(file: string, digest: string): boolean {
     const isKnown = this.list().some((each) => each.file === file);
     if (isKnown)
@@ -72,7 +71,7 @@ export class TrustStore {
     return isKnown;
   }
 
-  /** Returns how many confirmations were withdrawn. */
+  /** Returns the number of removed confirmations. */
   remove(file: string): number {
     const count = this.list().filter((each) => each.file === file).length;
     if (count > 0) this.#change((all) => all.filter((each) => each.file !== file));
@@ -146,7 +145,7 @@ function isConfirmation(value: unknown): value is Confirmation {
 
 function replace(file: string, files: readonly Confirmation[]): void {
   const beside = `${file}.${process.pid}.new`;
-  // Left by a dead process with the same id: the lock excludes a live one.
+  // A dead process with the same id may have left this file. The lock excludes a live one.
   rmSync(beside, { force: true });
   replaceFile(file, beside, (made) => writeFileSync(made, `${JSON.stringify({ version: 1, files }, null, 1)}\n`));
 }

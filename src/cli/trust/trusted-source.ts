@@ -1,6 +1,6 @@
 /**
- * Reads the configuration of one run, so that a file found in the working folder does nothing unconfirmed.
- * Not here: finding the file (config/find-config.ts), what a confirmation covers (config-parts.ts), the prompt (ask-trust.ts).
+ * Reads the configuration of one run. Unconfirmed parts of a file found in the working folder have no effect.
+ * Not here: finding the file (config/find-config.ts), the parts that need confirmation (config-parts.ts), the prompt (ask-trust.ts).
  *
  * Invariants: the confirmed bytes are the bytes that are used, also of the files that `${file:...}` names. A file named with
  * `--config`, or in the configuration folder of the user, needs no confirmation.
@@ -20,7 +20,7 @@ import { type Configuration, type UsableChanges, withholdUnconfirmed } from './u
 type Environment = NodeJS.ProcessEnv;
 
 export interface UsableConfig extends Filled {
-  /** Call when it is in use: unconfirmed changes of later edits fall back to it. */
+  /** Call it when the configuration is in use: unconfirmed changes of later edits then fall back to it. */
   readonly accept: () => void;
 }
 
@@ -30,7 +30,7 @@ export interface Reading {
   readonly filled: Filled;
 }
 
-/** Throws unless the user confirms it. */
+/** Throws unless the user confirms the configuration. */
 export type AskTrust = (reading: Reading, confirmed: ReadonlySet<string> | undefined) => Promise<void>;
 
 export class TrustedSource {
@@ -51,12 +51,12 @@ export class TrustedSource {
     return this.#waiting;
   }
 
-  /** The file of confirmations, to be watched; undefined when none are needed. */
+  /** Path of the file of confirmations, for a watcher; undefined if no confirmation is needed. */
   get confirmations(): string | undefined {
     return this.#store?.path;
   }
 
-  /** For a start: throws unless the whole file is confirmed, before or by `ask`. */
+  /** Reads the file at a start. Throws unless all parts are confirmed in the store or by `ask`. */
   async open(ask: AskTrust): Promise<UsableConfig> {
     if (!this.#store) return this.#named();
     const reading = readFound(this.#location.file, this.#env);
@@ -66,11 +66,11 @@ export class TrustedSource {
     return this.#usable(filled, { config: filled.config, parts, waiting: [] });
   }
 
-  /** For an edit: unconfirmed parts stay as in the configuration that was accepted last. */
+  /** Reads the file after an edit. Unconfirmed parts stay as in the configuration that was accepted last. */
   read(): UsableConfig {
     if (!this.#store || !this.#applied) return this.#named();
     const { location, parts, filled } = readFound(this.#location.file, this.#env);
-    // Parsed before unconfirmed parts are withheld: an error in one of them makes the whole edit invalid.
+    // The whole edit is parsed here, so an error in an unconfirmed part makes the edit invalid.
     parseServing(filled.config);
     const confirmed = this.#store.find(location) ?? new Set<string>();
     return this.#usable(filled, withholdUnconfirmed(this.#applied, { config: filled.config, parts }, confirmed));
@@ -92,7 +92,7 @@ export class TrustedSource {
 export const isConfirmed = ({ parts }: Pick<Reading, 'parts'>, confirmed: ReadonlySet<string> | undefined): boolean =>
   confirmed !== undefined && parts.every(({ digest }) => confirmed.has(digest));
 
-/** Reads the file, and each file it names, once. */
+/** Reads the file and each file it names exactly once. */
 export function readFound(file: string, env: Environment): Reading {
   const { text, realFile, uid } = readConfigSource(file);
   const folder = path.dirname(path.resolve(file));

@@ -3,7 +3,7 @@
  * Not here: parts (config-parts.ts), reading the file and its confirmation (trusted-source.ts).
  *
  * Invariants: an unconfirmed command, address or listener is not used. Running servers continue as before. A part removed from the
- * file ends at once. A changed key is not accepted, neither its old nor its new version, until it is confirmed.
+ * file ends at once. Neither the old nor the new version of a changed key is accepted until the change is confirmed.
  */
 import { UnusableEntry } from '../../config/plain-data.js';
 import { HostError } from '../../kernel/errors.js';
@@ -11,7 +11,7 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { type ConfigPart, isTable, splitEntry } from './config-parts.js';
 
 export interface Configuration {
-  /** With all placeholders filled in. */
+  /** Configuration with all placeholders filled in. */
   readonly config: unknown;
   readonly parts: readonly ConfigPart[];
 }
@@ -64,7 +64,7 @@ function withhold(config: Table, [table = '', name]: readonly string[], applied:
     );
 }
 
-/** The entry as it runs, with the edited settings that need no confirmation. */
+/** The running entry, with the edited settings that need no confirmation. */
 function previousEntry(name: string, next: unknown, before: unknown): unknown {
   if (before === undefined) return new UnusableEntry(unconfirmed(name));
   if (before instanceof UnusableEntry || next instanceof UnusableEntry || !isTable(before)) return before;

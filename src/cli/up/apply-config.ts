@@ -1,9 +1,7 @@
 /**
  * Applies an edited configuration: everything is parsed first, then keys, roles and servers change in one tick.
  * Not here: watching the file (config/watch-config.ts), logging (run-up.ts).
- *
- * Invariants: an error while parsing applies nothing. At no time does a key or a worker have more rights than in the old or in the
- * new configuration.
+ * Invariants: a parse error changes nothing. A key or worker never has more rights than the old or the new configuration gives it.
  */
 import type { ServedWorkers } from '../../broker/serve-workers.js';
 import type { HostSettings } from '../../config/host-config.js';
@@ -23,20 +21,20 @@ export interface EditedConfig {
   readonly config: HostConfig;
   readonly keys: HostSettings['keys'];
   readonly listen: ListenSettings;
-  /** Called in the same tick as the change. Must not throw. */
+  /** Runs in the same tick as the change. It must not throw. */
   readonly swap: () => void;
 }
 
 /**
- * Rejects when the edit is invalid, with nothing changed. Resolves when removed servers have stopped. `atBroker` is the rest of the
- * work at the broker; the new keys are valid even if it rejects.
+ * Rejects if the edit is invalid; nothing has changed then. Resolves when removed servers have stopped. `atBroker` settles when the
+ * broker has applied the keys; the new keys are valid even if it rejects.
  */
 export async function applyConfig(
   { host, gateway, workers }: ConfiguredParts,
   { config, keys, listen, swap }: EditedConfig,
 ): Promise<{ readonly atBroker: Promise<void> }> {
   const gatewayKeys = gateway.prepareKeys(keys);
-  // The gateway has reported problems of keys.
+  // `gateway.prepareKeys` has reported the problems of keys.
   const rekeyWorkers = workers?.prepareKeys(parseKeys(keys, () => {}));
   let atBroker = Promise.resolve();
   await host.reconfigure(config, {
@@ -45,7 +43,7 @@ export async function applyConfig(
       gateway.allow(listen);
       swap();
       if (rekeyWorkers) atBroker = rekeyWorkers();
-      // Awaited later, after removed servers have stopped: not an unhandled rejection until then.
+      // The caller awaits it only after removed servers have stopped. Until then a rejection would be unhandled.
       atBroker.catch(() => {});
     },
     announce: () => gatewayKeys.announce(),

@@ -2,7 +2,7 @@
  * `hostler up`: reads the configuration, locks the data directory, runs the servers and serves clients until it is stopped.
  * Not here: options (up-options.ts), the first screen (output/first-screen.ts), serving (gateway/).
  *
- * Invariants: stdout holds one line of JSON or the messages of one client, nothing else. Whatever was opened is closed in reverse
+ * Invariants: stdout gets one line of JSON or the messages of one client, nothing else. Every opened part is closed in reverse
  * order, also when a later step fails. An invalid edit of the configuration changes nothing.
  */
 import path from 'node:path';
@@ -42,7 +42,7 @@ import { ServerLogs } from './server-logs.js';
 import { findSame, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 
-/** Loads the broker, which most starts do not need. Passed in: the bundle cannot import. */
+/** Loads the broker, which most starts do not need. A parameter, because the bundle cannot import files. */
 type LoadServeWorkers = () => Promise<ServeWorkers>;
 
 export async function runUp(args: ParsedArgs, loadServeWorkers: LoadServeWorkers): Promise<number> {
@@ -56,7 +56,7 @@ export async function runUp(args: ParsedArgs, loadServeWorkers: LoadServeWorkers
     await stopped;
     return EXIT.done;
   } catch (error) {
-    // Several were started at once, and another one has the data directory now.
+    // Another Hostler started at the same time and owns the data directory now.
     if (isInUse(error) && (await run.joined())) return EXIT.done;
     throw error;
   } finally {
@@ -71,7 +71,6 @@ class Run {
   readonly #loadServeWorkers: LoadServeWorkers;
   readonly #redactor = createRedactor();
   readonly #startedAt = systemClock.date().toISOString();
-  /** Closes each part that was opened, the newest last. */
   readonly #closers: (() => unknown)[] = [];
   #operations: Operations = {};
   readonly #log = new LevelLog((text) => this.#redactor.redact(text));
@@ -83,7 +82,7 @@ class Run {
   #listen: ListenSettings | undefined;
   #stop: () => void = () => {};
   readonly #stopped = new AbortController();
-  /** Clients served over stdio or the stdio socket. */
+  /** Number of clients on stdio and on the stdio socket. */
   #pipes = 0;
   #isServing = false;
   #isEnding = false;
@@ -95,7 +94,7 @@ class Run {
     this.#source = new TrustedSource({ file, isFoundInFolder }, process.env);
   }
 
-  /** With --stdio, a Hostler that runs with the same configuration serves this client too. True: it did. */
+  /** With --stdio, relays this client to a running Hostler with the same configuration. Returns true if it was served. */
   async joined(): Promise<boolean> {
     const { isStdio, isJson, port, dataDir } = this.#options;
     const running = isStdio && port === undefined ? await findSame(this.#options, systemClock) : undefined;
@@ -119,7 +118,7 @@ class Run {
     this.#settings = settings;
     this.#log.level = settings.log.level;
     prepareDataDir(dataDir);
-    // First: the control socket is the lock of the data directory.
+    // The control socket opens first: it is the lock of the data directory.
     const control = await openControl(controlPath(dataDir), () => this.#running());
     this.#closers.push(() => control.close());
     const host = new Host({
@@ -152,18 +151,18 @@ class Run {
       ...deadLetterOperations(() => this.#workers?.deadLetters),
     };
     const { isStdio, port } = this.#options;
-    // With --stdio only when --port is given: clients with different configurations each run a Hostler of their own.
-    // Before any server starts: a port in use then has no side effects.
+    // With --stdio only --port opens a port: clients with different configurations each run a Hostler.
+    // The port opens before any server starts, so a port in use has no side effects.
     if (!isStdio || port !== undefined) await gateway.listen();
     await host.open(config);
     gateway.opened();
     await this.#serveWorkers(host, settings);
     this.#isServing = true;
-    // Waiting clients are answered before the rest is set up: one turn to accept them, one to read them.
+    // Two turns of the event loop accept and read waiting clients, so they are answered before the rest is set up.
     for (let turns = 0; gateway.url !== undefined && turns < 2; turns++) await nextTurn();
     const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
     this.#closers.splice(-1, 0, () => pipes.close());
-    // Stopped first: a client that comes during the drain retries instead of being accepted and cut off.
+    // The stdio socket stops first: a client that connects during the drain retries instead of being cut off.
     this.#closers.push(() => pipes.stop());
     if (isStdio) void this.#pipe(gateway, process.stdin, process.stdout);
     this.#closers.push(
@@ -188,14 +187,14 @@ class Run {
     const workers = await serveWorkers({
       host,
       settings: broker,
-      // The gateway has reported problems of keys.
+      // The gateway has reported the problems of keys.
       keys: parseKeys(keys, () => {}),
       dataDir: this.#options.dataDir,
       folder: path.dirname(path.resolve(this.#options.config)),
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',
       clock: systemClock,
       onEvent: (event) => {
-        // Roles of configured keys were reported when the configuration was read.
+        // The parser has reported the roles of configured keys.
         if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.from.role))
           return;
         const line = lineOf(event);
@@ -203,7 +202,7 @@ class Run {
       },
     });
     this.#workers = workers;
-    // Both at once: they share the drain time.
+    // The broker and the gateway share the drain time.
     this.#closers.push(() => {
       const drainMs = this.#drainMs();
       return Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]);
@@ -211,7 +210,7 @@ class Run {
     if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
   }
 
-  /** With --stdio, Hostler stops when its last client is gone. */
+  /** With --stdio, Hostler stops when its last client disconnects. */
   async #pipe(gateway: Gateway, input: Readable, output: Writable): Promise<void> {
     this.#pipes++;
     await gateway.serveStdio(input, output).catch(this.#problem);
@@ -222,7 +221,7 @@ class Run {
     const { isJson, isStdio, showsKey, config, dataDir } = this.#options;
     const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
     const broker = this.#workers?.url;
-    // Not on later starts, nor on stderr with --stdio: both often end in log files.
+    // Output of later starts, and stderr with --stdio, often end in log files: they do not contain the key.
     const isKeyShown = showsKey || (isNewKey === true && !isStdio);
     const ready = {
       ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },
@@ -239,7 +238,7 @@ class Run {
     } else process.stderr.write(`${firstLine({ ...screen, servers: this.#host?.names().length ?? 0 })}\n`);
   }
 
-  /** Resolves with the first signal. The second ends the process; the death watch then ends its servers. */
+  /** Resolves with the first signal. The second ends the process, and the death watch ends the servers. */
   untilStopped(): Promise<void> {
     return new Promise((resolve) => {
       this.#stop = resolve;
@@ -251,7 +250,7 @@ class Run {
         const wait = drainS === 0 ? '' : `; running requests have up to ${drainS} s`;
         this.#say('info', `${signal}: stopping${wait}; send it again to stop at once`);
         this.#stopped.abort();
-        // Not serving yet: there is nothing to drain.
+        // Hostler does not serve yet, so no request has to be drained.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
       });
     });
@@ -272,7 +271,7 @@ class Run {
     }
   }
 
-  /** `first`: the configuration of the start, already read. */
+  /** `first`: the configuration that was read at the start. */
   #readConfig(first?: UsableConfig) {
     const { config: file } = this.#options;
     try {
@@ -316,7 +315,7 @@ class Run {
     }
   }
 
-  /** Before the start is complete, `version` is the only operation. */
+  /** Until the start is complete, `version` is the only operation. */
   #running(): Operations {
     return { version: async () => this.#facts(), ...this.#operations };
   }
@@ -332,7 +331,7 @@ class Run {
     };
   }
 
-  /** Unlisted roles of keys in the configuration, and of workers whose keys are elsewhere. */
+  /** Reports unlisted roles of keys in the configuration, and of workers whose keys are stored elsewhere. */
   #notes(): readonly string[] {
     const ofKeys = this.#unlistedRoles();
     const known = new Set(ofKeys.map(({ role }) => role));
@@ -350,7 +349,7 @@ class Run {
 
   readonly #problem = (error: unknown): void => {
     if (!isHostError(error)) return this.#say('error', String(error instanceof Error ? error.message : error));
-    // An unavailable server was already logged as an event; only the hint of its cause is new.
+    // An event has already logged an unavailable server; only the hint of its cause is new.
     const isLogged = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);
     const { server, field } = error.details;
     if (!isLogged) this.#say('warn', error.message);
@@ -375,6 +374,6 @@ function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): Br
   return { ...counted, callsRunning: running, callsWaiting: waiting, embedded: broker };
 }
 
-/** Adds the file to an error of the configuration. `reason`: it is not a usage error. */
+/** Adds the file to an error of the configuration. `reason` sets exit code 1 instead of 2 (exit-codes.ts). */
 const inFile = (error: HostError, file: string): HostError =>
   error.details.reason === undefined ? error.with({ message: `${file}: ${error.message}`, reason: 'config' }) : error;

@@ -1,7 +1,6 @@
 /**
- * The last log lines of each server: its events since the start of Hostler, and its stderr.
+ * Stores the last events of each server as log lines, and reads its stderr.
  * Not here: texts of events (output/event-line.ts), sending lines (control/operations.ts).
- *
  * Invariants: at most `linesMax` lines of each server and `serversMax` servers; all text is redacted.
  */
 import type { Host } from '../../host/host.js';
@@ -13,14 +12,13 @@ import { type EventLine, eventLine, loggedKinds } from '../output/event-line.js'
 
 const linesMax = 200;
 const serversMax = 1_000;
-/** How often `follow` reads stderr. */
 const pollMs = 500;
 const stderrBytes = 64 * 1024;
 
 export interface LogLine {
   readonly at: string;
   readonly server: string;
-  /** `hostler`: an event of the server; `stderr`: its own output. */
+  /** Source of the line: an event of the server (`hostler`), or its output. */
   readonly from: 'hostler' | 'stderr';
   readonly text: string;
 }
@@ -42,19 +40,18 @@ export class ServerLogs {
     this.#offs = loggedKinds.map((kind) => host.on(kind, (event) => this.#onEvent(event)));
   }
 
-  /** Calls `onLine` for every event line. Returns its unsubscribe. */
+  /** Calls `onLine` for event lines, not for stderr. Returns a function that unsubscribes. */
   on(onLine: OnLine): () => void {
     this.#listeners.add(onLine);
     return () => this.#listeners.delete(onLine);
   }
 
-  /** The stored lines of one server: its events, then the end of its stderr. */
+  /** Returns the events of one server, then the end of its stderr. */
   tail(server: string): LogLine[] {
     const stderr = linesOf(this.#host.stderr(server, stderrBytes)).slice(-linesMax);
     return [...(this.#lines.get(server) ?? []), ...stderr.map((text) => this.#line(server, 'stderr', text))];
   }
 
-  /** Emits every new line until the signal aborts. */
   follow(server: string, emit: (line: LogLine) => void, signal: AbortSignal): Promise<void> {
     let before = linesOf(this.#host.stderr(server, stderrBytes));
     const readStderr = () => {
@@ -70,7 +67,7 @@ export class ServerLogs {
       };
       const off = this.on((line) => {
         if (line.server !== server) return;
-        // Earlier stderr comes before the event.
+        // Stderr that was written before the event must be emitted before it.
         readStderr();
         emit(line);
       });
@@ -90,7 +87,7 @@ export class ServerLogs {
     this.#listeners.clear();
   }
 
-  /** A server may be removed from the configuration while it is followed. */
+  /** An edit of the configuration may remove the server during `follow`. */
   #stderrOf(server: string): string | undefined {
     try {
       return this.#host.stderr(server, stderrBytes);
@@ -115,16 +112,16 @@ export class ServerLogs {
   }
 }
 
-/** Complete lines only. */
+/** Drops the last, incomplete line. */
 const linesOf = (text: string | undefined): string[] => (text ?? '').split('\n').slice(0, -1);
 
 /**
- * The lines of `now` after the overlap with the end of `before`; all of them without an overlap. Linear (Knuth, Morris and Pratt):
- * a server may write thirty thousand equal lines.
+ * Returns the lines of `now` after its overlap with the end of `before`. The search is linear (Knuth, Morris and Pratt), because a
+ * server may write thirty thousand equal lines.
  */
 export function newLines(before: readonly string[], now: readonly string[]): readonly string[] {
   const shorter = shorterMatches(now);
-  /** Length of the prefix of `now` that ends at the current line of `before`. */
+  /** Length of the longest prefix of `now` that ends at the current line of `before`. */
   let matched = 0;
   for (const line of before) {
     while (matched > 0 && (matched === now.length || line !== now[matched])) matched = shorter[matched - 1] as number;

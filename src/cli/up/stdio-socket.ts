@@ -3,8 +3,8 @@
  * start `hostler up --stdio`, and all of them share one Hostler.
  * Not here: serving (gateway/stdio), ownership of the data directory (control/control-server.ts).
  *
- * Invariants: the socket is for its own user alone. Only the owner of the data directory opens it, so an old socket there is
- * stale and is removed. The end of one direction is not the end of the other.
+ * Invariants: only the same user can open the socket. Only the owner of the data directory creates it, so an existing socket is
+ * stale and is removed. The end of one direction does not end the other.
  */
 import { rmSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
@@ -22,7 +22,7 @@ const connectionsMax = 64;
 export const stdioPath = (dataDir: string): string => path.join(path.resolve(dataDir), 'stdio.sock');
 
 export interface StdioSocket {
-  /** Accepts no more clients; those connected are served. */
+  /** Accepts no more clients. Connected clients are still served. */
   stop(): void;
   close(): Promise<void>;
 }
@@ -51,7 +51,7 @@ export async function openStdioSocket(file: string, serve: (socket: Socket) => P
   return { stop: () => void server.close(), close };
 }
 
-/** Pipes a client to the running Hostler, until both are done. False: no Hostler answers there. */
+/** Pipes a client to the running Hostler until both directions end. Resolves with false if it cannot connect. */
 export function relayStdio(file: string, input: Readable, output: Writable, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ path: file, allowHalfOpen: true });
@@ -65,7 +65,7 @@ export function relayStdio(file: string, input: Readable, output: Writable, sign
     const gone = () => socket.destroy();
     socket.once('connect', () => {
       isConnected = true;
-      // The reader of our output is gone.
+      // This error means that the reader of the output has exited.
       output.on('error', gone);
       input.pipe(socket);
       socket.pipe(output, { end: false });
@@ -83,12 +83,12 @@ export function relayStdio(file: string, input: Readable, output: Writable, sign
   });
 }
 
-/** A Hostler that starts owns its control socket a moment before it serves. */
+/** A starting Hostler opens its control socket before it serves. Clients retry for ten seconds. */
 const tryEveryMs = 100;
 const triesMax = 100;
 const aliveMs = 60_000;
 
-/** The Hostler that owns the data directory, if it has the same configuration: another one would have other servers. */
+/** Facts of the Hostler that owns the data directory; undefined if it runs with another configuration. */
 export async function findSame(
   { dataDir, config }: UpOptions,
   clock: Clock,
@@ -97,15 +97,15 @@ export async function findSame(
   return facts?.config !== undefined && realPath(facts.config) === realPath(config) ? facts : undefined;
 }
 
-/** Serves the client on stdin through the running Hostler, until it is done. False: that Hostler never served. */
+/** Serves the client on stdin through the running Hostler. Resolves with false if that Hostler never served. */
 export async function joinRunning(options: UpOptions, clock: Clock, signal: AbortSignal): Promise<boolean> {
-  // Keeps the process alive between two tries: stdin is not read yet, and the timers of a clock are unreferenced.
+  // This timer keeps the process alive between tries: stdin is not read yet, and timers of a clock are unreferenced.
   const alive = setInterval(() => {}, aliveMs);
   try {
     for (let tries = 0; tries < triesMax && !signal.aborted; tries++) {
       if (await relayStdio(stdioPath(options.dataDir), process.stdin, process.stdout, signal)) return true;
       await sleep(clock, tryEveryMs, signal);
-      // It may have been about to end instead: then this process can take over.
+      // If the other Hostler has ended, this process can take over.
       if (!signal.aborted && !(await findSame(options, clock))) return false;
     }
     return signal.aborted;

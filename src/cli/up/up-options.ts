@@ -1,5 +1,5 @@
 /**
- * The options of `hostler up`, validated, with every default that does not depend on the configuration.
+ * Validates the options of `hostler up`, and sets every default that does not depend on the configuration.
  * Invariant: without keys Hostler listens on loopback only.
  */
 import path from 'node:path';
@@ -19,7 +19,7 @@ export interface UpOptions {
   readonly auth: 'key' | 'none';
   readonly isStdio: boolean;
   readonly isJson: boolean;
-  /** The JSON line always has the local key, not only when it was just created. */
+  /** True: the JSON line contains the local key on every start, not only when it was just created. */
   readonly showsKey: boolean;
 }
 
@@ -28,10 +28,10 @@ export function upOptions(args: ParsedArgs, env: NodeJS.ProcessEnv, cwd: string)
   if (auth !== 'key' && auth !== 'none') throw usage('--auth', `'${auth.slice(0, 40)}' is neither key nor none`);
   const port = portOf(args.text('port'));
   const isStdio = args.has('stdio');
-  // A client runs --stdio in the folder its user works in, which may be an untrusted repository.
+  // A client starts --stdio in the working folder of its user, which may be an untrusted repository.
   const location = findConfig({ given: args.text('config'), env, cwd, searchesFolder: !isStdio });
   return {
-    // Absolute: a Hostler in another folder compares it with its own (stdio-socket.ts).
+    // The path is absolute, because a Hostler in another folder compares it with its own (stdio-socket.ts).
     config: path.resolve(cwd, location.file),
     isFoundInFolder: location.isFoundInFolder,
     host: args.text('host'),
@@ -51,7 +51,7 @@ export function portOf(text: string | undefined): number | undefined {
   throw usage('--port', `'${text.slice(0, 40)}' is not a number from 0 to 65535`);
 }
 
-/** Options override the configuration. */
+/** Options of the command line override the configuration. */
 export function listenOf(configured: ListenSettings, { host, port, auth }: UpOptions): ListenSettings {
   const listen = { ...configured, ...(host === undefined ? {} : { host }), ...(port === undefined ? {} : { port }) };
   if (auth === 'none' && !isLoopback(listen.host)) {
