@@ -1,8 +1,7 @@
 /**
- * `broker` of the configuration: how workers on other machines use the servers. Without `url` this process is the broker; with it,
- * this host serves another broker or NATS. Not here: keys of workers (keys.ts), what the limits do (broker/).
- *
- * Invariant: an empty object is a whole configuration, and its defaults admit no other machine.
+ * Schema of `broker` in the configuration. Without `url` this process is the broker; with `url` this host serves another broker or
+ * NATS. Not here: keys of workers (keys.ts), the effect of the limits (broker/).
+ * Invariant: an empty object is valid, and its defaults admit no other machine.
  */
 import { z } from 'zod';
 import { listenEntry } from './listen-settings.js';
@@ -15,7 +14,7 @@ const count = (max: number) =>
 const listen = listenEntry.omit({ drain: true }).extend({
   port: listenEntry.shape.port.removeDefault().default(brokerPortDefault),
   tls: z.strictObject({ cert: path, key: path }, 'must be an object with cert and key').optional(),
-  /** Allows connections from other machines without TLS, where the network can read and change everything. */
+  /** Allows connections from other machines without TLS. The network can then read and change all messages. */
   insecure: z.boolean('must be true or false').default(false),
 });
 const limits = z.strictObject({
@@ -37,17 +36,17 @@ export const brokerEntry = z.strictObject({
   /** Allows `url` without TLS to another machine, as `listen.insecure` does. */
   insecure: z.boolean('must be true or false').default(false),
   keyFile: path.optional(),
-  /** NATS: `process` accepts a server that loses acknowledged messages when its machine loses power. */
+  /** NATS only. `process` accepts a server that loses acknowledged messages on a power loss. */
   durability: z.enum(['power', 'process'], 'must be power or process').default('power'),
-  /** NATS: copies of every stream in a cluster. */
+  /** NATS only. Number of copies of every stream in a cluster. */
   replicas: count(5).default(1),
-  /** NATS: address of the monitoring port, which says whether the server syncs every write. */
+  /** NATS only. Address of the monitoring port, which reports whether the server syncs every write. */
   monitor: z
     .string('must be an address')
     .max(2_048, 'is too long')
     .regex(/^https?:\/\/[^\s/]+/, 'must begin with http:// or https://')
     .optional(),
-  /** Also accepts messages of the older format. */
+  /** True: messages of the older format (broker/older-messages.ts) are accepted too. */
   compat: z.boolean('must be true or false').default(false),
   limits: limits.prefault({}),
 });

@@ -1,9 +1,8 @@
 /**
- * Reads `hostler.json`: JSON with comments and trailing commas, and every placeholder replaced.
- * Not here: what the value means (host-config.ts), when to read it again (cli/watch-config.ts).
- *
- * Invariant: a mistake in the text makes the whole file unusable, and its error names line and column; a duplicate key is such a
- * mistake, because two readers could take different values.
+ * Reads `hostler.json`: JSON with comments and trailing commas. Replaces the placeholders.
+ * Not here: validation of the value (host-config.ts), watching the file (cli/config/watch-config.ts).
+ * Invariant: a syntax error makes the whole file unusable, and the error names line and column. A duplicate key is a syntax error,
+ * because two parsers could use different values.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
 import path from 'node:path';
@@ -29,11 +28,11 @@ interface ConfigSource {
   readonly text: string;
   /** Path without symbolic links. */
   readonly realFile: string;
-  /** Owner of the file that was read; always the same on systems without owners. */
+  /** Owner of the file; always the same on systems without owners. */
   readonly uid: number;
 }
 
-/** Reads the text, the owner and the real path of one and the same file. */
+/** The open descriptor guarantees that text and owner belong to the same file. */
 export function readConfigSource(file: string): ConfigSource {
   let descriptor: number | undefined;
   try {
@@ -54,10 +53,10 @@ export function readConfigSource(file: string): ConfigSource {
   }
 }
 
-/** `file` is for errors only. */
+/** `file` is used in errors only. */
 export function parseConfigText(text: string, file: string): unknown {
   const errors: ParseError[] = [];
-  // A byte order mark is no part of the text.
+  // A space replaces the byte order mark, so that offsets stay the same.
   const body = text.replace(/^\ufeff/, ' ');
   const wrong: Wrong = (offset, what) => wrongAt(file, body, offset, what);
   const tree = treeOf(body, errors, wrong);
@@ -71,7 +70,7 @@ export function parseConfigText(text: string, file: string): unknown {
   }
 }
 
-/** The parser is recursive: a text of a million brackets overflows the stack. */
+/** The parser is recursive, so a million brackets overflow the stack. */
 function treeOf(body: string, errors: ParseError[], wrong: Wrong): Node | undefined {
   try {
     return parseTree(body, errors, { allowTrailingComma: true, allowEmptyContent: false });
@@ -92,7 +91,7 @@ class TooDeep extends Error {
   }
 }
 
-/** Objects without a prototype, so that `__proto__` is a key. An entry that is nested too deep is left out alone. */
+/** Objects have no prototype, so `__proto__` is an ordinary key. An entry that is nested too deep becomes an UnusableEntry. */
 function valueAt(node: Node, wrong: Wrong, path: readonly string[]): unknown {
   if (path.length > depthMax) throw new TooDeep(node.offset);
   if (node.type === 'array') return (node.children ?? []).map((each, i) => valueAt(each, wrong, [...path, String(i)]));

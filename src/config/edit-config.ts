@@ -1,9 +1,8 @@
 /**
- * Changes single members of `hostler.json` in its text. Comments, order and white space of everything else stay as written.
+ * Changes single members in the text of `hostler.json`. Comments, order and white space of all other members do not change.
  * Not here: reading the file (config-file.ts), the lock between commands (edit-lock.ts).
- *
- * Invariants: the file is replaced as a whole, with its mode and owner, or not at all; a link stays a link; a text that cannot be
- * parsed is not written.
+ * Invariants: the file is replaced as a whole, with its mode and owner, or not at all. A symbolic link stays a link. A text that
+ * cannot be parsed is not written.
  */
 import {
   closeSync,
@@ -23,7 +22,7 @@ import { replaceFile } from '../kernel/replace-file.js';
 import { parseConfigText, readConfigSource } from './config-file.js';
 import { withEditLock } from './edit-lock.js';
 
-/** `value` undefined removes the member. `check` gets the current configuration, and throws to refuse the change. */
+/** An undefined `value` removes the member. `check` gets the current configuration, and throws to refuse the change. */
 export function editConfigFile(
   file: string,
   place: readonly string[],
@@ -31,7 +30,7 @@ export function editConfigFile(
   check: (config: unknown) => void = () => {},
 ): void {
   try {
-    // Read first: a missing file is reported before a lock file is created beside it.
+    // This first read reports a missing file before a lock file is created beside it.
     const { realFile: real } = readConfigSource(file);
     withEditLock(real, () => {
       const { text } = readConfigSource(real);
@@ -65,7 +64,6 @@ function replace(file: string, text: string): void {
   syncFolder(folder);
 }
 
-/** The new file gets the mode and owner of the old one. */
 function copyOwner(made: number, { uid, gid, mode }: Stats, file: string): void {
   const own = fstatSync(made);
   if (own.uid !== uid || own.gid !== gid) {
@@ -83,7 +81,7 @@ function copyOwner(made: number, { uid, gid, mode }: Stats, file: string): void 
   fchmodSync(made, mode & 0o777);
 }
 
-/** Makes the rename survive a power loss. Not every file system supports it. */
+/** Makes the rename survive a power loss, if the file system supports it. */
 function syncFolder(folder: string): void {
   try {
     const opened = openSync(folder, 'r');
@@ -93,7 +91,7 @@ function syncFolder(folder: string): void {
       closeSync(opened);
     }
   } catch {
-    // Best effort: the change itself is made.
+    // The change itself is already visible.
   }
 }
 

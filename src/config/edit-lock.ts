@@ -1,8 +1,7 @@
 /**
- * A lock file beside a file that commands change. It names its holder. Waiting blocks the whole process.
- *
- * Invariants: a lock is removed by its holder, or, after the holder has exited, by the one process that got the right to; waiting is
- * bounded and then fails with the name of the lock file.
+ * A lock file beside a file that commands change. It contains the pid of its owner. Waiting blocks the whole process.
+ * Invariants: only the owner removes a lock, or, after the owner has exited, exactly one waiter. Waiting is bounded and then fails
+ * with the name of the lock file.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,7 +10,7 @@ import path from 'node:path';
 import { HostError } from '../kernel/errors.js';
 
 const stepMs = 20;
-/** Five seconds: a change takes some milliseconds. */
+/** Waits five seconds in total; a change takes a few milliseconds. */
 const stepsMax = 250;
 
 /** Errors of the file system are thrown unchanged. */
@@ -39,7 +38,7 @@ function create(file: string, text: string): boolean {
   }
 }
 
-/** Removes the lock of a process that has exited. A second file decides which waiter does, so that none removes a newer lock. */
+/** Removes the lock of a process that has exited. A second file selects one waiter, so no waiter removes a newer lock. */
 function removeStale(lock: string): boolean {
   const seen = read(lock);
   const [, pid, token, machine] = /^(\d{1,10}) ([0-9a-f]{16}) (.*)\n$/.exec(seen) ?? [];
@@ -55,7 +54,7 @@ function removeStale(lock: string): boolean {
   }
 }
 
-/** Empty when the file is gone or not written yet. */
+/** Returns an empty text if the file does not exist or is not written yet. */
 function read(file: string): string {
   try {
     return readFileSync(file, 'utf8');

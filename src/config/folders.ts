@@ -1,9 +1,9 @@
-/** Folders of the files that outlive Hostler. */
+/** Default folders of configuration, data and state. */
 import path from 'node:path';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The base directory of the XDG variable, or below HOME; undefined when the account has neither. */
+/** Folder below the XDG variable, else below HOME; undefined if neither is an absolute path. */
 function baseFolder(env: Environment, variable: string, ...belowHome: string[]): string | undefined {
   const base = env[variable];
   if (base && path.isAbsolute(base)) return path.join(base, 'hostler');
@@ -13,22 +13,22 @@ function baseFolder(env: Environment, variable: string, ...belowHome: string[]):
 const namedFolder = ({ HOSTLER_DATA_DIR: named }: Environment): string | undefined =>
   named ? path.resolve(named) : undefined;
 
-/** Where a single probe records its processes. */
+/** Folder in which `hostler probe` records its processes. */
 export const stateFolder = (env: Environment): string | undefined =>
   namedFolder(env) ?? baseFolder(env, 'XDG_STATE_HOME', '.local', 'state');
 
-/** Where a running Hostler stores its keys, pins and lists, and has its control socket. */
+/** Folder of the keys, pins, lists and control socket of a running Hostler. */
 export const dataFolder = (env: Environment): string | undefined =>
   namedFolder(env) ?? baseFolder(env, 'XDG_DATA_HOME', '.local', 'share');
 
 /**
- * As `dataFolder`, for files that may run code or grant access before anything was confirmed: a relative HOSTLER_DATA_DIR is
- * ignored, because the working folder may belong to a stranger.
+ * Like `dataFolder`, for files that run code or grant access before any confirmation. A relative HOSTLER_DATA_DIR is ignored,
+ * because the working folder may be untrusted.
  */
 export function ownDataFolder(env: Environment): string | undefined {
   const { HOSTLER_DATA_DIR: named = '', ...rest } = env;
   return dataFolder(path.isAbsolute(named) ? env : rest);
 }
 
-/** Where the configuration is, unless it is in the working folder. */
+/** Folder of the configuration if the working folder has none. */
 export const configFolder = (env: Environment): string | undefined => baseFolder(env, 'XDG_CONFIG_HOME', '.config');

@@ -1,10 +1,10 @@
 /**
- * The whole configuration (parsed `hostler.json`): `unknown` → frozen HostSettings with all defaults.
- * A mistake that makes the whole unusable is thrown, with its path; a mistake in one entry is reported and disables that entry.
+ * Parses the whole configuration (`hostler.json`): `unknown` → frozen HostSettings with all defaults.
+ * A mistake in one entry is reported and disables that entry. Any other mistake is thrown, with its path.
  * Not here: one server's entry (server-definition.ts), the effect of roles and budgets on a call (policy/).
  *
- * Invariants: an unknown key is refused; an entry that cannot be parsed never grants more than it would have: its role may use
- * nothing, its budget allows no call.
+ * Invariants: an unknown key is refused. An invalid entry never grants more than a valid one: an invalid role may use nothing, and an
+ * invalid budget allows no call.
  */
 import { z } from 'zod';
 import { type HostError, isHostError } from '../kernel/errors.js';
@@ -17,13 +17,12 @@ import { parseServerDefinition, type ServerDefinition } from './server-definitio
 import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from './unlisted-roles.js';
 import { parseDuration } from './values.js';
 
-/** A server and a tool that a role may use. `*` alone stands for all. */
+/** A server and a tool that a role may use. `*` means all. */
 export interface RolePattern {
   readonly server: string;
   readonly tool: string;
 }
 
-/** At most `calls` in each window. */
 interface RateLimit {
   readonly calls: number;
   readonly windowMs: number;
@@ -31,27 +30,26 @@ interface RateLimit {
 
 export interface HostSettings {
   readonly mcpServers: ReadonlyMap<string, ServerDefinition>;
-  /** The errors of entries of `mcpServers` that cannot be used. */
+  /** Errors of invalid entries of `mcpServers`, by name. */
   readonly unusable: ReadonlyMap<string, HostError>;
-  /** By role. Undefined together with `unlistedRole`: the configuration has no roles, and a caller with a role is refused. */
+  /** Patterns by role. If `roles` and `unlistedRole` are undefined, a caller with a role is refused. */
   readonly roles: ReadonlyMap<string, readonly RolePattern[]> | undefined;
   readonly unlistedRole: 'deny' | 'allow' | undefined;
   readonly budgets: {
     readonly principals: ReadonlyMap<string, RateLimit>;
     readonly roles: ReadonlyMap<string, RateLimit>;
   };
-  /** Servers by group. */
+  /** Server names by group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
   readonly telemetry: { readonly traces: boolean };
-  /** By name, as written. The gateway and the broker parse the entries (keys.ts). */
+  /** Unparsed entries by name. The gateway and the broker parse them (keys.ts). */
   readonly keys: Entries;
   readonly listen: ListenSettings;
   readonly log: LogSettings;
-  /** Undefined: no workers are served. */
+  /** Undefined if no workers are served. */
   readonly broker: BrokerSettings | undefined;
 }
 
-/** Every key of the top level. */
 export const hostConfigKeys = [
   ...(['$schema', 'mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'keys', 'listen', 'log'] as const),
   ...(['broker', 'telemetry'] as const),
@@ -72,13 +70,12 @@ const groupName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 
 type Entries = Readonly<Record<string, unknown>>;
 type OnProblem = (problem: HostError) => void;
-/** Reports a mistake in one entry. */
 type Report = (field: string, what: string, hint?: string) => void;
 
 export const parseHostConfig = (input: unknown, onProblem: OnProblem): HostSettings =>
   parseWith(input, onProblem, parseServers);
 
-/** The settings without servers, for the start of `hostler up`. Mistakes in single entries are not reported. */
+/** Parses all settings except servers. Does not report mistakes in single entries. */
 export const parseServing = (input: unknown): Omit<HostSettings, 'mcpServers' | 'unusable'> =>
   parseWith(
     input,
@@ -137,7 +134,7 @@ function parseServers(written: Entries, onProblem: OnProblem): Pick<HostSettings
       if (placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
       mcpServers.set(name, definition);
     } catch (thrown) {
-      // Any error of a parser disables this entry and no other.
+      // An internal error of a parser must also disable only this entry.
       const error = isHostError(thrown)
         ? thrown
         : invalidSpec(`mcpServers.${shown(name)}`, 'cannot be used', entryHint, { cause: thrown });
@@ -148,7 +145,7 @@ function parseServers(written: Entries, onProblem: OnProblem): Pick<HostSettings
   return { mcpServers, unusable };
 }
 
-/** A role that cannot be parsed stays listed and may use nothing: without it, `unlistedRole: "allow"` would allow everything. */
+/** An invalid role stays listed and may use nothing. Otherwise `unlistedRole: "allow"` would allow it everything. */
 function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, report: Report): readonly RolePattern[] {
   const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
@@ -176,7 +173,7 @@ function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, rep
   return Object.freeze(patterns.map(splitPattern));
 }
 
-/** Splits at the first slash: a tool name may contain one. Without a slash the server is empty. */
+/** Splits at the first slash, because a tool name may contain slashes. Without a slash the server is empty. */
 function splitPattern(pattern: string): RolePattern {
   const slash = pattern.indexOf('/');
   return { server: pattern.slice(0, Math.max(slash, 0)), tool: pattern.slice(slash + 1) };
@@ -184,7 +181,7 @@ function splitPattern(pattern: string): RolePattern {
 
 const patternHint = 'write server/tool, server/* for all tools of a server, or */* for everything';
 
-/** A budget that cannot be parsed allows no call: without it there would be no limit. */
+/** An invalid budget allows no call. If it were left out, there would be no limit. */
 function parseRateLimit(at: string, entry: unknown, report: Report): RateLimit {
   const nothing = Object.freeze({ calls: 0, windowMs: 60_000 });
   const hint = 'correct it; until then no call passes';
@@ -225,7 +222,7 @@ function parseGroup(
   });
 }
 
-/** A section without entries: one mistake makes the whole configuration unusable. */
+/** Parses a section without entries. One mistake makes the whole configuration unusable. */
 function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entries): Readonly<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
@@ -233,7 +230,7 @@ function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entrie
   throw invalidSpec(field, what);
 }
 
-/** Parses the entries of a table. Names are trimmed, blank ones left out, of two equal ones the later counts; all is reported. */
+/** Trims names, drops blank names, and prefers the later of two equal names. Reports each of these changes. */
 function each<T>(
   path: string,
   input: unknown,
@@ -244,7 +241,7 @@ function each<T>(
   for (const [written, given] of Object.entries(table(path, input))) {
     const name = written.trim();
     const at = `${path}.${shown(name)}`;
-    // The parser of the table replaces an undefined entry: a role or budget then allows nothing.
+    // `parse` gets undefined for an unusable entry: a role or budget then allows nothing.
     const entry = given instanceof UnusableEntry ? undefined : given;
     if (given instanceof UnusableEntry) reportUnusable(at, given.error, report);
     if (name === '') {
@@ -264,7 +261,7 @@ function reportUnusable(at: string, { message, hint, details: { field = at } }: 
   report(field, message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message, hint);
 }
 
-/** The texts of a list, trimmed and without duplicates; changes are reported. */
+/** Trims the texts of a list and removes duplicates. Reports each change. */
 function list(
   path: string,
   input: readonly unknown[],
@@ -272,7 +269,7 @@ function list(
   isUsable: (field: string, text: string) => boolean,
 ): readonly string[] {
   const kept = new Set<string>();
-  // The length was checked when the list was copied (plain-data.ts).
+  // plain-data.ts has checked the length.
   for (const [i, written] of input.entries()) {
     const field = `${path}.${i}`;
     const text = typeof written === 'string' ? written.trim() : undefined;
@@ -298,7 +295,7 @@ function table(path: string, input: unknown): Entries {
 const isKnown = (key: string): boolean => (hostConfigKeys as readonly string[]).includes(key);
 const shown = (text: string): string => neutraliseLine(text, shownChars);
 
-/** Placeholders are replaced when a file is read (config-file.ts), not in an object of an embedder. */
+/** config-file.ts replaces placeholders only in a file, not in an object of an embedder. */
 const placeholder = /\$\{(?:env|file):/;
 const notReplaced = (server: string): HostError =>
   invalidSpec(

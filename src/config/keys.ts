@@ -1,9 +1,8 @@
 /**
- * The table `keys` of the configuration: the hash and the rights of each key.
+ * Parses the table `keys` of the configuration: the hash and the rights of each key.
  * Not here: checking a presented key (gateway/keys/keys.ts), the local key (gateway/keys/local-key.ts).
- *
- * Invariants: errors quote only names of members, since a key may stand where its hash belongs; an entry that cannot be parsed
- * grants no access.
+ * Invariants: errors never quote values, because a user may have pasted the key instead of its hash. An invalid entry grants no
+ * access.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
@@ -18,48 +17,47 @@ const keyBytes = 32;
 
 export const newKey = (): string => `${keyPrefix}${randomBytes(keyBytes).toString('base64url')}`;
 
-/** SHA-256 in base64url without padding, as in `KeyEntry.digest`. */
+/** The same encoding as in `KeyEntry.digest`. */
 export const digestOf = (key: string): string => hash('sha256', key, 'base64url');
 
 export interface KeyEntry {
   /** SHA-256 of the key, in base64url without padding; undefined for a key that only NATS checks. */
   readonly digest: string | undefined;
   readonly role: string | undefined;
-  /** Wall time in ms since 1970. */
+  /** Wall-clock time in ms since 1970. */
   readonly expiresAtMs: number | undefined;
-  /** For keys of workers and of hosts on other machines, which open only the broker. */
+  /** Set for keys of workers and remote hosts. Only the broker accepts such a key. */
   readonly mail: MailRights | undefined;
 }
 
 interface MailRights {
   readonly mailbox: string;
-  /** Mailboxes that the key may send to; `*` for all. */
+  /** Mailboxes to which the key may send; `*` means all. */
   readonly destinations: readonly string[];
-  /** The public key that NATS checks. */
+  /** Public key that NATS checks. */
   readonly nkey: string | undefined;
 }
 
-/** The key of a host, which may send to all mailboxes. */
+/** Only a host may send to all mailboxes. */
 export const isHostKey = ({ destinations }: MailRights): boolean => destinations.includes(everyMailbox);
 
-/** A key that opens the gateway. */
+/** A key that the gateway accepts. */
 type ClientKey = KeyEntry & { readonly digest: string };
 export const isClientKey = (entry: KeyEntry): entry is ClientKey =>
   entry.mail === undefined && entry.digest !== undefined;
 
-/** By name, which is also the id of the principal. */
+/** Entries by name. The name is also the id of the principal. */
 export type Keys = ReadonlyMap<string, KeyEntry>;
 
-/** The principal id of the embedder (host/host-interface.ts). */
+/** The principal id of the embedder (policy/operation.ts). */
 export const reservedKeyName = 'embedder';
 
-/** The public nkey of a NATS user. */
 export const nkeyPattern = /^U[A-Z2-7]{55}$/;
 
 const keysMax = 10_000;
 const shownChars = 64;
 const keyName = /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$/;
-/** In hex or base64url; in base64url the last of 43 characters has two unused bits. */
+/** SHA-256 in hex or base64url. In base64url, two bits of the last of 43 characters are unused and must be 0. */
 const writtenHash = /^sha256:(?:[0-9A-Fa-f]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]=?)$/;
 const hexChars = 64;
 const digestChars = 43;
@@ -74,7 +72,7 @@ const mailbox = z
   .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
 const destination = z.union([mailbox, z.literal(everyMailbox)], 'must be a mailbox, or *');
 
-/** Rights of a key. The configuration has only the hash of the key. */
+/** The configuration never contains the key itself. */
 export const keyEntry = z.strictObject(
   {
     hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
@@ -87,7 +85,7 @@ export const keyEntry = z.strictObject(
   'must be an object with a hash',
 );
 
-/** Throws when the value is no table; a mistake in one entry is reported, and the entry left out. */
+/** Throws if the value is not an object. Reports a mistake in one entry, and leaves that entry out. */
 export function parseKeys(given: unknown, onProblem: (problem: HostError) => void): Keys {
   const { keys: input } = copyConfig({ keys: given }) as { readonly keys: unknown };
   if (typeof input !== 'object' || input === null || Array.isArray(input))
@@ -134,7 +132,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (mailbox === reservedKeyName) return invalidSpec(`${at}.mailbox`, 'is a reserved name', 'call it something else');
   if (mailbox === undefined && (nkey ?? destinations) !== undefined)
     return invalidSpec(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
-  // This mailbox receives the calls of all workers: a worker's entry must not get it by a wrong name.
+  // This mailbox receives the calls of all workers. A typing mistake in the entry of a worker must not grant it.
   if (mailbox === hostMailbox && destinations !== undefined && !destinations.includes(everyMailbox))
     return invalidSpec(`${at}.destinations`, `must be *, or left out: ${ofHosts}`, anotherMailbox);
   if (mailbox === hostMailbox && role !== undefined)
@@ -146,20 +144,20 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   return Object.freeze({ digest: hash === undefined ? undefined : digestIn(hash), role, expiresAtMs, mail });
 }
 
-/** By default a worker sends to the host, and a host to all mailboxes. */
+/** By default a worker may send to the host, and a host to all mailboxes. */
 const mailOf = (
   mailbox: string,
   destinations: readonly string[] = [mailbox === hostMailbox ? everyMailbox : hostMailbox],
   nkey: string | undefined,
 ): MailRights => Object.freeze({ mailbox, destinations: Object.freeze(destinations), nkey });
 
-/** In the encoding of `digestOf`. */
+/** Converts a written hash to the encoding of `digestOf`. */
 function digestIn(hash: string): string {
   const text = hash.slice('sha256:'.length);
   return text.length === hexChars ? Buffer.from(text, 'hex').toString('base64url') : text.slice(0, digestChars);
 }
 
-/** A day alone means its first instant in UTC. A time needs a zone, or it would differ between machines. */
+/** A date without a time means 00:00 UTC. A time needs a zone, or it would differ between machines. */
 const isoDate = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
 function dateOf(text: string): number {
   const atMs = isoDate.test(text) ? Date.parse(text) : Number.NaN;
@@ -169,7 +167,7 @@ function dateOf(text: string): number {
 
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
 
-/** Two keys may share a mailbox, to rotate a key without a gap. They must have the same role and destinations. */
+/** Names of keys whose mailbox has another key with other rights. Keys with equal rights may share it, for rotation. */
 function disputed(keys: readonly [string, KeyEntry][]): string[] {
   const rights = new Map<string, Set<string>>();
   const said = ({ role, mail }: KeyEntry) => JSON.stringify([role, mail?.destinations]);
@@ -180,7 +178,6 @@ function disputed(keys: readonly [string, KeyEntry][]): string[] {
   return keys.flatMap(([name, { mail }]) => (mail && (rights.get(mail.mailbox)?.size ?? 0) > 1 ? [name] : []));
 }
 
-/** Names of the entries that share a value. */
 function shared(keys: readonly [string, KeyEntry][], of: (entry: KeyEntry) => string | undefined): string[] {
   const names = new Map<string, string[]>();
   for (const [name, entry] of keys) {

@@ -1,6 +1,4 @@
-/**
- * `listen` and `log` of the configuration: address and log level. Options of the command line take precedence.
- */
+/** Schemas of `listen` and `log` in the configuration. Options of the command line take precedence. */
 import { z } from 'zod';
 import { parseDuration } from './values.js';
 

@@ -1,9 +1,9 @@
 /**
- * Replaces `${env:NAME}` and `${file:PATH}` in the values of a configuration. Keys are not replaced.
- * Not here: reading the configuration (config-file.ts), what an entry means (host-config.ts).
+ * Replaces `${env:NAME}` and `${file:PATH}` in the values of a configuration, not in keys.
+ * Not here: reading the configuration (config-file.ts), validation of entries (host-config.ts).
  *
- * Invariants: a placeholder that cannot be replaced disables its own entry and no other, and never grants more than the entry would
- * have; no value is quoted in an error; replaced values are reported as secrets, except harmless variables.
+ * Invariants: a placeholder that cannot be replaced disables only its own entry, and never grants more than that entry would.
+ * Errors quote no value. Replaced values are reported as secrets, except harmless variables.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -16,25 +16,25 @@ interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Base of relative paths. */
   readonly folder: string;
-  /** Files that were read already, for the same configuration. */
+  /** Files that were already read for the same configuration. */
   readonly files?: PlaceholderFiles;
 }
 
 export interface Filled {
   readonly config: unknown;
-  /** Never to be shown. */
+  /** Values that must be redacted. */
   readonly secrets: readonly string[];
-  /** Without those of servers, which are reported when their entries are parsed. */
+  /** Problems outside of `mcpServers`. The parser of `mcpServers` reports the others. */
   readonly problems: readonly HostError[];
 }
 
 const depthMax = 32;
 const shownChars = 200;
 const placeholder = /\$\{(env|file):([^}]*)\}/g;
-/** Variables of the machine or the session. Redacting them would garble every path. */
+/** Redacting these variables would garble every path. */
 const harmless = /^(?:HOME|USER|LOGNAME|HOSTNAME|PWD|PATH|SHELL|TMPDIR|TEMP|TMP|LANG|TZ|TERM|LC_\w+|XDG_\w+)$/;
 
-/** Replaces an entry that limits a role or principal, and allows nothing. Other entries are left out. */
+/** Entries that allow nothing. They replace an unusable role or budget; unusable keys and groups are left out. */
 const closed: ReadonlyMap<string, unknown> = new Map(
   Object.entries({
     roles: { allow: [] },
@@ -45,7 +45,7 @@ const closed: ReadonlyMap<string, unknown> = new Map(
 
 type Table = Record<string, unknown>;
 
-/** Throws when a value outside of the tables cannot be replaced. */
+/** Throws if a placeholder outside of the entry tables (plain-data.ts) cannot be replaced. */
 export function fillPlaceholders(config: unknown, given: PlaceholderSources): Filled {
   const sources = { ...given, files: given.files ?? new PlaceholderFiles(given.folder) };
   const secrets = new Set<string>();
@@ -87,7 +87,7 @@ function fillText(text: string, field: string, sources: Required<PlaceholderSour
 }
 
 function variable(name: string, field: string, { env }: PlaceholderSources): string {
-  // Own members only: every object inherits `toString`.
+  // Every object inherits `toString`, so only own members count.
   const value = Object.hasOwn(env, name) ? env[name] : undefined;
   if (value === undefined) {
     const shown = neutraliseLine(name, shownChars);
@@ -110,7 +110,7 @@ function content(name: string, field: string, { files }: Required<PlaceholderSou
   );
 }
 
-/** `${file:PATH}` in a text: the paths as they are written. */
+/** Returns the paths of `${file:PATH}` as written. */
 export const filesNamedIn = (text: string): string[] =>
   [...text.matchAll(placeholder)].flatMap(([, kind, name = '']) => (kind === 'file' ? [name] : []));
 
@@ -118,12 +118,11 @@ type FileText = { readonly text: string } | { readonly why: string };
 
 const fileBytesMax = 64 * 1024;
 
-/** The files that one reading of a configuration names. Each is read once, so the confirmed text is the text that is filled in. */
+/** Reads each file once per configuration, so the confirmed text is the text that is filled in. */
 export class PlaceholderFiles {
   readonly #folder: string;
   readonly #texts = new Map<string, FileText>();
 
-  /** `folder`: base of relative paths. */
   constructor(folder: string) {
     this.#folder = folder;
   }
@@ -141,13 +140,13 @@ export class PlaceholderFiles {
 function readText(file: string): FileText {
   let descriptor: number | undefined;
   try {
-    // Non-blocking: the path may name a FIFO without a writer.
+    // O_NONBLOCK, because the path may name a FIFO without a writer.
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     const facts = fstatSync(descriptor);
     if (!facts.isFile()) return { why: 'is not a file' };
     if (facts.size > fileBytesMax) return { why: 'is larger than 64 KiB' };
     const text = readFileSync(descriptor, 'utf8').slice(0, fileBytesMax);
-    // Without one newline at the end: editors add it, and no secret has it.
+    // Editors add a newline at the end; it is not part of a secret.
     return { text: text.replace(/\r?\n$/, '') };
   } catch (error) {
     const { code = 'unreadable' } = error as NodeJS.ErrnoException;

@@ -1,8 +1,8 @@
 /**
  * Copies the configuration of an embedder into plain data: own enumerable members only, in objects without a prototype. Getters and
- * proxies run once, here; the parsers read values that neither throw nor change. Not here: what the data means (host-config.ts).
+ * proxies run once, here, so the parsers read values that neither throw nor change.
  *
- * Invariants: an entry of a table that cannot be copied becomes an UnusableEntry, and the other entries are copied; anything else
+ * Invariants: an entry of a table that cannot be copied becomes an UnusableEntry, and the other entries are copied. Any other value
  * that cannot be copied is an `invalid_spec` error with its path. The work is bounded: an object that occurs twice is copied once,
  * and long lists, deep nesting and cycles are refused.
  */
@@ -10,7 +10,7 @@ import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { invalidSpec } from './schema-issues.js';
 
-/** A mistake in one entry of these tables disables that entry alone. A mistake anywhere else concerns the whole configuration. */
+/** A mistake in one entry of these tables disables only that entry. Any other mistake makes the configuration unusable. */
 export const entryTables = [
   ...(['mcpServers', 'groups', 'keys', 'roles'] as const),
   ...(['budgets.principals', 'budgets.roles'] as const),
@@ -20,7 +20,7 @@ export type EntryTable = (typeof entryTables)[number];
 
 export const isEntryTable = (path: string): path is EntryTable => (entryTables as readonly string[]).includes(path);
 
-/** Replaces an entry that cannot be used, and says why. The name of the entry stays taken. */
+/** Replaces an entry that cannot be used. The name of the entry stays in its table. */
 export class UnusableEntry {
   readonly error: HostError;
 
@@ -30,15 +30,14 @@ export class UnusableEntry {
 }
 
 const depthMax = 64;
-/** Members of one object or list. */
+/** Maximum of members in one object or list. */
 const membersMax = 10_000;
 const valuesMax = 1_000_000;
 const nameCharsShown = 64;
 
-/** Copies a whole configuration, with its tables. */
 export const copyConfig = (config: unknown): unknown => new Copy(isEntryTable).of(config, '', 0);
 
-/** Copies one entry, or anything else without tables. `at`: its path in errors. */
+/** Copies a value without entry tables. `at`: its path in errors. */
 export const copyEntry = (entry: unknown, at = ''): unknown => new Copy(() => false).of(entry, at, 0);
 
 class Copy {
@@ -65,7 +64,7 @@ class Copy {
       this.#copies.set(value, copy);
       return copy;
     } catch (error) {
-      // Another entry may contain the same object: a second try gives the same error there.
+      // Another entry may contain the same object, and must get the same error instead of `contains itself`.
       this.#copies.delete(value);
       throw error;
     }
@@ -103,14 +102,14 @@ function orUnusable(make: () => unknown): unknown {
   }
 }
 
-/** Checks the length first: a sparse list may have billions of indexes. */
+/** A sparse list may have billions of indexes, so the length is checked first. */
 function indexes(list: readonly unknown[], at: string): string[] {
   const length = read(at, () => list.length);
   if (!(length <= membersMax)) throw unreadable(at, `has more than ${membersMax} entries`);
   return Array.from({ length }, (_, i) => String(i));
 }
 
-/** Runs code of the embedder: a getter, or a trap of a proxy. */
+/** `look` may run code of the embedder: a getter, or a trap of a proxy. */
 function read<T>(at: string, look: () => T): T {
   try {
     return look();

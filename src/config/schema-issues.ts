@@ -1,6 +1,6 @@
 /**
- * The first mistake in a parsed value, as a field and a short text; zod's other issues often follow from the first.
- * Not here: the error and its hint (the parsers).
+ * Converts the first issue of zod to a field and a short text; later issues often follow from the first.
+ * Not here: hints for the user (the parsers).
  * Invariant: apart from names of members, no text of the value is quoted.
  */
 import type { z } from 'zod';
@@ -12,11 +12,11 @@ const nameCharsShown = 100;
 interface FirstIssue {
   readonly field: string;
   readonly what: string;
-  /** The field is an unknown member. */
+  /** True if the field is an unknown member. */
   readonly isUnknownKey: boolean;
 }
 
-/** The error for a mistake in the configuration. `field`: its path; empty for the whole. */
+/** `field`: path of the mistake; empty for the whole configuration. */
 export const invalidSpec = (
   field: string,
   what: string,
@@ -30,7 +30,7 @@ export const invalidSpec = (
     ...more,
   });
 
-/** `at`: the path of the parsed value. */
+/** `at`: path of the parsed value. */
 export function firstIssue({ issues: [issue] }: z.ZodError, at = ''): FirstIssue {
   const path = [...(at === '' ? [] : [at]), ...(issue?.path.map(String) ?? [])];
   if (issue?.code === 'unrecognized_keys') {
@@ -42,7 +42,7 @@ export function firstIssue({ issues: [issue] }: z.ZodError, at = ''): FirstIssue
 }
 
 /**
- * Refuses a member called `__proto__` in the tables at these paths. zod drops such a member of a record without an error, so a
+ * Refuses a member called `__proto__` in the objects at these paths. zod drops such a member of a record without an error, so a
  * variable, header or renamed tool of that name would have no effect.
  */
 export function refuseProto(entry: unknown, paths: readonly string[], refuse: (field: string) => Error): void {

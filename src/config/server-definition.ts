@@ -1,6 +1,6 @@
 /**
- * One entry of `mcpServers`: how to reach a server (server-spec.ts) and how to supervise it. `unknown` → a frozen definition with all
- * defaults, or an `invalid_spec` error that names the field.
+ * Parses one entry of `mcpServers`: how to reach a server (server-spec.ts) and how to supervise it. `unknown` → a frozen definition
+ * with all defaults, or an `invalid_spec` error that names the field.
  */
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -18,46 +18,46 @@ export interface ServerDefinition {
   readonly spec: ServerSpec;
   readonly isEnabled: boolean;
   readonly isLazy: boolean;
-  /** 0: never stopped for idleness. */
+  /** Idle time after which the server stops; 0 means never. */
   readonly keepAliveMs: number;
   readonly restart: { readonly max: number; readonly windowMs: number; readonly onExhausted: 'park' | 'eject' };
   readonly breaker: { readonly threshold: number; readonly resetMs: number };
   readonly timeouts: {
-    /** First start, which may download a package. */
+    /** Limit of the first start, which may download a package. */
     readonly firstStartMs: number;
-    /** All other starts. */
+    /** Limit of all other starts. */
     readonly startMs: number;
     readonly callMs: number;
   };
   readonly concurrency: number;
   readonly queueLength: number;
-  /** Whether results that the server marks as cacheable are cached. */
+  /** `on` caches results that the server marks as cacheable. */
   readonly cache: 'on' | 'off';
-  /** What happens to calls of new tools and of changed tools. */
+  /** Effect on calls of new tools (`onFirstSight`) and of changed tools (`onChange`). */
   readonly pins: { readonly onFirstSight: PinMode; readonly onChange: PinMode };
-  /** The operator trusts the annotations of this server's tools. */
+  /** True if the operator trusts the annotations of this server's tools. */
   readonly trustAnnotations: boolean;
-  /** URL or path of the server card. */
+  /** URL or path of the card. */
   readonly card: string | undefined;
-  /** `per-client`: each client of a gateway has its own instance. */
+  /** `per-client` gives each client of the gateway its own instance. */
   readonly isolation: 'shared' | 'per-client';
-  /** Which of its tools are offered, and under which names. */
+  /** Offered tools and their names. */
   readonly tools: ToolRules;
-  /** Why the entry cannot be used: the server is disabled until the entry is corrected. */
+  /** Mistake in the entry. The server is disabled until the entry is corrected. */
   readonly problem?: { readonly message: string; readonly hint: string | undefined };
 }
 
 /** How errors name an entry and its fields. */
 export interface EntryPlace {
-  /** The full path of a field; `''` is the entry itself. */
+  /** Returns the full path of a field; `''` is the entry itself. */
   readonly fieldOf: (field: string) => string;
-  /** The first part of the message, for a path. */
+  /** Returns the first part of the message, for a path. */
   readonly textOf: (path: string) => string;
   readonly hint: string;
 }
 
 const nameCharsShown = 64;
-/** For names that are not checked yet. */
+/** Makes an unchecked name safe to print. */
 const shown = (name: string): string => neutraliseLine(name, nameCharsShown);
 
 const inConfiguration = (name: string): EntryPlace => ({
@@ -70,11 +70,11 @@ const count = (min: number, max: number) =>
   z.int(`must be a whole number`).min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 const duration = z.union([z.number(), z.string()]);
 const cardCharsMax = 2_048;
-/** A text that looks like a URL must be an HTTP URL; anything else is a path. */
+/** A text with a scheme must be an HTTP URL; any other text is a path. */
 const isUsableCard = (text: string): boolean =>
   !/^[a-z][a-z0-9+.-]*:\/\//i.test(text) || (/^https?:/i.test(text) && URL.canParse(text));
 
-/** The keys of supervision and policy. */
+/** Settings of supervision and policy. */
 export const treatment = z.object({
   enabled: z.boolean().default(true),
   lazy: z.boolean().optional(),
@@ -113,9 +113,7 @@ const packageRunner = /^(?:npx|npm|pnpm|yarn|bunx|uvx|uv|pipx)(?:\.cmd|\.exe)?$/
 export const isPackageRunner = (spec: ServerSpec): boolean =>
   isStdio(spec) && packageRunner.test(spec.command.split(/[\\/]/).at(-1) ?? '');
 
-/**
- * `lazyByDefault`: servers of the configuration start when they are first needed, spawned servers at once.
- */
+/** `lazyByDefault` is true for configured servers, which start on first use, and false for spawned servers. */
 export function parseServerDefinition(
   name: string,
   given: unknown,
@@ -189,14 +187,12 @@ export function definitionOf(
   });
 }
 
-/**
- * A disabled server for an entry that cannot be used, so that `status`, `why` and calls report the mistake. Its command never runs.
- */
+/** Makes a disabled server of an invalid entry, so that `status`, `why` and calls report the mistake. Its command never runs. */
 export function unusableDefinition(name: string, { message, hint }: HostError): ServerDefinition {
   const { spec, ...rest } = parseServerDefinition('unusable', { command: 'unusable', enabled: false }, true);
   return Object.freeze({
     ...rest,
-    // An invalid name may have any length and any character.
+    // An invalid name may have any length and contain any character.
     name: shown(name),
     spec: Object.freeze({ ...spec, name: shown(name) }),
     problem: Object.freeze({ message, hint }),

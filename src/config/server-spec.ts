@@ -1,5 +1,5 @@
 /**
- * How to reach one server: `unknown` → a frozen ServerSpec, or an `invalid_spec` error that names the field.
+ * Parses how to reach one server: `unknown` → a frozen ServerSpec, or an `invalid_spec` error that names the field.
  * The shape is the `mcpServers` entry of MCP clients. Unknown keys are refused: a key without effect would mislead.
  */
 import { z } from 'zod';
@@ -15,7 +15,7 @@ const name = z
 
 const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'), `${field} must not contain NUL`);
 
-/** Limit of Linux for one argument or variable. */
+/** Linux limits one argument or variable to 128 KiB. */
 const argCharsMax = 128 * 1024;
 
 const paths = (field: string) =>
@@ -24,7 +24,6 @@ const paths = (field: string) =>
     .max(100, 'has too many entries')
     .default([]);
 
-/** The keys of a local server. */
 export const stdio = z.strictObject({
   name,
   command: noNul('command').min(1, 'must not be empty').max(4_096, 'is too long'),
@@ -43,7 +42,7 @@ const keyCharsShown = 64;
 
 const hostAlone = /^((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}|localhost)(?::\d{1,5})?(?:\/|$)/i;
 
-/** Quotes only the host: a path or a query may contain a secret. */
+/** Quotes only the host, because a path or a query may contain a secret. */
 function notAUrl(input: unknown): string {
   const host = typeof input === 'string' ? hostAlone.exec(input)?.[1] : undefined;
   return host === undefined
@@ -67,7 +66,6 @@ function hasNoLogin(text: string): boolean {
   return username === '' && password === '';
 }
 
-/** The keys of a remote server. */
 export const http = z.strictObject({
   name,
   // `abort`: a refinement also runs after a failed check, and `new URL` throws for an invalid URL.
@@ -87,13 +85,13 @@ export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;
 type HttpServerSpec = Readonly<z.infer<typeof http>>;
 export type ConfiguredServerSpec = StdioServerSpec | HttpServerSpec;
 
-/** A server that the embedder attached; never read from a configuration. */
+/** A server that the embedder attached. A configuration cannot contain one. */
 export interface AttachedServerSpec {
   readonly name: string;
   readonly transport: 'attached';
-  /** A factory makes an object for each start; without it the server can start once. */
+  /** True if a factory makes an object for each start. Otherwise the server can start only once. */
   readonly hasFactory: boolean;
-  /** Returns the object or a promise. A function, so that JSON and comparisons do not read the object. */
+  /** Returns the object or a promise of it. JSON and comparisons skip a function, so they do not read the object. */
   readonly take: () => unknown;
 }
 
@@ -102,10 +100,8 @@ export type ServerSpec = ConfiguredServerSpec | AttachedServerSpec;
 export const isStdio = (spec: ServerSpec): spec is StdioServerSpec => 'command' in spec;
 export const isAttached = (spec: ServerSpec): spec is AttachedServerSpec => 'take' in spec;
 
-/** The server can be started only once. */
 export const isOneShot = (spec: ServerSpec): boolean => isAttached(spec) && !spec.hasFactory;
 
-/** Throws `invalid_spec` unless the value is a valid server name. */
 export function checkServerName(value: unknown): asserts value is string {
   const parsed = name.safeParse(value);
   if (!parsed.success) throw invalid('name', firstIssue(parsed.error).what);
@@ -124,7 +120,7 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
   throw invalid(field, what);
 }
 
-/** Definitions are one or two levels deep. */
+/** A spec has at most two levels. */
 function freeze<T extends object>(spec: T): T {
   for (const value of Object.values(spec)) if (typeof value === 'object' && value !== null) Object.freeze(value);
   return Object.freeze(spec);

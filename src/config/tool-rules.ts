@@ -1,8 +1,7 @@
 /**
- * `tools` of a server's entry: which of its tools are offered, and under which names.
+ * Schema of `tools` in the entry of a server: the offered tools and their names.
  * Not here: roles (host-config.ts), enforcing the rules (policy/allowlist.ts).
- *
- * Invariant: no two renamed tools get the same name.
+ * Invariant: no two renamed tools have the same name.
  */
 import { z } from 'zod';
 
@@ -10,7 +9,7 @@ const listMax = 10_000;
 const nameCharsMax = 512;
 const toolName = z.string('must be the name of a tool').min(1, 'must not be empty').max(nameCharsMax, 'is too long');
 const toolNames = z.array(toolName, 'must be a list of tools').max(listMax, `has more than ${listMax} entries`);
-/** Valid for every client, with room for the server's name in front. */
+/** Valid for every client, also with the name of the server as a prefix. */
 const shownName = z
   .string('must be a text')
   .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'use 1 to 64 letters, digits, dots, dashes or underscores');
@@ -22,15 +21,15 @@ export const toolRules = z.strictObject({
 });
 
 export interface ToolRules {
-  /** Undefined: all tools. `*` at the end of a name matches any suffix. */
+  /** Allowed tools; undefined allows all. `*` at the end of a name matches any suffix. */
   readonly allow: readonly string[] | undefined;
-  /** Takes precedence over `allow`. */
+  /** Denied tools, even if `allow` contains them. */
   readonly deny: readonly string[];
-  /** The server's name of a tool → the name for clients. */
+  /** Name for clients, by the name that the server uses. */
   readonly rename: Readonly<Record<string, string>>;
 }
 
-/** The name of the tool for clients. */
+/** Returns the name of the tool for clients. */
 export const renamed = ({ rename }: ToolRules, tool: string): string =>
   Object.hasOwn(rename, tool) ? (rename[tool] as string) : tool;
 

@@ -1,5 +1,5 @@
 /**
- * Keys without any rights, because `roles` does not list their role.
+ * Finds keys without any rights, because `roles` does not list their role.
  * Not here: refusing their calls (policy/allowlist.ts).
  */
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -14,10 +14,10 @@ export const unlistedRoleHint = 'list it under roles in the configuration, or se
 
 const shownChars = 128;
 
-/** The text in the log, in status, and for the worker. */
+/** Used in the log, in `status`, and in errors for the worker. */
 export const unlistedRoleText = (role: string): string => `role '${neutraliseLine(role, shownChars)}' is not listed`;
 
-/** `keys`: as written. Other mistakes in an entry are reported by keys.ts. */
+/** `keys`: unparsed entries. keys.ts reports all other mistakes in them. */
 export function unlistedRoles(
   keys: Readonly<Record<string, unknown>>,
   roles: ReadonlyMap<string, unknown> | undefined,
