@@ -1,6 +1,6 @@
 /**
- * `hostler key add|list|revoke|nats`: edits and lists `keys` of the configuration. A running Hostler applies a change within a second.
- * nats-server does not read this file; `hostler key nats` prints the configuration for it.
+ * `hostler key add|list|revoke|nats`: edits and lists `keys` of the configuration. A running Hostler applies a change within a
+ * second. nats-server does not read this file; `hostler key nats` prints the configuration for it.
  * Invariant: a key is shown once, when it is created. The configuration contains only its hash, or its public nkey.
  */
 import { hash } from 'node:crypto';

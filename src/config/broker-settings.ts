@@ -1,6 +1,6 @@
 /**
- * Schema of `broker` in the configuration. Without `url` this process is the broker; with `url` this host serves another broker or
- * NATS. Not here: keys of workers (keys.ts), the effect of the limits (broker/).
+ * Schema of `broker` in the configuration. Without `url` this process is the broker; with `url` this host serves another broker
+ * or NATS. Not here: keys of workers (keys.ts), the effect of the limits (broker/).
  * Invariant: an empty object is valid, and its defaults admit no other machine.
  */
 import { z } from 'zod';

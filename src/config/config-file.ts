@@ -1,8 +1,8 @@
 /**
  * Reads `hostler.json`: JSON with comments and trailing commas. Replaces the placeholders.
  * Not here: validation of the value (host-config.ts), watching the file (cli/config/watch-config.ts).
- * Invariant: a syntax error makes the whole file unusable, and the error names line and column. A duplicate key is a syntax error,
- * because two parsers could use different values.
+ * Invariant: a syntax error makes the whole file unusable, and the error names line and column. A duplicate key is a syntax
+ * error, because two parsers could use different values.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
 import path from 'node:path';

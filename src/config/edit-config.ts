@@ -1,8 +1,8 @@
 /**
  * Changes single members in the text of `hostler.json`. Comments, order and white space of all other members do not change.
  * Not here: reading the file (config-file.ts), the lock between commands (edit-lock.ts).
- * Invariants: the file is replaced as a whole, with its mode and owner, or not at all. A symbolic link stays a link. A text that
- * cannot be parsed is not written.
+ * Invariants: the file is replaced as a whole, with its mode and owner, or not at all. A symbolic link stays a link. A text
+ * that cannot be parsed is not written.
  */
 import {
   closeSync,

@@ -2,9 +2,8 @@
  * Parses the whole configuration (`hostler.json`): `unknown` → frozen HostSettings with all defaults.
  * A mistake in one entry is reported and disables that entry. Any other mistake is thrown, with its path.
  * Not here: one server's entry (server-definition.ts), the effect of roles and budgets on a call (policy/).
- *
- * Invariants: an unknown key is refused. An invalid entry never grants more than a valid one: an invalid role may use nothing, and an
- * invalid budget allows no call.
+ * Invariants: an unknown key is refused. An invalid entry never grants more than a valid one: an invalid role may use nothing,
+ * and an invalid budget allows no call.
  */
 import { z } from 'zod';
 import { type HostError, isHostError } from '../kernel/errors.js';

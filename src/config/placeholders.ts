@@ -1,7 +1,6 @@
 /**
  * Replaces `${env:NAME}` and `${file:PATH}` in the values of a configuration, not in keys.
  * Not here: reading the configuration (config-file.ts), validation of entries (host-config.ts).
- *
  * Invariants: a placeholder that cannot be replaced disables only its own entry, and never grants more than that entry would.
  * Errors quote no value. Replaced values are reported as secrets, except harmless variables.
  */

@@ -1,10 +1,9 @@
 /**
- * Copies the configuration of an embedder into plain data: own enumerable members only, in objects without a prototype. Getters and
- * proxies run once, here, so the parsers read values that neither throw nor change.
- *
- * Invariants: an entry of a table that cannot be copied becomes an UnusableEntry, and the other entries are copied. Any other value
- * that cannot be copied is an `invalid_spec` error with its path. The work is bounded: an object that occurs twice is copied once,
- * and long lists, deep nesting and cycles are refused.
+ * Copies the configuration of an embedder into plain data: own enumerable members only, in objects without a prototype. Getters
+ * and proxies run once, here, so the parsers read values that neither throw nor change.
+ * Invariants: an entry of a table that cannot be copied becomes an UnusableEntry, and the other entries are copied. Any other
+ * value that cannot be copied is an `invalid_spec` error with its path. The work is bounded: an object that occurs twice is
+ * copied once, and long lists, deep nesting and cycles are refused.
  */
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';

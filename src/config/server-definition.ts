@@ -1,6 +1,6 @@
 /**
- * Parses one entry of `mcpServers`: how to reach a server (server-spec.ts) and how to supervise it. `unknown` → a frozen definition
- * with all defaults, or an `invalid_spec` error that names the field.
+ * Parses one entry of `mcpServers`: how to reach a server (server-spec.ts) and how to supervise it. `unknown` → a frozen
+ * definition with all defaults, or an `invalid_spec` error that names the field.
  */
 import { z } from 'zod';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -187,7 +187,7 @@ export function definitionOf(
   });
 }
 
-/** Makes a disabled server of an invalid entry, so that `status`, `why` and calls report the mistake. Its command never runs. */
+/** Makes a disabled server of an invalid entry, so `status`, `why` and calls report the mistake. Its command never runs. */
 export function unusableDefinition(name: string, { message, hint }: HostError): ServerDefinition {
   const { spec, ...rest } = parseServerDefinition('unusable', { command: 'unusable', enabled: false }, true);
   return Object.freeze({

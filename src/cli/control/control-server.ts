@@ -1,6 +1,6 @@
 /**
- * The control socket in the data directory, through which the other commands use the running Hostler. Its clients have all rights
- * of Hostler, so only the same user can open it.
+ * The control socket in the data directory, through which the other commands use the running Hostler. Its clients have all
+ * rights of Hostler, so only the same user can open it.
  * Not here: the operations (operations.ts), the protocol (control-protocol.ts).
  * Invariants: one Hostler owns a data directory, so a socket that answers is never replaced. The end of a connection aborts its
  * requests. The numbers of connections, requests and unread bytes are bounded.

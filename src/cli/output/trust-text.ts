@@ -1,7 +1,7 @@
 /**
  * Shows the user the parts of a configuration that need confirmation.
- * Invariants: text of the file cannot move the cursor or hide other text; cut text is marked. Values that are secrets by name or
- * shape are hidden, but never a part of a command that a shell would run.
+ * Invariants: text of the file cannot move the cursor or hide other text; cut text is marked. Values that are secrets by name
+ * or shape are hidden, but never a part of a command that a shell would run.
  */
 import { userInfo } from 'node:os';
 import { createRedactor } from '../../kernel/redact.js';

@@ -1,8 +1,7 @@
 /**
  * Small parent programs of Hostler in a container: they reap every process that ends there, and forward signals.
  * Node waits only for its own children: as PID 1 it would leave each orphan of a server as a zombie.
- * The shell program is the head of the command file (scripts/bundle.mjs); the Perl program runs below `node main.cjs up` as PID 1.
- *
+ * The command file starts with the shell program (scripts/bundle.mjs). The Perl program runs below `node main.cjs up` as PID 1.
  * Invariants: the reaper forwards SIGTERM, SIGINT and SIGHUP as SIGUSR2. A signal to the process group also reaches Hostler
  * directly, and must not count twice (stop-signals.ts). The exit code is that of Hostler.
  */
@@ -13,8 +12,8 @@ export const REAPER_VARIABLE = 'HOSTLER_REAPER';
 
 /**
  * Reaper for a shell as PID 1: `wait` also reaps inherited children (dash, bash, busybox). The command is "$@". A background
- * command would get /dev/null as stdin, so stdin is saved as descriptor 3. A trapped signal ends `wait` early. `wait` is repeated
- * until the command has exited, and once more because the signal may have hidden the status.
+ * command would get /dev/null as stdin, so stdin is saved as descriptor 3. A trapped signal ends `wait` early. `wait` is
+ * repeated until the command has exited, and once more because the signal may have hidden the status.
  */
 const SHELL_REAPER = `
 early= child=
@@ -47,8 +46,8 @@ ${SHELL_REAPER.trim()}
 const NO_REAPER = 97;
 
 /**
- * Reaper for Node as PID 1, which cannot exec: a child that makes itself a subreaper (PR_SET_CHILD_SUBREAPER, 36). Arguments: the
- * number of the system call prctl, then the command. The child ignores direct stop signals, because Hostler gets them too.
+ * Reaper for Node as PID 1, which cannot exec: a child that makes itself a subreaper (PR_SET_CHILD_SUBREAPER, 36). Arguments:
+ * the number of the system call prctl, then the command. The child ignores direct stop signals, because Hostler gets them too.
  */
 const PERL_REAPER = `
 my ($prctl, @command) = @ARGV;

@@ -2,9 +2,8 @@
  * Splits a configuration into the parts that need confirmation: those that start a program, reach an address or admit a client.
  * Each part has a digest of all settings that change its behaviour.
  * Not here: storing confirmations (trust-store.ts), unconfirmed parts (unconfirmed-changes.ts).
- *
- * Invariants: equal digests mean equal parts. A setting that is new in a later version needs confirmation unless it is added to a
- * list below.
+ * Invariants: equal digests mean equal parts. A setting that is new in a later version needs confirmation unless it is added to
+ * a list below.
  */
 import { hash } from 'node:crypto';
 import type { PlaceholderFiles } from '../../config/placeholders.js';

@@ -2,9 +2,8 @@
  * The confirmed configurations of this user: `trust.json` in the user's own data folder. It is never in `--data-dir`, because a
  * repository could contain that folder.
  * Not here: the parts that need confirmation (config-parts.ts), asking for one (ask-trust.ts).
- *
- * Invariants: a confirmation is for one file, used from one folder, of one owner. A store that cannot be read, or that other users
- * could have written, confirms nothing. The file is replaced as a whole, private to its user, and bounded in size.
+ * Invariants: a confirmation is for one file, used from one folder, of one owner. A store that cannot be read, or that other
+ * users could have written, confirms nothing. The file is replaced as a whole, private to its user, and bounded in size.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

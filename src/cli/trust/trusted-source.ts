@@ -1,7 +1,6 @@
 /**
  * Reads the configuration of one run. Unconfirmed parts of a file found in the working folder have no effect.
- * Not here: finding the file (config/find-config.ts), the parts that need confirmation (config-parts.ts), the prompt (ask-trust.ts).
- *
+ * Not here: finding the file (config/find-config.ts), splitting it into parts (config-parts.ts), the prompt (ask-trust.ts).
  * Invariants: the confirmed bytes are the bytes that are used, also of the files that `${file:...}` names. A file named with
  * `--config`, or in the configuration folder of the user, needs no confirmation.
  */

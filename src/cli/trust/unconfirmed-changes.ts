@@ -1,9 +1,8 @@
 /**
  * Withholds the unconfirmed changes of an edited configuration that was found in the working folder. Pure.
  * Not here: parts (config-parts.ts), reading the file and its confirmation (trusted-source.ts).
- *
- * Invariants: an unconfirmed command, address or listener is not used. Running servers continue as before. A part removed from the
- * file ends at once. Neither the old nor the new version of a changed key is accepted until the change is confirmed.
+ * Invariants: an unconfirmed command, address or listener is not used. Running servers continue as before. A part removed from
+ * the file ends at once. Neither the old nor the new version of a changed key is accepted until the change is confirmed.
  */
 import { UnusableEntry } from '../../config/plain-data.js';
 import { HostError } from '../../kernel/errors.js';

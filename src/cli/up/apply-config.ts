@@ -1,7 +1,7 @@
 /**
  * Applies an edited configuration: everything is parsed first, then keys, roles and servers change in one tick.
  * Not here: watching the file (config/watch-config.ts), logging (run-up.ts).
- * Invariants: a parse error changes nothing. A key or worker never has more rights than the old or the new configuration gives it.
+ * Invariants: a parse error changes nothing. A key or worker never has more rights than in the old or the new configuration.
  */
 import type { ServedWorkers } from '../../broker/serve-workers.js';
 import type { HostSettings } from '../../config/host-config.js';
@@ -26,8 +26,8 @@ export interface EditedConfig {
 }
 
 /**
- * Rejects if the edit is invalid; nothing has changed then. Resolves when removed servers have stopped. `atBroker` settles when the
- * broker has applied the keys; the new keys are valid even if it rejects.
+ * Rejects if the edit is invalid; nothing has changed then. Resolves when removed servers have stopped. `atBroker` settles when
+ * the broker has applied the keys; the new keys are valid even if it rejects.
  */
 export async function applyConfig(
   { host, gateway, workers }: ConfiguredParts,

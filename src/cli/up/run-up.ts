@@ -1,7 +1,6 @@
 /**
  * `hostler up`: reads the configuration, locks the data directory, runs the servers and serves clients until it is stopped.
  * Not here: options (up-options.ts), the first screen (output/first-screen.ts), serving (gateway/).
- *
  * Invariants: stdout gets one line of JSON or the messages of one client, nothing else. Every opened part is closed in reverse
  * order, also when a later step fails. An invalid edit of the configuration changes nothing.
  */

@@ -116,8 +116,8 @@ export class ServerLogs {
 const linesOf = (text: string | undefined): string[] => (text ?? '').split('\n').slice(0, -1);
 
 /**
- * Returns the lines of `now` after its overlap with the end of `before`. The search is linear (Knuth, Morris and Pratt), because a
- * server may write thirty thousand equal lines.
+ * Returns the lines of `now` after its overlap with the end of `before`. The search is linear (Knuth, Morris and Pratt),
+ * because a server may write thirty thousand equal lines.
  */
 export function newLines(before: readonly string[], now: readonly string[]): readonly string[] {
   const shorter = shorterMatches(now);

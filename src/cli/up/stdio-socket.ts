@@ -2,7 +2,6 @@
  * A second socket in the data directory, on which the running Hostler serves clients as over stdin and stdout. Each client may
  * start `hostler up --stdio`, and all of them share one Hostler.
  * Not here: serving (gateway/stdio), ownership of the data directory (control/control-server.ts).
- *
  * Invariants: only the same user can open the socket. Only the owner of the data directory creates it, so an existing socket is
  * stale and is removed. The end of one direction does not end the other.
  */
