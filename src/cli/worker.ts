@@ -2,8 +2,8 @@
  * `hostler worker`: serves the tools of a Hostler on another machine to one client over stdin and stdout.
  * Not here: serving (broker/worker/serve-worker.ts), the connection to the broker (broker/worker).
  * Invariants: stdout gets only MCP messages. The key is never printed. It is never an argument, because other users can read
- * arguments. While the broker is unreachable the worker serves its last tools. The worker ends with its client, or if its key is
- * refused before it has any tools.
+ * arguments. While the broker is unreachable the worker serves its last tools. The worker ends with its client, or if its key
+ * is refused before it has any tools.
  */
 import { readKeyFile } from '../broker/key-file.js';
 import { engineOf } from '../broker/worker/engine-of.js';

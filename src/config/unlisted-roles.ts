@@ -1,5 +1,5 @@
 /**
- * Finds keys without any rights, because `roles` does not list their role.
+ * Finds keys that have no rights because `roles` does not list their role.
  * Not here: refusing their calls (policy/allowlist.ts).
  */
 import { neutraliseLine } from '../kernel/terminal-text.js';

@@ -21,7 +21,7 @@ export interface WatchOptions {
   /** `contentOf` the file before it was parsed. A later save is then reported. */
   readonly since?: string | undefined;
   readonly onChange: () => void;
-  /** Called when a folder cannot be watched, or not any longer. */
+  /** Called when watching a folder fails or stops. */
   readonly onProblem: (error: unknown) => void;
   readonly watchFolder?: WatchFolder;
 }

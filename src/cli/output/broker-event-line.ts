@@ -13,7 +13,7 @@ type Line = readonly [LogLevel, string];
 
 const turnedAwayMs = 10_000;
 
-/** For each reason, logs one refused connection in ten seconds. The next line contains the number of suppressed lines. */
+/** Logs at most one refused connection per reason in ten seconds. The next line has the number of suppressed lines. */
 export function brokerLines(clock: Clock): (event: BrokerEvent | ServiceEvent) => Line | undefined {
   const logged = new Map<TurnedAway, { readonly atMs: number; suppressed: number }>();
   return (event) => {

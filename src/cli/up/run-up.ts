@@ -220,7 +220,7 @@ class Run {
     const { isJson, isStdio, showsKey, config, dataDir } = this.#options;
     const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
     const broker = this.#workers?.url;
-    // Output of later starts, and stderr with --stdio, often end in log files: they do not contain the key.
+    // Log files must not contain the key: output of later starts, and stderr with --stdio, often end there.
     const isKeyShown = showsKey || (isNewKey === true && !isStdio);
     const ready = {
       ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },

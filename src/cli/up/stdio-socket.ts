@@ -26,7 +26,7 @@ export interface StdioSocket {
   close(): Promise<void>;
 }
 
-/** `serve` resolves when the client is done. */
+/** `serve` resolves when the client disconnects. */
 export async function openStdioSocket(file: string, serve: (socket: Socket) => Promise<void>): Promise<StdioSocket> {
   const sockets = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
