@@ -89,7 +89,10 @@ describe('add', () => {
     const before = text();
     const file = path.join(place.folder, 'second.key');
     const { code, stderr } = await key('add', 'bob', '--worker', '--mailbox', 'ann', '--key-file', file);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('keys.bob.mailbox: is also used by a key with other rights')]);
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining('keys.bob.mailbox: is also used by a key with other rights'),
+    ]);
     expect([text(), existsSync(file)]).toEqual([before, false]);
     // With the same rights it is how a key is changed without a gap.
     const { code: again } = await key('add', 'bob', '--worker', '--mailbox', 'ann', '--role', 'reader');
