@@ -1,4 +1,4 @@
-/** One server of the catalog: what the catalog needs from the host, and what it knows of the server. */
+/** Types of the catalog: a server as the host passes it in, and the facts and lists that are known of it. */
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
 import type { Session } from '../session/session.js';
@@ -10,7 +10,7 @@ import type { Era } from '../wire/channel.js';
 export interface CatalogServer {
   readonly definition: ServerDefinition;
   readonly supervisor: Supervisor<Session>;
-  /** Identity of its program or address (server-origin.ts). */
+  /** Hash of its program or address (server-origin.ts). */
   readonly origin: string;
   /** Key under which its lists are stored. */
   readonly listsOrigin: string;
@@ -18,7 +18,7 @@ export interface CatalogServer {
   readonly tools: readonly ListedItem[];
   /** Time limit of the current start, or of the next one. */
   readonly startMs: number;
-  /** Holds the server open while `run` runs. */
+  /** Keeps the server running until `run` settles. */
   whileHeld<T>(run: () => Promise<T>): Promise<T>;
 }
 
@@ -33,22 +33,21 @@ export interface KnownFacts {
 }
 
 export interface KnownList {
-  /** A changed tool without approval has its approved text. */
+  /** In `KnownServer`, a changed tool without approval has its approved text. */
   readonly items: readonly ListedItem[];
   readonly ttlMs: number;
   readonly isPublic: boolean;
 }
 
-/** What is known of a server without starting it. */
+/** Known facts and lists of a server. Reading them starts nothing. */
 export interface KnownServer {
   readonly definition: ServerDefinition;
-  /** As in its status row. */
   readonly state: Snapshot['state'];
   readonly isReady: boolean;
-  /** Undefined: it never ran. */
+  /** Undefined: the server never ran. */
   readonly facts: KnownFacts | undefined;
   /** A missing list was never read. */
   readonly lists: ReadonlyMap<ListMethod, KnownList>;
-  /** Counts up with every change of facts or lists. */
+  /** Increases with every change of facts or lists. */
   readonly revision: number;
 }

@@ -1,10 +1,10 @@
 /**
- * Describes all servers: running ones by their present list, others by their last list or their card. Also starts servers once that
- * were never listed.
- * Not here: the list of one server (catalogue.ts), reading cards (session/server-card.ts).
+ * Describes all servers: a running server by its present list, others by their last list or card. Also starts each server that
+ * was never listed, once, to read its lists.
+ * Not here: the list of one server (host/catalogue.ts), reading cards (session/server-card.ts).
  *
- * Invariants: a sweep ends by its deadline and never fails, unless the deadline is no number. A server that hangs or fails delays no
- * other. An idle server is started only on request, a stopped one never.
+ * Invariants: `discover` ends by its deadline and rejects only if `deadlineMs` is not a number. A server that hangs or fails
+ * delays no other. An idle server is started only on request, a stopped one never.
  */
 import type { Clock } from '../kernel/clock.js';
 import { deferred } from '../kernel/deferred.js';
@@ -22,9 +22,9 @@ export interface DiscoverOptions {
   readonly principal?: Principal;
   /** Starts idle servers. Without it they are described by their last list. */
   readonly wake?: boolean;
-  /** For all servers together; default 30 s. */
+  /** Time limit for all servers together; default 30 s. */
   readonly deadlineMs?: number;
-  /** Returns the reason instead of the tools of servers that cannot be called now. */
+  /** For a server that cannot be called now, returns the error instead of its tools. */
   readonly hideUnavailable?: boolean;
 }
 
@@ -39,12 +39,11 @@ export interface DiscoveredTool extends PinnedText {
 
 export type Discovered = DiscoveredTool | { readonly server: string; readonly error: HostError };
 
-/** By server: settles when its first listing has succeeded or failed. */
+/** Per server: a promise that settles when its first listing has succeeded or failed. */
 export type FirstListings = ReadonlyMap<string, Promise<void>>;
 
 export interface DiscoveryParts {
   readonly clock: Clock;
-  /** Sorted. */
   readonly names: () => readonly string[];
   readonly serverOf: (name: string) => CatalogServer;
   readonly findServer: (name: string) => CatalogServer | undefined;
@@ -58,19 +57,19 @@ export interface DiscoveryParts {
   readonly cards: Pick<ServerCards, 'read'>;
   /** The server was listed before. */
   readonly wasListed: (managed: CatalogServer) => boolean;
-  /** Resolves when all lists of the run were read, or could not be. */
+  /** Resolves when every list of the run was read or has failed. */
   readonly listsRead: (managed: CatalogServer) => Promise<void>;
   readonly onDenied: (request: GuardRequest) => void;
   readonly onProblem: (error: unknown) => void;
 }
 
-/** Servers listed at the same time, and time limits for each and for all. */
+/** Servers listed concurrently, and the time limits for one server and for all. */
 const discoverAtOnceMax = 8;
 const discoverServerMs = 10_000;
 const discoverTotalMs = 30_000;
-/** Servers started at the same time for their first listing. */
+/** Servers started concurrently for their first listing. */
 const learnAtOnceMax = 2;
-/** A slower first listing goes on, but the next one may begin. The start gate still limits concurrent starts. */
+/** After this time the next first listing may begin; the slow one continues. The start gate still limits concurrent starts. */
 const learnSlotMs = 3_000;
 
 export class Discovery {
@@ -80,7 +79,7 @@ export class Discovery {
     this.#parts = parts;
   }
 
-  /** Sorted by server: its tools, or the reason why there are none. */
+  /** Returns the tools of each server, or its error, sorted by server name. */
   async discover(options: DiscoverOptions = {}): Promise<Discovered[]> {
     const { clock, names } = this.#parts;
     const untilMs = clock.nowMs() + waitMs(options.deadlineMs, discoverTotalMs);
@@ -95,7 +94,10 @@ export class Discovery {
     return rows.flat();
   }
 
-  /** The card of a server, or without such a server, of a URL, a path or a name that ends in .json. Nothing is filtered. */
+  /**
+   * Reads the card of the named server. If no server has that name, the argument is a URL, a path, or a file name ending in
+   * .json. The card is returned unfiltered.
+   */
   async card(nameOrSource: string): Promise<ServerCard> {
     const { cards, serverOf, findServer } = this.#parts;
     if (!findServer(nameOrSource) && isCardSource(nameOrSource)) return cards.read(nameOrSource);
@@ -113,12 +115,12 @@ export class Discovery {
     return new Map([...seen].map(([name, { promise }]) => [name, promise]));
   }
 
-  /** Servers that are starting and were never listed. */
+  /** First listings of the servers that are starting already. */
   listStarting(): FirstListings {
     return new Map(this.#unlisted('connecting').map((name) => [name, this.#awaitListing(name)]));
   }
 
-  /** Resolves when the listing is over, or its slot time. */
+  /** Resolves when the listing has settled, or after `learnSlotMs`. */
   #withSlot(learning: Promise<void>): Promise<void> {
     const { clock, onProblem } = this.#parts;
     return new Promise((resolve) => {
@@ -146,7 +148,7 @@ export class Discovery {
       await managed.supervisor.acquire(untilMs, undefined, managed.startMs);
       await listsRead(managed);
     } catch {
-      // The failed start is reported by its supervisor.
+      // The supervisor reports the failed start.
     }
   }
 
@@ -155,14 +157,14 @@ export class Discovery {
     try {
       const managed = serverOf(name);
       const untilMs = clock.nowMs() + managed.startMs;
-      // A start may take longer than a call would wait, so `reconnecting` is retried until the start timeout.
+      // A start may outlast one `acquire`, so `reconnecting` is retried until the start timeout.
       await managed.whileHeld(async () => {
-        // Looked up each time: another server may have taken the name.
+        // Look up the name each time: another server may have taken it.
         while (!(await isReady(serverOf(name), untilMs, clock)));
         await listsRead(serverOf(name));
       });
     } catch (error) {
-      // The server was stopped or the host closed: no problem to report.
+      // The server was stopped or the host closed, which is not a problem.
       if (!isHostError(error) || error.code !== 'server_stopped') onProblem(error);
     }
   }
@@ -208,7 +210,7 @@ export class Discovery {
     return this.#known(name, options, refusal, tools);
   }
 
-  /** The time is over: answers from the last list. An idle server with known tools needed no time. */
+  /** Answers from the last list after the deadline. An idle server with known tools gets no timeout error. */
   #late(name: string, options: DiscoverOptions): Discovered[] {
     if (!this.#mayList(name, options)) return [];
     const { supervisor, tools } = this.#parts.serverOf(name);
@@ -229,7 +231,7 @@ export class Discovery {
     const { state } = managed.supervisor.snapshot();
     const mark = state === 'ready' ? refusal?.code : state;
     const visible = this.#parts.catalogue.visible(name, principal, items);
-    // Pins were not compared with a card: its texts count as approved only if they equal the approved ones.
+    // The tools of a card were never checked against the pins: only a text that equals the approved one counts as approved.
     const pinned = pinnedTools(this.#parts.pins, name, visible, tools ? [] : managed.tools);
     return pinned.map(({ key, ...tool }) => described({ server: name, name: key, ...tool }, mark));
   }
@@ -244,12 +246,12 @@ export class Discovery {
       const message = `server '${server}' could not be described`;
       return [{ server, error: new HostError('protocol_error', message, { server, cause: error }) }];
     }
-    // Removed since the sweep began.
+    // The server was removed after `discover` began.
     return error.code === 'server_not_found' ? [] : [{ server, error }];
   }
 }
 
-/** Runs at most `max` at a time, in order. `run` must not reject. */
+/** Calls `run` for all items in order, at most `max` concurrently. `run` must not reject. */
 async function eachOf<T>(items: readonly T[], max: number, run: (item: T, i: number) => Promise<void>): Promise<void> {
   const rest = items.entries();
   const worker = async () => {

@@ -1,23 +1,22 @@
 /**
  * Reads one list of one connection, and reads it again when the server announces a change.
- * Not here: what follows from a list (catalogue.ts, listings.ts), which lists are read (server-runs.ts).
+ * Not here: the use of a list (host/catalogue.ts, listings.ts), the choice of lists (server-runs.ts).
  *
- * Invariants: one read at a time, and one more after a change in between. A failed read keeps the known list. However often a server
- * announces changes, reads take at most a tenth of the time.
+ * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list.
  */
 import { type Clock, sleep } from '../kernel/clock.js';
 import { isHostError } from '../kernel/errors.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
 
-/** Servers announce each of many changes singly: one read after this time covers them all. */
+/** A server may announce many changes one by one: a single read after this delay covers them. */
 const settleMs = 100;
 export const readMsMax = 30_000;
-/** After a read the next one waits this many times as long as it took. */
+/** Pause after a read, as a multiple of its duration: a server that announces changes all the time cannot keep Hostler busy. */
 const restFactor = 10;
 const restMsMax = 60_000;
 
-/** Called when a read begins. The returned function gets the list, and may take a while. */
+/** Called when a read begins. The returned function receives the list. */
 type BeginRead = () => (list: ServerList) => Promise<void> | void;
 
 export class ListReader {
@@ -70,8 +69,8 @@ export class ListReader {
 }
 
 /**
- * Reads the tools of a new connection. Without its tools a server is not ready: its read-only tools would be unknown.
- * Resolves when the tools are known or the server cannot list them. Rejects when the connection is lost, and closes it first.
+ * Reads the tools of a new connection. The server is not ready before: its read-only tools would be unknown.
+ * Resolves when the tools are known or the server cannot list them. If the connection is lost, closes it and rejects.
  */
 export async function readFirstTools(
   reader: ListReader,

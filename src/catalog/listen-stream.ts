@@ -1,10 +1,10 @@
 /**
- * Keeps one `subscriptions/listen` request open at a modern server, which sends no notifications otherwise: list changes, and updates
- * of subscribed resources.
+ * Keeps one `subscriptions/listen` request open at a modern server. Without it the server sends no list changes and no resource
+ * updates.
  * Not here: subscribers (subscriptions.ts), handling a notification (server-runs.ts).
  *
- * Invariants: at most two requests are open, and two only until a new one is acknowledged, so that no change is missed; one may arrive
- * twice. A stream that ends while its session lives is opened again, with exponential backoff.
+ * Invariants: at most two requests are open. The old one is closed only after the new one is acknowledged, so no notification
+ * is missed; a notification may arrive twice. A stream that ends before its session is opened again, with exponential backoff.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -16,7 +16,7 @@ import { listenMethod, RPC } from '../wire/rpc-codes.js';
 
 /** Delay between attempts; a stream that lasted longer than `max` resets it. */
 export const reopenMs = { first: 100, max: 30_000 } as const;
-/** Without an acknowledgement by then the stream counts as open. */
+/** If no acknowledgement arrives within this time, the stream is treated as open. */
 export const acknowledgeMsMax = 5_000;
 
 export interface ListenParts {
@@ -24,9 +24,9 @@ export interface ListenParts {
   readonly session: Pick<Session, 'server' | 'request' | 'closedBy'>;
   /** Lists with change notifications, as members of the filter. */
   readonly listChanges: readonly ('toolsListChanged' | 'promptsListChanged' | 'resourcesListChanged')[];
-  /** Subscribed resources. */
+  /** URIs of the subscribed resources. */
   readonly uris: () => readonly string[];
-  /** Notifications may have been missed. */
+  /** Called when notifications may have been missed. */
   readonly onGap: () => void;
   readonly clean: (text: string) => string;
   readonly onProblem: (error: unknown) => void;
@@ -38,7 +38,7 @@ interface Stream {
   readonly revision: number;
   readonly abort: AbortController;
   readonly openedAtMs: number;
-  /** Resources that the server has accepted; undefined: not reported. */
+  /** Resources that the server has accepted. Undefined: the server did not report them. */
   accepted: ReadonlySet<string> | undefined;
 }
 
@@ -60,14 +60,14 @@ export class ListenStream {
   #waiters: Waiter[] = [];
   #hadGap = false;
   #isOver = false;
-  /** The server does not know the method. */
+  /** Error of a server that does not know `subscriptions/listen`. */
   #refused: HostError | undefined;
 
   constructor(parts: ListenParts) {
     this.#parts = parts;
   }
 
-  /** The subscribed resources may have changed. */
+  /** Call it when the subscribed resources may have changed. */
   update(): void {
     this.#revision++;
     this.#step();
@@ -169,7 +169,7 @@ export class ListenStream {
     this.#delayMs = Math.min(2 * this.#delayMs, reopenMs.max);
   }
 
-  /** A result is an orderly end. */
+  /** Undefined if the stream ended with a result: the server closed it normally. */
   #errorOf(outcome: Answer | unknown): HostError | undefined {
     const { session, clean, onProblem } = this.#parts;
     if (isHostError(outcome)) return outcome;

@@ -1,11 +1,10 @@
 /**
- * The listing of each server (facts and lists, from the current run, the last run or disk) as it may be shown, and listeners for its
- * changes.
- * Not here: reading lists from a server (catalogue.ts, server-runs.ts), which principal may see what (policy/).
+ * The listing of each server (facts and lists, from the current run, the last run or disk) as clients may see it, with change
+ * listeners.
+ * Not here: reading lists from a server (host/catalogue.ts, server-runs.ts), permissions of principals (policy/).
  *
- * Invariants: a changed or new tool without approval is never shown where the policy blocks it. A listener that is notified of a change
- * finds the new listing. Listeners run in a later tick, once per server for all changes of the current one, and cannot disturb the
- * caller.
+ * Invariants: a new or changed tool without approval is never shown where the policy blocks it. A notified listener finds the
+ * new listing. Listeners run in a later tick, once per server for all changes of one tick, and cannot disturb the caller.
  */
 import { isStdio } from '../config/server-spec.js';
 import { quietly } from '../kernel/problems.js';
@@ -19,25 +18,25 @@ import { emptyListing, type Listing, type ListingStore } from './store/listings-
 interface ListingsParts {
   readonly findServer: (name: string) => CatalogServer | undefined;
   readonly pins: Pick<Pins, 'statusesOf' | 'recordOf'>;
-  /** Undefined: nothing outlives the host. */
+  /** Undefined: listings are not stored. */
   readonly store: ListingStore | undefined;
   readonly onProblem: (error: unknown) => void;
 }
 
-/** How long, and for which callers, the server lets a list be cached. */
+/** Cache hints of the server for a list. */
 export type ListHints = Pick<KnownList, 'ttlMs' | 'isPublic'>;
 
 type Lists = ReadonlyMap<ListMethod, KnownList>;
 
 interface ListingRecord {
   facts: KnownFacts | undefined;
-  /** As listed by the server. */
+  /** Lists as the server sent them. */
   readonly lists: Map<ListMethod, KnownList>;
-  /** With tools as they may be shown; made on demand. */
+  /** Lists in which blocked tools are removed or have their approved text; computed on demand. */
   shown: Lists | undefined;
   revision: number;
   isUnsaved: boolean;
-  /** Read for another account or with other variables, and not read again yet. */
+  /** The lists belong to another account or to other variables, and were not read again yet. */
   isOutdated?: boolean | undefined;
 }
 
@@ -45,9 +44,9 @@ export class Listings {
   readonly #parts: ListingsParts;
   readonly #records = new WeakMap<CatalogServer, ListingRecord>();
   readonly #listeners = new Set<(server: string) => void>();
-  /** Changed servers that listeners were not notified of yet. */
+  /** Changed servers, until the listeners are notified. */
   readonly #changed = new Set<string>();
-  /** One counter for all servers: a server that takes the name of another never has its revision. */
+  /** One counter for all servers: a replacement never repeats a revision of the replaced server. */
   #revisions = 0;
 
   constructor(parts: ListingsParts) {
@@ -64,7 +63,7 @@ export class Listings {
     return {
       definition: server.definition,
       state,
-      // A suspect server has its connection; the next call verifies it.
+      // A suspect server is still connected; the next call verifies it.
       isReady: state === 'ready' || state === 'suspect',
       facts: record.facts,
       lists: record.shown,
@@ -72,27 +71,27 @@ export class Listings {
     };
   }
 
-  /** It ran with its present definition, or its tools are known. */
+  /** True: the server ran with its present definition, or its tools are known. */
   wasListed(server: CatalogServer): boolean {
     const record = this.#records.get(server);
     if (record?.isOutdated) return false;
     return server.tools.length > 0 || record?.facts !== undefined;
   }
 
-  /** A list of its tools is known, if only an empty one. */
+  /** True: the tool list is known, even if it is empty. */
   hasTools(server: CatalogServer): boolean {
     return this.#records.get(server)?.lists.has('tools/list') ?? false;
   }
 
   /** Returns the function that removes the listener. */
   onChanged(listener: (server: string) => void): () => void {
-    // A new function each time: the same listener may be added twice and removed singly.
+    // A new function per call: a listener that was added twice can be removed once.
     const own = (server: string) => listener(server);
     this.#listeners.add(own);
     return () => this.#listeners.delete(own);
   }
 
-  /** Notifies the listeners. */
+  /** Notifies the listeners in a later tick. */
   changed(server: string): void {
     if (this.#listeners.size === 0) return;
     this.#changed.add(server);
@@ -102,9 +101,9 @@ export class Listings {
   // --- learning
 
   /**
-   * Takes over the listing of the same program or address under this name, however it was configured, and returns its tools. `before`:
-   * the server that it replaces. The old listing is shown until the new server was listed, which happens soon when its variables or
-   * headers differ. Headers may be the token of another account: its resources and prompts may be private and are not shown then.
+   * Takes over the listing of the same program or address under this name, and returns its tools. `before`: the replaced
+   * server. If variables or headers differ, the old listing is shown until the new server is listed. Other headers may belong
+   * to another account: resources and prompts may be private, so only the tools are taken over.
    */
   recall(server: CatalogServer, before?: CatalogServer): readonly ListedItem[] {
     const { name, spec } = server.definition;
@@ -122,13 +121,13 @@ export class Listings {
     return lists.get('tools/list')?.items ?? [];
   }
 
-  /** An idle server has another account now: its lists must be read again. */
+  /** Call it when an idle server has another account: its lists must be read again. */
   outdate(server: CatalogServer): void {
     const record = this.#records.get(server);
     if (record) record.isOutdated = true;
   }
 
-  /** `hints` undefined: the same list as before, with other pins. */
+  /** `hints` undefined: the list is the same, but the pins differ. */
   learnTools(server: CatalogServer, items: readonly ListedItem[], hints: ListHints | undefined): void {
     const record = this.#recordOf(server);
     const before = record.lists.get('tools/list');
@@ -140,12 +139,12 @@ export class Listings {
     record.shown = this.#shown(server, record.lists);
     const is = record.shown.get('tools/list');
     if (!was || !is || !sameList(was, is)) this.#revise(server, record);
-    // A change of the pins makes the stored listing invalid, also where the list is the same.
+    // A change of the pins invalidates the stored listing, even if the list is the same.
     if (isNews || !this.#isStored(server)) record.isUnsaved = true;
     this.keep(server);
   }
 
-  /** For lists other than tools; `keep` stores it. */
+  /** Sets a list other than tools in memory; `keep` stores it. */
   learnList(server: CatalogServer, method: ListMethod, list: KnownList): void {
     const record = this.#recordOf(server);
     const before = record.lists.get(method);
@@ -156,7 +155,7 @@ export class Listings {
     this.#revise(server, record);
   }
 
-  /** `offered`: its present lists beside tools; others are dropped. `keep` stores it. */
+  /** `offered`: lists that the server offers beside tools; other known lists are dropped. `keep` stores the change. */
   learnFacts(server: CatalogServer, facts: KnownFacts, offered: readonly ListMethod[]): void {
     const record = this.#recordOf(server);
     record.isOutdated = false;
@@ -169,7 +168,7 @@ export class Listings {
     this.#revise(server, record);
   }
 
-  /** Stores a changed listing; separate from learning, so that the lists of a run are one write. A failure is retried with the next list. */
+  /** Stores a changed listing: one write for all lists of a run. After a failure the next list tries again. */
   keep(server: CatalogServer): void {
     const { findServer, store, onProblem } = this.#parts;
     const { name } = server.definition;
@@ -179,7 +178,7 @@ export class Listings {
     if (!record?.isUnsaved || findServer(name) !== server) return;
     record.isUnsaved = false;
     store?.save(name, listsOrigin, record, (why) => {
-      // Its successor may have taken over the listing.
+      // A replacement of this server may have taken over the listing.
       const now = findServer(name);
       const heir = now?.listsOrigin === listsOrigin ? this.#records.get(now) : undefined;
       if (heir) heir.isUnsaved = true;
@@ -217,7 +216,7 @@ export class Listings {
   #shownTools({ definition }: CatalogServer, items: readonly ListedItem[]): readonly ListedItem[] {
     const { pins } = this.#parts;
     const statusOf = pins.statusesOf(definition.name);
-    /** Tools that are shown with their approved text. A name may be listed twice. */
+    /** Tools replaced by their approved text: a server may list a name twice. */
     const replaced = new Set<string>();
     const shown: ListedItem[] = [];
     for (const item of items) {
@@ -234,7 +233,6 @@ export class Listings {
     return shown;
   }
 
-  /** The shown listing has changed. */
   #revise({ definition }: CatalogServer, record: ListingRecord): void {
     record.revision = ++this.#revisions;
     this.changed(definition.name);
@@ -257,7 +255,7 @@ export class Listings {
 
   #carried(server: CatalogServer, before: CatalogServer | undefined): ListingRecord | undefined {
     if (before?.origin !== server.origin) return undefined;
-    // Pins are on again: lists that were read with pins off were never compared, and are read again.
+    // Lists that were read with pins off were never compared with pins: with pins on, they are read again.
     const isCompared = before.listsOrigin === before.origin || server.listsOrigin !== server.origin;
     return isCompared ? this.#records.get(before) : undefined;
   }

@@ -1,19 +1,15 @@
 /**
- * The tools of a list with their pin status and their approved text, as an application gets them.
- * Not here: what a gateway shows, which follows the server's pin policy (listings.ts); how a pin gets its status (policy/pins.ts).
+ * The tools of a list with their pin status and approved text, for applications.
+ * Not here: tools as a gateway shows them (listings.ts), the status of a pin (policy/pins.ts).
  *
- * Invariant: an unapproved text is shown only where no approved text exists, and is marked.
+ * Invariant: an unapproved text is returned only if no approved text exists, and is marked.
  */
 import type { PinStatus } from '../policy/pin-records.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem } from '../session/lists.js';
 
-/** A tool's text with its pin status. */
 export interface PinnedText {
-  /**
-   * The whole tool as JSON of the server: the approved version, if there is one. A tool without one is shown as listed, marked by
-   * `isUnapproved`.
-   */
+  /** The tool as JSON of the server: the approved version or, marked by `isUnapproved`, the listed one. */
   readonly raw: Buffer;
   /** Status of the version that the server lists now. Always `approved` with `pins: "off"`. */
   readonly pin: PinStatus;
@@ -26,7 +22,7 @@ export interface HostTool extends PinnedText {
   readonly name: string;
 }
 
-/** One item of a list, as JSON of the server. `server` is where it was read from, whatever the JSON says. */
+/** One item of a list, as JSON of the server. `server` is the server that sent the list, never a name from the JSON. */
 export interface HostItem {
   readonly server: string;
   /** Name, URI or URI template. */
@@ -45,8 +41,8 @@ export interface PinnedTool extends ListedItem {
 }
 
 /**
- * `compared`: the list that the pins were last compared with. Their statuses hold for its texts only: an item of another list, such as
- * a late response, is compared by its own hash.
+ * `compared`: the list that the pins were last compared with. Pin statuses are valid for its texts only. An item with another
+ * text, such as one of a late response, is checked by its hash.
  */
 export function pinnedTools(
   pins: Pick<Pins, 'statusesOf' | 'recordOf' | 'isApprovedText'>,

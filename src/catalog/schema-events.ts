@@ -1,6 +1,6 @@
 /**
  * Events for differences that pins found in a list, and for approvals.
- * Invariant: a difference is reported with the first list that has it, not with each later one.
+ * Invariant: a difference is reported once, with the first list that contains it.
  */
 
 import type { PinRecord } from '../policy/pin-records.js';

@@ -1,8 +1,8 @@
 /**
- * The origin of a server: a hash of the program that is started or the address that is called. Pins and lists are stored by name and
- * origin, so two servers that share only a name, in one host or in two hosts on one state folder, share neither.
- * Attached servers have one origin: another server under the name is a change of its tools, not a new server.
- * Variables and headers are not part of it: a renewed token must not turn a changed tool into a new one.
+ * The origin of a server: a hash of its program or address. Pins and lists are stored by name and origin, so servers that share
+ * only a name share neither, also in two hosts with one state folder.
+ * All attached servers have the same origin: another server under the name counts as a change of tools, not as a new server.
+ * The origin excludes variables and headers: a renewed token must not turn a changed tool into a new one.
  */
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
@@ -23,7 +23,6 @@ export function pinsByOrigin(store: PinStore, specOf: (server: string) => Server
   };
 }
 
-/** Key under which the pins of a server are stored. */
 export const pinKey = (server: string, origin: string): string => compositeKey(server, origin);
 
 /** A hash, because arguments and addresses may contain secrets. */
@@ -36,12 +35,12 @@ export function originOf(spec: ServerSpec): string {
   return hash('sha256', JSON.stringify(parts), 'base64url');
 }
 
-/** With other variables or headers a server may be used by another account. */
+/** Other variables or headers may belong to another account. */
 export const hasSameInputs = (a: ServerSpec, b: ServerSpec): boolean => isDeepStrictEqual(inputsOf(a), inputsOf(b));
 
 const inputsOf = (spec: ServerSpec): unknown =>
   isAttached(spec) ? undefined : isStdio(spec) ? { ...spec.env } : { ...spec.headers };
 
-/** Key for stored lists. Lists that were read with pins off get their own: they were never compared with pins. */
+/** Lists that were read with pins off get their own key, because they were never compared with pins. */
 export const listsOriginOf = ({ spec, pins }: ServerDefinition): string =>
   trustsEverything(pins) ? `${originOf(spec)} unpinned` : originOf(spec);

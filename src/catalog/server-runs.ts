@@ -1,12 +1,12 @@
 /**
- * Keeps the listing and the subscriptions of each running server up to date, beside its calls: reads its lists except tools,
- * follows their changes, and subscribes to resources.
- * Not here: reading tools (list-reader.ts), storing lists (listings.ts), subscribers (subscriptions.ts), starting and ending a run
+ * Keeps the listing and the subscriptions of each running server up to date: reads all lists except tools, follows their
+ * changes, and subscribes to resources.
+ * Not here: reading tools (list-reader.ts), storing lists (listings.ts), subscribers (subscriptions.ts), start and end of a run
  * (supervisor/).
  *
- * Invariants: none of it delays a call or counts as one. Only what the server offers is requested. A failure keeps the known lists
- * and ends nothing. One subscribe request per resource is open at a time. A run counts only for the server that it was opened for,
- * never for another one of the same name.
+ * Invariants: this work delays no call and does not count as a call. Only offered lists are requested. A failure keeps the
+ * known lists and does not end the run. One subscribe request per resource is open at a time. A run belongs to the server that
+ * it was opened for, never to another server of the same name.
  */
 import type { Clock } from '../kernel/clock.js';
 import { KeyedMutex } from '../kernel/keyed-mutex.js';
@@ -26,7 +26,7 @@ interface RunContext {
   readonly clock: Clock;
   readonly findServer: (name: string) => CatalogServer | undefined;
   readonly listings: Pick<Listings, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;
-  /** Subscribed resources of a server, or of an instance by its key. */
+  /** Subscribed URIs. `target`: server name, or key of an instance. */
   readonly uris: (target: string) => readonly string[];
   readonly clean: (text: string) => string;
   readonly onProblem: (error: unknown) => void;
@@ -43,8 +43,8 @@ export class ServerRuns {
   }
 
   /**
-   * A session was opened, before its first request. `instance`: the key of a client's instance, whose lists are those of the shared
-   * server. `announce`: handles a notification as if the server had sent it.
+   * Call it when a session was opened, before its first request. `instance`: key of a client's instance, which uses the lists
+   * of the shared server. `announce`: handles a notification as if the server had sent it.
    */
   opened(server: string, session: Session, announce: (method: string) => void, instance?: string): ServerRun {
     const owner = instance === undefined ? this.#context.findServer(server) : undefined;
@@ -85,9 +85,9 @@ export class ServerRuns {
     this.#byName.delete(name);
   }
 
-  /** An idle server with subscribers is started again. */
+  /** Starts an idle server with subscribers again. */
   #restart(name: string): void {
-    // In a later tick: its state has not settled yet.
+    // In a later tick, because the state has not settled yet.
     queueMicrotask(() => {
       const server = this.#context.findServer(name);
       if (server?.supervisor.snapshot().state === 'registered') server.supervisor.begin();
@@ -109,7 +109,7 @@ const ownFacts = ({ era, version, capabilities, serverInfo, instructions }: Serv
 /** Time limit of one subscribe or unsubscribe request. */
 const subscribeMsMax = 10_000;
 
-/** A Map: a server may send a notification of any name, also of a property that every object inherits. */
+/** A Map, not an object: a server may send a notification named like an inherited property. */
 const changedLists: ReadonlyMap<string, readonly ListMethod[]> = new Map([
   [NOTIFICATION.promptsChanged, ['prompts/list']],
   [NOTIFICATION.resourcesChanged, ['resources/list', 'resources/templates/list']],
@@ -130,13 +130,13 @@ export class ServerRun {
   readonly #session: Session;
   /** Server name, or key of the instance. */
   readonly #target: string;
-  /** Undefined for an instance: its lists are those of the shared server. */
+  /** Undefined for an instance, which uses the lists of the shared server. */
   readonly #owner: CatalogServer | undefined;
   readonly #announce: (method: string) => void;
   readonly #readers = new Map<ListMethod, ListReader>();
-  /** Modern servers. */
+  /** Set for modern servers only. */
   readonly #listen: ListenStream | undefined;
-  /** Legacy servers: resources that the server has accepted a subscription for. */
+  /** Legacy servers: resources whose subscription the server has accepted. */
   readonly #subscribed = new Set<string>();
   readonly #mutex = new KeyedMutex();
   #reading: Promise<void> | undefined;
@@ -161,36 +161,34 @@ export class ServerRun {
     if (era === 'modern') this.#listen = this.#listenStream();
   }
 
-  /** Before the first read, so that no change in between is missed. */
+  /** Opens the listen stream before the first read, so that no change in between is missed. */
   begin(): void {
     this.#listen?.update();
   }
 
-  /** The server accepts calls. */
   ready(): void {
     this.#isReady = true;
     this.#reading = this.#readAll();
     if (!this.#listen) this.#subscribeAll();
   }
 
-  /** All offered lists except tools. */
   get offeredLists(): readonly ListMethod[] {
     return [...this.#readers.keys()];
   }
 
-  /** Resolves when the lists were read once, or could not be. */
+  /** Resolves when each list was read once or has failed. */
   get listsRead(): Promise<void> {
     return this.#reading ?? Promise.resolve();
   }
 
   onNotification(method: string, params: Buffer | undefined): void {
     if (method === NOTIFICATION.acknowledged) this.#listen?.acknowledged(params);
-    // Before `ready` no list was read.
+    // No list was read before `ready`.
     if (!this.#isReady) return;
     for (const list of changedLists.get(method) ?? []) this.#readers.get(list)?.changed(this.#session);
   }
 
-  /** A legacy server lost the session and its subscriptions; notifications in between were lost too. */
+  /** Call it when a legacy server lost the session: subscriptions and notifications were lost with it. */
   renewed(): void {
     this.#subscribed.clear();
     if (!this.#isReady) return;
@@ -198,7 +196,7 @@ export class ServerRun {
     this.#announceChanges();
   }
 
-  /** The server knows us as another account: all its lists may differ, whether it announces changes or not. */
+  /** Hostler has another account at the server: every list may differ, also one without change notifications. */
   accountChanged(): void {
     if (!this.#isReady || !this.#owner) return;
     const { capabilities } = this.#session.facts;
@@ -212,7 +210,7 @@ export class ServerRun {
     else await this.#updateSubscription(uri);
   }
 
-  /** The last subscriber of the resource has left. */
+  /** Call it when the last subscriber of the resource has left. */
   unsubscribe(uri: string): void {
     if (this.#listen) this.#listen.update();
     else this.#updateSubscription(uri).catch(this.#context.onProblem);
@@ -236,7 +234,7 @@ export class ServerRun {
     return new ListReader(method, clock, begin, onProblem);
   }
 
-  /** One after the other, so that calls are not delayed. */
+  /** Reads one list after the other, so that calls are not delayed. */
   async #readAll(): Promise<void> {
     const { clock, listings, onProblem } = this.#context;
     for (const reader of this.#readers.values()) {
@@ -244,7 +242,7 @@ export class ServerRun {
       try {
         await reader.readOnce(this.#session, { deadlineAtMs: clock.nowMs() + readMsMax });
       } catch (error) {
-        // The end of the run is reported elsewhere.
+        // The supervisor reports the end of the run.
         if (!this.#session.closedBy) onProblem(error);
       }
     }
@@ -264,7 +262,7 @@ export class ServerRun {
     });
   }
 
-  /** Notifications may have been missed: every list that announces changes may have changed. */
+  /** Notifications may have been missed: announces every list that has change notifications. */
   #announceChanges(): void {
     for (const { notification } of this.#offeredChanges()) this.#announce(notification);
   }
@@ -281,7 +279,7 @@ export class ServerRun {
     for (const uri of this.#context.uris(this.#target)) this.#updateSubscription(uri).catch(this.#context.onProblem);
   }
 
-  /** Legacy servers: subscribes or unsubscribes, whatever the subscribers need now. */
+  /** Legacy servers: subscribes if the resource has subscribers now, otherwise unsubscribes. */
   #updateSubscription(uri: string): Promise<void> {
     return this.#mutex.take(uri, async () => {
       const { clock, uris, clean } = this.#context;
@@ -298,7 +296,7 @@ export class ServerRun {
   }
 }
 
-/** Without tools, which are read before a run is ready. */
+/** Tools are missing here: they are read before a run is ready. */
 function offeredLists(capabilities: Buffer): ListMethod[] {
   const has = (capability: string) => memberBytes(capabilities, capability) !== undefined;
   return [

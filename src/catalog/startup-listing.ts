@@ -1,10 +1,10 @@
 /**
- * Lists servers once after the start, and lets early list requests wait a short time for them.
- * Servers that were never listed are started once in the background: with `learnAtBoot`, or when a gateway or broker needs their tools.
+ * Lists servers once after the start, and lets early list requests wait a short time for these first listings.
+ * Starts servers that were never listed in the background: with `learnAtBoot`, or when a gateway or broker needs their tools.
  * Not here: starting and listing one server (discovery.ts).
  *
- * Invariants: the wait ends at most `startupListingMsMax` after the first request, and no later request waits again. A request
- * waits only for the servers that it names. Servers may be added in several batches.
+ * Invariants: the wait ends `startupListingMsMax` after the first request; later requests do not wait. A request waits only for
+ * the servers that it names. Servers may be added in several batches.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
@@ -65,7 +65,7 @@ export class StartupListing {
     }
   }
 
-  /** Resolves when these servers were listed, or the time is over. Undefined: no need to wait. */
+  /** Resolves when these servers were listed or the time limit has passed. Undefined: no need to wait. */
   wait(servers: readonly string[] = [...this.#pending.keys()]): Promise<void> | undefined {
     if (this.#isOver) return undefined;
     const awaited = servers.flatMap((server) => this.#pending.get(server) ?? []);
@@ -74,7 +74,7 @@ export class StartupListing {
     return Promise.race([Promise.all(awaited).then(() => {}), this.#limit.promise]);
   }
 
-  /** Resolves when all servers were listed, without a time limit and without starting one. Undefined: they were. */
+  /** Resolves when every pending first listing has settled, without a time limit. Undefined: nothing is pending. */
   whenAllListed(): Promise<void> | undefined {
     return this.#pending.size === 0 ? undefined : this.#allListed.promise;
   }

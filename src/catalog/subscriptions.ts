@@ -1,10 +1,10 @@
 /**
- * Subscriptions to resource updates, over restarts of the server. Subscribers of the same resource share one subscription at
- * the server, which ends with the last of them. A client with its own instance subscribes there.
+ * Subscriptions to resource updates, which survive restarts of the server. Subscribers of the same resource share one
+ * subscription at the server, which ends with the last subscriber. A client with its own instance subscribes at that instance.
  * Not here: requests to the server (server-runs.ts).
  *
- * Invariants: a subscriber may read the server, and gets updates only while it may. A server is held open while it has
- * subscribers. Updates of an instance reach only its own client. A listener that throws disturbs no other.
+ * Invariants: a subscriber gets updates only while it may read the server. A server with subscribers keeps running. Updates of
+ * an instance reach only its own client. A listener that throws does not affect other listeners.
  */
 import { HostError } from '../kernel/errors.js';
 import { principalKey } from '../policy/composite-key.js';
@@ -12,22 +12,21 @@ import type { Principal } from '../policy/operation.js';
 import { memberString } from '../wire/json-members.js';
 import type { ServerRun } from './server-runs.js';
 
-/** Per server or instance. */
+/** Limit per server or instance. */
 export const subscribedUrisMax = 1_000;
-/** Sum over the URIs of one server: they are sent in one request. */
+/** Limit for the total length of a server's URIs, which are sent in one request. */
 export const subscribedCharsMax = 1024 * 1024;
-/** Per server. */
+/** Limit per principal and server. */
 export const subscriptionsPerPrincipalMax = 100;
 
 /** Where a subscription is made: at the shared server, or at an instance of one client. */
 export interface SubscriptionTarget {
   /** Server name, or key of the instance. */
   readonly key: string;
-  /** Holds it open; the returned function releases it. */
+  /** Keeps the target running; the returned function releases it. */
   hold(): () => void;
-  /** Resolves when it accepts requests. */
+  /** Resolves when the target accepts requests. */
   ready(): Promise<void>;
-  /** The current run. */
   run(): ServerRun | undefined;
 }
 
@@ -57,7 +56,7 @@ export class Subscriptions {
     this.#parts = parts;
   }
 
-  /** Resolves when the server has accepted. The returned function unsubscribes. */
+  /** Resolves when the server has accepted the subscription. The returned function unsubscribes. */
   async subscribe(
     server: string,
     uri: string,
@@ -135,7 +134,7 @@ export class SubscriptionTable {
     this.#rows.set(target, row);
   }
 
-  /** True: it was the last subscriber of its URI. No effect for a subscriber that is not in the table. */
+  /** True: the subscriber was the last one of its URI. A subscriber that is not in the table has no effect. */
   remove(subscriber: Subscriber): boolean {
     const { target, uri } = subscriber;
     const row = this.#rows.get(target);
@@ -156,7 +155,7 @@ export class SubscriptionTable {
     return [...(this.#rows.get(target)?.byUri.keys() ?? [])];
   }
 
-  /** A server may report an update of a sub-resource: then the subscribers of the whole resource get it. */
+  /** Subscribers of a resource also get the updates that a server reports for its sub-resources. */
   of(target: string, uri: string): Subscriber[] {
     const byUri = this.#rows.get(target)?.byUri;
     if (!byUri) return [];
@@ -166,7 +165,7 @@ export class SubscriptionTable {
   }
 }
 
-/** At a path boundary: `file:///ab` is no part of `file:///a`. */
+/** Compares at a path boundary: `file:///ab` is not a part of `file:///a`. */
 const isPart = (uri: string, whole: string): boolean =>
   uri.startsWith(whole) && (whole.endsWith('/') || ['/', '#', '?'].includes(uri.charAt(whole.length)));
 

@@ -1,10 +1,10 @@
 /**
- * A SQLite file of ours before SQLite opens it: created for us alone, recognised by its header, and moved out of the way when it
- * is unusable. Shared by state-file.ts and the broker's store.
- * Not here: what is in the file, and when it is moved.
+ * Prepares an SQLite file before SQLite opens it: creates it with private permissions, checks its header, and moves an unusable
+ * file aside. Used by state-file.ts and the broker's store.
+ * Not here: the tables, and the decision to move a file.
  *
- * Invariants: the header is checked without SQLite, because libsql does not close a file it has opened, and a new file of the same
- * name would share its log. A moved file is never overwritten; at most `asideMax` are kept.
+ * Invariants: the header is checked without SQLite, because libsql does not close a file that it has opened, and a new file of
+ * the same name would share its log. A moved file is never overwritten; at most `asideMax` are kept.
  */
 import { chmodSync, closeSync, existsSync, openSync, readdirSync, readSync, renameSync, rmSync } from 'node:fs';
 import path from 'node:path';
@@ -16,19 +16,19 @@ const headerBytes = 100;
 const magic = Buffer.from('SQLite format 3\0');
 const versionAt = 60;
 
-/** The file is not ours, or of a version that this Hostler does not know. */
+/** The file is not an SQLite file, or its version is newer than this Hostler knows. */
 export class Unreadable extends Error {}
 
 export interface OwnFormat {
-  /** What the file holds, for messages. */
+  /** Name of the file's content in messages. */
   readonly noun: string;
   /** Raised with every change of the tables. */
   readonly version: number;
 }
 
-/** Creates the file if there is none. Throws `Unreadable` for a file that is not ours, or of a newer version. */
+/** Creates a missing file. Throws `Unreadable` if the file is not an SQLite file or has a newer version. */
 export function claimDatabase(file: string, format: OwnFormat): void {
-  // Created before SQLite would do it, so that others can never read it.
+  // Created here and not by SQLite, so that other users can never read it.
   const descriptor = openSync(file, 'a+', 0o600);
   try {
     checkHeader(descriptor, format);
@@ -38,12 +38,11 @@ export function claimDatabase(file: string, format: OwnFormat): void {
   chmodSync(file, 0o600);
 }
 
-/** Throws for a newer version. */
 export function checkVersion(found: number, { noun, version }: OwnFormat): void {
   if (found > version) throw new Unreadable(`${noun} of version ${found}, this Hostler knows ${version}`);
 }
 
-/** A retry cannot help: the file must be replaced. */
+/** True: a retry cannot help; the file must be replaced. */
 export const isDamage = (error: unknown): boolean =>
   error instanceof Unreadable || ['SQLITE_NOTADB', 'SQLITE_CORRUPT'].includes(sqliteCode(error));
 
@@ -70,7 +69,7 @@ export function setAside(file: string): string {
     .sort((a, b) => a - b);
   const aside = nameOf((numbers.at(-1) ?? 0) + 1);
   renameSync(file, aside);
-  // The log holds pages that are not in the file yet.
+  // The log contains pages that are not in the file yet.
   if (existsSync(`${file}-wal`)) renameSync(`${file}-wal`, `${aside}-wal`);
   const tooMany = Math.max(0, numbers.length + 1 - asideMax);
   for (const number of numbers.slice(0, tooMany))

@@ -1,11 +1,11 @@
 /**
  * The failure histories of servers in state.db: read when a server is added, written when its ledger changes.
- * Not here: what a history holds (supervisor/history.ts).
+ * Not here: the fields of a history (supervisor/history.ts).
  *
- * Invariants: at most `rowsMax` rows, one per server and definition with failures; the row written longest ago is deleted first. A
- * change is written in its own tick, so it survives a kill. After `immediateMax` changes within `gatherMs` the rest are written
- * together: a thousand servers that fail at once cost a few writes. A failed write is reported; the next change of that server
- * writes its whole history again.
+ * Invariants: at most `rowsMax` rows, one per server and definition with failures; the row written longest ago is deleted
+ * first. A change is written in the tick in which it happens, so it survives a kill. After `immediateMax` changes within
+ * `gatherMs` the rest are written together: a thousand servers that fail at once cost a few writes. A failed write is reported;
+ * the next change of that server writes its whole history again.
  */
 import type Database from 'libsql';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -19,7 +19,7 @@ import { RowNames, withoutSync } from './row-sets.js';
 export const rowsMax = 1_024;
 const gatherMs = 100;
 const immediateMax = 8;
-/** Servers that one message names. */
+/** Servers named in one error message. */
 const namedMax = 5;
 
 export interface HistoryRow {
@@ -86,7 +86,7 @@ export class FailureHistories {
   readonly #onProblem: (error: unknown) => void;
   /** Bounded by the servers of the host. */
   readonly #unwritten = new Map<string, HistoryRow>();
-  /** Since the timer was set. */
+  /** Writes since the timer was set. */
   #writes = 0;
   #cancelTimer: Cancel | undefined;
 
@@ -96,7 +96,7 @@ export class FailureHistories {
     this.#onProblem = onProblem;
   }
 
-  /** The history of one server with one definition: servers that share only a name share no history. */
+  /** History of one server with one definition: servers that share only a name share no history. */
   of(server: string, fingerprint: string, plan: RestartPlan): History {
     const key = compositeKey(fingerprint, server);
     if (this.#unwritten.has(key)) this.#save();
@@ -161,7 +161,7 @@ export class FailureHistories {
     }
   }
 
-  /** In a tick of its own: a listener may throw, and the caller is in the middle of a state change. */
+  /** Reports in a later tick: a listener may throw, and the caller is in the middle of a state change. */
   #report(message: string, options: { server?: string; hint: string; cause: unknown }): void {
     const error = new HostError('invalid_spec', message, { field: 'stateDir', reason: 'unusable_state', ...options });
     queueMicrotask(() => this.#onProblem(error));

@@ -1,10 +1,11 @@
 /**
  * The newest listing of each server in state.db, so that a server can be described without being started: one row set per
  * server, one row per listed item.
- * Not here: when a listing is learnt (listings.ts).
+ * Not here: changes of a listing (listings.ts).
  *
  * Invariants: at most `listingsMax` listings of at most `listingBytesMax`; the one written longest ago is deleted first. A
- * listing counts only with the pins that it was compared with: after a crash a changed tool must not pass for the approved one.
+ * listing is valid only with the pins that it was compared with: after a crash a changed tool must not pass for the approved
+ * one.
  */
 import type Database from 'libsql';
 import { setBounded } from '../../kernel/bounded-map.js';
@@ -21,7 +22,7 @@ export const listingBytesMax = 8 * 1024 * 1024;
 
 export interface Listing {
   readonly facts: KnownFacts | undefined;
-  /** As listed by the server, approved or not. */
+  /** Lists as the server sent them, approved or not. */
   readonly lists: ReadonlyMap<ListMethod, KnownList>;
 }
 
@@ -30,9 +31,9 @@ export type SaveFailure = 'pins' | { readonly error: unknown };
 
 export interface ListingStore {
   load(server: string, origin: string): Listing;
-  /** A valid listing is on disk or queued, or it is too large to be stored. */
+  /** True: a valid listing is on disk or queued, or the listing is too large to be stored. */
   isKept(server: string, origin: string): boolean;
-  /** Readers see it at once. `onFailed`: it is not on disk, and may be saved again. */
+  /** Readers see the listing at once. `onFailed`: the listing was not written and may be saved again. */
   save(server: string, origin: string, listing: Listing, onFailed: (why: SaveFailure) => void): void;
 }
 
@@ -64,20 +65,20 @@ export function listingsTable(database: Database.Database, pins: PinsTable, pend
     bytesOf: (raw) => raw.length,
     isSame: (a, b) => a.equals(b),
   });
-  /** Servers whose tools alone are too large: saving them again would be in vain. */
+  /** Servers whose tools alone are too large: another save would fail too. */
   const tooLarge = new Map<string, true>();
   const entryOf = (server: string) => compositeKey('listings', server);
   const queued = (server: string) => pending.get(entryOf(server)) as QueuedListing | undefined;
   const isValid = (head: Head, server: string, origin: string) =>
     head.origin === origin && head.pins === pins.generation(pinKey(server, origin));
-  /** False: the pins could not be written. */
+  /** Returns false if the pins could not be written. */
   function* write(server: string, origin: string, listing: Listing): Generator<undefined, boolean> {
     const key = pinKey(server, origin);
     const arePinsWritten = pending.finish(pinsEntry(key));
     const fitting = fittingPart(listing);
     if (fitting) tooLarge.delete(server);
     else setBounded(tooLarge, server, true, listingsMax);
-    // An older listing must not stand for one that cannot be stored.
+    // The stored listing is older than the one that cannot be stored, so it is wrong.
     if (!fitting || !arePinsWritten) sets.delete(server);
     else yield* sets.write(server, JSON.stringify(headOf(fitting, origin, pins.generation(key))), fitting);
     return arePinsWritten;
@@ -101,7 +102,7 @@ export function listingsTable(database: Database.Database, pins: PinsTable, pend
       return head !== undefined && isValid(JSON.parse(head) as Head, server, origin);
     },
     save(server, origin, { facts, lists }, onFailed) {
-      // A copy: the caller goes on to change its map.
+      // A copy, because the caller keeps changing its map.
       const listing: Listing = { facts, lists: new Map(lists) };
       const value: QueuedListing = { origin, listing };
       function* steps(): Generator<undefined, void> {
@@ -114,7 +115,7 @@ export function listingsTable(database: Database.Database, pins: PinsTable, pend
   };
 }
 
-/** A server may list a name twice: the row name has a count. */
+/** A server may list a name twice, so the row name contains a count. */
 function rowsOf({ lists }: Listing): SetRow<Buffer>[] {
   const rows: SetRow<Buffer>[] = [];
   for (const [method, { items }] of lists) {
@@ -145,7 +146,7 @@ const factsOf = ({ capabilities, serverInfo, ...facts }: NonNullable<Head['facts
   instructions: facts.instructions,
 });
 
-/** Buffers as text: JSON of the server must come back to the byte, 64-bit integers included. */
+/** Stores buffers as text: the JSON of the server must not change by a byte, for example in 64-bit integers. */
 function headOf({ facts, lists }: Listing, origin: string, pins: string | undefined): Head {
   const texts = facts && {
     ...facts,
@@ -156,7 +157,7 @@ function headOf({ facts, lists }: Listing, origin: string, pins: string | undefi
   return { origin, pins, ...(texts === undefined ? {} : { facts: texts }), lists: Object.fromEntries(hints) };
 }
 
-/** The whole listing, or only its tools, or undefined: without its tools a server must be started to be described. */
+/** The whole listing if it fits, otherwise only its tools. Undefined: the tools do not fit, and the rest alone is useless. */
 function fittingPart(listing: Listing): Listing | undefined {
   const tools = new Map([...listing.lists].filter(([method]) => method === 'tools/list'));
   return [listing, { ...listing, lists: tools }].find((each) => bytesOf(each) <= listingBytesMax);

@@ -1,9 +1,9 @@
 /**
  * The pins of tools in state.db: one row set per server, one row per tool.
- * Not here: what a pin means (policy/pins.ts), the key of a server's pins (server-origin.ts).
+ * Not here: the meaning of a pin (policy/pins.ts), the key of a server's pins (server-origin.ts).
  *
- * Invariant: each write that a list has caused gives the set a new generation. A stored listing counts only with the generation
- * of pins that it was compared with (listings-table.ts).
+ * Invariant: each write that a list has caused gives the set a new generation. A stored listing is valid only with the
+ * generation of pins that it was compared with (listings-table.ts).
  */
 import { randomUUID } from 'node:crypto';
 import type Database from 'libsql';
@@ -20,7 +20,7 @@ import { RowSets } from './row-sets.js';
 import { largeBytes, type WriteBehind } from './write-behind.js';
 
 export interface PinsTable extends Required<PinStore> {
-  /** Generation of the stored pins; undefined without any. */
+  /** Generation of the stored pins. Undefined: no pins are stored. */
   generation(key: string): string | undefined;
 }
 
@@ -51,13 +51,13 @@ export function pinsTable(database: Database.Database, pending: WriteBehind): Pi
     },
     save(key, records) {
       const entry = pinsEntry(key);
-      // An approval belongs to the stored list, unless newer pins were not written yet.
+      // An approval keeps the generation, so the stored listing stays valid, unless newer pins were not written yet.
       const generation = pending.isBehind(entry) ? undefined : sets.head(key);
       pending.writeOrThrow(entry, () => sets.write(key, generation ?? randomUUID(), records));
     },
     saveSoon(key, records, onFailed) {
       const bytes = records.reduce((sum, record) => sum + recordBytes(record), 0);
-      // Without any pins the next host would take every tool for new: older ones are better than none.
+      // Without pins the next host would treat every tool as new, so older pins are better than none.
       const row = { value: records, write: () => write(key, records), onFailed, isOlderGood: true };
       pending.put(pinsEntry(key), row, bytes > largeBytes);
     },

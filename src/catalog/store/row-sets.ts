@@ -1,15 +1,15 @@
 /**
- * A table of row sets: for each owner a set of named rows, of which only the changed ones are written.
- * Not here: what the rows hold (pins-table.ts, listings-table.ts), when they are written (write-behind.ts).
+ * A table of row sets: each owner has a set of named rows, and a write touches only the changed rows.
+ * Not here: the content of rows (pins-table.ts, listings-table.ts), the time of a write (write-behind.ts).
  *
- * Invariants: readers see a set only when it is complete. A set that exists changes in one transaction; a new set may take
- * several, in batches of at most `batchBytes`. A set that another process has written is replaced as a whole.
+ * Invariants: readers see only complete sets. An existing set changes in one transaction; a new set may take several, in
+ * batches of at most `batchBytes`. A set that another process has written is replaced as a whole.
  */
 import type Database from 'libsql';
 import { setBounded } from '../../kernel/bounded-map.js';
 
 const batchBytes = 256 * 1024;
-/** Distance between rows at the end of a set, and between rows that are inserted before others. */
+/** Position step for a row at the end of a set, and for a row that is inserted before others. */
 const appendStep = 1;
 const insertStep = 1 / 1024;
 
@@ -29,13 +29,13 @@ export interface StoredRow {
 
 interface StoredSet {
   readonly id: number;
-  /** Counts up with each write of any set of the table. */
+  /** Increases with each write of any set in the table. */
   readonly written: number;
   readonly isComplete: number;
   readonly head: string;
 }
 
-/** The value of a set as this process has read or written it last. */
+/** Value of a set after the last read or write of this process. */
 interface KnownSet<Value> {
   readonly id: number;
   readonly written: number;
@@ -51,12 +51,12 @@ interface SetTable<Value, Content> {
   readonly setsMax: number;
   rowsOf(value: Value): readonly SetRow<Content>[];
   textOf(content: Content): string;
-  /** Size of the text, roughly. */
+  /** Approximate size of the text. */
   bytesOf(content: Content): number;
   isSame(a: Content, b: Content): boolean;
 }
 
-/** The index has the tags, so that they are read without the texts. */
+/** The index contains the tags, so that tags are read without the texts. */
 export const rowSetSchema = (name: string): string => `
   CREATE TABLE IF NOT EXISTS ${name}_sets (
     id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL UNIQUE, written INTEGER NOT NULL,
@@ -106,7 +106,7 @@ export class RowSets<Value, Content> {
     return this.#find(owner)?.head;
   }
 
-  /** `toValue` makes the value of the rows, which the next write is compared with. */
+  /** `toValue` converts the rows to a value; the next write is compared with that value. */
   load(owner: string, toValue: (rows: readonly StoredRow[], head: string) => Value | undefined): Value | undefined {
     const set = this.#find(owner);
     if (!set) return undefined;
@@ -143,7 +143,7 @@ export class RowSets<Value, Content> {
       rowsOf(value),
       isSame,
     );
-    // An interrupted write must leave the set that is on disk as it was.
+    // An interrupted write must not change a complete set on disk.
     const batches = stored?.isComplete ? [changed] : batchesOf(changed, bytesOf);
     let id = base?.id ?? 0;
     this.#known.delete(owner);
@@ -201,7 +201,7 @@ interface ChangedRow<Content> {
   readonly isNew: boolean;
 }
 
-/** A row keeps its position where that keeps the order, so that an inserted row moves none of the others. */
+/** A row keeps its position if the order allows it, so that an inserted row moves no other row. */
 function difference<Content>(
   before: readonly SetRow<Content>[] = [],
   oldPositions: readonly number[] = [],
@@ -241,7 +241,7 @@ function batchesOf<Content>(rows: readonly ChangedRow<Content>[], bytesOf: (cont
   return batches;
 }
 
-/** For writes that must survive the process but not a power failure: the commit does not wait for the disk. */
+/** Commits without waiting for the disk: the write survives a crash of the process, but maybe not a power failure. */
 export function withoutSync(database: Database.Database, write: () => void): void {
   database.pragma('synchronous = NORMAL');
   try {
@@ -251,12 +251,12 @@ export function withoutSync(database: Database.Database, write: () => void): voi
   }
 }
 
-/** Lookups of one tick that are answered singly; from the next one on, one query answers all. */
+/** The first lookups of a tick are answered one by one; after them, one query answers all. */
 const singlyMax = 2;
 
 /**
- * Whether a table has a row of a name: a host that opens looks up each of its servers, and most have none.
- * Invariant: the names are forgotten with the tick and with each write, so that rows of another process count too.
+ * Tells whether a table may have a row of a name. A starting host looks up each of its servers, and most have no row.
+ * Invariant: the names are dropped after the tick and after each write, so that rows of another process are found.
  */
 export class RowNames {
   readonly #read: () => Iterable<string>;
@@ -267,7 +267,7 @@ export class RowNames {
     this.#read = read;
   }
 
-  /** False: there is none. True: there may be one. */
+  /** False: the table has no such row. True: it may have one. */
   mayHave(name: string): boolean {
     if (this.#lookups++ === 0) queueMicrotask(() => this.#forget());
     if (this.#lookups <= singlyMax) return true;

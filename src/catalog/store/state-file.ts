@@ -1,6 +1,6 @@
 /**
- * state.db, one SQLite file for everything that outlives the host: pins of tools, the newest listing of each server, and failure
- * histories. Verdicts are not stored: a server that was parked is not parked for the next host.
+ * state.db, one SQLite file for all data that outlives the host: pins of tools, the newest listing of each server, and failure
+ * histories. Server states are not stored: a parked server is not parked in the next host.
  * Not here: the tables (pins-table.ts, listings-table.ts, failure-histories.ts).
  *
  * Invariants: a damaged file, or one of a newer version, is set aside and reported, never overwritten. A busy file, or a folder
@@ -24,7 +24,7 @@ import { WriteBehind } from './write-behind.js';
 const fileName = 'state.db';
 const schemaVersion = 5;
 const format: OwnFormat = { noun: 'state', version: schemaVersion };
-/** Waiting for another process blocks the event loop. */
+/** Wait for a lock of another process. It blocks the event loop. */
 const busyMs = 250;
 
 let libsql: typeof Database | undefined;
@@ -41,8 +41,8 @@ function loadedLibsql(): typeof Database {
 }
 
 /**
- * Open files, by path and inode. libsql releases descriptors only when its objects are collected, so a file is opened once per
- * process and stays open: hosts that come and go cost nothing.
+ * Open files, by path and inode. libsql releases descriptors only when its objects are garbage-collected, so a file is opened
+ * once per process and stays open.
  */
 const opened = new Map<string, StateFile>();
 
@@ -68,7 +68,7 @@ export class StateFile {
   static open(folder: string, onProblem: (error: unknown) => void): StateFile {
     makeFolder(folder);
     const file = path.join(realpathSync(folder), fileName);
-    // Looked up before the file is touched: closing any descriptor of it would release the locks of SQLite.
+    // Look up before opening the file: closing any of its descriptors would release the locks of SQLite.
     const known = opened.get(keyOf(file));
     if (known) return known;
     const state = new StateFile(prepareOrSetAside(file, onProblem));
@@ -142,7 +142,7 @@ function prepare(file: string): Database.Database {
   return database;
 }
 
-/** Before version 5 the pins of a server were one row. Listings of that time are dropped: servers list their tools again. */
+/** Before version 5 the pins of a server were one row. Older listings are dropped: servers list their tools again. */
 function adoptOldPins(database: Database.Database, pins: PinsTable): void {
   const hasTable = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'pins'").get() !== undefined;
   if (!hasTable) return;

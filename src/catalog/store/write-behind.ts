@@ -1,15 +1,15 @@
 /**
  * Write-behind queue of state.db: small entries are written at once, large ones in later turns of the event loop, one step per
  * turn.
- * Not here: which entry is large, and what a step writes (the tables).
+ * Not here: the choice between small and large, and the SQL of a step (the tables).
  *
- * Invariants: a queued entry already counts as stored for readers in this process. A newer entry replaces a queued one with the
- * same key. An entry that must follow another is not written when that one failed. At most `queuedMax` entries wait.
+ * Invariants: readers in this process see a queued entry as stored. A newer entry replaces a queued one with the same key. An
+ * entry that depends on another is not written if the other failed. At most `queuedMax` entries wait.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 export interface PendingEntry {
-  /** For readers until it is written. */
+  /** Value for readers until the entry is written. */
   readonly value: unknown;
   readonly write: () => Iterator<undefined, void>;
   readonly onFailed: (error: unknown) => void;
@@ -29,13 +29,12 @@ export class WriteBehind {
   #current: { readonly entry: PendingEntry; readonly steps: Iterator<undefined, void> } | undefined;
   #isDraining = false;
 
-  /** Replaces the queued entry of the same key. */
   put(key: string, entry: PendingEntry, isLarge: boolean): void {
     const older = this.#queue.get(key);
     this.#queue.delete(key);
     this.#failed.delete(key);
     if (!isLarge || this.#queue.size >= queuedMax) {
-      // The older entry does not count as the newer one: `finish` still reports a failure.
+      // The newer entry still counts as failed, so `finish` returns false.
       if (!this.#writeAll(key, entry) && older && entry.isOlderGood) this.#queue.set(key, older);
       return;
     }
@@ -52,17 +51,16 @@ export class WriteBehind {
     this.#queue.delete(key);
   }
 
-  /** The value of the queued entry. */
   get(key: string): unknown {
     return this.#queue.get(key)?.value;
   }
 
-  /** The newest entry of this key is not on disk. */
+  /** True: the newest entry of this key is not on disk. */
   isBehind(key: string): boolean {
     return this.#queue.has(key) || this.#failed.has(key);
   }
 
-  /** Writes the queued entry now, before one that must follow it. False: it failed, now or before, which was reported. */
+  /** Writes the queued entry before an entry that depends on it. False: the write failed, now or earlier, and was reported. */
   finish(key: string): boolean {
     const entry = this.#queue.get(key);
     if (entry && !this.#failed.has(key)) this.#writeAll(key, entry);
@@ -71,7 +69,7 @@ export class WriteBehind {
 
   /** Writes all queued entries. */
   flush(): void {
-    // `finish` may have written an entry before one that follows it.
+    // Writing one entry may have finished another (`finish`).
     for (const [key, entry] of [...this.#queue]) if (this.#queue.get(key) === entry) this.#writeAll(key, entry);
   }
 
@@ -115,7 +113,7 @@ export class WriteBehind {
   }
 }
 
-/** True, so that it differs from a failure. */
+/** Returns true, because `#attempt` returns undefined for a failure. */
 function runAll(steps: Iterator<undefined, void>): true {
   while (!steps.next().done);
   return true;
