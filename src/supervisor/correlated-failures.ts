@@ -1,20 +1,18 @@
 /**
- * Detects that many servers fail together, or that the process was suspended. The fault is then most likely the host's (network
- * down, machine asleep, out of memory), and the restart budgets are frozen.
- * Not here: what a frozen budget means for a server (server-state.ts), the event (supervisor.ts). It needs no timer of its own: a
- * pause shows when a server's timer fires late, a sleep when the clocks are compared.
+ * Detects that many servers fail together, or that the process was suspended. The cause is then most likely the host (network
+ * down, machine asleep, out of memory), so the restart budgets are frozen.
+ * Not here: the effect of a frozen budget on a server (server-state.ts), the event (supervisor.ts).
  *
- * Invariant: a server counts once, and again only after it was proven. Servers that are simply broken therefore cannot keep the
- * budgets frozen.
+ * Invariant: a server counts once, and again only after it was proven, so broken servers cannot keep the budgets frozen.
  */
 import type { Clock } from '../kernel/clock.js';
 
-/** More than this share of at least `serversMin` servers in play, within `withinMs`, freezes the budgets. */
+/** Budgets are frozen when more than this share of at least `serversMin` active servers fail within `withinMs`. */
 const share = 0.5;
 const serversMin = 4;
 const withinMs = 10_000;
 const freezeMs = 30_000;
-/** A timer that is later than this, or a longer sleep of the machine, freezes them too. */
+/** A timer that fires later than this, or a sleep of the machine longer than this, also freezes the budgets. */
 const lateMs = 5_000;
 
 export interface Freeze {
@@ -27,9 +25,9 @@ export interface Freeze {
 }
 
 interface Entry {
-  /** Running, or being brought up. */
+  /** The server runs or is being started. */
   isInPlay: boolean;
-  /** Its last failure that counts; undefined once it is proven. */
+  /** Time of its counted failure; undefined after the server is proven. */
   failedAtMs: number | undefined;
 }
 
@@ -91,7 +89,7 @@ export class CorrelatedFailures {
     return inPlay >= serversMin && failed.length > share * inPlay ? this.#freeze('correlated', failed) : undefined;
   }
 
-  /** Call it first when a timer of the server fires that was due at `dueAtMs`. */
+  /** Call it first when a timer of the server fires. `dueAtMs`: the time at which the timer was due. */
   woke(server: string, dueAtMs: number): Freeze | undefined {
     return this.#pausedFor(Math.max(this.#clock.nowMs() - dueAtMs, this.#sleep.sleptMs()), server);
   }
@@ -107,8 +105,8 @@ export class CorrelatedFailures {
 }
 
 /**
- * Detects that the machine slept: during sleep the monotonic clock stops and the clock since boot goes on, so their difference grows.
- * Wall time is not used, because people and NTP set it.
+ * Detects that the machine slept: during sleep the monotonic clock stops but the clock since boot continues, so their
+ * difference grows. Wall time is not used, because people and NTP set it.
  */
 export class SleepWatch {
   readonly #clock: Clock;
@@ -119,7 +117,7 @@ export class SleepWatch {
     this.#asleepMs = this.#read();
   }
 
-  /** How long the machine slept since the last call, exact to about 1 s. */
+  /** Time that the machine slept since the last call, exact to about 1 s. */
   sleptMs(): number {
     const before = this.#asleepMs;
     this.#asleepMs = this.#read();

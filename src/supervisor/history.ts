@@ -1,10 +1,10 @@
 /**
- * A server's ledger in the form that is stored for the next host: with wall-clock times, because the host's clock restarts with
- * every process. A stored ledger parks no server, but a server that was parked has one try instead of a whole budget.
+ * A server's ledger as stored for the next host: with wall-clock times, because the host's clock restarts with every process.
+ * A loaded ledger never parks a server, but a server that was parked before gets one start instead of a full restart budget.
  * Failures of the whole host are not stored.
- * Not here: the table, and for which definition (catalog/store/).
+ * Not here: the table, and the check that a record belongs to the present definition (catalog/store/).
  *
- * Invariant: however the wall clock was changed in between, no restart counts for longer than one window from now.
+ * Invariant: a stored restart counts for at most one window from now, even if the wall clock was changed in between.
  */
 import { z } from 'zod';
 import type { Clock } from '../kernel/clock.js';
@@ -18,9 +18,9 @@ export interface HistoryRecord {
   readonly parked?: { readonly code: string; readonly message: string; readonly at: number } | undefined;
 }
 
-/** Longer reasons are cut: they are read by people. */
+/** Longer messages are cut. */
 const messageCharsMax = 2_000;
-/** Plans allow at most 1,000 restarts; the ledger holds one more. */
+/** Plans allow at most 1,000 restarts; the ledger contains one more. */
 const restartsMax = 1_001;
 
 const count = z.int().min(0);

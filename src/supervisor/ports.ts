@@ -1,5 +1,5 @@
 /**
- * What a supervisor is given by the host: a function that opens connections, and the settings of one server.
+ * Interfaces between a supervisor and the host: the function that opens connections, and the settings of one server.
  * Also classifies failures, by error code and details, never by text.
  */
 import type { Clock } from '../kernel/clock.js';
@@ -17,11 +17,11 @@ import type { SupervisorEvents } from './supervisor-events.js';
 export interface Connection {
   /** Set once the connection has ended. */
   readonly closedBy: HostError | undefined;
-  /** The server works on a request that is younger than its own timeout: silence is no sign of a fault meanwhile. */
+  /** The server works on a request that has not timed out, so silence is not a fault. */
   readonly isAtWork?: boolean;
-  /** Resolves when every open request has its outcome, at the latest after `withinMs`. Undefined: none is open. */
+  /** Resolves when every open request has its outcome, at the latest after `withinMs`. Undefined: no request is open. */
   drain?(withinMs: number): Promise<void> | undefined;
-  /** Must settle, however the server behaves, and only when nothing of the server is left: the next run waits for it. */
+  /** Must always settle, and only when no process or connection of the server is left: the next run waits for it. */
   close(): Promise<void>;
 }
 
@@ -44,7 +44,7 @@ export interface SupervisorOptions<C extends Connection> {
   readonly verify: Verify<C>;
   readonly clock: Clock;
   readonly random: Random;
-  /** Shared by all servers of the host, like the guard and the events. */
+  /** `gate`, `guard` and `events` are shared by all servers of the host. */
   readonly gate: Gate;
   readonly guard: CorrelatedFailures;
   readonly events: Emitter<SupervisorEvents>;
@@ -53,11 +53,11 @@ export interface SupervisorOptions<C extends Connection> {
   readonly isEnabled?: boolean;
   /** The connection can be made only once: there is one run and no restart. */
   readonly isOneShot?: boolean | undefined;
-  /** Why the configuration entry cannot be used; the server is disabled then. */
+  /** Error in the configuration entry; it disables the server. */
   readonly problem?: Refused['problem'];
   /** The first start of a package runner may only fill its cache: a failure is not charged. */
   readonly isFirstStartFree?: boolean;
-  /** How long a caller waits for a server that is not ready. */
+  /** Time that a caller waits for a server that is not ready. */
   readonly waitMs?: number;
   /** Time limit of one health check. */
   readonly verifyMs?: number;
@@ -65,7 +65,7 @@ export interface SupervisorOptions<C extends Connection> {
   readonly history?: History;
 }
 
-/** Failures of the same definition under an earlier host, and where changes of the ledger are saved. */
+/** Ledger that an earlier host stored for the same definition, and the function that stores changes. */
 export interface History {
   readonly ledger: Ledger;
   /** Must not throw. Never called on the path of a call. */

@@ -1,5 +1,5 @@
 /**
- * The errors of a server that is not available: one per state, each with the reason and the next step; and the error for an
+ * The errors of a server that is not available: one per state, with the reason and the next step. Also the error for an
  * unexpected exception during a start.
  * Invariant: each is raised before the request is sent, so each is `not_executed`; only `unresponsive` is `uncertain`.
  */
@@ -16,7 +16,7 @@ export interface Refused {
   readonly lastError: HostError | undefined;
   /** The connection can be made only once. */
   readonly isOneShot?: boolean | undefined;
-  /** Why its configuration entry cannot be used. */
+  /** Error in its configuration entry. */
   readonly problem?: Problem | undefined;
 }
 
@@ -58,7 +58,7 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
   }
 }
 
-/** The caller's wait is over; the server is still being connected. */
+/** The caller's wait has ended, but the server is still being connected. */
 export function notYet(state: ServerState, { server, nowMs, lastError }: Refused): HostError {
   const retryAfterMs = state.kind === 'backing_off' ? Math.max(0, Math.ceil(state.retryAtMs - nowMs)) : undefined;
   return refuse('reconnecting', `server '${server}' is not ready (${state.kind}); Hostler keeps reconnecting it`, {
@@ -109,7 +109,7 @@ function parked(reason: Reason, nextProbeAtMs: number, refused: Refused): HostEr
   });
 }
 
-/** A one-shot server also stops when it fails; the failure is the cause then. */
+/** A one-shot server also stops when it fails; the failure is then the cause. */
 const stopped = ({ server, isOneShot, lastError }: Refused): HostError =>
   isOneShot
     ? refuse('server_stopped', `server '${server}' is stopped${lastError ? ` (${text(lastError)})` : ''}`, {
@@ -146,8 +146,8 @@ const text = ({ message }: Reason): string => message.replace(/\.$/, '');
 const causeChars = 500;
 
 /**
- * An exception of a start that is no HostError. Its text is redacted by `clean` and neutralised before it becomes part of the
- * message; without `clean` only the name of the error is shown.
+ * Wraps an exception of a start that is not a HostError. Its text is redacted by `clean` and neutralised before it becomes part
+ * of the message; without `clean` only the name of the error is shown.
  */
 export function unexpectedError(server: string, cause: unknown, clean?: Redact): HostError {
   const text = neutraliseLine(clean ? clean(textOf(cause)) : kindOf(cause), causeChars);

@@ -1,10 +1,10 @@
 /**
- * The registered servers by name, and the leases that keep each of them running. A released lease stops nothing: it starts the
- * keep-alive time, and `onIdle` is called at its end. A lost connection releases no lease.
+ * The registered servers by name, and the leases that keep each of them running. Releasing the last lease starts the keep-alive
+ * time; `onIdle` is called at its end. A lost connection releases no lease.
  * Not here: connections (supervisor.ts), definitions (config/).
  *
- * Invariants: a registration changes as a whole or not at all. An eager server has a lease of its own, so it is never idle.
- * The keep-alive time runs only while there is no lease.
+ * Invariants: a registration changes as a whole or not at all. An eager server has a lease on itself, so it is never idle.
+ * The keep-alive time runs only while the server has no lease.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Cancel, Clock } from '../kernel/clock.js';
@@ -14,7 +14,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 
 type LeaseKind = 'binding' | 'call';
 
-/** Holds one server open until it is released. A second release has no effect. */
+/** Keeps one server running until it is released. A second release has no effect. */
 export class Lease implements Disposable, AsyncDisposable {
   readonly server: string;
   readonly kind: LeaseKind;
@@ -48,9 +48,9 @@ export class Lease implements Disposable, AsyncDisposable {
 export interface Registration<Spec> {
   readonly name: string;
   readonly spec: Spec;
-  /** Started by its first call. */
+  /** True: the first call starts the server. */
   readonly isLazy: boolean;
-  /** How long a server without leases keeps running; 0: for ever. */
+  /** Time that a server without leases keeps running; 0: for ever. */
   readonly keepAliveMs: number;
   readonly card: string | undefined;
 }
@@ -59,7 +59,7 @@ interface RegistryRow {
   readonly name: string;
   readonly lazy: boolean;
   readonly active: boolean;
-  /** Leases of all kinds, including the own lease of an eager server. */
+  /** Leases of all kinds, including the lease of an eager server on itself. */
   readonly refCount: number;
   readonly card: string | undefined;
 }
@@ -70,7 +70,7 @@ interface RegistryOptions {
   readonly serversMax?: number;
 }
 
-/** The leases of calls: a counter instead of an object per call. Every `enter` is followed by one `leave`. */
+/** Leases of calls, as a counter instead of an object per call. Every `enter` is followed by one `leave`. */
 export interface CallHold {
   enter(): void;
   leave(): void;
@@ -82,7 +82,7 @@ interface Entry<Spec> {
   readonly held: Record<LeaseKind, number>;
   /** The lease of an eager server on itself. */
   own: Lease | undefined;
-  /** When the last lease was released. */
+  /** Time at which the last lease was released. */
   idleSinceMs: number;
   cancelIdle: Cancel | undefined;
 }
@@ -110,7 +110,7 @@ export class Registry<Spec> {
   readonly #options: RegistryOptions;
   readonly #serversMax: number;
   readonly #entries = new Map<string, Entry<Spec>>();
-  /** One function for all servers: thousands may be idle. */
+  /** One function for all servers, because thousands may be idle. */
   readonly #rest = (entry: Entry<Spec>): void => this.#restTimer(entry);
 
   constructor(options: RegistryOptions) {
@@ -128,14 +128,14 @@ export class Registry<Spec> {
     return this.#entry(name).registration;
   }
 
-  /** In the order of their names. */
+  /** Sorted by name. */
   list(): Registration<Spec>[] {
     return this.#sorted().map(({ registration }) => registration);
   }
 
   /**
-   * The same definition again changes nothing; another one under the same name needs `replace`. Leases stay and count for the
-   * new server.
+   * The same definition again changes nothing; another definition under the same name needs `replace`. Leases remain and count
+   * for the new server.
    */
   register(registration: Registration<Spec>, { replace = false } = {}): 'added' | 'unchanged' | 'replaced' {
     const { name } = registration;
@@ -162,7 +162,7 @@ export class Registry<Spec> {
     return 'replaced';
   }
 
-  /** Its leases have no effect any more. */
+  /** The leases of a removed server have no effect. */
   remove(name: string): boolean {
     const entry = this.#entries.get(name);
     if (!entry) return false;
@@ -229,7 +229,7 @@ export class Registry<Spec> {
     });
   }
 
-  /** Takes or releases the own lease of an eager server. A changed keep-alive time starts now. */
+  /** Takes or releases the lease of an eager server on itself. A changed keep-alive time starts now. */
   #hold(entry: Entry<Spec>): void {
     const { isLazy } = entry.registration;
     if (!isLazy) entry.own ??= this.#lease(entry, 'binding');
@@ -282,7 +282,7 @@ export class Registry<Spec> {
 
 const countOf = ({ held }: Entry<unknown>): number => held.binding + held.call;
 
-/** The name may be any text of a caller. */
+/** The name may be any text from a caller. */
 const shown = (name: string): string => neutraliseLine(name, LIMITS.quotedChars);
 
 export const notFound = (name: string): HostError =>

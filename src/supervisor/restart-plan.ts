@@ -1,6 +1,6 @@
 /**
- * When a failed server is started again, when it is parked, and what the failure costs. Pure: time and randomness are arguments.
- * Not here: which failure calls for which outcome (server-state.ts).
+ * Decides when a failed server is restarted or parked, and charges its restart budget. Pure: time and randomness are arguments.
+ * Not here: the choice of the outcome for a failure (server-state.ts).
  *
  * Two rules park a server: more than `maxRestarts` restarts within the window, or more than `maxRestarts` starts in a row that
  * ended before the server was proven. The second rule catches slow starters, which never fill the window.
@@ -12,22 +12,22 @@ import { backoffMs } from '../kernel/backoff.js';
 import type { Random } from '../kernel/random.js';
 
 export interface RestartPlan {
-  /** Within the window, and in a row without a proven run in between; one more failure parks the server. */
+  /** Limit of restarts within the window, and of unproven starts in a row; one more failure parks the server. */
   readonly maxRestarts: number;
   readonly windowMs: number;
-  /** Proven by one successful call and this long alive … */
+  /** A run is proven at this age if a call succeeded … */
   readonly provenByCallMs: number;
-  /** … or by this long alive without any call. */
+  /** … and at this age without any call. */
   readonly provenByAgeMs: number;
-  /** The first restart of a proven server: anything from 0 to this. */
+  /** Maximum of the random delay before the first restart of a proven server. */
   readonly firstDelayMsMax: number;
   readonly delayMs: number;
   readonly delayMsMax: number;
   readonly probeMs: number;
   readonly probeMsMax: number;
-  /** The probe is moved by up to this share, either way. */
+  /** Share of the delay by which a probe may be earlier or later. */
   readonly probeJitter: number;
-  /** How long calls cannot wake a parked server. */
+  /** Time during which calls cannot wake a parked server. */
   readonly wakeAfterMs: number;
   /** `eject` never probes; only a reload brings the server back. */
   readonly onExhausted: 'park' | 'eject';
@@ -48,19 +48,19 @@ export const defaultPlan: RestartPlan = {
   onExhausted: 'park',
 };
 
-/** Why a server is not running, for people. Never contains a secret. */
+/** Reason why a server does not run, for people. Never contains a secret. */
 export interface Reason {
   readonly code: string;
   readonly message: string;
 }
 
-/** Record of past failures. Only a proven run empties it. */
+/** Record of past failures. A proven run, and an operator's start, reload or enable, empty it. */
 export interface Ledger {
-  /** When restarts were charged, oldest first; at most `maxRestarts + 1` of them. */
+  /** Times of charged restarts, oldest first; at most `maxRestarts + 1`. */
   readonly restartsAtMs: readonly number[];
   /** Starts in a row that ended before the server was proven. */
   readonly unprovenStarts: number;
-  /** Probes of a parked server in a row that failed. */
+  /** Failed probes of a parked server in a row. */
   readonly failedProbes: number;
   /** Failures that were not charged: they lengthen the delays but never park the server. */
   readonly unchargedFailures: number;
@@ -91,11 +91,10 @@ export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: 
 /** Records a failure of the whole host. */
 const uncharged = (ledger: Ledger): Ledger => ({ ...ledger, unchargedFailures: ledger.unchargedFailures + 1 });
 
-/** Restarts that still count at `nowMs`. */
 export const restartsInWindow = ({ restartsAtMs }: Ledger, nowMs: number, { windowMs }: RestartPlan): number =>
   restartsAtMs.filter((atMs) => nowMs - atMs <= windowMs).length;
 
-/** How long to wait before the restart just charged, or just unchargedRetry. */
+/** Delay before the restart that was just recorded, charged or not. */
 export function restartDelayMs(
   { restartsAtMs, unchargedFailures }: Ledger,
   wasProven: boolean,
@@ -112,7 +111,7 @@ export function restartDelayMs(
 export const fullDelayMs = (restarts: number, { delayMs, delayMsMax }: RestartPlan): number =>
   backoffMs(delayMs, restarts - 1, delayMsMax);
 
-/** How long a parked server waits for its next probe. */
+/** Delay before the next probe of a parked server. */
 export function probeDelayMs({ failedProbes }: Ledger, plan: RestartPlan, random: Random): number {
   const full = backoffMs(plan.probeMs, failedProbes, plan.probeMsMax);
   return full * (1 + plan.probeJitter * (2 * random() - 1));
@@ -123,7 +122,7 @@ export function probeDelayMs({ failedProbes }: Ledger, plan: RestartPlan, random
 /** One attempt at a parked server. An attempt on behalf of a call leaves the probe schedule as it is. */
 export type Probe = { readonly by: 'timer' } | { readonly by: 'call'; readonly nextProbeAtMs: number };
 
-/** What follows a run that failed or is being closed. */
+/** State after a run that failed or is being closed. */
 export type NextState =
   | { readonly kind: 'registered' }
   /** A one-shot server has no second run. */
@@ -186,7 +185,7 @@ export function probeFailed(before: Ledger, probe: Probe, reason: Reason, contex
   return park({ ...before, failedProbes: before.failedProbes + 1 }, reason, context);
 }
 
-/** Probed at the slowest rate: only a new token helps, and that wakes the server at once. */
+/** The server is probed at the slowest rate: only a new token helps, and it wakes the server at once. */
 export const needsAuth = (ledger: Ledger, reason: Reason, { nowMs, plan }: FailureContext): FailureResult => [
   ledger,
   { kind: 'auth_required', reason, nextProbeAtMs: nowMs + plan.probeMsMax },

@@ -1,10 +1,10 @@
 /**
  * One run of a server: it waits at the start gate, connects, is health-checked, and is lost or closed. An orderly close first drains
  * open requests.
- * Not here: when to open and close (server-state.ts decides, supervisor.ts calls).
+ * Not here: the decision to open and close (server-state.ts).
  *
- * Invariants: every opened connection is closed, also one that comes up late or dead. `failed` and `closed` are reported only
- * when nothing is left open. After `close` only `closed` is reported, once.
+ * Invariants: every opened connection is closed, also one that opens after `close` or is dead at once. `failed` and `closed`
+ * are reported only when nothing is left open. After `close` only `closed` is reported, once.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
@@ -12,7 +12,7 @@ import type { Connect, Connection, Verify } from './ports.js';
 import { unexpectedError } from './refusals.js';
 import type { Gate } from './start-gate.js';
 
-/** How long open requests may continue when their server is stopped. */
+/** Time for open requests to finish when their server is stopped. */
 export const drainMsMax = 5_000;
 
 interface RunListener<C> {
@@ -97,7 +97,7 @@ export class Run<C extends Connection> {
   }
 }
 
-/** Verifies a suspect connection: one check at a time, ended by its time limit. An ended check reports nothing. */
+/** Verifies a suspect connection: one check at a time, with a time limit. A check that was ended by `end` reports nothing. */
 export class HealthCheck<C extends Connection> {
   readonly #clock: Clock;
   readonly #verify: Verify<C>;

@@ -5,7 +5,7 @@
  *
  * Invariants (server-state.test.ts checks them over random event sequences):
  * - An event of an older run changes nothing, so a late reply can neither revive nor stop a server.
- * - A run is opened only when its predecessor is closed: `closing` stands between them.
+ * - A run is opened only after its predecessor is closed: the state `closing` is between them.
  * - Unless the server is disabled, stopped, stopping or ejected, an open run, a closing run or a timer brings it back.
  * - At most one restart is charged per run.
  * - A one-shot server (its connection can be made only once) opens one run; the end of that run leads to `stopped`.
@@ -36,13 +36,13 @@ interface Common {
 export type ServerState = Common &
   (
     | { readonly kind: 'disabled' | 'stopped' }
-    /** Known, not started: lazy, or idle for long enough. */
+    /** Not started: the server is lazy, or was closed because it was idle. */
     | { readonly kind: 'registered' }
     | { readonly kind: 'connecting'; readonly probe: Probe | undefined }
     | ({ readonly kind: 'ready' } & Trial)
-    /** The server was silent too long: verified before the next call. */
+    /** The server was silent too long; it is verified before the next call. */
     | ({ readonly kind: 'suspect' } & Trial)
-    /** The old run is being closed; `next` is what follows. */
+    /** The old run is being closed; `next` follows. */
     | { readonly kind: 'closing'; readonly next: NextState }
     | { readonly kind: 'backing_off'; readonly retryAtMs: number; readonly reason: Reason }
     | {
@@ -56,7 +56,7 @@ export type ServerState = Common &
     | { readonly kind: 'stopping'; readonly next: 'stopped' | 'disabled' | 'registered' | 'connecting' }
   );
 
-/** What is known of an open run. */
+/** Facts of an open run. */
 interface Trial {
   readonly wasCalled: boolean;
   readonly isProven: boolean;
@@ -151,16 +151,16 @@ export function step(state: ServerState, event: ServerEvent, context: StepContex
   }
 }
 
-/** Carried over to the next state. */
+/** Parts that the next state takes over. */
 type Lasting = Pick<Common, 'run' | 'ledger'>;
 type Up = Extract<ServerState, { kind: 'ready' | 'suspect' }>;
 type Connecting = Extract<ServerState, { kind: 'connecting' }>;
 
 const unchanged = (state: ServerState): Step => [state, []];
-/** Disabled, or about to be: only `enable` leads out of it. */
+/** The server is disabled or about to be; only `enable` leads out of this state. */
 const isDisabled = (state: ServerState): boolean =>
   state.kind === 'disabled' || (state.kind === 'stopping' && state.next === 'disabled');
-/** The only run of a one-shot server was opened. */
+/** The only run of a one-shot server was opened already. */
 const isUsedUp = ({ run }: ServerState, { isOneShot }: StepContext): boolean => isOneShot === true && run > 0;
 const isUp = (state: ServerState): state is Up => state.kind === 'ready' || state.kind === 'suspect';
 
@@ -174,7 +174,7 @@ function open({ run, ledger }: Common, { nowMs }: StepContext, asked?: Probe): S
   ];
 }
 
-/** Lazy servers wait for a call. */
+/** A lazy server waits for a call. */
 const openOrWait = (common: Common, context: StepContext): Step =>
   context.isLazy ? [at('registered', common, context), [{ do: 'disarm' }]] : open(common, context);
 
@@ -378,9 +378,9 @@ function enter({ run, ledger }: Lasting, following: NextState, { nowMs }: StepCo
   }
 }
 
-// --- what a state means to supervisor.ts
+// --- queries of supervisor.ts
 
-/** When the timer starts a server that is not up. */
+/** Time at which the timer starts a server that is not up. */
 export const wakesAtMs = (state: ServerState): number | undefined =>
   state.kind === 'backing_off' ? state.retryAtMs : 'nextProbeAtMs' in state ? state.nextProbeAtMs : undefined;
 

@@ -1,6 +1,4 @@
-/**
- * One server as `status` shows it, from its state machine. Times are on the host's clock (host/status.ts makes them dates).
- */
+/** One server as `status` shows it. Times are on the host's clock; host/status.ts converts them to dates. */
 import type { Reason } from './restart-plan.js';
 import type { ServerState } from './server-state.js';
 
@@ -10,9 +8,9 @@ export interface Snapshot {
   readonly sinceMs: number;
   /** Number of the newest run. */
   readonly run: number;
-  /** In the window. */
+  /** Restarts in the window. */
   readonly restarts: number;
-  /** Why the server is down; undefined while it runs or is idle. */
+  /** Reason why the server is down; undefined while it runs or is idle. */
   readonly reason: Reason | undefined;
   readonly nextProbeAtMs: number | undefined;
   readonly retryAtMs: number | undefined;

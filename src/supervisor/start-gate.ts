@@ -1,9 +1,9 @@
 /**
- * Limits the starts of all servers, first come, first served: per second, and at the same time. Without it a hundred servers
- * that fail together would be started together.
- * Not here: when a server is started again (server-state.ts).
+ * Limits the starts of all servers per second and concurrently, first come, first served. Without it a hundred servers that
+ * fail together would be started together.
+ * Not here: the time of a restart (server-state.ts).
  *
- * Invariants: any span of one second holds at most `startsPerSecond` starts. A withdrawn start uses no slot. A hanging start
+ * Invariants: within any second at most `startsPerSecond` starts begin. A withdrawn start uses no slot. A hanging start
  * occupies its slot for at most `slotMs`, so dead servers cannot block healthy ones.
  */
 import { availableParallelism } from 'node:os';
@@ -18,7 +18,7 @@ export interface StartGateOptions {
 }
 
 interface StartRequest {
-  /** Called when a slot is free. */
+  /** Called when a slot is free. False drops the request. */
   isWanted(): boolean;
   /** Begins the start and calls `done` when it has succeeded or failed; extra calls have no effect. */
   begin(done: () => void): void;
@@ -36,7 +36,7 @@ export class StartGate implements Gate {
   readonly #slotMs: number;
   /** One entry per server at most. */
   readonly #queue = new Set<StartRequest>();
-  /** When the newest starts began, oldest first; never more than `startsPerSecond`. */
+  /** Times of the newest starts, oldest first; at most `startsPerSecond`. */
   readonly #beganAtMs: number[] = [];
   #running = 0;
   #cancelTimer: Cancel | undefined;
@@ -120,7 +120,7 @@ export class StartGate implements Gate {
   }
 }
 
-/** The same gate for a server whose predecessor must be gone first. Until then it is not queued. */
+/** A gate that queues a request only after the predecessor of its server is gone. */
 export const gateAfter = (gone: Promise<unknown>, gate: Gate): Gate => ({
   enter(request) {
     let isWithdrawn = false;

@@ -1,9 +1,9 @@
 /**
  * The events of supervised servers, one stream for all servers of a host, and the queue that emits them in order.
- * Not here: when it is safe to emit (supervisor.ts).
+ * Not here: the choice of a safe time to emit (supervisor.ts).
  *
- * Invariants: an event carries the time at which it happened, not at which it is emitted. Events that a listener causes are
- * emitted after the current one, to all listeners. A server at rest keeps no queue in memory.
+ * Invariants: an event has the time at which it happened, not at which it is emitted. Events that a listener causes are emitted
+ * after the current one, to all listeners. A server at rest has no queue in memory.
  */
 import type { Emitter } from '../kernel/emitter.js';
 import type { Freeze } from './correlated-failures.js';
@@ -19,17 +19,17 @@ export type SupervisorEvent = {
   | { readonly kind: 'state'; readonly from: ServerState['kind']; readonly to: ServerState['kind'] }
   /** A run failed and the next one follows after `delayMs`. */
   | { readonly kind: 'restart'; readonly restarts: number; readonly delayMs: number; readonly reason: Reason }
-  /** `repeats`: how often in a row it was parked for this very reason before. Log those once, and count. */
+  /** `repeats`: times in a row that the server was parked for the same reason before. Log the first one and count the rest. */
   | { readonly kind: 'parked'; readonly reason: Reason; readonly nextProbeAtMs: number; readonly repeats: number }
   | { readonly kind: 'ejected'; readonly reason: Reason }
   | { readonly kind: 'auth_required'; readonly reason: Reason }
-  /** Ready again after it was parked, ejected or without authorization for `afterMs`. */
+  /** The server is ready again after it was parked, ejected or without authorization for `afterMs`. */
   | { readonly kind: 'revived'; readonly afterMs: number }
   | { readonly kind: 'proven' }
   | { readonly kind: 'close_failed'; readonly error: unknown }
   /**
    * A fault of the whole host: for `forMs` no failure is charged to a server. Emitted once per freeze, for the server that
-   * revealed it. `servers`: those that failed together, or the one whose timer was late.
+   * revealed it. `servers`: the servers that failed together, or the server whose timer was late.
    */
   | ({ readonly kind: 'freeze' } & Freeze)
 );
@@ -135,7 +135,7 @@ export class EventQueue {
   #parkedAgain(reason: Reason): number {
     const isSame = reason.code === this.#parkedFor?.code && reason.message === this.#parkedFor.message;
     this.#repeats = isSame ? this.#repeats + 1 : 0;
-    // The object of the state itself, not a copy: thousands of parked servers keep it.
+    // The same object as in the state, not a copy: thousands of servers may be parked.
     this.#parkedFor = reason;
     return this.#repeats;
   }

@@ -1,6 +1,5 @@
 /**
- * Runs one server's state machine: holds the state, performs its effects, feeds back results, and lets callers wait for a
- * connection.
+ * Runs the state machine of one server: performs effects, feeds results back, and lets callers wait for a connection.
  * Not here: state decisions (server-state.ts), one run (run.ts), errors for callers (refusals.ts), events
  * (supervisor-events.ts), leases (registry.ts).
  *
@@ -61,12 +60,12 @@ export class Supervisor<C extends Connection> {
   #acquired: Acquired<C> | undefined;
   #cancelTimer: Cancel | undefined;
   #stopping: Deferred | undefined;
-  /** A new token arrived during this run: it gets one more try if it ends with `needs_reauth`. */
+  /** Run in which a new token arrived. If it ends with `needs_reauth`, one more run is tried. */
   #newTokenRun: number | undefined;
-  /** The extra try. It gets no further one, or a token that is renewed in vain would loop. */
+  /** Number of that extra run. It gets no further one, or useless renewals would loop. */
   #graceRun: number | undefined;
   #lastError: { readonly error: HostError; readonly atMs: number } | undefined;
-  /** Why an earlier host had parked the server; shown until a newer error. */
+  /** Reason why an earlier host parked the server; shown until a newer error occurs. */
   readonly #earlierError: SnapshotFacts['lastError'];
   #lastSuccessAtMs: number | undefined;
 
@@ -106,7 +105,7 @@ export class Supervisor<C extends Connection> {
     return this.#waiters.wait(Math.min(this.#clock.nowMs() + waitMs, deadlineAtMs), signal);
   }
 
-  /** Why no connection is available; undefined when one is or may be soon. Starts nothing. */
+  /** The error that explains why no connection is available. Undefined: one is, or may be soon. Starts nothing. */
   refusal(): HostError | undefined {
     const refusal = refusalOf(this.#state, this.#refused());
     return refusal && this.#isReplaced ? replaced(this.name) : refusal;
@@ -118,14 +117,14 @@ export class Supervisor<C extends Connection> {
   }
 
   /**
-   * A call returned a result, also one with `isError`: this proves a run. A JSON-RPC error only shows that the server is alive:
-   * report it with `answered`.
+   * Call it when a call returned a result, also one with `isError`. Report a JSON-RPC error with `answered` instead: it proves
+   * only that the server is alive.
    */
   succeeded(run: number, atMs: number): void {
     const state = this.#state;
     if (run !== state.run) return;
     this.#lastSuccessAtMs = atMs;
-    // Fast path of every call: the run is known to be called already.
+    // Fast path: a call of this run has succeeded before.
     if (state.kind === 'ready' && state.wasCalled) return;
     this.#on({ kind: 'call_succeeded', run });
   }
@@ -137,11 +136,11 @@ export class Supervisor<C extends Connection> {
 
   /** Any message of the server arrived. */
   answered(run: number): void {
-    // On the path of calls: most servers are not suspect.
+    // Every call passes here, and most servers are not suspect.
     if (this.#state.kind === 'suspect') this.#on({ kind: 'answered', run });
   }
 
-  /** Starts the server without a call. The ledger stays. */
+  /** Starts the server without a call. The ledger is not emptied. */
   begin(): void {
     this.#on({ kind: 'wanted' });
   }
@@ -153,7 +152,7 @@ export class Supervisor<C extends Connection> {
     this.#on({ kind: 'start' });
   }
 
-  /** Resolves when nothing of the server runs. */
+  /** Resolves when the run of the server is closed. */
   stop(): Promise<void> {
     return this.#onAndStopped('stop');
   }
@@ -181,7 +180,7 @@ export class Supervisor<C extends Connection> {
     if (this.#waiting === 0) this.#on({ kind: 'idle' });
   }
 
-  /** No start has ended yet. A server with a history was started before. */
+  /** True: no start has ended yet. A stored history counts as an earlier start. */
   get isFirstStart(): boolean {
     return this.#state.run <= 1 && this.#state.ledger === emptyLedger;
   }
@@ -205,7 +204,9 @@ export class Supervisor<C extends Connection> {
     return this.#acquired?.connection.closedBy ? undefined : this.#acquired;
   }
 
-  /** Stops the server for good. Resolves when nothing of it runs. `isReplaced`: its name goes on, so waiting callers should retry. */
+  /**
+   * Stops the server for good; resolves when its run is closed. `isReplaced`: another server takes the name: callers may retry.
+   */
   dispose(isReplaced = false): Promise<void> {
     this.#isReplaced = isReplaced;
     this.#on({ kind: 'stop' });
@@ -279,7 +280,7 @@ export class Supervisor<C extends Connection> {
     }
   }
 
-  /** The closure captures only the supervisor: thousands of servers at rest keep one. */
+  /** The closure captures only the supervisor, because thousands of servers at rest may have one. */
   #arm(atMs: number): void {
     this.#cancelTimer = this.#clock.at(atMs, () => {
       this.#cancelTimer = undefined;

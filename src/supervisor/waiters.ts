@@ -1,5 +1,5 @@
 /**
- * Callers that wait for a server to be ready: settled together by a state change, or singly by timeout or cancellation.
+ * Callers that wait for a server to be ready: settled together by a state change, or one by one by timeout or cancellation.
  * All share one timer, which exists only while callers wait.
  * Invariant: each waiter is settled exactly once; then it and its abort listener are removed.
  */
