@@ -1,6 +1,6 @@
 /**
- * Server definition → session: picks the transport, and owns what all connections of one Hostler share: its child processes, the
- * remembered eras, and the secrets that are redacted.
+ * Opens a session for a server definition: picks the transport, and owns the parts that all connections share (child processes,
+ * remembered eras, and secrets to redact).
  * Invariant: after `close` no process and no connection that was opened here is left.
  */
 import { isAttached, isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
@@ -34,19 +34,19 @@ interface SimulatedTransports {
 
 export interface ConnectorOptions {
   readonly client: ClientIdentity;
-  /** The folder of the journal of child processes. Without it, some may survive a crash of the login session. */
+  /** Folder of the journal of child processes. Without it, child processes may survive a crash of the login session. */
   readonly stateDir?: string | undefined;
   /** Files and folders that sandboxed servers never see, besides the state directory. */
   readonly hiddenPaths?: readonly string[];
-  /** Whether sandboxed servers get the same home at the next start. True when absent. */
+  /** False: sandboxed servers get a new home at each start. Default: true. */
   readonly keepsHomes?: boolean;
-  /** The environment from which child processes inherit. */
+  /** Environment that child processes inherit from. */
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
   readonly random?: Random;
   readonly eras?: EraMemory;
   readonly onProblem?: (error: unknown) => void;
-  /** A new one when absent. */
+  /** Default: a new redactor. */
   readonly redactor?: Redactor;
   /** Reports the status of tokens (`authFor`). */
   readonly onAuth?: (server: string, status: AuthStatus) => void;
@@ -57,11 +57,11 @@ export interface ConnectOptions {
   readonly startTimeoutMs?: number;
   readonly signal?: CancelSignal;
   readonly handlers?: SessionHandlers;
-  /** HTTP: the tokens of requests, besides the headers of the definition. */
+  /** HTTP: source of tokens, besides the headers of the definition. */
   readonly tokens?: TokenSource;
-  /** False: all requests are of one client, which gets every request of the server. True when absent. */
+  /** False: all requests belong to one client, which gets every request of the server. Default: true. */
   readonly isShared?: boolean;
-  /** HTTP: calls in flight at the same time, if that is more than the default. */
+  /** HTTP: number of concurrent calls, if larger than the default. */
   readonly concurrency?: number;
   /** stdio: called for each process that is started, also when no session is opened. */
   readonly onChannel?: (channel: Channel) => void;
@@ -95,7 +95,7 @@ export class Connector {
     });
   }
 
-  /** Redacts and neutralises text that came from a server. */
+  /** Redacts and neutralises text from a server. */
   readonly clean = (text: string): string => neutralise(this.#redactor.redact(text));
 
   /** Stops processes that an earlier Hostler left when it was killed. Call it once, before the first connect. */
@@ -108,7 +108,7 @@ export class Connector {
     return this.#children.escapedOf(server);
   }
 
-  /** Async, so that an invalid definition is a rejection and not a throw. */
+  /** Async, so that an invalid definition rejects instead of throwing. */
   async connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
     const transport = 'transport' in spec ? spec.transport : undefined;
@@ -122,19 +122,19 @@ export class Connector {
     });
   }
 
-  /** Supplies the tokens of this server, and renews them when it refuses one. To be closed with the server. */
+  /** Supplies the tokens of this server, and renews a refused token. Close it with the server. */
   authFor(server: string, provider: AuthProvider): AuthRecovery {
     const { onProblem, onAuth } = this.#options;
     const onOutcome = onAuth && ((status: AuthStatus) => onAuth(server, status));
     return new AuthRecovery({ server, provider, clock: this.clock, secrets: this.#redactor, onProblem, onOutcome });
   }
 
-  /** A session over a channel of the embedder, such as the near end of `createMemoryLink`. */
+  /** Opens a session over a channel of the embedder, such as the near end of `createMemoryLink`. */
   connectChannel(name: string, channel: Channel, options: ConnectOptions = {}): Promise<Session> {
     return this.#open({ ...options, server: name, open: () => Promise.resolve(channel) });
   }
 
-  /** Ends every session and every child process, and the watch over them. */
+  /** Ends every session, every child process, and the death watch. */
   async close(): Promise<void> {
     await Promise.all([...this.#sessions].map((session) => session.close()));
     await this.#children.closeAll();
@@ -189,7 +189,7 @@ export class Connector {
   }
 }
 
-/** The command or URL identifies a server, not its name. An attached object has no key: the next one may differ. */
+/** The command or URL identifies a server, not its name. An attached server has no key: the next object may differ. */
 function eraKey(spec: ServerSpec): string | undefined {
   if (isAttached(spec)) return undefined;
   return JSON.stringify(isStdio(spec) ? [spec.command, spec.args, spec.cwd] : [spec.url, spec.transport]);
@@ -197,13 +197,13 @@ function eraKey(spec: ServerSpec): string | undefined {
 
 const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 
-/** Secrets of a definition: all headers, and variables and URL parameters with the name of a secret. */
+/** Secrets of a definition: all headers, and variables and URL parameters whose name looks like that of a secret. */
 function secretsOf(spec: ServerSpec): string[] {
   const named = (pairs: Iterable<readonly [string, string]>) =>
     [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
   if (isAttached(spec)) return [];
   if (isStdio(spec)) return named(Object.entries(spec.env));
   const headers = Object.values(spec.headers).map(withoutScheme);
-  // An invalid URL is refused when it is opened, with the name of the field.
+  // An invalid URL is refused later, when it is opened, with the name of the field.
   return URL.canParse(spec.url) ? [...headers, ...named(new URL(spec.url).searchParams)] : headers;
 }

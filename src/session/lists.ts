@@ -1,7 +1,7 @@
 /**
  * Reads a paged list to its end. Every item stays as the bytes that the server sent.
- * Invariants: pages, items and bytes are bounded while the list is read, not after. A large page is scanned in slices, with a turn of
- * the event loop between them, and a list that is too large is refused before the rest is scanned.
+ * Invariants: pages, items and bytes are bounded while the list is read, not after. A large page is scanned in slices, with a
+ * turn of the event loop between them, and a list that is too large is refused before the rest is scanned.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { HostError } from '../kernel/errors.js';
@@ -9,7 +9,7 @@ import { LIMITS } from '../kernel/limits.js';
 import { memberString, stringOf } from '../wire/json-members.js';
 import { type Page, type PageFault, walkPage } from '../wire/page-walk.js';
 
-/** List method → the member that holds its items, and the member of an item that identifies it. */
+/** List method → the member that contains its items, and the member of an item that identifies it. */
 const LISTS = {
   'tools/list': ['tools', 'name'],
   'resources/list': ['resources', 'uri'],
@@ -23,7 +23,7 @@ export const isListMethod = (method: unknown): method is ListMethod =>
   typeof method === 'string' && Object.hasOwn(LISTS, method);
 
 export interface ListedItem {
-  /** `name`, or `uri` / `uriTemplate` for resources; empty when the server gave none. */
+  /** `name`, or `uri` / `uriTemplate` for resources; empty if the server sent none. */
   readonly key: string;
   readonly raw: Buffer;
 }
@@ -31,7 +31,7 @@ export interface ListedItem {
 export interface ServerList {
   readonly items: readonly ListedItem[];
   readonly pages: number;
-  /** Shortest lifetime any page declared; 0 when one declared none. */
+  /** Shortest lifetime of all pages; 0 if a page declares none. */
   readonly ttlMs: number;
   /** `public` only when every page says so. */
   readonly cacheScope: 'public' | 'private';
@@ -40,9 +40,9 @@ export interface ServerList {
 const cursorCharsMax = 4_096;
 /** Bytes of a page that are scanned in one turn of the event loop. */
 const turnBytes = 256 * 1024;
-/** The cost of an item besides its bytes. */
+/** Cost of an item besides its bytes. */
 const itemCostBytes = 64;
-/** For each member of a page besides its list, such as the cursor. */
+/** Limit for each member of a page besides its list, such as the cursor. */
 const memberBytesMax = 256 * 1024;
 
 interface ListLimits {
@@ -104,7 +104,7 @@ export async function readList(
   }
 }
 
-/** Reason → error text, and the limit that is exceeded; undefined for the limit that all lists share. */
+/** Reason → error text and the exceeded limit. Undefined: the limit that all lists share. */
 const refusals = {
   too_many_items: ['has too many items', 'items'],
   item_too_large: ['has an item that is too large', 'itemBytes'],

@@ -1,10 +1,10 @@
 /**
  * Detects a server that runs but no longer answers, by probes.
  *
- * A server that does one thing at a time answers no probe while it works. So silence counts only after a request was given up, and
- * only when the time allowed for that request is over. While a request is in flight, which is always younger than its timeout,
- * there is no probe and no verdict. An idle server is never probed.
- * Any answer to a probe counts, also an error: some servers know no `ping`.
+ * A server that does one thing at a time answers no probe while it works. So silence counts only after a request was given up
+ * and the time allowed for that request is over. While a request is in flight, no probe is sent and nothing is decided: the
+ * request has not timed out yet. An idle server is never probed.
+ * Any answer to a probe counts, also an error: some servers do not know `ping`.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
@@ -22,12 +22,12 @@ export const defaultLiveness: LivenessPlan = { quietMs: 30_000, probeTimeoutMs: 
 /** Upper bound of the time allowed for a cancelled request, which may have had no deadline. */
 const allowedMsMax = 10 * 60_000;
 
-/** `unasked`: the probe was not sent, which says nothing about the server. */
+/** `unasked`: the probe was not sent, so the server is neither alive nor silent. */
 export type ProbeResult = 'alive' | 'silent' | 'unasked';
 
 /** `isUnread`: the server is behind a pipe and has read nothing since the probe, not even earlier requests. */
 export function failedProbe({ code, details }: HostError, isUnread: boolean): ProbeResult {
-  // An answer that cannot be read counts, too.
+  // An unreadable answer counts too.
   if (details.httpStatus !== undefined || details.phase === 'answered') return 'alive';
   const isUnsent = code === 'overloaded' || details.phase === 'queued';
   if (!isUnsent || code === 'connect_failed') return 'silent';
@@ -36,13 +36,13 @@ export function failedProbe({ code, details }: HostError, isUnread: boolean): Pr
 }
 
 interface LivenessSubject {
-  /** Requests in flight, without probes. Each is younger than its timeout: older ones are given up. */
+  /** Requests in flight, without probes. Each is younger than its timeout. */
   underway(): number;
   lastHeardAtMs(): number;
   probe(deadlineAtMs: number): Promise<ProbeResult>;
-  /** The first probe in a row was not answered. */
+  /** Called when the first probe in a row was not answered. */
   missed(): void;
-  /** A message arrived after a missed probe. */
+  /** Called when a message arrived after a missed probe. */
   answered(): void;
   /** Called once. */
   dead(misses: number): void;
@@ -59,9 +59,9 @@ export class Liveness {
   readonly #clock: Clock;
   readonly #subject: LivenessSubject;
   #watch: Watch = { kind: 'off' };
-  /** When the newest request without an answer was given up. */
+  /** Time at which the newest unanswered request was given up. */
   #givenUpAtMs = Number.NEGATIVE_INFINITY;
-  /** The server may still be working on a request that was given up, until then. */
+  /** Until this time the server may still be working on a request that was given up. */
   #allowedUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(plan: LivenessPlan, clock: Clock, subject: LivenessSubject) {
@@ -70,7 +70,7 @@ export class Liveness {
     this.#subject = subject;
   }
 
-  /** A request ended without an answer, by its deadline or by its caller. The server may still work on it until `allowedUntilMs`. */
+  /** Call it when a request ended without an answer. The server may still work on it until `allowedUntilMs`. */
   gaveUp(allowedUntilMs: number): void {
     const nowMs = this.#clock.nowMs();
     if (this.#watch.kind === 'off') this.#allowedUntilMs = nowMs;
@@ -109,14 +109,14 @@ export class Liveness {
     const result = await this.#subject.probe(nextAtMs).catch(() => 'silent' as const);
     if (this.#watch.kind !== 'probing') return;
     if (result === 'alive' || this.#subject.lastHeardAtMs() > sentAtMs) return this.#recovered(misses);
-    // A call that arrived meanwhile may keep the server from answering.
+    // A call that began meanwhile may keep the server from answering.
     const counts = result === 'silent' && this.#subject.underway() === 0;
     const missed = counts ? misses + 1 : misses;
     if (missed >= this.#plan.missesMax) {
       this.#watch = { kind: 'stopped' };
       return this.#subject.dead(missed);
     }
-    // A refusal may come at once: without a delay, three probes would fail within a millisecond.
+    // A refusal may arrive at once: without a delay, three probes would fail within a millisecond.
     this.#waitUntil(Math.max(nextAtMs, this.#clock.nowMs()), missed);
     if (misses === 0 && missed === 1) this.#subject.missed();
   }

@@ -1,10 +1,10 @@
 /**
- * Finds out, on an open connection, which era the server speaks, and opens it: the eras are tried from the newest on.
- * On a pipe a slow server may answer nothing for a while. So after a silence the next era's request is sent behind the unanswered
- * one instead of in its place, and the answer to the first still decides. Over HTTP each request waits for its answer.
- * Not here: the opening requests (eras/), starting a server again or falling back to HTTP+SSE (open-session.ts).
+ * Finds the era of a server on an open connection, and opens it: eras are tried from the newest on.
+ * On a pipe a slow server may be silent at first. So after a silence the request of the next era is sent too, and the answer to
+ * the first request still decides. Over HTTP each request waits for its answer.
+ * Not here: the opening requests (eras/), a second start and the fallback to HTTP+SSE (open-session.ts).
  *
- * Invariant: asking changes nothing. The agreement is put in force once, when the era is known.
+ * Invariant: the peer adopts an era once, when the era is known. The opening requests change nothing.
  */
 import { type Clock, sleep } from '../kernel/clock.js';
 import type { Channel } from '../wire/channel.js';
@@ -13,15 +13,15 @@ import { noCommonVersion, type Opening, type ServerEra, type ServerFacts } from 
 
 export interface Negotiation extends Omit<Opening, 'versions'> {
   readonly clock: Clock;
-  /** The newest era to try; all when undefined. */
+  /** Newest era to try. Undefined: all eras. */
   readonly newest: ServerEra | undefined;
 }
 
-/** How long a pipe may stay silent before the next era's request is sent. */
+/** After this silence of a pipe the request of the next era is sent. */
 const silenceMs = 2_000;
 const silent = Symbol('silent');
 
-/** An attached transport may be of either kind. Treated like a pipe, it is asked at most once too often. */
+/** An attached transport may be of either kind. Treating it as a pipe costs at most one extra request. */
 const pipes: ReadonlySet<Channel['kind']> = new Set(['stdio', 'memory', 'attached']);
 
 export async function negotiate(context: Negotiation): Promise<ServerFacts> {
@@ -45,12 +45,12 @@ async function open(context: Negotiation & Opening, [era, ...older]: readonly Se
   const first = await Promise.race([asked, silence]).finally(() => answered.abort());
   if (first !== silent) return (first as ServerFacts | undefined) ?? open(context, older);
 
-  // A server answers both requests in order once it is up. The first counts if it is answered at all; a server that ignores it
-  // is known by its answer to the second.
+  // A slow server answers both requests in order, and the answer to the first one wins. A server that ignores the first request
+  // is recognised by its answer to the second.
   const opened = open(context, older);
   const judged = asked.then((facts) => facts ?? opened);
   judged.catch(() => {});
-  // One turn of the event loop for answers in one chunk: the answer to the first request may be right behind.
+  // Both answers may arrive in one chunk: wait one turn of the event loop for the answer to the first request.
   const openedAlone = opened.then(
     (facts) => sleep(clock, 0).then(() => facts),
     () => judged,

@@ -1,9 +1,9 @@
 /**
- * Opens a session: opens the channel, negotiates the era, and takes the detours that servers need. A server that exits at an
- * unknown first request is started once more in the oldest era. An HTTP server that refuses every era is tried over HTTP+SSE. A
- * remembered era is dropped when it no longer holds.
- * A start is one process where the era is known. Only the first failed start of a server may use a second process: a server in a
- * crash loop would otherwise cost two processes each time.
+ * Opens a session: opens the channel, negotiates the era, and makes further attempts for special servers. A server that exits
+ * at an unknown first request is started once more in the oldest era. An HTTP server that refuses every era is tried over
+ * HTTP+SSE. A remembered era that no longer works is dropped.
+ * Only the first failed start of a server may use a second process: a server in a crash loop would otherwise cost two processes
+ * each time.
  * Invariant: a failed attempt leaves nothing open, and `handlers.closed` is called for sessions only.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
@@ -36,17 +36,17 @@ export interface OpenSessionOptions {
   readonly open: OpenChannel;
   readonly client: ClientIdentity;
   readonly clock: Clock;
-  /** For opening and negotiating together. */
+  /** Time limit for opening and negotiating together. */
   readonly startTimeoutMs: number;
   readonly eras?: EraMemory | undefined;
-  /** The key of the server in `eras`; its name when absent. */
+  /** Key of the server in `eras`; default: its name. */
   readonly eraKey?: string | undefined;
   /** The transport allows only this era: nothing is negotiated. */
   readonly onlyEra?: ServerEra | undefined;
-  /** Whether HTTP+SSE may be tried after streamable HTTP was refused. */
+  /** HTTP+SSE may be tried after streamable HTTP was refused. */
   readonly mayFallBack?: boolean | undefined;
   readonly signal?: CancelSignal | undefined;
-  /** False: all requests are of one client. True when absent. */
+  /** False: all requests belong to one client. Default: true. */
   readonly isShared?: boolean | undefined;
   readonly handlers?: SessionHandlers | undefined;
   /** Called before `handlers.closed`. */
@@ -76,14 +76,14 @@ export async function openSession(options: OpenSessionOptions): Promise<Session>
     attempt = detour(outcome, attempt, options, failedStarts);
     if (attempt && !tried.has(keyOf(attempt))) continue;
     if (outcome.kind === 'stdio' && mayBeEra(outcome)) eras?.startFailed(eraKey);
-    // A server that has spoken MCP before is not judged: a proxy may answer in its place while it restarts.
+    // A server that spoke MCP before never gets `not_mcp`: a proxy may answer in its place while it restarts.
     throw known === undefined ? notMcpError(outcome.error, server) : outcome.error;
   }
 }
 
 interface Attempt {
   readonly variant: Variant;
-  /** The newest era to try; undefined: all. */
+  /** Newest era to try. Undefined: all eras. */
   readonly era: ServerEra | undefined;
 }
 
@@ -102,7 +102,7 @@ function firstEra(known: ServerEra | undefined, failedStarts: number): ServerEra
   return known === oldestEra ? undefined : oldestEra;
 }
 
-/** The next attempt of this start; undefined: none. */
+/** Next attempt of this start. Undefined: none. */
 function detour(
   failed: FailedAttempt,
   { variant, era }: Attempt,
@@ -116,11 +116,11 @@ function detour(
   if (hasExited(failed)) return era === undefined ? { variant, era: oldestEra } : undefined;
   const maySpeakSse = era === undefined || era.hasHttpSse;
   if (isRefused(failed) && mayFallBack && maySpeakSse) return { variant: 'http-sse', era: httpSseEra };
-  // The remembered era may be out of date: the server was replaced.
+  // The remembered era may be wrong, because the server may have been replaced.
   return era === undefined ? undefined : { variant: 'default', era: undefined };
 }
 
-/** Whether the era may be the cause of the failure. */
+/** True: the era may be the cause of the failure. */
 const mayBeEra = (failed: FailedAttempt): boolean =>
   hasExited(failed) || isRefused(failed) || (isHostError(failed.error) && failed.error.code === 'protocol_error');
 
@@ -173,8 +173,8 @@ async function openOnce(
 type Forwarded = Required<Omit<SessionHandlers, 'request'>> & Pick<SessionHandlers, 'request'>;
 
 /**
- * Handlers that pass every event on, for code that overrides some of them. Each is looked up when it is called: it may be a method,
- * or be set later. A new member of SessionHandlers does not compile until it is passed on here.
+ * Handlers that forward every event, for code that overrides some of them. Each handler is looked up when it is called, because
+ * it may be a method or be set later. A new member of SessionHandlers does not compile until it is forwarded here.
  */
 export function forwardHandlers(to: SessionHandlers): Forwarded {
   const all: Required<SessionHandlers> = {
@@ -188,7 +188,7 @@ export function forwardHandlers(to: SessionHandlers): Forwarded {
     renewed: () => to.renewed?.(),
   };
   if (to.request) return all;
-  // Without a handler the peer itself refuses requests of the server, so there must be none.
+  // Without a handler the peer itself refuses requests of the server, so `request` must be absent.
   const { request, ...others } = all;
   return others;
 }

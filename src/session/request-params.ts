@@ -1,29 +1,29 @@
 /**
- * Writes the params of a request as text: what the era adds to `_meta`, the progress token, and what a relayed request carries.
- * Not here: what a relayed request may carry; the relay answers for that (host/host-interface.ts).
+ * Writes the params of a request as text: the members that the era adds to `_meta`, the progress token, and relayed members.
+ * Not here: the check of relayed members, which is the duty of the relay (host/host-interface.ts).
  *
- * Invariants: no line end of a caller gets into a message. No member of a caller replaces one that the era demands.
+ * Invariants: no line end of a caller gets into a message. No member of a caller replaces one that the era requires.
  */
 import type { JsonText } from '../wire/frame.js';
 import { type MetaEdits, spliceMeta } from '../wire/json-edit.js';
 import { eachMember, readString } from '../wire/json-scan.js';
 import { toBuffer } from '../wire/json-text.js';
 
-/** What an era adds to `_meta` of every request. `capabilities`: one JSON object that replaces our own. */
+/** Members that an era adds to `_meta` of every request. `capabilities`: a JSON object that replaces Hostler's own. */
 export interface RequestMeta {
-  /** To be joined with other members. */
+  /** Text to join with other members. */
   members(capabilities?: string): string;
-  /** To be spliced into params that exist. */
+  /** Edits to splice into existing params. */
   edits(capabilities?: string): MetaEdits;
 }
 
-/** Members are JSON without the braces around it. */
+/** Members are JSON without the outer braces. */
 export interface RelayedParams {
   /** Further members of `_meta`. */
   readonly meta?: string | undefined;
   /** Further members of `params`. */
   readonly members?: string | undefined;
-  /** Client capabilities to declare instead of ours, where the era declares them: one JSON object. */
+  /** Client capabilities to declare instead of Hostler's, if the era declares them: one JSON object. */
   readonly capabilities?: string | undefined;
 }
 
@@ -38,7 +38,7 @@ export function metaMembers(
   return joined(relay?.meta ? onOneLine(relay.meta) : '', joined(own, progress));
 }
 
-/** The same for params that exist. */
+/** The same members, as edits of existing params. */
 export function metaEdits(
   meta: RequestMeta | undefined,
   token: number | undefined,
@@ -49,7 +49,7 @@ export function metaEdits(
   return relay?.meta ? [...editsOf(onOneLine(relay.meta)), ...own, ...progress] : [...own, ...progress];
 }
 
-/** The params of a call, written in one go instead of spliced. */
+/** Params of a call, written at once instead of spliced. */
 export function callParams(
   meta: RequestMeta | undefined,
   name: string,
@@ -78,7 +78,7 @@ export function requestParams(
   return spliceMeta(own === undefined ? undefined : toBuffer(own), metaEdits(meta, token, relay));
 }
 
-/** Params with further members in front. */
+/** Adds members in front of the params. */
 export function withMembers(params: JsonText | undefined, members: string | undefined): JsonText | undefined {
   if (!members) return params;
   const added = onOneLine(members);
@@ -97,7 +97,7 @@ const joined = (a: string, b: string): string => (a === '' ? b : b === '' ? a : 
 const capabilitiesOf = (relay: RelayedParams | undefined): string | undefined =>
   relay?.capabilities ? onOneLine(relay.capabilities) : undefined;
 
-/** Between members a line end is white space, and JSON strings cannot contain one: a space means the same. */
+/** A JSON string contains no raw line end, so a space in its place does not change the value. */
 const onOneLine = (text: string): string => text.replace(/[\r\n]/g, ' ');
 
 function editsOf(members: string): [string, string][] {

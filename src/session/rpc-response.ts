@@ -7,14 +7,14 @@ import type { Answer } from '../wire/peer-interface.js';
 
 interface RpcError {
   readonly code: number;
-  /** As the server wrote it: neither redacted nor bounded. */
+  /** Message as the server wrote it: neither redacted nor bounded. */
   readonly message: string;
   readonly data: Buffer | undefined;
 }
 
 /**
- * The error object of a response, as the server wrote it: the cause of a HostError, so that a relay can pass it on. Neither
- * redacted nor bounded, so it must not be logged.
+ * The error object of a response as the server wrote it, as the cause of a HostError, so that a relay can pass it on. It is
+ * neither redacted nor bounded, so it must not be logged.
  */
 export class RpcRefusal extends Error {
   override readonly name = 'RpcRefusal';
@@ -26,7 +26,7 @@ export class RpcRefusal extends Error {
   }
 }
 
-/** The server may have sent any JSON as its error. */
+/** The server may send any JSON as its error. */
 export function readRpcError(bytes: Buffer): RpcError {
   const code = Number(memberText(bytes, 'code'));
   return {
@@ -36,7 +36,7 @@ export function readRpcError(bytes: Buffer): RpcError {
   };
 }
 
-/** The result, or a thrown HostError that keeps the server's own code. */
+/** Returns the result, or throws a HostError with the server's own code. */
 export function resultOf(answer: Answer, server: string, method: string, clean: (text: string) => string): Buffer {
   if (answer.kind === 'result') return answer.bytes;
   const { code, message } = readRpcError(answer.bytes);
@@ -48,19 +48,19 @@ export function resultOf(answer: Answer, server: string, method: string, clean: 
   });
 }
 
-/** Text of a server on one line, without secrets, and short. Redacted before it is cut, or half a secret would show. */
+/** Text of a server on one line, redacted and then shortened: the other order could leave half a secret. */
 export const quote = (text: string, clean: (text: string) => string): string =>
   neutraliseLine(clean(text), LIMITS.quotedChars);
 
-/** The parsed member; undefined when absent. The scanner has checked that the bytes are JSON. */
+/** The parsed member; undefined if absent. The scanner has checked that the bytes are JSON. */
 export function parseMember(bytes: Buffer, key: string): unknown {
   const text = memberText(bytes, key);
   return text === undefined ? undefined : JSON.parse(text);
 }
 
-/** These refuse the client or the moment, not the protocol of the request. */
+/** Status codes that refuse the client or the moment, not the protocol of the request. */
 const otherRefusals = [401, 403, 407, 408, 425, 429];
 
-/** Whether a status may mean that the server speaks another protocol. */
+/** True: the status may mean that the server speaks another protocol. */
 export const refusesProtocol = (status: number | undefined): boolean =>
   status !== undefined && status >= 400 && status < 500 && !otherRefusals.includes(status);

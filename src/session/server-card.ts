@@ -1,10 +1,10 @@
 /**
- * MCP server cards: a small JSON document at a URL or in a file that describes a server and its tools, so that the server need not be
- * started for that. A card is a claim: its tools are shown, never trusted, and never compared with the list of the server.
- * Not here: which cards are read, and which clients see them (catalog/).
+ * MCP server cards: a JSON document at a URL or in a file that describes a server and its tools, so that the server need not be
+ * started. A card is only a claim: its tools are shown, never trusted, and never compared with the list of the server.
+ * Not here: the choice of cards, and their visibility for clients (catalog/).
  *
- * Invariants: concurrent reads of one source share one read, and a card is cached for five minutes. At most 1 MiB is read, and a URL
- * for at most ten seconds per try. A read of a file cannot be cancelled, so it takes as long as its disk. Callers get copies.
+ * Invariants: concurrent reads of one source share one read, and a card is cached for five minutes. At most 1 MiB is read. A
+ * URL has ten seconds per try; reading a file cannot be cancelled and has no time limit. Callers get copies.
  */
 import { open, stat } from 'node:fs/promises';
 import { setBounded } from '../kernel/bounded-map.js';
@@ -21,13 +21,12 @@ import { checkObject } from '../wire/json-text.js';
 import type { ListedItem } from './lists.js';
 
 export interface ServerCard {
-  /** As the caller wrote it. */
+  /** Source as the caller wrote it. */
   readonly source: string;
   readonly name: string | undefined;
   readonly description: string | undefined;
   /** Tools with a name. */
   readonly tools: readonly ListedItem[];
-  /** The whole card. */
   readonly raw: Buffer;
 }
 

@@ -1,8 +1,8 @@
 /**
  * An open connection to one MCP server: requests by the rules of its era, lists and liveness.
  * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy/).
- * Invariant: the only requests repeated here are those that the server refused before doing anything: for an unknown session, or
- * for mismatched headers.
+ * Invariant: a request is repeated here only if the server refused it before doing anything: for an unknown session, or for
+ * mismatched headers.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -28,26 +28,26 @@ export interface CallOptions extends CauseHandlers {
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   /** Lets progress move the deadline. */
   readonly extend?: DeadlineExtension | undefined;
-  /** The time in this tick, where the caller has just read the clock. */
+  /** Time of the current tick, if the caller has just read the clock. */
   readonly nowMs?: number | undefined;
   /** An opaque id, the same for all requests of one client (wire/peer-interface.ts). */
   readonly client?: string | undefined;
-  /** What a relayed request carries besides its own params; undefined for requests of our own. */
+  /** Members that a relayed request has besides its own params. Undefined for requests of Hostler itself. */
   readonly relay?: RelayedParams | undefined;
-  /** The request stays open as long as the session: it says nothing about the server's liveness or load. */
+  /** The request stays open as long as the session, so it says nothing about the server's liveness or load. */
   readonly isStanding?: boolean | undefined;
 }
 
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
 export type ToolArguments = Readonly<Record<string, unknown>> | JsonText;
 
-/** Without the events that the session itself handles. */
+/** Peer events, without those that the session itself handles. */
 export interface SessionHandlers extends Omit<PeerHandlers, 'sessionDoubted' | 'stalled'> {
   /** The server owes an answer and missed a probe. The session may recover; its end is reported as `closed`. */
   missed?(): void;
   /** The server has sent a message after a missed probe. */
   answered?(): void;
-  /** The server had lost its HTTP session and has a new one: it remembers nothing of the old one. */
+  /** The server lost its HTTP session and has a new one. It has forgotten the old one. */
   renewed?(): void;
 }
 
@@ -58,7 +58,7 @@ interface SessionParts {
   readonly client: ClientIdentity;
   readonly facts: ServerFacts;
   readonly clean: (text: string) => string;
-  /** From the beginning of the start to the end of negotiation. */
+  /** Time from the start to the end of negotiation. */
   readonly startedInMs: number;
   readonly liveness?: LivenessPlan | undefined;
   readonly handlers: SessionHandlers;
@@ -66,7 +66,7 @@ interface SessionParts {
   readonly renew: () => Promise<ServerFacts>;
 }
 
-/** For the probe of a server when no request can be sent. */
+/** Time limit of the probe when no request can be sent. */
 const stallCheckMs = 5_000;
 
 /** The list of a server that does not offer one. */
@@ -79,17 +79,17 @@ export class Session {
   readonly #peer: Peer;
   readonly #liveness: Liveness;
   readonly #era: ServerEra;
-  /** What the era adds to every request. */
+  /** Members that the era adds to every request. */
   readonly #meta: RequestMeta | undefined;
-  /** Where headers repeat parts of each request. */
+  /** Set if headers repeat parts of each request. */
   readonly #mirror: RequestMirror | undefined;
-  /** Where requests are sent in a session that the server may lose. */
+  /** Set if the server may lose the session that requests are sent in. */
   readonly #httpSession: HttpSession | undefined;
-  /** The activity of the channel (`ChannelListener.stalled`) when it last stalled. */
+  /** Activity of the channel (`ChannelListener.stalled`) at its last stall. */
   #stalledActivity: number | undefined;
   readonly #isHttp: boolean;
   #facts: ServerFacts;
-  /** Probes (`probe`) under way. */
+  /** Probes in flight. */
   #probes = 0;
 
   constructor(parts: SessionParts) {
@@ -116,7 +116,7 @@ export class Session {
     }
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, clock, {
       underway: () => this.#peer.pending.owed - this.#probes,
-      // A server that waits for our answer counts as alive: some read nothing else until it arrives.
+      // A server that waits for an answer from Hostler counts as alive: some read nothing else until it arrives.
       lastHeardAtMs: () => (peer.openServerRequests > 0 ? clock.nowMs() : peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
       missed: () => handlers.missed?.(),
@@ -154,7 +154,7 @@ export class Session {
     return this.#peer.pending.owed;
   }
 
-  /** When the last message of the server arrived. */
+  /** Time of the last message from the server. */
   get heardAtMs(): number {
     return this.#peer.lastMessageAtMs;
   }
@@ -164,7 +164,7 @@ export class Session {
     return this.#peer.counters.unattributed;
   }
 
-  /** Why the connection takes no more requests, once it does not. Answers that are owed may still arrive. */
+  /** Error after which the connection takes no more requests. Owed answers may still arrive. */
   get closedBy(): HostError | undefined {
     return this.#peer.closedBy ?? this.#peer.channel.endedBy;
   }
@@ -181,7 +181,7 @@ export class Session {
     }
   }
 
-  /** Arguments given as text are checked to be one JSON object and sent as they are. */
+  /** Arguments given as text must be one JSON object, and are sent unchanged. */
   callTool(name: string, args: ToolArguments | undefined, options: CallOptions): Promise<Answer> {
     try {
       return this.#callChecked(name, argumentsText(args), options);
@@ -190,7 +190,7 @@ export class Session {
     }
   }
 
-  /** As `callTool`, for arguments that were checked. Where possible, `done` is called in the tick in which the outcome arrives. */
+  /** Like `callTool`, for checked arguments. Where possible, `done` is called in the tick in which the outcome arrives. */
   askTool(name: string, args: JsonText, options: CallOptions, done: (outcome: Answer | Error) => void): void {
     try {
       if (this.#isHttp) return void this.#callChecked(name, args, options).then(done, done);
@@ -206,7 +206,7 @@ export class Session {
     return this.#mirror ? this.#orMirrored(this.#mirror, sent, name, args, options) : sent;
   }
 
-  /** When the server refuses a call for its headers, the tools are listed again and the call is sent once more. */
+  /** If the server refuses a call for its headers, lists the tools again and sends the call once more. */
   async #orMirrored(
     mirror: RequestMirror,
     sent: Promise<Answer>,
@@ -220,13 +220,13 @@ export class Session {
     } catch (error) {
       if (!mirror.isMismatch(error)) throw error;
     }
-    // Without the relayed params and handlers of the call: the list is our own request.
+    // The relayed params and handlers belong to the call, not to this list request.
     const { deadlineAtMs, signal } = options;
     await this.list('tools/list', { deadlineAtMs, signal });
     return this.#sendCall(name, args, options);
   }
 
-  /** The whole list, every item raw. Empty where the server does not offer it. */
+  /** Returns the whole list with raw items; an empty list if the server does not offer it. */
   async list(method: ListMethod, options: CallOptions): Promise<ServerList> {
     let missing = false;
     const list = await readList(this.server, method, async (params) => {
@@ -264,7 +264,7 @@ export class Session {
     this.#httpSession?.doubted();
   }
 
-  /** Requests wait unsent. The same `activity` as the last time: no byte was written or received since. */
+  /** Requests wait unsent. If `activity` is the same as last time, no byte was written or received since. */
   stalled(activity: number): void {
     // A server that works on a call may be silent for as long as the call may take.
     if (this.#peer.pending.isAtWork) return;
@@ -311,7 +311,7 @@ export class Session {
   ): Promise<Answer> {
     const { deadlineAtMs, signal, onProgress, extend, client, onServerRequest, onServerNotification } = options;
     const { isStanding } = options;
-    // Written out: on the hot path a spread costs more than the rest of this. `nowMs` is left out, being stale in a later tick.
+    // Written out: a spread costs more than the rest of this hot path. `nowMs` is left out, because it is stale in a later tick.
     const own: RequestOptions = {
       deadlineAtMs,
       signal,
@@ -328,7 +328,9 @@ export class Session {
       : this.#peer.request(method, params, own);
   }
 
-  /** No request can be sent: the server is suspect and is probed at once. Without an answer the connection is ended. */
+  /**
+   * Marks the server as suspect and probes it at once, because no request can be sent. Without an answer, ends the connection.
+   */
   #checkOrEnd(): void {
     const { clock, handlers } = this.#parts;
     if (this.#peer.pending.isAtWork) return;
@@ -365,7 +367,7 @@ const emptyPage = Buffer.from('{}');
 const noTools: ReadonlyMap<string, string> = new Map();
 const gatewayStatuses: ReadonlySet<number | undefined> = new Set([502, 503, 504]);
 
-/** Text is checked: otherwise it could close our bracket and add members. */
+/** Text is checked: otherwise it could close the bracket of the params and add members. */
 function argumentsText(args: ToolArguments | undefined): JsonText | undefined {
   if (args === undefined) return undefined;
   if (typeof args !== 'string' && !(args instanceof Uint8Array)) return JSON.stringify(args);

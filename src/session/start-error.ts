@@ -1,9 +1,8 @@
 /**
  * The error of a failed start, in terms of the server's configuration. No text of the server is compared.
- * A peer that does not speak MCP is known by its first responses: a page instead of JSON, a refusal of the protocol of every era,
- * or an error that finds fault with the request. Retrying at once cannot change these. A 5xx, a broken connection or a silence
- * says nothing of the kind.
- * Not here: what becomes of such a server (supervisor/).
+ * A peer that does not speak MCP is recognised by its first responses: a page instead of JSON, a refusal of every era, or an
+ * error that blames the request. A retry cannot change these. A 5xx, a broken connection or silence proves nothing.
+ * Not here: the state of such a server (supervisor/).
  */
 import { HostError, type HostErrorOptions, isHostError } from '../kernel/errors.js';
 import type { Peer } from '../wire/peer.js';
@@ -13,12 +12,12 @@ import { refusesProtocol } from './rpc-response.js';
 const endsChannel: ReadonlySet<unknown> = new Set(['exit', 'stdin_closed', 'stdout_closed']);
 
 /**
- * A start that ran into its limit is reported as such, and not as a timeout of the request that happened to be open. The end of the
- * channel has the exit code and stderr, so it replaces the error of one request.
+ * A start that exceeds its time limit is reported as `start_timeout`, not as a timeout of the request that was open. The error
+ * of the channel has the exit code and stderr, so it replaces the error of one request.
  */
 export function startError(error: unknown, peer: Peer | undefined, server: string, startTimeoutMs: number): unknown {
   if (!isHostError(error)) return error;
-  // On a busy machine the broken pipe of a server that exits is seen before its exit.
+  // On a busy machine the broken pipe of an exiting server is seen before its exit.
   if (endsChannel.has(error.details.reason)) return peer?.closedBy ?? error;
   if (error.code !== 'timeout') return error;
   return new HostError('timeout', `server '${server}' did not become ready within ${startTimeoutMs} ms`, {
@@ -31,7 +30,7 @@ export function startError(error: unknown, peer: Peer | undefined, server: strin
   });
 }
 
-/** Codes that find fault with the request. Others are the server's own trouble, such as a database that is not up yet. */
+/** Codes that blame the request. Other codes are problems of the server, such as a database that is not up yet. */
 const requestFaults: ReadonlySet<number | undefined> = new Set([
   RPC.parseError,
   RPC.invalidRequest,
@@ -39,7 +38,7 @@ const requestFaults: ReadonlySet<number | undefined> = new Set([
   RPC.invalidParams,
 ]);
 
-/** `not_mcp` for the error of a peer that does not speak MCP; any other error as it is. */
+/** Returns a `not_mcp` error for a peer that does not speak MCP, and any other error unchanged. */
 export function notMcpError(error: unknown, server: string): unknown {
   if (!isHostError(error) || !isNotMcp(error)) return error;
   const { httpStatus, rpcCode } = error.details;

@@ -1,13 +1,13 @@
 /**
- * Renews the token of one server when a request was refused for it, once for all requests.
- * Not here: how a token is renewed (the provider), sending the refused request again (host/), the state of a server without a valid
+ * Renews the token of one server when requests are refused: one renewal for all of them.
+ * Not here: the renewal itself (the provider), sending the refused request again (host/), the state of a server without a valid
  * token (supervisor/).
  *
  * Invariants:
- * - For one token and one kind of refusal there is at most one attempt at a time. It goes on when a caller leaves.
+ * - For one token and one kind of refusal at most one attempt runs at a time. It continues when its caller leaves.
  * - A request that was refused with an older token causes no attempt: the current token may be valid.
- * - A token of another grant is announced (`onNewGrant`) before the first request is sent with it. In doubt the grant is another.
- * - After an attempt there is none for the next `pauseMs`, however often the then current token is refused.
+ * - A token of another grant is announced (`onNewGrant`) before its first request. In doubt the grant counts as another.
+ * - No attempt begins within `pauseMs` after another, however often the current token is refused.
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -26,7 +26,7 @@ export interface AuthRecoveryOptions {
   readonly server: string;
   readonly provider: AuthProvider;
   readonly clock: Clock;
-  /** Values to redact from now on, and values that are no longer secret. */
+  /** `know` adds a value to redact; `forget` removes a value that is no longer secret. */
   readonly secrets: { know(value: string): void; forget(value: string): void };
   readonly onProblem?: ((error: unknown) => void) | undefined;
   /** Called when an attempt begins and ends, and when a token arrives after an attempt had failed. */
@@ -40,16 +40,16 @@ export interface AuthLimits {
   readonly signal?: CancelSignal | undefined;
 }
 
-/** `needed`: the server refused the token. `recovered`: there is another one. `failed`: a user has to log in. */
+/** `needed`: the server refused the token. `recovered`: another token is available. `failed`: a user has to log in. */
 export type AuthStatus = 'needed' | 'recovered' | 'failed';
 
-/** `renewed`: send the request again. `refused`: a user has to log in. The others: the caller did not wait for the end. */
+/** `renewed`: send the request again. `refused`: a user has to log in. `late`, `cancelled`: the caller stopped waiting. */
 export type RecoveryOutcome = 'renewed' | 'refused' | 'late' | 'cancelled';
 
-/** For one attempt. */
+/** Time limit of one attempt. */
 const limitMsDefault = 15_000;
 const pauseMsDefault = 10_000;
-/** Tokens that stay redacted: requests with an older token may still be in flight, and errors that quote it. */
+/** Newest tokens that stay redacted: requests and errors with an older token may still arrive. */
 const redactedTokens = 4;
 
 interface Attempt {
@@ -66,14 +66,14 @@ export class AuthRecovery implements TokenSource {
   readonly #listeners = new Set<() => void>();
   readonly #grantListeners = new Set<() => void>();
   readonly #unsubscribe: () => void;
-  /** The last token of the provider, and the same if requests can carry it. */
+  /** Last token of the provider. `#token` is the same, or undefined if the token is not a valid header. */
   #given: AuthToken | undefined;
   #token: AuthToken | undefined;
   #hash = tokenHash(undefined);
   #redacted: string[] = [];
-  /** The provider throws where it must not: reported once, not with every request. */
+  /** The provider throws. This is reported once, not with every request. */
   #isFailing = false;
-  /** The last attempt failed, and no other token has come since. */
+  /** The last attempt failed, and no other token has arrived since. */
   #hasFailed = false;
   #isClosed = false;
 
@@ -85,13 +85,12 @@ export class AuthRecovery implements TokenSource {
     this.#unsubscribe = this.#subscribe();
   }
 
-  /** The token of the next request. */
   current(): AuthToken | undefined {
     if (this.#update()) this.#changed();
     return this.#token;
   }
 
-  /** The account at the server; undefined when the provider does not name one, or fails. */
+  /** The account at the server. Undefined: the provider does not name one, or throws. */
   identity(): string | undefined {
     try {
       const name: unknown = this.#provider.identity?.();
@@ -102,19 +101,19 @@ export class AuthRecovery implements TokenSource {
     }
   }
 
-  /** Called whenever there is another token, wherever it came from. */
+  /** Calls `listener` whenever another token is available, from a renewal or from a login. */
   onChanged(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Called whenever the next request is sent under another grant, or none: possibly as another account. */
+  /** Calls `listener` before the first request under another grant or without one, which may be another account. */
   onNewGrant(listener: () => void): () => void {
     this.#grantListeners.add(listener);
     return () => this.#grantListeners.delete(listener);
   }
 
-  /** Resolves when it is known whether to send the refused request again, or when the caller's time is over. */
+  /** Resolves when the outcome of the renewal is known, or when the caller's time is over. */
   recover(refused: TokenRefused, limits: AuthLimits): Promise<RecoveryOutcome> {
     if (limits.signal?.aborted) return Promise.resolve('cancelled');
     this.current();
@@ -123,7 +122,7 @@ export class AuthRecovery implements TokenSource {
     return attempt ? this.#within(attempt, limits) : Promise.resolve('refused');
   }
 
-  /** Runs `attempt`, and once more if it was refused for a token that could be renewed. */
+  /** Runs `attempt`, and once more if its token was refused and could be renewed. */
   async withRenewal<T>(limits: AuthLimits, attempt: () => Promise<T>): Promise<T> {
     try {
       return await attempt();
@@ -134,7 +133,7 @@ export class AuthRecovery implements TokenSource {
   }
 
   /**
-   * The server is removed: listeners and attempts end. Requests that waited are sent again and fail with the error of the removed
+   * Ends listeners and attempts of a removed server. Waiting requests are sent again and fail with the error of the removed
    * server; `refused` would ask the user to log in.
    */
   close(): void {
@@ -149,7 +148,7 @@ export class AuthRecovery implements TokenSource {
     for (const attempt of this.#attempts.values()) attempt.settle(true);
   }
 
-  /** A provider of an embedder may be faulty: without events it still supplies tokens. */
+  /** The provider of an embedder may be faulty; without events it still supplies tokens. */
   #subscribe(): () => void {
     const { server, onProblem } = this.#options;
     try {
@@ -182,7 +181,7 @@ export class AuthRecovery implements TokenSource {
       cancelLimit();
       abort.abort();
       const { pauseMs = pauseMsDefault } = this.#options;
-      // The pause also applies to the new token: if that is refused too, a third one would hardly help.
+      // The pause also applies to the new token: if it is refused too, a third one would hardly help.
       this.#pausedUntilMs.set(kind, this.#clock.nowMs() + pauseMs);
       this.#report(isRenewed ? 'recovered' : 'failed');
       resolve(isRenewed);
@@ -192,8 +191,8 @@ export class AuthRecovery implements TokenSource {
     this.#attempts.set(kind, attempt);
     this.#report('needed');
     void this.#recover(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then((isRenewed) => {
-      // The token decides, not the result of the provider, also when it arrives too late for this attempt.
-      // More rights (`scope`) may have been granted in a new login, which is no refresh.
+      // The token decides, not the result of the provider, even if the token arrives too late for this attempt.
+      // A new login may have granted more rights (`scope`), so such a token does not count as a refresh.
       if (this.#update(isRenewed && kind === 'token' ? failedHash : undefined)) this.#changed();
       settle(this.#hash !== failedHash);
     });
@@ -223,14 +222,14 @@ export class AuthRecovery implements TokenSource {
     });
   }
 
-  /** True: the provider has another token now. `refreshed`: the hash of the token that it was refreshed from, if it was. */
+  /** True: the provider has another token. `refreshed`: hash of the token that was refreshed, if any. */
   #update(refreshed?: string): boolean {
     const given = this.#readProvider();
     if (isSame(given, this.#given)) return false;
     const before = this.#given;
     this.#given = given && { header: [given.header[0], given.header[1]], grant: grantOf(given) };
     this.#token = this.#usable(this.#given);
-    // A login may have replaced the token during the refresh: then the new token is no refresh of it.
+    // A login may have replaced the token during the refresh; the new token is then not a refresh of it.
     if (!isSameGrant(before, this.#given, refreshed === this.#hash))
       for (const listener of [...this.#grantListeners]) listener();
     const hash = tokenHash(this.#token);
@@ -254,7 +253,7 @@ export class AuthRecovery implements TokenSource {
     }
   }
 
-  /** A token that is no valid header is not sent; the server then answers 401. */
+  /** A token that is not a valid header is not sent; the server then answers 401. */
   #usable(token: AuthToken | undefined): AuthToken | undefined {
     const fault = token && checkToken(this.#options.server, token);
     if (fault) this.#options.onProblem?.(fault);
@@ -305,11 +304,11 @@ const unsubscribable = (server: string): HostError =>
 const isSame = (a: AuthToken | undefined, b: AuthToken | undefined): boolean =>
   a === b || (a?.header[0] === b?.header[0] && a?.header[1] === b?.header[1] && grantOf(a) === grantOf(b));
 
-/** Any value but a string names no grant. */
+/** Only a non-empty string names a grant. */
 const grantOf = (token: AuthToken | undefined): string | undefined =>
   typeof token?.grant === 'string' && token.grant !== '' ? token.grant : undefined;
 
-/** Without names of grants, only a refresh is known to have the same one. */
+/** If grants have no names, only a refresh is known to have the same grant. */
 function isSameGrant(before: AuthToken | undefined, now: AuthToken | undefined, isRefresh: boolean): boolean {
   if (!before || !now) return false;
   return before.grant === undefined && now.grant === undefined ? isRefresh : before.grant === now.grant;

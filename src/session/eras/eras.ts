@@ -1,6 +1,6 @@
 /**
  * The table of eras, and a memory of the era of each server. A new era is one folder beside this file, and one line here.
- * The memory is not on disk: a server that learns a newer era with an update would stay in the old one.
+ * The memory is not on disk: a server that gets a newer era by an update would stay in the old one.
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Era } from '../../wire/channel.js';
@@ -8,7 +8,7 @@ import { legacyEra } from './legacy/legacy-era.js';
 import { modernEra } from './modern/modern-era.js';
 import type { ServerEra } from './server-era.js';
 
-/** Newest first, which is the order in which a server is asked. */
+/** Newest first: the order in which eras are tried. */
 export const ERAS: readonly [ServerEra, ...ServerEra[]] = [
   modernEra, //
   legacyEra,
@@ -16,24 +16,24 @@ export const ERAS: readonly [ServerEra, ...ServerEra[]] = [
 
 export const ALL_VERSIONS: readonly string[] = ERAS.flatMap(({ versions }) => versions);
 
-/** The era that is assumed of a server that cannot be asked. */
+/** The fallback for a server whose era is unknown. */
 export const oldestEra: ServerEra = ERAS.at(-1) ?? ERAS[0];
 
 export const httpSseEra: ServerEra = ERAS.find(({ hasHttpSse }) => hasHttpSse) ?? oldestEra;
 
 export const eraNamed = (name: Era): ServerEra => ERAS.find((era) => era.name === name) ?? oldestEra;
 
-/** What was learnt about servers, so that the next start need not ask. Keys identify a server. */
+/** Remembered eras, so that the next start need not negotiate. Keys identify a server. */
 export interface EraMemory {
   get(key: string): Era | undefined;
-  /** A session was opened in this era; undefined where that does not show which era the server prefers. */
+  /** Call it when a session was opened. `era`: undefined if the session does not show the era that the server prefers. */
   opened(key: string, era: Era | undefined): void;
   /** Starts in a row that failed because the process exited or gave no valid answer. */
   failedStarts(key: string): number;
   startFailed(key: string): void;
 }
 
-/** Far more servers than one host runs. Past it the oldest entry goes, which costs one more question. */
+/** Far more servers than one host runs. A dropped entry costs one more negotiation. */
 const entriesMax = 10_000;
 
 export function createEraMemory(): EraMemory {

@@ -1,5 +1,5 @@
 /**
- * Everything in which protocol eras differ towards a server. One folder here implements one era, and eras.ts lists them.
+ * The differences between protocol eras, towards a server. Each folder here implements one era; eras.ts lists them.
  * Not here: clients of the gateway (gateway/eras/).
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
@@ -18,26 +18,26 @@ export interface ServerEra extends EraRules {
   readonly versions: readonly string[];
   /** Sends the opening request of this era. Undefined: the server speaks another era. */
   open(opening: Opening): Promise<ServerFacts | undefined>;
-  /** Called when the agreement is in force. */
+  /** Called after the peer has adopted the era and version. */
   entered?(peer: Peer): void;
-  /** What every request carries in `_meta`; undefined: nothing. */
+  /** Members that every request has in `_meta`. Undefined: none. */
   requestMeta(client: ClientIdentity): RequestMeta | undefined;
   /** A request without params that a live server answers at once. */
   readonly livenessMethod: string;
-  /** The server reports changes only on a stream that we open with `subscriptions/listen`. */
+  /** The server reports changes only on a stream that Hostler opens with `subscriptions/listen`. */
   readonly hasListenStream: boolean;
-  /** Servers of this era may know HTTP+SSE only. */
+  /** Servers of this era may support HTTP+SSE only. */
   readonly hasHttpSse: boolean;
-  /** Where `hasHttpSession`. */
+  /** Present if `hasHttpSession`. */
   newHttpSession?(owner: HttpSessionOwner): HttpSession;
-  /** Where `mirrorsRequests`. */
+  /** Present if `mirrorsRequests`. */
   newMirror?(): RequestMirror;
 }
 
 export interface ClientIdentity {
   readonly name: string;
   readonly version: string;
-  /** What we can do for a server: elicitation, sampling, roots. Declared only when there is a handler for it. */
+  /** Features that Hostler offers to a server: elicitation, sampling, roots. Each is declared only if it has a handler. */
   readonly capabilities: Readonly<Record<string, unknown>>;
 }
 
@@ -53,11 +53,11 @@ export interface Opening {
   readonly clean: (text: string) => string;
 }
 
-/** What the server declared, byte for byte. */
+/** Declarations of the server, byte for byte. */
 export interface ServerFacts {
   readonly era: Era;
   readonly version: string;
-  /** A JSON object, whatever the server sent. */
+  /** Always a JSON object, even if the server sent another value. */
   readonly capabilities: Buffer;
   readonly serverInfo: Buffer | undefined;
   readonly instructions: string | undefined;
@@ -74,7 +74,7 @@ export interface HttpSession {
     options: RequestOptions,
     progressToken: number | undefined,
   ): Promise<Answer>;
-  /** The server refused the standalone stream. */
+  /** Call it when the server refused the standalone stream. */
   doubted(): void;
 }
 
@@ -84,24 +84,24 @@ export interface HttpSessionOwner {
   readonly clock: Clock;
   /** Opens a new session on the same channel. */
   open(): Promise<void>;
-  /** Opening a session takes long; meanwhile no other request can be sent. */
+  /** Called when opening a session takes long; meanwhile no other request can be sent. */
   onSlow(): void;
   renewed(): void;
 }
 
-/** Headers that repeat parts of a request, as the server's list of tools demands. */
+/** Headers that repeat parts of a request, as the tool list of the server requires. */
 export interface RequestMirror {
   /** Tools left out of the last list because their annotations are not allowed, with the reason. */
   readonly dropped: ReadonlyMap<string, string>;
   headersOf(method: string, params: JsonText | undefined): HttpFacts | undefined;
   headersOfCall(tool: string, args: JsonText | undefined): HttpFacts;
-  /** The list without the tools that cannot be called. */
+  /** Returns the list without the tools that cannot be called. */
   learn(tools: ServerList): Promise<ServerList>;
-  /** Whether the server refused a call because its headers did not match. */
+  /** True: the server refused a call because its headers did not match. */
   isMismatch(outcome: Answer | unknown): boolean;
 }
 
-/** The capabilities of a server, which may have sent anything at all. */
+/** Capabilities of a server; an empty object if the server sent another value. */
 export function capabilitiesOf(result: Buffer): Buffer {
   const capabilities = memberBytes(result, 'capabilities');
   return capabilities?.[0] === 0x7b ? capabilities : Buffer.from('{}');

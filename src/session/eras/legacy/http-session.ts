@@ -1,12 +1,12 @@
 /**
- * Sends requests in a legacy HTTP session, which the server may lose. A request that was refused because of that is sent once more
- * in a new session, and a request without a session waits for one.
+ * Sends requests in a legacy HTTP session, which the server may lose. A request that was refused for this reason is sent once
+ * more in a new session, and a request without a session waits for one.
  * Not here: opening the new session (session-renewal.ts).
  *
  * Invariants:
- * - A request is sent again only when the server refused it before doing anything, and once only.
- * - No text of the server is compared. Whether it still knows a session is checked with a `ping`, at most once in 10 s; requests
- *   that are refused meanwhile share the check, or its result.
+ * - A request is sent again once, and only if the server refused it before doing anything.
+ * - No text of the server is compared. A `ping` checks whether the server knows the session, at most once in 10 s. Requests
+ * that   are refused meanwhile share the check or its result.
  */
 import { type Clock, sleep } from '../../../kernel/clock.js';
 import { isHostError } from '../../../kernel/errors.js';
@@ -54,7 +54,7 @@ export class LegacyHttpSession implements HttpSession {
     });
   }
 
-  /** If the session is lost, it is renewed now: otherwise notifications would be missed until the next request. */
+  /** Renews a lost session now: otherwise notifications would be missed until the next request. */
   doubted(): void {
     const { count } = this.#renewal;
     this.#isGone(count)
@@ -62,7 +62,7 @@ export class LegacyHttpSession implements HttpSession {
       .catch(() => {});
   }
 
-  /** The request gets a new id here, so the peer also finds it by the progress token that is already in its params. */
+  /** The request gets a new id, but its params contain the old progress token: the peer finds the request by both. */
   async #sendInNewSession(
     method: string,
     params: JsonText | undefined,
@@ -75,7 +75,7 @@ export class LegacyHttpSession implements HttpSession {
     return this.#peer.request(method, params, { ...options, progressToken }).catch(answerOf);
   }
 
-  /** Also false when the caller leaves before the check has ended: it then gets the response of the server. */
+  /** False also if the caller leaves during the check: the caller then gets the response of the server. */
   #isRefusedForSession(error: unknown, { deadlineAtMs, signal }: RequestOptions, seen: number): Promise<boolean> {
     // A request whose session was lost before its answer arrived may have run.
     const isRefused = isHostError(error) && error.details.execution === 'not_executed';
@@ -92,14 +92,14 @@ export class LegacyHttpSession implements HttpSession {
     });
   }
 
-  /** Whether the server has lost the session numbered `seen`. */
+  /** True: the server has lost the session numbered `seen`. */
   #isGone(seen: number): Promise<boolean> {
     if (!this.#renewal.isOpen || seen !== this.#renewal.count) return Promise.resolve(true);
     return this.#check.isGone(seen);
   }
 }
 
-/** The session is known, so the 400 is the answer. A JSON-RPC error in its body is passed on like any other answer. */
+/** The server knows the session, so the 400 is its answer. A JSON-RPC error in the body is passed on like any other answer. */
 function answerOf(error: unknown): Answer {
   if (error instanceof BadRequest && error.answer) return { kind: 'error', ...error.answer };
   throw error;
@@ -125,7 +125,7 @@ export class SessionCheck {
     this.#ping = ping;
   }
 
-  /** `session` numbers the present session. Also false when the ping could not be sent. */
+  /** `session`: number of the present session. False also if the ping could not be sent. */
   isGone(session: number): Promise<boolean> {
     const nowMs = this.#clock.nowMs();
     if (session === this.#session && nowMs < this.#nextAtMs) return this.#isGone;

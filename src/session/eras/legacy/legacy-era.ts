@@ -1,6 +1,6 @@
 /**
- * The eras of protocol revisions before 2026-07-28, towards a server: `initialize` opens a connection, a server may send requests
- * of its own, and over HTTP there is a session.
+ * The protocol revisions before 2026-07-28, towards a server: `initialize` opens a connection, the server may send requests,
+ * and HTTP has sessions.
  */
 import { memberBytes, memberString } from '../../../wire/json-members.js';
 import { NOTIFICATION } from '../../../wire/rpc-codes.js';
@@ -13,7 +13,7 @@ export const legacyEra: ServerEra = {
   name: 'legacy',
   versions: LEGACY_VERSIONS,
   hasServerRequests: true,
-  // Requests of the server have ids like ours, and it can cancel only its own.
+  // A server may cancel only its own requests, whose ids can equal those of Hostler.
   hasServerCancel: false,
   closeCancels: false,
   hasHttpSession: true,

@@ -1,6 +1,6 @@
 /** The legacy protocol revisions, and the small differences between them. */
 interface Revision {
-  /** Several messages may come in one JSON array. */
+  /** One JSON array may contain several messages. */
   readonly hasBatches?: boolean;
   /** Event streams to clients begin with an event without data, from which a client can resume. Older clients fail on it. */
   readonly primesStreams?: boolean;
@@ -13,7 +13,7 @@ const REVISIONS = {
   '2024-11-05': {},
 } as const satisfies Record<string, Revision>;
 
-/** Newest first: the first is what we offer. */
+/** Newest first; Hostler offers the first. */
 export const LEGACY_VERSIONS: readonly string[] = Object.keys(REVISIONS);
 export const NEWEST_LEGACY_VERSION = LEGACY_VERSIONS[0] as string;
 

@@ -1,13 +1,13 @@
 /**
  * The life of a legacy HTTP session: open → lost → renewing → open, or back to lost when the renewal fails.
- * Not here: which requests are then sent once more (http-session.ts), opening a session (legacy-era.ts), the queue of requests
- * meanwhile (transports/http/call-lane.ts).
+ * Not here: repeating refused requests (http-session.ts), opening a session (legacy-era.ts), the queue of requests meanwhile
+ * (transports/http/call-lane.ts).
  *
  * Invariants:
- * - At most one `initialize` is in flight, and at most one per second is sent. When no connection could be opened, and so none was
- *   sent, the next one waits for only 100 ms.
- * - The channel gets the outcome of every renewal. When one fails, all requests that waited fail with one error in one tick.
- * - No request waits longer than its own deadline, while the renewal goes on for the others.
+ * - At most one `initialize` is in flight, and at most one per second is sent. If no connection could be opened, the next
+ * attempt   waits only 100 ms.
+ * - The channel gets the outcome of every renewal. A failed renewal fails all waiting requests with one error in one tick.
+ * - A request waits no longer than its own deadline; the renewal continues for the others.
  */
 import type { CancelSignal } from '../../../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../../../kernel/clock.js';
@@ -17,19 +17,18 @@ import type { SessionReset } from '../../../wire/channel.js';
 interface RenewalParts {
   readonly server: string;
   readonly clock: Clock;
-  /** Drops the old session in the channel, which queues requests from now on. */
+  /** Drops the old session in the channel, which then queues requests. */
   readonly reset: () => SessionReset | undefined;
-  /** Opens a session: `initialize` and what follows it. */
+  /** Opens a session: `initialize` and the steps after it. */
   readonly open: () => Promise<void>;
-  /** Why the connection has ended, once it has. */
+  /** Error that ended the connection; undefined while it is open. */
   readonly closedBy: () => HostError | undefined;
-  /** `initialize` has not been answered for 10 s. */
+  /** Called when `initialize` was not answered for 10 s. */
   readonly onSlow: () => void;
-  /** A new session is open; the server remembers nothing of the old one. */
+  /** Called when a new session is open. The server has forgotten the old one. */
   readonly renewed: () => void;
 }
 
-/** A request that waits for the renewal. */
 interface WaitingRequest {
   readonly method: string;
   readonly deadlineAtMs: number;
@@ -38,9 +37,9 @@ interface WaitingRequest {
 
 type Life = { readonly kind: 'open' | 'lost' } | { readonly kind: 'renewing'; readonly done: Promise<void> };
 
-/** From one `initialize` to the next. */
+/** Minimum time between two `initialize` requests. */
 const intervalMs = 1_000;
-/** The same where none was sent. */
+/** Minimum time after an attempt that sent no `initialize`. */
 const unsentIntervalMs = 100;
 const slowMs = 10_000;
 
@@ -59,23 +58,23 @@ export class SessionRenewal {
     return this.#life.kind === 'open';
   }
 
-  /** Renewals so far: read when a request is sent, and passed back when the request was refused. */
+  /** Number of renewals. Read it when a request is sent, and pass it back when the request was refused. */
   get count(): number {
     return this.#count;
   }
 
-  /** Resolves when there is a newer session than the one of `seen`; rejects when none could be opened. */
+  /** Resolves when a newer session than `seen` is open; rejects when none could be opened. */
   renew(seen: number): Promise<void> {
     if (this.#life.kind === 'renewing') return this.#life.done;
     if (this.#life.kind === 'open' && seen !== this.#count) return Promise.resolve();
     const done = this.#open();
-    // Each request that waits gets the error. Without any, the rejection must not count as unhandled.
+    // Each waiting request gets the error. Without a waiting request, the rejection must not count as unhandled.
     done.catch(() => {});
     this.#life = { kind: 'renewing', done };
     return done;
   }
 
-  /** As `renew`, for one request, which may leave earlier. */
+  /** Like `renew`, for one request, which may stop waiting earlier. */
   within({ method, deadlineAtMs, signal }: WaitingRequest, seen: number): Promise<void> {
     const { server, clock } = this.#parts;
     return new Promise((resolve, reject) => {
@@ -126,17 +125,17 @@ export class SessionRenewal {
     renewed();
   }
 
-  /** One error for every request that waited: none of them was sent. */
+  /** One error for all waiting requests, none of which was sent. */
   #refusal(cause: unknown): HostError {
     const { server } = this.#parts;
     const unsent = { phase: 'queued', execution: 'not_executed' } as const;
-    // The connection was lost, and not the session alone: requests may go to the next one.
+    // The whole connection was lost, not only the session: requests may use the next connection.
     const closedBy = this.#parts.closedBy();
     if (closedBy) return closedBy;
     if (isHostError(cause)) {
       // auth-recovery.ts renews the token by this error.
       if (cause.code === 'needs_reauth') return cause;
-      // These say when and how to try again.
+      // These errors say when and how to try again.
       if (cause.code === 'connect_failed' || cause.code === 'overloaded') return cause.with(unsent);
     }
     return new HostError('transport', `server '${server}' lost its session, and a new one could not be opened`, {

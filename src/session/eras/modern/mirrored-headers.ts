@@ -1,9 +1,10 @@
 /**
- * What a modern server over HTTP wants repeated in headers: the name of a request's subject, and annotated arguments
- * (`x-mcp-header`). Learnt from its list of tools.
- * Not here: which annotations are allowed (tool-headers.ts), writing headers (transports/http/).
+ * Copies parts of a request into HTTP headers, as modern servers require: the name of the tool, prompt or resource, and
+ * annotated arguments (`x-mcp-header`). The annotations are in the tool list.
+ * Not here: the allowed annotations (tool-headers.ts), writing headers (transports/http/).
  *
- * Invariant: the list that arrived last counts, whichever scan ends first; the one before counts until then.
+ * Invariant: the newest list wins even if its scan ends before that of an older list. Until its scan ends, the previous list is
+ * used.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isHostError } from '../../../kernel/errors.js';

@@ -1,6 +1,6 @@
 /**
- * The era of protocol revision 2026-07-28, towards a server: no handshake, metadata in every request, no requests of the server,
- * and over HTTP neither a session nor a stream that could be resumed.
+ * Protocol revision 2026-07-28, towards a server: no handshake, metadata in every request, no requests of the server, and over
+ * HTTP no session and no resumable stream.
  */
 import { isHostError } from '../../../kernel/errors.js';
 import type { MetaEdits } from '../../../wire/json-edit.js';
@@ -25,7 +25,7 @@ export const modernEra: ServerEra = {
   name: 'modern',
   versions: [MODERN_VERSION],
   hasServerRequests: false,
-  // How a server ends a subscription over stdio.
+  // A server ends a subscription over stdio by cancelling it.
   hasServerCancel: true,
   closeCancels: true,
   hasHttpSession: false,
@@ -39,7 +39,7 @@ export const modernEra: ServerEra = {
   newMirror: () => new MirroredHeaders(),
 };
 
-/** As JSON text, made once for a connection. */
+/** Returns JSON text, built once per connection. */
 function requestMeta({ name, version, capabilities }: ClientIdentity): RequestMeta {
   const ours = JSON.stringify(capabilities);
   const fixed: MetaEdits = [
@@ -78,12 +78,12 @@ async function refused(opening: Opening, answer: Answer, isRetry: boolean): Prom
   if (!isModernError(code)) return undefined;
   if (code !== MODERN_ERRORS.unsupportedVersion) resultOf(answer, opening.server, discoverMethod, opening.clean);
   const supported = data && parseMember(data, 'supported');
-  // Refused for the very version that it offers: the protocol has the client try again with a version both speak.
+  // The server refused the version that it offers itself. The specification then lets the client try again.
   if (!isRetry && Array.isArray(supported) && supported.includes(MODERN_VERSION)) return discover(opening, true);
   return agree(opening, supported, undefined);
 }
 
-/** `raw`: the result of `server/discover`, if there was one. Undefined: the server offers versions of other eras. */
+/** `raw`: result of `server/discover`, if any. Undefined: the server offers versions of other eras. */
 function agree(opening: Opening, offered: unknown, raw: Buffer | undefined): ServerFacts | undefined {
   const versions: unknown[] = Array.isArray(offered) ? offered : [];
   if (raw && versions.includes(MODERN_VERSION)) return factsOf(raw);

@@ -1,9 +1,9 @@
 /**
- * Arguments that a modern server wants repeated in HTTP headers: annotations `x-mcp-header` in the input schema of a tool.
+ * Arguments that a modern server requires in HTTP headers too: annotations `x-mcp-header` in the input schema of a tool.
  * An annotation that the specification does not allow makes the whole tool unusable over HTTP. The caller drops the tool.
  *
- * Invariants: the schema is scanned once and not parsed; 250 KiB may have 50,000 nodes. Where a key is repeated, each value is
- * scanned, so an annotation that any reader of the schema sees is found here.
+ * Invariants: the schema is scanned once and not parsed: 250 KiB may have 50,000 nodes. Every value of a repeated key is
+ * scanned, so no annotation is missed that another reader of the schema would find.
  */
 import { HostError } from '../../../kernel/errors.js';
 import { LIMITS } from '../../../kernel/limits.js';
@@ -20,17 +20,17 @@ type HeaderScan = { ok: true; mirrored: readonly MirroredArgument[] } | { ok: fa
 
 const annotationKey = 'x-mcp-header';
 const keyBytes = Buffer.from(annotationKey);
-/** The key may be written with escapes. */
+/** The key may contain escapes. */
 const escapeBytes = Buffer.from('\\u00');
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}$/;
 const allowedTypes = new Set(['string', 'integer', 'boolean']);
 
-/** Applies to schemas that may have an annotation. */
+/** Limit for schemas that may have an annotation. */
 const schemaBytesMax = 1024 * 1024;
-/** Every HTTP server limits headers (ours to 16 KiB), so a tool that wants more could never be called. */
+/** HTTP servers limit headers (Hostler to 16 KiB), so a tool with more could never be called. */
 const mirroredMax = 32;
 const headerCharsMax = 4_096;
-/** For the names on the path to an argument together, which stay in memory. */
+/** Limit for the total length of the names on the path to an argument, which stay in memory. */
 const pathCharsMax = 4_096;
 const pathStepsMax = 8;
 
@@ -53,7 +53,7 @@ export function scanToolHeaders(tool: Buffer): HeaderScan {
   return reason === undefined ? { ok: true, mirrored } : { ok: false, reason };
 }
 
-/** True: a schema that `memberBytes` did not find is repeated, or among too many members. */
+/** True: the tool has a schema that `memberBytes` did not find, because it is repeated or among too many members. */
 function hasSchema(tool: Buffer): boolean {
   let hasIt = false;
   eachMember(tool, 0, tool.length, 0, ({ keyStart, keyEnd }) => {
@@ -84,16 +84,16 @@ function faultOf(
 }
 
 interface Annotation {
-  /** Names of properties, and the keywords on the way where there are others than `properties`. */
+  /** Property names, and the keywords on the path other than `properties`. */
   readonly path: readonly string[];
-  /** Reached from the root through `properties` alone, and not the root: every call can have a header for it. */
+  /** The path has only `properties` keywords and is not empty, so every call can have the argument. */
   readonly isProperty: boolean;
-  /** Values as they are in the text; undefined: absent or repeated. */
+  /** Values as in the text. Undefined: absent or repeated. */
   readonly header: Buffer | undefined;
   readonly type: Buffer | undefined;
 }
 
-/** Keywords with schemas below them: by property, by other names, or as the value itself or in a list. */
+/** Keywords that contain schemas: by property name, by another name, or directly as one schema or a list. */
 const keywords: ReadonlyMap<string, 'properties' | 'names' | 'schemas'> = new Map([
   ['properties', 'properties' as const],
   ...[
@@ -113,7 +113,7 @@ export function eachAnnotation(bytes: Buffer, visit: (found: Annotation) => bool
   const end = bytes.length;
   let isStopped = false;
 
-  /** All of these return the index after the value at `at`, or -1. `depth`: containers around it. */
+  /** The functions here return the index after the value at `at`, or -1. `depth`: number of containers around the value. */
   function schema(at: number, depth: number, path: readonly string[], isProperty: boolean): number {
     if (bytes[at] !== OPEN_BRACE) return skipValue(bytes, at, end, depth);
     if (depth >= LIMITS.depth) return -1;
@@ -139,7 +139,7 @@ export function eachAnnotation(bytes: Buffer, visit: (found: Annotation) => bool
     return isStopped ? -1 : after;
   }
 
-  /** Undefined: there are no schemas below this member. */
+  /** Undefined: the member contains no schemas. */
   function keyword(
     { keyStart, keyEnd, valueStart }: Member,
     depth: number,
@@ -189,8 +189,8 @@ export function eachAnnotation(bytes: Buffer, visit: (found: Annotation) => bool
 }
 
 /**
- * The header values for one call, from its raw arguments. An absent or null argument has no header. One that is too long for a
- * header is refused, because the server would refuse the call without it.
+ * Header values for one call, from its raw arguments. An absent or null argument has no header. An argument that is too long
+ * for a header is refused, because the server would refuse the call without the header.
  */
 export function headerValues(
   mirrored: readonly MirroredArgument[],
@@ -207,7 +207,7 @@ export function headerValues(
     if (at === 'absent') continue;
     if (at.length > headerCharsMax) throw tooLong(path.join('.'), at.length);
     const value: unknown = JSON.parse(at.toString('utf8'));
-    // The text itself for numbers: a 64-bit integer must not be rounded.
+    // Numbers keep their text: a 64-bit integer must not be rounded.
     if (typeof value === 'number') values.push([header, at.toString('latin1')]);
     else if (typeof value === 'string' || typeof value === 'boolean') values.push([header, String(value)]);
   }
