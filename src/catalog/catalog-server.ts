@@ -12,9 +12,7 @@ export interface CatalogServer {
   readonly supervisor: Supervisor<Session>;
   /** Hash of its program or address (server-origin.ts). */
   readonly origin: string;
-  /** Key under which its lists are stored. */
   readonly listsOrigin: string;
-  /** The newest tools/list. */
   readonly tools: readonly ListedItem[];
   /** Time limit of the current start, or of the next one. */
   readonly startMs: number;

@@ -31,7 +31,6 @@ export interface DiscoverOptions {
 export interface DiscoveredTool extends PinnedText {
   readonly server: string;
   readonly tool: string;
-  /** The whole tool, parsed from `raw`. */
   readonly schema: Readonly<Record<string, unknown>>;
   /** The state of a server that is not ready, or the code of its list error. */
   readonly state?: string;
@@ -55,7 +54,6 @@ export interface DiscoveryParts {
   };
   readonly pins: Pick<Pins, 'statusesOf' | 'recordOf' | 'isApprovedText'>;
   readonly cards: Pick<ServerCards, 'read'>;
-  /** The server was listed before. */
   readonly wasListed: (managed: CatalogServer) => boolean;
   /** Resolves when every list of the run was read or has failed. */
   readonly listsRead: (managed: CatalogServer) => Promise<void>;
@@ -67,7 +65,6 @@ export interface DiscoveryParts {
 const discoverAtOnceMax = 8;
 const discoverServerMs = 10_000;
 const discoverTotalMs = 30_000;
-/** Servers started concurrently for their first listing. */
 const learnAtOnceMax = 2;
 /** After this time the next first listing may begin; the slow one continues. The start gate still limits concurrent starts. */
 const learnSlotMs = 3_000;

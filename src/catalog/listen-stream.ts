@@ -1,6 +1,5 @@
 /**
- * Keeps one `subscriptions/listen` request open at a modern server. Without it the server sends no list changes and no resource
- * updates.
+ * Keeps one `subscriptions/listen` request open at a modern server, which otherwise reports no changes of lists or resources.
  * Not here: subscribers (subscriptions.ts), handling a notification (server-runs.ts).
  *
  * Invariants: at most two requests are open. The old one is closed only after the new one is acknowledged, so no notification
@@ -24,7 +23,6 @@ export interface ListenParts {
   readonly session: Pick<Session, 'server' | 'request' | 'closedBy'>;
   /** Lists with change notifications, as members of the filter. */
   readonly listChanges: readonly ('toolsListChanged' | 'promptsListChanged' | 'resourcesListChanged')[];
-  /** URIs of the subscribed resources. */
   readonly uris: () => readonly string[];
   /** Called when notifications may have been missed. */
   readonly onGap: () => void;
@@ -55,7 +53,6 @@ export class ListenStream {
   #cancelAcknowledge: Cancel | undefined;
   #cancelRetry: Cancel | undefined;
   #delayMs: number = reopenMs.first;
-  /** Counts changes of the filter. */
   #revision = 0;
   #waiters: Waiter[] = [];
   #hadGap = false;
@@ -84,7 +81,6 @@ export class ListenStream {
     });
   }
 
-  /** The server acknowledged the newest request. */
   acknowledged(params: Buffer | undefined): void {
     const stream = this.#opening;
     if (!stream) return;
@@ -147,7 +143,6 @@ export class ListenStream {
       );
   }
 
-  /** `outcome`: the response, or the error. */
   #ended(stream: Stream, outcome: Answer | unknown): void {
     const { clock, session } = this.#parts;
     if (stream.abort.signal.aborted) return;
@@ -198,7 +193,6 @@ export class ListenStream {
     return JSON.stringify({ ...members, ...(resources.length === 0 ? {} : { resourceSubscriptions: resources }) });
   }
 
-  /** Settles the waiters up to `revision`. */
   #settle({ accepted }: Stream, revision: number): void {
     for (const { uri, done } of this.#due(revision))
       done(!accepted || accepted.has(uri) ? undefined : notAccepted(this.#parts.session.server));
@@ -215,7 +209,6 @@ export class ListenStream {
   }
 }
 
-/** Undefined: the server does not report which resources it accepts. */
 function acceptedUris(params: Buffer | undefined): ReadonlySet<string> | undefined {
   const notifications = params && memberBytes(params, 'notifications');
   if (!notifications) return undefined;

@@ -1,6 +1,5 @@
 /**
- * The listing of each server (facts and lists, from the current run, the last run or disk) as clients may see it, with change
- * listeners.
+ * The listing of each server as clients may see it (facts and lists, from the current run, the last run or disk).
  * Not here: reading lists from a server (host/catalogue.ts, server-runs.ts), permissions of principals (policy/).
  *
  * Invariants: a new or changed tool without approval is never shown where the policy blocks it. A notified listener finds the
@@ -23,7 +22,6 @@ interface ListingsParts {
   readonly onProblem: (error: unknown) => void;
 }
 
-/** Cache hints of the server for a list. */
 export type ListHints = Pick<KnownList, 'ttlMs' | 'isPublic'>;
 
 type Lists = ReadonlyMap<ListMethod, KnownList>;
@@ -53,7 +51,6 @@ export class Listings {
     this.#parts = parts;
   }
 
-  /** Undefined when there is no such server. */
   known(name: string): KnownServer | undefined {
     const server = this.#parts.findServer(name);
     if (!server) return undefined;
@@ -83,7 +80,6 @@ export class Listings {
     return this.#records.get(server)?.lists.has('tools/list') ?? false;
   }
 
-  /** Returns the function that removes the listener. */
   onChanged(listener: (server: string) => void): () => void {
     // A new function per call: a listener that was added twice can be removed once.
     const own = (server: string) => listener(server);
@@ -97,8 +93,6 @@ export class Listings {
     this.#changed.add(server);
     if (this.#changed.size === 1) queueMicrotask(() => this.#notify());
   }
-
-  // --- learning
 
   /**
    * Takes over the listing of the same program or address under this name, and returns its tools. `before`: the replaced
@@ -186,8 +180,6 @@ export class Listings {
     });
   }
 
-  // --- inside
-
   #isStored({ definition, listsOrigin }: CatalogServer): boolean {
     try {
       return this.#parts.store?.isKept(definition.name, listsOrigin) ?? true;
@@ -268,7 +260,6 @@ export class Listings {
       // A server without pins may use a list that was compared with pins.
       return isEmpty && listsOrigin !== origin ? (store?.load(name, origin) ?? emptyListing) : own;
     } catch (error) {
-      // The lists are read again from the server.
       this.#parts.onProblem(error);
       return emptyListing;
     }

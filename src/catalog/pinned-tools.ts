@@ -36,7 +36,6 @@ export interface HostItem {
 
 export interface PinnedTool extends ListedItem {
   readonly pin: PinStatus;
-  /** `raw` was never approved. */
   readonly isUnapproved: boolean;
 }
 

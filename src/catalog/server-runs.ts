@@ -35,7 +35,6 @@ interface RunContext {
 export class ServerRuns {
   readonly #context: RunContext;
   readonly #bySession = new WeakMap<Session, ServerRun>();
-  /** Runs that are up. */
   readonly #byName = new Map<string, ServerRun>();
 
   constructor(context: RunContext) {
@@ -54,7 +53,6 @@ export class ServerRuns {
     return run;
   }
 
-  /** The run of the open connection. */
   of({ supervisor }: Pick<CatalogServer, 'supervisor'>): ServerRun | undefined {
     const session = supervisor.current?.connection;
     return session && this.#bySession.get(session);
@@ -106,7 +104,6 @@ const ownFacts = ({ era, version, capabilities, serverInfo, instructions }: Serv
   instructions,
 });
 
-/** Time limit of one subscribe or unsubscribe request. */
 const subscribeMsMax = 10_000;
 
 /** A Map, not an object: a server may send a notification named like an inherited property. */
@@ -141,7 +138,6 @@ export class ServerRun {
   readonly #mutex = new KeyedMutex();
   #reading: Promise<void> | undefined;
   #isReady = false;
-  /** All lists were read once. */
   #isRead = false;
 
   constructor(
@@ -220,8 +216,6 @@ export class ServerRun {
     this.#listen?.stop();
   }
 
-  // --- lists
-
   #reader(method: ListMethod, owner: CatalogServer): ListReader {
     const { clock, listings, findServer, onProblem } = this.#context;
     const begin =
@@ -249,8 +243,6 @@ export class ServerRun {
     this.#isRead = true;
     if (this.#owner) listings.keep(this.#owner);
   }
-
-  // --- subscriptions
 
   #listenStream(): ListenStream {
     const { clock, clean, onProblem } = this.#context;

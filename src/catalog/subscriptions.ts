@@ -41,7 +41,6 @@ interface SubscriptionsParts {
 
 export interface Subscriber {
   readonly server: string;
-  /** Key of the SubscriptionTarget. */
   readonly target: string;
   readonly uri: string;
   readonly principal: Principal;
@@ -87,7 +86,6 @@ export class Subscriptions {
     return unsubscribe;
   }
 
-  /** All subscribed URIs of a server or instance. */
   uris(target: string): readonly string[] {
     return this.#table.uris(target);
   }
@@ -116,7 +114,6 @@ interface TargetRow {
 export class SubscriptionTable {
   readonly #rows = new Map<string, TargetRow>();
 
-  /** Throws when a bound is reached. */
   add(subscriber: Subscriber): void {
     const { server, target, uri } = subscriber;
     const principal = principalKey(subscriber.principal);

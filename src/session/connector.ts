@@ -40,13 +40,11 @@ export interface ConnectorOptions {
   readonly hiddenPaths?: readonly string[];
   /** False: sandboxed servers get a new home at each start. Default: true. */
   readonly keepsHomes?: boolean;
-  /** Environment that child processes inherit from. */
   readonly ambient?: Readonly<Record<string, string | undefined>>;
   readonly clock?: Clock;
   readonly random?: Random;
   readonly eras?: EraMemory;
   readonly onProblem?: (error: unknown) => void;
-  /** Default: a new redactor. */
   readonly redactor?: Redactor;
   /** Reports the status of tokens (`authFor`). */
   readonly onAuth?: (server: string, status: AuthStatus) => void;

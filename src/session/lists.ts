@@ -33,14 +33,12 @@ export interface ServerList {
   readonly pages: number;
   /** Shortest lifetime of all pages; 0 if a page declares none. */
   readonly ttlMs: number;
-  /** `public` only when every page says so. */
   readonly cacheScope: 'public' | 'private';
 }
 
 const cursorCharsMax = 4_096;
 /** Bytes of a page that are scanned in one turn of the event loop. */
 const turnBytes = 256 * 1024;
-/** Cost of an item besides its bytes. */
 const itemCostBytes = 64;
 /** Limit for each member of a page besides its list, such as the cursor. */
 const memberBytesMax = 256 * 1024;
@@ -118,7 +116,6 @@ const reasonOf: Readonly<Record<PageFault, keyof typeof refusals>> = {
   member_too_large: 'page_too_large',
 };
 
-/** Scans the page, one slice per turn. */
 async function slicedPage(
   page: Buffer,
   list: string,

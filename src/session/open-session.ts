@@ -52,7 +52,6 @@ export interface OpenSessionOptions {
   /** Called before `handlers.closed`. */
   readonly onClosed?: ((session: Session) => void) | undefined;
   readonly liveness?: LivenessPlan | undefined;
-  /** Redacts and neutralises text of a server before it is quoted. */
   readonly clean: (text: string) => string;
 }
 
@@ -83,7 +82,6 @@ export async function openSession(options: OpenSessionOptions): Promise<Session>
 
 interface Attempt {
   readonly variant: Variant;
-  /** Newest era to try. Undefined: all eras. */
   readonly era: ServerEra | undefined;
 }
 

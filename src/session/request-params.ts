@@ -11,17 +11,13 @@ import { toBuffer } from '../wire/json-text.js';
 
 /** Members that an era adds to `_meta` of every request. `capabilities`: a JSON object that replaces Hostler's own. */
 export interface RequestMeta {
-  /** Text to join with other members. */
   members(capabilities?: string): string;
-  /** Edits to splice into existing params. */
   edits(capabilities?: string): MetaEdits;
 }
 
 /** Members are JSON without the outer braces. */
 export interface RelayedParams {
-  /** Further members of `_meta`. */
   readonly meta?: string | undefined;
-  /** Further members of `params`. */
   readonly members?: string | undefined;
   /** Client capabilities to declare instead of Hostler's, if the era declares them: one JSON object. */
   readonly capabilities?: string | undefined;
@@ -66,7 +62,6 @@ export function callParams(
   return Buffer.concat([Buffer.from(`${head},"arguments":`), args, closingBrace]);
 }
 
-/** The params of any other request. */
 export function requestParams(
   meta: RequestMeta | undefined,
   params: JsonText | undefined,

@@ -21,7 +21,6 @@ import { checkObject } from '../wire/json-text.js';
 import type { ListedItem } from './lists.js';
 
 export interface ServerCard {
-  /** Source as the caller wrote it. */
   readonly source: string;
   readonly name: string | undefined;
   readonly description: string | undefined;
@@ -162,7 +161,6 @@ function toolsOf(card: Buffer): ListedItem[] {
   return tools;
 }
 
-/** The well-known location of the card below the given URL. */
 function wellKnownOf(source: string): string | undefined {
   if (source.includes(wellKnownPart) || !URL.canParse(source)) return undefined;
   const url = new URL(source);

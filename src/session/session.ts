@@ -1,8 +1,7 @@
 /**
  * An open connection to one MCP server: requests by the rules of its era, lists and liveness.
  * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy/).
- * Invariant: a request is repeated here only if the server refused it before doing anything: for an unknown session, or for
- * mismatched headers.
+ * Invariant: a request is repeated only if the server refused it before doing anything (unknown session, mismatched headers).
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -45,7 +44,6 @@ export type ToolArguments = Readonly<Record<string, unknown>> | JsonText;
 export interface SessionHandlers extends Omit<PeerHandlers, 'sessionDoubted' | 'stalled'> {
   /** The server owes an answer and missed a probe. The session may recover; its end is reported as `closed`. */
   missed?(): void;
-  /** The server has sent a message after a missed probe. */
   answered?(): void;
   /** The server lost its HTTP session and has a new one. It has forgotten the old one. */
   renewed?(): void;
@@ -62,14 +60,12 @@ interface SessionParts {
   readonly startedInMs: number;
   readonly liveness?: LivenessPlan | undefined;
   readonly handlers: SessionHandlers;
-  /** Opens a new HTTP session on the same channel. */
   readonly renew: () => Promise<ServerFacts>;
 }
 
 /** Time limit of the probe when no request can be sent. */
 const stallCheckMs = 5_000;
 
-/** The list of a server that does not offer one. */
 const notOffered: ServerList = { items: [], pages: 0, ttlMs: 0, cacheScope: 'private' };
 
 export class Session {
@@ -89,7 +85,6 @@ export class Session {
   #stalledActivity: number | undefined;
   readonly #isHttp: boolean;
   #facts: ServerFacts;
-  /** Probes in flight. */
   #probes = 0;
 
   constructor(parts: SessionParts) {
@@ -134,7 +129,6 @@ export class Session {
     return this.#peer.channel;
   }
 
-  /** See `ServerEra`. */
   get hasListenStream(): boolean {
     return this.#era.hasListenStream;
   }
@@ -144,7 +138,6 @@ export class Session {
     return this.#mirror?.dropped ?? noTools;
   }
 
-  /** See `Connection`. */
   get isAtWork(): boolean {
     return this.#peer.pending.isAtWork;
   }
@@ -154,7 +147,6 @@ export class Session {
     return this.#peer.pending.owed;
   }
 
-  /** Time of the last message from the server. */
   get heardAtMs(): number {
     return this.#peer.lastMessageAtMs;
   }
@@ -259,7 +251,6 @@ export class Session {
     }
   }
 
-  /** The server refused the standalone stream of its HTTP session. */
   sessionDoubted(): void {
     this.#httpSession?.doubted();
   }
@@ -294,8 +285,6 @@ export class Session {
     await this.#peer.close();
   }
 
-  // --- sending
-
   #sendCall(name: string, args: JsonText | undefined, options: CallOptions): Promise<Answer> {
     const token = this.#tokenFor(options);
     const params = callParams(this.#meta, name, args, token, options.relay);
@@ -311,7 +300,7 @@ export class Session {
   ): Promise<Answer> {
     const { deadlineAtMs, signal, onProgress, extend, client, onServerRequest, onServerNotification } = options;
     const { isStanding } = options;
-    // Written out: a spread costs more than the rest of this hot path. `nowMs` is left out, because it is stale in a later tick.
+    // Written out: a spread costs more than the rest of this hot path. `nowMs` is left out: it is stale in a later tick.
     const own: RequestOptions = {
       deadlineAtMs,
       signal,
@@ -328,9 +317,7 @@ export class Session {
       : this.#peer.request(method, params, own);
   }
 
-  /**
-   * Marks the server as suspect and probes it at once, because no request can be sent. Without an answer, ends the connection.
-   */
+  /** No request can be sent: marks the server as suspect and probes it. Without an answer, ends the connection. */
   #checkOrEnd(): void {
     const { clock, handlers } = this.#parts;
     if (this.#peer.pending.isAtWork) return;

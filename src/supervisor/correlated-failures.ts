@@ -18,7 +18,7 @@ const lateMs = 5_000;
 export interface Freeze {
   readonly cause: 'correlated' | 'suspended';
   readonly forMs: number;
-  /** On the host's clock. */
+  /** Time on the host's clock. */
   readonly untilMs: number;
   /** The servers that failed together, or the server whose timer or failure revealed the pause. */
   readonly servers: readonly string[];

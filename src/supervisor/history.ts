@@ -18,7 +18,6 @@ export interface HistoryRecord {
   readonly parked?: { readonly code: string; readonly message: string; readonly at: number } | undefined;
 }
 
-/** Longer messages are cut. */
 const messageCharsMax = 2_000;
 /** Plans allow at most 1,000 restarts; the ledger contains one more. */
 const restartsMax = 1_001;
@@ -31,7 +30,6 @@ const recordShape = z.object({
   parked: z.object({ code: z.string(), message: z.string().max(messageCharsMax), at: z.number() }).optional(),
 });
 
-/** Undefined: the ledger is empty. */
 export function recordOf(ledger: Ledger, clock: Clock): HistoryRecord | undefined {
   const { restartsAtMs, unprovenStarts, failedProbes, parked } = ledger;
   if (restartsAtMs.length === 0 && unprovenStarts === 0 && failedProbes === 0 && !parked) return undefined;
@@ -51,7 +49,6 @@ export function recordOf(ledger: Ledger, clock: Clock): HistoryRecord | undefine
   };
 }
 
-/** The ledger with which a server starts. */
 export function ledgerOf(record: HistoryRecord | undefined, clock: Clock, plan: RestartPlan): Ledger {
   if (!record) return emptyLedger;
   const nowMs = clock.nowMs();
@@ -76,5 +73,4 @@ export function ledgerOf(record: HistoryRecord | undefined, clock: Clock, plan: 
   };
 }
 
-/** Throws when the text is not a valid record. */
 export const parseRecord = (text: string): HistoryRecord => recordShape.parse(JSON.parse(text));

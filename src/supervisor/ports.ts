@@ -15,7 +15,6 @@ import type { SupervisorEvents } from './supervisor-events.js';
 
 /** The supervisor only drains and closes a connection. */
 export interface Connection {
-  /** Set once the connection has ended. */
   readonly closedBy: HostError | undefined;
   /** The server works on a request that has not timed out, so silence is not a fault. */
   readonly isAtWork?: boolean;
@@ -59,7 +58,6 @@ export interface SupervisorOptions<C extends Connection> {
   readonly isFirstStartFree?: boolean;
   /** Time that a caller waits for a server that is not ready. */
   readonly waitMs?: number;
-  /** Time limit of one health check. */
   readonly verifyMs?: number;
   readonly waitersMax?: number;
   readonly history?: History;

@@ -9,12 +9,10 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Reason } from './restart-plan.js';
 import type { ServerState } from './server-state.js';
 
-/** The server, and the failure that led to its state. */
 export interface Refused {
   readonly server: string;
   readonly nowMs: number;
   readonly lastError: HostError | undefined;
-  /** The connection can be made only once. */
   readonly isOneShot?: boolean | undefined;
   /** Error in its configuration entry. */
   readonly problem?: Problem | undefined;

@@ -80,9 +80,7 @@ interface Entry<Spec> {
   registration: Registration<Spec>;
   isActive: boolean;
   readonly held: Record<LeaseKind, number>;
-  /** The lease of an eager server on itself. */
   own: Lease | undefined;
-  /** Time at which the last lease was released. */
   idleSinceMs: number;
   cancelIdle: Cancel | undefined;
 }
@@ -118,8 +116,6 @@ export class Registry<Spec> {
     this.#serversMax = options.serversMax ?? 10_000;
   }
 
-  // --- registrations
-
   has(name: string): boolean {
     return this.#entries.has(name);
   }
@@ -128,7 +124,6 @@ export class Registry<Spec> {
     return this.#entry(name).registration;
   }
 
-  /** Sorted by name. */
   list(): Registration<Spec>[] {
     return this.#sorted().map(({ registration }) => registration);
   }
@@ -176,8 +171,6 @@ export class Registry<Spec> {
     for (const name of [...this.#entries.keys()]) this.remove(name);
   }
 
-  // --- leases
-
   lease(name: string, kind: LeaseKind = 'binding'): Lease {
     return this.#lease(this.#entry(name), kind);
   }
@@ -210,8 +203,6 @@ export class Registry<Spec> {
       card: entry.registration.card,
     }));
   }
-
-  // --- inside
 
   #setActive(name: string, isActive: boolean): void {
     const entry = this.#entries.get(name);

@@ -60,7 +60,6 @@ export interface Ledger {
   readonly restartsAtMs: readonly number[];
   /** Starts in a row that ended before the server was proven. */
   readonly unprovenStarts: number;
-  /** Failed probes of a parked server in a row. */
   readonly failedProbes: number;
   /** Failures that were not charged: they lengthen the delays but never park the server. */
   readonly unchargedFailures: number;
@@ -88,7 +87,6 @@ export function charge(ledger: Ledger, nowMs: number, wasProven: boolean, plan: 
   };
 }
 
-/** Records a failure of the whole host. */
 const uncharged = (ledger: Ledger): Ledger => ({ ...ledger, unchargedFailures: ledger.unchargedFailures + 1 });
 
 export const restartsInWindow = ({ restartsAtMs }: Ledger, nowMs: number, { windowMs }: RestartPlan): number =>
@@ -111,7 +109,6 @@ export function restartDelayMs(
 export const fullDelayMs = (restarts: number, { delayMs, delayMsMax }: RestartPlan): number =>
   backoffMs(delayMs, restarts - 1, delayMsMax);
 
-/** Delay before the next probe of a parked server. */
 export function probeDelayMs({ failedProbes }: Ledger, plan: RestartPlan, random: Random): number {
   const full = backoffMs(plan.probeMs, failedProbes, plan.probeMsMax);
   return full * (1 + plan.probeJitter * (2 * random() - 1));

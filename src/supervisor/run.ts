@@ -1,6 +1,5 @@
 /**
- * One run of a server: it waits at the start gate, connects, is health-checked, and is lost or closed. An orderly close first drains
- * open requests.
+ * One run of a server: waits at the start gate, connects, and is lost or closed. An orderly close first drains open requests.
  * Not here: the decision to open and close (server-state.ts).
  *
  * Invariants: every opened connection is closed, also one that opens after `close` or is dead at once. `failed` and `closed`

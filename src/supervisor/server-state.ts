@@ -56,7 +56,6 @@ export type ServerState = Common &
     | { readonly kind: 'stopping'; readonly next: 'stopped' | 'disabled' | 'registered' | 'connecting' }
   );
 
-/** Facts of an open run. */
 interface Trial {
   readonly wasCalled: boolean;
   readonly isProven: boolean;
@@ -98,7 +97,6 @@ export interface StepContext extends FailureContext {
   readonly isFrozen?: boolean;
   /** After a reload a lazy server waits for a call; others start. */
   readonly isLazy: boolean;
-  /** The connection can be made only once. */
   readonly isOneShot?: boolean | undefined;
 }
 
@@ -151,7 +149,6 @@ export function step(state: ServerState, event: ServerEvent, context: StepContex
   }
 }
 
-/** Parts that the next state takes over. */
 type Lasting = Pick<Common, 'run' | 'ledger'>;
 type Up = Extract<ServerState, { kind: 'ready' | 'suspect' }>;
 type Connecting = Extract<ServerState, { kind: 'connecting' }>;
@@ -174,7 +171,6 @@ function open({ run, ledger }: Common, { nowMs }: StepContext, asked?: Probe): S
   ];
 }
 
-/** A lazy server waits for a call. */
 const openOrWait = (common: Common, context: StepContext): Step =>
   context.isLazy ? [at('registered', common, context), [{ do: 'disarm' }]] : open(common, context);
 

@@ -6,7 +6,6 @@ export interface Snapshot {
   readonly server: string;
   readonly state: ServerState['kind'];
   readonly sinceMs: number;
-  /** Number of the newest run. */
   readonly run: number;
   /** Restarts in the window. */
   readonly restarts: number;
@@ -17,7 +16,6 @@ export interface Snapshot {
   /** `onExhausted: "eject"` ended the probing. A parked server is probed for ever and is not ejected. */
   readonly ejected: boolean;
   readonly isProven: boolean;
-  /** Number of waiting callers. */
   readonly waiting: number;
   readonly lastError: { readonly code: string; readonly message: string; readonly atMs: number } | undefined;
   readonly lastSuccessAtMs: number | undefined;

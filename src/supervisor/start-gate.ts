@@ -13,7 +13,6 @@ export interface StartGateOptions {
   readonly startsPerSecond?: number;
   /** Concurrent starts; default: twice the number of cores. */
   readonly concurrent?: number;
-  /** After this time a start no longer occupies its slot. */
   readonly slotMs?: number;
 }
 

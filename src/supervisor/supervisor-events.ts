@@ -48,19 +48,16 @@ const kinds = {
 
 export const supervisorEventKinds = Object.keys(kinds) as readonly SupervisorEvent['kind'][];
 
-/** The map for an Emitter. */
 export interface SupervisorEvents {
   readonly supervisor: SupervisorEvent;
 }
 
-/** An event without its time and server name. */
 type UnstampedEvent = SupervisorEvent extends infer Event
   ? Event extends SupervisorEvent
     ? Omit<Event, 'atMs' | 'server'>
     : never
   : never;
 
-/** Turns state changes of one server into events and emits them in order. */
 export class EventQueue {
   readonly #server: string;
   readonly #events: Emitter<SupervisorEvents>;

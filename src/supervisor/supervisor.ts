@@ -116,10 +116,7 @@ export class Supervisor<C extends Connection> {
     this.#on({ kind: 'lost', run, error });
   }
 
-  /**
-   * Call it when a call returned a result, also one with `isError`. Report a JSON-RPC error with `answered` instead: it proves
-   * only that the server is alive.
-   */
+  /** Reports a call with a result, also one with `isError`. A JSON-RPC error only shows life: report it with `answered`. */
   succeeded(run: number, atMs: number): void {
     const state = this.#state;
     if (run !== state.run) return;
@@ -147,7 +144,6 @@ export class Supervisor<C extends Connection> {
 
   // --- for operators
 
-  /** Starts the server with an empty ledger. */
   start(): void {
     this.#on({ kind: 'start' });
   }
@@ -204,9 +200,7 @@ export class Supervisor<C extends Connection> {
     return this.#acquired?.connection.closedBy ? undefined : this.#acquired;
   }
 
-  /**
-   * Stops the server for good; resolves when its run is closed. `isReplaced`: another server takes the name: callers may retry.
-   */
+  /** Stops the server for good; resolves when its run is closed. `isReplaced`: a new server takes the name, callers retry. */
   dispose(isReplaced = false): Promise<void> {
     this.#isReplaced = isReplaced;
     this.#on({ kind: 'stop' });
@@ -214,8 +208,6 @@ export class Supervisor<C extends Connection> {
     this.#options.guard.forget(this.name);
     return this.#stopped();
   }
-
-  // --- one event at a time
 
   #on(event: Queued): void {
     if (this.#isDisposed && !('run' in event)) return;
@@ -307,8 +299,6 @@ export class Supervisor<C extends Connection> {
     this.#run = run;
     run.open(number, this.#options.gate, this.#options.connect);
   }
-
-  // --- after a change
 
   #changed(before: ServerState, after: ServerState, nowMs: number): void {
     const restarts = restartsInWindow(after.ledger, nowMs, this.#plan);

@@ -114,7 +114,6 @@ export class FailureHistories {
     };
   }
 
-  /** Writes all gathered changes and cancels the timer. */
   flush(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;

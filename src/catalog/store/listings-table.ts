@@ -4,8 +4,7 @@
  * Not here: changes of a listing (listings.ts).
  *
  * Invariants: at most `listingsMax` listings of at most `listingBytesMax`; the one written longest ago is deleted first. A
- * listing is valid only with the pins that it was compared with: after a crash a changed tool must not pass for the approved
- * one.
+ * listing is valid only with the pins that it was compared with: after a crash a changed tool must not look approved.
  */
 import type Database from 'libsql';
 import { setBounded } from '../../kernel/bounded-map.js';
@@ -41,7 +40,6 @@ export const emptyListing: Listing = { facts: undefined, lists: new Map() };
 
 interface Head {
   readonly origin: string;
-  /** Generation of the pins. */
   readonly pins: string | undefined;
   readonly facts?: Omit<KnownFacts, 'capabilities' | 'serverInfo'> & {
     readonly capabilities: string;

@@ -24,7 +24,6 @@ export interface PinsTable extends Required<PinStore> {
   generation(key: string): string | undefined;
 }
 
-/** Key of the pins in the write-behind queue. */
 export const pinsEntry = (key: string): string => compositeKey('pins', key);
 
 export function pinsTable(database: Database.Database, pending: WriteBehind): PinsTable {

@@ -101,7 +101,6 @@ export class RowSets<Value, Content> {
     this.#owners = new RowNames(() => (this.#sql.owners.all() as { owner: string }[]).map(({ owner }) => owner));
   }
 
-  /** The head of a complete set. */
   head(owner: string): string | undefined {
     return this.#find(owner)?.head;
   }
@@ -275,7 +274,6 @@ export class RowNames {
     return this.#names.has(name);
   }
 
-  /** A row was written. */
   changed(): void {
     this.#names = undefined;
   }

@@ -59,7 +59,6 @@ export class StateFile {
     adoptOldPins(database, this.pins);
   }
 
-  /** Writes all queued rows. */
   flush(): void {
     this.#pending.flush();
   }

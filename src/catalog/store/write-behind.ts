@@ -1,6 +1,5 @@
 /**
- * Write-behind queue of state.db: small entries are written at once, large ones in later turns of the event loop, one step per
- * turn.
+ * Write-behind queue of state.db: small entries are written at once, large ones step by step in later turns of the event loop.
  * Not here: the choice between small and large, and the SQL of a step (the tables).
  *
  * Invariants: readers in this process see a queued entry as stored. A newer entry replaces a queued one with the same key. An
@@ -25,7 +24,6 @@ export class WriteBehind {
   readonly #queue = new Map<string, PendingEntry>();
   /** Keys whose newest entry could not be written; at most one per server and table. */
   readonly #failed = new Set<string>();
-  /** The entry that is partly written. */
   #current: { readonly entry: PendingEntry; readonly steps: Iterator<undefined, void> } | undefined;
   #isDraining = false;
 
@@ -67,7 +65,6 @@ export class WriteBehind {
     return !this.#failed.has(key);
   }
 
-  /** Writes all queued entries. */
   flush(): void {
     // Writing one entry may have finished another (`finish`).
     for (const [key, entry] of [...this.#queue]) if (this.#queue.get(key) === entry) this.#writeAll(key, entry);
@@ -93,7 +90,6 @@ export class WriteBehind {
     if (this.#queue.get(key) === entry) this.#queue.delete(key);
   }
 
-  /** True: written. */
   #writeAll(key: string, entry: PendingEntry): boolean {
     this.#queue.delete(key);
     const steps = this.#current?.entry === entry ? this.#current.steps : undefined;

@@ -1,7 +1,6 @@
 /**
  * Renews the token of one server when requests are refused: one renewal for all of them.
- * Not here: the renewal itself (the provider), sending the refused request again (host/), the state of a server without a valid
- * token (supervisor/).
+ * Not here: the renewal itself (the provider), sending the refused request again (host/), server states (supervisor/).
  *
  * Invariants:
  * - For one token and one kind of refusal at most one attempt runs at a time. It continues when its caller leaves.
@@ -46,7 +45,6 @@ export type AuthStatus = 'needed' | 'recovered' | 'failed';
 /** `renewed`: send the request again. `refused`: a user has to log in. `late`, `cancelled`: the caller stopped waiting. */
 export type RecoveryOutcome = 'renewed' | 'refused' | 'late' | 'cancelled';
 
-/** Time limit of one attempt. */
 const limitMsDefault = 15_000;
 const pauseMsDefault = 10_000;
 /** Newest tokens that stay redacted: requests and errors with an older token may still arrive. */
@@ -281,7 +279,6 @@ export class AuthRecovery implements TokenSource {
   }
 }
 
-/** The secret part of a header's value. */
 export const withoutScheme = (value: string): string => value.replace(/^(?:bearer|basic|token)\s+/i, '');
 
 const isToken = ({ header }: AuthToken): boolean =>

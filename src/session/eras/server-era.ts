@@ -47,7 +47,6 @@ export interface Opening {
   readonly client: ClientIdentity;
   readonly deadlineAtMs: number;
   readonly signal: CancelSignal | undefined;
-  /** The versions of all eras. */
   readonly versions: readonly string[];
   /** Redacts and neutralises text of a server before an error quotes it. */
   readonly clean: (text: string) => string;
@@ -61,11 +60,10 @@ export interface ServerFacts {
   readonly capabilities: Buffer;
   readonly serverInfo: Buffer | undefined;
   readonly instructions: string | undefined;
-  /** The whole result of the request that opened the connection. */
+  /** Whole result of the request that opened the connection. */
   readonly raw: Buffer;
 }
 
-/** Sends requests in an HTTP session, which the server may lose. */
 export interface HttpSession {
   /** `progressToken`: the token in the params, if there is one. */
   send(

@@ -6,7 +6,7 @@
  * Invariants:
  * - A request is sent again once, and only if the server refused it before doing anything.
  * - No text of the server is compared. A `ping` checks whether the server knows the session, at most once in 10 s. Requests
- * that   are refused meanwhile share the check or its result.
+ *   that are refused meanwhile share the check or its result.
  */
 import { type Clock, sleep } from '../../../kernel/clock.js';
 import { isHostError } from '../../../kernel/errors.js';

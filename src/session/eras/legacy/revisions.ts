@@ -1,6 +1,5 @@
 /** The legacy protocol revisions, and the small differences between them. */
 interface Revision {
-  /** One JSON array may contain several messages. */
   readonly hasBatches?: boolean;
   /** Event streams to clients begin with an event without data, from which a client can resume. Older clients fail on it. */
   readonly primesStreams?: boolean;

@@ -4,8 +4,7 @@
  * (transports/http/call-lane.ts).
  *
  * Invariants:
- * - At most one `initialize` is in flight, and at most one per second is sent. If no connection could be opened, the next
- * attempt   waits only 100 ms.
+ * - At most one `initialize` is in flight, and at most one per second is sent (one per 100 ms if connecting fails).
  * - The channel gets the outcome of every renewal. A failed renewal fails all waiting requests with one error in one tick.
  * - A request waits no longer than its own deadline; the renewal continues for the others.
  */

@@ -3,8 +3,7 @@
  * annotated arguments (`x-mcp-header`). The annotations are in the tool list.
  * Not here: the allowed annotations (tool-headers.ts), writing headers (transports/http/).
  *
- * Invariant: the newest list wins even if its scan ends before that of an older list. Until its scan ends, the previous list is
- * used.
+ * Invariant: the newest list wins, even over an older list whose scan ends later. Until its scan ends, the old list is used.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isHostError } from '../../../kernel/errors.js';
