@@ -1,8 +1,8 @@
 /**
  * The origin of a server: a hash of its program or address. Pins and lists are stored by name and origin, so servers that share
- * only a name share neither, also in two hosts with one state folder.
- * All attached servers have the same origin: another server under the name counts as a change of tools, not as a new server.
- * The origin excludes variables and headers: a renewed token must not turn a changed tool into a new one.
+ * only a name (even in two hosts with one state folder) share neither. All attached servers have the same origin: another
+ * server under the name counts as a change of tools, not as a new server. The origin excludes variables and headers: a renewed
+ * token must not turn a changed tool into a new one.
  */
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';

@@ -1,7 +1,7 @@
 /**
  * Reads a paged list to its end. Every item stays as the bytes that the server sent.
- * Invariants: pages, items and bytes are bounded while the list is read, not after. A large page is scanned in slices, with a
- * turn of the event loop between them, and a list that is too large is refused before the rest is scanned.
+ * Invariants: pages, items and bytes are bounded while the list is read, not after. A large page is scanned in slices, one per
+ * turn of the event loop. A list that is too large is refused before the rest is scanned.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { HostError } from '../kernel/errors.js';

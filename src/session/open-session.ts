@@ -2,8 +2,7 @@
  * Opens a session: opens the channel, negotiates the era, and makes further attempts for special servers. A server that exits
  * at an unknown first request is started once more in the oldest era. An HTTP server that refuses every era is tried over
  * HTTP+SSE. A remembered era that no longer works is dropped.
- * Only the first failed start of a server may use a second process: a server in a crash loop would otherwise cost two processes
- * each time.
+ * Only the first failed start may use a second process: otherwise a server in a crash loop would cost two processes each time.
  * Invariant: a failed attempt leaves nothing open, and `handlers.closed` is called for sessions only.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';

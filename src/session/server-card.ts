@@ -1,6 +1,6 @@
 /**
- * MCP server cards: a JSON document at a URL or in a file that describes a server and its tools, so that the server need not be
- * started. A card is only a claim: its tools are shown, never trusted, and never compared with the list of the server.
+ * MCP server cards: JSON documents, at a URL or in a file, that describe a server and its tools without a start. A card is only
+ * a claim: its tools are shown, never trusted, and never compared with the list of the server.
  * Not here: the choice of cards, and their visibility for clients (catalog/).
  *
  * Invariants: concurrent reads of one source share one read, and a card is cached for five minutes. At most 1 MiB is read. A

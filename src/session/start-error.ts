@@ -1,7 +1,7 @@
 /**
  * The error of a failed start, in terms of the server's configuration. No text of the server is compared.
- * A peer that does not speak MCP is recognised by its first responses: a page instead of JSON, a refusal of every era, or an
- * error that blames the request. A retry cannot change these. A 5xx, a broken connection or silence proves nothing.
+ * The first responses reveal a peer that does not speak MCP: a page instead of JSON, a refusal of every era, or an error that
+ * blames the request. A retry cannot change these. A 5xx, a broken connection or silence proves nothing.
  * Not here: the state of such a server (supervisor/).
  */
 import { HostError, type HostErrorOptions, isHostError } from '../kernel/errors.js';

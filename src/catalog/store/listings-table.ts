@@ -1,6 +1,5 @@
 /**
- * The newest listing of each server in state.db, so that a server can be described without being started: one row set per
- * server, one row per listed item.
+ * The newest listing of each server in state.db: one row set per server, one row per listed item.
  * Not here: changes of a listing (listings.ts).
  *
  * Invariants: at most `listingsMax` listings of at most `listingBytesMax`; the one written longest ago is deleted first. A

@@ -1,6 +1,6 @@
 /**
- * Loads libsql synchronously from its installed package. Bundles replace this file: in `hostler up` by a file that contains
- * libsql, in the library by one that returns undefined, so that state-file.ts loads libsql by an import that bundlers follow.
+ * Loads libsql synchronously from its installed package. Bundles replace this file. The replacement in `hostler up` contains
+ * libsql. That in the library returns undefined, so state-file.ts uses an import that bundlers follow.
  */
 import { createRequire } from 'node:module';
 
