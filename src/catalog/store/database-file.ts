@@ -16,7 +16,7 @@ const headerBytes = 100;
 const magic = Buffer.from('SQLite format 3\0');
 const versionAt = 60;
 
-/** The file is not an SQLite file, or its version is newer than this Hostler knows. */
+/** The file is damaged, is not an SQLite file, or has a newer version than this Hostler knows. */
 export class Unreadable extends Error {}
 
 export interface OwnFormat {
