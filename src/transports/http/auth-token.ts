@@ -1,19 +1,18 @@
 /**
- * The token of a request, and the error of a refused token. The error names the token by its hash: a late 401 must not renew a token
- * that has just been renewed.
- * Not here: where tokens come from and how they are renewed (session/auth/).
- *
+ * The token of a request, and the error for a refused token.
+ * Not here: obtaining and renewing tokens (session/auth/).
  * Invariant: message, details, JSON and inspection of an error contain neither a token nor its hash.
  */
 import { createHash } from 'node:crypto';
 import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 
-/** One header of one request, the value being secret. */
+/** One header of one request. The value is secret. */
 export interface AuthToken {
   readonly header: readonly [name: string, value: string];
   /**
-   * The grant that the token was issued under: opaque, neither sent nor shown. Tokens of one login and account have the same grant,
-   * such as a token and its refresh. Part of the token, so that both are always read together.
+   * Grant that the token was issued under. It is opaque, and neither sent nor shown.
+   * Tokens of one login and account, such as a token and its refresh, have the same grant. Token and grant are one object, so
+   * both are read together.
    */
   readonly grant?: string | undefined;
 }
@@ -38,11 +37,11 @@ export type RefusalKind = 'token' | 'scope';
 interface RefusalFacts {
   readonly kind: RefusalKind;
   readonly sent: AuthToken | undefined;
-  /** The header `WWW-Authenticate`. */
+  /** Header `WWW-Authenticate`. */
   readonly challenge: string | undefined;
 }
 
-/** The server refused the request for its token, and did not execute it. */
+/** The server refused the request because of its token, and did not execute it. */
 export class TokenRefused extends HostError {
   readonly #kind: RefusalKind;
   readonly #sentHash: string;
@@ -59,12 +58,12 @@ export class TokenRefused extends HostError {
     return this.#kind;
   }
 
-  /** The hash of the token that was sent. */
+  /** Hash of the token that was sent. A late 401 must not renew a token that was renewed after the request was sent. */
   get sentHash(): string {
     return this.#sentHash;
   }
 
-  /** The header `WWW-Authenticate`, as the server sent it. */
+  /** Header `WWW-Authenticate`, as the server sent it. */
   get challenge(): string | undefined {
     return this.#challenge;
   }

@@ -1,14 +1,13 @@
 /**
- * The queue of requests for a connection, in order.
- * A hold pauses the queue while a session is opened: a call must not overtake the messages that open it. The code that takes a
- * hold releases it, whatever happens.
- * Invariant: no request waits while there is a free slot and no hold.
+ * FIFO queue of requests that wait for a connection.
+ * A hold pauses the queue while a session is opened, because a call must not overtake the messages that open it.
+ * Invariant: no request waits while a slot is free and no hold is active.
  */
 export class CallLane<Call extends { giveUp(): void }> {
   readonly #slots: ConnectionSlots;
   readonly #dispatch: (call: Call) => void;
   readonly #waiting = new Set<Call>();
-  /** Answered, but the server keeps the stream open: closed first when a connection is needed. */
+  /** Answered calls whose stream the server has not closed. The lane closes these first when a connection is needed. */
   readonly #lingering = new Set<Call>();
   #holds = 0;
 
@@ -27,7 +26,7 @@ export class CallLane<Call extends { giveUp(): void }> {
     this.#slots.want();
   }
 
-  /** True when the call was waiting: none of it was sent, and none will be. */
+  /** Returns true if the call was waiting. No byte of it was sent, and none will be. */
   remove(call: Call): boolean {
     return this.#waiting.delete(call);
   }
@@ -37,13 +36,12 @@ export class CallLane<Call extends { giveUp(): void }> {
     if (this.#slots.isWanted) call.giveUp();
   }
 
-  /** The connection of this call is free. */
   released(call: Call): void {
     this.#lingering.delete(call);
     this.#slots.release();
   }
 
-  /** Pauses the queue until the returned function is called. Calling it again does nothing. */
+  /** Pauses the queue until the returned function is called. Further calls of that function do nothing. */
   hold(): () => void {
     let isHeld = true;
     this.#holds++;
@@ -55,7 +53,7 @@ export class CallLane<Call extends { giveUp(): void }> {
     };
   }
 
-  /** A copy of the waiting requests, in order: refusing them changes the queue. */
+  /** A copy, because failing the calls changes the queue. */
   get waiting(): Call[] {
     return [...this.#waiting];
   }
@@ -80,8 +78,9 @@ export class CallLane<Call extends { giveUp(): void }> {
 }
 
 /**
- * A number of connections that several queues share. Requests wait in these queues and not in undici, which cannot give a queued
- * request back. A freed slot is offered to the queues in the order in which they subscribed.
+ * Connections that several queues share. Requests wait in these queues and not in undici, because undici cannot return a queued
+ * request.
+ * A freed slot is offered to the queues in the order of their subscription.
  */
 export class ConnectionSlots {
   #free: number;
@@ -93,25 +92,24 @@ export class ConnectionSlots {
     this.#free = limit;
   }
 
-  /** `drain` sends waiting requests while there are free slots. `spare` gives up a slot of a request that is already answered. */
+  /** `drain` sends waiting requests while slots are free. `spare` closes the stream of an answered request to free its slot. */
   subscribe(drain: () => void, spare?: () => void): void {
     this.#drains.push(drain);
     if (spare) this.#spares.push(spare);
   }
 
-  /** A queue may be waiting for a slot: answered requests should give theirs up. */
+  /** True while a queue may be waiting for a slot: answered requests should free theirs. */
   get isWanted(): boolean {
     return this.#isWanted;
   }
 
-  /** A request has to wait. */
   want(): void {
     if (this.#free > 0) return;
     this.#isWanted = true;
     for (const spare of this.#spares) spare();
   }
 
-  /** True when a slot was free; it is taken now. */
+  /** Takes a slot and returns true if one is free. */
   take(): boolean {
     if (this.#free === 0) return false;
     this.#free--;

@@ -1,10 +1,9 @@
 /**
- * Which addresses may be dialled. The operator may name any (`any`). A URL from a server may only lead to the public internet
- * (`public`), so that no answer of a server can make us call the metadata service or a printer.
+ * Decides which addresses may be dialled. The operator may configure any address (`any`). A URL sent by a server may lead only
+ * to the public internet (`public`), never to a metadata service or a local device.
  * Not here: same-origin rules for redirects (http-exchange.ts).
- *
- * Invariant: the address that is checked is the address that is dialled. Names are checked after resolution, inside the lookup of
- * the connection itself, so DNS rebinding gains nothing. Literal addresses never reach a lookup and are checked before the dial.
+ * Invariant: the checked address is the dialled address. Names are checked inside the lookup of the connection, so DNS
+ * rebinding has no effect. Literal addresses never reach a lookup and are checked before the dial.
  */
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import { BlockList, isIP, isIPv4, isIPv6, type LookupFunction } from 'node:net';
@@ -13,10 +12,10 @@ import { HostError } from '../../kernel/errors.js';
 import { undici } from './undici.js';
 
 type DialPolicy = 'any' | 'public';
-/** How undici opens one connection. */
+/** Function with which undici opens one connection. */
 export type Dial = buildConnector.connector;
 
-/** All addresses of a name, as `dns.lookup` with `all` gives them. */
+/** Returns all addresses of a name, like `dns.lookup` with `all`. */
 type Resolve = (
   hostname: string,
   done: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
@@ -31,7 +30,7 @@ interface DialOptions {
   readonly server: string;
   readonly resolve?: Resolve;
   readonly connectTimeoutMs?: number;
-  /** Certificates to trust beside those of the system. */
+  /** Certificates to trust in addition to those of the system. */
   readonly ca?: string;
 }
 
@@ -82,7 +81,9 @@ function refusal(address: string, server: string): HostError | undefined {
   });
 }
 
-/** The URL, or why it cannot be used. Literal addresses are checked here too; names can only be checked when they are dialled. */
+/**
+ * Returns the URL, or the error if it cannot be used. Literal addresses are checked here too; names are checked at the dial.
+ */
 export function checkUrl(text: string, policy: DialPolicy, server: string): URL | HostError {
   const wrong = (what: string, reason: string) =>
     new HostError(policy === 'any' ? 'invalid_spec' : 'denied', `server '${server}': url ${what}`, {
@@ -118,7 +119,7 @@ type AddressClass =
 const IPV4: ReadonlyArray<readonly [AddressClass, ReadonlyArray<string>]> = [
   ['loopback', ['127.0.0.0/8']],
   ['unspecified', ['0.0.0.0/8']],
-  // 168.63.129.16 is the host agent of a cloud, on an address that looks public.
+  // 168.63.129.16 is the host agent of Azure. Its address looks public.
   ['metadata', ['169.254.169.254/32', '169.254.170.2/32', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32']],
   ['private', ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16']],
   ['link-local', ['169.254.0.0/16']],
@@ -145,7 +146,7 @@ const IPV6: ReadonlyArray<readonly [AddressClass, ReadonlyArray<string>]> = [
   ['private', ['fc00::/7', 'fec0::/10']],
   ['link-local', ['fe80::/10']],
   ['multicast', ['ff00::/8']],
-  // 2001::/23 holds Teredo, 2002::/16 is 6to4: both are tunnels to any IPv4 address.
+  // 2001::/23 includes Teredo, and 2002::/16 is 6to4. Both tunnel to any IPv4 address.
   ['reserved', ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']],
 ];
 
@@ -159,13 +160,13 @@ const lists = (table: typeof IPV4, family: 'ipv4' | 'ipv6') =>
     return [kind, list] as const;
   });
 type Lists = ReturnType<typeof lists>;
-/** Made for the first address that is checked. */
+/** Built lazily, for the first checked address. */
 let ipv4Lists: Lists | undefined;
 let ipv6Lists: Lists | undefined;
 
 /**
- * Every address that is not known to be public is something else: in IPv6 only 2000::/3 is assigned at all. An address that embeds
- * an IPv4 address has the class of that address.
+ * Treats an address as public only if it is known to be: in IPv6 only 2000::/3 is assigned. An address that embeds an IPv4
+ * address has the class of that address.
  */
 export function addressClass(address: string): AddressClass {
   const bare = address.split('%')[0] ?? '';

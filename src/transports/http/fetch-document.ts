@@ -1,6 +1,6 @@
 /**
- * One GET of a small document at a configured URL, on a connection of its own. Not here: what the document means.
- * Invariants: the GET ends by its deadline, reads no more than its limit, and is sent to no other origin.
+ * Fetches one small document from a configured URL, on a separate connection.
+ * Invariants: the GET ends by its deadline, reads at most `bytesMax`, and is sent to one origin only.
  */
 import { ByteBuffer } from '../../kernel/byte-buffer.js';
 import { HostError } from '../../kernel/errors.js';
@@ -9,7 +9,7 @@ import { type HttpDeps, openPool, specUrl } from './http-pool.js';
 import { loadUndici } from './undici.js';
 
 export interface DocumentRequest {
-  /** The name of the document in errors. */
+  /** Name of the document in errors. */
   readonly what: string;
   readonly url: string;
   readonly deadlineAtMs: number;
@@ -18,7 +18,7 @@ export interface DocumentRequest {
 
 export async function fetchDocument(request: DocumentRequest, deps: HttpDeps): Promise<Buffer> {
   const { what, url, deadlineAtMs, bytesMax } = request;
-  // The host is no configured server, so errors name its address.
+  // The host is not a configured server, so errors show its address.
   const server = URL.canParse(url) ? new URL(url).host : what;
   if (!deps.pool) await loadUndici();
   const dispatcher = openPool({ server, url }, deps, 1);

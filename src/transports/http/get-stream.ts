@@ -1,9 +1,9 @@
 /**
- * An event stream that is fetched with GET. When it breaks it is fetched again from where it broke (`Last-Event-ID`).
- * Three uses: the stream of HTTP+SSE, which is fetched once; the standalone stream of a session, which is reopened for ever;
- * and the rest of one call's answer, which is given up after some failures. Not here: what the events mean.
- *
- * Invariant: an id counts as seen only when its event was delivered, so a cut between the two neither loses nor repeats an event.
+ * An event stream fetched with GET. A broken stream is fetched again from its last event (`Last-Event-ID`).
+ * Three uses: the stream of HTTP+SSE, fetched once; the standalone stream of a session, reopened without limit; the rest of the
+ * answer to one call, given up after `failuresMax` failures.
+ * Invariant: an id counts as seen only after its event was delivered, so a broken connection neither loses nor repeats an
+ * event.
  */
 import { backoffMs } from '../../kernel/backoff.js';
 import type { Cancel } from '../../kernel/clock.js';
@@ -19,23 +19,21 @@ import type { HttpDeps } from './http-pool.js';
 import type { PostCall } from './post-call.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
 
-/** A stream that stayed open for this long was healthy: the next failure counts as the first. */
+/** A stream that stayed open for this long was healthy. Then the next failure counts as the first. */
 const healthyMs = 5_000;
 const failuresMax = 5;
-/** Upper bound of the delay after failures, and while a standalone stream brings nothing. */
+/** Upper bound of the delay after failures, and after standalone streams without data. */
 const delayMsMax = 30_000;
-/** Upper bound of the delay while a caller waits for the rest of an answer that the server does not have yet. */
+/** Upper bound of the delay while a caller waits for the rest of an answer. */
 const pollMsMax = 1_000;
-/** Lower bound from one GET to the next: a server may end the standalone stream after every event and ask for `retry: 1`. */
+/** Lower bound between two GETs. A server may end the standalone stream after every event and send `retry: 1`. */
 const standaloneIntervalMs = 1_000;
 
-/** The channel that a stream belongs to. */
 interface StreamSource {
   readonly server: string;
   readonly deps: HttpDeps;
-  /** Starts the GET. */
   get(lastEventId: string | undefined, sink: ExchangeSink): HttpExchange;
-  /** The token of the GET that was started last. */
+  /** Token of the most recent GET. */
   readonly token: AuthToken | undefined;
 }
 
@@ -44,13 +42,13 @@ interface GetStreamOptions {
   readonly lastEventId?: string | undefined;
   readonly retryMs?: number | undefined;
   readonly onEvent: (event: SseEvent) => void;
-  /** A message with these first bytes is too large. */
+  /** Reports a message above the size limit, with its first bytes. */
   readonly onTooLarge?: (head: Buffer, error: HostError) => void;
-  /** The stream is over for good. Not called after `stop`. */
+  /** The stream has ended and is not reopened. Not called after `stop`. */
   readonly onGiveUp: (error: HostError) => void;
 }
 
-/** Temporary refusals: 409 means that the server still has the stream that just broke. Other refusals are final. */
+/** Temporary refusals. 409: the server still has the broken stream open. Other 4xx statuses are final. */
 const temporaryStatuses = [408, 409, 425, 429];
 
 export class GetStream implements ExchangeSink {
@@ -64,10 +62,10 @@ export class GetStream implements ExchangeSink {
   #cancelWait: Cancel = () => {};
   #requestedAtMs = Number.NEGATIVE_INFINITY;
   #failures = 0;
-  /** Streams in a row that ended cleanly and brought no data. */
+  /** Number of consecutive streams that ended cleanly without data. */
   #emptyStreams = 0;
   #openedAtMs: number | undefined;
-  /** The present stream brought data. */
+  /** The current stream has delivered data. */
   #hasData = false;
   #fatal: HostError | undefined;
   #tooLarge: HostError | undefined;
@@ -89,7 +87,7 @@ export class GetStream implements ExchangeSink {
     this.#token = this.#source.token;
   }
 
-  /** Opens after the delay that the server asked for, or a longer one after failures. */
+  /** Opens the stream after the `retry` delay of the server, or after a longer delay following failures. */
   openLater(): void {
     const { clock, random } = this.#source.deps;
     const isEndless = this.#options.retries === 'endless';
@@ -156,7 +154,7 @@ export class GetStream implements ExchangeSink {
     const openMs = this.#openedAtMs === undefined ? 0 : this.#source.deps.clock.nowMs() - this.#openedAtMs;
     if ((isClean && this.#hasData) || openMs >= healthyMs) this.#failures = this.#emptyStreams = 0;
     else if (isClean) {
-      // A server may end a stream at any time and expect the next GET: that is polling, not failure.
+      // A server may end a stream at any time and expect the next GET. This is polling, not a failure.
       this.#failures = 0;
       this.#emptyStreams++;
     } else this.#failures++;
@@ -180,27 +178,27 @@ export class GetStream implements ExchangeSink {
   #eventTooLarge(bytes: number, head: Buffer): void {
     this.#tooLarge = inboundTooLarge(this.#source.server, bytes);
     if (this.#options.retries === 'some') this.#fatal = this.#tooLarge;
-    // From the last id, the server would send the same event again.
+    // With the last id, the server would send the same event again.
     this.#lastEventId = undefined;
     if (!this.#isStopped) this.#options.onTooLarge?.(head, this.#tooLarge);
   }
 }
 
 interface StreamOwner extends StreamSource {
-  /** Data on the standalone stream. */
   receiveStandalone(data: Buffer): void;
-  /** The standalone stream was refused with 404 or 400: the server has lost the session, or has no such stream. */
+  /** The server refused the standalone stream with 404 or 400. It has lost the session, or has no such stream. */
   sessionDoubted(): void;
 }
 
 /**
- * The GET streams of one session: the standalone stream, which carries messages that belong to no request, and the rest of each
- * call whose own stream broke. Messages on a resumed stream go to the call that the stream belongs to, and to no other.
+ * The GET streams of one session: the standalone stream for messages without a request, and one stream per call whose POST
+ * stream broke.
+ * Messages on a resumed stream are delivered only to the call of that stream.
  */
 export class ResumableStreams {
   readonly #owner: StreamOwner;
   #standalone: GetStream | undefined;
-  /** The standalone stream was refused for the token with this hash: another token is worth another try. */
+  /** Hash of the token with which the standalone stream was refused. Only another token is worth another attempt. */
   #refusedHash: string | undefined;
   readonly #resumed = new Map<PostCall, GetStream>();
 
@@ -208,7 +206,7 @@ export class ResumableStreams {
     this.#owner = owner;
   }
 
-  /** Tried once on servers that have no such stream. */
+  /** Does not retry on a server that has no such stream. */
   openStandalone(): void {
     if (this.#standalone) return;
     this.#refusedHash = undefined;
@@ -235,14 +233,14 @@ export class ResumableStreams {
     this.#standalone = undefined;
   }
 
-  /** The stream of this call broke after `lastEventId`. */
+  /** Continues the stream of this call after `lastEventId`. */
   resume(call: PostCall, lastEventId: string): void {
     const stream = new GetStream(this.#owner, {
       retries: 'some',
       lastEventId,
       retryMs: call.retryMs,
       onEvent: ({ data }) => data.length > 0 && call.receive(data),
-      // A failure of the GET does not change that the server received the request.
+      // The server has received the request, even if this GET fails.
       onGiveUp: (cause) => call.fail(uncertain(cause)),
     });
     this.#resumed.set(call, stream);
@@ -262,7 +260,7 @@ export class ResumableStreams {
   }
 }
 
-/** `session_expired` means that the server refused a request. This request was received, and may have run. */
+/** `session_expired` would mean that the server refused the request. But the server received it and may have executed it. */
 function uncertain(error: HostError): HostError {
   const isExpired = error.details.reason === 'session_expired';
   return error.with({ ...(isExpired ? { reason: 'stream_lost' } : {}), execution: 'uncertain', cause: error });
@@ -281,8 +279,8 @@ const retryMsMin = 100;
 const retryMsMax = 60_000;
 
 /**
- * The delay before an event stream is fetched again: never shorter than the server's `retry:`, which is cut at a minute. It grows
- * with `fruitless`, the attempts in a row that brought nothing, and is jittered.
+ * Delay before an event stream is fetched again. It is at least the `retry:` of the server, capped at one minute.
+ * It grows with `fruitless`, the number of consecutive attempts without data, and has jitter.
  */
 export function reconnectDelayMs(
   retryMs: number | undefined,

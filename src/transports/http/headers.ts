@@ -1,9 +1,7 @@
 /**
- * Request headers, by the rules of the era that was agreed on, and the checks that keep a value from breaking out of its header.
- * Configured headers (credentials) are sent with every request to the configured origin, and so is the token that is current
- * then; it replaces a configured header of the same name.
- *
- * Invariant: text from a server or caller is encoded unless it is plain visible ASCII.
+ * Builds request headers by the rules of the agreed era. Configured headers and the current token are sent with every request
+ * to the configured origin. The token replaces a configured header of the same name.
+ * Invariant: text from a server or caller is encoded unless it is visible ASCII, so no value can inject a header.
  */
 import { HostError } from '../../kernel/errors.js';
 import type { Agreement, EraRules, HttpFacts, OutboundFrame } from '../../wire/channel.js';
@@ -11,14 +9,14 @@ import { encodeHeaderValue } from '../../wire/header-value.js';
 import type { AuthToken, TokenSource } from './auth-token.js';
 
 const acceptBoth = 'application/json, text/event-stream';
-/** Header names in errors are cut here. */
+/** Maximum length of a header name in errors. */
 const fieldCharsMax = 200;
 const sessionIdCharsMax = 1024;
 
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const configuredValue = /^[\x20-\x7e\x80-\xff\t]*$/;
 
-/** Set by the transport itself, or part of HTTP framing. */
+/** Headers that the transport sets, or that belong to HTTP framing. */
 const RESERVED = new Set([
   'accept',
   'accept-encoding',
@@ -40,7 +38,7 @@ const RESERVED = new Set([
   'upgrade',
 ]);
 
-/** Alternating names and values, as undici takes them. */
+/** Alternating names and values, the format of undici. */
 export type HeaderList = string[];
 
 export type ResponseHeaders = Record<string, string | string[] | undefined>;
@@ -61,7 +59,7 @@ export function configuredHeaders(server: string, headers: Readonly<Record<strin
     const wrong = (what: string) => new HostError('invalid_spec', `server '${server}': ${what}`, { server, field });
     if (!token.test(name)) throw wrong('a header name has characters that HTTP does not allow');
     if (RESERVED.has(name.toLowerCase())) throw wrong(`the header ${name} is set by Hostler itself; remove it`);
-    // The value may be a secret, so no error quotes it.
+    // No error quotes the value, because it may be a secret.
     if (typeof value !== 'string' || !configuredValue.test(value)) {
       throw wrong(`the value of the header ${name} has characters that HTTP does not allow`);
     }
@@ -71,11 +69,10 @@ export function configuredHeaders(server: string, headers: Readonly<Record<strin
   return list;
 }
 
-/** A session id comes from the server and is sent back in a header. */
+/** The server chooses a session id, and Hostler sends it back in a header. */
 export const isSessionId = (value: string): boolean =>
   value.length <= sessionIdCharsMax && /^[\x21-\x7e]+$/.test(value);
 
-/** Builds the headers of each request from parts that change rarely. */
 export class RequestHeaders {
   readonly #configured: HeaderList;
   readonly #tokens: TokenSource | undefined;
@@ -84,7 +81,7 @@ export class RequestHeaders {
   #own: HeaderList = [];
   #agreement: Agreement | undefined;
   #sessionId: string | undefined;
-  /** For a POST that opens a connection, and for every other POST. */
+  /** Headers of a POST that opens a session (`#opening`), and of every other POST (`#agreed`). */
   #opening: HeaderList = [];
   #agreed: HeaderList = [];
 
@@ -95,7 +92,7 @@ export class RequestHeaders {
     this.#rebuild();
   }
 
-  /** What the last headers that were built are authorized with. */
+  /** Token of the headers that were built last. */
   get token(): AuthToken | undefined {
     return this.#token;
   }
@@ -104,7 +101,7 @@ export class RequestHeaders {
     return this.#sessionId;
   }
 
-  /** False once an era without HTTP sessions is agreed on. */
+  /** False after an era without HTTP sessions was agreed on. */
   get mayHaveSession(): boolean {
     return this.#agreement?.era.hasHttpSession !== false;
   }
@@ -119,12 +116,12 @@ export class RequestHeaders {
     this.#rebuild();
   }
 
-  /** The era a message is sent in: its own when it opens a connection, else the agreed one. */
+  /** Era of a message: its own if it opens a session, otherwise the agreed one. */
   eraOf(frame: OutboundFrame): EraRules | undefined {
     return frame.http?.opens ?? this.#agreement?.era;
   }
 
-  /** For a POST of this frame, which `checkFacts` has accepted. */
+  /** Headers for the POST of a frame that `checkFacts` has accepted. */
   post(frame: OutboundFrame): HeaderList {
     this.#refreshToken();
     const { http, method } = frame;
@@ -137,7 +134,6 @@ export class RequestHeaders {
     return mirrored;
   }
 
-  /** For a GET of an event stream. */
   stream(lastEventId: string | undefined): HeaderList {
     this.#refreshToken();
     const list = this.#bodyless('text/event-stream');
@@ -145,7 +141,7 @@ export class RequestHeaders {
     return list;
   }
 
-  /** For the DELETE that ends a session. */
+  /** Headers for the DELETE that ends a session. */
   end(): HeaderList {
     this.#refreshToken();
     return this.#bodyless('application/json');
@@ -180,7 +176,7 @@ export class RequestHeaders {
   }
 }
 
-/** The version may come from the server, so it is encoded like every other value. */
+/** Encoded, because the version may come from the server. */
 const versionHeader = (version: string | undefined): HeaderList =>
   version === undefined ? [] : ['mcp-protocol-version', encodeHeaderValue(version)];
 
@@ -191,7 +187,7 @@ function withToken(configured: HeaderList, token: AuthToken | undefined): Header
   return [...others, name, token.header[1]];
 }
 
-/** Why a token cannot be a header; its value is never quoted. */
+/** Returns the reason why a token cannot be a header. The reason never quotes the value. */
 export function checkToken(server: string, { header: [name, value] }: AuthToken): HostError | undefined {
   try {
     configuredHeaders(server, { [name]: value });
@@ -201,7 +197,7 @@ export function checkToken(server: string, { header: [name, value] }: AuthToken)
   }
 }
 
-/** Parameter names come from a server's schema. Returns why a frame cannot be sent. */
+/** Returns the reason why a frame cannot be sent: parameter names come from the schema of a server. */
 export function checkFacts(server: string, http: HttpFacts | undefined): HostError | undefined {
   const wrong = http?.params?.find(([name]) => !token.test(name));
   if (!wrong) return undefined;

@@ -1,13 +1,13 @@
 /**
- * What both HTTP transports share: connections by kind of traffic, request headers, bounds, and the table of open requests.
- * Not here: reading a response (post-call.ts, one-way-queue.ts), the order of waiting frames (call-lane.ts),
- * deadlines of calls and retries (the peer and policy).
+ * Base class of both HTTP transports: connection pools, request headers, bounds, and the table of open requests.
+ * Not here: reading a response (post-call.ts, one-way-queue.ts), the order of waiting frames (call-lane.ts), deadlines
+ * (wire/peer.ts), retries (policy/).
  *
  * Invariants:
- * - Calls, control traffic, one-way messages and event streams have connections and bounds of their own. So a response that the
- *   server waits for never queues behind the calls that wait for the server, and a session can be opened however many calls run.
- * - A frame that waits here has not been handed to undici; withdrawing it leaves nothing behind.
- * - Nothing is reported after `closed`.
+ * - Calls, control traffic, one-way messages and event streams have separate connections and bounds. A response that the server
+ *   waits for never queues behind calls, and a session can be opened while any number of calls run.
+ * - A waiting frame has not been passed to undici. Withdrawing it leaves no trace.
+ * - The listener gets no report after `closed`.
  */
 
 import type { Dispatcher } from 'undici';
@@ -33,29 +33,28 @@ import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } f
 import { newHttpCounters, OneWayQueue, oneWayConnections, oneWayTimeoutMs } from './one-way-queue.js';
 import { StallWatch } from './stall-watch.js';
 
-/** One request on its way. */
 interface HttpCall extends ExchangeSink {
   readonly frame: OutboundFrame;
-  /** It uses the control connections. */
+  /** True: the request uses the control connections. */
   readonly isControl: boolean;
-  /** It could not be sent at once, and has not been sent since. */
+  /** True: the request could not be sent at once, and is still unsent. */
   isWaiting: boolean;
-  /** Bytes of this frame that count as pending. */
+  /** Bytes of this frame that count against the outbound limit. */
   pendingBytes: number;
   exchange: HttpExchange | undefined;
-  /** What the request was authorized with. */
+  /** Token that the request was sent with. */
   token: AuthToken | undefined;
   giveUp(): void;
 }
 
 /**
- * Messages that open, check and unblock a session have connections of their own. Queued behind the calls of a blocked session,
- * the message that unblocks it would never be sent.
+ * Messages that open, check or unblock a session have separate connections. Otherwise the message that unblocks a session could
+ * queue behind the blocked calls.
  */
 const isControl = ({ method }: OutboundFrame): boolean =>
   isSessionRequest(method) || method === NOTIFICATION.cancelled || method === NOTIFICATION.initialized;
 const controlConnections = 2;
-/** The longest time for which a control notification may keep a connection from an `initialize`. */
+/** Maximum time for which a control notification may occupy a connection that an `initialize` needs. */
 const controlNotificationMsMax = 2_000;
 
 export abstract class HttpChannel<Call extends HttpCall> implements Channel {
@@ -64,15 +63,15 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   readonly server: string;
   readonly deps: HttpDeps;
   protected readonly url: URL;
-  /** Where messages are POSTed to, once that is known. */
+  /** URL for POSTs, once it is known. */
   protected endpoint: URL | undefined;
   protected readonly headers: RequestHeaders;
   protected readonly streamPool: Dispatcher;
   protected readonly calls: CallLane<Call>;
   protected listener: ChannelListener | undefined;
-  /** Why the channel is over. */
+  /** Error that ended the channel. */
   protected closedBy: HostError | undefined;
-  /** Requests that may still be reported. */
+  /** Requests whose outcome has not been reported. */
   protected readonly open = new Map<OutboundFrame, Call>();
   readonly #callPool: Dispatcher;
   readonly #controlPool: Dispatcher;
@@ -94,11 +93,11 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     this.#callPool = openPool(spec, deps, connections);
     this.#controlPool = openPool(spec, deps, controlConnections);
     this.#oneWayPool = openPool(spec, deps, oneWayConnections);
-    // At least two: a new stream is opened before the one that it replaces is closed.
+    // At least two: a new stream is opened before the stream it replaces is closed.
     this.streamPool = openPool(spec, deps, Math.max(connections, 2));
     this.calls = new CallLane(new ConnectionSlots(connections), (call) => this.dispatch(call, this.#callPool));
     const control = new ConnectionSlots(controlConnections);
-    // Subscribed first: a waiting request gets a freed control connection before a waiting notification.
+    // This lane subscribes first: a waiting request gets a freed control connection before a waiting notification.
     this.#controlCalls = new CallLane(control, (call) => this.dispatch(call, this.#controlPool));
     this.#controlOneWay = new OneWayQueue(this, this.#controlPool, control, controlNotificationMsMax);
     const oneWay = new ConnectionSlots(oneWayConnections);
@@ -108,7 +107,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
 
   protected abstract newCall(frame: OutboundFrame, isControl: boolean): Call;
 
-  /** The channel ends: its event streams go first. */
+  /** Called first when the channel ends. */
   protected abstract closeStreams(error: HostError): void;
 
   start(listener: ChannelListener): void {
@@ -130,7 +129,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     if (!this.#outbound.take(frame.bytes)) return overloaded(this.server, this.#outbound.used);
     const call = this.newCall(frame, isControl(frame));
     this.open.set(frame, call);
-    // A stream stays open: it must not take a connection from requests that end soon.
+    // A listen stream stays open, so it must not use a connection of short requests.
     if (frame.method === listenMethod) this.dispatch(call, this.streamPool);
     else this.#laneOf(call).add(call);
     if (frame.phase === 'queued' && !call.isControl) {
@@ -160,25 +159,22 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     return this.#closing;
   }
 
-  /** Starts the POST of a frame. */
   post(frame: OutboundFrame, pool: Dispatcher, sink: ExchangeSink): HttpExchange {
     const body = typeof frame.payload === 'string' ? frameText(frame) : frameBytes(frame);
     return this.exchange('POST', pool, this.headers.post(frame), body, sink, this.endpoint);
   }
 
-  /** Starts a GET of an event stream. */
   get(lastEventId: string | undefined, sink: ExchangeSink): HttpExchange {
     return this.exchange('GET', this.streamPool, this.headers.stream(lastEventId), null, sink);
   }
 
-  /** What the request that was started last is authorized with. */
+  /** Token of the request that was started last. */
   get token(): AuthToken | undefined {
     return this.headers.token;
   }
 
   // --- reports of calls
 
-  /** Bytes of this call were written or received. */
   active(call: Call): void {
     if (call.isWaiting) this.#waitOver(call);
     if (!call.isControl) this.#stalls.active();
@@ -190,7 +186,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     if (!this.closedBy) this.listener?.failed(call.frame, error);
   }
 
-  /** undici holds nothing of this call any more: the next one may be sent. */
+  /** undici has dropped this call, so the next one may be sent. */
   released(call: Call): void {
     this.releaseBytes(call);
     call.exchange = undefined;
@@ -222,13 +218,15 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     return exchange;
   }
 
-  /** The server keeps the response of this answered call open: its connection is the first to be closed when one is needed. */
+  /**
+   * The server has not closed the response of this answered call. Its connection is the first to be closed when one is needed.
+   */
   protected linger(call: Call): void {
     if (call.frame.method === listenMethod) call.giveUp();
     else this.#laneOf(call).linger(call);
   }
 
-  /** The call is answered, failed or withdrawn. Its exchange may still have to end. */
+  /** The call is answered, failed or withdrawn. Its exchange may still be running. */
   protected forget(call: Call): void {
     this.open.delete(call.frame);
     if (call.isWaiting) this.#waitOver(call);
@@ -240,7 +238,6 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     call.pendingBytes = 0;
   }
 
-  /** Ends the channel once, for whatever reason. */
   protected end(error: HostError): void {
     if (this.closedBy) return;
     this.closedBy = error;
@@ -255,10 +252,10 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     this.listener?.closed(error);
   }
 
-  /** Called when the channel has ended, before its connections are closed. */
+  /** Called after the channel has ended, before its connections are closed. */
   protected async endSession(): Promise<void> {}
 
-  // --- here alone
+  // --- private
 
   #laneOf(call: Call): CallLane<Call> {
     return call.isControl ? this.#controlCalls : this.calls;

@@ -1,13 +1,14 @@
 /**
- * HTTP failures → HostError: a status that is no success, and what undici or the system reports about a broken exchange.
- * A few statuses refuse the request before anything was done. All others leave execution open: a proxy sends 408, 429 and 503
- * also for requests that it passed on. For a broken exchange the bytes decide: once one may have left, execution is uncertain.
+ * Converts HTTP statuses above 299, and network errors of undici or the system, to HostError.
+ * Some statuses mean that the request was not executed. All others are `uncertain`: a proxy sends 408, 429 and 503 also for
+ * requests that it forwarded.
+ * If the connection breaks, execution is `uncertain` as soon as one byte of the request may have been sent.
  */
 import { HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import { type AuthToken, type RefusalKind, TokenRefused } from './auth-token.js';
 import { headerText, type ResponseHeaders } from './headers.js';
 
-/** A longer `Retry-After` is cut to this. */
+/** A longer `Retry-After` is cut to this value. */
 const retryAfterMsMax = 5 * 60_000;
 const challengeCharsMax = 4_096;
 
@@ -15,12 +16,12 @@ interface StatusFacts {
   readonly server: string;
   readonly status: number;
   readonly headers: ResponseHeaders;
-  /** The request named a session. */
+  /** True: the request had a session id. */
   readonly inSession: boolean;
-  /** The code of a JSON-RPC error in the body that named no request. */
+  /** Code of a JSON-RPC error without an id in the body. */
   readonly rpcCode: number | undefined;
   readonly now: Date;
-  /** The token of the request. */
+  /** Token of the request. */
   readonly sent: AuthToken | undefined;
 }
 
@@ -64,7 +65,7 @@ export function statusError(facts: StatusFacts): HostError {
   });
 }
 
-/** Why a response refuses the token; undefined: the token is not the cause. */
+/** Returns why a response refuses the token, or undefined if the token is not the cause. */
 export function tokenRefusal(status: number, headers: ResponseHeaders): RefusalKind | undefined {
   if (status === 401) return 'token';
   return status === 403 && /\binsufficient_scope\b/.test(challengeOf(headers) ?? '') ? 'scope' : undefined;
@@ -81,10 +82,10 @@ function tokenRefused(kind: RefusalKind, details: HostErrorOptions, { server, he
   return new TokenRefused(`server '${server}' wants authorization (401)`, { ...details, hint }, refusal);
 }
 
-/** With these statuses the request was not executed. */
+/** Statuses that mean that the request was not executed. */
 const refusedUnread = [400, 401, 403, 404, 405, 406, 413, 415];
 
-/** Seconds or a date; undefined when it is neither. */
+/** Parses seconds or a date. Undefined: the value is neither. */
 export function parseRetryAfter(value: string | undefined, now: Date): number | undefined {
   if (value === undefined) return undefined;
   const text = value.trim();
@@ -96,7 +97,7 @@ export function parseRetryAfter(value: string | undefined, now: Date): number | 
 const challengeOf = (headers: ResponseHeaders): string | undefined =>
   headerText(headers, 'www-authenticate')?.slice(0, challengeCharsMax);
 
-/** The text of the system stays in `cause`; `reason` is its code. */
+/** `reason` is the error code of the system. Its text is only in `cause`. */
 export function networkError(error: Error, server: string, written: boolean): HostError {
   if (isHostError(error)) return error;
   const code = (error as NodeJS.ErrnoException).code;
@@ -139,18 +140,18 @@ const HINTS: Readonly<Record<string, string>> = {
   ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate of the server is for another name: check the host in the URL',
 };
 
-/** A JSON-RPC error with the id of the request, which the server sent as the body of the 400. */
+/** JSON-RPC error with the id of the request, sent as the body of the 400. */
 export interface RefusalAnswer {
   readonly bytes: Buffer;
   readonly mayHold: number;
 }
 
 /**
- * A 400 in a legacy session. The request may be wrong, or the server may have lost the session: many servers report that with
- * 400 instead of 404. The session finds out (session/eras/legacy/http-session.ts).
+ * A 400 in a legacy session. Either the request is wrong, or the server has lost the session: many servers report that with 400
+ * instead of 404. session/eras/legacy/ finds out which.
  */
 export class BadRequest extends HostError {
-  /** What the caller gets when the session turns out to be known. */
+  /** Answer for the caller if the session turns out to be known. */
   readonly answer: RefusalAnswer | undefined;
 
   constructor(error: HostError, answer: RefusalAnswer | undefined) {

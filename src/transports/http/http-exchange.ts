@@ -1,13 +1,13 @@
 /**
- * One POST, GET or DELETE, through undici's dispatch, with a handler object instead of promises and streams.
- * HTTP/1.1 only, with one request per connection at a time, so a lost connection fails one request.
- * Not here: what status and body mean (post-call.ts, get-stream.ts), deadlines (the peer withdraws).
+ * One POST, GET or DELETE through the dispatch of undici, with a handler object instead of promises and streams.
+ * HTTP/1.1 with one request per connection at a time, so a lost connection fails one request.
+ * Not here: the meaning of status and body (post-call.ts, get-stream.ts), deadlines (the peer withdraws).
  *
  * Invariants:
- * - `not_executed` is reported only before undici calls `onRequestStart`, right before the first byte. After that every failure is
- *   `uncertain`.
- * - The sink gets exactly one of `end` and `failed`, or neither after `abort`. Then it gets `released` exactly once, when undici has
- *   dropped the request.
+ * - A network failure is `not_executed` only before undici calls `onRequestStart`, right before the first byte. After that it
+ *   is `uncertain`.
+ * - The sink gets exactly one of `end` and `failed`, or neither after `abort`. Then it gets `released` exactly once, when
+ *   undici has dropped the request.
  * - Headers and body are sent to the first origin only.
  */
 import type { Dispatcher } from 'undici';
@@ -29,7 +29,7 @@ export interface ExchangeSink {
 interface ExchangeRequest {
   readonly server: string;
   readonly dispatcher: Dispatcher;
-  /** Absolute; redirects are resolved against it. */
+  /** Absolute URL. Redirects are resolved against it. */
   readonly url: URL;
   readonly method: 'POST' | 'GET' | 'DELETE';
   readonly headers: HeaderList;
@@ -37,7 +37,7 @@ interface ExchangeRequest {
 }
 
 const redirectsMax = 3;
-/** So much of a redirect's body is read to keep the connection. */
+/** Maximum of a redirect body that is read in order to reuse the connection. */
 const redirectBodyBytesMax = 64 * 1024;
 const ABORTED = new Error('the exchange was given up');
 
@@ -46,7 +46,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
   readonly #sink: ExchangeSink;
   #url: URL;
   #controller: Dispatcher.DispatchController | undefined;
-  /** Bytes of any hop may have left. */
+  /** Bytes of any hop may have been sent. */
   #written = false;
   #starting = false;
   #silent = false;
@@ -69,7 +69,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     this.#starting = false;
   }
 
-  /** The sink gets no more events but `released`. A request that has not been sent never is. */
+  /** After `abort` the sink gets only `released`. An unsent request is never sent. */
   abort(): void {
     if (this.#over) return;
     this.#silent = true;
@@ -79,7 +79,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#silent) return controller.abort(ABORTED);
-    // undici may start a request again on a new connection. A request that may have been executed is not sent twice.
+    // undici may start a request again on a new connection. A request that may have been executed must not be sent twice.
     if (this.#written && this.#redirectTo === undefined) {
       return controller.abort(new Error('the connection was lost'));
     }
@@ -121,7 +121,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     try {
       if (!this.#silent) this.#sink.end();
     } finally {
-      // Also when the sink throws: otherwise the connection would be lost to other requests.
+      // If the sink throws, `released` must still run. Otherwise the connection slot would be lost.
       this.#sink.released();
     }
   }
@@ -138,7 +138,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
     }
   }
 
-  /** The sink first: the abort causes `released`. */
+  /** Calls the sink first, because the abort causes `released`. */
   #fail(error: HostError): void {
     this.#silent = true;
     try {
@@ -155,7 +155,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
       return this.#fail(this.#protocolError('redirects without a valid location', 'redirect_location', status));
     }
     const target = new URL(location, this.#url);
-    // Only 307 and 308 promise that the same request is meant; the others turn a POST into a GET.
+    // Only 307 and 308 keep method and body. The other statuses turn a POST into a GET.
     const keeps = status === 307 || status === 308 || (method === 'GET' && (status === 301 || status === 302));
     if (!keeps) return this.#fail(this.#protocolError(`redirects with ${status}`, 'redirect', status));
     if (target.origin !== this.#request.url.origin || target.username !== '' || target.password !== '') {

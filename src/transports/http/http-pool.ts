@@ -1,4 +1,4 @@
-/** Connections to one origin. undici's timeouts are off: the peer has the deadlines, and calls may last longer. */
+/** Connection pools to one origin. The timeouts of undici are off: the peer has the deadlines, and calls may last longer. */
 import type { Dispatcher } from 'undici';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
@@ -11,18 +11,18 @@ export interface HttpSpec {
   readonly server: string;
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** The tokens of requests, besides the headers. */
+  /** Tokens of requests, in addition to the headers. */
   readonly tokens?: TokenSource | undefined;
-  /** Calls in flight at the same time; more wait. */
+  /** Maximum number of concurrent calls. Further calls wait. */
   readonly connections?: number;
 }
 
 export interface HttpDeps {
   readonly clock: Clock;
   readonly random: Random;
-  /** How connections are opened; by default to any address, since the operator wrote the URL. */
+  /** Opens connections. Default: to any address, because the operator configured the URL. */
   readonly dial?: Dial;
-  /** Replaces undici's pool. For simulations on a fake clock, which have no sockets. */
+  /** Replaces the pool of undici in simulations on a fake clock, which have no sockets. */
   readonly pool?: (origin: string, connections: number) => Dispatcher;
 }
 

@@ -1,10 +1,9 @@
 /**
- * The HTTP+SSE transport of protocol 2024-11-05, for servers that know nothing newer: one GET stream carries every message of the
- * server, including the answers to requests. These are POSTed to the endpoint that the stream names first.
- * Not here: connections and bounds (http-channel.ts). No reconnect: the session lives in the stream and ends with it.
- *
- * Invariants: POSTs go only to the configured origin, whatever endpoint the server names. Messages that arrive before the channel
- * is started are bounded; those before the endpoint are dropped.
+ * The HTTP+SSE transport of protocol 2024-11-05, for servers that support nothing newer. One GET stream carries every message
+ * of the server, including answers. Requests are POSTed to the endpoint that the stream announces first.
+ * Not here: connections and bounds (http-channel.ts). The channel never reconnects, because the session ends with the stream.
+ * Invariants: POSTs are sent only to the configured origin. Messages before `start` are bounded; messages before the endpoint
+ * are dropped.
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError } from '../../kernel/errors.js';
@@ -20,17 +19,17 @@ import { OneWayPost } from './one-way-queue.js';
 import type { SseEvent } from './sse-parser.js';
 
 export interface OpenLimits {
-  /** On the clock of the dependencies. */
+  /** Time on the clock of `HttpDeps`. */
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal | undefined;
 }
 
 const openTimeoutMsDefault = 30_000;
-/** Messages after the endpoint and before `start`. */
+/** Maximum of messages after the endpoint and before `start`. */
 const earlyEventsMax = 100;
 const earlyBytesMax = 1024 * 1024;
 
-/** Resolves when the server has named its endpoint; rejects with HostError when it does not, or when a limit is reached. */
+/** Resolves when the server has announced its endpoint. Rejects with HostError if it does not, or if a limit is reached. */
 export function openHttpSse(
   spec: HttpSpec,
   deps: HttpDeps,
@@ -81,7 +80,7 @@ class HttpSseChannel extends HttpChannel<OneWayPost> {
   readonly kind = 'http-sse';
   readonly #decoder = new MessageDecoder(this.counters);
   readonly #stream: GetStream;
-  /** Called once, with undefined when the endpoint is known. */
+  /** Called once. The argument is undefined when the endpoint is known. */
   #onOpened: ((error: HostError | undefined) => void) | undefined;
   #early: Buffer[] = [];
   #earlyBytes = 0;
@@ -146,7 +145,7 @@ class HttpSseChannel extends HttpChannel<OneWayPost> {
     else this.#storeEarly(event.data);
   }
 
-  /** Without an endpoint a message could not be answered. */
+  /** A message before the endpoint is dropped, because it could not be answered. */
   #storeEarly(data: Buffer): void {
     const isRoom = this.#early.length < earlyEventsMax && this.#earlyBytes + data.length <= earlyBytesMax;
     if (!this.endpoint || !isRoom) {
@@ -154,7 +153,7 @@ class HttpSseChannel extends HttpChannel<OneWayPost> {
       return;
     }
     this.#earlyBytes += data.length;
-    // A copy: the data may be a small view of a large chunk.
+    // A copy, because `data` may be a small view of a large chunk.
     this.#early.push(Buffer.from(data));
   }
 
@@ -174,7 +173,7 @@ class HttpSseChannel extends HttpChannel<OneWayPost> {
     });
   }
 
-  /** The stream carries the answers to all requests, and ends with one that is too large. */
+  /** An oversized answer ends the stream, and with it all other requests. */
   #tooLarge(head: Buffer, error: HostError): void {
     const id = oversizedHead(head.subarray(0, oversizedEdgeBytes));
     if (!this.closedBy && typeof id === 'number') this.listener?.tooLarge?.(id, error);

@@ -1,11 +1,10 @@
 /**
- * Messages without an answer on their way to a server: notifications and responses. With HTTP+SSE also requests are POSTed like
- * this (OneWayPost), because their answers arrive on the event stream.
- * No caller waits for a message in the queue, so a server that does not read them must cost neither memory nor calls. They have
- * connections, bounds and deadlines of their own; messages beyond these are dropped and counted, as the protocol allows.
- *
- * Invariant: at most `messagesMax` messages are queued or in flight, and none is added while they have `bytesMax` bytes or more.
- * So one large response is always accepted once the messages before it are gone.
+ * Queue of messages that have no answer: notifications and responses. HTTP+SSE also POSTs requests with OneWayPost, because
+ * their answers arrive on the event stream.
+ * A server that does not read these messages must cost neither memory nor calls. They have separate connections, bounds and
+ * deadlines. Messages beyond the bounds are dropped and counted, as the protocol allows.
+ * Invariant: at most `messagesMax` messages are queued or in flight, and none is added while they have `bytesMax` bytes or
+ * more. So one large response is always accepted after the messages before it are sent.
  */
 import type { Dispatcher } from 'undici';
 import type { Cancel } from '../../kernel/clock.js';
@@ -17,15 +16,15 @@ import { isEventStream, type ResponseHeaders } from './headers.js';
 import type { ExchangeSink, HttpExchange } from './http-exchange.js';
 import type { HttpDeps } from './http-pool.js';
 
-/** In flight at the same time; more wait. */
+/** Maximum number of messages in flight. Further messages wait. */
 export const oneWayConnections = 16;
-/** Counted from the moment a message gets a connection, so one that waited behind hanging messages has its full time. */
+/** The time starts when a message gets a connection, so a message that had to wait has its full time. */
 export const oneWayTimeoutMs = 10_000;
 const messagesMax = 256;
 const bytesMax = 1024 * 1024;
 
 export interface HttpCounters extends ChannelCounters {
-  /** Notifications and responses that were dropped past the bounds, timed out, were refused, or were lost with their connection. */
+  /** Notifications and responses that were dropped, timed out, refused, or lost with their connection. */
   noticesLost: number;
 }
 
@@ -67,7 +66,7 @@ export class OneWayQueue implements PostOwner {
     this.#bytes += frame.bytes;
     if (this.#slots.take()) return this.#send(frame);
     this.#waiting.add(frame);
-    // A server may keep the streams of answered requests open, and occupy every slot with them.
+    // Answered requests whose streams the server has not closed may occupy every slot.
     this.#slots.want();
   }
 
@@ -118,11 +117,10 @@ export class OneWayQueue implements PostOwner {
   }
 }
 
-/** So much of an unused body is read to keep the connection. */
+/** Maximum of an unused body that is read in order to reuse the connection. */
 const bodyBytesMax = 64 * 1024;
 
 interface PostOwner {
-  /** Bytes of the message were written, or of its response received. */
   active?(post: OneWayPost): void;
   refused(post: OneWayPost, status: number, headers: ResponseHeaders): void;
   failed(post: OneWayPost, error: HostError): void;
@@ -130,8 +128,9 @@ interface PostOwner {
 }
 
 /**
- * One message whose POST is answered by a status alone. Little of the response is read beyond its head: no event stream, and no long
- * page. The owner gets at most one of `refused` and `failed`, and neither once the message was accepted or given up.
+ * One message whose POST is answered by a status alone. The body is read up to `bodyBytesMax`; an event stream is closed at
+ * once.
+ * The owner gets at most one of `refused` and `failed`, and neither after the message was accepted or given up.
  */
 export class OneWayPost implements ExchangeSink {
   readonly frame: OutboundFrame;
@@ -151,7 +150,7 @@ export class OneWayPost implements ExchangeSink {
     this.pendingBytes = frame.bytes;
   }
 
-  /** The server responded, and did not refuse the message. */
+  /** True if the server responded and did not refuse the message. */
   get isAccepted(): boolean {
     return this.frame.phase === 'written' && !this.#refusal;
   }
@@ -186,7 +185,7 @@ export class OneWayPost implements ExchangeSink {
 
   failed(error: HostError): void {
     if (this.#refusal) this.#refusal();
-    // Once accepted, the answer may still arrive on the stream: a lost acknowledgement is no failure.
+    // After acceptance the answer may still arrive on the stream, so a broken connection is not a failure.
     else if (this.frame.phase !== 'written') this.#owner.failed(this, error);
   }
 

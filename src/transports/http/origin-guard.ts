@@ -1,12 +1,12 @@
 /**
- * Checks `Host` and `Origin` of a request: the guard against web pages that reach a local port by DNS rebinding or from another site.
- * Invariant: only the exact spelling of an allowed name is accepted. There is no switch that turns this off.
+ * Checks `Host` and `Origin` of a request, against web pages that reach a local port by DNS rebinding or from another site.
+ * Invariant: a name must match an allowed name exactly, except for case. No setting turns the check off.
  */
 
-/** Names of this machine in a browser, at any port. */
+/** Names of this machine in a browser, allowed at any port. */
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 
-/** A name or address, and a port. No user, no path, no empty port. */
+/** Name or address with an optional port; no user, path or empty port. */
 const hostText = /^([a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::([0-9]{1,5}))?$/;
 const originText = /^https?:\/\/(.+)$/;
 
@@ -22,9 +22,9 @@ function parseHost(text: string): HostName | undefined {
 }
 
 interface OriginRules {
-  /** Allowed hosts besides those of this machine; one with a port is allowed at that port only. */
+  /** Allowed hosts in addition to this machine. An entry with a port allows only that port. */
   readonly hosts: readonly string[];
-  /** Origins of pages on other hosts that may call us, as browsers write them. */
+  /** Origins of web pages that may send cross-origin requests, as browsers write them. */
   readonly origins: readonly string[];
 }
 
@@ -38,7 +38,7 @@ export function originGuard({ hosts, origins }: OriginRules): OriginGuard {
   const isSame = (one: HostName, other: HostName): boolean =>
     one.name === other.name || (LOOPBACK.has(one.name) && LOOPBACK.has(other.name));
 
-  /** Nearly every client sends the same Host each time, and no Origin. */
+  /** Cache: nearly every client sends the same Host each time, and no Origin. */
   let lastAllowed: string | undefined;
   return (host, origin) => {
     if (origin === undefined && host !== undefined && host === lastAllowed) return true;

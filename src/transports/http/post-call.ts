@@ -1,10 +1,9 @@
 /**
  * One request as one POST: reads the status, then the answer from a JSON body or an event stream.
- * Not here: one-way messages (one-way-queue.ts), when the request is sent (http-channel.ts), resuming a broken stream (get-stream.ts).
- *
+ * Not here: one-way messages (one-way-queue.ts), queueing (http-channel.ts), resuming a broken stream (get-stream.ts).
  * Invariants:
  * - The host gets exactly one of `answered`, `failed`, `refused` and `broke` for a request, unless the call was given up.
- * - An answer is delivered only to the request it names: a result or error with another id is counted and dropped.
+ * - An answer is delivered only to the request with its id. A result or error with another id is counted and dropped.
  */
 import { ByteBuffer } from '../../kernel/byte-buffer.js';
 import { HostError } from '../../kernel/errors.js';
@@ -23,50 +22,49 @@ export interface CallHost {
   readonly server: string;
   decode(bytes: Buffer, deliver: (envelope: Envelope) => void): void;
   message(envelope: Envelope, frame: OutboundFrame): void;
-  /** Bytes of this call were written or received. */
   active(call: PostCall): void;
-  /** A message that belongs to no request. */
+  /** Counts a message that belongs to no request. */
   junk(): void;
-  /** The head of the response, before its body is delivered. A returned error fails the call. */
+  /** Called before the body is delivered. A returned error fails the call. */
   opened(call: PostCall, status: number, headers: ResponseHeaders): HostError | undefined;
   answered(call: PostCall): void;
   failed(call: PostCall, error: HostError): void;
   refused(call: PostCall, status: number, headers: ResponseHeaders, rpcCode: number | undefined): void;
-  /** The event stream ended before the answer came. */
+  /** The event stream ended before the answer arrived. */
   broke(call: PostCall, error: HostError): void;
   released(call: PostCall): void;
 }
 
-/** The longest part of an error page that is read. */
+/** Maximum of an error page that is read. */
 const errorBodyBytesMax = 64 * 1024;
 
 type Body = 'none' | 'json' | 'events' | 'refusal';
 
 export class PostCall implements ExchangeSink {
   readonly frame: OutboundFrame;
-  /** Undefined: sent before an era was agreed on. */
+  /** Undefined: the request was sent before an era was agreed on. */
   readonly era: EraRules | undefined;
-  /** It uses the control connections. */
+  /** True: the request uses the control connections. */
   readonly isControl: boolean;
-  /** It could not be sent at once, and has not been sent since. */
+  /** True: the request could not be sent at once, and is still unsent. */
   isWaiting = false;
-  /** The session the request was sent in. */
+  /** Session that the request was sent in. */
   sessionId: string | undefined;
-  /** The token that the request was sent with. */
+  /** Token that the request was sent with. */
   token: AuthToken | undefined;
   readonly #host: CallHost;
   exchange: HttpExchange | undefined;
-  /** Bytes of this frame that count as pending. */
+  /** Bytes of this frame that count against the outbound limit. */
   pendingBytes: number;
   lastEventId: string | undefined;
   retryMs: number | undefined;
-  /** A JSON-RPC error with the id of this request that came with status 400 in a session. */
+  /** JSON-RPC error with the id of this request, received with status 400 in a session. */
   refusalAnswer: RefusalAnswer | undefined;
   #over = false;
   #body: Body = 'none';
   #status = 0;
   #headers: ResponseHeaders = {};
-  /** A body in one piece, as most are, is not copied. */
+  /** Body in one chunk, which is the common case and needs no copy. */
   #only: Buffer | undefined;
   #pieces: ByteBuffer | undefined;
   #length = 0;
@@ -82,17 +80,16 @@ export class PostCall implements ExchangeSink {
     this.pendingBytes = frame.bytes;
   }
 
-  /** Answered, failed or given up. */
+  /** True if the call is answered, failed or given up. */
   get over(): boolean {
     return this.#over;
   }
 
-  /** Its connection is in use for an event stream. */
+  /** True while an event stream occupies the connection of the call. */
   get streaming(): boolean {
     return this.#body === 'events' && this.exchange !== undefined;
   }
 
-  /** The peer has withdrawn the request. */
   giveUp(): void {
     this.#over = true;
     this.exchange?.abort();
@@ -104,7 +101,7 @@ export class PostCall implements ExchangeSink {
   }
 
   head(status: number, headers: ResponseHeaders): HostError | undefined {
-    // The server has begun to answer, so it has read the request as far as it wanted.
+    // The server has begun to answer, so it reads no more of the request.
     this.frame.phase = 'written';
     this.#status = status;
     this.#headers = headers;
@@ -145,7 +142,7 @@ export class PostCall implements ExchangeSink {
     if (this.#body === 'json') {
       if (this.#length > LIMITS.frameBytes) return inboundTooLarge(this.#host.server, this.#length);
     } else if (this.#length > errorBodyBytesMax) {
-      // The status decides what the page means; the rest of it is not needed.
+      // The status is enough; the rest of the page is not needed.
       this.end();
       this.exchange?.abort();
       return undefined;
@@ -176,7 +173,7 @@ export class PostCall implements ExchangeSink {
   failed(error: HostError): void {
     if (this.#over) return;
     if (this.#body === 'events' && error !== this.#tooLarge) return this.#host.broke(this, error);
-    // The status counts even when its page broke off.
+    // The status counts even if the connection broke during the body.
     if (this.#body === 'refusal') return this.#refused();
     this.#over = true;
     this.#host.failed(this, error);
@@ -186,12 +183,12 @@ export class PostCall implements ExchangeSink {
     this.#host.released(this);
   }
 
-  /** Data of an event on this call's own stream, first or resumed. */
+  /** Data of an event on the stream of this call, original or resumed. */
   receive(data: Buffer): void {
     this.#host.decode(data, (envelope) => this.#deliver(envelope));
   }
 
-  /** The call can no longer be answered, also because the rest of its stream cannot be fetched. */
+  /** The call can no longer be answered, for example because its stream cannot be resumed. */
   fail(error: HostError): void {
     if (this.#over) return;
     this.#over = true;
@@ -211,7 +208,8 @@ export class PostCall implements ExchangeSink {
         return;
       }
       if (this.#over || envelope.numericId() !== this.frame.id) return this.#host.junk();
-      // A server may report a lost session or a refused token as a JSON-RPC error with our id. The status decides then.
+      // A server may report a lost session or a refused token as a JSON-RPC error with the id of this request. Then the status
+      // decides.
       if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== RPC.methodNotFound)) return;
       if (this.#isSessionDoubtful()) return this.#storeRefusal(envelope);
       this.#over = true;
@@ -228,7 +226,7 @@ export class PostCall implements ExchangeSink {
     return this.#status === 404 && this.sessionId !== undefined;
   }
 
-  /** With 400, an error with our id may be about the session, too. */
+  /** With 400, an error with the id of this request may also be about the session. */
   #isSessionDoubtful(): boolean {
     return this.#status === 400 && this.sessionId !== undefined;
   }

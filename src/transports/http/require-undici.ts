@@ -1,6 +1,6 @@
 /**
- * Loads undici synchronously from where it is installed. The bundle of the library replaces this file by one that returns
- * undefined: bundlers do not follow a `require` made by createRequire, so undici.ts loads it by an import that they follow.
+ * Loads undici synchronously from its installed location. The bundle of the library replaces this file by one that returns
+ * undefined: bundlers do not follow a `require` made by createRequire. Then undici.ts loads it with an import.
  */
 import { createRequire } from 'node:module';
 

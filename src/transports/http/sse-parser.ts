@@ -1,10 +1,9 @@
 /**
- * Byte chunks → server-sent events. Not here: what an event means, reconnecting (get-stream.ts).
- *
- * Lines may end in LF, CR or CRLF, also across chunks. Line ends are found by memchr, so the cost is linear in the bytes
- * however small the chunks are. The data of an event within one chunk is not copied.
- * Invariant: at most `bytesMax` of one event are buffered. A larger event is reported once, with the first bytes of its data, and
- * ends the parsing.
+ * Converts byte chunks to server-sent events. Not here: the meaning of events, reconnecting (get-stream.ts).
+ * Lines may end in LF, CR or CRLF, also across chunks. The cost is linear in the bytes even for small chunks. The data of an
+ * event within one chunk is not copied.
+ * Invariant: at most `bytesMax` of one event are buffered. A larger event is reported once, with the first bytes of its data,
+ * and ends the parsing.
  */
 import { ByteBuffer } from '../../kernel/byte-buffer.js';
 
@@ -13,20 +12,20 @@ const CR = 0x0d;
 const COLON = 0x3a;
 const SPACE = 0x20;
 
-/** Room for the field name in front of the data. */
+/** Bytes of a partial line that may be the field name, and do not count as data. */
 const fieldNameBytesMax = 16;
-/** Longer ids are ignored: an id is sent back in a header. */
+/** Longer ids are ignored, because an id is sent back in a header. */
 const idCharsMax = 1024;
 const eventNameBytesMax = 1024;
 const retryDigitsMax = 12;
 const EMPTY = Buffer.alloc(0);
 
 export interface SseEvent {
-  /** An id that can be sent back as `Last-Event-ID`; empty: the last id no longer counts. */
+  /** Id to send back as `Last-Event-ID`. Empty: the last id is no longer valid. */
   readonly id: string | undefined;
   readonly event: string | undefined;
   readonly retryMs: number | undefined;
-  /** Empty for events that only have an id or a retry time. The buffer is not reused. */
+  /** Empty for an event that has only an id or a retry time. The buffer is not reused. */
   readonly data: Buffer;
 }
 
@@ -34,9 +33,9 @@ export class SseParser {
   readonly #bytesMax: number;
   readonly #onEvent: (event: SseEvent) => void;
   readonly #onTooLarge: (bytes: number, head: Buffer) => void;
-  /** The line that has not ended yet. */
+  /** Line whose end has not arrived. */
   readonly #line = new ByteBuffer();
-  /** The data of an event with several data lines. */
+  /** Data of an event with several data lines. */
   readonly #lines = new ByteBuffer();
   #data: Buffer | undefined;
   #id: string | undefined;
@@ -58,7 +57,8 @@ export class SseParser {
       if (chunk[0] === LF) from = 1;
       this.#skipLf = false;
     }
-    // Each kind of line end is searched only when needed: a chunk without CR is not searched once per line.
+    // LF or CR is searched again only after the last hit was used. A chunk without CR is searched for CR once, not once per
+    // line.
     let lf = -2;
     let cr = -2;
     while (!this.#dead && from < chunk.length) {
@@ -86,8 +86,8 @@ export class SseParser {
   }
 
   /**
-   * The stream ended cleanly. An event that only lacks its blank line is delivered; the decoder finds out whether its data is a whole
-   * message. An event with an id is not: a resumed stream sends it again.
+   * The stream ended cleanly. An event without its final blank line is delivered; the decoder checks that its data is complete.
+   * An event with an id is not delivered, because a resumed stream sends it again.
    */
   end(): void {
     if (this.#dead) return;
@@ -109,7 +109,7 @@ export class SseParser {
     if (start === end) return this.#endEvent();
     if (bytes[start] === COLON) return;
     let nameEnd = start;
-    // All known names are short, so a long line without a colon is not searched to its end.
+    // Known names are short, so a long line without a colon is not searched to its end.
     while (nameEnd < end && nameEnd - start < fieldNameBytesMax && bytes[nameEnd] !== COLON) nameEnd++;
     let value = Math.min(nameEnd + 1, end);
     if (value < end && bytes[value] === SPACE) value++;
@@ -130,7 +130,7 @@ export class SseParser {
 
   #addData(bytes: Buffer, from: number, to: number): void {
     if (this.#data === undefined) {
-      // A view is enough: chunks of a socket and buffered lines are never reused.
+      // A view is enough, because chunks of a socket and buffered lines are never reused.
       this.#data = bytes.subarray(from, to);
     } else {
       if (this.#lines.length === 0) this.#lines.add(this.#data, 0, this.#data.length);
@@ -163,13 +163,13 @@ export class SseParser {
   }
 }
 
-/** The value of a `data` line that has not ended. */
+/** Value of a `data` line whose end has not arrived. */
 function withoutFieldName(line: Buffer): Buffer {
   if (line.toString('latin1', 0, 5) !== 'data:') return EMPTY;
   return line.subarray(line[5] === SPACE ? 6 : 5);
 }
 
-/** An id that is no valid header value is ignored. */
+/** Ignores an id that is not a valid header value. */
 function readId(bytes: Buffer, from: number, to: number): string | undefined {
   if (to - from > idCharsMax) return undefined;
   for (let i = from; i < to; i++) {

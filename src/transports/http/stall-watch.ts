@@ -1,10 +1,8 @@
 /**
- * Detects a channel that sends nothing although requests wait: for 10 s in all, some request waited while no byte was written or
- * received. Waits of several requests add up, because a caller may give up before 10 s have passed. The next byte starts the count
- * again.
- * Not here: whether the server works on a request meanwhile, and the reaction (session/session.ts).
- *
- * Invariants: no timer runs while no request waits. Control traffic is no activity: an answered ping frees no request.
+ * Detects a stalled channel: some request waited to be sent for 10 s in total, and no byte was written or received.
+ * Waits of several requests add up, because a caller may give up before 10 s. The next byte resets the count.
+ * Not here: the reaction, and whether the server is still working on a request (session/session.ts).
+ * Invariants: no timer runs while no request waits. Control traffic is not activity, because an answered ping frees no request.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 
@@ -13,7 +11,7 @@ const stalledTicks = 10;
 
 export class StallWatch {
   readonly #clock: Clock;
-  /** Called with a number that changes when a byte is written or received. */
+  /** The argument is a number that changes when a byte is written or received. */
   readonly #stalled: (activity: number) => void;
   #unsent = 0;
   #activity = 0;
@@ -26,7 +24,6 @@ export class StallWatch {
     this.#stalled = stalled;
   }
 
-  /** Bytes of a request were written or received. On the hot path. */
   active(): void {
     this.#activity++;
   }
@@ -37,7 +34,7 @@ export class StallWatch {
     if (!this.#cancel) this.#arm();
   }
 
-  /** Such a request was sent, failed or was given up. */
+  /** A waiting request was sent, failed or was given up. */
   waitOver(): void {
     this.#unsent--;
     if (this.#unsent === 0) this.stop();

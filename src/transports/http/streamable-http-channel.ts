@@ -1,12 +1,11 @@
 /**
- * The Streamable HTTP transport, client side: each frame is one POST, answered by JSON or by an event stream. HTTP/1.1 only.
- * Here: the session id, broken streams, and the reports of each call. Not here: connections and bounds (http-channel.ts), one POST
- * (post-call.ts), GET streams (get-stream.ts).
- *
+ * The client side of the Streamable HTTP transport: session id, broken streams, and the reports of calls. Each frame is one
+ * POST, answered by JSON or an event stream.
+ * Not here: connections and bounds (http-channel.ts), one POST (post-call.ts), GET streams (get-stream.ts).
  * Invariants:
- * - Where closing a response cancels the request, a broken stream is a lost request. In a session, a broken stream is resumed when
- *   its events have ids, and a disconnect cancels nothing (`EraRules`).
- * - An answer settles its request only on the request's own stream, first or resumed.
+ * - In an era where closing a response cancels the request, a broken stream fails the request. In a legacy session a broken
+ *   stream is resumed if its events have ids, and a disconnect cancels nothing (`EraRules`).
+ * - An answer settles its request only on the stream of that request, original or resumed.
  */
 import type { Dispatcher } from 'undici';
 import { HostError } from '../../kernel/errors.js';
@@ -22,12 +21,12 @@ import type { ExchangeSink } from './http-exchange.js';
 import type { HttpDeps, HttpSpec } from './http-pool.js';
 import { type CallHost, PostCall } from './post-call.js';
 
-/** Throws `invalid_spec` naming the field. Connects with the first frame. */
+/** Throws `invalid_spec` naming the field. The first frame opens the connection. */
 export function openStreamableHttp(spec: HttpSpec, deps: HttpDeps): StreamableHttpChannel {
   return new StreamableHttpChannel(spec, deps);
 }
 
-/** The longest time calls wait for the server to accept `notifications/initialized`. */
+/** Maximum time that calls wait for the server to accept `notifications/initialized`. */
 const initializedMsMax = 2_000;
 const endSessionMsMax = 2_000;
 
@@ -41,12 +40,12 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
     this.endpoint = this.url;
   }
 
-  /** The session that the server gave us, while there is one. */
+  /** Session id assigned by the server, if any. */
   get sessionId(): string | undefined {
     return this.headers.sessionId;
   }
 
-  /** Drops the session; the next `initialize` may bring another. Calls wait until the caller reports the outcome. */
+  /** Drops the session; the next `initialize` may open another. Calls wait until the caller reports the outcome. */
   resetSession(): SessionReset {
     this.#streams.closeStandalone();
     this.headers.setSession(undefined);
@@ -66,7 +65,7 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
     return withdrawal === 'notify' && era?.closeCancels ? 'aborted' : withdrawal;
   }
 
-  /** Opens the stream for messages that belong to no request, where the era has one. */
+  /** Opens the stream for messages without a request, if the era has one. */
   openServerStream(): void {
     if (!this.closedBy && this.headers.mayHaveSession) this.#streams.openStandalone();
   }
@@ -165,7 +164,7 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
     this.#streams.close();
   }
 
-  /** DELETE ends the session. Many servers answer 405, so the response does not matter and is waited for only briefly. */
+  /** DELETE ends the session. Many servers answer 405, so the response is ignored and awaited only briefly. */
   protected override endSession(): Promise<void> {
     if (this.headers.sessionId === undefined) return Promise.resolve();
     const { clock } = this.deps;
@@ -184,7 +183,7 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
     });
   }
 
-  /** Calls wait until the server has accepted `initialized`, on another connection, or until its time is over. */
+  /** Calls wait until the server has accepted `initialized`, which uses another connection, or until `initializedMsMax`. */
   #holdCalls(): () => void {
     const { clock } = this.deps;
     const release = this.calls.hold();

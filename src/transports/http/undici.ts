@@ -1,12 +1,14 @@
-/** Loads undici with the first connection: most hosts only run processes, and undici takes longer to load than all of Hostler. */
+/**
+ * Loads undici with the first connection: most hosts only run processes, and undici takes longer to load than all of Hostler.
+ */
 import { requireUndici } from './require-undici.js';
 
-/** The parts in use; the bundle of the library has no others (scripts/bundle-library.mjs). */
+/** Exports in use. The bundle of the library has no others (scripts/bundle-library.mjs). */
 type Undici = Pick<typeof import('undici'), 'Pool' | 'buildConnector'>;
 
 let loaded: Undici | undefined;
 
-/** Must be awaited before a channel is opened: a bundle can only load undici asynchronously. */
+/** Must be awaited before a channel is opened, because a bundle can load undici only asynchronously. */
 export async function loadUndici(): Promise<void> {
   loaded ??= requireUndici() ?? (await import('undici'));
 }

@@ -1,19 +1,19 @@
 /**
- * Reads a child's output so that a flood of it does not delay other work: after each full buffer the rest of the event loop runs.
- * By itself, Node reads two megabytes from one pipe before it looks at the next. Waits for the rest of it when the child is dead.
- * Not here: the meaning of the bytes.
+ * Reads the output of a child without delaying other work: after each full buffer the rest of the event loop runs. Node alone
+ * reads two megabytes from one pipe before it reads the next.
+ * After the child exits, `drain` waits for the output that is left in its pipes.
  */
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Clock } from '../../kernel/clock.js';
 
-/** Size of one read. A read that fills it means there is more. */
+/** Size of one read. A full buffer means that the pipe has more. */
 const readBytes = 64 * 1024;
 
 export const stdoutDrainMs = 200;
 const stderrDrainMs = 20;
 
-/** The receiver may keep each chunk. */
+/** Passes each chunk in a new buffer, so `onChunk` may store it. */
 export function readFairly(stream: Readable, onChunk: (chunk: Buffer) => void): void {
   stream.on('data', (chunk: Buffer) => {
     onChunk(chunk);
@@ -21,14 +21,14 @@ export function readFairly(stream: Readable, onChunk: (chunk: Buffer) => void): 
   });
 }
 
-/** One for all streams: its bytes are processed before the next read. */
+/** All streams share one buffer, because its bytes are processed before the next read. */
 let sharedBuffer: Buffer | undefined;
 
 /**
- * As `readFairly`, but the bytes are valid only during the call. With one buffer per read, a server that floods stderr costs some
- * 35 MiB of garbage; this way none. Node offers it (`onread`) only for sockets that it creates with that option, so the pipe's
- * handle moves to such a socket.
- * Returns the stream to wait for and to destroy: the old one where the handle cannot be moved.
+ * Like `readFairly`, but the bytes are valid only during the callback. One buffer per read would make about 35 MiB of garbage
+ * while a server floods stderr; the shared buffer makes none.
+ * Node supports a shared buffer (`onread`) only for sockets created with that option, so the handle of the pipe is moved to
+ * such a socket. Returns the stream to wait for and to destroy. This is `stream` itself if the handle cannot be moved.
  */
 export function readIntoSharedBuffer(stream: Readable, onBytes: (bytes: Buffer) => void): Readable {
   const owner = stream as Readable & { _handle?: { useUserBuffer?: unknown } | null };
@@ -67,8 +67,8 @@ function pauseForOneTick(stream: Readable): void {
 }
 
 /**
- * Waits for what a dead child left in its pipes, at most `stdoutDrainMs`: another process may keep them open. stderr gets a moment
- * more than stdout, because its last line explains the exit. Calls `done` once.
+ * Waits for the output in the pipes of a dead child, at most `stdoutDrainMs`, because another process may have the pipes open.
+ * After stdout ends, stderr gets up to `stderrDrainMs` more, within the same limit. Calls `done` once.
  */
 export function drain(clock: Clock, stdout: Readable, stderr: Readable, done: () => void): void {
   const untilMs = clock.nowMs() + stdoutDrainMs;

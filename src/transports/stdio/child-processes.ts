@@ -1,9 +1,9 @@
 /**
- * All child processes of one Hostler: starts them, records each in the death watch and the journal, and stops all at the end.
- * Create one per Hostler.
- * Not here: restarting (supervisor), the output of children (stdio-channel.ts).
- * Invariant: a child is registered with the death watch and in the journal until its group is empty: by its run before it
- * exists, by its pid from the tick in which it was started.
+ * All child processes of one Hostler: starts them, registers each with the death watch and the journal, and stops them at the
+ * end.
+ * Not here: restarting (supervisor/), the output of children (stdio-channel.ts).
+ * Invariant: the death watch and the journal list a child until its group is empty. They have its run number before the spawn,
+ * and its pid in the same tick as the spawn.
  */
 import type { ChildProcess } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
@@ -22,19 +22,19 @@ import type { LadderPace } from './stop-ladder.js';
 
 interface ChildProcessesOptions {
   readonly clock: Clock;
-  /** Directory of the journal. Without it, only the death watch cleans up after a sudden end of Hostler. */
+  /** Directory of the journal. Without it, only the death watch cleans up after a crash of Hostler. */
   readonly stateDir?: string;
-  /** Hostler's own environment, from which children get their baseline. */
+  /** Environment of Hostler. Children get their baseline from it. */
   readonly ambient: Environment;
-  /** Paths that sandboxed servers never see, beside the state directory and the default folders of Hostler. */
+  /** Paths hidden from sandboxed servers, in addition to the state directory and the default folders of Hostler. */
   readonly hiddenPaths?: readonly string[];
-  /** Whether homes of sandboxed servers are stored in the state directory. True when absent. */
+  /** Whether homes of sandboxed servers are stored in the state directory. Default: true. */
   readonly keepsHomes?: boolean;
   readonly instanceId?: string;
-  /** The journal could not be written, or an old one could not be used: children run, but a crash may leave some behind. */
+  /** Reports a journal that cannot be written or read. Children still run, but may survive a crash. */
   readonly onProblem?: (error: unknown) => void;
   readonly table?: ProcessTable;
-  /** This process is PID 1, as in a container without an init. */
+  /** True: this process is PID 1, as in a container without an init. */
   readonly isInit?: boolean;
 }
 
@@ -51,7 +51,7 @@ export class ChildProcesses {
   readonly #escaped: EscapedProcesses;
   readonly #live = new Set<Child>();
   #runs = 0;
-  /** This process is PID 1, and the problem was not reported yet. */
+  /** True: this process is PID 1, and this has not been reported. */
   #mustWarnAsInit: boolean;
   #closing: Promise<void> | undefined;
 
@@ -74,30 +74,33 @@ export class ChildProcesses {
     return this.#live.size;
   }
 
-  /** Processes that left the group of this server and still run. */
+  /** Number of processes that left the group of this server and still run. */
   escapedOf(server: string): number {
     return this.#escaped.countOf(server);
   }
 
-  /** Pid of the death watch, while it runs. */
+  /** Pid of the death watch, if it runs. */
   get watchPid(): number | undefined {
     return this.#watch.pid;
   }
 
-  /** Ends the children of a Hostler that was killed. Once, before the first start. A failure is reported and does not prevent starts. */
+  /**
+   * Ends the children of a killed Hostler. Called once, before the first start. A failure is reported and does not prevent
+   * starts.
+   */
   async reapLeftovers(): Promise<ReapReport> {
     if (this.#stateDir === undefined) return NOTHING_REAPED;
     try {
       return await reap(this.#stateDir, { clock: this.#clock, table: this.#table, onProblem: this.#onProblem });
     } catch (error) {
       this.#onProblem(error);
-      // The directory cannot be trusted: reported once, and no journal is written to it.
+      // The directory cannot be trusted, so no journal is written to it.
       if (isHostError(error)) this.#journal = undefined;
       return NOTHING_REAPED;
     }
   }
 
-  /** `prepare` gets the mark of this run, for the child's environment. */
+  /** `prepare` gets the run marker for the environment of the child. */
   async start(prepare: (mark: string) => Promise<ChildRequest>): Promise<Child> {
     const run = ++this.#runs;
     const mark = runMark(this.instanceId, run);
@@ -107,13 +110,13 @@ export class ChildProcesses {
       this.#mustWarnAsInit = false;
       this.#onProblem(orphansNotReaped());
     }
-    // Announced first: a child whose start is interrupted by our death would be recorded nowhere.
+    // The announcement comes first. Otherwise no record would exist of a child if Hostler is killed during the spawn.
     this.#watch.expect(run);
     this.#journal?.starting({ run, server: request.server });
     try {
       const spawned = spawnChild(request);
       const handle = spawned instanceof Promise ? await spawned : spawned;
-      // No await, and nothing slow, between the spawn and the death watch: until then our death would leave the child behind.
+      // No await and no slow work between the spawn and the death watch: if Hostler is killed here, the child survives.
       return this.#register(handle, request, run, mark);
     } catch (error) {
       this.#journal?.notStarted(run);
@@ -123,7 +126,7 @@ export class ChildProcesses {
     }
   }
 
-  /** The death watch first, then the journal, then everything else. */
+  /** Order: the death watch first, then the journal, then everything else. */
   #register(handle: ChildProcess, request: ChildRequest, run: number, mark: string): Child {
     let leader: GroupLeader | undefined;
     try {
@@ -138,7 +141,7 @@ export class ChildProcesses {
         ...{ startTicks, mark, clock: this.#clock, table: this.#table, escaped: this.#escaped },
         onStopped: (stopped, left) => {
           this.#live.delete(stopped);
-          // A child that outlived SIGKILL stays recorded: our end, or the next start, tries again.
+          // A child that survived SIGKILL stays registered: the death watch or the next start tries again.
           if (left === 0) this.#forget(stopped, run);
         },
       });
@@ -156,7 +159,7 @@ export class ChildProcesses {
     this.#journal?.ended({ pid, startTicks, run });
   }
 
-  /** Stops every child at once and lets no other start. Resolves when no process of this Hostler runs. */
+  /** Stops all children and refuses new starts. Resolves when no child process of this Hostler runs. */
   closeAll(pace?: LadderPace): Promise<void> {
     this.#closing ??= this.#closeAll(pace);
     return this.#closing;

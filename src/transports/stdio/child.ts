@@ -1,11 +1,12 @@
 /**
- * One running child process: its three streams, its end, and the stop ladder for its whole group.
- * Not here: which program runs (command.ts, sandbox.ts), the list of children (child-processes.ts), the meaning of its output
- * (stdio-channel.ts).
+ * One running child process: its three streams, its exit, and the stop ladder for its process group.
+ * Not here: choosing the program (command.ts, sandbox/sandbox.ts), the set of children (child-processes.ts), the meaning of
+ * output (stdio-channel.ts).
  *
  * Invariants:
- * - The end is the `exit` event. `close` waits for every process that has the pipe open, and a grandchild can keep it open for ever.
- * - However the child ends, its group is stopped; `stop` resolves when the group is empty, or reports how many members are left.
+ * - The child has ended at its `exit` event. `close` waits for every process that has the pipe open, and a grandchild can keep
+ *   it open forever.
+ * - After every exit the group is stopped. `stop` resolves when the group is empty, or reports how many members are left.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
@@ -29,24 +30,24 @@ import {
 
 export interface ChildRequest {
   readonly server: string;
-  /** Absolute path; not searched on PATH and not given to a shell. */
+  /** Absolute path, used without PATH search and without a shell. */
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
   readonly env: Record<string, string>;
-  /** The leader is a sandbox whose death kills all inside: SIGTERM goes to the processes inside first. */
+  /** True: the leader is a sandbox whose death kills all processes inside. SIGTERM is sent to these processes first. */
   readonly leaderIsSandbox: boolean;
 }
 
 interface ChildDeps {
-  /** Read right after the spawn, when the child cannot have been reaped yet. */
+  /** Start time of the child, read right after the spawn, before it can have been reaped. */
   readonly startTicks: number;
   readonly clock: Clock;
   readonly table: ProcessTable;
   readonly escaped: EscapedProcesses;
-  /** The run's mark in the environment of the child. */
+  /** Value of the run marker in the environment of the child. */
   readonly mark: string;
-  /** The stop is over; `left` members of the group outlived it. */
+  /** The stop has ended; `left` members of the group survived. */
   readonly onStopped: (child: Child, left: number) => void;
 }
 
@@ -60,9 +61,9 @@ export interface StopReport {
   readonly exitCode: number | undefined;
   readonly signal: string | undefined;
   readonly rung: Rung;
-  /** Members of the group that outlived SIGKILL. */
+  /** Number of group members that survived SIGKILL. */
   readonly left: number;
-  /** Processes that left the group and still run, as far as they can be found (escaped-processes.ts); they are not signalled. */
+  /** Number of known processes that left the group and still run (escaped-processes.ts). They are not signalled. */
   readonly escaped: number;
   readonly escapedPids: readonly number[];
 }
@@ -70,7 +71,7 @@ export interface StopReport {
 const pollFirstMs = 2;
 const pollMaxMs = 50;
 
-/** Starts the process. Returns it in the same tick when it could be started, so that it can be registered at once. */
+/** Returns the process in the same tick if it started, so that the caller can register it at once. */
 export function spawnChild(request: ChildRequest): ChildProcess | Promise<never> {
   const { server, file, args, cwd, env } = request;
   let handle: ChildProcess;
@@ -80,7 +81,7 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
       cwd,
       env,
       stdio: ['pipe', 'pipe', 'pipe', ...(closed?.stdio ?? [])],
-      // A session and group of its own: signals for it reach its children too, and signals for our group do not reach it.
+      // New session and group: group signals reach its children too, and signals to the group of Hostler do not reach it.
       detached: true,
       shell: false,
     });
@@ -97,11 +98,11 @@ export function spawnChild(request: ChildRequest): ChildProcess | Promise<never>
 }
 
 /**
- * Inherited descriptors may be sockets or open files of other programs. The command closes them (inherited-descriptors.ts); inside an
- * embedder's process a sandboxed child gets /dev/null in their place.
+ * Inherited descriptors may be sockets or open files of other programs. The hostler command closes them
+ * (inherited-descriptors.ts). Inside the process of an embedder, a sandboxed child gets /dev/null in their place.
  */
 function closedDescriptors(): { readonly stdio: (number | 'ignore')[]; readonly release: () => void } | undefined {
-  // Once: descriptors that Node opens later are close-on-exec.
+  // Read once, because descriptors that Node opens later are close-on-exec.
   inherited ??= inheritedDescriptors();
   if (inherited.length === 0) return undefined;
   const nothing = openSync('/dev/null', 'r');
@@ -113,15 +114,15 @@ function closedDescriptors(): { readonly stdio: (number | 'ignore')[]; readonly 
 
 let inherited: readonly number[] | undefined;
 
-/** Kills a child that was just started and cannot be registered. */
+/** Kills a new child that could not be registered. */
 export function abortChild(handle: ChildProcess): void {
   for (const stream of [handle.stdin, handle.stdout, handle.stderr]) stream?.on('error', () => {}).destroy();
   handle.on('error', () => {});
   try {
-    // It cannot have been reaped yet, so pid and group are still its own.
+    // The child cannot have been reaped yet, so its pid cannot have been reused.
     if (handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
   } catch {
-    // It is gone already.
+    // The child has already exited.
   }
 }
 
@@ -145,7 +146,7 @@ export class Child {
   #descendants: readonly ProcessFacts[] = [];
   #resolveStopped: (report: StopReport) => void = () => {};
 
-  /** Does not read the process table: the start of a server must not wait for it. */
+  /** Does not read the process table, because that would delay the start of a server. */
   constructor(handle: ChildProcess, request: ChildRequest, deps: ChildDeps) {
     const { pid, stdin, stdout, stderr } = handle;
     if (pid === undefined || !stdin || !stdout || !stderr) throw withoutPipes(request.server);
@@ -157,7 +158,7 @@ export class Child {
     this.#deps = deps;
     this.startTicks = deps.startTicks;
     this.#group = new ProcessGroup({ pid, startTicks: this.startTicks }, deps.table);
-    // A failed write reports a broken pipe; an `error` event without a listener would end this process.
+    // Failed writes report a broken pipe. Without a listener, an `error` event would end this process.
     for (const stream of [stdin, stdout, stderr]) stream.on('error', () => {});
     handle.on('error', () => {});
     handle.once('exit', (code, signal) => this.#exited(code, signal));
@@ -167,18 +168,18 @@ export class Child {
     return this.#exit;
   }
 
-  /** Known once the group is gone. */
+  /** Undefined until the group has ended. */
   get report(): StopReport | undefined {
     return this.#report;
   }
 
-  /** Called once, at the `exit` event; output of the child may still be in the pipes. */
+  /** Called once, at the `exit` event. The pipes may still contain output of the child. */
   onExit(listener: (exit: ChildExit) => void): void {
     if (this.#exit) listener(this.#exit);
     else this.#onExit.push(listener);
   }
 
-  /** Runs the stop ladder. Safe to call again; a less patient pace hurries it. */
+  /** Runs the stop ladder. May be called again; a shorter pace shortens the waits. */
   stop(pace?: LadderPace): Promise<StopReport> {
     if (pace) {
       this.#pace = pace;
@@ -188,7 +189,7 @@ export class Child {
       this.#stopped = new Promise((resolve) => {
         this.#resolveStopped = resolve;
       });
-      // Keeps this process alive until the stop is over.
+      // Keeps this process alive until the stop has ended.
       void this.#stopped.then(keepAlive());
       if (!this.#exit) this.#descendants = this.#deps.escaped.descendants(this.pid);
     }
@@ -208,7 +209,7 @@ export class Child {
     if (this.#ladder.kind === 'done') return;
     const { clock } = this.#deps;
     const leader = this.#exit === undefined;
-    // While the leader lives the group is not empty: no walk through the process table is needed.
+    // While the leader lives, the group is not empty, and a walk through the process table is not needed.
     const followers = leader ? 0 : this.#group.count();
     const [ladder, effects] = step(this.#ladder, { leader, followers }, clock.nowMs(), this.#pace);
     this.#ladder = ladder;
@@ -235,7 +236,7 @@ export class Child {
   }
 
   #closeStdin(): void {
-    // Unread bytes would delay the end of file behind them.
+    // Unread bytes would delay the end of file.
     if (this.stdin.writableLength === 0) this.stdin.end();
     else this.stdin.destroy();
   }

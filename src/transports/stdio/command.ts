@@ -1,7 +1,7 @@
 /**
- * Resolves a configured command to a file, as the child would find it and without a shell, so that a missing program is a clear
- * error before anything runs.
- * Not here: running it (child.ts), wrapping it in a sandbox (sandbox.ts).
+ * Resolves a configured command to a file like execvp(3), without a shell, so that a missing program is reported before the
+ * spawn.
+ * Not here: running it (child.ts), wrapping it in a sandbox (sandbox/sandbox.ts).
  * Invariant: the result is the absolute path of a file that was executable when it was checked.
  */
 import { constants } from 'node:fs';
@@ -14,13 +14,13 @@ interface CommandRequest {
   readonly server: string;
   readonly command: string;
   readonly cwd: string;
-  /** The child's own environment: its PATH counts, not Hostler's. */
+  /** Environment of the child. Its PATH is used, not that of Hostler. */
   readonly env: Environment;
 }
 
 type Fault = 'ENOENT' | 'EACCES' | 'ENOTDIR';
 
-/** The search path of execvp(3) when PATH is not set. */
+/** Search path of execvp(3) if PATH is not set. */
 const defaultPath = '/usr/local/bin:/usr/bin:/bin';
 
 export async function resolveCommand(request: CommandRequest): Promise<string> {
@@ -31,17 +31,17 @@ export async function resolveCommand(request: CommandRequest): Promise<string> {
 
   let fault: Fault = 'ENOENT';
   for (const folder of folders) {
-    // An empty PATH entry means the working directory, as it does for a shell.
+    // An empty PATH entry means the working directory, as in a shell.
     const file = path.resolve(cwd, folder, command);
     const found = await faultOf(file, 'file');
     if (found === undefined) return file;
-    // As in execvp: a file without permission is reported rather than a missing one.
+    // As in execvp, a file without permission is reported in preference to a missing file.
     if (found !== 'ENOENT' && (hasFolder || found === 'EACCES')) fault = found;
   }
   throw commandError(request, fault, hasFolder);
 }
 
-/** Why the file cannot be executed, or the directory not be entered; undefined when it can. */
+/** Returns why the file cannot be executed or the directory cannot be entered; undefined if it can. */
 async function faultOf(file: string, kind: 'file' | 'directory'): Promise<Fault | undefined> {
   try {
     const facts = await stat(file);

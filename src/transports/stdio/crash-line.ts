@@ -1,8 +1,8 @@
 /**
- * The end of a program's stderr → the one line that explains its exit: the error with its first stack line for Node, Deno, Bun,
- * Java, Python, Go and Rust; the last meaningful line for every other program.
+ * Finds the line of stderr that explains the exit of a program. For Node, Deno, Bun, Java, Python, Go and Rust this is the
+ * error with a stack line; for other programs the last meaningful line.
  * Not here: storing and redacting the text (stderr-ring.ts).
- * Invariant: an error that was logged earlier, with other lines after it, is not the reason of the exit.
+ * Invariant: an earlier error that is followed by other lines is not reported as the reason.
  */
 
 /** Lines that a runtime or a package runner writes after the error. */
@@ -17,13 +17,13 @@ const noise: readonly RegExp[] = [
   /^npm (?:error|ERR!)(?: \d+)?$/,
 ];
 
-/** Maximum lines of one message, and of the error properties that Node prints. */
+/** Maximum number of lines of a message, and of the error properties that Node prints. */
 const messageLinesMax = 20;
 const propertyLinesMax = 80;
 
 type Find = (lines: readonly string[], last: number) => string | undefined;
 
-/** '' when the program wrote nothing. */
+/** Returns '' if the program wrote nothing. */
 export function crashLine(text: string, maxChars: number): string {
   const lines = text.split('\n').map((line) => line.trimEnd());
   const last = lines.findLastIndex((line) => !noise.some((pattern) => pattern.test(line)));
@@ -36,7 +36,7 @@ export function crashLine(text: string, maxChars: number): string {
 
 const at = (lines: readonly string[], index: number): string => lines[index] ?? '';
 
-/** Index of the last line up to `last` that matches; -1 when there is none. */
+/** Returns the index of the last matching line up to `last`, or -1. */
 const lastMatch = (lines: readonly string[], last: number, pattern: RegExp): number =>
   lines.slice(0, last + 1).findLastIndex((line) => pattern.test(line));
 
@@ -73,7 +73,7 @@ const logRecord = /^\s*\[?(?:\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARN|WARNING|ERROR|CR
 
 const ofPython: Find = (lines, last) => {
   const start = lastMatch(lines, last, /^Traceback \(most recent call last\):$/);
-  // A syntax error has one frame and no first line.
+  // A syntax error has one frame and no `Traceback` line.
   const frames = start >= 0 ? start + 1 : lastMatch(lines, last - 1, pythonFrame);
   if (frames < 0) return undefined;
   const head = lines.findIndex((line, i) => i > frames && !line.startsWith(' '));
@@ -90,7 +90,7 @@ const scriptFrame = /^\s+at\s/;
 const elided = /^\s+\.\.\. \d+ /;
 const namedError = /\b(?:Error|Exception|Rejection)\b|[a-z](?:Error|Exception|Rejection)\b/;
 
-/** JavaScript and Java: an error, then `at` lines; Node prints the error's other properties in braces after them. */
+/** JavaScript and Java: an error, then `at` lines. Node prints other properties of the error in braces after them. */
 const ofScript: Find = (lines, last) => {
   const end = at(lines, last) === '}' ? propertiesStart(lines, last) : last;
   if (end < 0) return undefined;
@@ -112,7 +112,7 @@ const propertiesStart = (lines: readonly string[], last: number): number => {
 
 const withoutBrace = (line: string): string => line.trim().replace(/ \{$/, '');
 
-/** A message may have several lines: its first one names the error. */
+/** A message may have several lines. The first one names the error. */
 function headOf(lines: readonly string[], firstFrame: number): string | undefined {
   for (let i = firstFrame - 1; i >= Math.max(0, firstFrame - messageLinesMax); i--) {
     if (at(lines, i) === '') break;

@@ -1,16 +1,17 @@
 /**
- * A small shell process that outlives Hostler: when our end of its stdin closes, however we died, it ends the groups of all children
- * on its list.
- * Not here: children of an earlier run whose death watch died too (pid-journal.ts).
+ * A small shell process that outlives Hostler. When its stdin closes because Hostler died, it ends the groups of all listed
+ * children.
+ * Not here: cleanup if the death watch was killed too (reaper.ts).
  *
- * Invariants: it signals only groups on its list, and none whose number may belong to another process; it never keeps Hostler
- * alive; with an empty list it just exits. A group is ours while its leader has the listed start time; after the leader's exit,
- * while a member carries the mark of this Hostler; and no more once it was seen empty. Without /proc a shell can read neither start
- * times nor marks: there every listed number counts as ours until it was seen empty.
+ * Invariants: the shell signals only listed groups, and never a reused group number. It never keeps Hostler alive. With an
+ * empty list it exits.
+ * A group belongs to this Hostler while its leader has the listed start time. After the exit of the leader, a member must have
+ * the run marker. A group seen empty is dropped.
+ * Without /proc a shell can read neither start times nor markers. Then every listed group counts until it was seen empty.
  *
- * A child that is being started when Hostler is killed has no pid yet: its run is announced before, and the shell finds it by the
- * mark of that run. Without /proc it cannot, so the pid must follow the spawn at once; the journal records the announced run, and the
- * next start reports it. Between the death of the shell and its successor only the journal knows the children.
+ * A child has no pid during its spawn, so its run is announced before. The shell finds the child by the marker of that run.
+ * Without /proc it cannot; then the journal records the announced run, and the next start reports it.
+ * Between the death of the shell and the start of its successor, only the journal lists the children.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
@@ -18,9 +19,9 @@ import { RUN_MARKER } from '../environment.js';
 import type { GroupLeader } from './process-group.js';
 
 /**
- * The first argument is the instance id in our marks. Uses only built-ins but for `sleep` and one `grep` at the end, so that the
- * process stays small. `look` reads all lines of stat, because a process name may contain a newline, and takes the text after the
- * last parenthesis, because it may contain parentheses too.
+ * The first argument is the instance id. The script uses only built-ins except `sleep` and `grep`, so the process stays small.
+ * `look` reads all lines of stat and takes the text after the last parenthesis: a process name may contain newlines and
+ * parentheses.
  */
 export const WATCH_SCRIPT = `
 set -f
@@ -118,7 +119,7 @@ done
 each KILL
 `;
 
-/** Delay before a shell that died at once (no /bin/sh, no memory) is started again. */
+/** Delay before a shell that exited at once (no /bin/sh, no memory) is started again. */
 const retryMs = 1_000;
 
 export class DeathWatch {
@@ -136,12 +137,11 @@ export class DeathWatch {
     this.#instanceId = instanceId;
   }
 
-  /** Undefined while no shell runs. */
   get pid(): number | undefined {
     return this.#shell?.pid;
   }
 
-  /** A child is about to be started; `expected` must follow when it has started or failed. */
+  /** Announces a child before its spawn. `expected` must follow after the spawn succeeded or failed. */
   expect(run: number): void {
     this.#expected.add(run);
     if (this.#shell) this.#shell.stdin?.write(`? ${run}\n`);
@@ -152,10 +152,10 @@ export class DeathWatch {
     if (this.#expected.delete(run)) this.#shell?.stdin?.write(`! ${run}\n`);
   }
 
-  /** Call right after the child was started, before `expected`. */
+  /** Call right after the spawn, before `expected`. */
   add(leader: GroupLeader): void {
     this.#groups.add(entryOf(leader));
-    // A write to a pipe with room is complete when `write` returns, so no bytes stay in our own buffers.
+    // A write to a pipe with room is complete when `write` returns, so no bytes stay in a buffer of this process.
     if (this.#shell) this.#shell.stdin?.write(`+ ${entryOf(leader)}\n`);
     else this.#start();
   }
@@ -186,7 +186,7 @@ export class DeathWatch {
     let shell: ChildProcess;
     try {
       shell = spawn('/bin/sh', ['-c', WATCH_SCRIPT, 'hostler-watch', this.#instanceId], {
-        // A session of its own: an interrupt from our terminal must not reach it.
+        // New session: an interrupt from the terminal of Hostler must not reach the shell.
         detached: true,
         stdio: ['pipe', 'ignore', 'ignore'],
         cwd: '/',

@@ -1,6 +1,6 @@
 /**
- * The errors that report the end of a stdio channel: for the channel, for each frame in progress, and for frames sent later.
- * Invariant: only a frame that was still queued is called `not_executed`.
+ * Errors for the end of a stdio channel: for the channel, for each frame in progress, and for later frames.
+ * Invariant: only a frame that was still queued is `not_executed`.
  */
 import { HostError, type SendPhase } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
@@ -30,7 +30,7 @@ export function endingError(
   return new HostError('transport', `server '${server}' ${describe(ending, exit)}${quoted}`, facts);
 }
 
-/** For a frame that was not written completely, or is sent after the end (`queued`). */
+/** Error for a partly written frame, or for a frame sent after the end (`queued`). */
 export function frameError(server: string, ending: Ending, exit: ChildExit | undefined, phase: SendPhase): HostError {
   const when = phase === 'queued' ? 'before the request was sent' : 'while the request was being sent';
   return new HostError('transport', `server '${server}' ${describe(ending, exit)} ${when}`, {

@@ -1,13 +1,12 @@
 /**
- * Processes of a server that left its group (setsid, daemons) and are out of reach of a group signal. They are counted and
- * reported, never signalled: a process that leaves on purpose may have a reason to stay.
- * Two signs identify them: the run's mark in the environment, and descent from the leader when its stop began. A process that
- * wiped its environment and left its parent before that shows neither; only the sandbox profile contains it. When a server
- * ended by itself, its descent cannot be seen any more, and the mark alone counts.
- * Invariant: a counted process lives at this instant, and is the very process that was found.
- *
- * Lookups of the same moment share one walk through the process table: fifty servers may stop at once, and each walk reads some
- * hundred files.
+ * Processes that left the process group of their server (setsid, daemons), so group signals do not reach them. They are counted
+ * and reported, never signalled: a process may leave the group on purpose.
+ * Two signs identify them: the run marker in the environment, and descent from the leader when its stop began. After a server
+ * exits by itself, its descendants can no longer be found by parent pid; only the marker identifies them. A process that shows
+ * neither sign is not found; only the sandbox profile contains it.
+ * Invariant: a process is counted only while it runs. Its start time is compared, so a reused pid is not counted.
+ * Concurrent lookups share one walk through the process table: fifty servers may stop at once, and each walk reads some hundred
+ * files.
  */
 import type { GroupLeader } from './process-group.js';
 import { isDead, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
@@ -20,24 +19,24 @@ interface StoppedRun {
   readonly descendants: readonly ProcessFacts[];
 }
 
-/** Children by the pid of their parent. */
+/** Children by parent pid. */
 type Family = ReadonlyMap<number, readonly ProcessFacts[]>;
 
-/** Processes of one server; past it the oldest is dropped. */
+/** Maximum number of processes stored per server; beyond it the oldest is dropped. */
 const perServerMax = 256;
 
 export class EscapedProcesses {
   readonly #table: ProcessTable;
   #searches: (StoppedRun & { readonly resolve: (pids: number[]) => void })[] = [];
   #family: Family | undefined;
-  /** Only servers with at least one escaped process. */
+  /** Contains only servers with at least one escaped process. */
   readonly #byServer = new Map<string, readonly ProcessFacts[]>();
 
   constructor(table: ProcessTable) {
     this.#table = table;
   }
 
-  /** Descendants of this process now. Call it before the process is stopped: afterwards its children have another parent. */
+  /** Returns the current descendants. Call it before the process is stopped: afterwards its children have another parent. */
   descendants(pid: number): ProcessFacts[] {
     if (!this.#family) {
       this.#family = familyOf(this.#living());
@@ -48,7 +47,7 @@ export class EscapedProcesses {
     return descendantsOf([pid], this.#family);
   }
 
-  /** Pids of the processes of the run that live outside its group; from now on they are counted. Call it when the group is empty. */
+  /** Finds and stores the processes of the run outside its group. Call it when the group is empty. */
   find(run: StoppedRun): Promise<number[]> {
     return new Promise((resolve) => {
       this.#searches.push({ ...run, resolve });
@@ -56,7 +55,7 @@ export class EscapedProcesses {
     });
   }
 
-  /** Escaped processes of the server that still run. */
+  /** Number of escaped processes of the server that still run. */
   countOf(server: string): number {
     return this.#store(server, []);
   }
@@ -96,7 +95,7 @@ export class EscapedProcesses {
     return found;
   }
 
-  /** A stop does not wait for a table that cannot be read: then no process is found. */
+  /** Returns nothing if the table cannot be read: a stop does not wait for it. */
   #living(): readonly ProcessFacts[] {
     const living = this.#table.living();
     return living === 'unknown' ? [] : living;
@@ -112,7 +111,7 @@ export class EscapedProcesses {
 
   #lives({ pid, startTicks }: ProcessFacts): boolean {
     const now = this.#table.read(pid);
-    // It ran when the table was last read.
+    // The process was running at the last successful read.
     if (now === 'unknown') return true;
     return now !== 'gone' && isSameStart(this.#table, now.startTicks, startTicks) && !isDead(now.state);
   }

@@ -1,13 +1,13 @@
 /**
- * Descriptors that this process inherited without close-on-exec and would pass on to every child: a lock, a listening socket or a job
- * server's pipe. Descriptors that Node opens itself are close-on-exec.
- * Only for the first lines of a program: an embedder's process needs its own descriptors.
+ * Closes descriptors that this process inherited without close-on-exec and would pass on to every child: a lock, a listening
+ * socket or the pipe of a job server. Descriptors that Node opens are close-on-exec.
+ * Closing is only for the start of the hostler command: the process of an embedder needs its descriptors.
  */
 import { closeSync, readdirSync, readFileSync } from 'node:fs';
 
 const closeOnExec = 0o2000000;
 
-/** Without stdin, stdout and stderr. Empty where the system does not list them. */
+/** Excludes stdin, stdout and stderr. Empty if the system does not list descriptors. */
 export function inheritedDescriptors(): number[] {
   try {
     const descriptors = readdirSync('/proc/self/fdinfo').map(Number);
@@ -17,13 +17,13 @@ export function inheritedDescriptors(): number[] {
   }
 }
 
-/** Returns how many there were. Never throws. */
+/** Returns the number of descriptors found. Never throws. */
 export function closeInheritedDescriptors(found = inheritedDescriptors(), close = closeSync): number {
   for (const descriptor of found) {
     try {
       close(descriptor);
     } catch {
-      // Closed meanwhile, or its last write failed (EIO): it is closed in both cases.
+      // EBADF: closed meanwhile. EIO: the last write failed, but the descriptor is closed.
     }
   }
   return found.length;

@@ -1,10 +1,10 @@
 /**
- * The children of a running Hostler on disk, so that the next one can clean up when this one and its death watch were both killed.
- * One file per running Hostler: a header that names its owner, then one line per start and end.
+ * Records the children of a running Hostler on disk, for cleanup if Hostler and its death watch are both killed. There is one
+ * file per Hostler: a header that names its owner, then one line per start and end.
  * Not here: acting on a journal (reaper.ts).
- * Invariants: a run is announced before its process exists, because Hostler may be killed before it knows the pid. The file
- * stays small. A directory that cannot be written or trusted costs the clean-up after a crash, never the start of a server.
- * Only a parsed journal has an owner to judge: one that could not be read is not an empty one.
+ * Invariants: a run is announced before its spawn, because Hostler may be killed before it knows the pid. The file stays small.
+ * If the directory cannot be written or trusted, only the cleanup after a crash is lost; servers still start. An unreadable
+ * journal is never treated as empty.
  */
 import {
   closeSync,
@@ -34,10 +34,10 @@ export interface JournalEntry extends GroupLeader {
   readonly run: number;
 }
 
-/** An announced start: its pid is not known yet. */
+/** An announced start. Its pid is not known yet. */
 export interface JournalStart {
   readonly run: number;
-  /** For the operator, who may have to look for the process. */
+  /** Shown to the operator, who may have to find the process. */
   readonly server: string;
 }
 
@@ -49,7 +49,7 @@ export class PidJournal {
   readonly #header: JournalHeader;
   readonly #onProblem: (error: unknown) => void;
   readonly #running = new Map<number, JournalEntry>();
-  /** Announced runs that have neither started nor failed yet. */
+  /** Announced runs that have neither started nor failed. */
   readonly #starting = new Map<number, JournalStart>();
   #fd: number | undefined;
   #bytes = 0;
@@ -68,10 +68,10 @@ export class PidJournal {
     };
   }
 
-  /** Call right before the process is made; `started` or `notStarted` must follow. */
+  /** Call right before the spawn; `started` or `notStarted` must follow. */
   starting(start: JournalStart): void {
     this.#starting.set(start.run, start);
-    // The first child creates the file: a Hostler without processes leaves none.
+    // The first child creates the file: a Hostler without children has no journal.
     if (!this.#opened) this.#attempt(() => this.#rewrite());
     else this.#append({ starting: start });
   }
@@ -87,12 +87,12 @@ export class PidJournal {
     else this.#append({ started: entry });
   }
 
-  /** By run, not by pid: the pid may already be another child's. */
+  /** The run identifies the child, because its pid may already be reused by another child. */
   ended({ pid, run }: JournalEntry): void {
     if (this.#running.delete(run)) this.#append({ ended: { pid, run } });
   }
 
-  /** Removes the file when no child is running; else the next start acts on it. */
+  /** Removes the file if no child is running. Otherwise the next start acts on it. */
   close(): void {
     this.#attempt(() => {
       if (this.#fd === undefined) return;
@@ -110,7 +110,7 @@ export class PidJournal {
     });
   }
 
-  /** Writes a second file first, so that a crash leaves one of the two complete. */
+  /** Writes a second file first, so that a crash leaves one complete file. */
   #rewrite(): void {
     this.#opened = true;
     const lines = [
@@ -125,7 +125,7 @@ export class PidJournal {
     const fd = openSync(fresh, 'w', 0o600);
     try {
       this.#bytes = writeSync(fd, text);
-      // With a thousand children the list alone is longer than `compactBytes`: each start would rewrite it.
+      // With a thousand children the list is longer than `compactBytes`, and each start would rewrite it.
       this.#compactAtBytes = Math.max(compactBytes, 2 * this.#bytes);
       renameSync(fresh, this.file);
     } catch (error) {
@@ -145,7 +145,7 @@ export class PidJournal {
   }
 }
 
-/** 0 when the table cannot be read: the journal still names its children. */
+/** Returns 0 if the table cannot be read: the journal can still list its children. */
 function ownStart(table: ProcessTable): number {
   try {
     return table.startOf(process.pid);
@@ -157,27 +157,27 @@ function ownStart(table: ProcessTable): number {
 interface Journal {
   readonly header: JournalHeader;
   readonly running: readonly JournalEntry[];
-  /** Announced runs without a known process. */
+  /** Announced runs without a known pid. */
   readonly starting: readonly JournalStart[];
 }
 
 export type JournalReading =
   | { readonly kind: 'parsed'; readonly journal: Journal }
-  /** Just created by its writer, or removed meanwhile. */
+  /** The file was just created, or has been removed. */
   | { readonly kind: 'empty' }
-  /** It belongs to another user. */
+  /** The file belongs to another user. */
   | { readonly kind: 'foreign' }
   /** `reason` is an errno, or `not_a_file`, `too_large`, `no_header`. */
   | { readonly kind: 'unreadable'; readonly reason: string };
 
-/** Far above what a journal grows to; a file beyond it is not one of ours. */
+/** Far above the size of any journal. A larger file is not a journal. */
 const journalBytesMax = 1024 * 1024;
 
-/** `ownUid` is undefined where files have no owner. */
+/** `ownUid` is undefined on systems without file owners. */
 export function readJournal(file: string, ownUid: number | undefined = process.getuid?.()): JournalReading {
   let fd: number | undefined;
   try {
-    // A link is not followed, and opening a FIFO does not block.
+    // O_NOFOLLOW does not follow a link, and O_NONBLOCK does not block on a FIFO.
     fd = openSync(file, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0));
     const facts = fstatSync(fd);
     if (ownUid !== undefined && facts.uid !== ownUid) return { kind: 'foreign' };
@@ -195,7 +195,7 @@ export function readJournal(file: string, ownUid: number | undefined = process.g
   }
 }
 
-/** Undefined without a valid header. Lines that are no entries are skipped. */
+/** Returns undefined without a valid header. Skips lines that are not entries. */
 export function parseJournal(text: string): Journal | undefined {
   let header: JournalHeader | undefined;
   const running = new Map<number, JournalEntry>();

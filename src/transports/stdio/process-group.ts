@@ -1,12 +1,11 @@
 /**
- * One child's process group: its living members, and signals to it.
+ * The process group of one child: its living members, and signals to it.
  * Not here: when to signal (stop-ladder.ts), groups of a dead Hostler (reaper.ts).
- * Invariants: no signal goes to our own group, to pid 0, 1 or all processes, nor to a group whose number belongs to another
- * process now.
+ * Invariant: no signal is sent to the group of Hostler, to pid 0 or 1, to all processes, or to a reused group number.
  */
 import { factsOf, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
 
-/** Identifies a group: by pid and start time of its first process, because the number can be reused. */
+/** Identifies a group by pid and start time of its first process, because a pid can be reused. */
 export interface GroupLeader {
   readonly pid: number;
   readonly startTicks: number;
@@ -22,7 +21,7 @@ export class ProcessGroup {
   readonly leader: GroupLeader;
   readonly #table: ProcessTable;
   readonly #kill: Kill;
-  /** Read with the first signal: a start must not wait for the process table. */
+  /** Read with the first signal, because reading the process table would delay a start. */
   #ownGroup: number | undefined;
 
   constructor(leader: GroupLeader, table: ProcessTable, kill: Kill = systemKill) {
@@ -31,13 +30,13 @@ export class ProcessGroup {
     this.#kill = kill;
   }
 
-  /** Living members. 1 when the process table cannot be read and the group is not empty. */
+  /** Number of living members; 1 if the process table cannot be read and the group is not empty. */
   count(): number {
     const members = this.members();
     return members === 'unknown' ? 1 : members.length;
   }
 
-  /** Living members. Costs a walk through the process table, unless the group is plainly empty. */
+  /** Returns living members. Walks through the process table, unless a signal 0 shows that the group is empty. */
   members(): readonly ProcessFacts[] | 'unknown' {
     if (!signallable(this.leader.pid) || this.#isPlainlyEmpty()) return [];
     const living = this.#table.living();
@@ -45,21 +44,21 @@ export class ProcessGroup {
     const members: ProcessFacts[] = [];
     for (const facts of living) {
       if (facts.pgid !== this.leader.pid) continue;
-      // The pid belongs to another process now: our group is gone.
+      // Another process has the pid of the leader, so the group has ended.
       if (facts.pid === this.leader.pid && !this.#isSameStart(facts)) return [];
       if (facts.startTicks >= this.leader.startTicks - this.#table.startSlack) members.push(facts);
     }
     return members;
   }
 
-  /** Signals all members at once, so that a forking process cannot escape. False when there was no member. */
+  /** Signals all members at once, so that a forking process cannot escape. Returns false if the group had no member. */
   signal(...signals: NodeJS.Signals[]): boolean {
     const { pid } = this.leader;
     if (!signallable(pid) || this.#isOurs() || this.#isReused()) return false;
     return signals.map((signal) => trySignal(this.#kill, -pid, signal)).every(Boolean);
   }
 
-  /** Signals each member but the leader. */
+  /** Signals each member except the leader. */
   signalFollowers(...signals: NodeJS.Signals[]): boolean {
     if (this.#isOurs()) return false;
     const members = this.members();
@@ -74,7 +73,7 @@ export class ProcessGroup {
       this.#kill(-this.leader.pid, 0);
       return false;
     } catch (error) {
-      // EPERM: there is a member that we may not signal.
+      // EPERM: the group has a member, but this process may not signal it.
       return (error as NodeJS.ErrnoException).code === 'ESRCH';
     }
   }
@@ -85,8 +84,8 @@ export class ProcessGroup {
   }
 
   #isReused(): boolean {
-    // Neither a missing leader nor `unknown` proves reuse: a group keeps its number while it has a member, and it is signalled only
-    // right after a lookup found one. A stop must also work without free descriptors, when every lookup is `unknown`.
+    // A missing leader or `unknown` does not prove reuse: a group number is not reused while the group has a member, and every
+    // signal follows a lookup that found one. A stop must also work without free descriptors, when every lookup is `unknown`.
     const holder = factsOf(this.#table.read(this.leader.pid));
     return holder !== undefined && !this.#isSameStart(holder);
   }
@@ -96,7 +95,7 @@ export class ProcessGroup {
   }
 }
 
-/** False when the target is gone or may not be signalled. */
+/** Returns false if the target has ended or may not be signalled. */
 export function trySignal(kill: Kill, target: number, signal: NodeJS.Signals): boolean {
   try {
     kill(target, signal);
@@ -106,5 +105,5 @@ export function trySignal(kill: Kill, target: number, signal: NodeJS.Signals): b
   }
 }
 
-/** 0, -1 and 1 as targets mean our own group, all processes and init. */
+/** kill(2) treats 0 as the own group and -1 as all processes; pid 1 is init. */
 export const signallable = (pid: number): boolean => Number.isSafeInteger(pid) && pid > 1;

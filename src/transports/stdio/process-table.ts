@@ -1,8 +1,8 @@
 /**
- * The system's process table: read from /proc, or with `ps` where there is no /proc (macOS).
+ * The process table of the system, read from /proc, or with `ps` on systems without /proc (macOS).
  * Not here: signalling (process-group.ts).
- * Invariants: pid and start time together identify a process, because a pid can be given to another one. A table that cannot be
- * read answers `unknown`, never `gone`: each caller decides what that means.
+ * Invariants: pid and start time together identify a process, because a pid can be reused. If the table cannot be read, the
+ * result is `unknown`, never `gone`.
  */
 import { execFileSync, type StdioOptions } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
@@ -12,49 +12,50 @@ export interface ProcessFacts {
   readonly pid: number;
   readonly ppid: number;
   readonly pgid: number;
-  /** Start time in the table's own unit. Compared (`isSameStart`), never converted. */
+  /** Start time in a unit of the table. Compared with `isSameStart`, never converted. */
   readonly startTicks: number;
   readonly state: string;
 }
 
-/** `gone`: there is no such process. `unknown`: the table could not be read, which says nothing about the process. */
+/** `gone`: no such process exists. `unknown`: the table could not be read, so the process may exist. */
 export type Lookup = ProcessFacts | 'gone' | 'unknown';
 
 export interface ProcessTable {
   read(pid: number): Lookup;
   /** Living processes, without zombies. */
   living(): readonly ProcessFacts[] | 'unknown';
-  /** The value of the run marker in the environment of a process, when it can be read. */
+  /** Value of the run marker in the environment of a process, if it can be read. */
   mark(pid: number): string | undefined;
-  /** False where no environment of another process can be read: then `mark` finds nothing and proves nothing. */
+  /** False: the environments of other processes cannot be read, so an undefined `mark` proves nothing. */
   readonly seesMarks: boolean;
   /**
-   * Start time of this process, or of a child that was spawned in this tick and cannot have been reaped yet. For a child no
-   * program is run: its registration with the death watch waits for this. Throws when it cannot be read; 0 when the system has none.
+   * Start time of this process, or of a child that was spawned in this tick and cannot have been reaped yet. For a child, no
+   * program is run, because its registration with the death watch waits for the result.
+   * Throws if it cannot be read. Returns 0 if the system has none.
    */
   startOf(pid: number): number;
-  /** Two start times of one process differ by at most this much. */
+  /** Maximum difference between two readings of one start time. */
   readonly startSlack: number;
-  /** Differs between boots: pids and start times of one boot mean nothing in another. Empty when it is not known. */
+  /** Differs between boots: pids and start times are valid only within one boot. Empty if it is not known. */
   bootId(): string;
-  /** Differs between containers that share a boot: pids of one mean nothing in the other. */
+  /** Differs between containers that share a boot: pids are valid only within one container. */
   pidSpace(): string;
 }
 
 export const isSameStart = ({ startSlack }: ProcessTable, one: number, other: number): boolean =>
   Math.abs(one - other) <= startSlack;
 
-/** For callers that treat a process they cannot see as none. */
+/** For callers that treat an unknown process like a missing one. */
 export const factsOf = (found: Lookup): ProcessFacts | undefined =>
   found === 'gone' || found === 'unknown' ? undefined : found;
 
-/** Zombies and exiting processes have nothing left but their exit status. */
+/** Zombies and exiting processes have only an exit status left. */
 export const isDead = (state: string) => state === 'Z' || state === 'X' || state === 'x';
 
 // --- /proc
 
 export function procTable(root = '/proc'): ProcessTable {
-  /** Undefined when there is no such process. Throws when this process is out of descriptors or memory. */
+  /** Returns undefined if no such process exists. Throws if this process has no free descriptors or memory. */
   const statOf = (pid: number): ProcessFacts | undefined => {
     try {
       return parseStat(readFileSync(`${root}/${pid}/stat`, 'utf8'));
@@ -92,7 +93,7 @@ export function procTable(root = '/proc'): ProcessTable {
 }
 
 export function parseStat(text: string): ProcessFacts | undefined {
-  // The name in parentheses may contain parentheses, blanks and newlines itself: only the last parenthesis counts.
+  // The name in parentheses may contain parentheses, spaces and newlines. Only the last parenthesis counts.
   const nameEnd = text.lastIndexOf(')');
   const pid = Number.parseInt(text, 10);
   if (nameEnd < 0 || !(pid > 0)) return undefined;
@@ -111,21 +112,21 @@ function attempt<T>(read: () => T, otherwise: T): T {
   }
 }
 
-/** A shortage of this process, which says nothing about the process that was looked up. */
+/** A shortage in this process says nothing about the process to look up. */
 const isOwnShortage = (error: unknown): boolean =>
   ['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN'].includes((error as NodeJS.ErrnoException).code ?? '');
 
 // --- ps
 
-/** The output lines of a program; undefined when it could not be run or failed. */
+/** Returns the output lines of a program; undefined if it could not run or failed. */
 type RunProgram = (file: string, args: readonly string[]) => readonly string[] | undefined;
 
-/** `ps` prints whole seconds, and a program is started a moment before or after the time that is read for it. */
+/** `ps` prints whole seconds, and the recorded time may be slightly before or after the real start. */
 const psSlackS = 2;
 
 /**
- * Slow (one program per lookup) and coarse (start times in seconds of wall time), so only the stop ladder and the reaper use it. It
- * cannot read environments: leftovers outside their group are not found. `gone` means that `ps` ran and listed no such process.
+ * Slow (one program per lookup) and coarse (start times in seconds), so only the stop ladder and the reaper use it.
+ * It cannot read environments, so leftovers outside their group are not found. `gone`: `ps` ran and listed no such process.
  */
 export function psTable(run: RunProgram = runProgram, wallMs: () => number = Date.now): ProcessTable {
   const columns = ['-o', 'pid=,ppid=,pgid=,state=,lstart='];
@@ -140,17 +141,17 @@ export function psTable(run: RunProgram = runProgram, wallMs: () => number = Dat
     read,
     living() {
       const found = list('-A');
-      // `ps` lists itself too: an empty list means that it read no table.
+      // `ps` lists itself too, so an empty list means that it could not read the table.
       if (found === undefined || found.length === 0) return 'unknown';
       return found.filter((facts) => !isDead(facts.state));
     },
     mark: () => undefined,
     seesMarks: false,
-    // `ps` gives the start of this process, because a later `ps` is compared with it and the clock may be set meanwhile.
+    // The start of this process is read with `ps`, because a later `ps` is compared with it and the clock may change.
     startOf: (pid) => (pid === process.pid ? (factsOf(read(pid))?.startTicks ?? 0) : Math.floor(wallMs() / 1_000)),
     startSlack: psSlackS,
     bootId() {
-      // The boot time moves with the clock; the id of the boot session, where there is one, does not.
+      // The boot time changes with the clock. The id of the boot session does not, but some systems have none.
       boot ??= ['kern.bootsessionuuid', 'kern.boottime']
         .map((name) => run('sysctl', ['-n', name])?.join(' ').trim() ?? '')
         .find((text) => text !== '');
@@ -169,14 +170,14 @@ export function parsePsLine(line: string): ProcessFacts | undefined {
 
 export function runProgram(file: string, args: readonly string[]): readonly string[] | undefined {
   try {
-    // UTC: start times are compared with our own clock, whatever time zone this process or the system has.
+    // UTC: start times are compared with the wall clock of this process, independent of time zones.
     const env = { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C', TZ: 'UTC0' };
     const stdio: StdioOptions = ['ignore', 'pipe', 'pipe'];
     const text = execFileSync(file, args, { env, encoding: 'utf8', stdio, timeout: 2_000 });
     return text.split('\n').filter((line) => line.trim() !== '');
   } catch (error) {
     const { status, stdout, stderr } = error as { status?: number | null; stdout?: string; stderr?: string };
-    // `ps -p` exits with 1, without output, when there is no such process. Everything else is a failure of `ps`.
+    // `ps -p` exits with 1 and no output if no such process exists. Any other failure is a failure of `ps`.
     return status === 1 && stdout === '' && stderr === '' ? [] : undefined;
   }
 }

@@ -1,10 +1,11 @@
 /**
- * Cleans up after a Hostler that died together with its death watch: ends the children that its journal names or announces.
+ * Cleans up after a Hostler that was killed together with its death watch: ends the children that its journal names or
+ * announces.
  * Not here: the journal (pid-journal.ts).
  *
- * Invariants: a journal is removed only when it was read, its owner is dead, and no process that it names is left. A journal that
- * is empty, unreadable or another user's, or whose owner lives or cannot be seen from here, is not touched. While the process
- * table answers `unknown`, no process is signalled or counted as gone: the journal stays and is reported.
+ * Invariants: a journal is removed only if it was read, its owner is dead, and none of its processes is left. A journal is not
+ * touched if it is empty, unreadable or owned by another user, or if its owner lives or is not visible. While the process table
+ * answers `unknown`, no process is signalled or counted as gone; the journal stays and is reported.
  */
 import { readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
@@ -25,15 +26,15 @@ import { factsOf, isSameStart, type ProcessFacts, type ProcessTable } from './pr
 import { requireTrusted } from './state-dir.js';
 
 export interface ReapReport {
-  /** Journals of dead Hostlers, now removed. */
+  /** Number of removed journals of dead Hostlers. */
   readonly journals: number;
-  /** Processes that were signalled. */
+  /** Pids of processes that were signalled. */
   readonly signalled: readonly number[];
-  /** Entries whose process is gone, or whose pid belongs to another process now. */
+  /** Number of entries whose process has ended, or whose pid was reused. */
   readonly stale: number;
-  /** Groups that outlived SIGKILL; their journals stay for the next start. */
+  /** Number of groups that survived SIGKILL. Their journals stay for the next start. */
   readonly left: number;
-  /** Journals that stay because the process table does not show whether their processes still run. Each is reported. */
+  /** Number of journals that stay because the process table does not show whether their processes run. Each is reported. */
   readonly unknown: number;
 }
 
@@ -41,7 +42,7 @@ interface ReapDeps {
   readonly clock: Clock;
   readonly table: ProcessTable;
   readonly kill?: Kill;
-  /** Why a journal could not be used. */
+  /** Reports why a journal could not be used. */
   readonly onProblem?: (error: HostError) => void;
   readonly read?: (file: string) => JournalReading;
 }
@@ -51,11 +52,11 @@ export const NOTHING_REAPED: ReapReport = { journals: 0, signalled: [], stale: 0
 const termMs = 1_000;
 const pollMs = 25;
 
-/** Throws, before anything is signalled, when the directory cannot be trusted. */
+/** Throws before the first signal if the directory cannot be trusted. */
 export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport> {
   const { clock, table, kill = systemKill, onProblem = () => {}, read = readJournal } = deps;
   requireTrusted(stateDir);
-  /** `isUnknown`: some processes of the journal cannot be found or identified, and the file stays. */
+  /** `isUnknown`: some processes of the journal cannot be found or identified, so the file stays. */
   const dead: { readonly file: string; readonly groups: readonly OrphanGroup[]; readonly isUnknown: boolean }[] = [];
   let stale = 0;
   let unknown = 0;
@@ -93,7 +94,7 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
   };
   const waitForEnd = async (waitMs: number) => {
     const untilMs = clock.nowMs() + waitMs;
-    // At the start of the process no other handle keeps its event loop alive.
+    // At startup no other handle keeps the event loop alive.
     const release = keepAlive();
     while (groups.some(lives) && clock.nowMs() < untilMs) await sleep(clock, pollMs);
     release();
@@ -105,14 +106,14 @@ export async function reap(stateDir: string, deps: ReapDeps): Promise<ReapReport
     await waitForEnd(termMs);
   }
 
-  // Last: when this process is killed before, the next start finds the journals again.
+  // Journals are removed last: if this process is killed earlier, the next start finds them again.
   const removed = dead.filter(({ file, groups: named, isUnknown }) => !isUnknown && !named.some(lives) && remove(file));
   return { journals: removed.length, signalled: [...signalled], stale, left: groups.filter(lives).length, unknown };
 }
 
 /**
- * Processes that the dead Hostler started and could not record any more, found by the mark of their run. The oldest process with
- * the mark is in the child's group; processes that left the group later are not signalled.
+ * Finds processes that the dead Hostler started but could not record, by the marker of their run.
+ * The oldest process with the marker is in the group of the child. Processes that left the group are not signalled.
  */
 function findAnnounced(
   starting: readonly JournalStart[],
@@ -132,16 +133,17 @@ function findAnnounced(
   return [...oldest].flatMap(([run, { pgid }]) => {
     const leader = factsOf(table.read(pgid));
     const isForeign = leader !== undefined && table.mark(pgid) !== runMark(instanceId, run);
-    // Without a leader, marks identify the members, and no start time is compared.
+    // Without a leader, the marker identifies the members, and no start time is compared.
     return isForeign || !signallable(pgid) ? [] : [{ pid: pgid, startTicks: leader?.startTicks ?? 0, run }];
   });
 }
 
 /**
  * The process group of a child whose Hostler is dead.
- * Invariants: no process of another program is signalled. The group's number is ours while its leader has the recorded pid and start
- * time, and after that while a process lives that was seen in the group together with its leader: the system does not reuse the
- * number of a group with a member. Without either, only members that carry the mark of the run are ours, each by itself.
+ * Invariant: no process of another program is signalled. The group number is valid while its leader has the recorded pid and
+ * start time. After the exit of the leader it is valid while a process lives that was seen in the group together with the
+ * leader: the system does not reuse the number of a group with a member.
+ * Otherwise only members with the run marker are signalled, one by one.
  */
 class OrphanGroup {
   readonly #entry: JournalEntry;
@@ -159,7 +161,7 @@ class OrphanGroup {
     this.#group = new ProcessGroup(entry, table, kill);
   }
 
-  /** Living members of our run. */
+  /** Living members that belong to this run. */
   members(): readonly ProcessFacts[] | 'unknown' {
     const tie = this.#tie();
     if (tie === 'unknown') return 'unknown';
@@ -169,7 +171,7 @@ class OrphanGroup {
     return members;
   }
 
-  /** Returns the pids of the receivers; none while it is not known whose they are. */
+  /** Returns the pids of the signalled processes. Signals none while the owner of the group is unknown. */
   signal(...signals: NodeJS.Signals[]): number[] {
     const members = this.members();
     const tie = this.#tie();
@@ -180,7 +182,7 @@ class OrphanGroup {
     return pids;
   }
 
-  /** What proves that the group's members are ours. */
+  /** Returns the proof that the members belong to this run. */
   #tie(): 'number' | 'marks' | 'none' | 'unknown' {
     const { pid, startTicks } = this.#entry;
     const holder = this.#table.read(pid);
@@ -204,7 +206,7 @@ class OrphanGroup {
     const members = living.filter(
       ({ pid, pgid }) => pgid === this.#entry.pid && signallable(pid) && pid !== process.pid,
     );
-    // Without marks it is not known whether the members are ours.
+    // Without markers, the owner of the members is not known.
     if (!this.#table.seesMarks) return members.length === 0 ? [] : 'unknown';
     return members.filter(({ pid }) => this.#table.mark(pid) === this.#mark);
   }
@@ -216,7 +218,7 @@ const isLiving = (members: readonly ProcessFacts[] | 'unknown' | undefined): boo
 /** A group that cannot be read counts as living. */
 const lives = (group: OrphanGroup): boolean => isLiving(group.members());
 
-/** A journal that cannot be removed names no living process; the next start finds it again. */
+/** Ignores a failure: the journal names no living process, and the next start finds it again. */
 function remove(file: string): boolean {
   try {
     rmSync(file, { force: true });
@@ -231,12 +233,12 @@ type Owner = 'alive' | 'dead' | 'other_boot' | 'other_container' | 'unknown';
 function ownerOf(header: JournalHeader, table: ProcessTable): Owner {
   const bootId = table.bootId();
   if (header.bootId !== bootId) return header.bootId === '' || bootId === '' ? 'unknown' : 'other_boot';
-  // The process table of this container does not show the processes of another one.
+  // The process table of this container does not show the processes of another container.
   if (header.pidSpace !== table.pidSpace()) return 'other_container';
   const owner = table.read(header.ownerPid);
   if (owner === 'unknown') return 'unknown';
   if (owner === 'gone' || owner.state === 'Z') return 'dead';
-  // The owner could not read its own start time: its pid alone does not prove it dead.
+  // The owner could not read its start time, and a pid alone does not prove that it is dead.
   if (header.ownerStartTicks === 0) return 'unknown';
   return isSameStart(table, owner.startTicks, header.ownerStartTicks) ? 'alive' : 'dead';
 }
@@ -244,7 +246,7 @@ function ownerOf(header: JournalHeader, table: ProcessTable): Owner {
 const unseenStarts = (starting: readonly JournalStart[]): string =>
   `its Hostler was killed while it started ${namesOf(starting)}, and this system does not show which processes these are`;
 
-/** At most three names: the file has them all. */
+/** Returns at most three names; the file has all of them. */
 function namesOf(starting: readonly JournalStart[]): string {
   const names = [...new Set(starting.map(({ server }) => (server === '' ? 'a server' : `'${server}'`)))];
   return names.length > 3 ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(', ');
@@ -261,7 +263,7 @@ function journalFiles(stateDir: string): string[] {
   try {
     return (
       readdirSync(stateDir)
-        // A journal whose rewrite was interrupted by the death of its owner is complete too.
+        // A `.new` file is complete too if its owner died before the rename.
         .filter((name) => name.endsWith(JOURNAL_ENDING) || name.endsWith(`${JOURNAL_ENDING}.new`))
         .map((name) => path.join(stateDir, name))
     );
@@ -274,7 +276,7 @@ function journalFiles(stateDir: string): string[] {
 function problemOf(file: string, reading: JournalReading): HostError | undefined {
   if (reading.kind === 'parsed' || reading.kind === 'empty') return undefined;
   const reason = reading.kind === 'foreign' ? 'foreign_owner' : reading.reason;
-  // Its owner may be writing it right now.
+  // The owner may be writing the file now.
   if (reason === 'no_header' && file.endsWith('.new')) return undefined;
   return new HostError(
     'invalid_spec',

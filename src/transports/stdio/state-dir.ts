@@ -1,6 +1,6 @@
 /**
- * Checks that no other user can write to the state directory: its files name processes to signal and approved tools, so a user who
- * can write there could make Hostler signal any process and call any tool.
+ * Checks that no other user can write to the state directory. Its files name processes to signal and approved tools, so such a
+ * user could make Hostler signal any process and call any tool.
  * Not here: creating the directory and reading its files (pid-journal.ts).
  */
 import { statSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { HostError } from '../../kernel/errors.js';
 
 const othersMayWrite = 0o022;
 
-/** Throws when the directory is another user's or others may write to it; passes when there is none. */
+/** Throws if the directory belongs to another user or others may write to it. Passes if it does not exist. */
 export function requireTrusted(stateDir: string, ownUid: number | undefined = process.getuid?.()): void {
   const facts = statSync(stateDir, { throwIfNoEntry: false });
   if (facts === undefined || ownUid === undefined) return;

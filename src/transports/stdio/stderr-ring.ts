@@ -1,7 +1,7 @@
 /**
- * The last bytes that a server wrote to stderr, for errors and status pages.
- * Not here: redaction and removal of terminal codes (the `redact` argument), writing logs to disk.
- * Invariant: `push` copies the bytes and does not inspect them, so a server that floods stderr cannot slow its own calls.
+ * Stores the last bytes that a server wrote to stderr, for errors and status pages.
+ * Not here: redaction and removal of terminal codes (the `redact` argument).
+ * Invariant: `push` copies the bytes and does not inspect them, so a server that floods stderr cannot slow its calls.
  */
 import { crashLine } from './crash-line.js';
 
@@ -12,10 +12,10 @@ const crashBytes = 16 * 1024;
 export class StderrRing {
   readonly #capacity: number;
   readonly #redact: (text: string) => string;
-  /** Allocated with the first byte: most servers write nothing. Pages never written cost no memory. */
+  /** Allocated with the first byte, because most servers write nothing. Unused pages cost no memory. */
   #ring: Buffer | undefined;
   #next = 0;
-  /** All bytes ever written, still stored or not. */
+  /** Number of bytes ever written, including overwritten ones. */
   #total = 0;
 
   constructor(capacity: number, redact: (text: string) => string) {
@@ -33,7 +33,7 @@ export class StderrRing {
     this.#next = second > 0 ? second : (this.#next + first) % this.#capacity;
   }
 
-  /** At most the last `maxBytes`, redacted. A partial first line is left out. */
+  /** Returns at most the last `maxBytes`, redacted, without a partial first line. */
   tail(maxBytes: number = this.#capacity): string {
     const ring = this.#ring;
     if (!ring) return '';
@@ -44,12 +44,12 @@ export class StderrRing {
         ? ring.subarray(start, start + length)
         : Buffer.concat([ring.subarray(start), ring.subarray(0, this.#next)], length);
     if (length === this.#total) return this.#redact(bytes.toString('utf8'));
-    // Redaction does not recognise a secret that was cut in half, so the partial first line is never shown.
+    // Redaction does not recognise a truncated secret, so a partial first line is never shown.
     const newline = bytes.indexOf(NEWLINE);
     return newline < 0 ? '' : this.#redact(bytes.toString('utf8', newline + 1));
   }
 
-  /** The line that explains the server's exit, cut to `maxChars`; '' when there is none. */
+  /** Returns the line that explains the exit, cut to `maxChars`, or ''. */
   crashLine(maxChars: number): string {
     return crashLine(this.tail(crashBytes), maxChars);
   }

@@ -1,13 +1,13 @@
 /**
- * A channel to a server that runs as a child process, over its stdin and stdout, one message per line.
- * Not here: restarting (supervisor), answers and deadlines (peer), how a child is stopped (child.ts).
+ * A channel to a child process over stdin and stdout, one message per line.
+ * Not here: restarting (supervisor/), answers and deadlines (wire/peer.ts), stopping a child (child.ts).
  *
- * Invariants, beside those of wire/channel.ts:
+ * Invariants, in addition to those of wire/channel.ts:
  * - stdout and stderr are always read, so a server never blocks on a full pipe.
- * - When the child is gone, queued frames fail at once. Frames that are being written wait until its output ended, at most
- *   `halfSentMs`: a batch counts as written with its last byte, and its first frame may be answered already. Written frames
- *   wait for answers still in the pipe, at most `stdoutDrainMs`.
- * - Every ending stops the child's whole group.
+ * - When the child exits, queued frames fail at once. Frames that are being written wait for the end of its output, at most
+ *   `halfSentMs`: a batch counts as written with its last byte, but its first frame may already be answered. Written frames
+ *   wait for answers in the pipe, at most `stdoutDrainMs`.
+ * - Every ending stops the process group of the child.
  */
 import type { Readable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
@@ -39,17 +39,16 @@ import { StderrRing } from './stderr-ring.js';
 import { ABUSE_PACE, type LadderPace } from './stop-ladder.js';
 
 export interface StdioSpec {
-  /** The server's name, for errors. */
   readonly server: string;
   readonly command: string;
   readonly args?: readonly string[];
-  /** Declared variables; the child sees these and a short baseline. */
+  /** Declared variables. The child gets these and a short baseline. */
   readonly env?: Environment;
   readonly cwd?: string;
   readonly sandbox?: SandboxProfile;
-  /** Paths that a sandboxed server may read beside the system and its own program, absolute or relative to `cwd`. */
+  /** Additional paths that a sandboxed server may read, absolute or relative to `cwd`. */
   readonly readablePaths?: readonly string[];
-  /** Paths that it may read and write. */
+  /** Paths that a sandboxed server may read and write. */
   readonly writablePaths?: readonly string[];
   readonly stopPace?: LadderPace;
 }
@@ -64,25 +63,25 @@ interface StdioDeps {
 interface StdioDescription {
   readonly pid: number;
   readonly exit: ChildExit | undefined;
-  /** Known once the stop is over. */
+  /** Undefined until the stop has ended. */
   readonly stop: StopReport | undefined;
-  /** More than twenty junk lines on stdout within the last minute. */
+  /** True: more than twenty junk lines on stdout within the last minute. */
   readonly noisy: boolean;
   readonly stderrTail: (maxBytes?: number) => string;
 }
 
-/** How long to wait for the end of an oversized line, which may name the request that the line answers. */
+/** Maximum wait for the end of an oversized line, which may contain the id of its request. */
 const lineEndMs = 1_000;
-/** Together with the time a system takes to report an exit, every frame has its outcome within 100 ms. */
+/** Every frame has its outcome within 100 ms, including the time until the system reports the exit. */
 const halfSentMs = 50;
 
-/** Length of the stderr line that is quoted in the error that ends the channel. */
+/** Maximum length of the stderr line quoted in the closing error. */
 const stderrLineChars = 500;
 
-/** How long a broken stdin waits for the exit that probably caused it and explains it better. */
+/** Time that a broken stdin waits for an exit, which is the probable cause and the better explanation. */
 const exitAfterBreakMs = 50;
 
-/** Starts the server. Rejects with `connect_failed` when it cannot be started. */
+/** Starts the server. Rejects with `connect_failed` if it cannot be started. */
 export async function openStdio(spec: StdioSpec, deps: StdioDeps): Promise<StdioChannel> {
   if (process.platform === 'win32') throw unsupportedPlatform(spec.server);
   const { server, command, args = [], cwd = process.cwd(), sandbox = 'group' } = spec;
@@ -127,13 +126,13 @@ export class StdioChannel implements Channel {
   readonly #stderrStream: Readable;
   readonly #noise: NoiseMeter;
   #listener: ChannelListener | undefined;
-  /** Why no more is sent; the first reason stands. */
+  /** First reason why no more frames are sent. */
   #ending: Ending | undefined;
   #halfSent: OutboundFrame[] = [];
   #closedWith: HostError | undefined;
   #cancelWait: Cancel = () => {};
   #closing: Promise<void> | undefined;
-  /** Resolved when `closed` was reported. */
+  /** Resolved after `closed` was reported. */
   readonly #over = deferred();
 
   constructor(child: Child, spec: StdioSpec, deps: StdioDeps) {
@@ -179,7 +178,7 @@ export class StdioChannel implements Channel {
     return this.#writer.withdraw(frame) ? 'unsent' : 'notify';
   }
 
-  /** Lines carry no headers: the agreed version changes nothing here. */
+  /** Lines have no headers, so the agreed version changes nothing here. */
   adopt(): void {}
 
   close(): Promise<void> {
@@ -194,10 +193,10 @@ export class StdioChannel implements Channel {
   }
 
   async #close(): Promise<void> {
-    // The first rung of the ladder lets the server finish: answers that arrive until its exit are delivered.
+    // Closing stdin lets the server finish. Answers that arrive before its exit are delivered.
     this.#end('closed');
     await this.#child.stop(this.#stopPace);
-    // A child that outlived SIGKILL has no exit that would finish the channel.
+    // A child that survived SIGKILL has no exit event that would finish the channel.
     if (!this.#child.exit) this.#finish();
     await this.#over.promise;
   }
@@ -238,7 +237,7 @@ export class StdioChannel implements Channel {
     });
   }
 
-  /** All requests wait for the end of the line: the id there may name the request that it answers. */
+  /** All requests wait for the end of the line, because the id may be there. */
   #lineTooLong(bytes: number, head: Buffer): void {
     if (this.#closedWith) return;
     this.#end('frame_too_large');
@@ -264,7 +263,7 @@ export class StdioChannel implements Channel {
     this.#cancelWait = this.#clock.at(this.#clock.nowMs() + waitMs, otherwise);
   }
 
-  /** After this no frame is sent. */
+  /** No frame is sent after this call. */
   #end(ending: Ending): void {
     if (this.#ending) return;
     this.#ending = ending;
@@ -284,10 +283,10 @@ export class StdioChannel implements Channel {
     this.#fail(this.#halfSent.splice(0));
   }
 
-  /** Only requests are reported; a server can leave some hundred thousand of our answers and notifications unread. */
+  /** Only requests are reported. Hundreds of thousands of answers and notifications may be unread. */
   #fail(frames: OutboundFrame[]): void {
     const ending = this.#ending ?? 'closed';
-    // One error per phase: each costs a stack trace.
+    // One error per phase, because each one captures a stack trace.
     const errors = new Map<SendPhase, HostError>();
     for (const frame of frames) {
       const { kind, phase } = frame;
@@ -299,14 +298,14 @@ export class StdioChannel implements Channel {
     }
   }
 
-  /** After this nothing is reported. */
+  /** Nothing is reported after this call. */
   #finish(lineBytes?: number): void {
     if (this.#closedWith) return;
     this.#cancelWait();
     this.#failHalfSent();
     const ending = this.#ending ?? 'closed';
     this.#closedWith = this.#endingError(ending, lineBytes);
-    // Another process may keep the pipes open; that must not cost descriptors here.
+    // Another process may have the pipes open. That must not use descriptors of this process.
     this.#child.stdout.destroy();
     this.#child.onExit(() => this.#stderrStream.destroy());
     this.#listener?.closed(this.#closedWith);
@@ -318,12 +317,12 @@ const junkLinesMax = 20;
 const noiseWindowMs = 60_000;
 
 /**
- * Whether a server keeps writing junk lines to stdout: more than twenty within a minute. A few are normal (a banner at the start);
- * many mean that its log goes to the wrong stream.
+ * Detects more than twenty junk lines on stdout within a minute. A few are normal (a banner at the start). Many mean that the
+ * server writes its log to the wrong stream.
  */
 export class NoiseMeter {
   readonly #clock: Clock;
-  /** The times of the last twenty-one junk lines, in a ring. */
+  /** Ring with the times of the last twenty-one junk lines. */
   readonly #timesMs = new Float64Array(junkLinesMax + 1).fill(Number.NEGATIVE_INFINITY);
   #next = 0;
 

@@ -1,26 +1,25 @@
 /**
- * How a child is stopped, as a pure function: close its stdin, then SIGTERM, then SIGKILL, each after a wait, until its whole
- * group is gone.
- * Not here: reading the process table, closing and signalling (child.ts performs the effects and passes the group's status).
+ * Pure state machine that stops a child: close stdin, then SIGTERM, then SIGKILL, each after a wait, until its group is empty.
+ * Not here: reading the process table, closing and signalling (child.ts).
  * Invariant: every stop ends. The last rung has a limit too; members that still live then are reported in `left`.
  */
 export interface LadderPace {
-  /** How long a server may take to exit after its stdin was closed, before SIGTERM. */
+  /** Time for a server to exit after its stdin was closed, before SIGTERM. */
   readonly eofMs: number;
-  /** How long its group may take after SIGTERM, before SIGKILL. */
+  /** Time for the group to exit after SIGTERM, before SIGKILL. */
   readonly termMs: number;
-  /** How long the rest of the group may take after the exit of its leader, before SIGTERM. */
+  /** Time for the rest of the group to exit after its leader, before SIGTERM. */
   readonly settleMs: number;
-  /** How long to wait for the group's end after SIGKILL; processes stuck in the kernel can outlast it. */
+  /** Time for the group to end after SIGKILL. Processes stuck in the kernel can outlast it. */
   readonly verifyMs: number;
 }
 
 export const DEFAULT_PACE: LadderPace = { eofMs: 2_000, termMs: 3_000, settleMs: 50, verifyMs: 2_000 };
 
-/** For a server that violated a limit: almost no wait, but one chance to stop its own children. */
+/** Pace for a server that violated a limit: almost no wait, but one chance to stop its children. */
 export const ABUSE_PACE: LadderPace = { eofMs: 0, termMs: 250, settleMs: 0, verifyMs: 2_000 };
 
-/** The last rung that was needed. `none`: the server exited by itself, together with its group. */
+/** Last rung that was needed. `none`: the server and its group exited without it. */
 export type Rung = 'none' | 'eof' | 'term' | 'kill';
 
 export type Ladder =
@@ -28,7 +27,7 @@ export type Ladder =
   | { readonly kind: 'walking'; readonly rung: Rung; readonly untilMs: number; readonly leaderGone: boolean }
   | { readonly kind: 'done'; readonly rung: Rung; readonly left: number };
 
-/** Whether the leader lives, and how many other members do. */
+/** Whether the leader lives, and the number of other living members. */
 export type GroupStatus = { readonly leader: boolean; readonly followers: number };
 
 export type LadderEffect = 'close_stdin' | 'term' | 'kill';
@@ -71,7 +70,7 @@ const walking = (rung: Rung, untilMs: number, leaderGone: boolean): Ladder => ({
   leaderGone,
 });
 
-/** A second, less patient request can shorten the waits of a running stop, never extend them. */
+/** A later, shorter pace can shorten the waits of a running stop, never extend them. */
 export function hurry(ladder: Ladder, nowMs: number, pace: LadderPace): Ladder {
   if (ladder.kind !== 'walking' || ladder.rung === 'kill') return ladder;
   const waitMs = ladder.rung === 'term' ? pace.termMs : pace.eofMs;
