@@ -1,15 +1,14 @@
 /**
- * The objects that an application may attach, by shape: a transport or a server of the MCP SDKs (both generations), without
- * importing either. Hostler does the handshake, so the transport must not be started and the server must not be connected.
- *
- * Invariant: one object carries at most one connection. `claim` marks it for the life of the process, because a closed transport
- * cannot be started again, and two sessions over one transport would read each other's answers.
+ * The objects that an application may attach: a transport or a server of the MCP SDKs (both generations), recognised by shape
+ * without importing an SDK. Hostler does the handshake, so the object must not be started or connected.
+ * Invariant: one object carries at most one connection. `claim` marks it for the life of the process: a closed transport cannot
+ * be started again, and two sessions over one transport would read each other's answers.
  */
 import { notOpen } from '../../wire/wire-errors.js';
 
-// The SDKs declare their own message types, which are not assignable to each other: `any` is what fits both generations.
+// The message types of the two SDK generations are not assignable to each other, so `any` is needed to accept both.
 
-/** A client's end of a connection, as the SDKs define it. */
+/** Client end of a connection, as the SDKs define it. */
 export interface AttachableTransport {
   start(): Promise<void>;
   // biome-ignore lint/suspicious/noExplicitAny: see above.
@@ -21,7 +20,7 @@ export interface AttachableTransport {
   onerror?: ((error: Error) => void) | undefined;
   sessionId?: string | undefined;
   setProtocolVersion?: ((version: string) => void) | undefined;
-  /** SDK 2: each request has a response stream of its own, which can be aborted. */
+  /** SDK 2: each request has its own response stream, which can be aborted. */
   readonly hasPerRequestStream?: boolean;
 }
 
@@ -34,15 +33,15 @@ export interface AttachableServer {
 
 export type Attachable = AttachableTransport | AttachableServer;
 
-/** Makes a fresh object for each start. */
+/** Creates a new object for each start. */
 export type AttachFactory = () => Attachable | Promise<Attachable>;
 
 const transportMethods = ['start', 'send', 'close'];
 
-/** True for a server, false for a transport; an object with the methods of both counts as a transport. */
+/** True for a server, false for a transport. An object with the methods of both counts as a transport. */
 export const isServerObject = (object: Attachable): object is AttachableServer => !hasMethods(object, transportMethods);
 
-/** Why the value cannot be attached; undefined when it can. */
+/** Returns why the value cannot be attached; undefined if it can. */
 export function attachProblem(value: unknown): string | undefined {
   try {
     return problemOf(value);
@@ -51,7 +50,7 @@ export function attachProblem(value: unknown): string | undefined {
   }
 }
 
-/** The same, and marks the object as used when it can be attached. */
+/** Like `attachProblem`, but also marks the object as used if it can be attached. */
 export function claim(value: unknown): string | undefined {
   const problem = attachProblem(value);
   if (problem === undefined) used.add(value as object);
@@ -106,17 +105,17 @@ const hasMethods = (object: object, names: readonly string[]): boolean =>
   names.every((name) => typeof (object as Record<string, unknown>)[name] === 'function');
 
 /**
- * Two linked transports in this process: an attached server is connected to `far`, the channel uses `near`. Unlike the pair of the
- * SDKs, `near` gets `relatedRequestId` with each message, and may return an error with which `far.send` then rejects.
- * Invariants: messages keep their order. After either end is closed no message is delivered, and `onclose` of both ends was called
- * once.
+ * Two linked transports in this process: an attached server is connected to `far`, the channel uses `near`. Unlike in the pair
+ * of the SDKs, `near` gets `relatedRequestId` with each message, and can make `far.send` reject by returning an error.
+ * Invariants: messages stay in order. After either end is closed, no message is delivered, and `onclose` of both ends was
+ * called once.
  */
 export function linkTransports(server: string) {
   let isOpen = true;
   const end = () => {
     if (!isOpen) return;
     isOpen = false;
-    // `near` is notified even when `far` throws.
+    // `near` is notified even if `far` throws.
     try {
       far.onclose?.();
     } finally {
@@ -139,7 +138,7 @@ export function linkTransports(server: string) {
       try {
         far.onmessage?.(message);
       } catch (error) {
-        // The server failed at this message; the connection is still good.
+        // The server failed on this message; the connection is still usable.
         far.onerror?.(error instanceof Error ? error : new Error(String(error)));
       }
     },

@@ -1,12 +1,11 @@
 /**
- * A channel over an object that the application attached: a transport of an MCP SDK, or a server in this process, which gets one
- * end of a linked pair. Messages are serialised here, so that the limits of the other transports apply: size, depth, batches and
- * ambiguous members.
- * Not here: which objects may be attached (attachable.ts), making one (open-attached.ts). HTTP sessions, 400 and 404, tokens and
- * reconnects are the transport's: a `send` that rejects fails its own request only.
- *
- * Invariants: frames leave in a microtask of their own, in order, so that a transport that answers inside its `send` never answers
- * inside ours. No handler of ours throws into the transport. After `closed` the object's messages are ignored.
+ * A channel over an attached object: a transport of an MCP SDK, or a server in this process. Messages are serialised here, so
+ * that the limits of the other transports apply: size, depth, batches and ambiguous members.
+ * Not here: attachable objects (attachable.ts), opening (open-attached.ts). The attached transport handles HTTP sessions,
+ * tokens and reconnects; a rejected `send` fails only its request.
+ * Invariants: frames are sent in order in a separate microtask, so an answer that arrives inside `send` of the transport never
+ * arrives inside `send` of the channel. No handler throws into the transport. After `closed`, messages of the object are
+ * ignored.
  */
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -33,20 +32,20 @@ import { closeAbandoned, closeFailed, type ErrorContext, notJson, sendFailed, st
 export interface AttachedDeps {
   readonly clock: Clock;
   readonly cleanText: (text: string) => string;
-  /** The object did not close in time, or failed to. */
+  /** Reports that the object did not close in time, or failed to close. */
   readonly onProblem: (error: unknown) => void;
 }
 
-/** How long the object has to close before it is abandoned. */
+/** Time for the object to close before it is abandoned. */
 export const closeMsMax = 5_000;
 
-/** A request that was passed to the transport and is not answered yet. */
+/** An unanswered request that was passed to the transport. */
 interface Sent {
   readonly frame: OutboundFrame;
   readonly abort: AbortController | undefined;
 }
 
-/** Origin of a message that names a request which is not in progress: it reaches no client. */
+/** Origin of a message that names a request which is not in progress. The message reaches no client. */
 const endedRequest: MessageOrigin = { id: undefined };
 
 export class AttachedChannel implements Channel {
@@ -56,7 +55,7 @@ export class AttachedChannel implements Channel {
   readonly #server: string;
   readonly #object: Attachable;
   readonly #transport: AttachableTransport;
-  /** The end that an attached server is connected to. */
+  /** End of the linked pair that an attached server is connected to. */
   readonly #far: AttachableTransport | undefined;
   readonly #deps: AttachedDeps;
   readonly #context: ErrorContext;
@@ -66,14 +65,13 @@ export class AttachedChannel implements Channel {
   #isClosed = false;
   #closing: Promise<void> | undefined;
   #era: EraRules | undefined;
-  /** Queued frames, in order. */
   readonly #outbound = new Set<OutboundFrame>();
   #isScheduled = false;
-  /** Frames whose `send` has not settled: the transport may still buffer them. */
+  /** Frames whose `send` has not settled. The transport may still buffer them. */
   readonly #unsettled = new Set<OutboundFrame>();
   readonly #buffered = new ByteBudget(LIMITS.outboundBytes);
   readonly #requests = new Map<number, Sent>();
-  /** The last error that the transport reported, which may be why it closes. */
+  /** Last error that the transport reported. It may explain a later close. */
   #lastError: unknown;
 
   constructor(server: string, object: Attachable, deps: AttachedDeps) {
@@ -144,7 +142,7 @@ export class AttachedChannel implements Channel {
     this.#schedule();
   }
 
-  /** Calls handlers that the application set before too, as the SDKs do. */
+  /** Also calls handlers that the application set earlier, as the SDKs do. */
   #listen(): void {
     const transport = this.#transport;
     const { onclose, onerror } = transport;
@@ -180,7 +178,7 @@ export class AttachedChannel implements Channel {
     const sent = this.#noteRequest(frame);
     let sending: Promise<unknown>;
     try {
-      // Inside the block: `then` of the returned value may throw too.
+      // Inside the block, because `then` of the returned value may also throw.
       sending = Promise.resolve(this.#transport.send(JSON.parse(frameText(frame)), sent && this.#sendOptions(sent)));
     } catch (error) {
       this.#sendFailed(frame, error);
@@ -199,7 +197,7 @@ export class AttachedChannel implements Channel {
     return sent;
   }
 
-  /** Only for a transport with a stream for each request; the others get the message alone. */
+  /** Returns options only for a transport with a stream per request. Other transports get the message alone. */
   #sendOptions({ frame, abort }: Sent): object | undefined {
     if (!abort) return undefined;
     const headers = frame.http?.params?.map(
@@ -214,7 +212,7 @@ export class AttachedChannel implements Channel {
 
   #sendFailed(frame: OutboundFrame, error: unknown): void {
     this.#settled(frame);
-    // A notification or an answer that cannot be sent is dropped, as the protocol allows.
+    // A notification or answer that cannot be sent is dropped, as the protocol allows.
     if (this.#forget(frame.id) && !this.#isClosed) this.#listener?.failed(frame, sendFailed(this.#context, error));
   }
 
@@ -230,7 +228,7 @@ export class AttachedChannel implements Channel {
 
   // --- from the server
 
-  /** Returns the error of a refused message: the linked transport rejects with it, the transports of the SDKs ignore it. */
+  /** Returns the error of a refused message. The linked transport rejects with it; the transports of the SDKs ignore it. */
   #receive(message: unknown, extra: unknown): HostError | undefined {
     if (this.#isClosed) return notOpen(this.#server);
     let bytes: Buffer;
@@ -252,14 +250,14 @@ export class AttachedChannel implements Channel {
     return undefined;
   }
 
-  /** Our request that the server's message names. */
+  /** Returns the request that the message of the server names. */
   #originOf(extra: unknown): MessageOrigin | undefined {
     const related = relatedRequestId(extra);
     if (related === undefined) return undefined;
     return (typeof related === 'number' ? this.#requests.get(related)?.frame : undefined) ?? endedRequest;
   }
 
-  /** The request that the message would have answered fails; every other message is dropped and counted. */
+  /** Fails the request that the message would have answered. Any other message is dropped and counted. */
   #refuse(message: unknown, error: HostError): HostError {
     this.counters.junk++;
     const sent = this.#forget(answeredId(message));
@@ -291,7 +289,7 @@ export class AttachedChannel implements Channel {
     return new HostError('transport', `server '${server}': ${what}`, options);
   }
 
-  /** Never rejects: resolves when the object has closed, has failed to close, or has run out of time. */
+  /** Never rejects. Resolves when the object has closed, has failed to close, or after `closeMsMax`. */
   #closeObject(): Promise<void> {
     const { clock, onProblem } = this.#deps;
     return new Promise((resolve) => {
@@ -310,7 +308,7 @@ export class AttachedChannel implements Channel {
     });
   }
 
-  /** Closes the far end of the pair too, for a server that does not do it itself. */
+  /** Also closes the far end of the pair, for a server that does not. */
   async #closeBoth(): Promise<void> {
     try {
       await this.#object.close();
@@ -328,7 +326,7 @@ export class AttachedChannel implements Channel {
   }
 }
 
-/** The id of the request that a message answers; undefined for any other message, and for one that cannot be read. */
+/** Returns the id of the answered request; undefined for any other message, and if reading it throws. */
 function answeredId(message: unknown): number | undefined {
   try {
     const { id, method } = message as { id?: unknown; method?: unknown };

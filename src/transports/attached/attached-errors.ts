@@ -1,20 +1,19 @@
 /**
- * Failures of an attached object as HostErrors. Errors of an SDK transport are read by shape: an HTTP status in `code` (SDK 1) or
- * `status` (SDK 2), and `UnauthorizedError` by its name.
+ * Converts failures of an attached object to HostErrors. Errors of an SDK transport are recognised by shape: an HTTP status in
+ * `code` (SDK 1) or `status` (SDK 2), and `UnauthorizedError` by name.
  */
 import { type ErrorCode, HostError, type HostErrorOptions, thrownText } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { statusError } from '../http/http-errors.js';
 
-/** What every error about one attached server needs. */
 export interface ErrorContext {
   readonly server: string;
-  /** Redacts and neutralises a text that is quoted. */
+  /** Redacts and escapes a quoted text. */
   readonly cleanText: (text: string) => string;
   readonly now: () => Date;
 }
 
-/** An error of the attached object, whose text is appended to `what`. */
+/** Appends the text of the cause to `what`. */
 function failed(
   { server, cleanText }: ErrorContext,
   code: ErrorCode,
@@ -26,7 +25,7 @@ function failed(
   return new HostError(code, `${what}: ${text}`, { server, ...options, cause });
 }
 
-/** `send` of the transport threw or rejected: whether the message was sent is unknown without an HTTP status. */
+/** `send` of the transport threw or rejected. Without an HTTP status it is unknown whether the message was sent. */
 export function sendFailed(context: ErrorContext, error: unknown): HostError {
   const { server } = context;
   const status = statusOf(error);
@@ -39,7 +38,7 @@ export function sendFailed(context: ErrorContext, error: unknown): HostError {
   return failed(context, 'transport', `server '${server}': its transport could not send`, error, options);
 }
 
-/** `start` of the transport, or `connect` of the server, threw or rejected. */
+/** `start` of the transport or `connect` of the server threw or rejected. */
 export function startFailed(context: ErrorContext, error: unknown): HostError {
   if (statusOf(error) !== undefined) return sendFailed(context, error);
   return failed(context, 'connect_failed', `server '${context.server}' could not be opened`, error, {
@@ -49,7 +48,6 @@ export function startFailed(context: ErrorContext, error: unknown): HostError {
   });
 }
 
-/** The factory threw or rejected. */
 export const factoryFailed = (context: ErrorContext, error: unknown): HostError =>
   failed(context, 'connect_failed', `the factory of server '${context.server}' failed`, error, {
     reason: 'factory_failed',
@@ -66,7 +64,6 @@ export const notAttachable = (server: string, problem: string): HostError =>
     hint: 'attach an unstarted transport, an unconnected server, or a function that makes one',
   });
 
-/** The message of the server cannot be serialised. */
 export const notJson = (context: ErrorContext, error: unknown): HostError =>
   failed(context, 'protocol_error', `server '${context.server}' sent a message that is not JSON`, error, {
     reason: 'not_json',
@@ -87,7 +84,7 @@ export const closeFailed = (context: ErrorContext, error: unknown): HostError =>
     reason: 'close_failed',
   });
 
-/** The HTTP status that an error of an SDK carries. The SDKs write -1 where there is none. */
+/** Returns the HTTP status in an error of an SDK. The SDKs use -1 for no status. */
 function statusOf(error: unknown): number | undefined {
   if (typeof error !== 'object' || error === null) return undefined;
   try {

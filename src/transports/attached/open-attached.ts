@@ -1,6 +1,6 @@
 /**
- * Opens the channel of one start: over the attached object, or over one from the factory within the start's deadline.
- * Invariant: an object that comes too late is closed, unless another connection uses it.
+ * Opens the channel of one start, over the attached object or over a new one from the factory, within the start deadline.
+ * Invariant: an object that the factory returns too late is closed, unless another connection uses it.
  */
 import type { AttachedServerSpec } from '../../config/server-spec.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
@@ -51,7 +51,7 @@ function fromFactory(
     });
     if (signal?.aborted) return giveUp();
     signal?.addEventListener('abort', giveUp, { once: true });
-    // Called inside a promise: a synchronous throw becomes a rejection.
+    // Called inside a promise, so that a synchronous throw becomes a rejection.
     new Promise((settle) => settle(take())).then(
       (object) => {
         if (isOver) return closeLate(context, object, onProblem);

@@ -1,9 +1,8 @@
 /**
- * A channel to a server in this process, for embedding and for tests. The server's end has the shape of the MCP SDK's `Transport`,
- * so that an SDK server can use it: it receives parsed objects and sends objects or JSON text.
- * Messages from the server pass the same decoder and limits as on every other transport.
- *
- * Invariants: delivery is asynchronous (a microtask) and in order, in both directions; a queued frame can be withdrawn unsent.
+ * A channel to a server in this process, for embedding and tests. The server end has the shape of `Transport` of the MCP SDK:
+ * it receives parsed objects and sends objects or JSON text. Messages from the server pass the same decoder and limits as on
+ * other transports.
+ * Invariant: in both directions, delivery is asynchronous (a microtask) and in order. A queued frame can be withdrawn unsent.
  */
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import { HostError } from '../../kernel/errors.js';
@@ -27,7 +26,7 @@ export interface MemoryServerEnd {
   onerror?: (error: Error) => void;
   sessionId?: string;
   start(): Promise<void>;
-  /** An object, or one JSON message as text or bytes. Rejects when the message is too large or the channel is closed. */
+  /** Sends an object, or one JSON message as text or bytes. Rejects if the message is too large or the channel is closed. */
   send(message: object | string | Uint8Array): Promise<void>;
   close(): Promise<void>;
 }
@@ -42,7 +41,7 @@ export function createMemoryLink(serverName = 'memory'): MemoryLink {
   return { channel: link, server: link.far };
 }
 
-/** Bytes from the server that are not delivered yet. */
+/** Maximum of undelivered bytes from the server. */
 const inboundBytesMax = 16 * 1024 * 1024;
 
 class MemoryChannel implements Channel {
@@ -54,7 +53,6 @@ class MemoryChannel implements Channel {
   #listener: ChannelListener | undefined;
   #farStarted = false;
   #closed = false;
-  /** Queued frames for the server, in order. */
   readonly #outbound = new Set<OutboundFrame>();
   readonly #outboundBytes = new ByteBudget(LIMITS.outboundBytes);
   #outboundScheduled = false;
@@ -71,7 +69,7 @@ class MemoryChannel implements Channel {
       },
       send: async (message) => this.#receive(message),
       close: async () => {
-        // Messages that the server sent before are delivered first.
+        // Messages that the server sent earlier are delivered first.
         await Promise.resolve();
         this.#end('the server closed its end');
       },
@@ -117,7 +115,7 @@ class MemoryChannel implements Channel {
     });
   }
 
-  /** A handler that throws must not affect the frames behind it. */
+  /** A handler that throws must not affect later frames. */
   #deliver(frame: OutboundFrame): void {
     try {
       this.far.onmessage?.(JSON.parse(frameText(frame)));

@@ -1,6 +1,6 @@
 /**
- * The paths of the Hostler that a sandbox belongs to: the homes of servers, and the files that no server may see.
- * Not here: the paths that one server declares (view.ts).
+ * Paths of Hostler that affect every sandbox: the homes of servers, and files that no server may see.
+ * Not here: paths that one server declares (view.ts).
  */
 import os from 'node:os';
 import path from 'node:path';
@@ -9,19 +9,19 @@ import type { Environment } from '../../environment.js';
 import { isWithin, traceFuturePath } from './trace-path.js';
 
 export interface HostPaths {
-  /** Parent folder of the servers' homes. Undefined: each start gets an empty home that is discarded at its end. */
+  /** Parent folder of the server homes. Undefined: each start gets an empty home that is discarded at its end. */
   readonly homes: string | undefined;
-  /** Files and folders of Hostler itself: keys, sockets, configuration. They need not exist yet. */
+  /** Files and folders of Hostler: keys, sockets, configuration. They need not exist yet. */
   readonly hidden: readonly string[];
-  /** Paths of `hidden` that stay hidden while they do not exist: an editor may remove a file before it writes it again. */
+  /** Paths of `hidden` that stay hidden while they do not exist: an editor may remove a file before writing it again. */
   readonly named?: readonly string[];
-  /** Homes of the user. Shown only where a definition declares them. */
+  /** Homes of the user. Shown only if a definition declares them. */
   readonly userHomes: readonly string[];
-  /** The program files of Hostler: a server that changed them would run code outside of its sandbox. */
+  /** Program files of Hostler. A server that changed them would run code outside its sandbox. */
   readonly programs: readonly string[];
 }
 
-/** The default folders are hidden as well: another Hostler of the same user may have its keys and socket there. */
+/** The default folders are hidden too: another Hostler of the same user may have its keys and socket there. */
 export function hostPaths(
   ambient: Environment,
   stateDir: string | undefined,
@@ -41,7 +41,7 @@ export function hostPaths(
 /** In a container HOME may be `/`. */
 const isHome = (folder: string): boolean => path.isAbsolute(folder) && path.resolve(folder) !== '/';
 
-/** The home in the account database; HOME may differ. */
+/** Home in the account database, which may differ from HOME. */
 function accountHome(): string | undefined {
   try {
     return os.userInfo().homedir;
@@ -50,16 +50,16 @@ function accountHome(): string | undefined {
   }
 }
 
-/** The same with every path resolved, and checks of a path against them. */
+/** `HostPaths` with resolved paths, and checks against them. */
 export interface ResolvedHostPaths {
   readonly hidden: readonly string[];
   readonly named: readonly string[];
   readonly userHomes: readonly string[];
-  /** Paths that no server may write to: hidden paths, links that lead to them, and Hostler's own program. */
+  /** Paths that no server may write to: hidden paths, links that lead to them, and the program of Hostler. */
   readonly guarded: readonly string[];
-  /** Whether the path is one of Hostler's own paths, or lies in one. */
+  /** Whether the path is hidden, or inside a hidden folder. */
   readonly isHidden: (real: string) => boolean;
-  /** Whether a folder of a program may be shown as a whole: not a user's home or a folder of many programs. */
+  /** Whether the folder of a program may be shown completely. False for a home of a user and for a folder of many programs. */
   readonly mayBeShown: (real: string) => boolean;
 }
 

@@ -1,15 +1,14 @@
 /**
- * The file system of one sandbox as a list of mounts, and that list as options of bubblewrap. It begins empty.
- * Not here: which paths a server sees (view.ts).
- *
- * Invariants: a mount comes after the one that contains it. No mount lies below a folder that the server can write to, where it
- * could have left a link. Folders that were made for a mount cannot be written to.
+ * The file system of one sandbox as a list of mounts, and that list as options of bubblewrap. It starts empty.
+ * Not here: choosing the visible paths (view.ts).
+ * Invariants: a mount follows the mount that contains it. No mount is inside a folder that the server can write to, because the
+ * server could have replaced the mount point by a link. Folders created for a mount are read-only.
  */
 import { isWithin } from './trace-path.js';
 
 type Mount =
   | { readonly kind: 'read' | 'write'; readonly at: string; readonly source: string }
-  /** `sealed`: read-only. */
+  /** `sealed`: the folder is read-only. */
   | { readonly kind: 'empty'; readonly at: string; readonly sealed: boolean }
   | { readonly kind: 'folder' | 'proc' | 'dev'; readonly at: string }
   | { readonly kind: 'link'; readonly at: string; readonly to: string };
@@ -17,7 +16,6 @@ type Mount =
 export class Mounts {
   readonly #byPath = new Map<string, Mount>();
 
-  /** Replaces an earlier mount at the same path. */
   add(mount: Mount): void {
     this.#byPath.set(mount.at, mount);
   }
@@ -30,7 +28,7 @@ export class Mounts {
     this.add({ kind: 'write', at, source });
   }
 
-  /** The innermost mount that contains this path. Links and folders do not count. */
+  /** Returns the innermost mount that contains this path. Links and folders do not count. */
   covering(file: string): Mount | undefined {
     let found: Mount | undefined;
     for (const mount of this.#byPath.values()) {

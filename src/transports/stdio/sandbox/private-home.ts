@@ -1,7 +1,7 @@
 /**
- * The home of a sandboxed server: one folder per server name in the data directory, reused by later starts, so that package
+ * The home of a sandboxed server: one folder per server name in the state directory. Later starts reuse it, so that package
  * runners find their downloads.
- * Invariant: two names never share a folder. A server can write inside its home only, so it cannot replace the home by a link.
+ * Invariant: two names never share a folder. A server can write only inside its home, so it cannot replace the home by a link.
  */
 import { createHash } from 'node:crypto';
 import { lstat, mkdir } from 'node:fs/promises';
@@ -9,16 +9,17 @@ import path from 'node:path';
 import { HostError } from '../../../kernel/errors.js';
 import type { Environment } from '../../environment.js';
 
-/** Path of the home inside the sandbox. Neutral: no real path collides with it, and it does not contain the user's name. */
+/** Path of the home inside the sandbox. No real path collides with it, and it does not contain the name of the user. */
 export const homeInside = '/sandbox/home';
 
-/** A name that is valid in a configuration is used as it is; any other text is hashed, because it may contain `/` or be `..`. */
+/**
+ * A name that is valid in a configuration is used unchanged. Any other text is hashed, because it may contain `/` or be `..`.
+ */
 export const homeFolderName = (server: string): string =>
   /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/.test(server) ? server : `%${createHash('sha256').update(server).digest('hex')}`;
 
 const othersMayWrite = 0o022;
 
-/** Creates the folder where needed. */
 export async function prepareHome(homes: string, server: string): Promise<string> {
   const own = path.join(homes, homeFolderName(server));
   const home = path.join(own, 'home');
@@ -28,7 +29,7 @@ export async function prepareHome(homes: string, server: string): Promise<string
       const facts = await lstat(folder);
       if (!facts.isDirectory()) throw unusable(server, folder, 'is not a folder');
       if (facts.uid !== process.getuid?.()) throw unusable(server, folder, 'belongs to another user');
-      // The server may have made its own home writable for others; they cannot reach it inside the data directory.
+      // The server may have made its home writable for others, but they cannot reach it inside the state directory.
       if (folder !== home && (facts.mode & othersMayWrite) !== 0)
         throw unusable(server, folder, 'can be written by others');
     }
@@ -49,7 +50,7 @@ const unusable = (server: string, folder: string, what: string, cause?: unknown)
     ...(cause === undefined ? {} : { cause }),
   });
 
-/** Hostler's environment for a sandboxed server: with folders that exist inside the sandbox. */
+/** Environment for a sandboxed server, with folders that exist inside the sandbox. */
 export function sandboxAmbient(ambient: Environment): Environment {
   const own = Object.entries(ambient).filter(([name]) => !name.startsWith('XDG_'));
   return {

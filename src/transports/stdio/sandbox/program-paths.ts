@@ -1,11 +1,10 @@
 /**
- * The files of a server's own program: the real file of its command, the installation around it (the folder above `bin`: nvm, pyenv,
- * uv tools, virtual environments), the interpreter of its first line, and the package of its script.
- * Not here: hidden files (view.ts), files that the server works on (declared by its definition).
- *
- * Invariants: a link that the server itself can change is not followed, and the first line of a script that it can change names no
- * file: a server could point them at any file and see that file after its next start. A user's home or a folder of many
- * programs is never shown as a whole.
+ * Finds the files of the program of a server: the real file of its command, its installation (the folder above `bin`: nvm,
+ * pyenv, uv tools, virtual environments), its interpreter, and the package of its script.
+ * Not here: hidden files (view.ts), files that the server works on (its definition declares them).
+ * Invariants: a link that the server can change is not followed, and the first line of a script that it can change names no
+ * file. Otherwise a server could point them at any file and see that file after its next start. The home of a user or a folder
+ * of many programs is never shown completely.
  */
 import { constants } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
@@ -28,10 +27,10 @@ export interface ProgramRequest {
 }
 
 interface ProgramPaths {
-  /** Files and folders, real. */
+  /** Real paths of files and folders. */
   readonly shown: readonly string[];
   readonly links: readonly Link[];
-  /** Version managers find their folder by these; otherwise they look for it in HOME. */
+  /** Variables with which version managers find their folder. Without them they search in HOME. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -45,10 +44,10 @@ const managers: Readonly<Record<string, string>> = {
 };
 
 const programFolders = new Set(['bin', 'sbin', 'shims', 'libexec']);
-/** Any of them beside `bin` marks an installation. `.cargo` has none: its folder contains credentials. */
+/** One of these beside `bin` marks an installation. `.cargo` has none, which is intended: its folder contains credentials. */
 const installationMarks = ['lib', 'lib64', 'libexec', 'versions', 'installs', 'tools', 'pyvenv.cfg', 'Cellar'];
 const packageMarks = ['package.json', 'pyproject.toml', 'setup.py', 'deno.json', 'deno.jsonc'];
-/** A script may name a script as its interpreter, such as a virtual environment's own wrapper. */
+/** An interpreter may itself be a script, such as a wrapper of a virtual environment. */
 const interpretersMax = 4;
 const firstLineBytes = 256;
 
@@ -80,9 +79,9 @@ class Findings {
   async command(file: string, depth: number): Promise<void> {
     const traced = await this.follow(file);
     if (!traced) return;
-    // Each link may lie in an installation: npx is a link from `bin` of Node's installation into its `lib`.
+    // Each link may be in an installation: npx is a link from `bin` to `lib` of the Node installation.
     for (const { at } of traced.links) await this.#installationOf(at);
-    // A package below node_modules may look like an installation, but its dependencies lie beside it.
+    // A package below node_modules may look like an installation, but its dependencies are beside it.
     const isModule = outermostModules(traced.real) !== undefined;
     const isInstalled = !isModule && (await this.#installationOf(traced.real));
     if (!isInstalled && !(await this.packageOf(traced.real))) this.#folderOf(traced.real);
@@ -90,7 +89,7 @@ class Findings {
     if (interpreter !== undefined) await this.command(interpreter, depth - 1);
   }
 
-  /** Undefined when it does not exist, or when the server could change where it leads. */
+  /** Returns undefined if the file does not exist, or if the server could change where its path leads. */
   async follow(file: string): Promise<Traced | undefined> {
     try {
       const traced = await tracePath(file);
@@ -107,7 +106,7 @@ class Findings {
     if (!this.#isVisible(real)) this.shown.add(real);
   }
 
-  /** False when the file belongs to no package that may be shown. */
+  /** Returns false if the file belongs to no package that may be shown. */
   async packageOf(real: string): Promise<boolean> {
     if (this.#isVisible(real)) return true;
     const { mayBeShown } = this.#request.hostPaths;
@@ -120,7 +119,7 @@ class Findings {
     for (const [i, folder] of above.entries()) {
       if (!(await hasAny(folder, packageMarks))) continue;
       this.show(folder);
-      // Packages of a workspace find their dependencies further up.
+      // Packages of a workspace find their dependencies in folders further up.
       for (const each of above.slice(i + 1)) {
         const shared = await this.follow(path.join(each, 'node_modules'));
         if (shared) this.show(shared.real);
@@ -130,7 +129,7 @@ class Findings {
     return false;
   }
 
-  /** False when the file does not lie in the `bin` of an installation that may be shown. */
+  /** Returns false if the file is not in the `bin` of an installation that may be shown. */
   async #installationOf(file: string): Promise<boolean> {
     const folder = path.dirname(file);
     const prefix = path.dirname(folder);
@@ -143,14 +142,14 @@ class Findings {
     return true;
   }
 
-  /** Programs of one `bin` call each other: uvx starts the uv beside it. */
+  /** Shows the whole `bin`, because its programs call each other: uvx starts the uv beside it. */
   #folderOf(real: string): void {
     const folder = path.dirname(real);
     const isProgramFolder = programFolders.has(path.basename(folder)) && this.#request.hostPaths.mayBeShown(folder);
     this.show(isProgramFolder ? folder : real);
   }
 
-  /** The interpreter in the first line: `#!/usr/bin/env node`, `#!/opt/venv/bin/python`. */
+  /** Returns the interpreter in the first line: `#!/usr/bin/env node`, `#!/opt/venv/bin/python`. */
   async #interpreterOf(real: string): Promise<string | undefined> {
     const line = await firstLineOf(real);
     const [file, ...rest] = line?.split(/\s+/) ?? [];
@@ -180,7 +179,7 @@ function outermostModules(real: string): string | undefined {
   return at < 0 ? undefined : real.slice(0, at + '/node_modules'.length);
 }
 
-/** Nearest first, up to the first that may not be shown. */
+/** Returns the nearest folder first, and stops before the first one that may not be shown. */
 function foldersAbove(real: string, mayBeShown: (folder: string) => boolean): string[] {
   const folders: string[] = [];
   for (let folder = path.dirname(real); mayBeShown(folder); folder = path.dirname(folder)) folders.push(folder);
@@ -196,10 +195,10 @@ async function hasAny(folder: string, names: readonly string[]): Promise<boolean
 
 const isFile = async (file: string): Promise<boolean> => (await statOf(file))?.isFile() ?? false;
 
-/** Without `#!`; undefined when the file is not a script or cannot be read. */
+/** Returns the line without `#!`; undefined if the file is not a script or cannot be read. */
 async function firstLineOf(file: string): Promise<string | undefined> {
   try {
-    // Non-blocking: the server may have put a FIFO there that no process writes to.
+    // Non-blocking, because the server may have created a FIFO without a writer.
     const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const { buffer, bytesRead } = await handle.read(Buffer.alloc(firstLineBytes), 0, firstLineBytes, 0);
@@ -221,14 +220,14 @@ const interpreters = new Set([
 
 const isInterpreter = (command: string): boolean => interpreters.has(path.basename(command).replace(/[\d.]+$/, ''));
 
-/** The argument after it is a file that is loaded. */
+/** Options whose next argument is a file to load. */
 const loadOptions = new Set(['-r', '--require', '--import', '--loader', '--experimental-loader', '--env-file']);
-/** Code as text, or a module by name: no script follows. */
+/** Options whose argument is code or a module name. No script follows. */
 const textOptions = new Set(['-c', '-e', '-m', '-p', '--eval', '--print', '-E']);
 const argumentsMax = 64;
 
 /**
- * The arguments of an interpreter that name code: its script, and modules that it loads first. Arguments of the script itself are
+ * Returns the arguments of an interpreter that name code: its script, and modules loaded before it. Arguments of the script are
  * not code: a server declares the files that it works on.
  */
 export async function scriptFiles(
@@ -246,7 +245,7 @@ export async function scriptFiles(
       const file = value ?? args[++i];
       if (file !== undefined && (await isFile(file))) found.push(file);
     } else if (!arg.startsWith('-') && (await isFile(arg))) return [...found, arg];
-    // A missing path is still the script; a bare word may be a subcommand, such as `run`.
+    // A missing path is still the script. A word without a slash may be a subcommand, such as `run`.
     else if (!arg.startsWith('-') && arg.includes('/')) return found;
   }
   return found;

@@ -1,9 +1,10 @@
 /**
- * The isolation of a server from the machine, by profile:
+ * Isolates a server from the machine, by profile:
  * - `group`: a process group only. A process that leaves the group escapes the stop, and is reported.
- * - `standard`: bubblewrap. Its own PID namespace, so no process outlives the stop or our own death; a file system with the system,
- *   the server's program and declared paths (view.ts); no capabilities. The network is the host's, with its abstract sockets.
- * Not here: finding the command (command.ts, before it is wrapped, so that a missing command is a clear error).
+ * - `standard`: bubblewrap. A PID namespace, so no process survives the stop or the death of Hostler. A file system with the
+ *   system, the program of the server and declared paths (view.ts). No capabilities. The network of the host, with its abstract
+ *   sockets.
+ * Not here: finding the command (command.ts). It runs first, so that a missing command is a clear error.
  */
 import { constants } from 'node:fs';
 import { access, realpath } from 'node:fs/promises';
@@ -18,13 +19,12 @@ import { sandboxView, type ViewRequest } from './view.js';
 export type SandboxProfile = 'group' | 'standard';
 
 interface SandboxRequest extends Omit<ViewRequest, 'searchPath' | 'home'> {
-  /** Hostler's own PATH. The child's PATH comes from its definition and could contain another bwrap. */
+  /** PATH of Hostler. The PATH of the child comes from its definition and could contain another bwrap. */
   readonly searchPath: string;
-  /** Environment of the child. */
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** The command line and environment of bubblewrap. */
+/** Returns the command line and environment of bubblewrap. */
 export async function wrapInSandbox(request: SandboxRequest) {
   const { server, file, args, hostPaths, env } = request;
   const cwd = await realpath(request.cwd);
@@ -42,7 +42,7 @@ interface SandboxCommand {
   readonly args: readonly string[];
   readonly cwd: string;
   readonly mounts: Mounts;
-  /** Set inside only. */
+  /** Variables that are set only inside the sandbox. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -51,13 +51,13 @@ export function sandboxArgs({ file, args, cwd, mounts, variables }: SandboxComma
     '--die-with-parent',
     '--unshare-pid',
     '--unshare-ipc',
-    // Root would keep its capabilities, with which it could remount read-only mounts.
+    // Root would otherwise keep capabilities with which it could remount read-only mounts.
     ...['--cap-drop', 'ALL'],
     ...mounts.toArgs(),
     ...Object.entries(variables).flatMap(([name, value]) => ['--setenv', name, value]),
     ...['--chdir', cwd],
-    // No --new-session: SIGTERM to the group would not reach the command. The attack that it prevents, input pushed into the terminal,
-    // is impossible: the group has a session without a terminal.
+    // No --new-session: with it, SIGTERM to the group would not reach the command. It would prevent input pushed into a
+    // terminal, but the session of the group has no terminal.
     '--',
     file,
     ...args,
@@ -65,8 +65,8 @@ export function sandboxArgs({ file, args, cwd, mounts, variables }: SandboxComma
 }
 
 /**
- * Variables of the dynamic loader would act on bubblewrap itself, outside of the sandbox, and could load a library that the server
- * wrote. All others stay in the environment, because every user can read a command line.
+ * Variables of the dynamic loader would affect bubblewrap itself, outside the sandbox, and could load a library that the server
+ * wrote. Other variables stay in the environment, because every user can read a command line.
  */
 export function splitEnvironment(env: Readonly<Record<string, string>>) {
   const outside: Record<string, string> = Object.create(null);
@@ -102,8 +102,9 @@ const bubblewrapMissing = (server: string): HostError =>
   });
 
 /**
- * Explains the exit of a sandboxed server. bubblewrap prints its own failures on stderr after its name: the sandbox could not be built,
- * or the command could not run in it. Any other exit is the server's own, and it may have missed a file that the sandbox hides.
+ * Explains the exit of a sandboxed server. A last stderr line that starts with `bwrap:` means that the sandbox could not be
+ * built, or that the command could not run in it.
+ * Otherwise the server itself exited, perhaps because the sandbox hides a file.
  */
 export function sandboxedExit(server: string, error: HostError, lastLine: string): HostError {
   const [, what] = /^bwrap: (.+)$/.exec(lastLine) ?? [];

@@ -1,24 +1,23 @@
 /**
  * The parts of the operating system that every sandboxed server sees: programs, libraries, and settings for names, users,
- * certificates, time zones and packages. An allow list: no other file of the system is visible.
- * Not here: the server's own program (program-paths.ts), declared paths (view.ts).
- *
- * Invariant: a setting that only its owner or group may read is not shown, so that a Hostler run by root shows no more than
- * another one.
+ * certificates, time zones and packages. No other system file is visible.
+ * Not here: the program of the server (program-paths.ts), declared paths (view.ts).
+ * Invariant: a setting that only its owner or group may read is not shown, so a Hostler run by root shows no more than any
+ * other.
  */
 import { lstat, readdir, readlink, realpath, stat } from 'node:fs/promises';
 import path from 'node:path';
 
-/** Whole trees: `/usr`, and the package stores of NixOS and Guix. */
+/** Folders shown completely: `/usr`, and the package stores of NixOS and Guix. */
 const trees = ['/usr', '/nix/store', '/gnu/store'];
 
 /** Links into /usr on most systems, folders on others. */
 const programFolders = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
 
-/** NixOS finds its programs through these. */
+/** NixOS finds its programs through this link. */
 const links = ['/run/current-system'];
 
-/** Below /etc. Neither passwords, keys, sudo rules nor settings of services. */
+/** Names in /etc, without passwords, keys, sudo rules and settings of services. */
 const settings = [
   ...['alternatives', 'ld.so.cache', 'ld.so.conf', 'ld.so.conf.d', 'static'],
   ...['passwd', 'group', 'nsswitch.conf'],
@@ -30,10 +29,10 @@ const settings = [
   ...['npmrc', 'pip.conf', 'uv', 'gitconfig', 'perl'],
 ];
 
-/** Settings that come in versions, such as `python3.12` and `java-21-openjdk`. */
+/** Settings with a version in their name, such as `python3.12` and `java-21-openjdk`. */
 const versioned = /^(?:java|python3)[\w.-]*$/;
 
-/** Trees to show, links to recreate, and settings: their path inside, and their source. */
+/** Returns trees to show, links to recreate, and settings with their path inside and their source. */
 export async function systemPaths(isHidden: (real: string) => boolean) {
   const names = [...settings, ...(await namesIn('/etc')).filter((name) => versioned.test(name))];
   const [roots, folders, found] = await Promise.all([
@@ -49,7 +48,7 @@ export async function systemPaths(isHidden: (real: string) => boolean) {
   };
 }
 
-/** Undefined when it does not exist; `to` when it is a link. */
+/** Returns undefined if the path does not exist. `to` is the target of a link. */
 async function present(at: string): Promise<{ at: string; to: string | undefined } | undefined> {
   const facts = await lstat(at).catch(() => undefined);
   return facts && { at, to: facts.isSymbolicLink() ? await readlink(at) : undefined };
@@ -59,7 +58,7 @@ const othersMayRead = 0o004;
 
 async function setting(at: string, isHidden: (real: string) => boolean) {
   try {
-    // Links are resolved: the target of resolv.conf often lies in /run, which is private inside.
+    // Links are resolved, because the target of resolv.conf is often in /run, which is private inside.
     const source = await realpath(at);
     const { mode } = await stat(source);
     return (mode & othersMayRead) === 0 || isHidden(source) ? undefined : { at, source };
@@ -71,8 +70,8 @@ async function setting(at: string, isHidden: (real: string) => boolean) {
 const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => []);
 
 /**
- * Entries of /proc through which a process could change the kernel without any capability; they are mounted read-only. Root could
- * change every sysctl, and `core_pattern` names a program that the kernel runs outside of all sandboxes.
+ * Entries of /proc through which a process could change the kernel without a capability. They are mounted read-only.
+ * Root could otherwise change every sysctl, and `core_pattern` names a program that the kernel runs outside all sandboxes.
  */
 export async function kernelControls(): Promise<string[]> {
   const names = (await namesIn('/proc')).filter((name) => !/^\d+$/.test(name));

@@ -1,15 +1,14 @@
 /**
- * Resolves an absolute path one component at a time and records its symbolic links: a sandbox shows the real file and recreates the
- * links, so that the path works inside as it does outside.
- * Invariant: `at` of every link is itself free of links, so two paths through one link have the same `at`.
+ * Resolves an absolute path one component at a time and records its symbolic links. A sandbox shows the real file and recreates
+ * the links, so that the path works inside as outside.
+ * Invariant: `at` of every link contains no links, so two paths through one link have the same `at`.
  */
 import { readlink } from 'node:fs/promises';
 import path from 'node:path';
 
 export interface Link {
-  /** Path of the link. */
   readonly at: string;
-  /** Its target as written: absolute, or relative to its folder. */
+  /** Target as written: absolute, or relative to the folder of the link. */
   readonly to: string;
 }
 
@@ -18,7 +17,7 @@ export interface Traced {
   readonly links: readonly Link[];
 }
 
-/** The limit of the Linux kernel. */
+/** Limit of the Linux kernel. */
 const linksMax = 40;
 
 /** Throws the error of the file system: `ENOENT`, `ENOTDIR`, `EACCES`, or `ELOOP` for a cycle of links. */
@@ -42,14 +41,14 @@ export async function tracePath(file: string): Promise<Traced> {
   return { real, links };
 }
 
-/** Undefined: not a link. */
+/** Returns undefined if the file is not a link. */
 const targetOf = (file: string): Promise<string | undefined> =>
   readlink(file).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'EINVAL') return undefined;
     throw error;
   });
 
-/** The same for a path that may not exist yet: the existing part is resolved, the rest is added as written. */
+/** Like `tracePath`, for a path that may not exist yet: the existing part is resolved, the rest is appended as written. */
 export async function traceFuturePath(file: string): Promise<Traced> {
   const absolute = path.resolve(file);
   try {
@@ -62,6 +61,6 @@ export async function traceFuturePath(file: string): Promise<Traced> {
   }
 }
 
-/** Whether `entry` is `folder` or lies below it. Both are absolute and real. */
+/** Whether `entry` is `folder` or inside it. Both are absolute and real. */
 export const isWithin = (folder: string, entry: string): boolean =>
   entry === folder || entry.startsWith(folder === '/' ? '/' : `${folder}/`);

@@ -1,13 +1,13 @@
 /**
- * The part of the file system that one sandboxed server sees: the system, its own program, the declared paths, a private home, /tmp
- * and /run.
- * Not here: the namespace (bubblewrap, mounts.ts), processes and environment (sandbox.ts).
+ * Builds the file system that one sandboxed server sees: the system, its program, declared paths, a private home, /tmp and
+ * /run.
+ * Not here: the namespace (mounts.ts), processes and environment (sandbox.ts).
  *
  * Invariants:
- * - Hostler's own files (data directory, sockets, configuration) are never visible. A declared read-only folder is shown without
- *   them. A declared writable folder that contains them is refused: a server could move its parent folders and find them
- *   elsewhere after its next start.
- * - A path that the server itself can change is never resolved for it, neither as a link nor as the source of a mount.
+ * - The files of Hostler (data directory, sockets, configuration) are never visible. A declared read-only folder is shown
+ *   without them. A declared writable folder that contains them is refused: a server could move their parent folders and find
+ *   them at another path after its next start.
+ * - A path that the server can change is never resolved, neither as a link nor as the source of a mount.
  */
 import { lstat, readdir, readlink, stat } from 'node:fs/promises';
 import path from 'node:path';
@@ -24,16 +24,15 @@ export interface ViewRequest {
   /** Path of the command, with its links. */
   readonly file: string;
   readonly args: readonly string[];
-  /** Real. Shown only when the definition declares it; otherwise an empty folder of that name. */
+  /** Real path. Shown only if the definition declares it; otherwise an empty folder of that name. */
   readonly cwd: string;
-  /** As the definition names it, with its links. */
+  /** Path in the definition, with its links. */
   readonly declaredCwd: string | undefined;
   readonly readablePaths: readonly string[];
   readonly writablePaths: readonly string[];
-  /** PATH of the server. */
   readonly searchPath: string;
   readonly hostPaths: HostPaths;
-  /** The folder shown as the home; undefined for an empty one that is discarded at the end. */
+  /** Folder shown as the home. Undefined: an empty home that is discarded at the end. */
   readonly home: string | undefined;
 }
 
@@ -41,13 +40,13 @@ export interface View {
   readonly mounts: Mounts;
   /** Real paths that the server may write to. */
   readonly writable: readonly string[];
-  /** Variables by which programs find their own installation. */
+  /** Variables with which programs find their installation. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
 type Field = 'readablePaths' | 'writablePaths' | 'cwd';
 
-/** Maximum number of entries of a folder that are mounted one by one, because it contains a hidden file. */
+/** Maximum number of entries mounted one by one, for a folder that contains a hidden file. */
 const entriesMax = 256;
 
 export async function sandboxView(request: ViewRequest): Promise<View> {
@@ -56,7 +55,7 @@ export async function sandboxView(request: ViewRequest): Promise<View> {
   return builder.build();
 }
 
-/** Hidden files, and paths that may become files, outside of hidden folders. */
+/** Returns hidden files outside hidden folders, including paths that may become files. */
 async function hiddenFilesOf({ hidden, named }: ResolvedHostPaths): Promise<string[]> {
   const facts = await Promise.all(hidden.map((entry) => lstat(entry).catch(() => undefined)));
   const isFolder = (i: number): boolean => facts[i]?.isDirectory() === true;
@@ -109,7 +108,7 @@ class ViewBuilder {
         );
       this.#writable.push(real);
     }
-    // Below a writable folder another mount adds nothing, and the server could have replaced its target by a link.
+    // Inside a writable folder another mount is useless, and the server could have replaced its target by a link.
     const outermost = this.#writable.filter(
       (real) => !this.#writable.some((other) => other !== real && isWithin(other, real)),
     );
@@ -148,7 +147,7 @@ class ViewBuilder {
     for (const tree of trees) if (!this.#mounts.isVisible(tree)) this.#mounts.read(tree);
     for (const { at, source } of settings) if (!this.#mounts.isVisible(at)) this.#mounts.read(at, source);
     this.#links.push(...links);
-    // A home may lie below /usr. Accounts of services may have /usr/bin or the like, which is not a home.
+    // A home may be below /usr. Accounts of services may have a folder such as /usr/bin, which is not a home.
     const homes = userHomes.filter((home) => trees.some((tree) => isWithin(tree, path.dirname(path.dirname(home)))));
     for (const home of homes)
       if (this.#mounts.covering(home)?.kind === 'read') this.#mounts.add({ kind: 'empty', at: home, sealed: true });
@@ -173,7 +172,7 @@ class ViewBuilder {
     this.#links.push(...links);
   }
 
-  /** Shows a real path read-only, without Hostler's own files in it; `#hide` hides Hostler's own folders. */
+  /** Shows a real path read-only, without files of Hostler. `#hide` hides the folders of Hostler. */
   async #show(real: string, isDerived: boolean): Promise<void> {
     this.#requireFree('readablePaths', real);
     if (this.#hiddenFiles.some((file) => isWithin(real, file))) await this.#showEntries(real, isDerived);
@@ -181,15 +180,15 @@ class ViewBuilder {
   }
 
   /**
-   * A mount over a hidden file would not last: an editor replaces the file, and the kernel then removes the mount.
-   * So the other entries that the folder has now are mounted one by one.
+   * A mount over a hidden file would not last: an editor replaces the file, and then the kernel removes the mount. So the other
+   * current entries of the folder are mounted one by one.
    */
   async #showEntries(folder: string, isDerived: boolean): Promise<void> {
     const own = this.#hiddenFiles.filter((file) => path.dirname(file) === folder).map((file) => path.basename(file));
     const names = (await readdir(folder)).filter((name) => {
       // Editors write copies under similar names.
       if (own.some((base) => name.includes(base))) return false;
-      // A package that was not declared is shown without dot files, which may contain secrets.
+      // A package that was not declared is shown without dot files, because they may contain secrets.
       return !(isDerived && own.length > 0 && name.startsWith('.'));
     });
     if (names.length > entriesMax)
@@ -211,12 +210,12 @@ class ViewBuilder {
     else if (facts.isDirectory() || facts.isFile()) this.#mounts.read(entry);
   }
 
-  /** Hostler's own folders inside a shown folder appear empty. */
+  /** Folders of Hostler inside a visible folder appear empty. */
   async #hide(): Promise<void> {
     for (const entry of this.#hostPaths.hidden) {
       if (this.#mounts.covering(entry)?.kind !== 'read') continue;
       const facts = await stat(entry).catch(() => undefined);
-      // A hidden file can only be visible in a system folder: then the whole folder of the file is hidden.
+      // A hidden file can be visible only in a system folder. Then its whole folder is hidden.
       if (facts)
         this.#mounts.add({ kind: 'empty', at: facts.isDirectory() ? entry : path.dirname(entry), sealed: true });
     }
@@ -269,7 +268,7 @@ class ViewBuilder {
       );
   }
 
-  /** The home is mounted there, and no mount may lie inside a folder that the server can write to. */
+  /** The home is mounted at `homeInside`, and no mount may be inside a folder that the server can write to. */
   #requireFree(field: Field, real: string): void {
     if (isWithin(real, homeInside) || isWithin(homeInside, real))
       throw this.#refused(
