@@ -1,7 +1,4 @@
-/**
- * Counts bytes in use against a maximum: queued frames, open requests, buffered bodies. Several users may share one budget.
- * Not here: the error that a refusal becomes (the callers).
- */
+/** Counts bytes in use against a maximum: queued frames, open requests, buffered bodies. Several users may share one budget. */
 export class ByteBudget {
   readonly max: number;
   #used = 0;
@@ -14,7 +11,7 @@ export class ByteBudget {
     return this.#used;
   }
 
-  /** False, and nothing is counted, when the bytes would exceed the maximum. */
+  /** Returns false and counts nothing if the bytes would exceed the maximum. */
   take(bytes: number): boolean {
     if (this.#used + bytes > this.max) return false;
     this.#used += bytes;

@@ -1,7 +1,7 @@
 /**
- * A growable buffer for bytes that arrive in pieces: a body, a line, the data of an event.
- * Bytes are copied into slabs that never move, so one more byte costs the same at any length. Not here: the maximum length.
- * Invariants: unused room is at most the bytes added so far and at most 64 KiB; the slabs are counted in the budget, if there is one.
+ * A growable buffer for bytes that arrive in chunks: a body, a line, the data of an event. Bytes are copied into slabs that
+ * never move, so adding a byte costs the same at any length.
+ * Invariants: unused room is at most the bytes added so far and at most 64 KiB. The slabs count in the budget, if there is one.
  */
 import type { ByteBudget } from './byte-budget.js';
 
@@ -11,7 +11,7 @@ const slabBytesMax = 64 * 1024;
 
 export class ByteBuffer {
   readonly #budget: ByteBudget | undefined;
-  /** All but the last are full. */
+  /** All slabs except the last are full. */
   #slabs: Buffer[] = [];
   #last: Buffer = EMPTY;
   #lastUsed = 0;
@@ -26,7 +26,7 @@ export class ByteBuffer {
     return this.#capacity - this.#last.length + this.#lastUsed;
   }
 
-  /** False when the budget has no room for all of it: the buffer then holds a part, and can only be cleared. */
+  /** Returns false if the budget is exhausted. Then the buffer contains only part of the bytes, and must be cleared. */
   add(source: Buffer, from = 0, to = source.length): boolean {
     for (let at = from; at < to; ) {
       if (this.#lastUsed === this.#last.length && !this.#grow(to - at)) return false;
@@ -43,7 +43,7 @@ export class ByteBuffer {
     return true;
   }
 
-  /** Returns the bytes as one buffer that the caller may keep, and empties this one. */
+  /** Returns the bytes as one buffer that the caller may store, and empties this one. */
   take(): Buffer {
     const isOne = this.#slabs.length <= 1 && this.#lastUsed * 2 >= this.#last.length;
     const taken = isOne ? this.#last.subarray(0, this.#lastUsed) : Buffer.concat(this.#slabs, this.length);
@@ -70,8 +70,8 @@ export class ByteBuffer {
 }
 
 /**
- * A copy of bytes that stay in memory for long. `Buffer.from` copies small ones into an 8 KiB block that Node shares between
- * buffers, and a copy of two bytes would retain the whole block.
+ * Copies bytes that stay in memory for long. `Buffer.from` copies small ones into an 8 KiB block that Node shares between
+ * buffers, so a copy of two bytes would retain the whole block.
  */
 export function unpooledCopy(bytes: Uint8Array): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length);

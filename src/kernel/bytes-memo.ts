@@ -1,6 +1,6 @@
 /**
- * Caches values computed from bytes that come again: most clients send the same metadata with every request. Only for immutable values
- * that depend on the bytes alone.
+ * Caches values computed from repeated bytes: most clients send the same metadata with every request. Values must be immutable
+ * and depend only on the bytes.
  * Invariant: at most `entriesMax` entries of at most `bytesMax` each; the oldest entry is dropped first.
  */
 import { setBounded } from './bounded-map.js';
@@ -19,7 +19,7 @@ export class BytesMemo<T> {
   /** The last hit. It usually matches again, and a comparison costs less than a lookup. */
   #last: Entry<T> | undefined;
 
-  /** The value that `make` returns for these bytes. `mayKeep` false: the value is not cached. */
+  /** Returns the value of `make` for these bytes. If `mayKeep` returns false, the value is not cached. */
   of(bytes: Buffer, make: (bytes: Buffer) => T, mayKeep: (value: T) => boolean): T {
     if (bytes.length > bytesMax) return make(bytes);
     const last = this.#last;
@@ -27,7 +27,7 @@ export class BytesMemo<T> {
     const key = bytes.toString('latin1');
     let entry = this.#entries.get(key);
     if (entry === undefined) {
-      // From a copy: a cached value must not retain its message, nor change with it.
+      // Made from a copy: a cached value must neither retain its message nor change with it.
       const copy = unpooledCopy(bytes);
       entry = { bytes: copy, value: make(copy) };
       if (!mayKeep(entry.value)) return entry.value;

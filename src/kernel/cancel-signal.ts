@@ -1,5 +1,6 @@
 /**
- * Cancellation of work in progress. An `AbortSignal` is a CancelSignal; `Cancellation` is a cheap one, for every client request.
+ * Cancellation of work in progress. An `AbortSignal` is a CancelSignal; `Cancellation` is a cheap one, for every client
+ * request.
  */
 export interface CancelSignal {
   readonly aborted: boolean;
@@ -7,16 +8,16 @@ export interface CancelSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
-/** For callers without types. By its members, because the bundles of the command line have their own copies of `Cancellation`. */
+/** For untyped callers. Checks the members, because the bundles of the command line have separate copies of `Cancellation`. */
 export const isCancelSignal = (value: unknown): value is CancelSignal =>
   value instanceof Cancellation ||
   value instanceof AbortSignal ||
   (typeof value === 'object' && value !== null && 'aborted' in value && 'removeEventListener' in value);
 
-/** Signal and controller in one. Listeners are called once, in order; an error of one does not reach the next. */
+/** Signal and controller in one. Listeners are called once, in order; an error of one does not affect the next. */
 export class Cancellation implements CancelSignal {
   #aborted = false;
-  /** Most have one listener or none, which needs no Set. */
+  /** Most signals have at most one listener, which needs no Set. */
   #first: (() => void) | undefined;
   #others: Set<() => void> | undefined;
 
@@ -24,7 +25,7 @@ export class Cancellation implements CancelSignal {
     return this.#aborted;
   }
 
-  /** As with an AbortSignal, a listener that is added after the abort is not called. */
+  /** As with an AbortSignal, a listener added after the abort is not called. */
   addEventListener(_type: 'abort', listener: () => void): void {
     if (this.#aborted || this.#first === listener) return;
     if (this.#first === undefined && this.#others === undefined) this.#first = listener;
@@ -48,7 +49,7 @@ export class Cancellation implements CancelSignal {
       try {
         listener();
       } catch (error) {
-        // As an AbortSignal does: thrown outside, so that the other listeners are called.
+        // Rethrown outside the loop, as an AbortSignal does, so that the other listeners are called.
         queueMicrotask(() => {
           throw error;
         });

@@ -12,7 +12,8 @@ export interface Clock {
   /** Monotonic milliseconds, unrelated to the time of day. */
   nowMs(): number;
   /**
-   * Milliseconds since boot, including sleep of the machine. Absent where `nowMs` includes it: there a sleep shows in late timers.
+   * Milliseconds since boot, including sleep of the machine. Absent if `nowMs` includes sleep; then timers fire late after a
+   * sleep.
    */
   sinceBootMs?(): number;
   /** Wall time, which may jump. */
@@ -21,7 +22,7 @@ export interface Clock {
   at(atMs: number, run: () => void): Cancel;
 }
 
-/** The global one: importing `node:perf_hooks` loads much more. */
+/** The global object, because importing `node:perf_hooks` loads much more. */
 const { performance } = globalThis;
 
 /** Node fires a longer timer at once, so a longer wait uses several timers. */
@@ -29,15 +30,15 @@ const timerMaxMs = 2_147_483_647;
 
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
-  // On Linux `performance.now()` is CLOCK_MONOTONIC, which stands still while the machine sleeps, and /proc/uptime is
-  // CLOCK_BOOTTIME, which goes on. Elsewhere libuv's monotonic clock goes on, and `uptime()` may be made of wall time.
+  // On Linux `performance.now()` is CLOCK_MONOTONIC, which stops while the machine sleeps; /proc/uptime is CLOCK_BOOTTIME,
+  // which does not. On other systems the monotonic clock of libuv does not stop, and `uptime()` may depend on wall time.
   ...(process.platform === 'linux' ? { sinceBootMs: () => uptime() * 1_000 } : {}),
   date: () => new Date(),
   at(atMs, run) {
     let timer: NodeJS.Timeout;
     const arm = () => {
       const leftMs = atMs - performance.now();
-      // Timers may fire up to a millisecond early: check again instead of acting before the deadline.
+      // Timers may fire up to a millisecond early, so the time is checked again.
       timer = setTimeout(() => (performance.now() >= atMs ? run() : arm()), Math.min(Math.max(leftMs, 0), timerMaxMs));
       timer.unref();
     };

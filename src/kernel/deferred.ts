@@ -1,4 +1,3 @@
-/** A promise with its resolve function. */
 export interface Deferred {
   readonly promise: Promise<void>;
   readonly resolve: () => void;

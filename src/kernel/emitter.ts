@@ -1,6 +1,6 @@
 /**
- * Typed events: one map of event name to payload, many listeners.
- * Invariant: an error of a listener reaches neither the emitter nor the other listeners; it is reported once, to `onListenerError`.
+ * Typed events: a map of event name to payload type, with many listeners.
+ * Invariant: an error of a listener affects neither the emitter nor other listeners. It is reported once, to `onListenerError`.
  */
 export type Listener<T> = (event: T) => void;
 

@@ -1,6 +1,6 @@
 /**
- * The closed table of error codes, and the one error class. Callers branch on `code`; the text is for people.
- * Not here: reactions to a failure (policy, supervisor).
+ * The table of all error codes, and the one error class. Callers branch on `code`; the text is for people.
+ * Not here: reactions to a failure (policy/, supervisor/).
  * Invariant: text of a peer is quoted only after redaction (redact.ts).
  */
 
@@ -8,9 +8,9 @@
 type RetryAdvice = 'yes' | 'later' | 'no' | 'maybe';
 
 interface ErrorFacts {
-  /** HTTP status when the error is the whole response. */
+  /** HTTP status if the error is the whole response. */
   readonly http: number;
-  /** JSON-RPC code. Ours are outside -32768..-32000, which the protocol reserves. */
+  /** JSON-RPC code. Codes of Hostler are outside -32768..-32000, which the protocol reserves. */
   readonly rpc: number;
   readonly retry: RetryAdvice;
 }
@@ -50,20 +50,19 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
- * `not_executed` guarantees that no byte of the failed request reached the server, or that the server refused it before doing
- * anything. Everything else is `uncertain`.
+ * `not_executed` guarantees that no byte of the failed request reached the server, or that the server refused the request
+ * before executing it. Every other failure is `uncertain`.
  */
 export type Execution = 'not_executed' | 'uncertain';
 
-/** How far a request had come when it failed. */
 export type SendPhase = 'queued' | 'writing' | 'written' | 'answered';
 
-/** The machine-readable part of an error. It is shown to callers: never put a secret in it. */
+/** Machine-readable part of an error. It is shown to callers, so it must not contain a secret. */
 export interface ErrorDetails {
   readonly server?: string;
   readonly tool?: string;
   readonly requestId?: string;
-  /** The finer cause within the code, e.g. `frame_too_large`, `exit`, `ENOENT`. Stable, lower-case or errno. */
+  /** Finer cause within the code, e.g. `frame_too_large`, `exit`, `ENOENT`. Stable, lower-case or errno. */
   readonly reason?: string;
   readonly phase?: SendPhase;
   readonly execution?: Execution;
@@ -71,7 +70,7 @@ export interface ErrorDetails {
   readonly field?: string;
   /** Role of a denied caller. */
   readonly role?: string;
-  /** Hashes of a tool's definition: the approved one and the listed one. */
+  /** Hashes of a tool definition: the approved one and the listed one. */
   readonly oldHash?: string;
   readonly newHash?: string;
   readonly limit?: number;
@@ -79,17 +78,17 @@ export interface ErrorDetails {
   readonly exitCode?: number;
   readonly signal?: string;
   readonly httpStatus?: number;
-  /** JSON-RPC code of the server's own answer. */
+  /** JSON-RPC code that the server answered with. */
   readonly rpcCode?: number;
 }
 
 export interface HostErrorOptions extends ErrorDetails {
-  /** Next step of the operator or caller. */
+  /** Next step for the operator or caller. */
   readonly hint?: string;
   readonly cause?: unknown;
 }
 
-/** Without a stack trace: under overload there are many of them, the trace costs more than the rest, and says nothing. */
+/** Errors without a stack trace: under overload there are many, and the trace costs more than the rest. */
 const refusals: ReadonlySet<ErrorCode> = new Set([
   'denied',
   'budget_exceeded',
@@ -115,7 +114,7 @@ export class HostError extends Error {
     this.details = details;
   }
 
-  /** True when sending the same request again, now or after `retryAfterMs`, cannot run it twice. */
+  /** True if sending the same request again, now or after `retryAfterMs`, cannot run it twice. */
   get retryable(): boolean {
     const { retry } = ERRORS[this.code];
     const { execution } = this.details;
@@ -123,7 +122,7 @@ export class HostError extends Error {
     return retry !== 'maybe' || execution === 'not_executed';
   }
 
-  /** A copy with these changes, hint and cause included. Errors are shared, so they are never modified. */
+  /** Returns a copy with these changes, including hint and cause. Errors are shared, so they are never modified. */
   with(changes: HostErrorOptions & { readonly code?: ErrorCode; readonly message?: string }): HostError {
     const { code = this.code, message = this.message, ...options } = changes;
     const { hint, cause, details } = this;
@@ -135,7 +134,7 @@ export class HostError extends Error {
     });
   }
 
-  /** The shape that callers see, without `cause`: it may quote a server. */
+  /** Shape that callers see. `cause` is omitted, because it may quote a server. */
   toJSON(): Record<string, unknown> {
     return {
       code: this.code,
@@ -147,17 +146,17 @@ export class HostError extends Error {
   }
 }
 
-/** By its members too: the command line is bundled in two parts, each with its own copy of the class. */
+/** Also checks members: the command line is bundled in two parts, each with its own copy of the class. */
 export const isHostError = (error: unknown): error is HostError =>
   error instanceof HostError || (error instanceof Error && 'details' in error && 'retryable' in error);
 
-/** Causes of causes that are copied, and characters of each message. */
+/** Maximum number of nested causes to copy, and of characters per message. */
 const causesMax = 4;
 const causeChars = 1_000;
 
 /**
- * A copy without stacks, for errors that stay in memory: a stack retains every function and object on it. The copy has the name,
- * message and code of each cause.
+ * Returns a copy without stacks, for errors that stay in memory: a stack retains every function and object on it. The copy has
+ * the name, message and code of each cause.
  */
 export function withoutStack(error: HostError): HostError {
   const { stackTraceLimit } = Error;
@@ -173,7 +172,7 @@ function stacklessError(error: unknown, causesLeft: number): Error {
   try {
     if (error instanceof Error) return copyOf(error, causesLeft);
   } catch {
-    // An embedder's error may have members that throw when they are read.
+    // The error of an embedder may have getters that throw.
   }
   return new Error(thrownText(error).slice(0, causeChars));
 }
@@ -191,7 +190,7 @@ function copyOf(error: Error, causesLeft: number): Error {
   return typeof code === 'string' || typeof code === 'number' ? Object.assign(copy, { code }) : copy;
 }
 
-/** The text of a thrown value. Never throws, even for a value without text or with a getter that throws. */
+/** Returns the text of a thrown value. Never throws, even for a value without text or with a getter that throws. */
 export function thrownText(thrown: unknown): string {
   try {
     return thrown instanceof Error ? String(thrown.message || thrown.name) : String(thrown);

@@ -1,8 +1,7 @@
 /**
- * A bounded queue that serves parties round robin, and each party first come, first served.
- * When the queue is full, a party with a shorter line displaces the newest entry of the longest one: a flood displaces itself.
- * Not here: what an entry is, and when it has waited long enough (policy/concurrency.ts).
- *
+ * A bounded queue that serves parties round robin, and the entries of each party in FIFO order.
+ * When the queue is full, a party with a shorter line displaces the newest entry of the longest line, so a flood displaces
+ * itself.
  * Invariant: never more than `entriesMax` entries; a party without entries is not stored.
  */
 export type Admittance<Entry> =
@@ -11,13 +10,13 @@ export type Admittance<Entry> =
 
 interface Line<Entry> {
   readonly entries: Set<Entry>;
-  /** Stays where it is between two shifts: a new one would pass all deleted entries again. */
+  /** Iterator that stays valid between shifts. A new one would pass all deleted entries again. */
   readonly oldest: Iterator<Entry>;
 }
 
 export class FairQueue<Entry extends object> {
   readonly #entriesMax: number;
-  /** The next party first. Sets, because an entry leaves from the middle when its caller does. */
+  /** The next party is first. Sets, because an entry is removed from the middle when its caller cancels. */
   readonly #lines = new Map<string, Line<Entry>>();
   #size = 0;
 
@@ -60,14 +59,14 @@ export class FairQueue<Entry extends object> {
     for (const [party, line] of this.#lines) {
       const entry = line.oldest.next().value as Entry;
       this.delete(party, entry);
-      // To the end of the round; a party that comes back later starts at the end too.
+      // The party moves to the end of the round. A party that returns later also starts at the end.
       if (this.#lines.size > 1 && this.#lines.delete(party)) this.#lines.set(party, line);
       return entry;
     }
     return undefined;
   }
 
-  /** False when it was not queued any more. */
+  /** Returns false if the entry is no longer queued. */
   delete(party: string, entry: Entry): boolean {
     const line = this.#lines.get(party);
     if (!line?.entries.delete(entry)) return false;
@@ -76,7 +75,7 @@ export class FairQueue<Entry extends object> {
     return true;
   }
 
-  /** The party with the longest line, if that is longer than the line of `party` would be with one more entry. */
+  /** Returns the party with the longest line, if that line is longer than the line of `party` would be with one more entry. */
   #longest(party: string): string | undefined {
     let longest: string | undefined;
     let size = (this.#lines.get(party)?.entries.size ?? 0) + 1;

@@ -1,6 +1,4 @@
-/**
- * A clock that moves only when a test advances it. Timers due at the same instant run in the order they were set.
- */
+/** A clock that moves only when a test advances it. Timers due at the same instant run in the order they were set. */
 import type { Cancel, Clock } from './clock.js';
 
 interface Timer {
@@ -43,7 +41,7 @@ export class FakeClock implements Clock {
     return this.#timers.size;
   }
 
-  /** Advances monotonic time and runs the timers that fall due, in order. */
+  /** Advances monotonic time and runs due timers in order. */
   advance(byMs: number): void {
     const untilMs = this.#nowMs + byMs;
     for (let next = this.#earliest(untilMs); next; next = this.#earliest(untilMs)) {
@@ -54,7 +52,7 @@ export class FakeClock implements Clock {
     this.#nowMs = untilMs;
   }
 
-  /** As `advance`, but lets promise reactions run between timers. */
+  /** Like `advance`, but lets promise reactions run between timers. */
   async advanceAsync(byMs: number): Promise<void> {
     const untilMs = this.#nowMs + byMs;
     await settle();
@@ -68,12 +66,12 @@ export class FakeClock implements Clock {
     await settle();
   }
 
-  /** The wall clock is set by hand or by NTP; monotonic time does not notice. */
+  /** Simulates a change of the wall clock by hand or NTP. Monotonic time does not change. */
   jumpWall(byMs: number): void {
     this.#wallOffsetMs += byMs;
   }
 
-  /** The machine sleeps: the wall clock and the clock since boot go on, monotonic time stands still and no timer fires. */
+  /** Simulates sleep of the machine: wall time and time since boot advance, monotonic time does not, and no timer fires. */
   sleep(ms: number): void {
     this.#sleptMs += ms;
     this.#wallOffsetMs += ms;

@@ -1,7 +1,6 @@
-/** Keeps the process alive while there is work to finish. Timers of the clock do not. */
 import type { Cancel } from './clock.js';
 
-/** Keeps the process alive until the returned function is called. */
+/** Keeps the process alive until the returned function is called. Timers of the clock do not keep it alive. */
 export function keepAlive(): Cancel {
   const alive = new KeepAlive();
   alive.hold();

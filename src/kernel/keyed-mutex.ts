@@ -1,14 +1,14 @@
 /**
  * A mutex per key: one task at a time for each key, first in, first out.
- * Invariants: a task for a free key starts in the same tick; a failed task does not block the next; at most `waitingMax` tasks wait for
- * one key; a key without tasks takes no memory.
+ * Invariants: a task for a free key starts in the same tick. A failed task does not block the next. At most `waitingMax` tasks
+ * wait for one key. A key without tasks takes no memory.
  */
 import { HostError } from './errors.js';
 
 interface Lane {
   /** Settles with the last task, and never rejects. */
   last: Promise<void> | undefined;
-  /** Waiting tasks and the running one. */
+  /** Number of waiting and running tasks. */
   tasks: number;
 }
 
@@ -33,7 +33,7 @@ export class KeyedMutex {
     return result;
   }
 
-  /** Resolves when all tasks so far are done. */
+  /** Resolves when all current tasks are done. */
   async over(): Promise<void> {
     await Promise.all([...this.#lanes.values()].map(({ last }) => last));
   }

@@ -1,4 +1,4 @@
-/** Limits for everything read from or written to a server. Other queues, buffers and tables define their own. */
+/** Limits for all data read from or written to a server. Other queues, buffers and tables define their limits locally. */
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
@@ -7,34 +7,34 @@ export const LIMITS = {
   frameBytes: 8 * MiB,
   /** Nesting of arrays and objects in one message. */
   depth: 128,
-  /** Values in one message of a client, at any depth: each is read several times. */
+  /** Values in one client message, at any depth. Each value is read several times. */
   values: 100_000,
   /** Members of an object in which a member is looked up. */
   members: 1_000,
   /** Messages in one JSON-RPC batch (protocol 2025-03-26 only). */
   batch: 100,
-  /** Bytes queued for one server; past it a call is refused as `overloaded`. */
+  /** Bytes queued for one server. Beyond it a call is refused as `overloaded`. */
   outboundBytes: 16 * MiB,
-  /** Requests to one server that wait for an answer. */
+  /** Unanswered requests to one server. */
   pendingRequests: 10_000,
-  /** Server requests that wait for our answer. */
+  /** Unanswered requests of one server. */
   inboundRequests: 256,
-  /** Bytes of their params, in total. */
+  /** Total bytes of the params of `inboundRequests`. */
   inboundRequestBytes: 16 * MiB,
   /** Buffered stderr of one server. */
   stderrBytes: 256 * KiB,
   /** Pages of one list. */
   listPages: 50,
-  /** One tool as its server defines it. */
+  /** One tool definition. */
   toolBytes: 256 * KiB,
-  /** One item of any other list: an icon may be in it. */
+  /** One item of any other list. It may contain an icon. */
   listItemBytes: 1024 * KiB,
   /** Values in one pinned definition. A definition with more cannot be approved. */
   toolValues: 20_000,
   /** All tools of one server. Each change of the list compares all of them with the approved ones. */
   toolListBytes: 4 * MiB,
   toolListItems: 10_000,
-  /** Any other list of a server, which is only passed on. */
+  /** Any other list of a server. It is only forwarded. */
   listBytes: 64 * MiB,
   listItems: 50_000,
   /** Arguments of a call that are hashed. Larger ones are sent, but not cached, shared or recorded. */

@@ -1,9 +1,8 @@
-/** Finds the known name that a mistyped name probably means. */
 
-/** Longer names are not compared: the cost grows with the product of both lengths. */
+/** Longer names are not compared, because the cost grows with the product of both lengths. */
 const charsMax = 100;
 
-/** The known name with the fewest edits, at most a third of its length; undefined when none is that close. */
+/** Suggests the known name for a mistyped one: fewest edits, at most a third of its length; undefined if none is that close. */
 export function nearestName(written: string, known: Iterable<string>): string | undefined {
   if (written.length > charsMax) return undefined;
   let nearest: string | undefined;
@@ -17,7 +16,7 @@ export function nearestName(written: string, known: Iterable<string>): string | 
   return nearest;
 }
 
-/** Insertions, deletions, replacements, and swaps of two neighbours. */
+/** Counts insertions, deletions, replacements, and swaps of two neighbours. */
 function editsBetween(a: string, b: string): number {
   let [twoBack, last]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, at) => at)];
   for (let i = 1; i <= a.length; i++) {

@@ -1,15 +1,12 @@
 /**
  * Reports problems that are not the outcome of a call to the embedder.
- * Invariant: a report that fails, now or later, is the end of it: what the host was doing goes on.
+ * Invariant: a report that throws or rejects is ignored and does not interrupt the host.
  */
 import { isHostError } from './errors.js';
 
 export type Report = (error: unknown) => void;
 
-/**
- * For an embedder who gave no `onProblem`: a mistake in the configuration is still visible, on stderr as Node shows warnings, or to
- * `process.on('warning')`.
- */
+/** Default `onProblem`: shows a mistake in the configuration on stderr, or to `process.on('warning')`. */
 export const warnProcess: Report = (error) => {
   const { message, hint, code } = isHostError(error)
     ? error
@@ -21,9 +18,9 @@ export const quietly =
   (report: Report): Report =>
   (error) => {
     try {
-      // It may have been written as an async function.
+      // `report` may be an async function.
       void Promise.resolve(report(error) as unknown).catch(() => {});
     } catch {
-      // An error of the embedder's own handler has no other receiver.
+      // An error of the embedder's handler has no other receiver.
     }
   };

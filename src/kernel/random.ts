@@ -17,14 +17,14 @@ export function seededRandom(seed: number): Random {
   };
 }
 
-/** A whole number in [from, to]. */
+/** Returns an integer in [from, to]. */
 export const randomInt = (random: Random, from: number, to: number): number =>
   from + Math.floor(random() * (to - from + 1));
 
 export type NewId = () => string;
 
 const idBytes = 16;
-/** Random bytes for many ids at once: a system call costs far more than its bytes. */
+/** Random bytes for many ids at once, because a system call costs far more than its bytes. */
 const drawn = Buffer.allocUnsafeSlow(256 * idBytes);
 let usedBytes = drawn.length;
 

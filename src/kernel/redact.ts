@@ -1,6 +1,6 @@
 /**
- * Redacts secrets in text before it reaches a log, an error, a status row or a person: known values (also in base64, URL and
- * JSON-escaped form) and shapes of known kinds of secrets. Each pattern is linear in the text, also for hostile text.
+ * Redacts secrets in text before it reaches a log, an error, a status row or a person: known values (also in base64, hex, URL
+ * and JSON-escaped form) and patterns of known kinds of secrets. Each pattern is linear, also for hostile text.
  * Not here: control characters (terminal-text.ts).
  */
 import { setBounded } from './bounded-map.js';
@@ -11,19 +11,19 @@ const mark = '[REDACTED]';
 
 /** Shorter values are ordinary words; replacing them would garble all text. */
 const knownValueCharsMin = 6;
-/** Past it the oldest value is dropped. */
+/** Beyond it the oldest value is dropped. */
 const knownValuesMax = 1_000;
 
-/** Longer text is cut first. */
+/** Longer text is cut before redaction. */
 const textCharsMax = 256 * 1024;
 
 /**
- * A token starts where no token character stands before it. So each run of such characters is walked once, however often
- * a prefix is repeated in it.
+ * A token starts only after a character that cannot be part of a token. So each run of token characters is scanned once, even
+ * if it repeats a prefix.
  */
 const token = (prefix: string, rest: string) => new RegExp(`(?<![A-Za-z0-9_-])${prefix}${rest}`, 'g');
 
-/** Whole match is the secret. */
+/** Patterns whose whole match is the secret. */
 const shapes: readonly RegExp[] = [
   /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:(?!-----(?:BEGIN|END) )[\s\S]){0,16384}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?/g,
   token('(?:gh[pousr]_|github_pat_)', '[A-Za-z0-9_]{16,255}'),
@@ -45,11 +45,11 @@ const shapes: readonly RegExp[] = [
   token('eyJ', '[A-Za-z0-9_-]{8,4096}\\.[A-Za-z0-9_-]{4,8192}(?:\\.[A-Za-z0-9_-]{0,2048})?'),
   token('hostler_', '[A-Za-z0-9_-]{20,255}'),
   token('hk_', '[A-Za-z0-9_-]{40,255}'),
-  // The secret half of a pair for NATS.
+  // The secret half of a NATS nkey pair.
   token('S[ACNOUX]', '[A-Z2-7]{56}(?![A-Za-z0-9_-])'),
 ];
 
-/** The second group is the secret; the first is its label and stays. */
+/** Patterns whose second group is the secret. The first group is its label and stays. */
 const labelled: readonly RegExp[] = [
   /\b((?:proxy-)?authorization["']?\s{0,4}[:=]\s{0,4}["']?(?:bearer|basic|token|digest)?\s{0,4})([^\s"',;]{4,4096})/gi,
   /\b(bearer\s{1,4})([A-Za-z0-9._~+/=-]{6,4096})/gi,
@@ -57,7 +57,6 @@ const labelled: readonly RegExp[] = [
   /(\/\/[^\s/:@]{1,256}:)([^\s/@]{1,1024})(?=@)/g,
 ];
 
-/** All forms in which a known value may appear. */
 function formsOf(value: string): string[] {
   const json = JSON.stringify(value).slice(1, -1);
   const base64 = Buffer.from(value).toString('base64').replace(/=+$/, '');
@@ -67,14 +66,12 @@ function formsOf(value: string): string[] {
 
 export interface Redactor {
   readonly redact: Redact;
-  /** From now on this value is redacted. */
   know(value: string): void;
-  /** The value is not redacted any more. */
   forget(value: string): void;
 }
 
 export function createRedactor(secrets: Iterable<string> = []): Redactor {
-  /** Value → the forms it could come back in; oldest first. */
+  /** Known value and all its forms; oldest first. */
   const known = new Map<string, string[]>();
   let forms: string[] = [];
 

@@ -1,11 +1,11 @@
 /**
- * Makes text from outside safe for a terminal: it cannot move the cursor, change colours, ring, reverse the reading direction or
- * hide. Each unsafe character is shown as an escape, so that an attack is visible.
+ * Makes text from outside safe for a terminal: it cannot move the cursor, change colours, ring, reverse the reading direction
+ * or hide. Unsafe characters are shown as escapes, so that an attack is visible.
  */
 
 /**
- * Control characters except tab and newline, lone surrogates, line and paragraph separators, and all characters that Unicode defines
- * as invisible: soft hyphens, joiners, bidi controls, fillers, variation selectors, tags.
+ * Control characters except tab and newline, lone surrogates, line and paragraph separators, and all characters that Unicode
+ * defines as invisible: soft hyphens, joiners, bidi controls, fillers, variation selectors, tags.
  */
 const unsafe =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\ufff9-\ufffb\p{Cs}\p{Bidi_Control}\p{Default_Ignorable_Code_Point}]/gu;
@@ -14,15 +14,15 @@ const visible = (character: string) => `\\u{${(character.codePointAt(0) as numbe
 
 export const neutralise = (text: string): string => text.replace(unsafe, visible);
 
-/** As `neutralise`, on one line and at most `maxChars` long. */
+/** Like `neutralise`, on one line and cut to `maxChars` characters of input. */
 export function neutraliseLine(text: string, maxChars: number): string {
-  // Cut before replacing so that a huge text costs no more than what is shown of it.
+  // Cut before replacing, so that a huge text costs no more than its visible part.
   const head = text.length > maxChars ? `${text.slice(0, maxChars)}…` : text;
   const line = neutralise(head).replaceAll('\n', '\\n').replaceAll('\t', ' ');
   return line.length > maxChars * 2 ? `${line.slice(0, maxChars * 2)}…` : line;
 }
 
-/** JSON text with the same characters as JSON escapes: it still parses to what it was. */
+/** Writes the same characters as JSON escapes, so that the text still parses to the same value. */
 export const neutraliseJson = (json: string): string =>
   json.replace(unsafe, (character) =>
     character

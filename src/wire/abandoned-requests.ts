@@ -1,20 +1,19 @@
 /**
- * Requests that we gave up while the server may still work on them. While there is one, a message that the server sends on its own
- * cannot be attributed to another request: the abandoned one may have caused it.
- *
- * Invariants: an entry ends with its late answer or its time; the time of a cancelled request does not begin before the cancel
- * message was written; past `abandonedMax` entries the doubt lasts as long as the newest entry would.
+ * Requests that the peer gave up while the server may still work on them. Any of them may have caused an unattributed message,
+ * so the message cannot be attributed to another request.
+ * Invariants: an entry ends with its late answer or its time. The time of a cancelled request starts after the cancel
+ * notification was written. Beyond `abandonedMax` entries, the doubt lasts as long as the newest entry would.
  */
 import type { Clock } from '../kernel/clock.js';
 import type { OutboundFrame } from './channel.js';
 
-/** Time that a conforming server needs to stop once it was notified. It never answers a cancelled request. */
+/** Time that a conforming server needs to stop after the notification. It never answers a cancelled request. */
 export const notifiedMs = 5_000;
-/** Without a notification the server may work on. */
+/** Without a notification the server may continue its work. */
 export const unnotifiedMs = 5 * 60_000;
 const abandonedMax = 1_000;
 
-/** How the server learns that a request was given up: by this frame, by the end of its stream, or not at all. */
+/** How the server learns that a request was given up: by this frame, by the end of its stream, or (undefined) not at all. */
 export type CancelNotice = OutboundFrame | 'stream_ended' | undefined;
 
 interface Abandoned {
@@ -26,14 +25,13 @@ interface Abandoned {
 export class AbandonedRequests {
   readonly #clock: Clock;
   readonly #byId = new Map<number, Abandoned>();
-  /** Until when there is doubt because of requests past `abandonedMax`. */
+  /** End of the doubt caused by requests beyond `abandonedMax`. */
   #overflowUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** `client`: the client that the request was made for. */
   add(id: number, notice: CancelNotice, client: string | undefined): void {
     const untilMs = this.#clock.nowMs() + (notice === undefined ? unnotifiedMs : notifiedMs);
     if (this.#byId.size >= abandonedMax && this.count >= abandonedMax)
@@ -41,7 +39,7 @@ export class AbandonedRequests {
     else this.#byId.set(id, { untilMs, notice, client });
   }
 
-  /** A late answer came. Returns the entry, if there was one. */
+  /** Removes and returns the entry after a late answer. */
   answered(id: number): { readonly client: string | undefined } | undefined {
     const abandoned = this.#byId.get(id);
     this.#byId.delete(id);
@@ -53,7 +51,7 @@ export class AbandonedRequests {
     const nowMs = this.#clock.nowMs();
     for (const [id, abandoned] of this.#byId) {
       const { notice } = abandoned;
-      // The server has not seen a notice that is still queued.
+      // The server has not seen a notification that is still queued.
       if (typeof notice === 'object' && notice.phase === 'queued') abandoned.untilMs = nowMs + notifiedMs;
       else if (abandoned.untilMs <= nowMs) this.#byId.delete(id);
     }

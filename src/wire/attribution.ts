@@ -1,13 +1,12 @@
 /**
- * Attributes what a server sends on its own to the request that caused it: its requests to a client (legacy era) and notifications.
- * An origin that the channel knows is proof: the response stream of one request (HTTP), or the request that the server named.
- * Without an origin, the only request in progress is the cause, unless a request of another client ended lately. With two requests
- * of one client, one whose server request has been open for a while waits for its answer, so the other is the cause.
+ * Attributes server requests (legacy era) and notifications to the client request that caused them.
+ * An origin from the channel is proof: the response stream of one request (HTTP), or a request id named by the server. Without
+ * an origin, the only request in progress is the cause, unless a request of another client ended recently. With two requests of
+ * one client, a request that waits for the answer to its server request is excluded.
  * Not here: bounds on open server requests (inbound-requests.ts).
- *
- * Invariants: in doubt there is no cause, because a guess would show one client what is meant for another (with a single client, its
- * newest or next request counts as the cause); when a request ends, the server requests attributed to it end; while one of those is
- * open, the server waits for us and does not count as silent.
+ * Invariants: in doubt there is no cause, because a guess would show one client a message for another. With a single client,
+ * its newest or next request counts as the cause. When a request ends, its server requests end. While one of these is open, the
+ * server waits for an answer and does not count as silent.
  */
 import type { Clock } from '../kernel/clock.js';
 import { AbandonedRequests, type CancelNotice } from './abandoned-requests.js';
@@ -21,11 +20,11 @@ import type { PendingRequest, PendingRequests } from './pending-requests.js';
 import { QueuedServerRequests, queuedRequestsMax } from './queued-server-requests.js';
 import { NOTIFICATION, RPC } from './rpc-codes.js';
 
-/** Server requests that one call causes together come within this time; later, the call waits for their answer. */
+/** Server requests that one call sends together arrive within this time. After it, the call waits for their answers. */
 export const askTogetherMs = 250;
 
 export class Attribution {
-  /** Server requests and log lines that reached no client, because several requests could have caused them. */
+  /** Number of server requests and log lines that reached no client, because several requests could have caused them. */
   unattributed = 0;
   readonly #clock: Clock;
   readonly #pending: PendingRequests;
@@ -35,10 +34,10 @@ export class Attribution {
   readonly #inbound: InboundRequests;
   readonly #abandoned: AbandonedRequests;
   readonly #recent = new RecentClients();
-  /** Only for servers with a single client. */
+  /** Used only for a server with a single client. */
   readonly #queued: QueuedServerRequests;
 
-  /** `isShared` false: all requests are of one client. */
+  /** `isShared` false: all requests belong to one client. */
   constructor(
     clock: Clock,
     pending: PendingRequests,
@@ -59,7 +58,6 @@ export class Attribution {
     );
   }
 
-  /** Server requests that wait for our answer. */
   get openServerRequests(): number {
     return this.#inbound.size;
   }
@@ -68,29 +66,29 @@ export class Attribution {
     this.#inbound.receive(envelope, originId(origin), ({ method }) => this.#takerOf(method, origin));
   }
 
-  /** A request of ours was sent: queued server requests are attributed to it. */
+  /** Attributes queued server requests to this new request. */
   sent(owner: PendingRequest): void {
     if (this.#queued.size === 0 || !mayCause(owner.frame.method)) return;
-    // In a microtask: the sender may not be ready for server requests yet.
+    // In a microtask, because the sender may not be ready for server requests yet.
     queueMicrotask(() => {
       if (this.#pending.has(owner)) this.#queued.assignAll(owner);
     });
   }
 
-  /** The receiver of a notification, if its cause is certain. */
+  /** Returns the receiver of a notification if its cause is certain. */
   listenerFor(method: string, origin: MessageOrigin | undefined): CauseHandlers['onServerNotification'] {
     const isLate = method === NOTIFICATION.elicitationComplete && this.#isShared;
     // A URL elicitation may complete long after its call has ended.
     if (isOfSession(method) || (isLate && origin === undefined)) return undefined;
-    // A request whose server request is open may still cause notifications.
+    // A request with an open server request may still cause notifications.
     const cause = this.#causeOf(origin, false);
     if (cause.kind === 'known') return cause.owner.options.onServerNotification;
-    // A log line that comes while no request is in progress is not counted: no client waits for it.
+    // A log line without a request in progress is not counted, because no client waits for it.
     if (isInDoubt(cause) && cause.count > 0 && method === NOTIFICATION.message) this.#noteUnattributed(method);
     return undefined;
   }
 
-  /** The server cancelled its request. False when there is no such request. */
+  /** Returns false if the server has no such open request. */
   cancel(idText: string): boolean {
     return this.#inbound.cancel(idText);
   }
@@ -99,7 +97,7 @@ export class Attribution {
     this.#inbound.cancelAll();
   }
 
-  /** The request is over: the server requests that it caused end without an answer. */
+  /** Server requests caused by this request end without an answer. */
   ended({ serverRequests, frame, options }: PendingRequest, nowMs: number): void {
     if (serverRequests) for (const request of [...serverRequests]) this.#inbound.cancel(request.idText);
     if (this.#isShared && frame.phase !== 'queued' && mayCause(frame.method)) this.#recent.ended(options.client, nowMs);
@@ -111,7 +109,7 @@ export class Attribution {
     if (mayCause(method) && phase !== 'queued') this.#abandoned.add(id as number, notice, options.client);
   }
 
-  /** An answer came to a request that was given up: only now has the server ended it. */
+  /** A late answer shows that the server has ended a request that was given up. */
   answeredLate(id: number): void {
     const abandoned = this.#abandoned.answered(id);
     if (abandoned && this.#isShared) this.#recent.ended(abandoned.client, this.#clock.nowMs());
@@ -148,7 +146,7 @@ export class Attribution {
     };
   }
 
-  /** Queues the server request until there is a request of ours to attribute it to. */
+  /** Queues the server request until a client request exists to attribute it to. */
   #takerLater(): Taker {
     let taker: Taker | undefined;
     return {
@@ -172,7 +170,7 @@ export class Attribution {
     };
   }
 
-  /** A person may take minutes to answer, while the server is not silent. The caller's own limit stays. */
+  /** A person may take minutes to answer, while the server is not silent. The limit of the caller still applies. */
   #suspend(owner: PendingRequest): void {
     const { extend } = owner.options;
     if (extend) owner.deadlineAtMs = Math.max(owner.deadlineAtMs, extend.untilMs);
@@ -185,7 +183,7 @@ export class Attribution {
     this.#deadlines.add(owner.deadlineAtMs);
   }
 
-  /** Any of them may have caused the refused server request, so none of their answers may be cached or shared. */
+  /** Any of these requests may have caused the refused server request, so none of their answers may be cached or shared. */
   #suspectAll(): void {
     this.#pending.byId.forEach((one) => {
       if (mayCause(one.frame.method)) one.wasAsked = true;
@@ -240,6 +238,6 @@ export class Attribution {
   }
 }
 
-/** Some request caused it, and it is not known which one. */
+/** Some request caused the message, but it is not known which one. */
 const isInDoubt = (cause: Cause): cause is Extract<Cause, { readonly count: number }> =>
   cause.kind === 'unclear' || cause.kind === 'ended';

@@ -1,26 +1,26 @@
 /**
- * The cause of a message that a server sends on its own: which methods can be one, which clients had requests lately, and the refusal
- * of a server request without a certain cause. Not here: finding the cause (attribution.ts).
+ * Types and rules for attributing a server message to the client request that caused it: methods that can cause one, clients
+ * with recent requests, and the error for a message without a clear cause. Not here: finding the cause (attribution.ts).
  */
 import { METHODS } from './methods.js';
 import type { PendingRequest } from './pending-requests.js';
 import { NOTIFICATION, RPC } from './rpc-codes.js';
 
-/** How long a server may go on with the work of a request that it has answered. */
+/** Time for which a server may continue the work of an answered request. */
 export const recentEndMs = 30_000;
 
 /**
- * Which clients had a request end on a connection lately. Two points in time decide it, for any number of clients: the last end,
- * and the last end of any other client. Constant memory; no closure and no object per request.
+ * Clients with a recently ended request on a connection. Two times are enough for any number of clients: the last end, and the
+ * last end of any other client. So memory is constant, and no object is allocated per request.
  */
 export class RecentClients {
-  /** The client whose request ended last. */
+  /** Client whose request ended last. */
   #last: string | undefined;
   #lastEndAtMs = Number.NEGATIVE_INFINITY;
-  /** The last end of a request of any client but `#last`. */
+  /** Last end of a request of any client except `#last`. */
   #othersEndAtMs = Number.NEGATIVE_INFINITY;
 
-  /** A request of this client has ended. Undefined stands for one client: requests that were made in no client's name. */
+  /** `client` undefined: the request was made for no client; all such requests count as one client. */
   ended(client: string | undefined, atMs: number): void {
     if (client !== this.#last) {
       this.#othersEndAtMs = this.#lastEndAtMs;
@@ -29,13 +29,13 @@ export class RecentClients {
     this.#lastEndAtMs = atMs;
   }
 
-  /** Whether a request of any other client ended less than `recentEndMs` ago. */
+  /** Whether a request of another client ended less than `recentEndMs` ago. */
   hasOther(client: string | undefined, nowMs: number): boolean {
     const endAtMs = client === this.#last ? this.#othersEndAtMs : this.#lastEndAtMs;
     return nowMs - endAtMs < recentEndMs;
   }
 
-  /** Whether a request of any client at all ended less than `recentEndMs` ago. */
+  /** Whether a request of any client ended less than `recentEndMs` ago. */
   hasAny(nowMs: number): boolean {
     return nowMs - this.#lastEndAtMs < recentEndMs;
   }
@@ -43,16 +43,16 @@ export class RecentClients {
 
 export type Cause =
   | { readonly kind: 'known'; readonly owner: PendingRequest }
-  /** It belongs to a request that has ended. */
+  /** The message belongs to a request that has ended. */
   | { readonly kind: 'over' }
   /** No request in progress could have caused it. */
   | { readonly kind: 'none' }
-  /** A request that ended lately may have caused it: none is in progress, or only one of another client. */
+  /** A recently ended request may have caused it. No request is in progress, or only one, of another client. */
   | { readonly kind: 'ended'; readonly count: number }
-  /** `count` requests in progress could have, and `abandoned` ones that were given up. */
+  /** Any of `count` requests in progress, or of `abandoned` requests that were given up, could have caused it. */
   | { readonly kind: 'unclear'; readonly count: number; readonly abandoned: number };
 
-/** Whether a request with this method may cause messages of the server. */
+/** Whether a request with this method can cause server messages. */
 export const mayCause = (method: string | undefined): boolean =>
   method !== undefined && !METHODS.get(method)?.isHousekeeping;
 
@@ -61,7 +61,7 @@ const ofSession = /\/list_changed$|^notifications\/(?:subscriptions|tasks)(?:\/|
 export const isOfSession = (method: string): boolean =>
   method === NOTIFICATION.resourceUpdated || ofSession.test(method);
 
-/** The error for a server request that reaches no client. */
+/** Error for a server request that reaches no client. */
 export function refusalFor(cause: Cause, method: string): readonly [code: number, message: string] {
   const shown = method.slice(0, methodCharsMax);
   switch (cause.kind) {

@@ -1,7 +1,7 @@
 /**
- * One timer for any number of deadlines, set to the earliest; deadlines within one step share a wake-up. The owner stores the deadlines,
- * and may move one later without notifying the timer.
- * A timer may be late, by a step or as long as the event loop is blocked: `expireDue` checks at once.
+ * One timer for any number of deadlines. Deadlines within `stepMs` share a wake-up. The owner stores the deadlines, and may
+ * move one later without notifying the timer.
+ * The timer may be late, by a step or while the event loop is blocked. `expireDue` checks at once.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 
@@ -10,24 +10,23 @@ const stepMs = 10;
 export class Deadlines {
   readonly #clock: Clock;
   readonly #expire: (nowMs: number) => number;
-  /** No deadline is earlier. */
+  /** Lower bound of all deadlines. */
   #earliestMs = Number.POSITIVE_INFINITY;
   #wakeAtMs = Number.POSITIVE_INFINITY;
   #cancel: Cancel | undefined;
 
-  /** `expire` ends what is due and returns the earliest deadline that is left, or infinity. */
+  /** `expire` ends all due requests and returns the earliest remaining deadline, or infinity. */
   constructor(clock: Clock, expire: (nowMs: number) => number) {
     this.#clock = clock;
     this.#expire = expire;
   }
 
-  /** Adds a deadline. */
   add(atMs: number): void {
     if (atMs < this.#earliestMs) this.#earliestMs = atMs;
     if (atMs < this.#wakeAtMs) this.#wakeAt(atMs);
   }
 
-  /** Expires what is due now, without waiting for the timer. */
+  /** Expires due requests now, without waiting for the timer. */
   expireDue(): void {
     if (this.#clock.nowMs() >= this.#earliestMs) this.#wake();
   }

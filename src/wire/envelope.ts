@@ -1,17 +1,15 @@
 /**
  * Finds the outer members of one JSON-RPC message in its bytes: id, method, and the position of params, result or error.
- * The payload is checked to be JSON but never parsed, so its content (64-bit integers, vendor fields, unknown content types)
- * reaches the other side unchanged. The payload of a message that `isTooDeep` is not checked and must not be read.
- *
- * Invariant: two readers cannot disagree about an accepted message. A top level with a known key twice, in another case or escaped,
- * or with both result and error, is refused as `ambiguous`. Unknown members are not passed on.
+ * The payload is checked to be JSON but never parsed, so 64-bit integers, vendor fields and unknown content types stay
+ * unchanged. The payload of a message that `isTooDeep` is not checked and must not be read.
+ * Invariant: two parsers cannot disagree about an accepted message. A top level with a known key twice, in another case or
+ * escaped, or with both result and error, is refused as `ambiguous`. Unknown members are not forwarded.
  */
 import { recordParams, rememberParams } from './json-members.js';
 import { eachMember, type Member, readString, scanFacts, scanLimits, skipSpace } from './json-scan.js';
 
 type MessageKind = 'request' | 'notification' | 'result' | 'error';
 
-/** Why bytes are not a usable message. */
 export type EnvelopeFault = 'not_json' | 'not_rpc' | 'ambiguous' | 'too_deep' | 'too_many';
 
 const ID = 1;
@@ -35,16 +33,16 @@ const QUOTE = 0x22;
 const OPEN_BRACE = 0x7b;
 const NONE = -1;
 
-/** Seven letters, each escaped, and some padding. Longer keys are not folded, because folding is not linear. */
+/** Room for seven letters, each escaped, and padding. Longer keys are not folded, because folding is not linear. */
 const disguiseBytesMax = 64;
 
 /** JSON-RPC has six members; the rest is room for vendor members. */
 const topLevelMembersMax = 64;
 
-/** One scanned message. Positions are indexes of `bytes`; the payload is params, result or error, by kind. */
+/** One scanned message. Positions are indexes in `bytes`. The payload is params, result or error, depending on `kind`. */
 export class Envelope {
   bytes: Buffer = Buffer.alloc(0);
-  /** Where the members of `params` are (json-members.ts). */
+  /** Positions of the members of `params` (json-members.ts). */
   readonly paramPositions: number[] = [];
   kind: MessageKind = 'notification';
   idStart = NONE;
@@ -53,20 +51,20 @@ export class Envelope {
   methodEnd = NONE;
   payloadStart = NONE;
   payloadEnd = NONE;
-  /** `MAY_HOLD_ERROR` and `MAY_HOLD_TTL`, as far as the message may have these keys. */
+  /** `MAY_HOLD_ERROR` and `MAY_HOLD_TTL`, if the message may contain these keys. */
   mayHold = 0;
-  /** There are bytes above 0x7f, whose UTF-8 is not checked yet. */
+  /** The message has bytes above 0x7f, whose UTF-8 has not been checked. */
   hasHighBytes = false;
   /** The message nests too deep: only its id can be used, and the rest may not be JSON. */
   isTooDeep = false;
   #payload: Buffer | undefined;
 
-  /** The id as JSON text, quotes included; undefined when it is absent or null. */
+  /** Id as JSON text including quotes; undefined if it is absent or null. */
   idText(): string | undefined {
     return this.idStart === NONE ? undefined : this.bytes.toString('utf8', this.idStart, this.idEnd);
   }
 
-  /** The id as a number, or NaN. `"7"` is a string and never equals 7. */
+  /** Id as a number, or NaN. `"7"` is a string and never equals 7. */
   numericId(): number {
     const { bytes, idStart: start, idEnd: end } = this;
     if (start === NONE || bytes[start] === QUOTE) return Number.NaN;
@@ -84,8 +82,8 @@ export class Envelope {
   }
 
   /**
-   * A view of the payload, or undefined when the message has none. Copy it to keep it for long: it retains its whole chunk.
-   * The members of params are not scanned again when they are looked up in the same tick.
+   * A view of the payload; undefined if there is none. Copy it to store it, because it retains its whole chunk.
+   * Lookups of params members in the same tick do not scan again.
    */
   payload(): Buffer | undefined {
     if (this.payloadStart === NONE) return undefined;
@@ -97,7 +95,6 @@ export class Envelope {
     return this.#payload;
   }
 
-  /** For a scan of another message into this one. */
   reset(bytes: Buffer): void {
     this.bytes = bytes;
     this.idStart = this.methodStart = this.payloadStart = NONE;
@@ -105,7 +102,7 @@ export class Envelope {
   }
 }
 
-/** The bit of an exactly spelled known key, 0 for a foreign key, -1 for a known key in disguise. */
+/** Returns the bit of an exactly spelled known key, 0 for an unknown key, -1 for a disguised known key. */
 function knownKey(bytes: Buffer, start: number, end: number): number {
   const key = keyOfLength(end - start, bytes[start]);
   if (key && spells(bytes, start, end, key.bytes)) return key.bit;
@@ -117,7 +114,7 @@ function knownKey(bytes: Buffer, start: number, end: number): number {
   return 0;
 }
 
-/** Length and first letter match at most one known key, so that one comparison decides. */
+/** Length and first letter match at most one known key, so one comparison is enough. */
 function keyOfLength(length: number, first: number | undefined): (typeof KEYS)[keyof typeof KEYS] | undefined {
   switch (length) {
     case 2:
@@ -139,11 +136,11 @@ function spells(bytes: Buffer, start: number, end: number, word: Buffer): boolea
   return true;
 }
 
-/** Other parsers fold case (also ſ to s), drop NULs or decode escapes: a key that folds to a known one is refused. */
+/** Other parsers fold case (also ſ to s), drop NULs or decode escapes. A key that folds to a known one is refused. */
 const disguisesKnownKey = (key: string) => KEY_NAMES.has(key.replaceAll('\0', '').normalize('NFKC').toLowerCase());
 
 const VERSION = Buffer.from('"2.0"');
-// Outside of `scanEnvelope`, because a closure there would be allocated for every message.
+// Hoisted: a closure in `scanEnvelope` would be allocated for every message.
 let positions: number[] = [];
 const enterParams = (bytes: Buffer, { keyStart, keyEnd, valueStart }: Member, end: number): number | undefined =>
   bytes[valueStart] === OPEN_BRACE && spells(bytes, keyStart, keyEnd, KEYS.params.bytes)
@@ -151,9 +148,9 @@ const enterParams = (bytes: Buffer, { keyStart, keyEnd, valueStart }: Member, en
     : undefined;
 
 /**
- * Scans `bytes[start, end)` into `out`. Returns undefined when it is a message, else why it is not one.
- * `valuesMax`: a message with more values is not read to its end. `passesDeep`: a message that nests too deep is read to its end, for
- * the id of the request that it answers.
+ * Scans `bytes[start, end)` into `out`. Returns undefined, or the fault if it is not a message.
+ * `valuesMax`: a message with more values is not read to its end. `passesDeep`: a message that nests too deep is read to its
+ * end, to find the id of the answered request.
  */
 export function scanEnvelope(
   bytes: Buffer,

@@ -1,4 +1,4 @@
-/** Builds outbound frames. The payload is JSON text or bytes and never parsed. */
+/** Builds outbound frames. The payload is JSON text or bytes and is never parsed. */
 import type { HttpFacts, OutboundFrame } from './channel.js';
 
 /** JSON text, or its UTF-8 bytes. The caller guarantees that it is valid JSON. */
@@ -39,7 +39,7 @@ function build(
 }
 
 const quotedMethods = new Map<string, string>();
-/** Method names are few; the bound protects memory from callers that invent names. */
+/** Bounds the memory if callers invent method names. */
 const quotedMethodsMax = 256;
 
 function quote(method: string): string {

@@ -1,5 +1,5 @@
 /**
- * Encodes text for an HTTP header: visible ASCII unchanged, anything else as `=?base64?...?=`.
+ * Encodes text for an HTTP header: visible ASCII unchanged, any other text as `=?base64?...?=`.
  * Invariant: each value has exactly one encoding, so that two readers of a header cannot disagree.
  */
 import { isUtf8 } from 'node:buffer';
@@ -14,7 +14,7 @@ export function encodeHeaderValue(value: string): string {
   return `${prefix}${Buffer.from(value, 'utf8').toString('base64')}${suffix}`;
 }
 
-/** The decoded text; undefined for a value that `encodeHeaderValue` cannot return. */
+/** Returns the decoded text; undefined for a value that `encodeHeaderValue` cannot return. */
 export function decodeHeaderValue(value: string): string | undefined {
   if (value === '') return '';
   if (!visibleAscii.test(value)) return undefined;
@@ -22,6 +22,6 @@ export function decodeHeaderValue(value: string): string | undefined {
   if (!value.startsWith(prefix)) return undefined;
   const text = value.slice(prefix.length, -suffix.length);
   const bytes = Buffer.from(text, 'base64');
-  // Buffer ignores invalid base64: only a text that encodes to itself is valid.
+  // Buffer ignores invalid base64, so the text must encode to itself.
   return bytes.toString('base64') === text && isUtf8(bytes) ? bytes.toString('utf8') : undefined;
 }

@@ -1,9 +1,9 @@
 /**
- * A table by ids that are assigned in order and mostly removed soon: pending requests.
- * Not a Map: a Map that is filled and emptied without end is rehashed again and again, and old tables retain their entries until a full
+ * A table for ids that are assigned in order and mostly removed soon: pending requests.
+ * Not a Map: a Map with many inserts and deletes is rehashed repeatedly, and old tables retain their entries until a full
  * collection. At 200,000 calls per second that halved the rate.
- *
- * Invariant: at most half of the slots are taken, so that a new id nearly always finds its slot free; otherwise it goes into a Map.
+ * Invariant: at most half of the slots are used, so the slot of a new id is nearly always free. Otherwise the id is stored in a
+ * Map.
  */
 const slotsMin = 64;
 
@@ -46,7 +46,7 @@ export class IdTable<T> {
     return true;
   }
 
-  /** A snapshot, in the order of the ids. */
+  /** Returns a copy, sorted by id. */
   values(): T[] {
     const found: [id: number, value: T][] = [...this.#others];
     for (let at = 0; at < this.#slots.length; at++) {
@@ -56,7 +56,7 @@ export class IdTable<T> {
     return found.sort(([a], [b]) => a - b).map(([, value]) => value);
   }
 
-  /** In no order; `visit` must not change the table. */
+  /** Visits in no particular order; `visit` must not change the table. */
   forEach(visit: (value: T) => void): void {
     for (const value of this.#others.values()) visit(value);
     if (this.#inSlots === 0) return;

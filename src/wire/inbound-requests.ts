@@ -1,7 +1,7 @@
 /**
- * Requests that a server sends to us (legacy era: elicitation, sampling, roots), bounded in number and bytes.
+ * Requests that a server sends (legacy era: elicitation, sampling, roots), bounded in number and bytes.
  * `ping` is answered here; a server that does not read the answers gets no more of them.
- * Invariant: each request is answered at most once; one that the server cancelled is not answered.
+ * Invariant: each request is answered at most once, and never after the server cancelled it.
  */
 import { ByteBudget } from '../kernel/byte-budget.js';
 import { LIMITS } from '../kernel/limits.js';
@@ -15,7 +15,7 @@ export class InboundRequest {
   readonly idText: string;
   readonly method: string;
   readonly params: Buffer | undefined;
-  /** Id of our request that caused it, where the channel knows. */
+  /** Id of the request that caused it, if the channel knows. */
   readonly origin: number | undefined;
   readonly #send: (frame: OutboundFrame) => void;
   #abort: AbortController | undefined;
@@ -35,20 +35,20 @@ export class InboundRequest {
     this.#send = send;
   }
 
-  /** Aborts when the server cancels the request, the call that caused it ends, or the connection does. */
+  /** Aborts when the server cancels the request, or when the causing call or the connection ends. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
     if (this.#state === 'cancelled') this.#abort.abort();
     return this.#abort.signal;
   }
 
-  /** Throws when the text is not one JSON value. */
+  /** Throws if the text is not one JSON value. */
   respond(result: JsonText): void {
     checkValue(result, 'result');
     this.#answer('result', result);
   }
 
-  /** Relays an error object as it is; throws when the text is not one JSON value. */
+  /** Relays an error object unchanged. Throws if the text is not one JSON value. */
   fail(error: JsonText): void {
     checkValue(error, 'error');
     this.#answer('error', error);
@@ -71,10 +71,9 @@ export class InboundRequest {
   }
 }
 
-/** Answers a request. */
 export interface Taker {
   take(request: InboundRequest): void;
-  /** Called once for each request that was taken: it was answered or cancelled. */
+  /** Called once for each taken request, when it was answered or cancelled. */
   over?(request: InboundRequest): void;
 }
 
@@ -83,7 +82,7 @@ interface Open {
   readonly taker: Taker;
 }
 
-/** Answers to pings that may be unsent at once. */
+/** Maximum number of unsent answers to pings. */
 const pongsMax = 64;
 
 export class InboundRequests {
@@ -99,7 +98,6 @@ export class InboundRequests {
     this.#handlerError = handlerError;
   }
 
-  /** Requests that wait for our answer. */
   get size(): number {
     return this.#open.size;
   }
@@ -136,7 +134,7 @@ export class InboundRequests {
     }
   }
 
-  /** The server no longer wants the answer. False when there is no such request. */
+  /** Returns false if the server has no such open request. */
   cancel(idText: string): boolean {
     const open = this.#open.get(idText);
     if (!open) return false;

@@ -1,7 +1,7 @@
 /**
- * Edits members of a JSON object in its bytes and leaves every other member as it came, to the digit: `_meta` of relayed params
- * and results, and single members of results and references.
- * Invariant: each edited key stands at most once in the edited object; an object in which it stands twice is refused.
+ * Edits members of a JSON object in its bytes and copies every other member unchanged: `_meta` of relayed params and results,
+ * and single members of results and references.
+ * Invariant: each edited key occurs at most once in the result. An object with a duplicate of a replaced key is refused.
  */
 import { HostError } from '../kernel/errors.js';
 import type { JsonText } from './frame.js';
@@ -12,10 +12,10 @@ import { toBuffer } from './json-text.js';
 const comma = Buffer.from(',');
 const emptyObject = Buffer.from('{}');
 
-/** A key → its value as JSON text, or undefined to remove the member. */
+/** Key and its new value as JSON text; undefined removes the member. */
 export type MemberEdits = ReadonlyArray<readonly [key: string, json: JsonText | undefined]>;
 
-/** Replaces members in place and adds new ones in front. Undefined: not one object, or a key to be replaced stands twice. */
+/** Replaces members in place and adds new ones in front. Undefined: not one object, or a replaced key is duplicate. */
 export function editMembers(bytes: Buffer, edits: MemberEdits): Buffer | undefined {
   const chunks: Uint8Array[] = [];
   const done = new Set<number>();
@@ -55,7 +55,7 @@ export function editMembers(bytes: Buffer, edits: MemberEdits): Buffer | undefin
   return Buffer.concat([Buffer.from('{'), ...front, ...chunks, Buffer.from('}')]);
 }
 
-/** Member name → its value as JSON text, or undefined to remove the member. */
+/** Member name and its new value as JSON text; undefined removes the member. */
 export type MetaEdits = ReadonlyArray<readonly [name: string, json: string | undefined]>;
 
 /** Edits `_meta` of params, which must be one JSON object. Without params, the result has only `_meta`. */

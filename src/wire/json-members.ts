@@ -1,7 +1,7 @@
 /**
  * Finds members of a JSON object by name, in its bytes.
- * Invariants: a key that stands twice has no value, because two parsers could read two; an object with more than `LIMITS.members`
- * members has no member that is found. Names are compared as decoded text, however they are escaped.
+ * Invariants: a duplicate key has no value, because two parsers could read different ones. In an object with more than
+ * `LIMITS.members` members, no member is found. Names are compared as decoded text, so escapes do not matter.
  */
 import { LIMITS } from '../kernel/limits.js';
 import { eachMember, type Member, readString, scanFacts, scanLimits, skipSpace } from './json-scan.js';
@@ -13,18 +13,17 @@ const OPEN_BRACKET = 0x5b;
 /** `\u0061` is the longest spelling of one character. */
 const escapedCharBytes = 6;
 
-/** Where a value lies in its text. */
 export interface Span {
   readonly start: number;
   readonly end: number;
 }
 
-/** Where the members of an object are, four numbers each: key start, key end, value start, value end. */
+/** Positions of the members of an object, four numbers each: key start, key end, value start, value end. */
 type Positions = number[];
-/** One member more is recorded, which says that there are too many. */
+/** One member more is recorded, to show that there are too many. */
 const positionsMax = 4 * LIMITS.members;
 
-// Visitors without a closure: every request of a client is recorded.
+// Hoisted visitors: a closure would be allocated for every client request.
 let recorded: Positions = [];
 function record({ keyStart, keyEnd, valueStart, valueEnd }: Member): boolean {
   if (recorded.length > positionsMax) return false;
@@ -36,7 +35,7 @@ function recordParam(member: Member): boolean {
   return scanFacts.values <= scanLimits.values;
 }
 
-/** Scans the params object at `from` as `skipValue` does, and records its members on the way. */
+/** Like `skipValue` for the params object at `from`, but also records its members. */
 export function recordParams(bytes: Buffer, from: number, end: number, positions: Positions): number {
   positions.length = 0;
   recorded = positions;
@@ -47,7 +46,7 @@ export function recordParams(bytes: Buffer, from: number, end: number, positions
   return -1;
 }
 
-/** The params of the last request: ingress and router look up its members several times in one tick, and none scans it again. */
+/** Params of the last request. Ingress and router look up its members several times in one tick without another scan. */
 const last = {
   params: Buffer.alloc(0) as Buffer,
   positions: [] as Positions,
@@ -55,12 +54,12 @@ const last = {
 };
 const rememberedBytesMax = 64 * 1024;
 
-/** `positions` are those of the message in which `params` begins at `offset`. */
+/** `positions` are relative to the message in which `params` begins at `offset`. */
 export function rememberParams(params: Buffer, positions: Positions, offset: number): void {
   last.params = params;
   last.positions.length = last.views.length = 0;
   for (let i = 0; i < positions.length; i++) last.positions.push((positions[i] as number) - offset);
-  // A large message must not stay in memory until the next one comes.
+  // A large message must not stay in memory until the next one arrives.
   if (params.length > rememberedBytesMax) setImmediate(forget, params);
 }
 
@@ -72,7 +71,7 @@ function forget(params: Buffer): void {
 
 const scratch: Positions = [];
 
-/** Undefined: not an object, or one with too many members. Valid until the next lookup. */
+/** Undefined: not an object, or too many members. Valid until the next lookup. */
 function positionsOf(bytes: Buffer): Positions | undefined {
   if (bytes === last.params) return last.positions.length > positionsMax ? undefined : last.positions;
   recorded = scratch;
@@ -80,7 +79,7 @@ function positionsOf(bytes: Buffer): Positions | undefined {
   return eachMember(bytes, 0, bytes.length, 0, record) < 0 || scratch.length > positionsMax ? undefined : scratch;
 }
 
-/** The index of a key in the positions; -1: it is absent, -2: it stands twice. */
+/** Returns the index of a key in the positions; -1: absent, -2: duplicate. */
 function indexOf(bytes: Buffer, positions: Positions, key: string): number {
   let found = -1;
   for (let i = 0; i < positions.length; i += 4) {
@@ -94,13 +93,13 @@ function indexOf(bytes: Buffer, positions: Positions, key: string): number {
 function viewOf(bytes: Buffer, positions: Positions, at: number): Buffer {
   if (bytes !== last.params) return bytes.subarray(positions[at + 2], positions[at + 3]);
   const { views } = last;
-  // In order, so that the list has no holes.
+  // Filled in order, so that the array has no holes.
   while (views.length <= at / 4) views.push(undefined);
   views[at / 4] ??= bytes.subarray(positions[at + 2], positions[at + 3]);
   return views[at / 4] as Buffer;
 }
 
-/** Views in the order of the keys. Undefined: not an object, one of the keys stands twice, or there are too many members. */
+/** Views in the order of the keys. Undefined: not an object, one of the keys is duplicate, or too many members. */
 export function uniqueMembers(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] | undefined {
   const positions = positionsOf(bytes);
   if (!positions) return undefined;
@@ -113,13 +112,13 @@ export function uniqueMembers(bytes: Buffer, keys: readonly string[]): (Buffer |
   return found;
 }
 
-/** Views in the order of the keys; each undefined where `memberBytes` would be. */
+/** Views in the order of the keys, each as `memberBytes` would return it. */
 export function membersBytes(bytes: Buffer, keys: readonly string[]): (Buffer | undefined)[] {
   const positions = positionsOf(bytes);
   return keys.map((key) => positions && memberAt(bytes, positions, key));
 }
 
-/** A view of the value of `key`. Undefined: absent, twice, not an object, or too many members. */
+/** A view of the value of `key`. Undefined: absent, duplicate, not an object, or too many members. */
 export function memberBytes(bytes: Buffer, key: string): Buffer | undefined {
   const positions = positionsOf(bytes);
   return positions && memberAt(bytes, positions, key);
@@ -130,24 +129,21 @@ function memberAt(bytes: Buffer, positions: Positions, key: string): Buffer | un
   return at < 0 ? undefined : viewOf(bytes, positions, at);
 }
 
-/** The value of `key` as JSON text. */
 export const memberText = (bytes: Buffer, key: string): string | undefined => memberBytes(bytes, key)?.toString('utf8');
 
-/** The value of `key` when it is a string. */
 export function memberString(bytes: Buffer, key: string): string | undefined {
   const value = memberBytes(bytes, key);
   return value && stringOf(value);
 }
 
-/** The decoded text of one value, when it is a string. */
 export const stringOf = (value: Buffer): string | undefined =>
   value[0] === QUOTE ? readString(value, 1, value.length - 1) : undefined;
 
-/** For the bytes of one value, as the functions here return them. */
+/** The argument is the bytes of one value, as the functions above return them. */
 export const isObject = (value: Buffer | undefined): value is Buffer => value?.[0] === OPEN_BRACE;
 export const isList = (value: Buffer | undefined): value is Buffer => value?.[0] === OPEN_BRACKET;
 
-/** Whether the key between the bounds is `key`. Decodes only a key with escapes or non-ASCII characters that could be it. */
+/** Whether the key between the bounds is `key`. Decodes only a key with escapes or non-ASCII characters. */
 export function keyIs(bytes: Buffer, start: number, end: number, key: string): boolean {
   const length = end - start;
   const first = bytes[start];
@@ -159,17 +155,17 @@ export function keyIs(bytes: Buffer, start: number, end: number, key: string): b
   return false;
 }
 
-/** Byte by byte: a string made only to be compared costs more than the comparison. */
+/** Byte by byte: creating a string for the comparison would cost more than the comparison. */
 function spells(bytes: Buffer, start: number, key: string): boolean {
   for (let i = 0; i < key.length; i++) if (bytes[start + i] !== key.charCodeAt(i)) return false;
   return true;
 }
 
-/** `unclear`: two readers could take it for two values. A key or one above it stands twice, or among too many members. */
+/** `unclear`: two parsers could read different values. A key on the path is duplicate, or its object has too many members. */
 export type AtPath = Buffer | 'absent' | 'unclear';
 type Path = readonly string[];
 
-/** The values at several paths, none of them empty, in the order of the paths; found in one scan. */
+/** Returns the values at several non-empty paths, in the order of the paths, with one scan. */
 export function valuesAt(bytes: Buffer | undefined, paths: readonly Path[]): AtPath[] {
   const values: AtPath[] = paths.map(() => 'absent');
   if (bytes === undefined) return values;
@@ -186,7 +182,7 @@ interface Step {
   count: number;
 }
 
-/** Reads the object at `from`, into which the paths of the given indexes lead. */
+/** Reads the object at `from`, which lies on the paths with the given indexes. */
 function readPaths(
   bytes: Buffer,
   from: number,
@@ -206,7 +202,7 @@ function readPaths(
   let members = 0;
   let step: Step | undefined;
   const enter = (_: Buffer, { keyStart, keyEnd, valueStart }: Member): number | undefined => {
-    // Names past the limit are not decoded.
+    // Names beyond the limit are not decoded.
     step = ++members <= LIMITS.members ? steps.get(readString(bytes, keyStart, keyEnd)) : undefined;
     if (step === undefined || step.count++ > 0) step = undefined;
     else if (step.through.length > 0 && bytes[valueStart] === OPEN_BRACE)

@@ -1,8 +1,7 @@
 /**
  * The JSON scanner: walks JSON text as bytes without building values, so that a payload can be measured, cut and forwarded
- * untouched. Accepts exactly what `JSON.parse` accepts, except values that nest too deep.
- * Not here: checking UTF-8 (`sawHighByte` says whether that is needed), finding members by name (json-members.ts).
- *
+ * unchanged. It accepts exactly the texts that `JSON.parse` accepts, except values that nest too deep.
+ * Not here: checking UTF-8 (`sawHighByte` shows whether that is needed), finding members by name (json-members.ts).
  * The functions that skip or visit return the index after the text they read, or -1 for malformed text. They never throw.
  */
 import { LIMITS } from '../kernel/limits.js';
@@ -16,13 +15,13 @@ const CLOSE_BRACKET = 0x5d;
 const COMMA = 0x2c;
 const COLON = 0x3a;
 
-/** Bytes inside a string: 1 for plain ASCII, 0 for a quote, an escape, a control, or part of a multi-byte character. */
+/** Bytes inside a string: 1 for plain ASCII; 0 for a quote, an escape, a control, or part of a multi-byte character. */
 const STRING_BYTE = new Uint8Array(256);
 for (let byte = 0x20; byte < 0x80; byte++) STRING_BYTE[byte] = 1;
 STRING_BYTE[QUOTE] = 0;
 STRING_BYTE[BACKSLASH] = 0;
 
-/** The escapes of one character. */
+/** Escapes of one character. */
 const ESCAPED_BYTE = new Uint8Array(256);
 for (const byte of Buffer.from('"\\/bfnrt')) ESCAPED_BYTE[byte] = 1;
 
@@ -38,30 +37,30 @@ const IN_OBJECT = 1;
 const IN_ARRAY = 2;
 const containers = new Uint8Array(LIMITS.depth + 2);
 
-/** Facts about the last scan that its return value has no room for. Valid until the next scan. */
+/** Further results of the last scan. Valid until the next scan. */
 export const scanFacts = {
   sawHighByte: false,
   tooDeep: false,
-  /** A value had more values inside than `scanLimits` allows. */
+  /** A value contained more values than `scanLimits` allows. */
   tooMany: false,
-  /** Number of values read, at any depth. Never reset here. */
+  /** Number of values read, at any depth. The scanner never resets it. */
   values: 0,
-  /** Sum of the flags below for keys that were read, at any depth. Never reset here. */
+  /** Flags (see below) of the keys read, at any depth. The scanner never resets it. */
   mayHold: 0,
 };
 
 /**
- * Limits of a scan; a caller that changes one sets it back afterwards.
- * `values`: values inside one value before the scan gives up. Single digits cost many times what long strings cost.
- * `passesDeep`: a value that nests too deep is skipped by its brackets alone and need not be JSON.
+ * Limits of a scan. A caller that changes one must restore it.
+ * `values`: maximum number of values inside one value. Single digits cost many times more per byte than long strings.
+ * `passesDeep`: a value that nests too deep is skipped by its brackets alone, without a check that it is JSON.
  */
 export const scanLimits = { values: Number.MAX_SAFE_INTEGER, passesDeep: false };
 
-/** The members of a result that policy reads, `isError` and `ttlMs`. Few results have them, and the scan passes every key anyway. */
+/** Result members that policy reads: `isError` and `ttlMs`. The scan passes every key anyway, and few results have them. */
 export const MAY_HOLD_ERROR = 1;
 export const MAY_HOLD_TTL = 2;
 
-/** Compares the length and two letters: other keys may match, which only costs a lookup. Escaped keys do not match. */
+/** Compares the length and two letters. A false match costs only a lookup. Escaped keys do not match. */
 function noteKey(bytes: Uint8Array, start: number, length: number): void {
   if (length === 7) {
     if (bytes[start] === 0x69 && bytes[start + 2] === 0x45) scanFacts.mayHold |= MAY_HOLD_ERROR;
@@ -90,7 +89,7 @@ function skipString(bytes: Uint8Array, from: number, end: number): number {
       scanFacts.sawHighByte = true;
       i++;
     } else if (byte === BACKSLASH) {
-      // A text may consist of escapes only: those of one character cost no call.
+      // A text may consist only of escapes, so those of one character cost no call.
       if (i + 1 < end && ESCAPED_BYTE[bytes[i + 1] as number] === 1) {
         i += 2;
         continue;
@@ -182,8 +181,8 @@ function skipContainer(bytes: Uint8Array, from: number, end: number): number {
 }
 
 /**
- * Skips one value, of any kind. `outerDepth` is how many containers already surround it.
- * Iterative on purpose: a frame of 100,000 brackets must not cost the stack.
+ * Skips one value of any kind. `outerDepth` is the number of containers around it.
+ * Iterative, because a message of 100,000 brackets must not overflow the stack.
  */
 export function skipValue(bytes: Uint8Array, from: number, end: number, outerDepth: number): number {
   let depth = outerDepth;
@@ -219,14 +218,14 @@ export function skipValue(bytes: Uint8Array, from: number, end: number, outerDep
         }
       }
     } else if (byte <= 0x39 && byte >= 0x30 && i + 1 < end && ENDS_NUMBER[bytes[i + 1] as number] === 1) {
-      // A text may consist of single digits only.
+      // Fast path: a text may consist only of single digits.
       i++;
     } else {
       i = skipScalar(bytes, i, end);
     }
     if (i < 0) return -1;
 
-    // A value is complete: close every container it completes, or step to the next member.
+    // A value is complete: close every container that it completes, or continue with the next member.
     for (;;) {
       if (depth === outerDepth) {
         scanFacts.values += values;
@@ -251,7 +250,7 @@ export function skipValue(bytes: Uint8Array, from: number, end: number, outerDep
   }
 }
 
-/** Positions of one member of an object. Those of the key exclude the quotes. Reused between calls of one scan. */
+/** Positions of one member of an object; the key without its quotes. The object is reused within one scan. */
 export interface Member {
   keyStart: number;
   keyEnd: number;
@@ -260,8 +259,9 @@ export interface Member {
 }
 
 /**
- * Calls `visit` for each member of the object at `from`; stops early when it returns false.
- * `enter` may scan a value itself, before `visit`: it returns the index after the value, -1, or undefined to leave it to the scanner.
+ * Calls `visit` for each member of the object at `from`; stops when it returns false.
+ * `enter` may scan a value itself, before `visit`. It returns the index after the value, -1, or undefined to leave the value to
+ * the scanner.
  * Returns the index after the object, the index where it stopped, or -1 for malformed text.
  */
 export function eachMember(
@@ -296,7 +296,7 @@ export function eachMember(
   }
 }
 
-/** From the index after the colon back to the closing quote of the key. */
+/** Searches from the index after the colon back to the closing quote of the key. */
 export function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
   let i = afterColon - 2;
   while (bytes[i] !== QUOTE) i--;
@@ -304,7 +304,7 @@ export function keyEndBefore(bytes: Uint8Array, afterColon: number): number {
 }
 
 /**
- * Calls `visit` with the bounds of each element of the array at `from`; stops early when it returns false.
+ * Calls `visit` with the bounds of each element of the array at `from`; stops when it returns false.
  * Returns the index after the array, the index where it stopped, or -1 for malformed text.
  */
 export function eachElement(
@@ -331,7 +331,7 @@ export function eachElement(
   }
 }
 
-/** Decodes the string whose content, without quotes, lies in the given bounds. */
+/** Decodes the string whose content, without quotes, is between the bounds. */
 export function readString(bytes: Buffer, start: number, end: number): string {
   for (let i = start; i < end; i++) {
     const byte = bytes[i] as number;

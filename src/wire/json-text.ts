@@ -1,7 +1,7 @@
 /**
- * JSON text as a string or as bytes: conversion, joining, and the checks before text of a caller is pasted into a message.
- * Without the checks, text that closes our bracket could rename the tool after the call was allowed.
- * Text that came through the scanner needs no second check.
+ * JSON text as a string or as bytes: conversion, joining, and checks before text of a caller is inserted into a message.
+ * Without the checks, text that closes the bracket of the message could rename the tool after the call was allowed. Text that
+ * passed the scanner needs no second check.
  */
 import { isUtf8 } from 'node:buffer';
 import { HostError } from '../kernel/errors.js';
@@ -19,7 +19,6 @@ export function partsBytes(parts: readonly JsonText[]): number {
   return bytes;
 }
 
-/** Joins the parts of one text, in a buffer of exactly `bytes`. */
 export function joinedParts(parts: readonly JsonText[], bytes = partsBytes(parts)): Buffer {
   const text = Buffer.allocUnsafe(bytes);
   let at = 0;
@@ -33,7 +32,7 @@ export function joinedParts(parts: readonly JsonText[], bytes = partsBytes(parts
   return text;
 }
 
-/** A string with one character for each byte of the UTF-8 text. ASCII text stays as it is. */
+/** Returns a string with one character per byte of the UTF-8 text. ASCII text is unchanged. */
 export const latin1 = (text: string): string => (isAscii.test(text) ? text : Buffer.from(text).toString('latin1'));
 const isAscii = /^[\x00-\x7f]*$/;
 
@@ -54,7 +53,7 @@ export function checkObject(text: JsonText, field: string): void {
   checkValue(bytes, field);
 }
 
-/** Throws unless the text is one JSON object in which no key stands twice. */
+/** Throws unless the text is one JSON object without duplicate keys. */
 export function checkParams(text: JsonText): void {
   checkObject(text, 'params');
   const bytes = toBuffer(text);
@@ -68,7 +67,7 @@ export function checkParams(text: JsonText): void {
   });
 }
 
-/** The protocol defines a handful; arguments of a tool are one of them. */
+/** The protocol defines only a few; the arguments of a tool are one of them. */
 const paramsKeysMax = 256;
 
 const refused = (field: string, what: string) =>

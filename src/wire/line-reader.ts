@@ -1,22 +1,21 @@
 /**
- * Byte chunks → lines. Each byte is looked at once; a line that lies within one chunk is not copied.
- * Invariants: at most `maxBytes` of an unfinished line are buffered. A longer line is reported once with its first bytes and then
- * skipped; the line after it is read again.
+ * Converts byte chunks to lines. Each byte is scanned once; a line within one chunk is not copied.
+ * Invariant: at most `maxBytes` of an unfinished line are buffered. A longer line is reported once with its first bytes and
+ * skipped; the next line is read normally.
  */
 import { ByteBuffer } from '../kernel/byte-buffer.js';
 import { oversizedEdgeBytes } from './oversized-answer.js';
 
 const NEWLINE = 0x0a;
-/** An oversized line is read up to this many times the limit to find its last bytes. */
+/** An oversized line is read up to this multiple of the limit to find its last bytes. */
 const tailTimesMax = 8;
 
 export class LineReader {
   readonly #maxBytes: number;
   readonly #onLine: (bytes: Buffer, start: number, end: number) => void;
   readonly #onTooLong: (bytes: number, head: Buffer) => void;
-  /** Bytes of the incomplete line. */
   readonly #pending = new ByteBuffer();
-  /** The rest of a line that is too long is being skipped. */
+  /** The rest of an oversized line is being skipped. */
   #isSkipping = false;
   #onTail: ((tail: Buffer) => void) | undefined;
   #tail: Buffer = Buffer.alloc(0);
@@ -32,7 +31,6 @@ export class LineReader {
     this.#onTooLong = onTooLong;
   }
 
-  /** Bytes of the line that has not ended yet. */
   get pendingBytes(): number {
     return this.#pending.length;
   }
@@ -54,14 +52,14 @@ export class LineReader {
   }
 
   /**
-   * Only from within `onTooLong`: reports the last bytes of the line when it has ended, or none when it is longer than a bound.
-   * The report may come before `push` returns.
+   * May be called only from within `onTooLong`. Reports the last bytes of the line when it ends, or none if it exceeds
+   * `tailTimesMax`. The report may run before `push` returns.
    */
   onTail(report: (tail: Buffer) => void): void {
     this.#onTail = report;
   }
 
-  /** The stream ended. The rest may be a whole message that only lacks its newline. */
+  /** The stream ended. The rest may be a whole message without its newline. */
   end(): void {
     if (this.#pending.length > 0) this.#finish();
   }

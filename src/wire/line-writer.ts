@@ -1,11 +1,11 @@
 /**
- * Messages on their way into a pipe, one line each, written in batches. Each line records how far it came.
- * Not here: how much may be queued (`bytes` tells), what a broken pipe means (the users).
+ * Writes messages to a pipe, one line each, in batches. Each line records its phase.
+ * Not here: the limit on queued bytes (callers check `bytes`), the reaction to a broken pipe (callers).
  *
  * Invariants:
- * - A line is `queued` until its bytes are handed to the stream, so the other side has seen nothing of a withdrawn line.
- * - While the stream buffers bytes that the system has not taken, lines stay here, where they can still be withdrawn.
- * - Withdrawn lines are dropped from memory at a bound, even when the stream takes nothing.
+ * - A line is `queued` until its bytes are passed to the stream, so the other side sees no byte of a withdrawn line.
+ * - While the stream buffers bytes that the system has not accepted, lines stay here and can be withdrawn.
+ * - Withdrawn lines are removed from memory at a bound, even if the stream accepts nothing.
  * - One message is one line: a line break within a relayed payload would let its sender forge messages.
  */
 import type { Writable } from 'node:stream';
@@ -20,7 +20,7 @@ interface OutboundLine {
   readonly tail: string;
   /** Bytes of the message and its line end. */
   readonly bytes: number;
-  /** From this many queued lines on, they are written at once and not at the end of the tick. */
+  /** With this many queued lines, they are written at once and not at the end of the tick. */
   readonly batch: number;
   phase: SendPhase;
 }
@@ -30,30 +30,29 @@ interface LineWriterOptions {
   readonly defer: (run: () => void) => void;
   /** Queued lines are about to be written, and may be withdrawn now. */
   readonly beforeWrite?: () => void;
-  /** The system took a batch. */
+  /** The system accepted a batch. */
   readonly onTaken?: () => void;
   /** The stream refused a write; called at most once. Lines keep their phase until `abandon`. */
   readonly onBroken?: () => void;
 }
 
-/** Well within what a pipe takes at once: a larger batch would turn lines `writing` (uncertain) sooner than needed. */
+/** Well below the capacity of a pipe: a larger batch would turn lines `writing` (uncertain) earlier than needed. */
 const batchBytesMax = 64 * 1024;
 const withdrawnBytesMax = 1024 * 1024;
 const NEWLINE = 0x0a;
-/** Many line readers, Node's and Python's among them, end a line at a lone CR too. */
+/** Many line readers, including those of Node and Python, also end a line at a lone CR. */
 const CARRIAGE_RETURN = 0x0d;
 const BLANK = 0x20;
 
 export class LineWriter<Line extends OutboundLine = OutboundLine> {
   readonly #stream: Writable;
   readonly #options: LineWriterOptions;
-  /** An array, because a set that is filled and emptied without end leaves copies behind (id-table.ts). */
+  /** An array, because a Set with many inserts and deletes leaves copies behind (id-table.ts). */
   #queued: Line[] = [];
-  /** Index of the oldest queued line. */
   #first = 0;
-  /** Still in the array and skipped later: withdrawing is O(1), also when ten thousand requests time out at once. */
+  /** Lines still in the array, skipped later. So withdrawing is O(1), even if ten thousand requests time out at once. */
   readonly #withdrawn = new Set<Line>();
-  /** One entry for each write that is not confirmed yet, oldest first. */
+  /** One entry for each unconfirmed write, oldest first. */
   #inFlight: Line[][] = [];
   #withdrawnBytes = 0;
   readonly #everWithdrawn = new WeakSet<Line>();
@@ -68,7 +67,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
     this.#options = options;
   }
 
-  /** Bytes accepted and not yet taken by the system. */
+  /** Bytes that the system has not accepted yet. */
   get bytes(): number {
     return this.#queuedBytes + this.#writingBytes;
   }
@@ -77,8 +76,8 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
     if (!this.#isOpen) return;
     this.#queued.push(line);
     this.#queuedBytes += line.bytes;
-    // Requests of many clients come one by one, each in a tick of its own. A full batch does not wait for the end of the tick:
-    // the server would be idle meanwhile.
+    // Requests of many clients arrive one by one, each in a separate tick. A full batch is written at once, because the server
+    // would be idle until the end of the tick.
     const waiting = this.#waiting;
     if (waiting >= line.batch) {
       if (waiting > 1) this.#flushQueued();
@@ -89,7 +88,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
     }
   }
 
-  /** True when the line was still queued and will now never be written. */
+  /** Returns true if the line was still queued. It will never be written. */
   withdraw(line: Line): boolean {
     if (line.phase !== 'queued' || this.#everWithdrawn.has(line) || !this.#isOpen) return false;
     this.#everWithdrawn.add(line);
@@ -100,7 +99,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
     return true;
   }
 
-  /** Resolves when all lines are taken, or no more can be. */
+  /** Resolves when all lines are accepted, or no more can be. */
   drained(): Promise<void> {
     if (!this.#isOpen || this.bytes === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -108,7 +107,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
     });
   }
 
-  /** Writes no more, and returns every line that was not completely written, oldest first. */
+  /** Stops writing, and returns every line that was not completely written, oldest first. */
   abandon(): { readonly writing: Line[]; readonly queued: Line[] } {
     const queued = this.#queued.filter((line, i) => i >= this.#first && !this.#withdrawn.has(line));
     const left = { writing: this.#inFlight.flat(), queued };
@@ -127,7 +126,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
     this.#flushQueued();
   };
 
-  /** A line that is written as it is sent needs no `beforeWrite`; one that was queued does. */
+  /** A line that is written at once needs no `beforeWrite`; a queued line does. */
   #flushQueued(): void {
     if (this.#mayWrite) this.#options.beforeWrite?.();
     this.#flush();
@@ -148,7 +147,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
         this.#withdrawnBytes -= line.bytes;
         continue;
       }
-      // A line larger than a batch goes alone.
+      // A line larger than a batch is written alone.
       if (bytes + line.bytes > batchBytesMax && bytes > 0) break;
       bytes += line.bytes;
       if (typeof line.payload !== 'string') isText = false;
@@ -163,12 +162,11 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
     else this.#stream.write(joinBytes(batch, bytes), this.#taken);
   }
 
-  /** Lines that are to be written. */
   get #waiting(): number {
     return this.#queued.length - this.#first - this.#withdrawn.size;
   }
 
-  /** Moves the rest only when most of the array is written: each line is moved at most once on average. */
+  /** Moves the rest only when most of the array is written, so each line is moved at most once on average. */
   #dropWritten(): void {
     if (this.#first === this.#queued.length) this.#queued.length = 0;
     else if (this.#first * 2 > this.#queued.length) this.#queued.splice(0, this.#first);
@@ -192,7 +190,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
     }
     for (const line of this.#inFlight.shift() ?? []) {
       this.#writingBytes -= line.bytes;
-      // The first line of a batch may have been answered before its last one was taken.
+      // The first line of a batch may be answered before the last one is accepted.
       if (line.phase === 'writing') line.phase = 'written';
     }
     this.#flushQueued();
@@ -201,7 +199,7 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
   };
 }
 
-/** A message of several parts as one line. Text around the first and the last byte part is not copied into bytes yet. */
+/** Makes one line of several parts. Text before the first and after the last byte part stays a string. */
 export function lineOf(parts: readonly JsonText[]): OutboundLine {
   const first = parts.findIndex(isBytes);
   const last = parts.findLastIndex(isBytes);
@@ -224,7 +222,7 @@ function joinText(lines: readonly OutboundLine[]): string {
   return text;
 }
 
-/** Between tokens a line break is white space, and JSON strings contain none: a blank means the same. */
+/** JSON strings contain no line breaks, and between tokens a break is white space, so a space has the same meaning. */
 const oneLine = (text: string) => (text.includes('\n') || text.includes('\r') ? text.replaceAll(/[\r\n]/g, ' ') : text);
 
 function joinBytes(lines: readonly OutboundLine[], bytes: number): Buffer {

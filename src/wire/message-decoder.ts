@@ -1,7 +1,7 @@
 /**
- * The bytes of one line, body or event → scanned messages, with everything unusable counted instead of thrown. An answer that
- * nests too deep is both: counted, and delivered as that.
- * Not here: finding where a line or event ends (line-reader.ts, the SSE parser of the HTTP transport).
+ * Scans the bytes of one line, body or event as messages. Unusable input is counted, never thrown. An answer that nests too
+ * deep is counted and also delivered.
+ * Not here: finding the end of a line or event (line-reader.ts, transports/http/sse-parser.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../kernel/limits.js';
@@ -17,10 +17,10 @@ export class MessageDecoder {
     this.#counters = counters;
   }
 
-  /** Delivers the message in `bytes[start, end)`, or each message of a batch. Blank input is ignored. */
+  /** Delivers the message in `bytes[start, end)`, or each message of a batch. Ignores blank input. */
   decode(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
     let from = start;
-    // A server that writes logs and messages through one encoder may put a byte-order mark before any line.
+    // A server that writes logs and messages with one encoder may put a byte-order mark before any line.
     if (end - from >= 3 && bytes[from] === 0xef && bytes[from + 1] === 0xbb && bytes[from + 2] === 0xbf) from += 3;
     from = skipSpace(bytes, from, end);
     if (from >= end) return;
@@ -38,12 +38,12 @@ export class MessageDecoder {
     }
     if (envelope.isTooDeep) {
       this.#counters.junk++;
-      // Delivered: the request would otherwise wait until its deadline.
+      // Delivered, because the request would otherwise wait until its deadline.
       if (isAnswer(envelope)) deliver(envelope);
       return;
     }
     if (envelope.hasHighBytes && !isUtf8(bytes.subarray(start, end))) {
-      // An answer with a replacement character is better than a call that runs into its deadline.
+      // An answer with a replacement character is better than a call that times out.
       const repaired = Buffer.from(bytes.toString('utf8', start, end));
       this.#counters.repaired++;
       if (scanEnvelope(repaired, 0, repaired.length, envelope) !== undefined) return;
@@ -53,7 +53,7 @@ export class MessageDecoder {
 
   #decodeBatch(bytes: Buffer, start: number, end: number, deliver: (envelope: Envelope) => void): void {
     const bounds: number[] = [];
-    // Each message is judged alone: one that nests too deep does not affect the others.
+    // Each message is checked separately: one that nests too deep does not affect the others.
     scanLimits.passesDeep = true;
     const after = eachElement(bytes, start, end, 0, (from, to) => bounds.push(from, to) <= LIMITS.batch * 2);
     scanLimits.passesDeep = false;
@@ -67,6 +67,5 @@ export class MessageDecoder {
   }
 }
 
-/** An answer with an id. */
 const isAnswer = (envelope: Envelope): boolean =>
   (envelope.kind === 'result' || envelope.kind === 'error') && envelope.idText() !== undefined;

@@ -1,12 +1,12 @@
 /**
- * The methods that clients send, one row each: the part of the gateway that handles the method, and the facts needed to carry it.
- * A method that only has to reach its server is one row with `handledBy: 'passthrough'`.
- * Not here: which era has which of the `isEraSpecific` methods (gateway/eras/).
+ * The methods that clients send, one row each: the part of the gateway that handles the method, and facts for forwarding it.
+ * A method that is only forwarded to its server needs one row with `handledBy: 'passthrough'`.
+ * Not here: the `isEraSpecific` methods of each era (gateway/eras/).
  */
 import { listenMethod } from './rpc-codes.js';
 
 export interface Method {
-  /** The part of the gateway that handles it. Absent: the gateway refuses it as an unknown method. */
+  /** Part of the gateway that handles the method. Absent: the gateway refuses it as unknown. */
   readonly handledBy?:
     | 'call'
     | 'list'
@@ -17,17 +17,17 @@ export interface Method {
     | 'subscribe'
     | 'unsubscribe'
     | 'listen';
-  /** Only some eras have it: those that list it among their own methods. */
+  /** Only eras that list the method have it. */
   readonly isEraSpecific?: true;
-  /** Passthrough: what the params name. It decides which server gets the request. */
+  /** Passthrough: kind of thing that the params name. It decides which server gets the request. */
   readonly target?: 'prompt' | 'resource' | 'reference';
-  /** The member of params that a modern client repeats in the header `Mcp-Name`. */
+  /** Member of params that a modern client repeats in the header `Mcp-Name`. */
   readonly nameMember?: 'name' | 'uri' | 'taskId';
-  /** Housekeeping of the connection: no request or log of a server is attributed to it. */
+  /** Housekeeping of the connection: no server request or log line is attributed to it. */
   readonly isHousekeeping?: true;
   /** A modern server may answer it with `input_required`. */
   readonly mayRequireInput?: true;
-  /** A modern result says how long it may be cached. */
+  /** A modern result states how long it may be cached. */
   readonly isCacheable?: true;
 }
 

@@ -1,13 +1,13 @@
 /**
- * Finds the request that an oversized message answers, from the first or the last bytes of the message.
- * Libraries differ in where they put the id: before the result (Python, Go) or after it (the TypeScript SDK).
- * Not here: finding the first and last bytes (line-reader.ts), what becomes of the request (peer.ts).
+ * Finds the id of an oversized answer in its first or last bytes. Libraries put the id before the result (Python, Go) or after
+ * it (the TypeScript SDK).
+ * Not here: collecting these bytes (line-reader.ts), settling the request (peer.ts).
  */
 
-/** Bytes that are read at either end. */
+/** Number of bytes read at each end. */
 export const oversizedEdgeBytes = 256;
 
-/** `unnamed`: an answer that may still name its request at its end. `none`: no answer to any request. */
+/** `unnamed`: an answer whose id may be at its end. `none`: not an answer. */
 export type OversizedHead = number | 'unnamed' | 'none';
 
 const version = String.raw`"jsonrpc"\s*:\s*"2\.0"`;
@@ -17,7 +17,7 @@ const namedHead = new RegExp(
   String.raw`^\uFEFF?\s*\{\s*(?:${version}\s*,\s*)?${id}\s*,\s*(?:${version}\s*,\s*)?${payload}`,
 );
 const unnamedHead = new RegExp(String.raw`^\uFEFF?\s*\{\s*(?:${version}\s*,\s*)?${payload}`);
-// The last brace closes the message itself, and a string would end in a quote: an id right before it belongs to the message.
+// The last brace closes the message, and a string would end in a quote. So an id right before the brace belongs to the message.
 const namedTail = new RegExp(String.raw`,\s*${id}\s*(?:,\s*${version}\s*)?\}\s*$`);
 
 export function oversizedHead(head: Buffer): OversizedHead {
@@ -27,7 +27,7 @@ export function oversizedHead(head: Buffer): OversizedHead {
   return unnamedHead.test(text) ? 'unnamed' : 'none';
 }
 
-/** The id at the end of a message whose head is `unnamed`. */
+/** Returns the id at the end of a message whose head is `unnamed`. */
 export function oversizedTail(tail: Buffer): number | undefined {
   const found = namedTail.exec(tail.toString('utf8'))?.[1];
   return found === undefined ? undefined : Number(found);

@@ -1,9 +1,9 @@
 /**
- * Reads one page of a list in slices, so that the caller can yield to the event loop between them. An oversized page is refused from its
- * bytes, before the rest is read. Not here: limits over all pages of a list (session/lists.ts).
- *
- * Invariants: one slice reads at most `sliceBytes` and one more element or member, neither larger than its bound. A key that stands
- * twice has no value; a page that is no object, or has more than `LIMITS.members` members, has no elements.
+ * Reads one page of a list in slices, so that the caller can yield to the event loop between them. A page is refused as soon as
+ * a limit is exceeded; the rest is not read. Not here: limits over all pages of a list (session/lists.ts).
+ * Invariants: a slice ends after the first element or member that exceeds `sliceBytes`; each element and member has its own
+ * size limit. A duplicate key has no value. A page that is not an object, or has more than `LIMITS.members` members, has no
+ * elements.
  */
 import { LIMITS } from '../kernel/limits.js';
 import { keyIs } from './json-members.js';
@@ -11,10 +11,10 @@ import { keyEndBefore, skipKey, skipSpace, skipValue } from './json-scan.js';
 
 export interface PageLimits {
   readonly sliceBytes: number;
-  /** One element of the list. */
+  /** Maximum of one element of the list. */
   readonly elementBytes: number;
   readonly elements: number;
-  /** One member beside the list. */
+  /** Maximum of one member beside the list. */
   readonly memberBytes: number;
 }
 
@@ -33,10 +33,10 @@ const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
 const COMMA = 0x2c;
 
-/** Cost of an element besides its bytes. */
+/** Cost of an element in addition to its bytes. */
 const elementBytes = 16;
 
-/** Yields between slices. Returns the page, or why it is refused. */
+/** Yields between slices. Returns the page, or the reason why it is refused. */
 export function* walkPage(
   bytes: Buffer,
   listKey: string,
@@ -76,7 +76,7 @@ class PageWalk {
       const start = skipSpace(bytes, afterKey, bytes.length);
       this.#at = start;
       const isList = keyIs(bytes, keyStart, keyEnd, listKey);
-      // A list that stands twice has no elements.
+      // A duplicate list has no elements.
       if (isList && ++lists > 1) this.#bounds.length = 0;
       const isWhole =
         isList && bytes[start] === OPEN_BRACKET
@@ -115,7 +115,7 @@ class PageWalk {
   #skip(bytesMax: number, fault: PageFault): boolean {
     const end = Math.min(this.#bytes.length, this.#at + bytesMax + 1);
     const after = skipValue(this.#bytes, this.#at, end, 0);
-    // A value that was cut off is malformed, or a number that ends at the cut.
+    // If `end` cuts the value off, skipValue fails, or for a number stops at `end`. Both mean: too large.
     if (after < 0 ? end < this.#bytes.length : after - this.#at > bytesMax) return this.#refuse(fault);
     if (after < 0) return false;
     this.#at = after;
@@ -127,7 +127,7 @@ class PageWalk {
     return false;
   }
 
-  /** Skips the byte if it comes next. */
+  /** Skips the byte if it is next. */
   #passes(byte: number): boolean {
     const at = skipSpace(this.#bytes, this.#at, this.#bytes.length);
     if (at >= this.#bytes.length || this.#bytes[at] !== byte) return false;
@@ -135,7 +135,6 @@ class PageWalk {
     return true;
   }
 
-  /** Checked after each element and member. */
   #isSliceOver(): boolean {
     this.#sliceStart -= elementBytes;
     if (this.#at - this.#sliceStart < this.#limits.sliceBytes) return false;

@@ -1,10 +1,10 @@
 /**
- * One JSON-RPC connection: matches answers to requests, enforces deadlines, maps progress, withdraws abandoned requests, and passes
- * messages that the server sends on its own up with their raw bytes.
- * Not here: moving bytes (transports), attributing messages of the server (attribution.ts), MCP methods (session), retries (policy).
- *
- * Invariants: every request settles exactly once; an answer settles only the request with its id, and only after that request was
- * written; `execution: "not_executed"` is reported only when no byte was passed to the system.
+ * One JSON-RPC connection: matches answers to requests, enforces deadlines, maps progress, withdraws abandoned requests, and
+ * passes on server messages as raw bytes.
+ * Not here: moving bytes (transports/), attributing server messages (attribution.ts), MCP methods (session/), retries
+ * (policy/).
+ * Invariants: every request settles exactly once. An answer settles only the request with its id, and only after that request
+ * was written. `execution: "not_executed"` is reported only if no byte was passed to the system.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
@@ -33,7 +33,7 @@ import { cancelledByServer, givenUp, inboundTooDeep, lost, refusalOf, tooLarge }
 export class Peer implements ChannelListener {
   readonly #counters = { late: 0, unknown: 0, forbidden: 0 };
   readonly pending = new PendingRequests();
-  /** Called each time no answer is owed any more. */
+  /** Called each time the number of owed answers drops to 0. */
   onClear: (() => void) | undefined;
   /** Called for each request that is given up, with the time until which the server may still work on it. */
   onGivenUp: ((allowedUntilMs: number) => void) | undefined;
@@ -49,7 +49,7 @@ export class Peer implements ChannelListener {
   #lastMessageAtMs: number;
   #hasMessage = false;
 
-  /** `isShared: false`: all requests are of one client, which gets all server requests. */
+  /** `isShared: false`: all requests belong to one client, which gets all server requests. */
   constructor(
     server: string,
     channel: Channel,
@@ -82,17 +82,14 @@ export class Peer implements ChannelListener {
     return { ...this.#counters, unattributed: this.#attribution.unattributed };
   }
 
-  /** Server requests that wait for our answer. */
   get openServerRequests(): number {
     return this.#attribution.openServerRequests;
   }
 
-  /** When the last message of the server came. */
   get lastMessageAtMs(): number {
     return this.#lastMessageAtMs;
   }
 
-  /** Whether the server has sent any message yet. */
   get hasMessage(): boolean {
     return this.#hasMessage;
   }
@@ -101,7 +98,7 @@ export class Peer implements ChannelListener {
     return this.#closed;
   }
 
-  /** The id of the next request, which its params need as progress token. */
+  /** Id of the next request, which its params need as progress token. */
   get nextId(): number {
     return this.#nextId;
   }
@@ -111,7 +108,7 @@ export class Peer implements ChannelListener {
     this.#channel.adopt(agreement);
   }
 
-  /** Rejects with a HostError; an error the server answers with is an answer, not a rejection. */
+  /** Rejects with a HostError. A JSON-RPC error of the server is an answer, not a rejection. */
   request(method: string, params: JsonText | undefined, options: RequestOptions): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.ask(method, params, options, (outcome) =>
@@ -120,7 +117,7 @@ export class Peer implements ChannelListener {
     });
   }
 
-  /** As `request`. `done` is called once, in the tick of the outcome, possibly before this returns. */
+  /** Like `request`. `done` is called once, in the tick of the outcome, possibly before `ask` returns. */
   ask(method: string, params: JsonText | undefined, options: RequestOptions, done: PendingRequest['done']): void {
     const refusal = this.#closed
       ? lost(this.#server, this.#closed)
@@ -161,7 +158,6 @@ export class Peer implements ChannelListener {
     return this.#channel.close();
   }
 
-  /** Fails all pending requests now and closes the channel. */
   abandon(error: HostError): Promise<void> {
     this.closed(error);
     return this.#channel.close();
@@ -183,7 +179,7 @@ export class Peer implements ChannelListener {
     }
   }
 
-  /** A timer may be late: a request past its deadline must not be written. */
+  /** A timer may be late, and a request past its deadline must not be written. */
   beforeWrite(): void {
     this.#deadlines.expireDue();
   }
@@ -192,7 +188,7 @@ export class Peer implements ChannelListener {
     const pending = frame.id === undefined ? undefined : this.pending.byId.get(frame.id);
     if (pending?.frame !== frame) return;
     this.#forget(pending);
-    // With an HTTP status the server has answered and does not work on the request any more.
+    // With an HTTP status the server has answered, and no longer works on the request.
     const { execution, httpStatus } = error.details;
     if (execution !== 'not_executed' && httpStatus === undefined) this.#attribution.gaveUp(pending, undefined);
     this.#settle(pending, error);
@@ -274,8 +270,8 @@ export class Peer implements ChannelListener {
   }
 
   /**
-   * Ends our own request (how a modern stdio server ends a subscription) or one of the server. A legacy server numbers its requests
-   * as we do, and can cancel only its own.
+   * Ends a request of the peer (a modern stdio server ends a subscription this way) or a server request.
+   * A legacy server uses the same request numbers as the peer, and can cancel only its own requests.
    */
   #cancelledByServer(params: Buffer | undefined): boolean {
     const ours = this.#era?.hasServerCancel === false ? undefined : params && this.pending.ofCancel(params);
@@ -324,7 +320,7 @@ export class Peer implements ChannelListener {
     this.#settle(pending, givenUp(this.#server, frame, code, why, withdrawal === 'unsent'));
   }
 
-  /** Returns how the server learns of it. */
+  /** Returns how the server learns of the cancellation. */
   #notifyCancelled({ frame, options }: PendingRequest, withdrawal: Withdrawal, why: string): CancelNotice {
     if (withdrawal === 'aborted') return 'stream_ended';
     if (options.uncancellable || this.#closed) return undefined;
@@ -341,12 +337,12 @@ export class Peer implements ChannelListener {
     if (this.pending.owed === 0) this.onClear?.();
   }
 
-  /** Gives up the requests past their deadline; returns the earliest deadline left. */
+  /** Gives up requests past their deadline; returns the earliest remaining deadline. */
   #expire(nowMs: number): number {
     const { unsent, sent, nextAtMs } = this.pending.due(nowMs);
-    // Unsent requests first: over HTTP the connection of a withdrawn request goes to the next one that waits.
+    // Unsent requests first: over HTTP the connection of a withdrawn request is given to the next waiting request.
     const withdrawn = [...unsent, ...sent].map((pending) => [pending, this.#withdraw(pending)] as const);
-    // Only after all are withdrawn: notifying the server of one would write the others.
+    // Only after all are withdrawn: sending one cancel notification would write the others.
     for (const [pending, withdrawal] of withdrawn)
       this.#endPending(pending, withdrawal, 'timeout', 'no answer by the deadline');
     return nextAtMs;

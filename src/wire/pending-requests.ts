@@ -1,8 +1,7 @@
 /**
- * The requests that wait for an answer, by their id or by the token of a progress notification.
+ * Requests that wait for an answer, by id or by progress token.
  * Not here: settling them (peer.ts), attributing server requests to them (attribution.ts).
- *
- * Invariant: progress or a cancel for a request that was not written yet is ignored: the server guessed its id.
+ * Invariant: progress or a cancel for a request that was not written yet is ignored, because the server guessed its id.
  */
 import type { HostError } from '../kernel/errors.js';
 import type { OutboundFrame } from './channel.js';
@@ -12,47 +11,47 @@ import { memberText } from './json-members.js';
 import type { Answer, RequestOptions } from './peer-interface.js';
 import { isSessionRequest } from './rpc-codes.js';
 
-/** A request of ours that waits for its answer. */
 export interface PendingRequest {
   readonly frame: OutboundFrame;
   readonly options: RequestOptions;
   readonly done: (outcome: Answer | HostError) => void;
   readonly onAbort: (() => void) | undefined;
   deadlineAtMs: number;
-  /** Server requests that it caused and that wait for an answer; undefined when there never was one. */
+  /** Open server requests that this request caused; undefined if there was none. */
   serverRequests: Set<InboundRequest> | undefined;
-  /** When the last of them came. */
+  /** Arrival of the last server request. */
   askedAtMs: number;
-  /** The server has sent a request because of it, or may have. */
+  /** The server has sent a request because of this one, or may have. */
   wasAsked: boolean;
 }
 
-/** Past this, a larger batch saves nothing. */
+/** A larger batch saves nothing. */
 const batchFramesMax = 16;
 /** Per request: a peak is forgotten after some hundred calls. */
 const peakDecay = 1 / 256;
 
 export class PendingRequests {
   readonly byId = new IdTable<PendingRequest>();
-  /** By a progress token that is not the id of its request. */
+  /** Requests by a progress token that is not their id. */
   readonly #byToken = new Map<number, PendingRequest>();
-  /** Number of requests that stay open. */
+  /** Number of requests with `isStanding`. */
   #standing = 0;
-  /** The most requests owed at once, decaying. */
+  /** Maximum number of owed answers, decaying. */
   #peakOwed = 0;
 
   get size(): number {
     return this.byId.size;
   }
 
-  /** Requests that the server owes an answer to. */
+  /** Number of requests that the server must answer. */
   get owed(): number {
     return this.byId.size - this.#standing;
   }
 
   /**
-   * How many frames may be written together when a request is sent: a quarter of the requests usually owed, so that the server works
-   * on one part while callers make the next. The peak counts, because callers that were all answered at once come back one by one.
+   * Number of frames to write together: a quarter of the usually owed answers, so that the server works on one part while
+   * callers prepare the next.
+   * The peak counts, because callers that were answered together send their next requests one by one.
    */
   nextBatch(): number {
     const { owed } = this;
@@ -69,7 +68,7 @@ export class PendingRequests {
     return frames;
   }
 
-  /** Whether the server may work on one of them. Requests that stay open, and those that open or check a session, do not count. */
+  /** Whether the server may work on a request. Standing requests, and those that open or check a session, do not count. */
   get isAtWork(): boolean {
     let found = false;
     this.byId.forEach(({ frame, options }) => {
@@ -78,7 +77,7 @@ export class PendingRequests {
     return found;
   }
 
-  /** The requests past their deadline, and the earliest deadline of the others. */
+  /** Returns the requests past their deadline, and the earliest deadline of the others. */
   due(nowMs: number): { unsent: PendingRequest[]; sent: PendingRequest[]; nextAtMs: number } {
     const unsent: PendingRequest[] = [];
     const sent: PendingRequest[] = [];
@@ -104,12 +103,11 @@ export class PendingRequests {
     if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
   }
 
-  /** Whether it still waits. */
   has(pending: PendingRequest): boolean {
     return this.byId.get(pending.frame.id as number) === pending;
   }
 
-  /** The request that a progress notification belongs to. Our tokens are numbers: `"7"` is not one. */
+  /** Returns the request of a progress notification. Tokens are numbers, so `"7"` is not one. */
   ofProgress(params: Buffer): PendingRequest | undefined {
     const text = memberText(params, 'progressToken');
     if (text === undefined) return undefined;
@@ -117,7 +115,6 @@ export class PendingRequests {
     return written(this.#byToken.get(token) ?? this.byId.get(token));
   }
 
-  /** The request of ours that the server cancels. */
   ofCancel(params: Buffer): PendingRequest | undefined {
     const idText = memberText(params, 'requestId');
     return idText === undefined ? undefined : written(this.byId.get(Number(idText)));

@@ -1,7 +1,6 @@
 /**
- * Requests that a server sends before its client has sent one, for example right after the handshake: queued for the client's
- * first request. Not here: servers that several clients share (cause.ts), where such a request is refused at once.
- *
+ * Server requests that arrive before the client has sent a request, for example right after the handshake. They wait for the
+ * first client request. Not here: servers shared by several clients, where such a request is refused at once (cause.ts).
  * Invariant: at most `queuedRequestsMax` are queued, none for longer than `queuedRequestMs`; then each is refused.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
@@ -31,7 +30,7 @@ export class QueuedServerRequests {
     return this.#queue.size;
   }
 
-  /** `assign` is called at most once, with the request of ours that it is attributed to. */
+  /** `assign` is called at most once, with the client request to which the server request is attributed. */
   add(request: InboundRequest, assign: (owner: PendingRequest) => void): void {
     const queued: Queued = {
       request,
@@ -44,12 +43,10 @@ export class QueuedServerRequests {
     this.#queue.add(queued);
   }
 
-  /** The request was answered or cancelled. */
   remove(request: InboundRequest): void {
     for (const queued of this.#queue) if (queued.request === request) this.#take(queued);
   }
 
-  /** Assigns all of them, in order. */
   assignAll(owner: PendingRequest): void {
     for (const queued of [...this.#queue]) {
       // Answering one may end another.

@@ -1,4 +1,4 @@
-/** Error codes of JSON-RPC, and method names of MCP that we send or compare. */
+/** Error codes of JSON-RPC, and method names of MCP. */
 export const RPC = {
   parseError: -32700,
   invalidRequest: -32600,
@@ -23,6 +23,6 @@ export const NOTIFICATION = {
 /** Modern era: the request that stays open and receives notifications of the server. */
 export const listenMethod = 'subscriptions/listen';
 
-/** Requests that open or check a session. Servers answer them at once, so they are no measure for calls. */
+/** Requests that open or check a session. Servers answer them at once, so their latency says nothing about calls. */
 export const isSessionRequest = (method: string | undefined): boolean =>
   method === 'ping' || method === 'initialize' || method === 'server/discover';

@@ -1,6 +1,6 @@
 /**
- * Errors of peer and channels for messages that cannot be sent, answered or read. Each names the server, how far the request came, and
- * whether it may have run.
+ * Errors of peer and channels for messages that cannot be sent, answered or read. Each has the server, the phase of the
+ * request, and whether it may have run.
  */
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
@@ -23,7 +23,7 @@ const tooManyPending = (server: string): HostError =>
     hint: 'wait for calls to finish, or lower the concurrency of this server',
   });
 
-/** Why a request is not sent: cancelled, past its deadline, or one too many. `pending`: requests that wait for an answer already. */
+/** Returns why a request is not sent: cancelled, past its deadline, or too many. `pending`: number of unanswered requests. */
 export function refusalOf(
   server: string,
   method: string,
@@ -32,7 +32,7 @@ export function refusalOf(
   clock: Clock,
 ): HostError | undefined {
   if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
-  // In this order, a deadline of NaN has passed too.
+  // The comparison is negated so that a deadline of NaN counts as passed.
   if (!(deadlineAtMs > (nowMs ?? clock.nowMs())))
     return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
   return pending >= LIMITS.pendingRequests ? tooManyPending(server) : undefined;
@@ -51,7 +51,6 @@ export const tooLarge = (server: string, bytes: number): HostError =>
     },
   );
 
-/** The server or the network reads less than we send. */
 export const overloaded = (server: string, waitingBytes: number): HostError =>
   new HostError(
     'overloaded',
@@ -72,7 +71,6 @@ export const notOpen = (server: string): HostError =>
     reason: 'closed',
   });
 
-/** A message of the server exceeds the limit; it was not read to its end. */
 export const inboundTooLarge = (server: string, actual: number): HostError =>
   new HostError('result_too_large', `server '${server}' sent a message of more than ${LIMITS.frameBytes} bytes`, {
     server,
@@ -83,7 +81,6 @@ export const inboundTooLarge = (server: string, actual: number): HostError =>
     hint: 'ask the tool for less at a time, or have it return a link or a file instead of its content',
   });
 
-/** The answer nests too deep to be read. */
 export const inboundTooDeep = (server: string): HostError =>
   new HostError('protocol_error', `server '${server}' sent an answer of more than ${LIMITS.depth} levels`, {
     server,
@@ -94,7 +91,6 @@ export const inboundTooDeep = (server: string): HostError =>
     hint: mayHaveRun,
   });
 
-/** The caller or the clock gave the request up. */
 export function givenUp(
   server: string,
   frame: OutboundFrame,
@@ -110,7 +106,6 @@ export function givenUp(
   });
 }
 
-/** The server cancelled the request; a modern server ends a subscription this way. */
 export const cancelledByServer = (server: string, { method, phase }: OutboundFrame): HostError =>
   new HostError('cancelled', `server '${server}' cancelled ${method}`, {
     server,
@@ -120,8 +115,9 @@ export const cancelledByServer = (server: string, { method, phase }: OutboundFra
   });
 
 /**
- * The connection ended; without a frame, before the request was accepted. An oversized answer ends the connection too: its code is for
- * the request that it answers; for all other requests the connection is lost.
+ * The connection ended; without a frame, before the request was accepted.
+ * An oversized answer ends the connection too. Its error code applies only to the answered request; all other requests get
+ * `transport`.
  */
 export function lost(server: string, error: HostError, frame?: OutboundFrame): HostError {
   const phase = frame?.phase ?? 'queued';
