@@ -1,6 +1,5 @@
 /** More doublings exceed every limit; the bound keeps the result finite. */
 const doublingsMax = 30;
 
-/** Returns a delay that doubles each time, up to `maxMs`. */
 export const backoffMs = (baseMs: number, times: number, maxMs: number): number =>
   Math.min(baseMs * 2 ** Math.min(Math.max(times, 0), doublingsMax), maxMs);

@@ -11,7 +11,6 @@ const slabBytesMax = 64 * 1024;
 
 export class ByteBuffer {
   readonly #budget: ByteBudget | undefined;
-  /** All slabs except the last are full. */
   #slabs: Buffer[] = [];
   #last: Buffer = EMPTY;
   #lastUsed = 0;

@@ -1,7 +1,4 @@
-/**
- * Cancellation of work in progress. An `AbortSignal` is a CancelSignal; `Cancellation` is a cheap one, for every client
- * request.
- */
+/** Cancellation of work in progress. An `AbortSignal` is a CancelSignal; `Cancellation` is a cheap one for client requests. */
 export interface CancelSignal {
   readonly aborted: boolean;
   addEventListener(type: 'abort', listener: () => void, options?: { readonly once?: boolean }): void;

@@ -9,12 +9,8 @@ import type { CancelSignal } from './cancel-signal.js';
 export type Cancel = () => void;
 
 export interface Clock {
-  /** Monotonic milliseconds, unrelated to the time of day. */
   nowMs(): number;
-  /**
-   * Milliseconds since boot, including sleep of the machine. Absent if `nowMs` includes sleep; then timers fire late after a
-   * sleep.
-   */
+  /** Milliseconds since boot, including sleep of the machine. Absent if `nowMs` includes sleep. */
   sinceBootMs?(): number;
   /** Wall time, which may jump. */
   date(): Date;

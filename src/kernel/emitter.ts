@@ -12,7 +12,6 @@ export class Emitter<Events extends object> {
     this.#onListenerError = onListenerError;
   }
 
-  /** Returns the function that removes the listener. */
   on<Name extends keyof Events>(name: Name, listener: Listener<Events[Name]>): () => void {
     let set = this.#listeners.get(name);
     if (!set) {

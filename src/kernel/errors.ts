@@ -68,7 +68,6 @@ export interface ErrorDetails {
   readonly execution?: Execution;
   readonly retryAfterMs?: number;
   readonly field?: string;
-  /** Role of a denied caller. */
   readonly role?: string;
   /** Hashes of a tool definition: the approved one and the listed one. */
   readonly oldHash?: string;
@@ -83,7 +82,6 @@ export interface ErrorDetails {
 }
 
 export interface HostErrorOptions extends ErrorDetails {
-  /** Next step for the operator or caller. */
   readonly hint?: string;
   readonly cause?: unknown;
 }

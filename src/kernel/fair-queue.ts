@@ -1,7 +1,6 @@
 /**
- * A bounded queue that serves parties round robin, and the entries of each party in FIFO order.
- * When the queue is full, a party with a shorter line displaces the newest entry of the longest line, so a flood displaces
- * itself.
+ * A bounded queue that serves parties round robin, and the entries of each party in FIFO order. When the queue is full, a party
+ * with a shorter line displaces the newest entry of the longest line.
  * Invariant: never more than `entriesMax` entries; a party without entries is not stored.
  */
 export type Admittance<Entry> =
@@ -32,7 +31,6 @@ export class FairQueue<Entry extends object> {
     for (const { entries } of this.#lines.values()) yield* entries;
   }
 
-  /** Whether `push` would admit an entry of this party. */
   admits(party: string): boolean {
     return this.#size < this.#entriesMax || this.#longest(party) !== undefined;
   }

@@ -7,7 +7,6 @@ export function keepAlive(): Cancel {
   return () => alive.close();
 }
 
-/** Counts work, and keeps the process alive while there is any. */
 export class KeepAlive {
   /** A port without messages: the event loop waits for it, and it needs neither a timer nor a descriptor. */
   readonly #port = new MessageChannel().port1;

@@ -8,7 +8,6 @@ import { HostError } from './errors.js';
 interface Lane {
   /** Settles with the last task, and never rejects. */
   last: Promise<void> | undefined;
-  /** Number of waiting and running tasks. */
   tasks: number;
 }
 

@@ -5,7 +5,6 @@ const MiB = 1024 * KiB;
 export const LIMITS = {
   /** One JSON-RPC message on any transport: a stdio line, a JSON body, one SSE event. */
   frameBytes: 8 * MiB,
-  /** Nesting of arrays and objects in one message. */
   depth: 128,
   /** Values in one client message, at any depth. Each value is read several times. */
   values: 100_000,
@@ -21,9 +20,7 @@ export const LIMITS = {
   inboundRequests: 256,
   /** Total bytes of the params of `inboundRequests`. */
   inboundRequestBytes: 16 * MiB,
-  /** Buffered stderr of one server. */
   stderrBytes: 256 * KiB,
-  /** Pages of one list. */
   listPages: 50,
   /** One tool definition. */
   toolBytes: 256 * KiB,
@@ -39,6 +36,5 @@ export const LIMITS = {
   listItems: 50_000,
   /** Arguments of a call that are hashed. Larger ones are sent, but not cached, shared or recorded. */
   hashedBytes: 256 * KiB,
-  /** Text of a server quoted in an error. */
   quotedChars: 2 * KiB,
 } as const;

@@ -16,7 +16,6 @@ export function nearestName(written: string, known: Iterable<string>): string | 
   return nearest;
 }
 
-/** Counts insertions, deletions, replacements, and swaps of two neighbours. */
 function editsBetween(a: string, b: string): number {
   let [twoBack, last]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, at) => at)];
   for (let i = 1; i <= a.length; i++) {

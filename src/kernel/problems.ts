@@ -1,5 +1,5 @@
 /**
- * Reports problems that are not the outcome of a call to the embedder.
+ * Reports to the embedder problems that are not the outcome of a call.
  * Invariant: a report that throws or rejects is ignored and does not interrupt the host.
  */
 import { isHostError } from './errors.js';
@@ -21,6 +21,5 @@ export const quietly =
       // `report` may be an async function.
       void Promise.resolve(report(error) as unknown).catch(() => {});
     } catch {
-      // An error of the embedder's handler has no other receiver.
     }
   };

@@ -17,7 +17,6 @@ export function seededRandom(seed: number): Random {
   };
 }
 
-/** Returns an integer in [from, to]. */
 export const randomInt = (random: Random, from: number, to: number): number =>
   from + Math.floor(random() * (to - from + 1));
 

@@ -11,16 +11,11 @@ const mark = '[REDACTED]';
 
 /** Shorter values are ordinary words; replacing them would garble all text. */
 const knownValueCharsMin = 6;
-/** Beyond it the oldest value is dropped. */
 const knownValuesMax = 1_000;
 
-/** Longer text is cut before redaction. */
 const textCharsMax = 256 * 1024;
 
-/**
- * A token starts only after a character that cannot be part of a token. So each run of token characters is scanned once, even
- * if it repeats a prefix.
- */
+/** A token starts only after a non-token character, so each run of token characters is scanned once. */
 const token = (prefix: string, rest: string) => new RegExp(`(?<![A-Za-z0-9_-])${prefix}${rest}`, 'g');
 
 /** Patterns whose whole match is the secret. */

@@ -1,3 +1,4 @@
+/** Types of the requests, answers and events of a peer. */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { HostError } from '../kernel/errors.js';
 import type { HttpFacts } from './channel.js';

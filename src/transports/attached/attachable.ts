@@ -33,7 +33,6 @@ export interface AttachableServer {
 
 export type Attachable = AttachableTransport | AttachableServer;
 
-/** Creates a new object for each start. */
 export type AttachFactory = () => Attachable | Promise<Attachable>;
 
 const transportMethods = ['start', 'send', 'close'];
@@ -107,8 +106,7 @@ const hasMethods = (object: object, names: readonly string[]): boolean =>
 /**
  * Two linked transports in this process: an attached server is connected to `far`, the channel uses `near`. Unlike in the pair
  * of the SDKs, `near` gets `relatedRequestId` with each message, and can make `far.send` reject by returning an error.
- * Invariants: messages stay in order. After either end is closed, no message is delivered, and `onclose` of both ends was
- * called once.
+ * Invariants: messages stay in order. After either end is closed, no message is delivered; both `onclose` were called once.
  */
 export function linkTransports(server: string) {
   let isOpen = true;

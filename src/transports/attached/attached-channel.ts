@@ -4,8 +4,7 @@
  * Not here: attachable objects (attachable.ts), opening (open-attached.ts). The attached transport handles HTTP sessions,
  * tokens and reconnects; a rejected `send` fails only its request.
  * Invariants: frames are sent in order in a separate microtask, so an answer that arrives inside `send` of the transport never
- * arrives inside `send` of the channel. No handler throws into the transport. After `closed`, messages of the object are
- * ignored.
+ * arrives inside `send` of the channel. No handler throws into the transport. Messages after `closed` are ignored.
  */
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -32,14 +31,12 @@ import { closeAbandoned, closeFailed, type ErrorContext, notJson, sendFailed, st
 export interface AttachedDeps {
   readonly clock: Clock;
   readonly cleanText: (text: string) => string;
-  /** Reports that the object did not close in time, or failed to close. */
   readonly onProblem: (error: unknown) => void;
 }
 
 /** Time for the object to close before it is abandoned. */
 export const closeMsMax = 5_000;
 
-/** An unanswered request that was passed to the transport. */
 interface Sent {
   readonly frame: OutboundFrame;
   readonly abort: AbortController | undefined;
@@ -250,7 +247,6 @@ export class AttachedChannel implements Channel {
     return undefined;
   }
 
-  /** Returns the request that the message of the server names. */
   #originOf(extra: unknown): MessageOrigin | undefined {
     const related = relatedRequestId(extra);
     if (related === undefined) return undefined;

@@ -8,12 +8,10 @@ import { statusError } from '../http/http-errors.js';
 
 export interface ErrorContext {
   readonly server: string;
-  /** Redacts and escapes a quoted text. */
   readonly cleanText: (text: string) => string;
   readonly now: () => Date;
 }
 
-/** Appends the text of the cause to `what`. */
 function failed(
   { server, cleanText }: ErrorContext,
   code: ErrorCode,
@@ -38,7 +36,6 @@ export function sendFailed(context: ErrorContext, error: unknown): HostError {
   return failed(context, 'transport', `server '${server}': its transport could not send`, error, options);
 }
 
-/** `start` of the transport or `connect` of the server threw or rejected. */
 export function startFailed(context: ErrorContext, error: unknown): HostError {
   if (statusOf(error) !== undefined) return sendFailed(context, error);
   return failed(context, 'connect_failed', `server '${context.server}' could not be opened`, error, {

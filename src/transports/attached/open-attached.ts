@@ -9,7 +9,6 @@ import { type Attachable, claim } from './attachable.js';
 import { AttachedChannel, type AttachedDeps } from './attached-channel.js';
 import { closeFailed, type ErrorContext, factoryFailed, notAttachable } from './attached-errors.js';
 
-/** Rejects with a HostError. */
 export async function openAttached(
   spec: AttachedServerSpec,
   deps: AttachedDeps,

@@ -10,9 +10,8 @@ import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 export interface AuthToken {
   readonly header: readonly [name: string, value: string];
   /**
-   * Grant that the token was issued under. It is opaque, and neither sent nor shown.
-   * Tokens of one login and account, such as a token and its refresh, have the same grant. Token and grant are one object, so
-   * both are read together.
+   * Opaque grant that the token was issued under, neither sent nor shown. A token and its refresh have the same grant. Token
+   * and grant are one object, so both are read together.
    */
   readonly grant?: string | undefined;
 }
@@ -24,7 +23,6 @@ export interface TokenSource {
 
 const noToken = 'none';
 
-/** Identifies a token without storing it. */
 export function tokenHash(token: AuthToken | undefined): string {
   if (!token) return noToken;
   const [name, value] = token.header;
@@ -37,7 +35,6 @@ export type RefusalKind = 'token' | 'scope';
 interface RefusalFacts {
   readonly kind: RefusalKind;
   readonly sent: AuthToken | undefined;
-  /** Header `WWW-Authenticate`. */
   readonly challenge: string | undefined;
 }
 
@@ -63,7 +60,6 @@ export class TokenRefused extends HostError {
     return this.#sentHash;
   }
 
-  /** Header `WWW-Authenticate`, as the server sent it. */
   get challenge(): string | undefined {
     return this.#challenge;
   }

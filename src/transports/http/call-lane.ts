@@ -78,8 +78,7 @@ export class CallLane<Call extends { giveUp(): void }> {
 }
 
 /**
- * Connections that several queues share. Requests wait in these queues and not in undici, because undici cannot return a queued
- * request.
+ * Connections that several queues share. Requests wait in these queues, because undici cannot return a queued request.
  * A freed slot is offered to the queues in the order of their subscription.
  */
 export class ConnectionSlots {
@@ -109,7 +108,6 @@ export class ConnectionSlots {
     for (const spare of this.#spares) spare();
   }
 
-  /** Takes a slot and returns true if one is free. */
   take(): boolean {
     if (this.#free === 0) return false;
     this.#free--;

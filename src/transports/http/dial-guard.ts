@@ -12,7 +12,6 @@ import { HostError } from '../../kernel/errors.js';
 import { undici } from './undici.js';
 
 type DialPolicy = 'any' | 'public';
-/** Function with which undici opens one connection. */
 export type Dial = buildConnector.connector;
 
 /** Returns all addresses of a name, like `dns.lookup` with `all`. */
@@ -81,9 +80,7 @@ function refusal(address: string, server: string): HostError | undefined {
   });
 }
 
-/**
- * Returns the URL, or the error if it cannot be used. Literal addresses are checked here too; names are checked at the dial.
- */
+/** Returns the URL, or the error if it cannot be used. Checks literal addresses; names are checked at the dial. */
 export function checkUrl(text: string, policy: DialPolicy, server: string): URL | HostError {
   const wrong = (what: string, reason: string) =>
     new HostError(policy === 'any' ? 'invalid_spec' : 'denied', `server '${server}': url ${what}`, {
@@ -200,7 +197,6 @@ function embeddedIpv4(groups: number[]): string | undefined {
   return `${high >> 8}.${high & 0xff}.${low >> 8}.${low & 0xff}`;
 }
 
-/** The eight groups of a valid IPv6 address. */
 function ipv6Groups(address: string): number[] {
   const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(address);
   const hex = dotted

@@ -9,7 +9,6 @@ import { type HttpDeps, openPool, specUrl } from './http-pool.js';
 import { loadUndici } from './undici.js';
 
 export interface DocumentRequest {
-  /** Name of the document in errors. */
   readonly what: string;
   readonly url: string;
   readonly deadlineAtMs: number;

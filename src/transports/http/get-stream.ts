@@ -2,8 +2,7 @@
  * An event stream fetched with GET. A broken stream is fetched again from its last event (`Last-Event-ID`).
  * Three uses: the stream of HTTP+SSE, fetched once; the standalone stream of a session, reopened without limit; the rest of the
  * answer to one call, given up after `failuresMax` failures.
- * Invariant: an id counts as seen only after its event was delivered, so a broken connection neither loses nor repeats an
- * event.
+ * Invariant: an id counts as seen only after its event was delivered, so a broken connection loses and repeats no event.
  */
 import { backoffMs } from '../../kernel/backoff.js';
 import type { Cancel } from '../../kernel/clock.js';
@@ -33,7 +32,6 @@ interface StreamSource {
   readonly server: string;
   readonly deps: HttpDeps;
   get(lastEventId: string | undefined, sink: ExchangeSink): HttpExchange;
-  /** Token of the most recent GET. */
   readonly token: AuthToken | undefined;
 }
 
@@ -65,7 +63,6 @@ export class GetStream implements ExchangeSink {
   /** Number of consecutive streams that ended cleanly without data. */
   #emptyStreams = 0;
   #openedAtMs: number | undefined;
-  /** The current stream has delivered data. */
   #hasData = false;
   #fatal: HostError | undefined;
   #tooLarge: HostError | undefined;
@@ -192,8 +189,7 @@ interface StreamOwner extends StreamSource {
 
 /**
  * The GET streams of one session: the standalone stream for messages without a request, and one stream per call whose POST
- * stream broke.
- * Messages on a resumed stream are delivered only to the call of that stream.
+ * stream broke. Messages on a resumed stream are delivered only to the call of that stream.
  */
 export class ResumableStreams {
   readonly #owner: StreamOwner;
@@ -222,7 +218,6 @@ export class ResumableStreams {
     this.#standalone.open();
   }
 
-  /** The server accepted a request with this token. */
   tokenAccepted(token: AuthToken | undefined): void {
     if (this.#refusedHash !== undefined && tokenHash(token) !== this.#refusedHash) this.openStandalone();
   }
@@ -247,7 +242,6 @@ export class ResumableStreams {
     stream.openLater();
   }
 
-  /** The call is answered, failed or withdrawn. */
   forget(call: PostCall): void {
     this.#resumed.get(call)?.stop();
     this.#resumed.delete(call);

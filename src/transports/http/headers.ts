@@ -9,7 +9,6 @@ import { encodeHeaderValue } from '../../wire/header-value.js';
 import type { AuthToken, TokenSource } from './auth-token.js';
 
 const acceptBoth = 'application/json, text/event-stream';
-/** Maximum length of a header name in errors. */
 const fieldCharsMax = 200;
 const sessionIdCharsMax = 1024;
 
@@ -77,7 +76,6 @@ export class RequestHeaders {
   readonly #configured: HeaderList;
   readonly #tokens: TokenSource | undefined;
   #token: AuthToken | undefined;
-  /** Configured headers and the token. */
   #own: HeaderList = [];
   #agreement: Agreement | undefined;
   #sessionId: string | undefined;
@@ -141,7 +139,6 @@ export class RequestHeaders {
     return list;
   }
 
-  /** Headers for the DELETE that ends a session. */
   end(): HeaderList {
     this.#refreshToken();
     return this.#bodyless('application/json');

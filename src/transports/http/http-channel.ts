@@ -1,8 +1,6 @@
 /**
  * Base class of both HTTP transports: connection pools, request headers, bounds, and the table of open requests.
- * Not here: reading a response (post-call.ts, one-way-queue.ts), the order of waiting frames (call-lane.ts), deadlines
- * (wire/peer.ts), retries (policy/).
- *
+ * Not here: reading a response (post-call.ts, one-way-queue.ts), order of frames (call-lane.ts), deadlines (wire/peer.ts).
  * Invariants:
  * - Calls, control traffic, one-way messages and event streams have separate connections and bounds. A response that the server
  *   waits for never queues behind calls, and a session can be opened while any number of calls run.
@@ -42,7 +40,6 @@ interface HttpCall extends ExchangeSink {
   /** Bytes of this frame that count against the outbound limit. */
   pendingBytes: number;
   exchange: HttpExchange | undefined;
-  /** Token that the request was sent with. */
   token: AuthToken | undefined;
   giveUp(): void;
 }
@@ -69,7 +66,6 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   protected readonly streamPool: Dispatcher;
   protected readonly calls: CallLane<Call>;
   protected listener: ChannelListener | undefined;
-  /** Error that ended the channel. */
   protected closedBy: HostError | undefined;
   /** Requests whose outcome has not been reported. */
   protected readonly open = new Map<OutboundFrame, Call>();
@@ -168,7 +164,6 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     return this.exchange('GET', this.streamPool, this.headers.stream(lastEventId), null, sink);
   }
 
-  /** Token of the request that was started last. */
   get token(): AuthToken | undefined {
     return this.headers.token;
   }
@@ -218,9 +213,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     return exchange;
   }
 
-  /**
-   * The server has not closed the response of this answered call. Its connection is the first to be closed when one is needed.
-   */
+  /** The server has not closed the response of this answered call. Its connection is closed first when one is needed. */
   protected linger(call: Call): void {
     if (call.frame.method === listenMethod) call.giveUp();
     else this.#laneOf(call).linger(call);

@@ -1,14 +1,12 @@
 /**
  * Converts HTTP statuses above 299, and network errors of undici or the system, to HostError.
  * Some statuses mean that the request was not executed. All others are `uncertain`: a proxy sends 408, 429 and 503 also for
- * requests that it forwarded.
- * If the connection breaks, execution is `uncertain` as soon as one byte of the request may have been sent.
+ * forwarded requests. If the connection breaks, execution is `uncertain` as soon as one byte of the request may have been sent.
  */
 import { HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import { type AuthToken, type RefusalKind, TokenRefused } from './auth-token.js';
 import { headerText, type ResponseHeaders } from './headers.js';
 
-/** A longer `Retry-After` is cut to this value. */
 const retryAfterMsMax = 5 * 60_000;
 const challengeCharsMax = 4_096;
 
@@ -21,7 +19,6 @@ interface StatusFacts {
   /** Code of a JSON-RPC error without an id in the body. */
   readonly rpcCode: number | undefined;
   readonly now: Date;
-  /** Token of the request. */
   readonly sent: AuthToken | undefined;
 }
 
@@ -85,7 +82,6 @@ function tokenRefused(kind: RefusalKind, details: HostErrorOptions, { server, he
 /** Statuses that mean that the request was not executed. */
 const refusedUnread = [400, 401, 403, 404, 405, 406, 413, 415];
 
-/** Parses seconds or a date. Undefined: the value is neither. */
 export function parseRetryAfter(value: string | undefined, now: Date): number | undefined {
   if (value === undefined) return undefined;
   const text = value.trim();

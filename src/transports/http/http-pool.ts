@@ -11,7 +11,6 @@ export interface HttpSpec {
   readonly server: string;
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Tokens of requests, in addition to the headers. */
   readonly tokens?: TokenSource | undefined;
   /** Maximum number of concurrent calls. Further calls wait. */
   readonly connections?: number;

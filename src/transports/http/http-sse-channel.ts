@@ -19,7 +19,6 @@ import { OneWayPost } from './one-way-queue.js';
 import type { SseEvent } from './sse-parser.js';
 
 export interface OpenLimits {
-  /** Time on the clock of `HttpDeps`. */
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal | undefined;
 }

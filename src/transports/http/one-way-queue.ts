@@ -128,8 +128,7 @@ interface PostOwner {
 }
 
 /**
- * One message whose POST is answered by a status alone. The body is read up to `bodyBytesMax`; an event stream is closed at
- * once.
+ * One message whose POST is answered by a status alone. The body is read up to `bodyBytesMax`; an event stream is closed.
  * The owner gets at most one of `refused` and `failed`, and neither after the message was accepted or given up.
  */
 export class OneWayPost implements ExchangeSink {
@@ -150,7 +149,6 @@ export class OneWayPost implements ExchangeSink {
     this.pendingBytes = frame.bytes;
   }
 
-  /** True if the server responded and did not refuse the message. */
   get isAccepted(): boolean {
     return this.frame.phase === 'written' && !this.#refusal;
   }

@@ -30,12 +30,10 @@ export interface CallHost {
   answered(call: PostCall): void;
   failed(call: PostCall, error: HostError): void;
   refused(call: PostCall, status: number, headers: ResponseHeaders, rpcCode: number | undefined): void;
-  /** The event stream ended before the answer arrived. */
   broke(call: PostCall, error: HostError): void;
   released(call: PostCall): void;
 }
 
-/** Maximum of an error page that is read. */
 const errorBodyBytesMax = 64 * 1024;
 
 type Body = 'none' | 'json' | 'events' | 'refusal';
@@ -44,17 +42,12 @@ export class PostCall implements ExchangeSink {
   readonly frame: OutboundFrame;
   /** Undefined: the request was sent before an era was agreed on. */
   readonly era: EraRules | undefined;
-  /** True: the request uses the control connections. */
   readonly isControl: boolean;
-  /** True: the request could not be sent at once, and is still unsent. */
   isWaiting = false;
-  /** Session that the request was sent in. */
   sessionId: string | undefined;
-  /** Token that the request was sent with. */
   token: AuthToken | undefined;
   readonly #host: CallHost;
   exchange: HttpExchange | undefined;
-  /** Bytes of this frame that count against the outbound limit. */
   pendingBytes: number;
   lastEventId: string | undefined;
   retryMs: number | undefined;
@@ -80,7 +73,6 @@ export class PostCall implements ExchangeSink {
     this.pendingBytes = frame.bytes;
   }
 
-  /** True if the call is answered, failed or given up. */
   get over(): boolean {
     return this.#over;
   }
@@ -208,8 +200,7 @@ export class PostCall implements ExchangeSink {
         return;
       }
       if (this.#over || envelope.numericId() !== this.frame.id) return this.#host.junk();
-      // A server may report a lost session or a refused token as a JSON-RPC error with the id of this request. Then the status
-      // decides.
+      // A server may report a lost session or a refused token as an error with the id of this request. Then the status decides.
       if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== RPC.methodNotFound)) return;
       if (this.#isSessionDoubtful()) return this.#storeRefusal(envelope);
       this.#over = true;

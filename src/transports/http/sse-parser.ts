@@ -2,8 +2,8 @@
  * Converts byte chunks to server-sent events. Not here: the meaning of events, reconnecting (get-stream.ts).
  * Lines may end in LF, CR or CRLF, also across chunks. The cost is linear in the bytes even for small chunks. The data of an
  * event within one chunk is not copied.
- * Invariant: at most `bytesMax` of one event are buffered. A larger event is reported once, with the first bytes of its data,
- * and ends the parsing.
+ * Invariant: at most `bytesMax` of one event are buffered. A larger event is reported once, with its first bytes, and ends
+ * parsing.
  */
 import { ByteBuffer } from '../../kernel/byte-buffer.js';
 
@@ -57,8 +57,7 @@ export class SseParser {
       if (chunk[0] === LF) from = 1;
       this.#skipLf = false;
     }
-    // LF or CR is searched again only after the last hit was used. A chunk without CR is searched for CR once, not once per
-    // line.
+    // LF or CR is searched again only after the last hit was used: a chunk without CR is searched for CR once, not per line.
     let lf = -2;
     let cr = -2;
     while (!this.#dead && from < chunk.length) {
@@ -163,13 +162,11 @@ export class SseParser {
   }
 }
 
-/** Value of a `data` line whose end has not arrived. */
 function withoutFieldName(line: Buffer): Buffer {
   if (line.toString('latin1', 0, 5) !== 'data:') return EMPTY;
   return line.subarray(line[5] === SPACE ? 6 : 5);
 }
 
-/** Ignores an id that is not a valid header value. */
 function readId(bytes: Buffer, from: number, to: number): string | undefined {
   if (to - from > idCharsMax) return undefined;
   for (let i = from; i < to; i++) {

@@ -28,7 +28,6 @@ export class StallWatch {
     this.#activity++;
   }
 
-  /** A request could not be sent at once. */
   waiting(): void {
     this.#unsent++;
     if (!this.#cancel) this.#arm();

@@ -40,7 +40,6 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
     this.endpoint = this.url;
   }
 
-  /** Session id assigned by the server, if any. */
   get sessionId(): string | undefined {
     return this.headers.sessionId;
   }

@@ -1,6 +1,4 @@
-/**
- * Loads undici with the first connection: most hosts only run processes, and undici takes longer to load than all of Hostler.
- */
+/** Loads undici with the first connection: most hosts only run processes, and undici loads slower than all of Hostler. */
 import { requireUndici } from './require-undici.js';
 
 /** Exports in use. The bundle of the library has no others (scripts/bundle-library.mjs). */

@@ -1,7 +1,6 @@
 /**
  * A channel to a server in this process, for embedding and tests. The server end has the shape of `Transport` of the MCP SDK:
- * it receives parsed objects and sends objects or JSON text. Messages from the server pass the same decoder and limits as on
- * other transports.
+ * it receives parsed objects and sends objects or JSON text. Messages from the server pass the usual decoder and limits.
  * Invariant: in both directions, delivery is asynchronous (a microtask) and in order. A queued frame can be withdrawn unsent.
  */
 import { ByteBudget } from '../../kernel/byte-budget.js';
@@ -41,7 +40,6 @@ export function createMemoryLink(serverName = 'memory'): MemoryLink {
   return { channel: link, server: link.far };
 }
 
-/** Maximum of undelivered bytes from the server. */
 const inboundBytesMax = 16 * 1024 * 1024;
 
 class MemoryChannel implements Channel {

@@ -1,6 +1,5 @@
 /**
- * All child processes of one Hostler: starts them, registers each with the death watch and the journal, and stops them at the
- * end.
+ * All child processes of one Hostler: starts them, registers them with the death watch and the journal, and stops them.
  * Not here: restarting (supervisor/), the output of children (stdio-channel.ts).
  * Invariant: the death watch and the journal list a child until its group is empty. They have its run number before the spawn,
  * and its pid in the same tick as the spawn.
@@ -79,15 +78,11 @@ export class ChildProcesses {
     return this.#escaped.countOf(server);
   }
 
-  /** Pid of the death watch, if it runs. */
   get watchPid(): number | undefined {
     return this.#watch.pid;
   }
 
-  /**
-   * Ends the children of a killed Hostler. Called once, before the first start. A failure is reported and does not prevent
-   * starts.
-   */
+  /** Ends the children of a killed Hostler. Called once, before the first start. A failure does not prevent starts. */
   async reapLeftovers(): Promise<ReapReport> {
     if (this.#stateDir === undefined) return NOTHING_REAPED;
     try {

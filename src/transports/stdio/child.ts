@@ -1,11 +1,9 @@
 /**
  * One running child process: its three streams, its exit, and the stop ladder for its process group.
- * Not here: choosing the program (command.ts, sandbox/sandbox.ts), the set of children (child-processes.ts), the meaning of
- * output (stdio-channel.ts).
- *
+ * Not here: choosing the program (command.ts, sandbox/sandbox.ts), the set of children (child-processes.ts), output
+ * (stdio-channel.ts).
  * Invariants:
- * - The child has ended at its `exit` event. `close` waits for every process that has the pipe open, and a grandchild can keep
- *   it open forever.
+ * - The child has ended at its `exit` event. `close` would wait for every process that has the pipe open, even a grandchild.
  * - After every exit the group is stopped. `stop` resolves when the group is empty, or reports how many members are left.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -45,7 +43,6 @@ interface ChildDeps {
   readonly clock: Clock;
   readonly table: ProcessTable;
   readonly escaped: EscapedProcesses;
-  /** Value of the run marker in the environment of the child. */
   readonly mark: string;
   /** The stop has ended; `left` members of the group survived. */
   readonly onStopped: (child: Child, left: number) => void;
@@ -114,7 +111,6 @@ function closedDescriptors(): { readonly stdio: (number | 'ignore')[]; readonly 
 
 let inherited: readonly number[] | undefined;
 
-/** Kills a new child that could not be registered. */
 export function abortChild(handle: ChildProcess): void {
   for (const stream of [handle.stdin, handle.stdout, handle.stderr]) stream?.on('error', () => {}).destroy();
   handle.on('error', () => {});
@@ -122,7 +118,6 @@ export function abortChild(handle: ChildProcess): void {
     // The child cannot have been reaped yet, so its pid cannot have been reused.
     if (handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
   } catch {
-    // The child has already exited.
   }
 }
 
@@ -189,7 +184,6 @@ export class Child {
       this.#stopped = new Promise((resolve) => {
         this.#resolveStopped = resolve;
       });
-      // Keeps this process alive until the stop has ended.
       void this.#stopped.then(keepAlive());
       if (!this.#exit) this.#descendants = this.#deps.escaped.descendants(this.pid);
     }

@@ -1,6 +1,5 @@
 /**
- * Resolves a configured command to a file like execvp(3), without a shell, so that a missing program is reported before the
- * spawn.
+ * Resolves a configured command to a file like execvp(3), so that a missing program is reported before the spawn.
  * Not here: running it (child.ts), wrapping it in a sandbox (sandbox/sandbox.ts).
  * Invariant: the result is the absolute path of a file that was executable when it was checked.
  */
@@ -20,7 +19,6 @@ interface CommandRequest {
 
 type Fault = 'ENOENT' | 'EACCES' | 'ENOTDIR';
 
-/** Search path of execvp(3) if PATH is not set. */
 const defaultPath = '/usr/local/bin:/usr/bin:/bin';
 
 export async function resolveCommand(request: CommandRequest): Promise<string> {

@@ -23,7 +23,6 @@ const propertyLinesMax = 80;
 
 type Find = (lines: readonly string[], last: number) => string | undefined;
 
-/** Returns '' if the program wrote nothing. */
 export function crashLine(text: string, maxChars: number): string {
   const lines = text.split('\n').map((line) => line.trimEnd());
   const last = lines.findLastIndex((line) => !noise.some((pattern) => pattern.test(line)));
@@ -36,7 +35,6 @@ export function crashLine(text: string, maxChars: number): string {
 
 const at = (lines: readonly string[], index: number): string => lines[index] ?? '';
 
-/** Returns the index of the last matching line up to `last`, or -1. */
 const lastMatch = (lines: readonly string[], last: number, pattern: RegExp): number =>
   lines.slice(0, last + 1).findLastIndex((line) => pattern.test(line));
 

@@ -1,17 +1,15 @@
 /**
- * A small shell process that outlives Hostler. When its stdin closes because Hostler died, it ends the groups of all listed
+ * A small shell process that outlives Hostler. When Hostler dies, its stdin closes, and it ends the groups of all listed
  * children.
  * Not here: cleanup if the death watch was killed too (reaper.ts).
- *
  * Invariants: the shell signals only listed groups, and never a reused group number. It never keeps Hostler alive. With an
  * empty list it exits.
  * A group belongs to this Hostler while its leader has the listed start time. After the exit of the leader, a member must have
- * the run marker. A group seen empty is dropped.
- * Without /proc a shell can read neither start times nor markers. Then every listed group counts until it was seen empty.
- *
+ * the run marker. A group seen empty is dropped. Without /proc a shell can read neither start times nor markers. Then every
+ * listed group counts until it was seen empty.
  * A child has no pid during its spawn, so its run is announced before. The shell finds the child by the marker of that run.
- * Without /proc it cannot; then the journal records the announced run, and the next start reports it.
- * Between the death of the shell and the start of its successor, only the journal lists the children.
+ * Without /proc it cannot; then the journal records the announced run, and the next start reports it. Between the death of the
+ * shell and the start of its successor, only the journal lists the children.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.js';
@@ -20,8 +18,7 @@ import type { GroupLeader } from './process-group.js';
 
 /**
  * The first argument is the instance id. The script uses only built-ins except `sleep` and `grep`, so the process stays small.
- * `look` reads all lines of stat and takes the text after the last parenthesis: a process name may contain newlines and
- * parentheses.
+ * `look` takes the text after the last parenthesis of stat, because a process name may contain newlines and parentheses.
  */
 export const WATCH_SCRIPT = `
 set -f

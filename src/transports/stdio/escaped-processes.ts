@@ -5,7 +5,7 @@
  * exits by itself, its descendants can no longer be found by parent pid; only the marker identifies them. A process that shows
  * neither sign is not found; only the sandbox profile contains it.
  * Invariant: a process is counted only while it runs. Its start time is compared, so a reused pid is not counted.
- * Concurrent lookups share one walk through the process table: fifty servers may stop at once, and each walk reads some hundred
+ * Concurrent lookups share one walk through the process table: fifty servers may stop at once; each walk reads hundreds of
  * files.
  */
 import type { GroupLeader } from './process-group.js';
@@ -15,7 +15,6 @@ interface StoppedRun {
   readonly server: string;
   readonly leader: GroupLeader;
   readonly mark: string;
-  /** Descendants of the leader when its stop began. */
   readonly descendants: readonly ProcessFacts[];
 }
 
@@ -55,7 +54,6 @@ export class EscapedProcesses {
     });
   }
 
-  /** Number of escaped processes of the server that still run. */
   countOf(server: string): number {
     return this.#store(server, []);
   }

@@ -34,7 +34,6 @@ export interface JournalEntry extends GroupLeader {
   readonly run: number;
 }
 
-/** An announced start. Its pid is not known yet. */
 export interface JournalStart {
   readonly run: number;
   /** Shown to the operator, who may have to find the process. */
@@ -165,7 +164,6 @@ export type JournalReading =
   | { readonly kind: 'parsed'; readonly journal: Journal }
   /** The file was just created, or has been removed. */
   | { readonly kind: 'empty' }
-  /** The file belongs to another user. */
   | { readonly kind: 'foreign' }
   /** `reason` is an errno, or `not_a_file`, `too_large`, `no_header`. */
   | { readonly kind: 'unreadable'; readonly reason: string };

@@ -58,7 +58,6 @@ export class ProcessGroup {
     return signals.map((signal) => trySignal(this.#kill, -pid, signal)).every(Boolean);
   }
 
-  /** Signals each member except the leader. */
   signalFollowers(...signals: NodeJS.Signals[]): boolean {
     if (this.#isOurs()) return false;
     const members = this.members();
@@ -95,7 +94,6 @@ export class ProcessGroup {
   }
 }
 
-/** Returns false if the target has ended or may not be signalled. */
 export function trySignal(kill: Kill, target: number, signal: NodeJS.Signals): boolean {
   try {
     kill(target, signal);

@@ -1,8 +1,6 @@
 /**
- * Cleans up after a Hostler that was killed together with its death watch: ends the children that its journal names or
- * announces.
+ * Cleans up after a Hostler that was killed together with its death watch: ends the children in its journal.
  * Not here: the journal (pid-journal.ts).
- *
  * Invariants: a journal is removed only if it was read, its owner is dead, and none of its processes is left. A journal is not
  * touched if it is empty, unreadable or owned by another user, or if its owner lives or is not visible. While the process table
  * answers `unknown`, no process is signalled or counted as gone; the journal stays and is reported.
@@ -28,7 +26,6 @@ import { requireTrusted } from './state-dir.js';
 export interface ReapReport {
   /** Number of removed journals of dead Hostlers. */
   readonly journals: number;
-  /** Pids of processes that were signalled. */
   readonly signalled: readonly number[];
   /** Number of entries whose process has ended, or whose pid was reused. */
   readonly stale: number;
@@ -42,7 +39,6 @@ interface ReapDeps {
   readonly clock: Clock;
   readonly table: ProcessTable;
   readonly kill?: Kill;
-  /** Reports why a journal could not be used. */
   readonly onProblem?: (error: HostError) => void;
   readonly read?: (file: string) => JournalReading;
 }
@@ -141,9 +137,8 @@ function findAnnounced(
 /**
  * The process group of a child whose Hostler is dead.
  * Invariant: no process of another program is signalled. The group number is valid while its leader has the recorded pid and
- * start time. After the exit of the leader it is valid while a process lives that was seen in the group together with the
- * leader: the system does not reuse the number of a group with a member.
- * Otherwise only members with the run marker are signalled, one by one.
+ * start time, and later while a process lives that was seen in the group together with the leader: the system does not reuse
+ * the number of a group with a member. Otherwise only members with the run marker are signalled, one by one.
  */
 class OrphanGroup {
   readonly #entry: JournalEntry;

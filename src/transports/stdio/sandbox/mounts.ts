@@ -38,7 +38,6 @@ export class Mounts {
     return found;
   }
 
-  /** Whether the real file system is visible at this path. */
   isVisible(file: string): boolean {
     const kind = this.covering(file)?.kind;
     return kind === 'read' || kind === 'write';

@@ -12,9 +12,7 @@ import type { Environment } from '../../environment.js';
 /** Path of the home inside the sandbox. No real path collides with it, and it does not contain the name of the user. */
 export const homeInside = '/sandbox/home';
 
-/**
- * A name that is valid in a configuration is used unchanged. Any other text is hashed, because it may contain `/` or be `..`.
- */
+/** A valid server name is used unchanged. Any other text is hashed, because it may contain `/` or be `..`. */
 export const homeFolderName = (server: string): string =>
   /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/.test(server) ? server : `%${createHash('sha256').update(server).digest('hex')}`;
 
