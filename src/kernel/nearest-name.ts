@@ -1,4 +1,3 @@
-
 /** Longer names are not compared, because the cost grows with the product of both lengths. */
 const charsMax = 100;
 

@@ -20,6 +20,5 @@ export const quietly =
     try {
       // `report` may be an async function.
       void Promise.resolve(report(error) as unknown).catch(() => {});
-    } catch {
-    }
+    } catch {}
   };

@@ -39,7 +39,6 @@ export class AbandonedRequests {
     else this.#byId.set(id, { untilMs, notice, client });
   }
 
-  /** Removes and returns the entry after a late answer. */
   answered(id: number): { readonly client: string | undefined } | undefined {
     const abandoned = this.#byId.get(id);
     this.#byId.delete(id);

@@ -75,7 +75,6 @@ export class Attribution {
     });
   }
 
-  /** Returns the receiver of a notification if its cause is certain. */
   listenerFor(method: string, origin: MessageOrigin | undefined): CauseHandlers['onServerNotification'] {
     const isLate = method === NOTIFICATION.elicitationComplete && this.#isShared;
     // A URL elicitation may complete long after its call has ended.
@@ -103,7 +102,6 @@ export class Attribution {
     if (this.#isShared && frame.phase !== 'queued' && mayCause(frame.method)) this.#recent.ended(options.client, nowMs);
   }
 
-  /** The request was given up, and the server may not know that yet. */
   gaveUp({ frame, options }: PendingRequest, notice: CancelNotice): void {
     const { id, method, phase } = frame;
     if (mayCause(method) && phase !== 'queued') this.#abandoned.add(id as number, notice, options.client);
@@ -210,7 +208,6 @@ export class Attribution {
     let askingCount = 0;
     let isOneClient = true;
     byId.forEach((one) => {
-      // A request that was not written yet cannot be the cause.
       if (!mayCause(one.frame.method) || one.frame.phase === 'queued') return;
       count++;
       if (newest !== undefined && one.options.client !== newest.options.client) isOneClient = false;
@@ -238,6 +235,5 @@ export class Attribution {
   }
 }
 
-/** Some request caused the message, but it is not known which one. */
 const isInDoubt = (cause: Cause): cause is Extract<Cause, { readonly count: number }> =>
   cause.kind === 'unclear' || cause.kind === 'ended';

@@ -29,13 +29,11 @@ export class RecentClients {
     this.#lastEndAtMs = atMs;
   }
 
-  /** Whether a request of another client ended less than `recentEndMs` ago. */
   hasOther(client: string | undefined, nowMs: number): boolean {
     const endAtMs = client === this.#last ? this.#othersEndAtMs : this.#lastEndAtMs;
     return nowMs - endAtMs < recentEndMs;
   }
 
-  /** Whether a request of any client ended less than `recentEndMs` ago. */
   hasAny(nowMs: number): boolean {
     return nowMs - this.#lastEndAtMs < recentEndMs;
   }
@@ -52,7 +50,6 @@ export type Cause =
   /** Any of `count` requests in progress, or of `abandoned` requests that were given up, could have caused it. */
   | { readonly kind: 'unclear'; readonly count: number; readonly abandoned: number };
 
-/** Whether a request with this method can cause server messages. */
 export const mayCause = (method: string | undefined): boolean =>
   method !== undefined && !METHODS.get(method)?.isHousekeeping;
 
@@ -61,7 +58,6 @@ const ofSession = /\/list_changed$|^notifications\/(?:subscriptions|tasks)(?:\/|
 export const isOfSession = (method: string): boolean =>
   method === NOTIFICATION.resourceUpdated || ofSession.test(method);
 
-/** Error for a server request that reaches no client. */
 export function refusalFor(cause: Cause, method: string): readonly [code: number, message: string] {
   const shown = method.slice(0, methodCharsMax);
   switch (cause.kind) {

@@ -1,7 +1,6 @@
 /**
  * The port between JSON-RPC (peer.ts) and the transports. A channel moves whole frames and tracks the phase of each; it does
  * not know answers, deadlines or policy.
- *
  * Invariants of every channel (checked in test/contract):
  * - `send` never throws. A frame that it refuses is never written, not even partly.
  * - The `phase` of a frame only moves forward. It is `queued` if and only if no byte was passed to the system.
@@ -21,9 +20,7 @@ export interface HttpFacts {
 
 export interface OutboundFrame {
   readonly kind: 'request' | 'notification' | 'response';
-  /** Id of a request; undefined for other frames. */
   readonly id: number | undefined;
-  /** Undefined for a response. */
   readonly method: string | undefined;
   /** The message is `head` + `payload` + `tail` without a newline, so that relayed bytes are never copied into a string. */
   readonly head: string;
@@ -50,10 +47,8 @@ export const originId = (origin: MessageOrigin | undefined): number | undefined 
 /** Name of a protocol era, such as `modern`. session/eras/eras.ts and gateway/eras/eras.ts list the eras. */
 export type Era = string;
 
-/** Differences between eras in the peer and in the channels. */
 export interface EraRules {
   readonly name: Era;
-  /** The server may send requests. */
   readonly hasServerRequests: boolean;
   /** The server may end a request of the peer with `notifications/cancelled`. */
   readonly hasServerCancel: boolean;
@@ -87,15 +82,14 @@ export interface ChannelListener {
   /** Legacy HTTP: the server refused the standalone stream. It may have lost the session. */
   sessionDoubted?(): void;
   /**
-   * HTTP: requests wait unsent, and 10 s passed without traffic. Called again after another 10 s; `activity` is unchanged if
-   * there was no traffic in between.
+   * HTTP: requests wait unsent, and 10 s passed without traffic. Called again after another 10 s, with the same `activity` if
+   * there was still no traffic.
    */
   stalled?(activity: number): void;
   /** The peer fails its open requests, each by its phase. */
   closed(error: HostError): void;
 }
 
-/** How a request was withdrawn. */
 export type Withdrawal =
   /** The request had not been written; the server will never see it. */
   | 'unsent'
@@ -106,7 +100,6 @@ export type Withdrawal =
 
 /** Requests wait in the channel until exactly one of these is called. */
 export interface SessionReset {
-  /** A new session is open, and the requests are sent in it. */
   opened(): void;
   /** No session could be opened: each request fails with this error, in this tick. */
   failed(error: HostError): void;
@@ -116,7 +109,6 @@ export interface Channel {
   readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory' | 'attached';
   /** Must be called once, first. */
   start(listener: ChannelListener): void;
-  /** Accepts the frame and returns undefined, or refuses it and returns the error. */
   send(frame: OutboundFrame): HostError | undefined;
   withdraw(frame: OutboundFrame): Withdrawal;
   adopt(agreement: Agreement): void;
@@ -134,7 +126,6 @@ export interface Channel {
 }
 
 export interface ChannelCounters {
-  /** Number of lines or bodies that are not JSON-RPC. */
   junk: number;
   /** Number of messages with invalid UTF-8, delivered with replacement characters. */
   repaired: number;

@@ -26,7 +26,6 @@ export class Deadlines {
     if (atMs < this.#wakeAtMs) this.#wakeAt(atMs);
   }
 
-  /** Expires due requests now, without waiting for the timer. */
   expireDue(): void {
     if (this.#clock.nowMs() >= this.#earliestMs) this.#wake();
   }

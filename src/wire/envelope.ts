@@ -42,7 +42,6 @@ const topLevelMembersMax = 64;
 /** One scanned message. Positions are indexes in `bytes`. The payload is params, result or error, depending on `kind`. */
 export class Envelope {
   bytes: Buffer = Buffer.alloc(0);
-  /** Positions of the members of `params` (json-members.ts). */
   readonly paramPositions: number[] = [];
   kind: MessageKind = 'notification';
   idStart = NONE;
@@ -148,9 +147,8 @@ const enterParams = (bytes: Buffer, { keyStart, keyEnd, valueStart }: Member, en
     : undefined;
 
 /**
- * Scans `bytes[start, end)` into `out`. Returns undefined, or the fault if it is not a message.
- * `valuesMax`: a message with more values is not read to its end. `passesDeep`: a message that nests too deep is read to its
- * end, to find the id of the answered request.
+ * Scans `bytes[start, end)` into `out`. Returns undefined, or the fault if it is not a message. `valuesMax`: a message with
+ * more values is not read to its end. `passesDeep`: a message that nests too deep is read to its end, for its id.
  */
 export function scanEnvelope(
   bytes: Buffer,

@@ -2,8 +2,7 @@
  * A table for ids that are assigned in order and mostly removed soon: pending requests.
  * Not a Map: a Map with many inserts and deletes is rehashed repeatedly, and old tables retain their entries until a full
  * collection. At 200,000 calls per second that halved the rate.
- * Invariant: at most half of the slots are used, so the slot of a new id is nearly always free. Otherwise the id is stored in a
- * Map.
+ * Invariant: at most half of the slots are used, so the slot of a new id is nearly always free. If not, a Map stores the id.
  */
 const slotsMin = 64;
 

@@ -42,7 +42,6 @@ export class InboundRequest {
     return this.#abort.signal;
   }
 
-  /** Throws if the text is not one JSON value. */
   respond(result: JsonText): void {
     checkValue(result, 'result');
     this.#answer('result', result);
@@ -82,7 +81,6 @@ interface Open {
   readonly taker: Taker;
 }
 
-/** Maximum number of unsent answers to pings. */
 const pongsMax = 64;
 
 export class InboundRequests {
@@ -102,7 +100,6 @@ export class InboundRequests {
     return this.#open.size;
   }
 
-  /** `takerOf` returns the taker of the request, or a refusal. */
   receive(
     envelope: Envelope,
     origin: number | undefined,
@@ -134,7 +131,6 @@ export class InboundRequests {
     }
   }
 
-  /** Returns false if the server has no such open request. */
   cancel(idText: string): boolean {
     const open = this.#open.get(idText);
     if (!open) return false;

@@ -55,7 +55,6 @@ export function editMembers(bytes: Buffer, edits: MemberEdits): Buffer | undefin
   return Buffer.concat([Buffer.from('{'), ...front, ...chunks, Buffer.from('}')]);
 }
 
-/** Member name and its new value as JSON text; undefined removes the member. */
 export type MetaEdits = ReadonlyArray<readonly [name: string, json: string | undefined]>;
 
 /** Edits `_meta` of params, which must be one JSON object. Without params, the result has only `_meta`. */

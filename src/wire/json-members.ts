@@ -139,7 +139,6 @@ export function memberString(bytes: Buffer, key: string): string | undefined {
 export const stringOf = (value: Buffer): string | undefined =>
   value[0] === QUOTE ? readString(value, 1, value.length - 1) : undefined;
 
-/** The argument is the bytes of one value, as the functions above return them. */
 export const isObject = (value: Buffer | undefined): value is Buffer => value?.[0] === OPEN_BRACE;
 export const isList = (value: Buffer | undefined): value is Buffer => value?.[0] === OPEN_BRACKET;
 
@@ -175,7 +174,6 @@ export function valuesAt(bytes: Buffer | undefined, paths: readonly Path[]): AtP
   return after < 0 ? paths.map(() => 'unclear') : values;
 }
 
-/** A member name, and the paths that end at it or lead through it. */
 interface Step {
   readonly ending: number[];
   readonly through: number[];
@@ -202,7 +200,6 @@ function readPaths(
   let members = 0;
   let step: Step | undefined;
   const enter = (_: Buffer, { keyStart, keyEnd, valueStart }: Member): number | undefined => {
-    // Names beyond the limit are not decoded.
     step = ++members <= LIMITS.members ? steps.get(readString(bytes, keyStart, keyEnd)) : undefined;
     if (step === undefined || step.count++ > 0) step = undefined;
     else if (step.through.length > 0 && bytes[valueStart] === OPEN_BRACE)

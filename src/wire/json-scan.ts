@@ -21,7 +21,6 @@ for (let byte = 0x20; byte < 0x80; byte++) STRING_BYTE[byte] = 1;
 STRING_BYTE[QUOTE] = 0;
 STRING_BYTE[BACKSLASH] = 0;
 
-/** Escapes of one character. */
 const ESCAPED_BYTE = new Uint8Array(256);
 for (const byte of Buffer.from('"\\/bfnrt')) ESCAPED_BYTE[byte] = 1;
 
@@ -41,7 +40,6 @@ const containers = new Uint8Array(LIMITS.depth + 2);
 export const scanFacts = {
   sawHighByte: false,
   tooDeep: false,
-  /** A value contained more values than `scanLimits` allows. */
   tooMany: false,
   /** Number of values read, at any depth. The scanner never resets it. */
   values: 0,

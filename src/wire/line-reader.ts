@@ -15,7 +15,6 @@ export class LineReader {
   readonly #onLine: (bytes: Buffer, start: number, end: number) => void;
   readonly #onTooLong: (bytes: number, head: Buffer) => void;
   readonly #pending = new ByteBuffer();
-  /** The rest of an oversized line is being skipped. */
   #isSkipping = false;
   #onTail: ((tail: Buffer) => void) | undefined;
   #tail: Buffer = Buffer.alloc(0);

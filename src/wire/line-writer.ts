@@ -1,7 +1,6 @@
 /**
  * Writes messages to a pipe, one line each, in batches. Each line records its phase.
- * Not here: the limit on queued bytes (callers check `bytes`), the reaction to a broken pipe (callers).
- *
+ * Not here: the limit on queued bytes and the reaction to a broken pipe (callers).
  * Invariants:
  * - A line is `queued` until its bytes are passed to the stream, so the other side sees no byte of a withdrawn line.
  * - While the stream buffers bytes that the system has not accepted, lines stay here and can be withdrawn.
@@ -14,7 +13,6 @@ import type { JsonText } from './frame.js';
 import { toBuffer } from './json-text.js';
 
 interface OutboundLine {
-  /** The message is `head` + `payload` + `tail`. */
   readonly head: string;
   readonly payload: JsonText;
   readonly tail: string;
@@ -26,11 +24,9 @@ interface OutboundLine {
 }
 
 interface LineWriterOptions {
-  /** Runs a function at the end of the tick. */
   readonly defer: (run: () => void) => void;
   /** Queued lines are about to be written, and may be withdrawn now. */
   readonly beforeWrite?: () => void;
-  /** The system accepted a batch. */
   readonly onTaken?: () => void;
   /** The stream refused a write; called at most once. Lines keep their phase until `abandon`. */
   readonly onBroken?: () => void;
@@ -147,7 +143,6 @@ export class LineWriter<Line extends OutboundLine = OutboundLine> {
         this.#withdrawnBytes -= line.bytes;
         continue;
       }
-      // A line larger than a batch is written alone.
       if (bytes + line.bytes > batchBytesMax && bytes > 0) break;
       bytes += line.bytes;
       if (typeof line.payload !== 'string') isText = false;

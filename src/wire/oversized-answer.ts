@@ -4,7 +4,6 @@
  * Not here: collecting these bytes (line-reader.ts), settling the request (peer.ts).
  */
 
-/** Number of bytes read at each end. */
 export const oversizedEdgeBytes = 256;
 
 /** `unnamed`: an answer whose id may be at its end. `none`: not an answer. */
@@ -27,7 +26,6 @@ export function oversizedHead(head: Buffer): OversizedHead {
   return unnamedHead.test(text) ? 'unnamed' : 'none';
 }
 
-/** Returns the id at the end of a message whose head is `unnamed`. */
 export function oversizedTail(tail: Buffer): number | undefined {
   const found = namedTail.exec(tail.toString('utf8'))?.[1];
   return found === undefined ? undefined : Number(found);

@@ -1,8 +1,8 @@
 /**
  * Reads one page of a list in slices, so that the caller can yield to the event loop between them. A page is refused as soon as
  * a limit is exceeded; the rest is not read. Not here: limits over all pages of a list (session/lists.ts).
- * Invariants: a slice ends after the first element or member that exceeds `sliceBytes`; each element and member has its own
- * size limit. A duplicate key has no value. A page that is not an object, or has more than `LIMITS.members` members, has no
+ * Invariants: a slice ends after the element or member with which it reaches `sliceBytes`; each of these has its own size
+ * limit. A duplicate key has no value. A page that is not an object, or has more than `LIMITS.members` members, has no
  * elements.
  */
 import { LIMITS } from '../kernel/limits.js';
@@ -11,10 +11,9 @@ import { keyEndBefore, skipKey, skipSpace, skipValue } from './json-scan.js';
 
 export interface PageLimits {
   readonly sliceBytes: number;
-  /** Maximum of one element of the list. */
   readonly elementBytes: number;
   readonly elements: number;
-  /** Maximum of one member beside the list. */
+  /** Maximum size of one member beside the list. */
   readonly memberBytes: number;
 }
 
@@ -36,7 +35,6 @@ const COMMA = 0x2c;
 /** Cost of an element in addition to its bytes. */
 const elementBytes = 16;
 
-/** Yields between slices. Returns the page, or the reason why it is refused. */
 export function* walkPage(
   bytes: Buffer,
   listKey: string,
@@ -95,7 +93,6 @@ class PageWalk {
     return none;
   }
 
-  /** False: not an array, or a fault. */
   *#elements(isKept: boolean): Generator<undefined, boolean> {
     this.#passes(OPEN_BRACKET);
     if (this.#passes(CLOSE_BRACKET)) return true;
@@ -127,7 +124,6 @@ class PageWalk {
     return false;
   }
 
-  /** Skips the byte if it is next. */
   #passes(byte: number): boolean {
     const at = skipSpace(this.#bytes, this.#at, this.#bytes.length);
     if (at >= this.#bytes.length || this.#bytes[at] !== byte) return false;

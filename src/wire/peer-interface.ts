@@ -12,7 +12,6 @@ export interface DeadlineExtension {
   readonly allowedUntilMs?: number;
 }
 
-/** Receivers of server messages that a request causes. */
 export interface CauseHandlers {
   /** Takes and answers a server request that this request caused. Without it the server request is refused. */
   readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
@@ -34,9 +33,7 @@ export interface RequestOptions extends CauseHandlers {
   /** Time on the clock of the peer, including the time before the request is written. */
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal | undefined;
-  /**
-   * Receives the raw params of progress notifications. The token is the id of the request (`nextId`) and must be in its params.
-   */
+  /** Receives raw params of progress. The token is the id of the request (`nextId`) and must be in its params. */
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   readonly extend?: DeadlineExtension | undefined;
   /** Token in the params, if it belongs to an earlier request with the same params. */
@@ -55,7 +52,6 @@ export interface RequestOptions extends CauseHandlers {
 export interface InboundNotification {
   readonly method: string;
   readonly params: Buffer | undefined;
-  /** Id of the request that caused it, if the channel knows. */
   readonly origin: number | undefined;
 }
 
@@ -68,7 +64,6 @@ export interface PeerHandlers {
   sessionDoubted?(): void;
   /** Requests wait unsent without any activity (`ChannelListener.stalled`). */
   stalled?(activity: number): void;
-  /** A handler threw. The connection stays open. */
   handlerError?(error: unknown): void;
   /** A server request or log line reached no client, because several requests could have caused it. */
   unattributed?(method: string): void;

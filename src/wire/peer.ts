@@ -337,7 +337,6 @@ export class Peer implements ChannelListener {
     if (this.pending.owed === 0) this.onClear?.();
   }
 
-  /** Gives up requests past their deadline; returns the earliest remaining deadline. */
   #expire(nowMs: number): number {
     const { unsent, sent, nextAtMs } = this.pending.due(nowMs);
     // Unsent requests first: over HTTP the connection of a withdrawn request is given to the next waiting request.

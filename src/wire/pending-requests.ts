@@ -19,7 +19,6 @@ export interface PendingRequest {
   deadlineAtMs: number;
   /** Open server requests that this request caused; undefined if there was none. */
   serverRequests: Set<InboundRequest> | undefined;
-  /** Arrival of the last server request. */
   askedAtMs: number;
   /** The server has sent a request because of this one, or may have. */
   wasAsked: boolean;
@@ -43,15 +42,13 @@ export class PendingRequests {
     return this.byId.size;
   }
 
-  /** Number of requests that the server must answer. */
   get owed(): number {
     return this.byId.size - this.#standing;
   }
 
   /**
    * Number of frames to write together: a quarter of the usually owed answers, so that the server works on one part while
-   * callers prepare the next.
-   * The peak counts, because callers that were answered together send their next requests one by one.
+   * callers prepare the next. The peak counts, because callers that were answered together send their next requests one by one.
    */
   nextBatch(): number {
     const { owed } = this;
@@ -77,7 +74,6 @@ export class PendingRequests {
     return found;
   }
 
-  /** Returns the requests past their deadline, and the earliest deadline of the others. */
   due(nowMs: number): { unsent: PendingRequest[]; sent: PendingRequest[]; nextAtMs: number } {
     const unsent: PendingRequest[] = [];
     const sent: PendingRequest[] = [];
@@ -96,7 +92,6 @@ export class PendingRequests {
     if (options.progressToken !== undefined) this.#byToken.set(options.progressToken, pending);
   }
 
-  /** The request must be in the table. */
   delete({ frame, options }: PendingRequest): void {
     this.byId.delete(frame.id as number);
     if (options.isStanding) this.#standing--;

@@ -64,7 +64,6 @@ export const overloaded = (server: string, waitingBytes: number): HostError =>
     },
   );
 
-/** The channel is closed, or was never started. */
 export const notOpen = (server: string): HostError =>
   new HostError('transport', `server '${server}': the connection is not open`, {
     ...unsentFacts(server),
@@ -115,9 +114,8 @@ export const cancelledByServer = (server: string, { method, phase }: OutboundFra
   });
 
 /**
- * The connection ended; without a frame, before the request was accepted.
- * An oversized answer ends the connection too. Its error code applies only to the answered request; all other requests get
- * `transport`.
+ * The connection ended; without a frame, before the request was accepted. After an oversized answer, only the answered request
+ * gets its error code; all other requests get `transport`.
  */
 export function lost(server: string, error: HostError, frame?: OutboundFrame): HostError {
   const phase = frame?.phase ?? 'queued';

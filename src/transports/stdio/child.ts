@@ -117,8 +117,7 @@ export function abortChild(handle: ChildProcess): void {
   try {
     // The child cannot have been reaped yet, so its pid cannot have been reused.
     if (handle.pid !== undefined) process.kill(-handle.pid, 'SIGKILL');
-  } catch {
-  }
+  } catch {}
 }
 
 export class Child {

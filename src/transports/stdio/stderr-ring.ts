@@ -49,7 +49,6 @@ export class StderrRing {
     return newline < 0 ? '' : this.#redact(bytes.toString('utf8', newline + 1));
   }
 
-  /** Returns the line that explains the exit, cut to `maxChars`, or ''. */
   crashLine(maxChars: number): string {
     return crashLine(this.tail(crashBytes), maxChars);
   }

@@ -1,7 +1,6 @@
 /**
  * A channel to a child process over stdin and stdout, one message per line.
  * Not here: restarting (supervisor/), answers and deadlines (wire/peer.ts), stopping a child (child.ts).
- *
  * Invariants, in addition to those of wire/channel.ts:
  * - stdout and stderr are always read, so a server never blocks on a full pipe.
  * - When the child exits, queued frames fail at once. Frames that are being written wait for the end of its output, at most
@@ -48,14 +47,12 @@ export interface StdioSpec {
   readonly sandbox?: SandboxProfile;
   /** Additional paths that a sandboxed server may read, absolute or relative to `cwd`. */
   readonly readablePaths?: readonly string[];
-  /** Paths that a sandboxed server may read and write. */
   readonly writablePaths?: readonly string[];
   readonly stopPace?: LadderPace;
 }
 
 interface StdioDeps {
   readonly clock: Clock;
-  /** Redacts text of stderr and removes terminal codes before it is shown. */
   readonly cleanText: (text: string) => string;
   readonly children: ChildProcesses;
 }
@@ -65,7 +62,6 @@ interface StdioDescription {
   readonly exit: ChildExit | undefined;
   /** Undefined until the stop has ended. */
   readonly stop: StopReport | undefined;
-  /** True: more than twenty junk lines on stdout within the last minute. */
   readonly noisy: boolean;
   readonly stderrTail: (maxBytes?: number) => string;
 }
@@ -75,7 +71,6 @@ const lineEndMs = 1_000;
 /** Every frame has its outcome within 100 ms, including the time until the system reports the exit. */
 const halfSentMs = 50;
 
-/** Maximum length of the stderr line quoted in the closing error. */
 const stderrLineChars = 500;
 
 /** Time that a broken stdin waits for an exit, which is the probable cause and the better explanation. */
@@ -317,12 +312,11 @@ const junkLinesMax = 20;
 const noiseWindowMs = 60_000;
 
 /**
- * Detects more than twenty junk lines on stdout within a minute. A few are normal (a banner at the start). Many mean that the
- * server writes its log to the wrong stream.
+ * Detects more than twenty junk lines on stdout within a minute. A few are normal, such as a banner at the start. Many mean
+ * that the server writes its log to the wrong stream.
  */
 export class NoiseMeter {
   readonly #clock: Clock;
-  /** Ring with the times of the last twenty-one junk lines. */
   readonly #timesMs = new Float64Array(junkLinesMax + 1).fill(Number.NEGATIVE_INFINITY);
   #next = 0;
 

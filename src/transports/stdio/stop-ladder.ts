@@ -27,7 +27,6 @@ export type Ladder =
   | { readonly kind: 'walking'; readonly rung: Rung; readonly untilMs: number; readonly leaderGone: boolean }
   | { readonly kind: 'done'; readonly rung: Rung; readonly left: number };
 
-/** Whether the leader lives, and the number of other living members. */
 export type GroupStatus = { readonly leader: boolean; readonly followers: number };
 
 export type LadderEffect = 'close_stdin' | 'term' | 'kill';

@@ -13,7 +13,6 @@ import type { ResolvedHostPaths } from './host-paths.js';
 import { isWithin, type Link, type Traced, tracePath } from './trace-path.js';
 
 export interface ProgramRequest {
-  /** Path of the command, with its links. */
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
@@ -22,12 +21,10 @@ export interface ProgramRequest {
   readonly hostPaths: ResolvedHostPaths;
   /** Whether the path is visible as part of the system. */
   readonly isSystem: (real: string) => boolean;
-  /** Real paths that the server may write to. */
   readonly writable: readonly string[];
 }
 
 interface ProgramPaths {
-  /** Real paths of files and folders. */
   readonly shown: readonly string[];
   readonly links: readonly Link[];
   /** Variables with which version managers find their folder. Without them they search in HOME. */
@@ -149,7 +146,6 @@ class Findings {
     this.show(isProgramFolder ? folder : real);
   }
 
-  /** Returns the interpreter in the first line: `#!/usr/bin/env node`, `#!/opt/venv/bin/python`. */
   async #interpreterOf(real: string): Promise<string | undefined> {
     const line = await firstLineOf(real);
     const [file, ...rest] = line?.split(/\s+/) ?? [];

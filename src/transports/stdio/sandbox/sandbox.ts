@@ -2,8 +2,7 @@
  * Isolates a server from the machine, by profile:
  * - `group`: a process group only. A process that leaves the group escapes the stop, and is reported.
  * - `standard`: bubblewrap. A PID namespace, so no process survives the stop or the death of Hostler. A file system with the
- *   system, the program of the server and declared paths (view.ts). No capabilities. The network of the host, with its abstract
- *   sockets.
+ *   system, the program of the server and declared paths (view.ts). No capabilities. The network is that of the host.
  * Not here: finding the command (command.ts). It runs first, so that a missing command is a clear error.
  */
 import { constants } from 'node:fs';
@@ -24,7 +23,6 @@ interface SandboxRequest extends Omit<ViewRequest, 'searchPath' | 'home'> {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Returns the command line and environment of bubblewrap. */
 export async function wrapInSandbox(request: SandboxRequest) {
   const { server, file, args, hostPaths, env } = request;
   const cwd = await realpath(request.cwd);
@@ -42,7 +40,6 @@ interface SandboxCommand {
   readonly args: readonly string[];
   readonly cwd: string;
   readonly mounts: Mounts;
-  /** Variables that are set only inside the sandbox. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -86,7 +83,7 @@ async function findBubblewrap(server: string, searchPath: string, writable: read
       await access(file, constants.X_OK);
       if (!writable.some((entry) => isWithin(entry, file))) return file;
     } catch {
-      // Not in this folder.
+      // No bwrap in this folder.
     }
   }
   throw bubblewrapMissing(server);
@@ -103,8 +100,7 @@ const bubblewrapMissing = (server: string): HostError =>
 
 /**
  * Explains the exit of a sandboxed server. A last stderr line that starts with `bwrap:` means that the sandbox could not be
- * built, or that the command could not run in it.
- * Otherwise the server itself exited, perhaps because the sandbox hides a file.
+ * built or could not run the command. Otherwise the server itself exited, perhaps because the sandbox hides a file.
  */
 export function sandboxedExit(server: string, error: HostError, lastLine: string): HostError {
   const [, what] = /^bwrap: (.+)$/.exec(lastLine) ?? [];

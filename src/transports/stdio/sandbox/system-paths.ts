@@ -2,8 +2,7 @@
  * The parts of the operating system that every sandboxed server sees: programs, libraries, and settings for names, users,
  * certificates, time zones and packages. No other system file is visible.
  * Not here: the program of the server (program-paths.ts), declared paths (view.ts).
- * Invariant: a setting that only its owner or group may read is not shown, so a Hostler run by root shows no more than any
- * other.
+ * Invariant: a setting that only its owner or group may read is not shown, even if root runs Hostler.
  */
 import { lstat, readdir, readlink, realpath, stat } from 'node:fs/promises';
 import path from 'node:path';
@@ -48,7 +47,6 @@ export async function systemPaths(isHidden: (real: string) => boolean) {
   };
 }
 
-/** Returns undefined if the path does not exist. `to` is the target of a link. */
 async function present(at: string): Promise<{ at: string; to: string | undefined } | undefined> {
   const facts = await lstat(at).catch(() => undefined);
   return facts && { at, to: facts.isSymbolicLink() ? await readlink(at) : undefined };

@@ -41,7 +41,6 @@ export async function tracePath(file: string): Promise<Traced> {
   return { real, links };
 }
 
-/** Returns undefined if the file is not a link. */
 const targetOf = (file: string): Promise<string | undefined> =>
   readlink(file).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'EINVAL') return undefined;

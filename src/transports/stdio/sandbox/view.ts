@@ -1,8 +1,6 @@
 /**
- * Builds the file system that one sandboxed server sees: the system, its program, declared paths, a private home, /tmp and
- * /run.
+ * Builds the file system that one sandboxed server sees: system, program, declared paths, private home, /tmp and /run.
  * Not here: the namespace (mounts.ts), processes and environment (sandbox.ts).
- *
  * Invariants:
  * - The files of Hostler (data directory, sockets, configuration) are never visible. A declared read-only folder is shown
  *   without them. A declared writable folder that contains them is refused: a server could move their parent folders and find
@@ -38,7 +36,6 @@ export interface ViewRequest {
 
 export interface View {
   readonly mounts: Mounts;
-  /** Real paths that the server may write to. */
   readonly writable: readonly string[];
   /** Variables with which programs find their installation. */
   readonly variables: Readonly<Record<string, string>>;
