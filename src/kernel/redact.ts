@@ -1,6 +1,6 @@
 /**
- * Redacts secrets in text before it reaches a log, an error, a status row or a person: known values (also in base64, hex, URL
- * and JSON-escaped form) and patterns of known kinds of secrets. Each pattern is linear, also for hostile text.
+ * Redacts secrets in text before it reaches a log, an error, a status row or a person. It finds known values (also in base64,
+ * hex, URL and JSON-escaped form) and patterns of known kinds of secrets. Each pattern is linear, also for hostile text.
  * Not here: control characters (terminal-text.ts).
  */
 import { setBounded } from './bounded-map.js';

@@ -1,6 +1,7 @@
 /**
- * Types and rules for attributing a server message to the client request that caused it: methods that can cause one, clients
- * with recent requests, and the error for a message without a clear cause. Not here: finding the cause (attribution.ts).
+ * Types and rules for attributing a server message to the client request that caused it. They cover methods that can cause one,
+ * clients with recent requests, and the error for a message without a clear cause. Not here: finding the cause
+ * (attribution.ts).
  */
 import { METHODS } from './methods.js';
 import type { PendingRequest } from './pending-requests.js';

@@ -4,7 +4,7 @@
  * Invariants, in addition to those of wire/channel.ts:
  * - stdout and stderr are always read, so a server never blocks on a full pipe.
  * - When the child exits, queued frames fail at once. Frames that are being written wait for the end of its output, at most
- *   `halfSentMs`: a batch counts as written with its last byte, but its first frame may already be answered. Written frames
+ *   `halfSentMs`. A batch counts as written with its last byte, but its first frame may already be answered. Written frames
  *   wait for answers in the pipe, at most `stdoutDrainMs`.
  * - Every ending stops the process group of the child.
  */
