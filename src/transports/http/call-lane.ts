@@ -41,7 +41,7 @@ export class CallLane<Call extends { giveUp(): void }> {
     this.#slots.release();
   }
 
-  /** Pauses the queue until the returned function is called. Further calls of that function do nothing. */
+  /** Pauses the queue until the returned function is called, which every path must do. Further calls do nothing. */
   hold(): () => void {
     let isHeld = true;
     this.#holds++;

@@ -93,7 +93,7 @@ export class PostCall implements ExchangeSink {
   }
 
   head(status: number, headers: ResponseHeaders): HostError | undefined {
-    // The server has begun to answer, so it reads no more of the request.
+    // The server has begun to answer, so the request counts as written, even if it was not read completely.
     this.frame.phase = 'written';
     this.#status = status;
     this.#headers = headers;

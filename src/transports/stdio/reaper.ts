@@ -137,8 +137,9 @@ function findAnnounced(
 /**
  * The process group of a child whose Hostler is dead.
  * Invariant: no process of another program is signalled. The group number is valid while its leader has the recorded pid and
- * start time. After the exit of the leader it is valid while a process lives that was seen in the group earlier, because the
- * system does not reuse the number of a non-empty group. Otherwise only members with the run marker are signalled, one by one.
+ * start time. After the exit of the leader it is valid while a process lives that was seen in the group together with
+ * the leader, because the system does not reuse the number of a non-empty group. Otherwise only members with the run marker are
+ * signalled, one by one.
  */
 class OrphanGroup {
   readonly #entry: JournalEntry;
