@@ -112,8 +112,12 @@ export class CallSlots {
       this.#delayed.push(() => settle(full(operation, this.#plan)));
       return;
     }
-    if (this.#refusals++ === 0) setTimeout(() => this.#nextTick(), refusalTickMs);
+    if (this.#refusals++ === 0) this.#planTick();
     settle(full(operation, this.#plan));
+  }
+
+  #planTick(): void {
+    this.#clock.at(this.#clock.nowMs() + refusalTickMs, () => this.#nextTick());
   }
 
   #nextTick(): void {
@@ -122,7 +126,7 @@ export class CallSlots {
       this.#refusals++;
       refuse();
     }
-    if (this.#refusals > 0) setTimeout(() => this.#nextTick(), refusalTickMs);
+    if (this.#refusals > 0) this.#planTick();
   }
 
   #handOn(): boolean {
