@@ -1,0 +1,89 @@
+/**
+ * The log of calls: one row per call, durable, with compare-and-set. Implemented on SQLite (calls/sqlite/) for one host and on NATS KV
+ * (nats/) for several; both pass test/contract/broker/call-log.test.ts.
+ * Not here: what the rows mean for a call (service/call-decision.ts).
+ *
+ * Invariants: a promise resolves when the change is durable. A rejected promise means that the change may or may not have been made.
+ * Of two changes of one version of a row, one is made, and the other sees its result.
+ */
+import type { HostError } from '../../kernel/errors.js';
+
+/** A key is unique within one epoch of one worker. A later worker of the same name has another epoch. */
+export interface CallId {
+  readonly worker: string;
+  readonly epoch: string;
+  readonly key: string;
+}
+
+/** `received`: not begun. `running`: begun by its owner. The others are outcomes and final. */
+export type CallState = 'received' | 'running' | 'done' | 'uncertain' | 'refused';
+
+export interface CallRow {
+  readonly state: CallState;
+  /** The host that received or began the call; one start of one process (`CallLog.owner`). */
+  readonly owner: string;
+  /** Digest of server, tool and arguments. */
+  readonly digest: string;
+  /** How many times the call was begun. */
+  readonly attempts: number;
+  /** Body of the outcome (protocol/messages.ts). Undefined while there is none, and after a purge. */
+  readonly reply: Buffer | undefined;
+  /** Changes with each change of the row. */
+  readonly version: number;
+}
+
+export interface NewCall {
+  readonly id: CallId;
+  readonly session: string;
+  readonly digest: string;
+  /** The caller chose the key: the row is kept for a day. Otherwise it is removed when its reply was taken. */
+  readonly isCallersKey: boolean;
+  /** Time left, from now. */
+  readonly deadlineMs: number;
+  /** State of the new row; `uncertain` and `refused` come with a reply. */
+  readonly state: CallState;
+  readonly reply?: Buffer | undefined;
+}
+
+export interface CallOutcome {
+  readonly state: 'done' | 'uncertain' | 'refused';
+  readonly reply: Buffer;
+}
+
+export interface LogUsage {
+  /** Rows not taken: received or running, and finished. */
+  readonly open: number;
+  readonly finished: number;
+  readonly replyBytes: number;
+  readonly callersKeys: number;
+}
+
+export interface CallLog {
+  /** Random id of this start of the store. Workers repeat it with each request that they send again. */
+  readonly storeId: string;
+  /** This host, as an owner of rows. */
+  readonly owner: string;
+  /** Why a new call of this worker cannot be accepted now, with an honest `retryAfterMs`; undefined if it can. */
+  refusal(worker: string, epoch: string, isCallersKey: boolean): HostError | undefined;
+  /** Inserts the row, or returns the row that has the key already. */
+  receive(call: NewCall): Promise<'new' | CallRow>;
+  /**
+   * Makes this host the owner and the state `running`, with one attempt more, if the row still has this version. Otherwise returns
+   * the row that is there; undefined if it was removed.
+   */
+  begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined>;
+  /**
+   * Writes the outcome if `owner` still owns the row and it has none; returns the outcome that stays, or undefined if the row was removed.
+   * A reply for which there is no room waits until the deadline of the call, and is then recorded as `uncertain`.
+   */
+  finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined>;
+  find(id: CallId): Promise<CallRow | undefined>;
+  /** The worker has the reply. Not durable: after a crash the reply may be there again. */
+  taken(id: CallId): void;
+  /** Removes the rows of a worker that are not running, and lets running ones end without a reply. All epochs but `except`, if given. */
+  purge(worker: string, except?: readonly string[]): Promise<void>;
+  /** Whether the process that owns a row has ended. Never true for this host. */
+  isGone(owner: string): Promise<boolean>;
+  usage(): LogUsage;
+  close(): Promise<void>;
+}

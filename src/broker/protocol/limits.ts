@@ -1,0 +1,37 @@
+/** Bounds of the broker protocol. Both sides use them. */
+const MiB = 1024 * 1024;
+
+export const brokerLimits = {
+  /** One message on a WebSocket or on NATS, envelope included. */
+  messageBytes: 4 * MiB,
+  /** One reply body. The rest of `messageBytes` is for the envelope. */
+  replyBytes: 4 * MiB - 64 * 1024,
+  /** Progress notifications above this are dropped. They are not stored either. */
+  progressBytes: 64 * 1024,
+  /** Longest time that a call may take, from its first sending on. */
+  deadlineMs: 10 * 60_000,
+  /** Calls of one worker that are in the log and not taken. */
+  callsPerWorker: 256,
+  /** Replies of one worker that are in the log and not taken. */
+  replyBytesPerWorker: 64 * MiB,
+  /** Replies of all workers that are not taken. The rest of 256 MiB is for the files of SQLite. */
+  replyBytesInAll: 192 * MiB,
+  /** Keys that callers chose. They are remembered for a day. */
+  callersKeys: 100_000,
+  callersKeyBytes: 192 * MiB,
+  callersKeyMs: 24 * 3_600_000,
+  /** A reply that is not taken is removed so long after the deadline of its call. */
+  untakenMs: 10 * 60_000,
+  /** Keys in one `ask` or `taken` message. */
+  keysPerMessage: 256,
+  /** How often a repeatable call is begun when its hosts die. */
+  attempts: 3,
+  /** One manifest. A larger one is refused by name. */
+  manifestBytes: 4 * MiB - 64 * 1024,
+  nameChars: 256,
+  revisionChars: 128,
+  traceStateChars: 512,
+} as const;
+
+/** Keys, sessions, store ids and owners. On NATS they are parts of subjects. */
+export const idPattern = /^[A-Za-z0-9_-]{1,128}$/;

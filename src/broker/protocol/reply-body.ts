@@ -1,0 +1,79 @@
+/**
+ * Bodies that a host writes: the outcome of a call, as it is stored in the log, and the manifest of a role.
+ * Invariants: results and tool definitions are copied as bytes. A body that cannot be read is an error, never an empty result or list.
+ */
+import type { ErrorCode, HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import type { Era } from '../../wire/channel.js';
+import type { JsonText } from '../../wire/frame.js';
+import { isList, isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
+import { eachElement } from '../../wire/json-scan.js';
+import { joinedParts } from '../../wire/json-text.js';
+import { readError } from './error-codec.js';
+import { brokerLimits } from './limits.js';
+import { invalid, shortText } from './messages.js';
+
+export type ReplyBody =
+  | { readonly kind: 'result'; readonly bytes: Buffer; readonly era: Era }
+  | { readonly kind: 'error'; readonly error: HostError };
+
+export interface ManifestTool {
+  readonly server: string;
+  readonly name: string;
+  /** As the server wrote it. */
+  readonly raw: Buffer;
+}
+
+export interface Manifest {
+  /** Hash of the content: the same tools have the same revision on every host. */
+  readonly revision: string;
+  readonly tools: readonly ManifestTool[];
+  /** Why the role may use nothing, where the host denies it everything. */
+  readonly denied?: HostError | undefined;
+}
+
+const code: ErrorCode = 'protocol_error';
+
+export const resultBody = (bytes: Buffer, era: Era): Buffer => joinedParts([`{"era":"${era}","result":`, bytes, '}']);
+
+export const errorBody = (error: HostError): Buffer => Buffer.from(`{"error":${JSON.stringify(error.toJSON())}}`);
+
+export function readReplyBody(bytes: Buffer): ReplyBody {
+  const [result, era, error] = uniqueMembers(bytes, ['result', 'era', 'error']) ?? [];
+  if (isObject(error) && result === undefined) return { kind: 'error', error: readError(error) };
+  if (isObject(result) && error === undefined)
+    return { kind: 'result', bytes: result, era: era && stringOf(era) === 'modern' ? 'modern' : 'legacy' };
+  throw invalid('body', 'must have either a result or an error', code);
+}
+
+export function manifestBody({ revision, tools, denied }: Manifest): Buffer {
+  const parts: JsonText[] = [`{"revision":${JSON.stringify(revision)},"tools":[`];
+  tools.forEach(({ server, name, raw }, at) => {
+    parts.push(`${at ? ',' : ''}{"server":${JSON.stringify(server)},"name":${JSON.stringify(name)},"tool":`, raw, '}');
+  });
+  return joinedParts([...parts, denied ? `],"denied":${JSON.stringify(denied.toJSON())}}` : ']}']);
+}
+
+/** Throws the error that a host sent instead of a manifest. */
+export function readManifestBody(bytes: Buffer): Manifest {
+  const [revision, tools, denied, error] = uniqueMembers(bytes, ['revision', 'tools', 'denied', 'error']) ?? [];
+  if (isObject(error)) throw readError(error);
+  if (!isList(tools)) throw invalid('tools', 'must be a list', code);
+  const read: ManifestTool[] = [];
+  eachElement(tools, 0, tools.length, 0, (start, end) => {
+    if (read.length >= LIMITS.toolListItems) throw invalid('tools', 'has too many entries', code);
+    const [server, name, raw] = uniqueMembers(tools.subarray(start, end), ['server', 'name', 'tool']) ?? [];
+    if (!isObject(raw)) throw invalid('tools', 'has an entry without a tool', code);
+    read.push({
+      server: shortText('server', server, brokerLimits.nameChars, code),
+      name: shortText('name', name, brokerLimits.nameChars, code),
+      raw,
+    });
+    return undefined;
+  });
+  return {
+    revision: shortText('revision', revision, brokerLimits.revisionChars, code),
+    tools: read,
+    denied: isObject(denied) ? readError(denied) : undefined,
+  };
+}

@@ -1,0 +1,55 @@
+/**
+ * What a transport (websocket/, nats/) gives to a worker. Both implement it and pass test/contract/broker/transport.test.ts.
+ *
+ * Invariant: every promise settles when the connection is closed, at the latest.
+ */
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
+import type { HostError } from '../../kernel/errors.js';
+import type { CallRequest } from '../protocol/messages.js';
+import type { AskedCalls } from '../service/transport.js';
+
+export interface Receipt {
+  /** The host that received the call; `ask` goes there. */
+  readonly owner: string;
+  readonly storeId: string;
+}
+
+export interface WorkerConnection {
+  /** Name of this worker; its role, where the host tells it. */
+  readonly worker: string;
+  readonly role: string | undefined;
+  /** Id of the store at the other end, as last heard. */
+  readonly storeId: string;
+  /** Resolves with the reason when the connection has ended; undefined if it was closed from this side. */
+  readonly closed: Promise<HostError | undefined>;
+  /**
+   * Resolves with a receipt. Rejects with `transport` when no answer came, and with any other code when this sending was refused and
+   * left no row.
+   */
+  call(request: CallRequest): Promise<Receipt>;
+  /** Rejects with `connect_failed` and the reason `no_owner` when that host is gone. */
+  ask(owner: string, keys: readonly string[]): Promise<AskedCalls>;
+  cancel(key: string): void;
+  taken(keys: readonly string[]): void;
+  /** Body of the manifest (protocol/reply-body.ts). */
+  manifest(): Promise<Buffer>;
+  close(): Promise<void>;
+}
+
+/** None of these functions throws. */
+export interface ConnectionHandlers {
+  /** The same reply may come more than once. */
+  reply(key: string, body: Buffer): void;
+  progress(key: string, params: Buffer): void;
+  manifestChanged(revision: string): void;
+}
+
+export interface OpenConnectionOptions {
+  /** Random id of this worker process. */
+  readonly session: string;
+  readonly handlers: ConnectionHandlers;
+  readonly signal: CancelSignal;
+}
+
+/** Resolves when the worker is connected and admitted. */
+export type OpenConnection = (options: OpenConnectionOptions) => Promise<WorkerConnection>;
