@@ -1,6 +1,6 @@
 /**
- * Schema of `broker` in the configuration. Without `url` this process is the broker; with `url` this host serves another broker
- * or NATS. Not here: keys of workers (keys.ts), the effect of the limits (broker/).
+ * Schema of `broker` in the configuration. Without `url` workers connect to this process; with `url` they connect to NATS, which
+ * several hosts may serve. Not here: keys of workers (keys.ts), the effect of the limits (broker/).
  * Invariant: an empty object is valid, and its defaults admit no other machine.
  */
 import { z } from 'zod';
@@ -19,26 +19,29 @@ const listen = listenEntry.omit({ drain: true }).extend({
 });
 const limits = z.strictObject({
   connections: count(100_000).default(4_096),
-  mailboxMessages: count(10_000_000).default(10_000),
-  mailboxBytes: count(64 * 1024 ** 3).default(64 * 1024 ** 2),
-  messagesPerSecond: count(1_000_000).default(500),
-  burst: count(1_000_000).default(1_000),
-  calls: count(100_000).default(256),
-  callsPerWorker: count(100_000).default(64),
+  /** Calls of one worker that run at the same time. */
+  callsPerWorker: count(256).default(64),
+  /** Bytes that are read from one worker in a second. Without effect on NATS. */
+  bytesPerSecond: count(1024 ** 3).default(16 * 1024 ** 2),
 });
+
+const separateBroker = 'workers connect to hostler up directly; several hosts use NATS: write nats:// or tls://';
+
 export const brokerEntry = z.strictObject({
   listen: listen.prefault({}),
   url: z
     .string('must be an address')
     .max(2_048, 'is too long')
-    .regex(/^(?:ws|wss|nats|tls):\/\/[^\s/]+/, 'must begin with ws://, wss://, nats:// or tls://')
+    .refine((url) => !/^wss?:/i.test(url), { error: separateBroker, abort: true })
+    .regex(/^(?:nats|tls):\/\/[^\s/]+$/, 'must begin with nats:// or tls:// and name a server')
     .optional(),
   /** Allows `url` without TLS to another machine, as `listen.insecure` does. */
   insecure: z.boolean('must be true or false').default(false),
+  /** NATS only. File with the key of this host. */
   keyFile: path.optional(),
   /** NATS only. `process` accepts a server that loses acknowledged messages on a power loss. */
   durability: z.enum(['power', 'process'], 'must be power or process').default('power'),
-  /** NATS only. Number of copies of every stream in a cluster. */
+  /** NATS only. Number of copies in a cluster. */
   replicas: count(5).default(1),
   /** NATS only. Address of the monitoring port, which reports whether the server syncs every write. */
   monitor: z
@@ -46,9 +49,17 @@ export const brokerEntry = z.strictObject({
     .max(2_048, 'is too long')
     .regex(/^https?:\/\/[^\s/]+/, 'must begin with http:// or https://')
     .optional(),
-  /** True: messages of the older format (broker/older-messages.ts) are accepted too. */
-  compat: z.boolean('must be true or false').default(false),
   limits: limits.prefault({}),
 });
+
+/** Members of earlier versions, and what to write instead. */
+export const removedBrokerMembers: Readonly<Record<string, string>> = {
+  compat: 'remove it; workers of the first protocol need that version of Hostler',
+  'limits.mailboxMessages': 'remove it; a worker may have 256 calls that are not taken',
+  'limits.mailboxBytes': 'remove it; a worker may have 64 MiB of replies that are not taken',
+  'limits.messagesPerSecond': 'write limits.bytesPerSecond instead',
+  'limits.burst': 'write limits.bytesPerSecond instead',
+  'limits.calls': 'write limits.callsPerWorker instead; the fair queue of each server bounds all calls',
+};
 
 export type BrokerSettings = Readonly<z.infer<typeof brokerEntry>>;

@@ -102,8 +102,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     expect(parse({ broker: {} }).settings.broker).toMatchObject({
       listen: { host: '127.0.0.1', port: 8384, insecure: false },
       durability: 'power',
-      compat: false,
-      limits: { connections: 4_096, mailboxMessages: 10_000, callsPerWorker: 64 },
+      limits: { connections: 4_096, callsPerWorker: 64, bytesPerSecond: 16 * 1024 * 1024 },
     });
     for (const [entry, field] of [
       [{ url: 'http://x' }, 'broker.url'],
@@ -112,6 +111,11 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
       [{ limits: { connections: 0 } }, 'broker.limits.connections'],
       [{ monitor: 'localhost:8222' }, 'broker.monitor'],
       [{ engine: 'x' }, 'broker.engine'],
+      [{ limits: { callsPerWorker: 257 } }, 'broker.limits.callsPerWorker'],
+      [{ url: 'wss://other:8384' }, 'broker.url: workers connect to hostler up directly; several hosts use NATS'],
+      [{ url: 'nats://other:4222/worker' }, 'broker.url: must begin with nats:// or tls:// and name a server'],
+      [{ compat: true }, 'broker.compat: is not used any more'],
+      [{ limits: { burst: 5 } }, 'broker.limits.burst: is not used any more'],
     ] as const)
       expect(() => parse({ broker: entry })).toThrow(field);
   });

@@ -8,7 +8,7 @@
 import { z } from 'zod';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type BrokerSettings, brokerEntry } from './broker-settings.js';
+import { type BrokerSettings, brokerEntry, removedBrokerMembers } from './broker-settings.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
 import { copyConfig, UnusableEntry } from './plain-data.js';
 import { firstIssue, invalidSpec } from './schema-issues.js';
@@ -226,7 +226,8 @@ function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entrie
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error, at);
-  throw invalidSpec(field, what);
+  const removed = at === 'broker' ? removedBrokerMembers[field.slice('broker.'.length)] : undefined;
+  throw removed === undefined ? invalidSpec(field, what) : invalidSpec(field, 'is not used any more', removed);
 }
 
 /** Trims names, drops blank names, and prefers the later of two equal names. Reports each of these changes. */

@@ -6,6 +6,8 @@ import { digestOf, isClientKey, newKey, parseKeys } from './keys.js';
 const digest = (key: string, encoding: 'hex' | 'base64url') => createHash('sha256').update(key).digest(encoding);
 const hash = `sha256:${digest('k', 'hex')}`;
 
+const nkeyOf = (char: string): string => `U${char.repeat(55)}`;
+
 function read(input: unknown) {
   const problems: HostError[] = [];
   return { keys: parseKeys(input, (problem) => problems.push(problem)), problems };
@@ -16,7 +18,7 @@ test('hex, base64url and padded base64url are one and the same', () => {
   for (const text of [hash, `sha256:${digest('k', 'hex').toUpperCase()}`, `sha256:${base64}`, `sha256:${base64}=`]) {
     const { keys, problems } = read({ ann: { hash: text, role: 'dev', expires: '2027-01-31' } });
     expect(problems).toEqual([]);
-    expect(keys.get('ann')).toEqual({ digest: base64, role: 'dev', expiresAtMs: Date.UTC(2027, 0, 31) });
+    expect(keys.get('ann')).toEqual({ isHost: false, digest: base64, role: 'dev', expiresAtMs: Date.UTC(2027, 0, 31) });
   }
 });
 
@@ -45,24 +47,19 @@ describe('a mistake is reported with its path and without its text, and grants n
     ['a member nobody knows', 'a', { hash, roles: ['x'] }, 'keys.a.roles'],
     ['a name with a slash', 'a/b', { hash }, 'keys.a/b'],
     ['the reserved name', 'embedder', { hash }, 'keys.embedder'],
-    ['the reserved name as a mailbox', 'a', { hash, mailbox: 'embedder' }, 'keys.a.mailbox'],
-    ['a mailbox with a slash', 'a', { hash, mailbox: '../x' }, 'keys.a.mailbox'],
-    ['destinations without a mailbox', 'a', { hash, destinations: ['host'] }, 'keys.a.mailbox'],
-    [
-      'a worker with the mailbox of hosts',
-      'a',
-      { hash, mailbox: 'host', destinations: ['host'] },
-      'keys.a.destinations',
-    ],
-    [
-      'no destinations of the mailbox of hosts',
-      'a',
-      { hash, mailbox: 'host', destinations: [] },
-      'keys.a.destinations',
-    ],
-    ['a role for the mailbox of hosts', 'a', { hash, mailbox: 'host', role: 'low' }, 'keys.a.role'],
-    ['a private nkey', 'a', { mailbox: 'a', nkey: `SU${'A'.repeat(56)}` }, 'keys.a.nkey'],
-    ['an nkey without a mailbox', 'a', { nkey: `U${'A'.repeat(55)}` }, 'keys.a.hash'],
+    ['the reserved name as a worker', 'a', { hash, worker: 'embedder' }, 'keys.a.worker'],
+    ['a worker with a slash', 'a', { hash, worker: '../x' }, 'keys.a.worker'],
+    ['a worker with a dot', 'a', { hash, worker: 'a.b' }, 'keys.a.worker'],
+    ['an epoch with a dash', 'a', { hash, worker: 'a', epoch: 'x-y' }, 'keys.a.epoch'],
+    ['an epoch without a worker', 'a', { hash, epoch: 'x' }, 'keys.a.worker'],
+    ['a host that is false', 'a', { nkey: nkeyOf('A'), host: false }, 'keys.a.host'],
+    ['a host without an nkey', 'a', { hash, host: true }, 'keys.a.nkey'],
+    ['a host with a role', 'a', { nkey: nkeyOf('A'), host: true, role: 'low' }, 'keys.a.role'],
+    ['a host that is a worker', 'a', { nkey: nkeyOf('A'), host: true, worker: 'w' }, 'keys.a.worker'],
+    ['a private nkey', 'a', { worker: 'a', nkey: `SU${'A'.repeat(56)}` }, 'keys.a.nkey'],
+    ['an nkey without a worker', 'a', { nkey: nkeyOf('A') }, 'keys.a.hash'],
+    ['a mailbox', 'a', { hash, mailbox: 'a' }, 'keys.a.mailbox'],
+    ['destinations', 'a', { hash, worker: 'a', destinations: ['host'] }, 'keys.a.destinations'],
   ])('%s', (_what, name, entry, field) => {
     const { keys, problems } = read({ [name]: entry, good: { hash: `sha256:${digest('other', 'hex')}` } });
     expect([...keys.keys()]).toEqual(['good']);
@@ -86,29 +83,53 @@ test.each([undefined, null, [], 'x'])('%j is no table of keys', (input) => {
   expect(() => read(input)).toThrow('keys: must be an object');
 });
 
-test('a key with a mailbox belongs to a worker or a host: it opens the broker, and not the gateway', () => {
-  const nkey = `U${'A'.repeat(55)}`;
+test('members of earlier versions say what to write instead', () => {
+  expect(read({ a: { hash, mailbox: 'a' } }).problems).toMatchObject([
+    { message: 'keys.a.mailbox: is not used any more', hint: expect.stringContaining('"worker": "NAME"') },
+  ]);
+  expect(read({ a: { hash, destinations: ['host'] } }).problems[0]?.hint).toContain('remove it');
+});
+
+test('the key of a worker or a host is no key of a client', () => {
   const { keys, problems } = read({
-    worker: { hash, role: 'dev', mailbox: 'worker' },
-    host: { hash: `sha256:${digest('h', 'hex')}`, mailbox: 'host' },
-    far: { mailbox: 'far', nkey, destinations: ['host', '*'] },
+    laptop: { hash, role: 'dev', worker: 'laptop', epoch: 'e1' },
+    far: { worker: 'far', nkey: nkeyOf('A') },
+    host: { host: true, nkey: nkeyOf('B') },
     client: { hash: `sha256:${digest('c', 'hex')}` },
   });
   expect(problems).toEqual([]);
-  expect([...keys.values()].map(({ mail }) => mail)).toEqual([
-    { mailbox: 'worker', destinations: ['host'], nkey: undefined },
-    { mailbox: 'host', destinations: ['*'], nkey: undefined },
-    { mailbox: 'far', destinations: ['host', '*'], nkey },
-    undefined,
+  expect([...keys.values()].map(({ worker, isHost, nkey }) => [worker?.name, isHost, nkey])).toEqual([
+    ['laptop', false, undefined],
+    ['far', false, nkeyOf('A')],
+    [undefined, true, nkeyOf('B')],
+    [undefined, false, undefined],
   ]);
+  expect(keys.get('laptop')?.worker?.epoch).toBe('e1');
   expect([...keys.values()].map(isClientKey)).toEqual([false, false, false, true]);
 });
 
-test('two keys of one mailbox grant no access when they differ; otherwise a key is being rotated', () => {
+test('without an epoch each key has its own, the same at every start', () => {
+  const epochOf = (entry: object) => read({ a: { worker: 'm', ...entry } }).keys.get('a')?.worker?.epoch;
   const other = `sha256:${digest('o', 'hex')}`;
-  expect(read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm' } }).keys.size).toBe(2);
-  const { keys, problems } = read({ a: { hash, mailbox: 'm' }, b: { hash: other, mailbox: 'm', role: 'x' } });
-  expect([keys.size, problems.map(({ details }) => details.field)]).toEqual([0, ['keys.a.mailbox', 'keys.b.mailbox']]);
+  expect(epochOf({ hash })).toMatch(/^[A-Za-z0-9_]{10}$/);
+  expect(epochOf({ hash })).toBe(epochOf({ hash: `sha256:${digest('k', 'base64url')}` }));
+  expect(epochOf({ hash: other })).not.toBe(epochOf({ hash }));
+  expect(epochOf({ nkey: nkeyOf('A') })).not.toBe(epochOf({ nkey: nkeyOf('B') }));
+});
+
+test('two keys of one worker grant no access when role or epoch differ; otherwise a key is being rotated', () => {
+  const [first, second] = [
+    { hash, worker: 'm', epoch: 'e' },
+    { hash: `sha256:${digest('o', 'hex')}`, worker: 'm', epoch: 'e' },
+  ];
+  expect(read({ a: first, b: second }).keys.size).toBe(2);
+  for (const other of [
+    { ...second, role: 'x' },
+    { ...second, epoch: 'f' },
+  ]) {
+    const { keys, problems } = read({ a: first, b: other });
+    expect([keys.size, problems.map(({ details }) => details.field)]).toEqual([0, ['keys.a.worker', 'keys.b.worker']]);
+  }
 });
 
 test('each new key is another, and too long to guess', () => {

@@ -10,7 +10,7 @@ import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyConfig, UnusableEntry } from './plain-data.js';
 import { firstIssue, invalidSpec } from './schema-issues.js';
-import { everyMailbox, hostMailbox, mailboxPattern } from './values.js';
+import { epochPattern, workerPattern } from './values.js';
 
 const keyPrefix = 'hk_';
 const keyBytes = 32;
@@ -23,28 +23,27 @@ export const digestOf = (key: string): string => hash('sha256', key, 'base64url'
 export interface KeyEntry {
   /** SHA-256 of the key, in base64url without padding; undefined for a key that only NATS checks. */
   readonly digest: string | undefined;
+  /** Public key that NATS checks. */
+  readonly nkey: string | undefined;
   readonly role: string | undefined;
   /** Wall-clock time in ms since 1970. */
   readonly expiresAtMs: number | undefined;
-  /** Set for keys of workers and remote hosts. Only the broker accepts such a key. */
-  readonly mail: MailRights | undefined;
+  /** Set for a key of a worker. Only the broker accepts it. */
+  readonly worker: WorkerName | undefined;
+  /** A key with which a host connects to NATS. */
+  readonly isHost: boolean;
 }
 
-interface MailRights {
-  readonly mailbox: string;
-  /** Mailboxes to which the key may send; `*` means all. */
-  readonly destinations: readonly string[];
-  /** Public key that NATS checks. */
-  readonly nkey: string | undefined;
+export interface WorkerName {
+  readonly name: string;
+  /** Tells apart the owners of one name. A later owner sees nothing of an earlier one. */
+  readonly epoch: string;
 }
-
-/** Only a host may send to all mailboxes. */
-export const isHostKey = ({ destinations }: MailRights): boolean => destinations.includes(everyMailbox);
 
 /** A key that the gateway accepts. */
 type ClientKey = KeyEntry & { readonly digest: string };
 export const isClientKey = (entry: KeyEntry): entry is ClientKey =>
-  entry.mail === undefined && entry.digest !== undefined;
+  entry.worker === undefined && !entry.isHost && entry.digest !== undefined;
 
 /** Entries by name. The name is also the id of the principal. */
 export type Keys = ReadonlyMap<string, KeyEntry>;
@@ -64,26 +63,28 @@ const digestChars = 43;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
-const ofHosts = `the mailbox '${hostMailbox}' is for hosts`;
-const anotherMailbox = 'give a worker another mailbox';
-
-const mailbox = z
-  .string('must be a name')
-  .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
-const destination = z.union([mailbox, z.literal(everyMailbox)], 'must be a mailbox, or *');
-
 /** The configuration never contains the key itself. */
 export const keyEntry = z.strictObject(
   {
     hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
+    nkey: z.string('must be a public nkey').regex(nkeyPattern, 'must be the public nkey of a user').optional(),
     role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
     expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
-    mailbox: mailbox.optional(),
-    destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
-    nkey: z.string('must be a public nkey').regex(nkeyPattern, 'must be the public nkey of a user').optional(),
+    worker: z
+      .string('must be a name')
+      .regex(workerPattern, 'must be 1 to 64 small letters, digits, dashes and underscores')
+      .optional(),
+    epoch: z.string('must be a text').regex(epochPattern, 'must be 1 to 32 letters, digits and underscores').optional(),
+    host: z.literal(true, 'must be true, or left out').optional(),
   },
   'must be an object with a hash',
 );
+
+/** Members of earlier versions, and what to write instead. */
+const removedMembers: Readonly<Record<string, string>> = {
+  mailbox: 'write "worker": "NAME" for a worker, or "host": true for a host on NATS',
+  destinations: 'remove it; a worker calls the hosts and nothing else',
+};
 
 /** Throws if the value is not an object. Reports a mistake in one entry, and leaves that entry out. */
 export function parseKeys(given: unknown, onProblem: (problem: HostError) => void): Keys {
@@ -99,22 +100,21 @@ export function parseKeys(given: unknown, onProblem: (problem: HostError) => voi
     else keys.set(name, read);
   }
   const whole = [...keys];
-  for (const [member, name] of [
-    ...shared(whole, ({ digest }) => digest).map((name) => ['hash', name] as const),
-    ...disputed(whole).map((name) => ['mailbox', name] as const),
-    ...shared(whole, ({ mail }) => mail?.nkey).map((name) => ['nkey', name] as const),
-  ]) {
-    if (!keys.delete(name)) continue;
-    const what =
-      member === 'mailbox'
-        ? 'is also used by a key with other rights: neither key grants access'
-        : 'is also used by another key: neither key grants access';
-    const hint =
-      member === 'mailbox' ? 'give both the same role and destinations, or two mailboxes' : 'give each its own';
-    onProblem(invalidSpec(`keys.${name}.${member}`, what, hint));
-  }
+  const problems = [
+    ...shared(whole, ({ digest }) => digest).map((name) => [name, 'hash', ...usedTwice] as const),
+    ...shared(whole, ({ nkey }) => nkey).map((name) => [name, 'nkey', ...usedTwice] as const),
+    ...differing(whole).map((name) => [name, 'worker', ...differs] as const),
+  ];
+  for (const [name, member, what, hint] of problems)
+    if (keys.delete(name)) onProblem(invalidSpec(`keys.${name}.${member}`, what, hint));
   return keys;
 }
+
+const usedTwice = ['is also used by another key: neither key grants access', 'give each its own'] as const;
+const differs = [
+  'is also named by a key with another role or epoch: neither key grants access',
+  'give all keys of a worker the same role and epoch, or name two workers',
+] as const;
 
 function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostError {
   if (entry instanceof UnusableEntry) return entry.error;
@@ -124,32 +124,38 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   const parsed = keyEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
+    const removed = isUnknownKey ? removedMembers[field.slice(at.length + 1)] : undefined;
+    if (removed !== undefined) return invalidSpec(field, 'is not used any more', removed);
     return invalidSpec(field, what, isUnknownKey ? `known are ${Object.keys(keyEntry.shape).join(', ')}` : hashHint);
   }
-  const { hash, role, expires, mailbox, destinations, nkey } = parsed.data;
-  const isPair = mailbox !== undefined && nkey !== undefined;
-  if (hash === undefined && !isPair) return invalidSpec(`${at}.hash`, wrongHash, hashHint);
-  if (mailbox === reservedKeyName) return invalidSpec(`${at}.mailbox`, 'is a reserved name', 'call it something else');
-  if (mailbox === undefined && (nkey ?? destinations) !== undefined)
-    return invalidSpec(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
-  // This mailbox receives the calls of all workers. A typing mistake in the entry of a worker must not grant it.
-  if (mailbox === hostMailbox && destinations !== undefined && !destinations.includes(everyMailbox))
-    return invalidSpec(`${at}.destinations`, `must be *, or left out: ${ofHosts}`, anotherMailbox);
-  if (mailbox === hostMailbox && role !== undefined)
-    return invalidSpec(`${at}.role`, `must be left out: ${ofHosts}`, anotherMailbox);
+  const { hash, nkey, role, expires, worker, epoch, host: isHost = false } = parsed.data;
+  const isForBroker = worker !== undefined || isHost;
+  if (hash === undefined && !(isForBroker && nkey !== undefined)) return invalidSpec(`${at}.hash`, wrongHash, hashHint);
+  if (isHost) {
+    if (nkey === undefined) return invalidSpec(`${at}.nkey`, 'is missing', 'make one with hostler key add NAME --host');
+    const extra = Object.entries({ hash, role, worker, epoch }).find(([, value]) => value !== undefined);
+    if (extra) return invalidSpec(`${at}.${extra[0]}`, 'must be left out: the key is that of a host', onlyHost);
+  }
+  if (nkey !== undefined && !isForBroker)
+    return invalidSpec(`${at}.worker`, 'is missing', 'name the worker of the nkey');
+  if (epoch !== undefined && worker === undefined)
+    return invalidSpec(`${at}.worker`, 'is missing', 'an epoch is that of a worker');
+  if (worker === reservedKeyName) return invalidSpec(`${at}.worker`, 'is a reserved name', 'call it something else');
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
   if (Number.isNaN(expiresAtMs))
     return invalidSpec(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');
-  const mail = mailbox === undefined ? undefined : mailOf(mailbox, destinations, nkey);
-  return Object.freeze({ digest: hash === undefined ? undefined : digestIn(hash), role, expiresAtMs, mail });
+  const digest = hash === undefined ? undefined : digestIn(hash);
+  return Object.freeze({
+    ...{ digest, nkey, role, expiresAtMs, isHost },
+    worker: worker === undefined ? undefined : { name: worker, epoch: epoch ?? epochOf(digest ?? nkey ?? '') },
+  });
 }
 
-/** By default a worker may send to the host, and a host to all mailboxes. */
-const mailOf = (
-  mailbox: string,
-  destinations: readonly string[] = [mailbox === hostMailbox ? everyMailbox : hostMailbox],
-  nkey: string | undefined,
-): MailRights => Object.freeze({ mailbox, destinations: Object.freeze(destinations), nkey });
+const onlyHost = 'a key of a host has nkey, host and expires';
+const epochChars = 10;
+
+/** Another key is another owner of the name, where the configuration does not say. */
+const epochOf = (id: string): string => hash('sha256', id, 'base64url').slice(0, epochChars).replaceAll('-', '_');
 
 /** Converts a written hash to the encoding of `digestOf`. */
 function digestIn(hash: string): string {
@@ -167,15 +173,12 @@ function dateOf(text: string): number {
 
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
 
-/** Names of keys whose mailbox has another key with other rights. Keys with equal rights may share it, for rotation. */
-function disputed(keys: readonly [string, KeyEntry][]): string[] {
-  const rights = new Map<string, Set<string>>();
-  const said = ({ role, mail }: KeyEntry) => JSON.stringify([role, mail?.destinations]);
-  for (const [, entry] of keys) {
-    const { mailbox } = entry.mail ?? {};
-    if (mailbox !== undefined) rights.set(mailbox, (rights.get(mailbox) ?? new Set()).add(said(entry)));
-  }
-  return keys.flatMap(([name, { mail }]) => (mail && (rights.get(mail.mailbox)?.size ?? 0) > 1 ? [name] : []));
+/** Names of keys whose worker has another key with another role or epoch. Equal keys may share it, for rotation. */
+function differing(keys: readonly [string, KeyEntry][]): string[] {
+  const found = new Map<string, Set<string>>();
+  for (const [, { role, worker }] of keys)
+    if (worker) found.set(worker.name, (found.get(worker.name) ?? new Set()).add(JSON.stringify([role, worker.epoch])));
+  return keys.flatMap(([name, { worker }]) => (worker && (found.get(worker.name)?.size ?? 0) > 1 ? [name] : []));
 }
 
 function shared(keys: readonly [string, KeyEntry][], of: (entry: KeyEntry) => string | undefined): string[] {

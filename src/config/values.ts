@@ -1,5 +1,5 @@
 /**
- * Durations, loopback addresses and mailbox names of the configuration.
+ * Durations, loopback addresses and worker names of the configuration.
  * Invariant: no schemas here, so a program that only connects to a broker does not load them.
  */
 import { invalidSpec } from './schema-issues.js';
@@ -23,9 +23,7 @@ export function parseDuration(input: unknown, field: string): number {
 export const isLoopback = (host: string): boolean =>
   /^(?:127(?:\.\d{1,3}){3}|::1|\[::1\]|localhost)$/i.test(host) || /^(?:::ffff:127(?:\.\d{1,3}){3})$/i.test(host);
 
-/** A mailbox name is also a path, a NATS subject and a database key. */
-export const mailboxPattern = /^[a-z0-9][a-z0-9_.-]{0,127}$/;
-/** Mailbox that receives the requests of workers. */
-export const hostMailbox = 'host';
-/** Means all mailboxes in the destinations of a key. Only a host has such a key. */
-export const everyMailbox = '*';
+/** A worker's name is part of NATS subjects, where a dot would separate two. */
+export const workerPattern = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+/** Without dashes, so that `worker-epoch` has one reading. */
+export const epochPattern = /^[A-Za-z0-9_]{1,32}$/;

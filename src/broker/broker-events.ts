@@ -1,0 +1,53 @@
+/** What the broker reports to its operator: events for the log, and figures for `status` and metrics. Neither contains arguments, results or keys. */
+import type { HostError } from '../kernel/errors.js';
+
+export type BrokerEvent =
+  /** `isAgain`: the session was connected before. */
+  | { readonly kind: 'connected'; readonly worker: string; readonly session: string; readonly isAgain: boolean }
+  | { readonly kind: 'disconnected'; readonly worker: string; readonly session: string; readonly reason: string }
+  /** A connection was refused before it was admitted. */
+  | { readonly kind: 'turned_away'; readonly reason: TurnedAway }
+  /** This host lost its connection to NATS. */
+  | { readonly kind: 'nats_lost'; readonly error: HostError }
+  | { readonly kind: 'nats_restored' }
+  | { readonly kind: 'denied'; readonly worker: string; readonly server: string | undefined; readonly tool: string }
+  /** The role of the worker may use nothing. Once for each role, until that changes. */
+  | {
+      readonly kind: 'unlisted_role';
+      readonly worker: string;
+      readonly role: string | undefined;
+      readonly error: HostError;
+    }
+  /** A call may have run, and its outcome is not known. */
+  | { readonly kind: 'uncertain'; readonly worker: string; readonly key: string }
+  | { readonly kind: 'rekeyed'; readonly closed: number }
+  | { readonly kind: 'problem'; readonly error: unknown };
+
+export type TurnedAway =
+  | 'bad_hello'
+  | 'unknown_key'
+  | 'hello_timeout'
+  | 'too_many_connections'
+  | 'wrong_host'
+  | 'wrong_origin'
+  | 'wrong_path';
+
+/** Figures of this host. */
+export interface ServiceStatus {
+  /** Calls that are received and not begun. */
+  readonly waiting: number;
+  readonly running: number;
+  /** Age of the oldest call that waits or runs. */
+  readonly oldestMs: number | undefined;
+  /** Counts since the start. */
+  readonly calls: number;
+  readonly repeated: number;
+  readonly expired: number;
+  readonly denied: number;
+  readonly refused: number;
+  readonly uncertain: number;
+  /** Roles of connected workers that may use nothing, because the configuration does not list them. */
+  readonly unlistedRoles: readonly string[];
+  /** Servers whose tools do not fit into a manifest. */
+  readonly tooLarge: readonly string[];
+}

@@ -1,0 +1,68 @@
+import { createHash } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { digestOf, parseKeys } from '../config/keys.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { Identities } from './identities.js';
+
+const nkey = `U${'A'.repeat(55)}`;
+const hashOf = (key: string) => `sha256:${createHash('sha256').update(key).digest('hex')}`;
+const keysOf = (keys: unknown) =>
+  parseKeys(keys, (problem) => {
+    throw problem;
+  });
+
+test('a worker is found by its key, its digest and its nkey; a client and a host are not', () => {
+  const identities = new Identities(
+    keysOf({
+      a: { hash: hashOf('ka'), worker: 'w', epoch: 'e', role: 'dev' },
+      b: { nkey, worker: 'w', epoch: 'e', role: 'dev' },
+      client: { hash: hashOf('kc') },
+      host: { nkey: `U${'B'.repeat(55)}`, host: true },
+    }),
+    new FakeClock(),
+  );
+  const worker = { name: 'w', epoch: 'e', role: 'dev' };
+  expect(identities.ofKey('ka')).toEqual(worker);
+  expect(identities.ofDigest(digestOf('ka'))).toEqual(worker);
+  expect(identities.ofNkey(nkey)).toEqual(worker);
+  expect(identities.current('w', 'e')).toEqual(worker);
+  expect(identities.current('w', 'other')).toBeUndefined();
+  expect(identities.ofKey('kc')).toBeUndefined();
+  expect(identities.ofNkey(`U${'B'.repeat(55)}`)).toBeUndefined();
+  expect(identities.workers()).toEqual([worker]);
+});
+
+test('an expired key is no worker, while another key of that worker still is', () => {
+  const clock = new FakeClock();
+  const inOneHour = new Date(clock.date().getTime() + 3_600_000).toISOString();
+  const identities = new Identities(
+    keysOf({
+      old: { hash: hashOf('old'), worker: 'w', epoch: 'e', expires: inOneHour },
+      new: { hash: hashOf('new'), worker: 'w', epoch: 'e' },
+    }),
+    clock,
+  );
+  expect(identities.ofKey('old')).toBeDefined();
+  clock.advance(3_600_001);
+  expect(identities.ofKey('old')).toBeUndefined();
+  expect(identities.ofKey('new')).toBeDefined();
+  expect(identities.current('w', 'e')).toBeDefined();
+});
+
+test('a change names the workers that are gone or have another epoch, and listeners hear of it', () => {
+  const row = (epoch: string) => ({ hash: hashOf(`k-${epoch}`), worker: 'w', epoch });
+  const identities = new Identities(
+    keysOf({ a: row('e1'), x: { hash: hashOf('x'), worker: 'x', epoch: 'e' } }),
+    new FakeClock(),
+  );
+  let heard = 0;
+  const off = identities.onChange(() => heard++);
+  const other = { x: { hash: hashOf('x2'), worker: 'x', epoch: 'e' } };
+  expect(identities.replace(keysOf({ a: row('e2'), ...other }))).toEqual([{ name: 'w', keptEpoch: 'e2' }]);
+  expect(identities.ofKey('k-e1')).toBeUndefined();
+  expect(identities.replace(keysOf(other))).toEqual([{ name: 'w', keptEpoch: undefined }]);
+  expect(heard).toBe(2);
+  off();
+  identities.replace(keysOf({}));
+  expect(heard).toBe(2);
+});

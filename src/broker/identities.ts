@@ -1,0 +1,98 @@
+/**
+ * The workers that may connect, from `keys` of the configuration. Transports look up each credential here, and each call looks up its
+ * worker again when it begins.
+ * Not here: parsing the keys (config/keys.ts), closing connections of revoked keys (the transports).
+ *
+ * Invariants: a key that the gateway accepts is no worker's. A change is checked before it is made, and made in one step.
+ */
+import { digestOf, type KeyEntry, type Keys } from '../config/keys.js';
+import type { Clock } from '../kernel/clock.js';
+import type { WorkerIdentity } from './service/transport.js';
+
+type Rows = Map<string, readonly KeyEntry[]>;
+
+export class Identities {
+  readonly #clock: Clock;
+  readonly #listeners = new Set<() => void>();
+  #byDigest: ReadonlyMap<string, KeyEntry> = new Map();
+  #byNkey: ReadonlyMap<string, KeyEntry> = new Map();
+  #byWorker: Rows = new Map();
+
+  constructor(keys: Keys, clock: Clock) {
+    this.#clock = clock;
+    this.replace(keys);
+  }
+
+  /** The worker whose key this is; undefined if there is none, or the key has expired. */
+  ofKey(key: string): WorkerIdentity | undefined {
+    return this.ofDigest(digestOf(key));
+  }
+
+  /** `digest`: as `digestOf` makes it. A session keeps it, to ask later whether its own key is still valid. */
+  ofDigest(digest: string): WorkerIdentity | undefined {
+    return this.#identity(this.#byDigest.get(digest));
+  }
+
+  ofNkey(nkey: string): WorkerIdentity | undefined {
+    return this.#identity(this.#byNkey.get(nkey));
+  }
+
+  /** The worker while one of its keys is valid. */
+  current(worker: string, epoch: string): WorkerIdentity | undefined {
+    const entries = this.#byWorker.get(worker) ?? [];
+    const valid = entries.find((entry) => entry.worker?.epoch === epoch && this.#identity(entry));
+    return this.#identity(valid);
+  }
+
+  /** Workers of which some key is listed, also an expired one. */
+  workers(): readonly WorkerIdentity[] {
+    return [...this.#byWorker.values()].flatMap(([entry]) => (entry ? (asIdentity(entry) ?? []) : []));
+  }
+
+  /** Expiry times of keys, for a transport that cuts connections when they pass. */
+  expiryOf(digest: string): number | undefined {
+    return this.#byDigest.get(digest)?.expiresAtMs;
+  }
+
+  /** Returns the workers that are not listed any more, or have another epoch now. Listeners hear of the change in the same turn. */
+  replace(keys: Keys): readonly RevokedWorker[] {
+    const before = this.#byWorker;
+    const byDigest = new Map<string, KeyEntry>();
+    const byNkey = new Map<string, KeyEntry>();
+    const byWorker: Rows = new Map();
+    for (const entry of keys.values()) {
+      const { worker, digest, nkey } = entry;
+      if (!worker) continue;
+      if (digest !== undefined) byDigest.set(digest, entry);
+      if (nkey !== undefined) byNkey.set(nkey, entry);
+      byWorker.set(worker.name, [...(byWorker.get(worker.name) ?? []), entry]);
+    }
+    [this.#byDigest, this.#byNkey, this.#byWorker] = [byDigest, byNkey, byWorker];
+    for (const listener of this.#listeners) listener();
+    return [...before].flatMap(([name, [was]]) => {
+      const epoch = byWorker.get(name)?.[0]?.worker?.epoch;
+      return epoch === was?.worker?.epoch ? [] : [{ name, keptEpoch: epoch }];
+    });
+  }
+
+  /** The listener must not throw. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #identity(entry: KeyEntry | undefined): WorkerIdentity | undefined {
+    if (!entry) return undefined;
+    const { expiresAtMs = Number.POSITIVE_INFINITY } = entry;
+    return this.#clock.date().getTime() < expiresAtMs ? asIdentity(entry) : undefined;
+  }
+}
+
+export interface RevokedWorker {
+  readonly name: string;
+  /** The epoch of the next owner of the name; undefined if there is none. */
+  readonly keptEpoch: string | undefined;
+}
+
+const asIdentity = ({ worker, role }: KeyEntry): WorkerIdentity | undefined =>
+  worker && { name: worker.name, epoch: worker.epoch, role };

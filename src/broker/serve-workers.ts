@@ -1,0 +1,171 @@
+/**
+ * Serves workers on other machines with the tools of a host: joins a log of calls, a transport and the service. The composition root of
+ * this folder. Without `broker.url` that is SQLite and WebSocket, with it NATS.
+ * Not here: the parts themselves; parsing the configuration (config/broker-settings.ts, config/keys.ts).
+ *
+ * Invariants: every opened part is closed in reverse order, also when a later step fails. The log closes last.
+ */
+import path from 'node:path';
+import type { BrokerSettings } from '../config/broker-settings.js';
+import type { Keys } from '../config/keys.js';
+import { type Clock, systemClock } from '../kernel/clock.js';
+import type { HostError } from '../kernel/errors.js';
+import type { BrokerEvent, ServiceStatus } from './broker-events.js';
+import type { CallLog, LogUsage } from './calls/call-log.js';
+import { Identities } from './identities.js';
+import { readKeyFile } from './key-file.js';
+import { BrokerService } from './service/broker-service.js';
+import type { ServedHost } from './service/served-host.js';
+import type { ServiceHandlers, WorkerTransport } from './service/transport.js';
+
+export interface ServeWorkersOptions {
+  readonly host: ServedHost;
+  readonly settings: BrokerSettings;
+  readonly keys: Keys;
+  /** The log of calls is in `broker/` below it. */
+  readonly dataDir: string;
+  /** Relative paths in the settings start here; the working folder by default. */
+  readonly folder?: string;
+  /** Whether a worker without a role, or with an unlisted one, may use what the host allows. Asked for each call. */
+  readonly isRolelessAllowed?: () => boolean;
+  readonly clock?: Clock;
+  readonly onEvent?: (event: BrokerEvent) => void;
+}
+
+export interface BrokerStatus extends ServiceStatus, LogUsage {
+  readonly engine: 'embedded' | 'nats';
+  readonly connectedWorkers: number;
+  /** False while this host has no connection to NATS. */
+  readonly isConnected: boolean;
+}
+
+export interface ServedWorkers {
+  /** Where workers connect; undefined with NATS. */
+  readonly url: string | undefined;
+  /** The log of calls, for `idempotencyKey` of `host.call`. */
+  readonly log: CallLog;
+  /** Applies edited keys. Resolves when the calls of revoked workers are removed. */
+  rekey(keys: Keys): Promise<void>;
+  /** Checks the keys now, and throws if they cannot be used. The returned function applies them, as `rekey` does. */
+  prepareKeys(keys: Keys): () => Promise<void>;
+  status(): BrokerStatus;
+  /** Running calls have `graceMs` to end; 0 by default. */
+  close(graceMs?: number): Promise<void>;
+}
+
+/** The parts that differ between the two engines. */
+export interface Engine {
+  readonly engine: 'embedded' | 'nats';
+  readonly log: CallLog;
+  readonly isConnected: () => boolean;
+  /** Starts to serve workers. */
+  open(handlers: ServiceHandlers): Promise<WorkerTransport & { readonly url?: string | undefined }>;
+  close(): Promise<void>;
+}
+
+interface EngineOptions {
+  readonly settings: BrokerSettings;
+  readonly dataDir: string;
+  readonly identities: Identities;
+  readonly clock: Clock;
+  readonly onEvent: (event: BrokerEvent) => void;
+}
+
+/** Folder of the log of calls. */
+export const logFolder = (dataDir: string): string => path.join(dataDir, 'broker');
+
+export type ServeWorkers = typeof serveWorkers;
+
+export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
+  const { host, keys, dataDir, clock = systemClock, folder = '.', onEvent = () => {} } = options;
+  const settings = withFilesBelow(folder, options.settings);
+  const identities = new Identities(keys, clock);
+  const openEngine = settings.url === undefined ? openEmbedded : openNats;
+  const engine = await openEngine({ settings, dataDir, identities, clock, onEvent });
+  const { log } = engine;
+  const service = new BrokerService({
+    ...{ host, log, clock, onEvent },
+    isRolelessAllowed: options.isRolelessAllowed ?? (() => false),
+    runningPerWorker: settings.limits.callsPerWorker,
+  });
+  let transport: Awaited<ReturnType<Engine['open']>>;
+  try {
+    transport = await engine.open(service);
+  } catch (error) {
+    service.close();
+    await engine.close();
+    throw error;
+  }
+  service.attach(transport);
+  host.learnTools?.();
+  const apply = async (edited: Keys): Promise<void> => {
+    const revoked = identities.replace(edited);
+    // Every purge is tried, also when one fails.
+    const purged = await Promise.allSettled(
+      revoked.map(({ name, keptEpoch }) => log.purge(name, keptEpoch === undefined ? undefined : [keptEpoch])),
+    );
+    const failed = purged.find(({ status }) => status === 'rejected');
+    if (failed?.status === 'rejected') throw failed.reason;
+  };
+  return {
+    ...{ url: transport.url, log, rekey: apply },
+    prepareKeys: (edited) => () => apply(edited),
+    status: () => ({
+      ...{ engine: engine.engine, isConnected: engine.isConnected(), connectedWorkers: transport.connectedWorkers },
+      ...log.usage(),
+      ...service.status(),
+    }),
+    async close(graceMs = 0) {
+      try {
+        // New calls are refused first, while replies of running calls still reach their workers.
+        await transport.stop();
+        await service.stop(graceMs);
+        service.close();
+        await transport.close();
+      } finally {
+        await engine.close();
+      }
+    },
+  };
+}
+
+async function openEmbedded({ settings, dataDir, identities, clock, onEvent }: EngineOptions): Promise<Engine> {
+  const [{ openSqliteCallLog }, { openWebSocketTransport }] = await Promise.all([
+    import('./calls/sqlite/sqlite-call-log.js'),
+    import('./websocket/websocket-transport.js'),
+  ]);
+  const onProblem = (error: HostError) => onEvent({ kind: 'problem', error });
+  const log = await openSqliteCallLog({ folder: logFolder(dataDir), clock, onProblem });
+  const { connections, bytesPerSecond } = settings.limits;
+  return {
+    ...{ engine: 'embedded', log, isConnected: () => true },
+    open: (handlers) =>
+      openWebSocketTransport({
+        ...{ handlers, identities, clock, onEvent, storeId: log.storeId, listen: settings.listen },
+        limits: { connections, bytesPerSecond },
+      }),
+    close: () => log.close(),
+  };
+}
+
+async function openNats({ settings, identities, clock, onEvent }: EngineOptions): Promise<Engine> {
+  const { openNatsHost } = await import('./nats/nats-host.js');
+  const { url = '', keyFile, insecure, durability, replicas, monitor } = settings;
+  const nats = await openNatsHost({
+    ...{ url, insecure, durability, replicas, monitor, identities, clock, onEvent },
+    key: keyFile === undefined ? undefined : readKeyFile(keyFile, 'broker.keyFile'),
+  });
+  return {
+    ...{ engine: 'nats', log: nats.log, isConnected: () => nats.isConnected },
+    open: (handlers) => nats.open(handlers),
+    close: () => nats.close(),
+  };
+}
+
+/** Makes the paths independent of the folder in which Hostler was started. */
+function withFilesBelow(folder: string, settings: BrokerSettings): BrokerSettings {
+  const { keyFile, listen } = settings;
+  const below = (file: string) => path.resolve(folder, file);
+  const tls = listen.tls && { cert: below(listen.tls.cert), key: below(listen.tls.key) };
+  return { ...settings, keyFile: keyFile && below(keyFile), listen: { ...listen, tls } };
+}
