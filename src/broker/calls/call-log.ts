@@ -48,6 +48,16 @@ export interface NewCall {
 export interface CallOutcome {
   readonly state: 'done' | 'uncertain' | 'refused';
   readonly reply: Buffer;
+  /** As in `NewCall`: replies to callers' keys have their own bound. */
+  readonly isCallersKey: boolean;
+  /** Time left, from now. A reply for which there is no room waits so long. */
+  readonly deadlineMs: number;
+}
+
+export interface Received {
+  /** False: the key was there, and `row` is what it stands for. */
+  readonly isNew: boolean;
+  readonly row: CallRow;
 }
 
 export interface LogUsage {
@@ -65,8 +75,8 @@ export interface CallLog {
   readonly owner: string;
   /** Why a new call of this worker cannot be accepted now, with an honest `retryAfterMs`; undefined if it can. */
   refusal(worker: string, epoch: string, isCallersKey: boolean): HostError | undefined;
-  /** Inserts the row, or returns the row that has the key already. */
-  receive(call: NewCall): Promise<'new' | CallRow>;
+  /** Inserts the row, or returns the row that has the key already. A row in the state `running` has one attempt. */
+  receive(call: NewCall): Promise<Received>;
   /**
    * Makes this host the owner and the state `running`, with one attempt more, if the row still has this version. Otherwise returns
    * the row that is there; undefined if it was removed.
@@ -74,7 +84,8 @@ export interface CallLog {
   begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined>;
   /**
    * Writes the outcome if `owner` still owns the row and it has none; returns the outcome that stays, or undefined if the row was removed.
-   * A reply for which there is no room waits until the deadline of the call, and is then recorded as `uncertain`.
+   * A reply for which there is no room waits until the deadline of the call, and is then recorded as `uncertain`. A reply to a
+   * caller's key never waits: such keys are refused at their bound, before they run.
    */
   finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined>;
   find(id: CallId): Promise<CallRow | undefined>;

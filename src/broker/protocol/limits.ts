@@ -19,6 +19,9 @@ export const brokerLimits = {
   /** Keys that callers chose. They are remembered for a day. */
   callersKeys: 100_000,
   callersKeyBytes: 192 * MiB,
+  /** Of one worker, so that one cannot use up the keys of all. */
+  callersKeysPerWorker: 25_000,
+  callersKeyBytesPerWorker: 48 * MiB,
   callersKeyMs: 24 * 3_600_000,
   /** A reply that is not taken is removed so long after the deadline of its call. */
   untakenMs: 10 * 60_000,
