@@ -14,6 +14,7 @@ import type { BrokerEvent, ServiceStatus } from './broker-events.js';
 import type { CallLog, LogUsage } from './calls/call-log.js';
 import { Identities } from './identities.js';
 import { readKeyFile } from './key-file.js';
+import { logFolder } from './log-folder.js';
 import { BrokerService } from './service/broker-service.js';
 import type { ServedHost } from './service/served-host.js';
 import type { ServiceHandlers, WorkerTransport } from './service/transport.js';
@@ -71,9 +72,6 @@ interface EngineOptions {
   readonly onEvent: (event: BrokerEvent) => void;
 }
 
-/** Folder of the log of calls. */
-export const logFolder = (dataDir: string): string => path.join(dataDir, 'broker');
-
 export type ServeWorkers = typeof serveWorkers;
 
 export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
@@ -100,9 +98,9 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   host.learnTools?.();
   const apply = async (edited: Keys): Promise<void> => {
     const revoked = identities.replace(edited);
-    // Every purge is tried, also when one fails.
+    // Every worker is tried, also when one fails.
     const purged = await Promise.allSettled(
-      revoked.map(({ name, keptEpoch }) => log.purge(name, keptEpoch === undefined ? undefined : [keptEpoch])),
+      revoked.map(({ name, keptEpoch }) => service.workerRevoked(name, keptEpoch === undefined ? [] : [keptEpoch])),
     );
     const failed = purged.find(({ status }) => status === 'rejected');
     if (failed?.status === 'rejected') throw failed.reason;

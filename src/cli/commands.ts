@@ -17,8 +17,7 @@ const table = {
   reload: ['Clear the failures of a server and restart it.', async () => (await import('./start-stop.js')).reload],
   why: ['Explain who may use a tool and what a call would meet now.', async () => (await import('./why.js')).why],
   logs: ['Show the events of a server and its stderr.', async () => (await import('./logs.js')).logs],
-  broker: ['Run the broker alone, for hosts and workers elsewhere.', async () => (await import('./broker.js')).broker],
-  'dead-letters': ['List, replay or drop dead letters.', async () => (await import('./dead-letters.js')).deadLetters],
+  broker: ['Say what replaces the separate broker.', async () => (await import('./broker.js')).broker],
   key: ['Create, list and revoke keys of clients, workers and hosts.', async () => (await import('./key.js')).key],
   doctor: ['Check what could keep Hostler from working.', async () => (await import('./doctor.js')).doctor],
   worker: [

@@ -2,16 +2,19 @@
  * `hostler doctor`: checks the environment of Hostler. Starts nothing and changes nothing; exits with 1 when a check fails.
  * Invariant: every failed check has a hint.
  */
-import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
-import { storeFolder } from '../broker/engine-settings.js';
+import { readKeyFile } from '../broker/key-file.js';
+import { logFolder } from '../broker/log-folder.js';
+import { requireTls } from '../broker/require-tls.js';
 import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
-import { parseKeys } from '../config/keys.js';
+import { type KeyEntry, parseKeys } from '../config/keys.js';
 import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
+import { isLoopback } from '../config/values.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { childEnvironment } from '../transports/environment.js';
@@ -72,6 +75,7 @@ async function examine(config: FindConfig, dataDir: string, env: NodeJS.ProcessE
   findings.push(await bubblewrapFinding(servers, env));
   findings.push(dataDirFinding(dataDir));
   findings.push(...setAsideFindings(dataDir));
+  if (settings?.broker) findings.push(...brokerFindings(settings, config));
   const running = await socketFinding(dataDir, findings);
   if (!running) findings.push(await portFinding(settings?.listen ?? listenEntry.parse({})));
   return findings;
@@ -185,11 +189,48 @@ function dataDirFinding(dataDir: string): Finding {
   }
 }
 
+/** Nothing is contacted: NATS may be another machine. */
+function brokerFindings({ broker, keys }: HostSettings, config: FindConfig): Finding[] {
+  if (!broker) return [];
+  const check = 'broker';
+  const folder = path.dirname(path.resolve(config().file));
+  const entries = [...parseKeys(keys, () => {}).values()];
+  try {
+    const { listen, url, insecure } = broker;
+    if (url !== undefined) {
+      requireTls(new URL(url), insecure);
+      if (broker.keyFile !== undefined) readKeyFile(path.resolve(folder, broker.keyFile), 'broker.keyFile');
+    } else if (listen.tls) {
+      for (const file of [listen.tls.cert, listen.tls.key]) accessSync(path.resolve(folder, file), constants.R_OK);
+    } else if (!isLoopback(listen.host) && !listen.insecure) {
+      const hint = 'set broker.listen.tls, or broker.listen.insecure if the network itself is encrypted';
+      return [{ check, level: 'broken', what: `${listen.host} would be served without TLS`, hint }];
+    }
+    const isUsable = (entry: KeyEntry) => entry.worker && (url === undefined ? entry.digest : entry.nkey) !== undefined;
+    const kind = url === undefined ? '' : ' --nats';
+    if (!entries.some(isUsable))
+      return [
+        {
+          check,
+          level: 'note',
+          what: 'has no key of a worker',
+          hint: `hostler key add NAME --worker W --role R${kind}`,
+        },
+      ];
+    return [{ check, level: 'ok', what: url === undefined ? `workers connect to port ${listen.port}` : 'uses NATS' }];
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (isHostError(error)) return [{ check, level: 'broken', what: message, hint: error.hint }];
+    const hint = 'correct broker.listen.tls';
+    return [{ check, level: 'broken', what: `a file of broker.listen.tls cannot be read (${code})`, hint }];
+  }
+}
+
 /** Reports damaged databases that were renamed at a start, and the consequence of each. */
 function setAsideFindings(dataDir: string): Finding[] {
   const places = [
     [dataDir, 'state', 'its tools were pinned again as if seen for the first time'],
-    [storeFolder(dataDir), 'broker store', 'calls sent before that are not run again but answered as uncertain'],
+    [logFolder(dataDir), 'log of calls', 'calls sent before that are not run again but answered as uncertain'],
   ] as const;
   return places.flatMap(([folder, check, meaning]): Finding[] => {
     const [first] = asideIn(folder);

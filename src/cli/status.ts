@@ -3,9 +3,9 @@ import type { StatusRow } from '../host/status.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
 import { type ControlClient, untilInterrupted, withRunning } from './control/control-client.js';
-import type { RunningFacts } from './control/control-protocol.js';
+import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText, widthOf } from './output/print.js';
+import { printJson, printText, span, widthOf } from './output/print.js';
 import { statusTable } from './output/status-table.js';
 import { waitingText } from './output/trust-text.js';
 
@@ -30,10 +30,20 @@ async function once(client: ControlClient, isJson: boolean): Promise<void> {
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
   const waits = facts.waiting === undefined ? '' : `\n\n${waitingText(facts.waiting)}`;
   const notes = (facts.notes ?? []).map((note) => `\n! ${neutraliseLine(note, noteChars)}`).join('');
+  const workers = facts.broker && !facts.isStopping ? `\n\n${brokerLine(facts.broker)}` : '';
   const table = facts.isStopping ? 'Hostler is stopping' : statusTable(rows, widthOf(process.stdout));
   printText(
-    `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${notes === '' ? '' : `\n${notes}`}${waits}`,
+    `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${workers}${notes === '' ? '' : `\n${notes}`}${waits}`,
   );
+}
+
+export function brokerLine(facts: BrokerFacts): string {
+  const { engine, isConnected, connectedWorkers, waiting, running, oldestMs, uncertain, url } = facts;
+  const where = engine === 'nats' ? `over NATS${isConnected ? '' : ' (not connected)'}` : `at ${url}`;
+  const workers = `${connectedWorkers} ${connectedWorkers === 1 ? 'worker' : 'workers'} connected`;
+  const calls = `${running} calls running, ${waiting} waiting`;
+  const oldest = oldestMs === undefined ? '' : `, the oldest for ${span(oldestMs)}`;
+  return `broker ${where}: ${workers}; ${calls}${oldest}; ${uncertain} uncertain since the start`;
 }
 
 /** Redraws a terminal in place; a pipe gets one table after the other. */

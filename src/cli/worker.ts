@@ -31,7 +31,7 @@ export const worker: Command = {
   name: 'worker',
   usage: '--broker URL [--key-file FILE] [--timeout 60s] [--insecure] [--json]',
   options: {
-    'broker=': 'address of the broker: wss://host/..., or nats://host:4222/mailbox',
+    'broker=': 'address of the broker: wss://host:8384/broker, or nats://host:4222/worker',
     'key-file=': 'file with the key of this worker; without it $HOSTLER_KEY_FILE, else the key in $HOSTLER_KEY',
     'timeout=': 'time limit of a call whose client does not ask for progress, like 60s',
     insecure: 'connect to another machine without TLS: key, calls and results can be read on the network',
@@ -63,7 +63,7 @@ export const worker: Command = {
         const { me, tools: count } = tools.status();
         const ready = {
           ready: true,
-          mailbox: me?.mailbox ?? null,
+          worker: me?.worker ?? null,
           role: me?.role ?? null,
           tools: count,
           pid: process.pid,
@@ -111,13 +111,17 @@ const usage = (field: string, what: string, hint: string): HostError =>
 /** Logs each change of state or of its error, without repeats. */
 function logStates(tools: RemoteTools, say: Say): void {
   let last = '';
+  let isAgain = false;
   tools.on('state', ({ state, error }) => {
     const { me, tools: count } = tools.status();
     const why = error ? `: ${error.message}` : '';
     const line =
-      state === 'ready' ? `worker '${me?.mailbox}' is connected, ${count} tools${why}` : `worker ${state}${why}`;
+      state === 'ready'
+        ? `worker '${me?.worker}' is connected${isAgain ? ' again' : ''}, ${count} tools${why}`
+        : `worker ${state}${why}`;
     if (line === last) return;
     last = line;
+    if (state === 'ready') isAgain = true;
     say((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', line);
     const isDenied = state === 'refused' || (state === 'ready' && error?.code === 'denied');
     if (isHostError(error) && error.hint !== undefined && isDenied) say('warn', error.hint);

@@ -1,37 +1,24 @@
-/** `hostler broker` as a process: what it says, and how much of it. */
+/** `hostler broker` as a process, and `hostler status` of one that serves workers. */
 import { afterEach, expect, test } from 'vitest';
-import { eventually } from '../eventually.js';
 import { Workplace } from './hostler-process.js';
 
-let place: Workplace;
+const place = new Workplace();
 afterEach(() => place.remove());
 
-const changed = 'the keys of the edited configuration are in effect';
-/** An entry that cannot be used is a warning, at the start and with each change. */
-const config = (log: object, key: string) => ({
-  keys: { [key]: { hash: 'none' } },
-  broker: { listen: { port: 0 } },
-  ...log,
+test('hostler broker says in one sentence what replaces it', async () => {
+  const { code, stdout, stderr } = await place.hostler('broker', '--port', '1');
+  expect([code, stdout]).toEqual([2, '']);
+  expect(stderr).toContain('hostler up with "broker": {} serves workers itself, and several hosts use NATS');
 });
 
-test('it says as much as log.level asks for, also when that changes', { timeout: 60_000 }, async () => {
-  place = new Workplace();
-  place.configure(config({ log: { level: 'error' } }, 'first'));
-  const broker = place.follow('broker', '--config', place.config, '--json');
-  await broker.ready();
-  await eventually('it is there', () => broker.stderr.includes('hosts and workers connect at'));
-  expect(broker.stderr).not.toMatch(/ (warn|info|debug) /);
-  place.configure('{');
-  await eventually('what is an error is said', () =>
-    broker.stderr.includes('is invalid; the previous one stays in effect'),
+test('status shows the broker: connected workers, waiting, running, uncertain', { timeout: 60_000 }, async () => {
+  place.configure({ mcpServers: {}, broker: { listen: { port: 0 } } });
+  const up = place.up();
+  await up.ready();
+  const { stdout } = await place.hostler('status');
+  expect(stdout).toMatch(
+    /\nbroker at ws:\/\/127\.0\.0\.1:\d+\/broker: 0 workers connected; 0 calls running, 0 waiting; 0 uncertain/,
   );
-  expect(broker.stderr).not.toMatch(/ (warn|info|debug) /);
-  place.configure(config({ log: { level: 'warn' } }, 'second'));
-  await eventually('a warning of the entry', () => broker.stderr.includes('keys.second'));
-  expect(broker.stderr).not.toContain('keys.first');
-  place.configure(config({}, 'third'));
-  await eventually('information', () => broker.stderr.includes(changed));
-  expect(broker.stderr.indexOf(changed)).toBeGreaterThan(broker.stderr.indexOf('keys.third'));
-  broker.child.kill('SIGTERM');
-  expect((await broker.closed).code).toBe(0);
+  const { stdout: json } = await place.hostler('status', '--json');
+  expect(JSON.parse(json).broker).toMatchObject({ engine: 'embedded', isConnected: true, connectedWorkers: 0 });
 });

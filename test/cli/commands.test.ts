@@ -169,13 +169,13 @@ describe('doctor', () => {
     const other = new Workplace();
     other.configure({ mcpServers: { fixture: fixtureEntry() }, listen: { port: 0 } });
     mkdirSync(path.join(other.dataDir, 'broker'), { recursive: true, mode: 0o700 });
-    for (const name of ['state.db.unusable', 'broker/broker.db.unusable', 'broker/broker.db.unusable-wal'])
+    for (const name of ['state.db.unusable', 'broker/calls.db.unusable', 'broker/calls.db.unusable-wal'])
       writeFileSync(path.join(other.dataDir, name), '');
     const { code, stdout } = await other.hostler('doctor', '--config', other.config);
     await other.remove();
     expect(code).toBe(0);
     expect(stdout).toMatch(/\nnote {4}state: a damaged database was set aside: .*\n {8}.*state\.db\.unusable\n/);
-    expect(stdout).toMatch(/\nnote {4}broker store: a damaged .* uncertain\n {8}.*broker\.db\.unusable\n/);
+    expect(stdout).toMatch(/\nnote {4}log of calls: a damaged .* uncertain\n {8}.*calls\.db\.unusable\n/);
   });
 
   test('names a key that cannot be used', async () => {

@@ -21,20 +21,31 @@ async function key(...args: string[]) {
   running.child.stdin?.end();
   return running.closed;
 }
+const hashOf = (made: string) => `sha256:${createHash('sha256').update(made).digest('hex')}`;
 const text = () => readFileSync(place.config, 'utf8');
 const keys = () => (parseConfigText(text(), 'x') as { keys?: Record<string, Record<string, unknown>> }).keys;
 
 describe('add', () => {
   test('shows the key once, keeps its hash, and leaves every comment where it was', async () => {
-    const { code, stdout } = await key('add', 'ann', '--role', 'reader', '--worker', '--expires', '2030-01-31');
+    const { code, stdout } = await key(
+      'add',
+      'ann',
+      '--role',
+      'reader',
+      '--worker',
+      'laptop',
+      '--expires',
+      '2030-01-31',
+    );
     const made = stdout.trim();
     expect([code, made]).toEqual([0, expect.stringMatching(/^hk_[A-Za-z0-9_-]{43}$/)]);
     expect(keys()).toEqual({
       ann: {
-        hash: `sha256:${createHash('sha256').update(made).digest('hex')}`,
+        hash: hashOf(made),
         role: 'reader',
         expires: '2030-01-31',
-        mailbox: 'ann',
+        worker: 'laptop',
+        epoch: expect.stringMatching(/^[0-9a-f]{16}$/),
       },
     });
     expect(text()).toContain('// what the team uses');
@@ -42,15 +53,40 @@ describe('add', () => {
     expect(text()).not.toContain(made);
   });
 
-  test('a host of another machine may send to everybody; a pair has its public half in the configuration', async () => {
-    await key('add', 'here', '--host');
-    const { stdout } = await key('add', 'far', '--host', '--mailbox', 'far', '--nats');
-    expect(stdout).toMatch(/^SU[A-Z2-7]{56}\n$/);
-    expect(keys()).toMatchObject({
-      here: { mailbox: 'host' },
-      far: { mailbox: 'far', destinations: ['*'], nkey: expect.stringMatching(/^U[A-Z2-7]{55}$/) },
+  test('keys of one worker share its epoch; a name that comes back gets another one', async () => {
+    const worker = ['--worker', 'laptop', '--role', 'reader'];
+    await key('add', 'old', ...worker);
+    await key('add', 'new', ...worker);
+    const first = keys()?.old?.epoch;
+    expect([typeof first, keys()?.new?.epoch]).toEqual(['string', first]);
+    await key('revoke', 'old');
+    await key('add', 'third', ...worker);
+    expect(keys()?.third?.epoch).toBe(first);
+    await key('revoke', 'new');
+    await key('revoke', 'third');
+    await key('add', 'later', ...worker);
+    expect(keys()?.later?.epoch).not.toBe(first);
+  });
+
+  test('a key written without an epoch shares the one that it has by its hash', async () => {
+    place.configure({ mcpServers: {}, keys: { old: { worker: 'laptop', hash: hashOf('k') } }, unlistedRole: 'allow' });
+    expect((await key('add', 'new', '--worker', 'laptop', '--no-role')).code).toBe(0);
+    expect((await key('list')).stdout).toMatch(/^old .*laptop[\s\S]*^new .*laptop/m);
+  });
+
+  test('a host and a worker of NATS have their public half in the configuration; nats-server is named', async () => {
+    const host = await key('add', 'here', '--host');
+    const worker = await key('add', 'far', '--worker', 'far', '--role', 'reader', '--nats');
+    for (const { stdout, stderr } of [host, worker]) {
+      expect(stdout).toMatch(/^SU[A-Z2-7]{56}\n$/);
+      expect(stderr).toContain('nats-server refuses it until it has its new configuration: hostler key nats');
+      expect(text()).not.toContain(stdout.trim());
+    }
+    const nkey = expect.stringMatching(/^U[A-Z2-7]{55}$/);
+    expect(keys()).toEqual({
+      here: { nkey, host: true },
+      far: { nkey, role: 'reader', worker: 'far', epoch: expect.any(String) },
     });
-    expect(text()).not.toContain(stdout.trim());
   });
 
   test('into a new file for its user alone, never over an old one', async () => {
@@ -67,14 +103,13 @@ describe('add', () => {
     ['a name that is taken', ['ann'], /the key 'ann' already exists/],
     ['a name that is none', ['a/b'], /is not a valid key name/],
     ['a date that is none', ['bob', '--expires', 'soon'], /keys\.bob\.expires/],
-    ['a mailbox that is none', ['bob', '--mailbox', '../x'], /keys\.bob\.mailbox/],
-    [
-      'a worker called like the mailbox of hosts',
-      ['host', '--role', 'low', '--worker'],
-      /'host' is reserved for hosts/,
-    ],
-    ['a worker with the mailbox of hosts', ['bob', '--mailbox', 'host'], /'host' is reserved for hosts/],
-    ['a worker that is a host', ['bob', '--worker', '--host'], /--host and --worker/],
+    ['a worker that is none', ['bob', '--worker', '../x', '--role', 'reader'], /keys\.bob\.worker/],
+    ['a role that is not listed', ['bob', '--role', 'raeder'], /role 'raeder' is not listed[\s\S]*listed are reader/],
+    ['a worker without a role', ['bob', '--worker', 'bob'], /a worker needs a role[\s\S]*--no-role/],
+    ['a role and no role', ['bob', '--worker', 'bob', '--role', 'reader', '--no-role'], /exclude each other/],
+    ['a host with a role', ['bob', '--host', '--role', 'reader'], /exclude each other/],
+    ['a client on NATS', ['bob', '--nats'], /--nats needs --worker or --host/],
+    ['a worker that is a host', ['bob', '--worker', 'bob', '--host'], /--host and --worker/],
     ['no name', [], /the name of the key is missing/],
   ])('%s: told, and nothing is written', async (_, args, said) => {
     await key('add', 'ann');
@@ -84,19 +119,22 @@ describe('add', () => {
     expect(text()).toBe(before);
   });
 
-  test('what would lock another key out as well is told, and nothing is written', async () => {
-    await key('add', 'ann', '--worker', '--role', 'reader');
+  test('a key that would make another one invalid is not written', async () => {
+    place.configure({ mcpServers: {}, roles: { reader: { allow: [] }, writer: { allow: [] } } });
+    await key('add', 'ann', '--worker', 'ann', '--role', 'reader');
     const before = text();
     const file = path.join(place.folder, 'second.key');
-    const { code, stderr } = await key('add', 'bob', '--worker', '--mailbox', 'ann', '--key-file', file);
+    const { code, stderr } = await key('add', 'bob', '--worker', 'ann', '--role', 'writer', '--key-file', file);
     expect([code, stderr]).toEqual([
       2,
-      expect.stringContaining('keys.bob.mailbox: is also used by a key with other rights'),
+      expect.stringContaining('keys.bob.worker: is also named by a key with another role or epoch'),
     ]);
     expect([text(), existsSync(file)]).toEqual([before, false]);
-    // With the same rights it is how a key is changed without a gap.
-    const { code: again } = await key('add', 'bob', '--worker', '--mailbox', 'ann', '--role', 'reader');
-    expect([again, Object.keys(keys() ?? {})]).toEqual([0, ['ann', 'bob']]);
+  });
+
+  test('an unlisted role is accepted where the configuration allows it', async () => {
+    place.configure({ mcpServers: {}, unlistedRole: 'allow' });
+    expect((await key('add', 'ann', '--role', 'any')).code).toBe(0);
   });
 
   test('problems of other keys do not prevent adding one', async () => {
@@ -128,27 +166,29 @@ describe('add', () => {
 });
 
 test('list shows what each opens, and no hash', async () => {
-  await key('add', 'ann', '--role', 'reader', '--worker');
+  await key('add', 'ann', '--role', 'reader', '--worker', 'laptop');
   await key('add', 'bob', '--expires', '2020-01-31');
   const shown = await key('list');
   expect(shown.stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
-    ['NAME', 'OPENS', 'ROLE', 'MAILBOX', 'EXPIRES'],
-    ['ann', 'broker', 'reader', 'ann', 'never'],
+    ['NAME', 'OPENS', 'ROLE', 'WORKER', 'EXPIRES'],
+    ['ann', 'broker', 'reader', 'laptop', 'never'],
     ['bob', 'gateway', '-', '-', '2020-01-31T00:00:00.000Z (expired)'],
     [''],
   ]);
   expect(shown.stdout).not.toContain('sha256');
   const { stdout } = await key('list', '--json');
   expect(JSON.parse(stdout)).toMatchObject([
-    { name: 'ann', opens: 'broker', mailbox: 'ann', isExpired: false },
+    { name: 'ann', opens: 'broker', worker: 'laptop', isExpired: false },
     { name: 'bob', opens: 'gateway', role: null, isExpired: true },
   ]);
 });
 
-test('nats prints both keys of a mailbox and no expired one; revoke explains what nats-server needs', async () => {
+test('nats prints both keys of a worker and no expired one; revoke explains what nats-server needs', async () => {
   const nkey = (letter: string) => `U${letter.repeat(55)}`;
-  const entry = (letter: string, expires?: string) => ({ mailbox: 'ann', nkey: nkey(letter), expires });
-  const far = { mailbox: 'far', nkey: nkey('D'), destinations: ['*'], expires: '2020-01-31' };
+  const entry = (letter: string, expires?: string) => ({
+    ...{ worker: 'ann', epoch: 'e', nkey: nkey(letter), expires },
+  });
+  const far = { host: true, nkey: nkey('D'), expires: '2020-01-31' };
   place.configure(
     JSON.stringify({ keys: { a: entry('A'), b: entry('B', '2020-01-31'), c: entry('C', '2999-01-31'), far } }),
   );
@@ -156,6 +196,27 @@ test('nats prints both keys of a mailbox and no expired one; revoke explains wha
   expect(['A', 'B', 'C', 'D'].filter((letter) => stdout.includes(nkey(letter)))).toEqual(['A', 'C']);
   const { code, stderr } = await key('revoke', 'a');
   expect([code, stderr]).toEqual([0, expect.stringContaining('hostler key nats')]);
+});
+
+test('nats has the TLS, sync and size options, writes a file and reloads nats-server alone', async () => {
+  const out = path.join(place.folder, 'nats.conf');
+  const tls = ['--tls-cert', '/etc/nats/cert.pem', '--tls-key', '/etc/nats/key.pem'];
+  const made = await key('nats', ...tls, '--sync', '--max-store', '5', '--store-dir', '/data/nats', '--output', out);
+  expect([made.code, made.stdout]).toEqual([0, '']);
+  const written = readFileSync(out, 'utf8');
+  for (const part of ['"/etc/nats/cert.pem"', '"/etc/nats/key.pem"', '"/data/nats"', 'sync_interval', '5242880'])
+    expect(written).toContain(part);
+  for (const [args, said] of [
+    [['--tls-cert', 'x'], /--tls-cert and --tls-key belong together/],
+    [['--max-store', '1G'], /--max-store must be a number of MiB/],
+    [['--reload', 'all'], /--reload must be the process id/],
+  ] as const) {
+    const { code, stderr } = await key('nats', ...args);
+    expect([code, stderr]).toEqual([2, expect.stringMatching(said)]);
+  }
+  // SIGHUP would end this process.
+  const { code, stderr } = await key('nats', '--reload', String(process.pid));
+  expect([code, stderr]).toEqual([1, expect.stringContaining('not nats-server')]);
 });
 
 test('revoke takes it out, also one that cannot be used; what is not there is told', async () => {

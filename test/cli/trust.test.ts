@@ -34,15 +34,13 @@ function hostler(...args: string[]) {
   return running.closed;
 }
 
-test('E8 nothing of a found file is run by up, by the broker or over stdio before it is confirmed', async () => {
+test('E8 nothing of a found file is run by up or over stdio before it is confirmed', async () => {
   place.configure({ mcpServers: { evil: marks('evil') }, broker: { listen: { port: 0 } } });
-  const [up, broker, stdio] = await Promise.all([
-    hostler('up', '--port=0'),
-    hostler('broker'),
-    hostler('up', '--stdio'),
+  const [up, stdio] = await Promise.all([hostler('up', '--port=0'), hostler('up', '--stdio')]);
+  expect([up.code, up.stderr]).toEqual([
+    3,
+    expect.stringMatching(/never confirmed on this machine[\s\S]*hostler trust/),
   ]);
-  for (const { code, stderr } of [up, broker])
-    expect([code, stderr]).toEqual([3, expect.stringMatching(/never confirmed on this machine[\s\S]*hostler trust/)]);
   expect(stdio).toMatchObject({ code: 1, stderr: expect.stringContaining('the working folder is not searched') });
   expect(existsSync(marker('evil'))).toBe(false);
 });

@@ -35,8 +35,21 @@ export interface RunningFacts {
   readonly isStopping?: boolean;
   /** Paths of the parts of the configuration that wait for `hostler trust`; absent if there are none. */
   readonly waiting?: readonly string[];
+  /** Absent if this Hostler serves no workers. */
+  readonly broker?: BrokerFacts;
   /** Problems of the configuration outside of `mcpServers`. */
   readonly notes?: readonly string[];
+}
+
+export interface BrokerFacts {
+  readonly engine: 'embedded' | 'nats';
+  readonly url: string | undefined;
+  readonly isConnected: boolean;
+  readonly connectedWorkers: number;
+  readonly waiting: number;
+  readonly running: number;
+  readonly oldestMs: number | undefined;
+  readonly uncertain: number;
 }
 
 export const frameBytesMax = 1024 * 1024;

@@ -4,7 +4,6 @@
  * Invariant: no frame grows with the number of servers or the size of an answer; long answers are sent in pieces.
  */
 import { z } from 'zod';
-import type { DeadLetters } from '../../broker/dead-letters.js';
 import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -147,38 +146,4 @@ function toolFrame(found: Found): Readonly<Record<string, unknown>> {
   const { server, tool, schema, pin, isUnapproved, state } = found;
   const frame = { server, tool, pin, isUnapproved, ...(state === undefined ? {} : { state }) };
   return JSON.stringify(schema)?.length > toolBytesMax ? frame : { ...frame, schema };
-}
-
-const oneLetter = z.object({ seq: z.int().min(0), force: z.boolean().default(false) });
-
-/** `of` is called for each request, because the broker may start later or never. */
-export function deadLetterOperations(of: () => DeadLetters | undefined): Operations {
-  const letters = (): DeadLetters => {
-    const found = of();
-    if (found) return found;
-    throw new HostError('invalid_request', 'this Hostler has no dead letters: it runs no broker', {
-      reason: 'no_broker',
-      hint: 'use the data directory of the Hostler that runs the broker; with NATS, of any host',
-    });
-  };
-  const read = (request: unknown): z.output<typeof oneLetter> => {
-    const parsed = oneLetter.safeParse(request);
-    if (parsed.success) return parsed.data;
-    throw new HostError('invalid_request', 'the number of the dead letter is missing', {
-      field: 'seq',
-      hint: 'hostler dead-letters lists the numbers',
-    });
-  };
-  return {
-    letters: async (_, { emit }) => {
-      const all = await letters().list();
-      for (const letter of all) emit(letter);
-      return { letters: all.length };
-    },
-    replayLetter: async (request) => {
-      const { seq, force } = read(request);
-      return { isDone: await letters().revive(seq, { isForced: force }) };
-    },
-    dropLetter: async (request) => ({ isDone: await letters().drop(read(request).seq) }),
-  };
 }

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { brokerLines } from './broker-event-line.js';
 
-test('strangers who knock on and on are one line for each reason and ten seconds, with their number', () => {
+test('refused connections are logged once for each reason in ten seconds, with their number', () => {
   const clock = new FakeClock();
   const lineOf = brokerLines(clock);
   const lines: string[] = [];
@@ -17,11 +17,18 @@ test('strangers who knock on and on are one line for each reason and ten seconds
   knock('unknown_key', 1);
   knock('wrong_path', 1);
   expect(lines).toEqual([
-    'broker: a connection was refused (unknown_key)',
-    'broker: a connection was refused (wrong_path)',
-    'broker: a connection was refused (unknown_key), and 1000 more before',
-    'broker: a connection was refused (wrong_path)',
+    'broker: a connection was refused (its key is unknown, expired or revoked)',
+    'broker: a connection was refused (its path is not that of the broker)',
+    'broker: a connection was refused (its key is unknown, expired or revoked), and 1000 more before',
+    'broker: a connection was refused (its path is not that of the broker)',
   ]);
-  expect(lineOf({ kind: 'rekeyed', cut: 2 })).toBeDefined();
-  expect(lineOf({ kind: 'rekeyed', cut: 2 })).toBeDefined();
+  expect(lineOf({ kind: 'rekeyed', closed: 2 })).toBeDefined();
+  expect(lineOf({ kind: 'rekeyed', closed: 2 })).toBeDefined();
+});
+
+test('a worker that comes back is connected again', () => {
+  const lineOf = brokerLines(new FakeClock());
+  const event = { kind: 'connected', worker: 'laptop', session: 's' } as const;
+  expect(lineOf({ ...event, isAgain: false })).toEqual(['info', "broker: worker 'laptop' is connected"]);
+  expect(lineOf({ ...event, isAgain: true })).toEqual(['info', "broker: worker 'laptop' is connected again"]);
 });

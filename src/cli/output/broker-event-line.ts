@@ -2,19 +2,17 @@
  * Formats events of the broker as log lines; undefined for events that are not logged.
  * Not here: events of servers (event-line.ts), neutralising (stderr-log.ts).
  */
-import type { BrokerEvent, TurnedAway } from '../../broker/embedded/events.js';
-import type { ServiceEvent } from '../../broker/service/service-events.js';
+import type { BrokerEvent, TurnedAway } from '../../broker/broker-events.js';
 import type { LogLevel } from '../../config/listen-settings.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
-import { span } from './print.js';
 
 type Line = readonly [LogLevel, string];
 
 const turnedAwayMs = 10_000;
 
 /** Logs at most one refused connection per reason in ten seconds. The next line has the number of suppressed lines. */
-export function brokerLines(clock: Clock): (event: BrokerEvent | ServiceEvent) => Line | undefined {
+export function brokerLines(clock: Clock): (event: BrokerEvent) => Line | undefined {
   const logged = new Map<TurnedAway, { readonly atMs: number; suppressed: number }>();
   return (event) => {
     const line = brokerLine(event);
@@ -30,49 +28,44 @@ export function brokerLines(clock: Clock): (event: BrokerEvent | ServiceEvent) =
   };
 }
 
-function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined {
+function brokerLine(event: BrokerEvent): Line | undefined {
   switch (event.kind) {
     case 'connected':
-      return 'who' in event ? ['info', `broker: ${event.name} is connected`] : undefined;
+      return ['info', `broker: worker '${event.worker}' is connected${event.isAgain ? ' again' : ''}`];
     case 'disconnected':
-      if ('who' in event) return ['info', `broker: ${event.name} is disconnected (${event.reason})`];
-      return event.retryInMs === 0
-        ? undefined
-        : ['warn', `broker: not connected${reasonOf(event.error)}; next try in ${span(event.retryInMs)}`];
+      return ['info', `broker: worker '${event.worker}' is disconnected (${event.reason})`];
     case 'turned_away':
-      return ['warn', `broker: a connection was refused (${event.reason})`];
+      return ['warn', `broker: a connection was refused (${refusals[event.reason]})`];
+    case 'nats_lost':
+      return ['warn', `broker: the connection to NATS is lost: ${textWithHint(event.error)}`];
+    case 'nats_restored':
+      return ['info', 'broker: connected to NATS again'];
     case 'denied':
-      return ['warn', `broker: ${event.from.mailbox} may not call ${event.server ?? '*'}/${event.tool}`];
+      return ['warn', `broker: worker '${event.worker}' may not call ${event.server ?? '*'}/${event.tool}`];
     case 'unlisted_role':
-      return ['warn', `broker: worker '${event.from.mailbox}' is refused everything: ${textWithHint(event.error)}`];
-    case 'undeliverable':
-      return ['warn', `broker: the reply to ${event.from.mailbox} cannot be delivered${reasonOf(event.error)}`];
-    case 'mailbox_full':
-      return ['warn', `broker: the mailbox ${event.mailbox} is full (${event.count} messages)`];
-    case 'dead_letter':
-      return ['error', `broker: a message of ${event.from.mailbox} is a dead letter: ${event.reasons.join('; ')}`];
-    case 'dropped':
-      return ['warn', `broker: a message to ${event.mailbox} was dropped (${event.reason})`];
-    case 'unreadable':
-      return ['warn', `broker: a message to ${event.mailbox} was dropped (${event.kind})`];
+      return ['warn', `broker: worker '${event.worker}' is refused everything: ${textWithHint(event.error)}`];
+    case 'uncertain':
+      return ['warn', `broker: call ${event.key} of worker '${event.worker}' may have run: its outcome is not known`];
     case 'rekeyed':
-      return event.cut === 0
+      return event.closed === 0
         ? undefined
-        : ['info', `broker: closed ${event.cut} connections whose keys are no longer valid`];
+        : ['info', `broker: closed ${event.closed} connections whose keys are no longer valid`];
     case 'problem':
       return ['error', `broker: ${isHostError(event.error) ? textWithHint(event.error) : 'internal error'}`];
-    case 'replaced':
-    case 'fenced':
-    case 'redelivered':
-    case 'repeated':
-    case 'expired':
-      return ['debug', `broker: ${event.kind}`];
     default:
       event satisfies never;
       return undefined;
   }
 }
 
-const reasonOf = (error: { readonly message: string } | undefined): string => (error ? `: ${error.message}` : '');
+const refusals: Readonly<Record<TurnedAway, string>> = {
+  bad_hello: 'its first message was not a hello',
+  unknown_key: 'its key is unknown, expired or revoked',
+  hello_timeout: 'it sent no hello in time',
+  too_many_connections: 'too many connections',
+  wrong_host: 'its host name is not in broker.listen.allowedHosts',
+  wrong_origin: 'its origin is not in broker.listen.allowedOrigins',
+  wrong_path: 'its path is not that of the broker',
+};
 
 const textWithHint = ({ message, hint }: HostError): string => (hint === undefined ? message : `${message}; ${hint}`);

@@ -14,7 +14,6 @@ import { parseKeys } from '../../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../../config/listen-settings.js';
 import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../../gateway/gateway.js';
-import type { BrokerFigures } from '../../gateway/metrics/figures.js';
 import { Host } from '../../host/host.js';
 import type { HostConfig } from '../../host/host-interface.js';
 import { systemClock } from '../../kernel/clock.js';
@@ -23,9 +22,9 @@ import { createRedactor } from '../../kernel/redact.js';
 import type { ParsedArgs } from '../command.js';
 import { prepareDataDir } from '../config/data-dir.js';
 import { contentOf, watchConfig } from '../config/watch-config.js';
-import { controlPath } from '../control/control-protocol.js';
+import { type BrokerFacts, controlPath } from '../control/control-protocol.js';
 import { type Operations, openControl } from '../control/control-server.js';
-import { createOperations, deadLetterOperations } from '../control/operations.js';
+import { createOperations } from '../control/operations.js';
 import { EXIT, exitCodeOf } from '../exit-codes.js';
 import { brokerLines } from '../output/broker-event-line.js';
 import { firstLine, firstScreen } from '../output/first-screen.js';
@@ -40,6 +39,9 @@ import { applyConfig } from './apply-config.js';
 import { ServerLogs } from './server-logs.js';
 import { findSame, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
+
+/** Bound of a manifest in broker/protocol/limits.ts. */
+const manifestMiB = 4;
 
 /** Loads the broker, which most starts do not need. A parameter, because the bundle cannot import files. */
 type LoadServeWorkers = () => Promise<ServeWorkers>;
@@ -140,15 +142,12 @@ class Run {
       clock: systemClock,
       onProblem: this.#problem,
       opensLater: true,
-      brokerFigures: () => this.#workers && figuresOf(this.#workers.status()),
+      brokerFigures: () => this.#workers?.status(),
     });
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
     this.#closers.push(() => gateway.close(this.#drainMs()));
-    this.#operations = {
-      ...createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() }),
-      ...deadLetterOperations(() => this.#workers?.deadLetters),
-    };
+    this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() });
     const { isStdio, port } = this.#options;
     // With --stdio only --port opens a port: clients with different configurations each run a Hostler.
     // The port opens before any server starts, so a port in use has no side effects.
@@ -194,8 +193,7 @@ class Run {
       clock: systemClock,
       onEvent: (event) => {
         // The parser has reported the roles of configured keys.
-        if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.from.role))
-          return;
+        if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.role)) return;
         const line = lineOf(event);
         if (line) this.#say(...line);
       },
@@ -325,6 +323,7 @@ class Run {
     const { waiting } = this.#source;
     return {
       ...{ version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes: this.#notes() },
+      ...(this.#workers ? { broker: brokerFacts(this.#workers) } : {}),
       ...(this.#isEnding ? { isStopping: true } : {}),
       ...(waiting.length === 0 ? {} : { waiting }),
     };
@@ -334,10 +333,12 @@ class Run {
   #notes(): readonly string[] {
     const ofKeys = this.#unlistedRoles();
     const known = new Set(ofKeys.map(({ role }) => role));
-    const ofWorkers = (this.#workers?.status().service.unlistedRoles ?? []).filter((role) => !known.has(role));
+    const { unlistedRoles: ofBroker = [], tooLarge = [] } = this.#workers?.status() ?? {};
+    const ofWorkers = ofBroker.filter((role) => !known.has(role));
     return [
       ...ofKeys.map(({ key, role }) => `${unlistedRoleText(role)}: key '${key}' may use nothing; ${unlistedRoleHint}`),
       ...ofWorkers.map((role) => `${unlistedRoleText(role)}: its workers may use nothing; ${unlistedRoleHint}`),
+      ...tooLarge.map((server) => `the tools of ${server} are larger than ${manifestMiB} MiB: workers do not see them`),
     ];
   }
 
@@ -368,9 +369,9 @@ function hiddenPaths(config: string, broker: BrokerSettings | undefined): string
   return [path.resolve(config), ...files.map((file) => path.resolve(path.dirname(path.resolve(config)), file))];
 }
 
-function figuresOf({ service, broker }: ReturnType<ServedWorkers['status']>): BrokerFigures {
-  const { running, waiting, ...counted } = service;
-  return { ...counted, callsRunning: running, callsWaiting: waiting, embedded: broker };
+function brokerFacts({ url, status }: ServedWorkers): BrokerFacts {
+  const { engine, isConnected, connectedWorkers, waiting, running, oldestMs, uncertain } = status();
+  return { engine, url, isConnected, connectedWorkers, waiting, running, oldestMs, uncertain };
 }
 
 /** Adds the file to an error of the configuration. `reason` sets exit code 1 instead of 2 (exit-codes.ts). */

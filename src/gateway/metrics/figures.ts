@@ -10,23 +10,22 @@ export interface IngressFigures {
 
 export interface BrokerFigures {
   readonly isConnected: boolean;
-  readonly callsRunning: number;
-  readonly callsWaiting: number;
+  readonly connectedWorkers: number;
+  readonly waiting: number;
+  readonly running: number;
+  /** Age of the oldest call that waits or runs. */
+  readonly oldestMs: number | undefined;
   /** Calls received since the start. */
   readonly calls: number;
-  /** Calls that were delivered again and not run again. */
+  /** Calls that were sent again and not run again. */
   readonly repeated: number;
   readonly expired: number;
   readonly denied: number;
-  /** Undefined: the broker runs in another process. */
-  readonly embedded:
-    | {
-        readonly connections: number;
-        readonly redeliveries: number;
-        readonly deadLetters: number;
-        readonly mailboxes: readonly { readonly mailbox: string; readonly count: number }[];
-      }
-    | undefined;
+  readonly refused: number;
+  /** Calls that may have run and whose outcome is not known. */
+  readonly uncertain: number;
+  /** Bytes of replies in the log. */
+  readonly replyBytes: number;
 }
 
 export const statusClasses = [1, 2, 3, 4, 5];

@@ -1,7 +1,7 @@
 /**
  * The table of all metrics. docs/metrics.md describes their use; a test compares both.
  * Not here: counting (call-meter.ts), the text of `/metrics` (metrics.ts).
- * Invariant: label values are bounded. The registry bounds servers, the keys bound mailboxes, fixed lists bound the others.
+ * Invariant: label values are bounded. The registry bounds servers, fixed lists bound the others.
  */
 import type { StatusRow } from '../../host/status.js';
 import type { Circuit } from '../../policy/breaker.js';
@@ -82,10 +82,9 @@ const perState =
     rows.flatMap((each) =>
       all.map((state) => ({ labels: { server: each.name, state }, value: each[column] === state ? 1 : 0 })),
     );
-const ofBroker = (figure: 'isConnected' | 'callsRunning' | 'callsWaiting') => (scrape: Scrape) =>
+type BrokerFigure = 'isConnected' | 'connectedWorkers' | 'running' | 'waiting' | 'replyBytes';
+const ofBroker = (figure: BrokerFigure) => (scrape: Scrape) =>
   scrape.broker ? one(Number(scrape.broker[figure])) : [];
-const ofEmbedded = (figure: 'connections' | 'redeliveries' | 'deadLetters') => (scrape: Scrape) =>
-  scrape.broker?.embedded ? one(scrape.broker.embedded[figure]) : [];
 
 /** Omits outcomes without calls: servers times outcomes are many series, and most stay at 0. */
 const callsByOutcome = ({ counts }: Scrape): Sample[] =>
@@ -122,11 +121,12 @@ const brokerCalls = ({ broker }: Scrape): Sample[] =>
         { labels: { outcome: 'repeated' }, value: broker.repeated },
         { labels: { outcome: 'expired' }, value: broker.expired },
         { labels: { outcome: 'denied' }, value: broker.denied },
+        { labels: { outcome: 'refused' }, value: broker.refused },
+        { labels: { outcome: 'uncertain' }, value: broker.uncertain },
       ]
     : [];
 
-const perMailbox = ({ broker }: Scrape): Sample[] =>
-  (broker?.embedded?.mailboxes ?? []).map(({ mailbox, count }) => ({ labels: { mailbox }, value: count }));
+const oldestCall = ({ broker }: Scrape): Sample[] => (broker ? one((broker.oldestMs ?? 0) / 1_000) : []);
 
 export const metricTable: readonly MetricRow[] = [
   counter('hostler_calls_total', ['server', 'outcome'], 'Tool calls that ended, by outcome.', callsByOutcome),
@@ -160,19 +160,23 @@ export const metricTable: readonly MetricRow[] = [
   counter('hostler_http_requests_total', ['status'], 'HTTP requests answered, by class of status.', ({ ingress }) =>
     statusClasses.map((digit) => ({ labels: { status: `${digit}xx` }, value: ingress.httpAnswers[digit] ?? 0 })),
   ),
-  gauge('hostler_broker_connected', [], '1 while the broker is connected, else 0.', ofBroker('isConnected')),
+  gauge(
+    'hostler_broker_connected',
+    [],
+    '1 while workers can be served, 0 while NATS is not reached.',
+    ofBroker('isConnected'),
+  ),
   counter(
     'hostler_broker_calls_total',
     ['outcome'],
     'Calls of workers received, and those of them not run.',
     brokerCalls,
   ),
-  gauge('hostler_broker_calls_in_flight', [], 'Calls of workers that are running.', ofBroker('callsRunning')),
-  gauge('hostler_broker_queue_depth', [], 'Calls of workers in the queue of the host.', ofBroker('callsWaiting')),
-  gauge('hostler_broker_connections', [], 'Connected workers and hosts.', ofEmbedded('connections')),
-  gauge('hostler_broker_mailbox_messages', ['mailbox'], 'Messages queued or leased, by mailbox.', perMailbox),
-  counter('hostler_broker_redeliveries_total', [], 'Messages that were delivered again.', ofEmbedded('redeliveries')),
-  gauge('hostler_broker_dead_letters', [], 'Messages that could not be delivered.', ofEmbedded('deadLetters')),
+  gauge('hostler_broker_workers', [], 'Connected workers.', ofBroker('connectedWorkers')),
+  gauge('hostler_broker_calls_in_flight', [], 'Calls of workers that are running.', ofBroker('running')),
+  gauge('hostler_broker_queue_depth', [], 'Calls of workers that are received and not begun.', ofBroker('waiting')),
+  gauge('hostler_broker_oldest_call_seconds', [], 'Age of the oldest call that waits or runs; else 0.', oldestCall),
+  gauge('hostler_broker_reply_bytes', [], 'Bytes of replies in the log that are not taken.', ofBroker('replyBytes')),
   gauge(
     'hostler_event_loop_utilization',
     [],
