@@ -1,5 +1,5 @@
 /**
- * A whole Hostler with a broker, as processes: `up`, `broker`, `worker` and `key`, with servers that write down what they ran.
+ * A whole Hostler that serves workers, as processes: `up`, `worker` and `key`, with servers that write each call into a ledger.
  * Not here: what is proved with it.
  */
 import { execFileSync } from 'node:child_process';
@@ -49,7 +49,7 @@ export class BrokerPlace extends Workplace {
           },
         },
         roles: { all: { allow: ['sleepy/*'] } },
-        keys: { ann: { hash: hashOf(key), mailbox: 'ann', role: 'all' } },
+        keys: { ann: { hash: hashOf(key), worker: 'ann', role: 'all' } },
         broker: { listen: { port }, limits },
       });
     configure(0);

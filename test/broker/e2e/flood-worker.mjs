@@ -1,4 +1,4 @@
-/** A worker that has as many calls under way as it may, until its stdin ends. Arguments: url, server. The key is in $KEY. */
+/** A worker that keeps $LANES calls in flight until its stdin ends. Arguments: url, server. The key is in $KEY. */
 import process from 'node:process';
 import { connect } from '../../../dist/broker/worker/index.js';
 

@@ -1,4 +1,4 @@
-/** A worker whose role the configuration does not list: both sides say so, and nobody has to guess. */
+/** A worker whose role the configuration does not list: host and worker say so. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { eventually } from '../../eventually.js';
 import { BrokerPlace, type BrokerReady, hashOf, newKey } from './broker-place.js';
@@ -14,7 +14,7 @@ test('E22 the log, status, why and the worker itself name the role that is not l
   place.configure({
     mcpServers: { ledger: place.ledgerEntry('ledger') },
     roles: { all: { allow: ['ledger/*'] } },
-    keys: { ann: { hash: hashOf(key), mailbox: 'ann', role: 'ops' } },
+    keys: { ann: { hash: hashOf(key), worker: 'ann', role: 'ops' } },
     broker: { listen: { port: 0 } },
   });
   const up = place.up();

@@ -1,0 +1,59 @@
+/** A WebSocket to the broker that sends what a test gives it, valid or not, and keeps what comes back. */
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { WebSocket } from 'ws';
+import { eventually } from '../../eventually.js';
+
+type Message = Readonly<Record<string, unknown>>;
+
+export class RawWorker {
+  readonly #socket: WebSocket;
+  readonly messages: Message[] = [];
+  closed: { readonly code: number; readonly reason: string } | undefined;
+
+  private constructor(socket: WebSocket) {
+    this.#socket = socket;
+    socket.on('message', (data: Buffer) => this.messages.push(JSON.parse(data.toString()) as Message));
+    socket.on('close', (code, reason) => (this.closed = { code, reason: reason.toString() }));
+    socket.on('error', () => {});
+  }
+
+  static async open(url: string, ca?: string): Promise<RawWorker> {
+    const socket = new WebSocket(url, ca === undefined ? {} : { ca: readFileSync(ca) });
+    const raw = new RawWorker(socket);
+    await eventually('an open socket', () => socket.readyState === WebSocket.OPEN);
+    return raw;
+  }
+
+  /** A session that has said hello with this key. */
+  static async joined(url: string, key: string, session = newSession()): Promise<RawWorker> {
+    const raw = await RawWorker.open(url);
+    raw.say({ op: 'hello', key, session });
+    await raw.heard('welcome');
+    return raw;
+  }
+
+  say(message: object): this {
+    this.#socket.send(JSON.stringify({ v: 1, ...message }));
+    return this;
+  }
+
+  call(key: string, over: object = {}): this {
+    return this.say({
+      ...{ op: 'call', key, deadlineMs: 20_000, server: 'books', tool: 'work', arguments: { nonce: key } },
+      ...over,
+    });
+  }
+
+  heard(op: string, key?: string): Promise<Message> {
+    return eventually(`a ${op}`, () =>
+      this.messages.find((message) => message.op === op && (key === undefined || message.key === key)),
+    );
+  }
+
+  end(): void {
+    this.#socket.terminate();
+  }
+}
+
+export const newSession = (): string => randomBytes(12).toString('hex');
