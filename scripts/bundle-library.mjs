@@ -63,11 +63,11 @@ const common = {
   resolve: { mainFields: ['module', 'main'] },
 };
 
-/** The code of the store's thread, as one script that is started from text. */
-async function storeThread() {
+/** The code of the log's thread, as one script that is started from text. */
+async function logThread() {
   const bundle = await rolldown({
     ...common,
-    input: path.join(dist, 'broker/store/store-thread.js'),
+    input: path.join(dist, 'broker/calls/sqlite/log-thread.js'),
     external: (id) => isBuiltin(id) || id === 'libsql',
     plugins: [replacing()],
   });
@@ -81,7 +81,7 @@ async function storeThread() {
  * A script that is started from text resolves packages in the working folder. libsql is resolved from Hostler, or else from the
  * program that embeds it.
  */
-const storeThreadStart = (code) => `
+const logThreadStart = (code) => `
 import { createRequire } from 'node:module';
 const code = ${JSON.stringify(code)};
 const bases = () => [import.meta.url, process.argv[1], process.cwd() + '/'].filter((base) => typeof base === 'string');
@@ -94,7 +94,7 @@ function baseOf(name) {
   }
   return process.cwd() + '/';
 }
-export const storeThreadStart = () => ({
+export const logThreadStart = () => ({
   script: '(function (require) {' + code + '\\n})(require("node:module").createRequire(' + JSON.stringify(baseOf('libsql')) + '))',
   isCode: true,
 });
@@ -105,7 +105,7 @@ const bundle = await rolldown({
   input: Object.fromEntries(entries.map((name) => [name, path.join(dist, `${name}.js`)])),
   external: (id) => id === 'libsql',
   plugins: [
-    replacing([['broker/store/store-thread-start.js', storeThreadStart(await storeThread())]]),
+    replacing([['broker/calls/sqlite/log-thread-start.js', logThreadStart(await logThread())]]),
     // CommonJS packages require builtins of Node; an ES module has no `require`.
     esmExternalRequirePlugin({ external: builtins }),
   ],

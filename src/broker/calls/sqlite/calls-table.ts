@@ -1,0 +1,206 @@
+/**
+ * The rows of the log as a table. One method per operation; each is one step of a transaction.
+ * Not here: transactions and the disk (log-writer.ts), bounds (call-bounds.ts), what rows mean (service/call-decision.ts).
+ *
+ * Invariants: an outcome is written once. A row of an open call of this process is never removed, except by a purge.
+ */
+import { crc32 } from 'node:zlib';
+import type Database from 'libsql';
+import type { HostError } from '../../../kernel/errors.js';
+import { errorBody } from '../../protocol/reply-body.js';
+import type { UsageChange } from '../call-bounds.js';
+import type { CallState } from '../call-log.js';
+import { damagedRow } from './log-errors.js';
+import type { Answer, Operation, ThreadRow } from './log-messages.js';
+
+/** A rowid table: updates and deletes of replies with many pages are faster than in a table WITHOUT ROWID. */
+export const callsSchema = `
+  CREATE TABLE calls (
+    worker TEXT NOT NULL, epoch TEXT NOT NULL, key TEXT NOT NULL, state INTEGER NOT NULL, owner TEXT NOT NULL,
+    expires INTEGER NOT NULL, digest TEXT NOT NULL, class INTEGER NOT NULL, attempts INTEGER NOT NULL,
+    version INTEGER NOT NULL, sum INTEGER NOT NULL, reply BLOB, PRIMARY KEY (worker, epoch, key));
+`;
+
+/** Numbers in the file. States up to `running` are open. */
+const states: readonly CallState[] = ['received', 'running', 'done', 'uncertain', 'refused'];
+const running = 1;
+const isOpen = (state: number): boolean => state <= running;
+/** Class of a row. `purged`: its worker was revoked while it ran; it ends without a reply and counts for no bound. */
+const classes = { call: 0, callersKey: 1, purged: 2 } as const;
+const removedAtOnce = 5_000;
+
+interface Row {
+  readonly state: number;
+  readonly owner: string;
+  readonly digest: string;
+  readonly class: number;
+  readonly attempts: number;
+  readonly version: number;
+  readonly sum: number;
+  readonly reply: Buffer | null;
+}
+
+type Of<Op> = Extract<Operation, { op: Op }>;
+type Keyed = Of<'find'>;
+
+export class CallsTable {
+  readonly #owner: string;
+  readonly #database: Database.Database;
+  readonly #onProblem: (error: HostError) => void;
+  readonly #statements = new Map<string, Database.Statement>();
+  #changes: UsageChange[] = [];
+
+  constructor(database: Database.Database, owner: string, onProblem: (error: HostError) => void) {
+    this.#database = database;
+    this.#owner = owner;
+    this.#onProblem = onProblem;
+  }
+
+  /** Everything that the table holds, as changes. */
+  load(): UsageChange[] {
+    const text = `SELECT worker, class, state <= ${running} AS isOpen, count(*) AS rows, sum(coalesce(length(reply), 0)) AS bytes
+      FROM calls WHERE class <> ${classes.purged} GROUP BY worker, class, isOpen`;
+    const groups = this.#all(text) as { worker: string; class: number; isOpen: number; rows: number; bytes: number }[];
+    return groups.map(({ worker, class: kind, isOpen: open, rows, bytes }) => ({
+      ...{ worker, bytes, isCallersKey: kind === classes.callersKey },
+      ...{ open: open ? rows : 0, finished: open ? 0 : rows },
+    }));
+  }
+
+  /** The changes since the last call. They count only if the transaction commits. */
+  takeChanges(): UsageChange[] {
+    const changes = this.#changes;
+    this.#changes = [];
+    return changes;
+  }
+
+  receive({ worker, epoch, key, state, digest, isCallersKey, expires, reply }: Of<'receive'>): Answer {
+    const number = states.indexOf(state);
+    const kind = isCallersKey ? classes.callersKey : classes.call;
+    const body = reply === undefined ? null : (reply as Buffer);
+    const text = 'INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING';
+    const attempts = number === running ? 1 : 0;
+    const values = [
+      worker,
+      epoch,
+      key,
+      number,
+      this.#owner,
+      expires,
+      digest,
+      kind,
+      attempts,
+      sumOf(digest, body),
+      body,
+    ];
+    if (this.#run(text, values) === 0) return this.find({ op: 'find', worker, epoch, key });
+    this.#change(worker, kind, number, 1, body?.length ?? 0);
+    return { kind: 'done', version: 1 };
+  }
+
+  begin(operation: Of<'begin'>): Answer {
+    const { worker, epoch, key, version } = operation;
+    const text = `UPDATE calls SET state = ${running}, owner = ?, attempts = attempts + 1, version = version + 1
+      WHERE worker = ? AND epoch = ? AND key = ? AND version = ? AND state <= ${running}`;
+    if (this.#run(text, [this.#owner, worker, epoch, key, version]) === 0)
+      return this.find({ op: 'find', worker, epoch, key });
+    return { kind: 'done', version: version + 1 };
+  }
+
+  finish({ worker, epoch, key, owner, state, reply }: Of<'finish'>): Answer {
+    const row = this.#row(worker, epoch, key);
+    if (!row) return { kind: 'none' };
+    if (row.owner !== owner || !isOpen(row.state)) return { kind: 'row', row: this.#shown(row) };
+    const hasReply = row.class !== classes.purged;
+    const body = hasReply ? (reply as Buffer) : null;
+    const text =
+      'UPDATE calls SET state = ?, reply = ?, sum = ?, version = version + 1 WHERE worker = ? AND epoch = ? AND key = ?';
+    this.#run(text, [states.indexOf(state), body, sumOf(row.digest, body), worker, epoch, key]);
+    this.#change(worker, row.class, row.state, -1, 0);
+    this.#change(worker, row.class, states.indexOf(state), 1, body?.length ?? 0);
+    return { kind: 'done', version: row.version + 1, hasReply, digest: row.digest };
+  }
+
+  find({ worker, epoch, key }: Keyed): Answer {
+    const row = this.#row(worker, epoch, key);
+    return row ? { kind: 'row', row: this.#shown(row) } : { kind: 'none' };
+  }
+
+  /** Removes a row whose reply was taken. A caller's key stays, because it may be sent again. */
+  taken({ worker, epoch, key }: Of<'taken'>): void {
+    const which = `worker = ? AND epoch = ? AND key = ? AND class = ${classes.call} AND state > ${running}`;
+    const [row] = this.#all(`SELECT state, length(reply) AS bytes FROM calls WHERE ${which}`, [worker, epoch, key]) as {
+      state: number;
+      bytes: number | null;
+    }[];
+    if (!row) return;
+    this.#run('DELETE FROM calls WHERE worker = ? AND epoch = ? AND key = ?', [worker, epoch, key]);
+    this.#change(worker, classes.call, row.state, -1, -(row.bytes ?? 0));
+  }
+
+  purge({ worker, except }: Of<'purge'>): void {
+    const which = `worker = ? AND class <> ${classes.purged}${' AND epoch <> ?'.repeat(except.length)}`;
+    const values = [worker, ...except];
+    const text = `SELECT class, state, count(*) AS rows, sum(coalesce(length(reply), 0)) AS bytes FROM calls WHERE ${which} GROUP BY class, state`;
+    for (const group of this.#all(text, values) as { class: number; state: number; rows: number; bytes: number }[])
+      this.#change(worker, group.class, group.state, -group.rows, -group.bytes);
+    this.#run(`DELETE FROM calls WHERE ${which} AND state <> ${running}`, values);
+    this.#run(`UPDATE calls SET class = ${classes.purged} WHERE ${which}`, values);
+  }
+
+  /** Removes expired rows, a bounded number. */
+  sweep(nowMs: number): void {
+    // A call of this process writes its outcome before it expires.
+    const which = `expires < ? AND (state > ${running} OR owner <> ?)`;
+    const text = `SELECT rowid AS at, worker, class, state, length(reply) AS bytes FROM calls WHERE ${which} LIMIT ${removedAtOnce}`;
+    type Expired = { at: number; worker: string; class: number; state: number; bytes: number | null };
+    for (const { at, worker, class: kind, state, bytes } of this.#all(text, [nowMs, this.#owner]) as Expired[]) {
+      this.#run('DELETE FROM calls WHERE rowid = ?', [at]);
+      this.#change(worker, kind, state, -1, -(bytes ?? 0));
+    }
+  }
+
+  /** When the first finished row of a class expires. */
+  firstExpiry(kind: 'call' | 'callersKey'): number | undefined {
+    const text = `SELECT min(expires) AS first FROM calls WHERE class = ? AND state > ${running}`;
+    const [{ first }] = this.#all(text, [classes[kind]]) as [{ first: number | null }];
+    return first ?? undefined;
+  }
+
+  #row(worker: string, epoch: string, key: string): Row | undefined {
+    const text = 'SELECT * FROM calls WHERE worker = ? AND epoch = ? AND key = ?';
+    return this.#statement(text).get([worker, epoch, key]) as Row | undefined;
+  }
+
+  #shown(row: Row): ThreadRow {
+    const { owner, digest, attempts, version, reply } = row;
+    const state = states[row.state] as CallState;
+    const isDamaged = reply !== null && sumOf(digest, reply) !== row.sum;
+    if (!isDamaged) return { state, owner, digest, attempts, version, reply: reply ?? undefined };
+    this.#onProblem(damagedRow());
+    return { state: 'uncertain', owner, digest, attempts, version, reply: errorBody(damagedRow()) };
+  }
+
+  #change(worker: string, kind: number, state: number, rows: number, bytes: number): void {
+    if (kind === classes.purged) return;
+    const [open, finished] = isOpen(state) ? [rows, 0] : [0, rows];
+    this.#changes.push({ worker, isCallersKey: kind === classes.callersKey, open, finished, bytes });
+  }
+
+  #statement(text: string): Database.Statement {
+    const statement = this.#statements.get(text) ?? this.#database.prepare(text);
+    this.#statements.set(text, statement);
+    return statement;
+  }
+
+  #run(text: string, values: readonly unknown[]): number {
+    return this.#statement(text).run(values as unknown[]).changes;
+  }
+
+  #all(text: string, values: readonly unknown[] = []): unknown[] {
+    return this.#statement(text).all(values as unknown[]);
+  }
+}
+
+/** Detects a disk that returns other bytes than were written. */
+const sumOf = (digest: string, reply: Buffer | null): number => crc32(reply ?? '', crc32(digest));

@@ -1,0 +1,132 @@
+/**
+ * Opens the file of the log: sets a damaged one aside, and recovers one whose disk failed.
+ * Not here: the table (calls-table.ts), the lock of the folder, which must be held before.
+ *
+ * Invariants: a damaged file, or one of a newer version, is moved and reported, never overwritten. After a failed sync the kernel may
+ * report pages as written that are not on disk. So the file is moved from its place, where SQLite would sync it again on close, and
+ * its write-ahead log is copied before it is used.
+ */
+import { chmodSync, closeSync, copyFileSync, existsSync, fsyncSync, openSync, renameSync, statSync } from 'node:fs';
+import path from 'node:path';
+import Database from 'libsql';
+import {
+  checkVersion,
+  claimDatabase,
+  isDamage,
+  type OwnFormat,
+  setAside,
+  sqliteCode,
+  Unreadable,
+} from '../../../catalog/store/database-file.js';
+import { HostError } from '../../../kernel/errors.js';
+import { callsSchema } from './calls-table.js';
+import { diskFull, logFailed } from './log-errors.js';
+
+const fileName = 'calls.db';
+/** Name of the file after a failed sync, until it is opened again. */
+const failedName = 'calls.db-failed';
+const format: OwnFormat = { noun: 'a log of calls', version: 1 };
+/** An earlier log of this process may still hold the file for a moment after it released its lock. */
+const busyMs = 1_000;
+/** Larger files are not checked when they are opened, because that would take too long. */
+const checkedBytesMax = 128 * 1024 * 1024;
+
+/** `use` reads the file. What it throws counts as damage too. */
+export function openLogFile<T>(
+  folder: string,
+  onProblem: (error: HostError) => void,
+  use: (database: Database.Database) => T,
+): T {
+  const file = path.join(folder, fileName);
+  try {
+    const hasFailed = recoverFailed(folder);
+    return use(prepare(file, hasFailed));
+  } catch (error) {
+    if (!isDamage(error)) {
+      if (!sqliteCode(error).startsWith('SQLITE_IOERR')) throw unusable(error);
+      moveFailed(folder);
+      throw logFailed(sqliteCode(error), 'not_executed');
+    }
+    const aside = path.basename(setAside(file));
+    onProblem(
+      new HostError('invalid_spec', `the log of calls in ${fileName} was damaged and is now ${aside}`, {
+        ...{ field: 'stateDir', reason: 'unusable_store', cause: error },
+        hint: 'calls that were sent before are not run again but answered as uncertain; check the disk of the host',
+      }),
+    );
+    return use(prepare(file, false));
+  }
+}
+
+export function moveFailed(folder: string): void {
+  try {
+    renameSync(path.join(folder, fileName), path.join(folder, failedName));
+  } catch {
+    // A disk that refuses this refuses writes too.
+  }
+}
+
+export const isFull = (error: unknown): boolean => sqliteCode(error) === 'SQLITE_FULL';
+
+/** Returns true if the last process had failed. */
+function recoverFailed(folder: string): boolean {
+  const failed = path.join(folder, failedName);
+  if (!existsSync(failed)) return false;
+  const wal = path.join(folder, `${fileName}-wal`);
+  if (existsSync(wal)) {
+    const copy = `${wal}-copy`;
+    copyFileSync(wal, copy);
+    chmodSync(copy, 0o600);
+    sync(copy);
+    renameSync(copy, wal);
+  }
+  renameSync(failed, path.join(folder, fileName));
+  sync(folder);
+  return true;
+}
+
+/** Also syncs folders: new names in them are not on disk before. */
+export function sync(file: string): void {
+  const descriptor = openSync(file, 'r');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function prepare(file: string, hasFailed: boolean): Database.Database {
+  claimDatabase(file, format);
+  const database = new Database(file);
+  const pragma = (text: string) => database.prepare(`PRAGMA ${text}`).all([]) as Record<string, unknown>[];
+  pragma(`busy_timeout = ${busyMs}`);
+  // Before the first read: then the index of the write-ahead log is in memory, and there is no third file.
+  pragma('locking_mode = EXCLUSIVE');
+  // Only effective while the file is empty.
+  pragma('auto_vacuum = INCREMENTAL');
+  const [{ user_version: found }] = pragma('user_version') as [{ user_version: number }];
+  checkVersion(found, format);
+  pragma('journal_mode = WAL');
+  pragma('synchronous = FULL');
+  // The thread checkpoints: SQLite hides a failure of its own checkpoints, and would sync again.
+  pragma('wal_autocheckpoint = 0');
+  pragma(`journal_size_limit = ${16 * 1024 * 1024}`);
+  pragma('cache_size = -16384');
+  if (hasFailed || statSync(file).size <= checkedBytesMax) check(pragma);
+  // The version is written last: a file that has it has the table.
+  if (found !== format.version) database.exec(`BEGIN; ${callsSchema} PRAGMA user_version = ${format.version}; COMMIT;`);
+  return database;
+}
+
+function check(pragma: (text: string) => Record<string, unknown>[]): void {
+  const found = String(pragma('integrity_check(1)')[0]?.integrity_check);
+  if (found !== 'ok') throw new Unreadable(found);
+}
+
+const unusable = (cause: unknown): HostError =>
+  isFull(cause) || (cause as NodeJS.ErrnoException).code === 'ENOSPC'
+    ? diskFull().with({ code: 'insufficient_storage', cause })
+    : new HostError('invalid_spec', `the log of calls in ${fileName} cannot be opened`, {
+        ...{ field: 'stateDir', reason: 'store_unusable', cause },
+        hint: 'check that Hostler may read and write the folder, and that its disk works',
+      });

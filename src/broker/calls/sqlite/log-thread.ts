@@ -1,0 +1,111 @@
+/**
+ * The thread in which the log waits for its disk. Everything that came by the end of a commit is the next transaction, so calls
+ * share a sync when there are many.
+ * Not here: the transaction (log-writer.ts), the other end (sqlite-call-log.ts).
+ *
+ * Invariant: after a failure the thread answers and writes nothing more, and keeps the lock until the process ends.
+ */
+import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { isHostError } from '../../../kernel/errors.js';
+import { lockFolder } from './folder-lock.js';
+import { logFailed } from './log-errors.js';
+import {
+  type FromThread,
+  type Operation,
+  type PlainError,
+  pack,
+  type ThreadData,
+  type ToThread,
+  toPlain,
+  unpack,
+} from './log-messages.js';
+import { LogWriter, replyBytesOf } from './log-writer.js';
+
+/** One transaction: more would keep small calls waiting and need a large write-ahead log. */
+const operationsMax = 1_024;
+const bytesMax = 1024 * 1024;
+
+const { folder, owner, holder } = workerData as ThreadData;
+const port = parentPort as NonNullable<typeof parentPort>;
+let waiting: Operation[] = [];
+let nowMs = 0;
+let isClosing = false;
+const problems: PlainError[] = [];
+
+const say = (message: FromThread, bytes?: Uint8Array): void =>
+  port.postMessage(message, bytes ? [bytes.buffer as ArrayBuffer] : []);
+const takeProblems = (): PlainError[] => problems.splice(0);
+
+try {
+  const unlock = lockFolder(folder, holder);
+  const writer = new LogWriter(folder, owner, (error) => problems.push(toPlain(error)));
+  port.on('message', (message: ToThread) => {
+    take(message);
+    takeAll();
+    serve(writer);
+    if (isClosing) close(writer, unlock);
+  });
+  say({ kind: 'opened', changes: writer.loaded, problems: takeProblems() });
+} catch (error) {
+  say({ kind: 'refused', error: toPlain(isHostError(error) ? error : logFailed(textOf(error), 'not_executed')) });
+  port.close();
+}
+
+function take(message: ToThread): void {
+  if ('close' in message) {
+    isClosing = true;
+    return;
+  }
+  unpack(message.operations, message.bytes);
+  waiting = waiting.length === 0 ? [...message.operations] : [...waiting, ...message.operations];
+  nowMs = message.nowMs;
+}
+
+function takeAll(): void {
+  for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port))
+    take(next.message as ToThread);
+}
+
+function serve(writer: LogWriter): void {
+  while (waiting.length > 0) {
+    try {
+      const { answers, changes, expireInMs } = writer.write({ operations: nextGroup(), nowMs });
+      const bytes = pack(answers);
+      const { state, hasSpare } = writer;
+      say({ kind: 'answered', answers, bytes, changes, state, hasSpare, expireInMs, problems: takeProblems() }, bytes);
+    } catch (error) {
+      waiting = [];
+      say({ kind: 'failed', cause: textOf(error) });
+      port.removeAllListeners('message');
+      // A port without a listener would end the thread, and its lock.
+      port.on('message', () => {});
+      return;
+    }
+    takeAll();
+  }
+}
+
+function nextGroup(): Operation[] {
+  let [at, bytes] = [0, 0];
+  while (at < waiting.length && at < operationsMax && bytes < bytesMax)
+    bytes += replyBytesOf(waiting[at++] as Operation);
+  const group = waiting.slice(0, at);
+  waiting = waiting.slice(at);
+  return group;
+}
+
+function close(writer: LogWriter, unlock: () => void): void {
+  try {
+    writer.close();
+    unlock();
+  } catch (error) {
+    // Everything was answered before; the next start recovers from the write-ahead log.
+    say({ kind: 'failed', cause: textOf(error) });
+  }
+  port.close();
+}
+
+function textOf(error: unknown): string {
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  return String(code ?? message);
+}

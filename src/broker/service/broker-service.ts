@@ -1,0 +1,277 @@
+/**
+ * Serves the workers of a host: accepts calls, answers questions about them, and keeps manifests current.
+ * Not here: how messages travel (the transports), the steps of one call (call-runner.ts).
+ *
+ * Invariants: identity and role come from the session. No limit of running calls beside the one per worker. None of the handlers
+ * throws.
+ */
+import { setBounded } from '../../kernel/bounded-map.js';
+import type { Clock } from '../../kernel/clock.js';
+import { type HostError, isHostError } from '../../kernel/errors.js';
+import { compositeKey } from '../../policy/composite-key.js';
+import type { BrokerEvent, ServiceStatus } from '../broker-events.js';
+import type { CallId, CallLog } from '../calls/call-log.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { errorBody } from '../protocol/reply-body.js';
+import { hasOutcome } from './call-decision.js';
+import { cancelled, hostFailed, revoked } from './call-errors.js';
+import { CallRunner } from './call-runner.js';
+import { Manifests, type RoleManifest } from './manifests.js';
+import type { Caller, CallTask } from './running-call.js';
+import { RunningSlots } from './running-slots.js';
+import type { ServedHost } from './served-host.js';
+import type { AskedCalls, IncomingCall, ServiceHandlers, WorkerSession, WorkerTransport } from './transport.js';
+import { identityOf, WorkerCall, type WorkerCallPorts } from './worker-call.js';
+
+export interface BrokerServiceOptions {
+  readonly host: ServedHost;
+  readonly log: CallLog;
+  readonly clock: Clock;
+  /** Calls of one worker that run at once. */
+  readonly runningPerWorker: number;
+  /** Whether a worker without a role may use what the host allows. */
+  readonly isRolelessAllowed?: () => boolean;
+  readonly onEvent?: (event: BrokerEvent) => void;
+}
+
+/** A cancel may overtake its call, which comes over another connection. */
+const cancelMs = 5_000;
+const cancelsMax = 16_384;
+/** Roles in the status. */
+const unlistedMax = 100;
+/** Time to record the outcomes of calls that a stop has cancelled. */
+const recordMs = 1_000;
+/** Rows that are read at once for one question: replies may have 4 MiB each. */
+const asksAtOnce = 8;
+
+export class BrokerService implements ServiceHandlers {
+  readonly #options: BrokerServiceOptions;
+  readonly #runner: CallRunner;
+  readonly #manifests: Manifests;
+  readonly #ports: WorkerCallPorts;
+  /** Calls that were cancelled before they came, with the time of the cancel. */
+  readonly #cancels = new Map<string, number>();
+  readonly #unlisted = new Map<string | undefined, true>();
+  readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0, uncertain: 0 };
+  #transport: WorkerTransport | undefined;
+  #isStopping = false;
+
+  constructor(options: BrokerServiceOptions) {
+    const { host, log, clock, runningPerWorker, isRolelessAllowed = () => false } = options;
+    const waitingMax = brokerLimits.callsPerWorker;
+    this.#options = options;
+    const onProblem = (error: unknown) => this.#tell({ kind: 'problem', error });
+    this.#manifests = new Manifests({
+      ...{ host, clock, isRolelessAllowed, onProblem },
+      onChanged: (role, manifest) => this.#manifestChanged(role, manifest),
+    });
+    this.#runner = new CallRunner({
+      ...{ log, clock, waitingMax, onProblem },
+      slots: new RunningSlots(runningPerWorker, waitingMax),
+      onRepeated: () => void this.#counts.repeated++,
+      onUncertain: ({ id: { worker, key } }) => this.#tell({ kind: 'uncertain', worker, key }),
+    });
+    this.#ports = {
+      ...{ host, isRolelessAllowed, onEvent: (event) => this.#tell(event) },
+      manifestOf: (role) => this.#manifests.of(role),
+    };
+  }
+
+  /** Changed manifests are told through this transport. */
+  attach(transport: WorkerTransport): void {
+    this.#transport = transport;
+  }
+
+  status(): ServiceStatus {
+    return {
+      ...this.#runner.figures(),
+      ...this.#counts,
+      unlistedRoles: [...this.#unlisted.keys()].flatMap((role) => role ?? []),
+      tooLarge: this.#manifests.tooLarge(),
+    };
+  }
+
+  /** Roles or guards may have changed in a way that the host does not tell. */
+  rulesChanged(): void {
+    this.#manifests.changed();
+  }
+
+  /** The rows of other epochs are removed; calls that run are cancelled, and their outcome is recorded without a reply. */
+  async workerRevoked(name: string, keepEpochs: readonly string[] = []): Promise<void> {
+    const purged = this.#options.log.purge(name, keepEpochs);
+    this.#runner.cancelAll(({ worker, epoch }) => worker === name && !keepEpochs.includes(epoch));
+    await purged;
+  }
+
+  /** Begins nothing more. Calls that run have so long to end; then they are cancelled and their outcomes recorded. */
+  async stop(graceMs: number): Promise<void> {
+    this.#isStopping = true;
+    await this.#runner.stop(graceMs, recordMs);
+  }
+
+  close(): void {
+    this.#manifests.close();
+    this.#runner.cancelAll(() => true);
+  }
+
+  call(incoming: IncomingCall): void {
+    const { session, request } = incoming;
+    this.#counts.calls++;
+    try {
+      if (!identityOf(session)) return this.#refuse(incoming, revoked());
+      const { clock } = this.#options;
+      const task = new WorkerCall(session, request, clock.nowMs() + request.deadlineMs, this.#ports);
+      const wasCancelled = this.#takeCancel(task.id);
+      // A call that was sent before may have a row, which only the runner can decide about.
+      if (wasCancelled && !request.sentBefore && !request.isCallersKey) return this.#refuse(incoming, cancelled());
+      this.#runner.send(task, session.id, this.#callerOf(incoming, task));
+      if (wasCancelled) this.#runner.cancel(task.id);
+    } catch (error) {
+      if (!isHostError(error)) this.#tell({ kind: 'problem', error });
+      const known = isHostError(error) ? error : hostFailed(error);
+      this.#refuse(incoming, known.with({ execution: 'not_executed' }));
+    }
+  }
+
+  cancel(session: WorkerSession, key: string): boolean {
+    const id = idOf(session, key);
+    if (this.#runner.cancel(id)) return true;
+    setBounded(this.#cancels, keyOf(id), this.#options.clock.nowMs(), cancelsMax);
+    return false;
+  }
+
+  taken(session: WorkerSession, keys: readonly string[]): void {
+    for (const key of keys) this.#options.log.taken(idOf(session, key));
+  }
+
+  async ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
+    const running: string[] = [];
+    const resend: string[] = [];
+    let isReading = identityOf(session) !== undefined;
+    for (let at = 0; at < keys.length; at += asksAtOnce) {
+      const some = keys.slice(at, at + asksAtOnce);
+      // A worker that does not read its replies asks for the rest later.
+      if (!isReading) {
+        running.push(...some);
+        continue;
+      }
+      const found = await Promise.all(some.map((key) => this.#find(session, key)));
+      some.forEach((key, index) => {
+        const answer = found[index];
+        if (answer === 'running') running.push(key);
+        else if (!(answer instanceof Buffer)) resend.push(key);
+        else if (!session.send({ op: 'reply', key, body: answer })) {
+          isReading = false;
+          running.push(key);
+        }
+      });
+    }
+    return { running, resend };
+  }
+
+  async manifest(session: WorkerSession): Promise<Buffer> {
+    try {
+      await this.#manifests.whenListed();
+      const identity = identityOf(session);
+      if (!identity) return errorBody(revoked());
+      const manifest = this.#manifests.of(identity.role);
+      this.#noteDenied(session, identity.role, manifest);
+      return manifest.body;
+    } catch (error) {
+      this.#tell({ kind: 'problem', error });
+      return errorBody(isHostError(error) ? error : hostFailed(error));
+    }
+  }
+
+  /** A worker that connects may have an older manifest. */
+  joined(session: WorkerSession): void {
+    const identity = identityOf(session);
+    if (!identity || this.#isStopping) return;
+    this.#manifests.afterListing(compositeKey('joined', session.id), identity.role, (manifest) => {
+      this.#noteDenied(session, identity.role, manifest);
+      session.send({ op: 'manifest_changed', revision: manifest.revision });
+    });
+  }
+
+  left(_session: WorkerSession): void {
+    // Its calls run on: their outcomes are in the log when the worker asks.
+  }
+
+  /** The body of the outcome, or where the call stands. */
+  async #find(session: WorkerSession, key: string): Promise<Buffer | 'running' | 'resend'> {
+    const { log } = this.#options;
+    const id = idOf(session, key);
+    if (this.#runner.has(id)) return 'running';
+    try {
+      const row = await log.find(id);
+      // It may have come while the log was read.
+      if (this.#runner.has(id)) return 'running';
+      if (!row) return 'resend';
+      if (hasOutcome(row)) return row.reply ?? 'resend';
+      return row.owner === log.owner || (await log.isGone(row.owner)) ? 'resend' : 'running';
+    } catch {
+      // The worker asks again.
+      return 'running';
+    }
+  }
+
+  #callerOf(incoming: IncomingCall, { id: { key } }: CallTask): Caller {
+    const { session } = incoming;
+    return {
+      receipt: (owner) => {
+        incoming.receipt(owner);
+        this.#tellRevision(incoming);
+      },
+      refuse: (error) => this.#refuse(incoming, error),
+      // A worker that misses it asks.
+      reply: (body) => void session.send({ op: 'reply', key, body }),
+    };
+  }
+
+  #tellRevision({ session, request: { manifestRevision } }: IncomingCall): void {
+    const identity = identityOf(session);
+    if (manifestRevision === undefined || !identity) return;
+    const { revision } = this.#manifests.of(identity.role);
+    if (revision !== manifestRevision) session.send({ op: 'manifest_changed', revision });
+  }
+
+  #refuse(incoming: IncomingCall, error: HostError): void {
+    this.#counts.refused++;
+    if (error.code === 'expired') this.#counts.expired++;
+    incoming.refuse(error);
+  }
+
+  /** True once for each cancel that came shortly before its call. */
+  #takeCancel(id: CallId): boolean {
+    const atMs = this.#cancels.get(keyOf(id));
+    if (atMs === undefined) return false;
+    this.#cancels.delete(keyOf(id));
+    return this.#options.clock.nowMs() - atMs <= cancelMs;
+  }
+
+  #noteDenied({ name }: WorkerSession, role: string | undefined, { denied }: RoleManifest): void {
+    if (!denied) return void this.#unlisted.delete(role);
+    if (this.#unlisted.has(role)) return;
+    setBounded(this.#unlisted, role, true, unlistedMax);
+    this.#tell({ kind: 'unlisted_role', worker: name, role, error: denied });
+  }
+
+  #manifestChanged(role: string | undefined, { denied, revision }: RoleManifest): void {
+    if (!denied) this.#unlisted.delete(role);
+    this.#transport?.notify((identity) => identity.role === role, { op: 'manifest_changed', revision });
+  }
+
+  #tell(event: BrokerEvent): void {
+    if (event.kind === 'denied') this.#counts.denied++;
+    if (event.kind === 'uncertain') this.#counts.uncertain++;
+    try {
+      this.#options.onEvent?.(event);
+    } catch {
+      // An error of the listener must not affect the workers.
+    }
+  }
+}
+
+const idOf = ({ name, epoch }: WorkerSession, key: string): CallId => ({ worker: name, epoch, key });
+
+const keyOf = ({ worker, epoch, key }: CallId): string => compositeKey(worker, epoch, key);

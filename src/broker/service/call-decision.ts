@@ -1,0 +1,66 @@
+/**
+ * What to do with one sending of a call, as a pure function of what the log knows about its key.
+ * Not here: doing it (call-runner.ts), whether the worker may make the call (worker-call.ts).
+ *
+ * Invariant: a call that may have begun is begun again only if its tool may be repeated, and at most `brokerLimits.attempts` times.
+ */
+import type { HostError } from '../../kernel/errors.js';
+import type { CallRow, CallState } from '../calls/call-log.js';
+import { brokerLimits } from '../protocol/limits.js';
+import type { SentBefore } from '../protocol/messages.js';
+
+/** The facts about one sending. */
+export interface Sending {
+  readonly digest: string;
+  readonly isCallersKey: boolean;
+  readonly sentBefore: SentBefore | undefined;
+  /** The tool may run twice. */
+  readonly isRepeatable: boolean;
+  /** Why the call must not run: denied, expired, cancelled, unknown tool. */
+  readonly refusal: HostError | undefined;
+}
+
+/** No other sending of this key can exist: the worker made the key for this call and sends it for the first time. */
+export const isSurelyNew = ({ isCallersKey, sentBefore }: Pick<Sending, 'isCallersKey' | 'sentBefore'>): boolean =>
+  !isCallersKey && sentBefore === undefined;
+
+/** The state in which a key is received that the log does not know. `refuse`: the sending leaves no row. */
+export function decideUnknown(
+  sending: Sending,
+  storeId: string,
+  canBegin: boolean,
+): Extract<CallState, 'running' | 'received' | 'uncertain' | 'refused'> | 'refuse' {
+  const { sentBefore, isRepeatable, refusal } = sending;
+  // Another store, or this one before it lost rows, may have begun the call.
+  const mayHaveBegun = sentBefore !== undefined && (sentBefore.storeId !== storeId || sentBefore.hasReceipt);
+  if (mayHaveBegun && !isRepeatable) return 'uncertain';
+  if (refusal !== undefined) return isSurelyNew(sending) ? 'refuse' : 'refused';
+  return canBegin ? 'running' : 'received';
+}
+
+/** Where the owner of a row is. `gone` includes a call of this host that is not in memory: its record failed. */
+export type Ownership = 'gone' | 'elsewhere';
+
+export type KnownDecision =
+  | 'conflict'
+  /** The row has the outcome. */
+  | 'reply'
+  /** Another host has the call. */
+  | 'elsewhere'
+  | 'begin'
+  /** Write this outcome for the owner that is gone. */
+  | 'refused'
+  | 'uncertain';
+
+/** For a key that is in the log and not in the memory of this host. */
+export function decideKnown(row: CallRow, sending: Sending, ownership: Ownership): KnownDecision {
+  if (row.digest !== sending.digest) return 'conflict';
+  if (hasOutcome(row)) return 'reply';
+  if (ownership === 'elsewhere') return 'elsewhere';
+  const mayHaveBegun = row.state === 'running';
+  if (mayHaveBegun && (!sending.isRepeatable || row.attempts >= brokerLimits.attempts)) return 'uncertain';
+  if (sending.refusal !== undefined) return mayHaveBegun ? 'uncertain' : 'refused';
+  return 'begin';
+}
+
+export const hasOutcome = ({ state }: CallRow): boolean => state !== 'received' && state !== 'running';

@@ -1,0 +1,88 @@
+/**
+ * The calls that this host has in memory, for workers and for calls of the host with an idempotency key.
+ * Not here: the steps of one call (running-call.ts).
+ *
+ * Invariant: a second sending of a key that is in memory joins the first.
+ */
+
+import { compositeKey } from '../../policy/composite-key.js';
+import type { CallId } from '../calls/call-log.js';
+import { type Caller, type CallTask, type RunnerPorts, RunningCall } from './running-call.js';
+
+export class CallRunner {
+  readonly #ports: RunnerPorts;
+  readonly #calls = new Map<string, RunningCall>();
+  #isStopping = false;
+  #onIdle = () => {};
+
+  constructor(ports: RunnerPorts) {
+    this.#ports = ports;
+  }
+
+  /** `party`: a later sending of the same party replaces this caller. */
+  send(task: CallTask, party: string, caller: Caller): void {
+    const key = keyOf(task.id);
+    const known = this.#calls.get(key);
+    if (known) {
+      this.#ports.onRepeated?.(task);
+      known.join(task, party, caller);
+      return;
+    }
+    const call = new RunningCall(task, this.#ports, () => this.#isStopping);
+    call.join(task, party, caller);
+    this.#calls.set(key, call);
+    void call.run().finally(() => {
+      this.#calls.delete(key);
+      if (this.#calls.size === 0) this.#onIdle();
+    });
+  }
+
+  has(id: CallId): boolean {
+    return this.#calls.has(keyOf(id));
+  }
+
+  /** Returns false if the call is not here. */
+  cancel(id: CallId): boolean {
+    const call = this.#calls.get(keyOf(id));
+    call?.cancel();
+    return call !== undefined;
+  }
+
+  cancelAll(isMeant: (id: CallId) => boolean): void {
+    for (const call of this.#calls.values()) if (isMeant(call.task.id)) call.cancel();
+  }
+
+  /** Begins nothing more. Calls that wait stay received: the next host begins them. The others have so long to end. */
+  async stop(graceMs: number, recordMs: number): Promise<void> {
+    this.#isStopping = true;
+    for (const call of this.#calls.values()) call.wake();
+    await this.#idle(graceMs);
+    this.cancelAll(() => true);
+    await this.#idle(recordMs);
+  }
+
+  figures(): { waiting: number; running: number; oldestMs: number | undefined } {
+    let [waiting, running, oldestAtMs] = [0, 0, Number.POSITIVE_INFINITY];
+    for (const call of this.#calls.values()) {
+      if (call.isExecuting) running++;
+      else waiting++;
+      oldestAtMs = Math.min(oldestAtMs, call.cameAtMs);
+    }
+    const nowMs = this.#ports.clock.nowMs();
+    return { waiting, running, oldestMs: waiting + running === 0 ? undefined : nowMs - oldestAtMs };
+  }
+
+  #idle(limitMs: number): Promise<void> {
+    if (this.#calls.size === 0) return Promise.resolve();
+    const { clock } = this.#ports;
+    return new Promise((resolve) => {
+      const cancel = clock.at(clock.nowMs() + limitMs, resolve);
+      this.#onIdle = () => {
+        cancel();
+        resolve();
+      };
+    });
+  }
+}
+
+const keyOf = ({ worker, epoch, key }: CallId): string => compositeKey(worker, epoch, key);

@@ -1,0 +1,221 @@
+/**
+ * The manifest of each role: the tools of all servers that the role may call, kept as bytes until something changes.
+ * Not here: whether a call may be made (worker-call.ts), sending manifests (broker-service.ts).
+ *
+ * Invariants: the revision is a hash of the content, so a server that restarts with the same tools changes nothing. No worker is
+ * told of a change before each server was listed once, or was waited for: a host that has just started would take tools away.
+ */
+import { createHash } from 'node:crypto';
+import { renamed } from '../../config/tool-rules.js';
+import { setBounded } from '../../kernel/bounded-map.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { HostError } from '../../kernel/errors.js';
+import { roleKey } from '../../policy/composite-key.js';
+import type { Principal } from '../../policy/operation.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { errorBody, type ManifestTool, manifestBody } from '../protocol/reply-body.js';
+import { manifestTooLarge, noRole, type Target, unlistedRole } from './call-errors.js';
+import type { ServedHost } from './served-host.js';
+
+const rolesMax = 1_024;
+/** Servers that start together cause one notification. */
+const gatherMs = 50;
+/** Rules go by role; no worker has this name. */
+const anyWorker = '*';
+
+export interface RoleManifest {
+  readonly revision: string;
+  /** The manifest, or the error that says why there is none. */
+  readonly body: Buffer;
+  /** By shown name. With several targets the worker must name the server. */
+  readonly byName: ReadonlyMap<string, readonly Target[]>;
+  /** Why the role may use nothing. */
+  readonly denied: HostError | undefined;
+  /** The server with the most bytes, if the manifest is too large. */
+  readonly tooLarge: string | undefined;
+}
+
+export interface ManifestsOptions {
+  readonly host: ServedHost;
+  readonly clock: Clock;
+  readonly isRolelessAllowed: () => boolean;
+  readonly onChanged: (role: string | undefined, manifest: RoleManifest) => void;
+  readonly onProblem: (error: unknown) => void;
+}
+
+export class Manifests {
+  readonly #options: ManifestsOptions;
+  readonly #byRole = new Map<string | undefined, RoleManifest>();
+  /** Revisions of servers and rules from which `#byRole` was made. */
+  #signature = '';
+  #cancelLook: Cancel | undefined;
+  /** Roles whose changed manifest could not be made, with the last known revision. */
+  readonly #failed = new Map<string | undefined, string>();
+  /** Functions that wait for the first listing of all servers. The last one of each name counts. */
+  readonly #afterListing = new Map<string, () => void>();
+  #isClosed = false;
+  readonly #stopListening: () => void;
+
+  constructor(options: ManifestsOptions) {
+    this.#options = options;
+    this.#stopListening = options.host.onKnownChanged(() => this.changed());
+  }
+
+  /** Throws what the host throws. */
+  of(role: string | undefined): RoleManifest {
+    const signature = this.#sign();
+    if (signature !== this.#signature) this.#remake(signature);
+    const kept = this.#byRole.get(role);
+    if (kept) return kept;
+    const made = this.#make(role);
+    setBounded(this.#byRole, role, made, rolesMax);
+    const told = this.#failed.get(role);
+    if (this.#failed.delete(role) && told !== made.revision) this.#tellChanged(role);
+    return made;
+  }
+
+  /** Resolves when each server was listed once, or the host's time for that is over. Undefined: no wait. */
+  whenListed(): Promise<void> | undefined {
+    const { host } = this.#options;
+    const unlisted = host.names().filter((server) => host.known(server)?.facts === undefined);
+    return unlisted.length > 0 ? host.startupListing(unlisted) : undefined;
+  }
+
+  /** Calls `onListed` with the manifest after the first listing; at once if there is no wait. */
+  afterListing(name: string, role: string | undefined, onListed: (manifest: RoleManifest) => void): void {
+    const tell = () => {
+      try {
+        onListed(this.of(role));
+      } catch (error) {
+        this.#options.onProblem(error);
+      }
+    };
+    if (this.#afterListing.size === 0) {
+      const listing = this.whenListed();
+      if (listing === undefined) return tell();
+      void listing.then(() => this.#listed());
+    }
+    this.#afterListing.set(name, tell);
+  }
+
+  /** Servers or rules may have changed: manifests are made again soon, and changes are told. */
+  changed(): void {
+    const { clock } = this.#options;
+    this.#cancelLook ??= clock.at(clock.nowMs() + gatherMs, () => {
+      this.#cancelLook = undefined;
+      const signature = this.#sign();
+      if (signature !== this.#signature) this.#remake(signature);
+    });
+  }
+
+  /** Servers that made a manifest too large. */
+  tooLarge(): string[] {
+    return [...new Set([...this.#byRole.values()].flatMap(({ tooLarge }) => tooLarge ?? []))];
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelLook?.();
+    this.#stopListening();
+  }
+
+  #listed(): void {
+    const waiting = [...this.#afterListing.values()];
+    this.#afterListing.clear();
+    if (!this.#isClosed) for (const tell of waiting) tell();
+  }
+
+  #sign(): string {
+    const { host, isRolelessAllowed } = this.#options;
+    let signature = `${host.rulesRevision} ${isRolelessAllowed()}`;
+    for (const name of host.names()) signature += ` ${name}:${host.known(name)?.revision}`;
+    return signature;
+  }
+
+  #remake(signature: string): void {
+    this.#signature = signature;
+    const failed = [...this.#failed.keys()];
+    for (const [role, { revision }] of [...this.#byRole]) {
+      this.#byRole.delete(role);
+      const made = this.#tryMake(role, revision);
+      if (made && made.revision !== revision) this.#tellChanged(role);
+    }
+    for (const role of failed) this.#tryMake(role, this.#failed.get(role));
+  }
+
+  #tryMake(role: string | undefined, revision: string | undefined): RoleManifest | undefined {
+    try {
+      return this.of(role);
+    } catch (error) {
+      if (revision !== undefined) setBounded(this.#failed, role, revision, rolesMax);
+      this.#options.onProblem(error);
+      return undefined;
+    }
+  }
+
+  #tellChanged(role: string | undefined): void {
+    this.afterListing(roleKey('changed', role), role, (manifest) => this.#options.onChanged(role, manifest));
+  }
+
+  #make(role: string | undefined): RoleManifest {
+    const denied = this.#denied(role);
+    const [tools, byName] = this.#toolsOf(role);
+    nameTwins(tools, byName);
+    const revision = revisionOf(tools, denied);
+    const made = { revision, byName, denied };
+    const body = manifestBody({ revision, tools, denied });
+    if (body.length <= brokerLimits.manifestBytes) return { ...made, body, tooLarge: undefined };
+    const server = largestOf(tools);
+    const error = manifestTooLarge(role, body.length, brokerLimits.manifestBytes, server);
+    this.#options.onProblem(error);
+    return { ...made, body: errorBody(error), tooLarge: server };
+  }
+
+  #toolsOf(role: string | undefined): [ManifestTool[], Map<string, Target[]>] {
+    const { host, isRolelessAllowed } = this.#options;
+    const principal: Principal = { id: anyWorker, role, scopes: [] };
+    const tools: ManifestTool[] = [];
+    const byName = new Map<string, Target[]>();
+    if (role === undefined && !isRolelessAllowed()) return [tools, byName];
+    for (const server of host.names()) {
+      const known = host.known(server);
+      for (const { key, raw } of known?.lists.get('tools/list')?.items ?? []) {
+        if (!known || !host.isAllowed(principal, server, key)) continue;
+        const name = renamed(known.definition.tools, key);
+        tools.push({ server, name, raw });
+        byName.set(name, [...(byName.get(name) ?? []), { server, tool: key }]);
+      }
+    }
+    return [tools, byName];
+  }
+
+  #denied(role: string | undefined): HostError | undefined {
+    const { host, isRolelessAllowed } = this.#options;
+    if (role === undefined) return isRolelessAllowed() ? undefined : noRole();
+    return host.isUnlistedRole?.(role) ? unlistedRole(role) : undefined;
+  }
+}
+
+/** A name that several servers have can also be called as `server__name`. */
+function nameTwins(tools: readonly ManifestTool[], byName: Map<string, readonly Target[]>): void {
+  for (const { server, name } of tools) {
+    const targets = byName.get(name) ?? [];
+    const full = `${server}__${name}`;
+    const target = targets.find((each) => each.server === server);
+    if (targets.length > 1 && target && !byName.has(full)) byName.set(full, [target]);
+  }
+}
+
+function revisionOf(tools: readonly ManifestTool[], denied: HostError | undefined): string {
+  const hash = createHash('sha256');
+  // A role that is listed later and still has no tools gets another revision, because the reason is gone.
+  if (denied) hash.update(`denied\0${denied.message}\0`);
+  for (const { server, name, raw } of tools) hash.update(`${server}\0${name}\0${raw.length}\0`).update(raw);
+  return hash.digest('base64url').slice(0, 22);
+}
+
+function largestOf(tools: readonly ManifestTool[]): string | undefined {
+  const bytes = new Map<string, number>();
+  for (const { server, raw } of tools) bytes.set(server, (bytes.get(server) ?? 0) + raw.length);
+  return [...bytes].sort((a, b) => b[1] - a[1])[0]?.[0];
+}

@@ -1,0 +1,287 @@
+/**
+ * One call on its way through the log: receive, begin, execute, finish. It does what call-decision.ts decides.
+ * Not here: what a call executes and whether it may (worker-call.ts), finding the call again (call-runner.ts).
+ *
+ * Invariants: a call executes after its row is durable, and its outcome is sent after that is durable. Every caller gets exactly
+ * one receipt or refusal.
+ */
+import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
+import type { Clock } from '../../kernel/clock.js';
+import { type HostError, isHostError } from '../../kernel/errors.js';
+import type { CallId, CallLog, CallOutcome, CallRow } from '../calls/call-log.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { errorBody } from '../protocol/reply-body.js';
+import { decideKnown, decideUnknown, isSurelyNew, type Sending } from './call-decision.js';
+import { cancelled, expired, hostFailed, rowRemoved, stopping, tooManyWaiting } from './call-errors.js';
+import type { RunningSlots, Turn } from './running-slots.js';
+
+/** One call, whoever sends it. */
+export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sentBefore'> {
+  readonly id: CallId;
+  readonly session: string;
+  /** On the clock of this host. */
+  readonly deadlineAtMs: number;
+  isRepeatable(): boolean;
+  /** Why the call must not run as things are now. Asked when it comes and when it begins. */
+  refusal(): HostError | undefined;
+  conflict(): HostError;
+  uncertain(reason: 'host_lost' | 'store_changed' | 'attempts'): HostError;
+  /** Returns the body of the outcome. A rejection becomes the outcome as well. */
+  execute(signal: CancelSignal, timeMs: number): Promise<Buffer>;
+}
+
+/** Where one sending of a call came from. */
+export interface Caller {
+  receipt(owner: string): void;
+  refuse(error: HostError): void;
+  reply(body: Buffer): void;
+  /** The call left this host without a reply: another host has it, this one stops, or it was purged. */
+  ended?(): void;
+}
+
+export interface RunnerPorts {
+  readonly log: CallLog;
+  readonly clock: Clock;
+  /** Undefined: no limit. */
+  readonly slots?: RunningSlots | undefined;
+  readonly waitingMax?: number;
+  onRepeated?(task: CallTask): void;
+  onUncertain?(task: CallTask): void;
+  onProblem(error: unknown): void;
+}
+
+/** Time for the reply to reach its caller before the deadline: 10 ms, or a quarter if there is less. */
+const replyMs = 10;
+const replyPart = 1 / 4;
+
+export class RunningCall {
+  readonly task: CallTask;
+  readonly cameAtMs: number;
+  isExecuting = false;
+  readonly #ports: RunnerPorts;
+  readonly #isStopping: () => boolean;
+  readonly #cancellation = new Cancellation();
+  /** With whether it has its receipt. */
+  readonly #callers = new Map<string, { readonly caller: Caller; hasReceipt: boolean }>();
+  /** The owner that receipts name; undefined before the row is durable. */
+  #owner: string | undefined;
+  #turn: Turn | undefined;
+
+  constructor(task: CallTask, ports: RunnerPorts, isStopping: () => boolean) {
+    this.task = task;
+    this.cameAtMs = ports.clock.nowMs();
+    this.#ports = ports;
+    this.#isStopping = isStopping;
+  }
+
+  join({ digest }: CallTask, party: string, caller: Caller): void {
+    if (digest !== this.task.digest) return caller.refuse(this.task.conflict());
+    const earlier = this.#callers.get(party);
+    // Each sending has its own receipt, also one that is replaced.
+    if (earlier && !earlier.hasReceipt) this.#callers.set(`${party} ${this.#callers.size}`, earlier);
+    this.#callers.set(party, { caller, hasReceipt: false });
+    if (this.#owner !== undefined) this.#receipts(this.#owner);
+  }
+
+  cancel(): void {
+    this.#cancellation.abort();
+    this.wake();
+  }
+
+  wake(): void {
+    this.#turn?.wake();
+  }
+
+  /** Never rejects. */
+  async run(): Promise<void> {
+    try {
+      await this.#receive();
+    } catch (error) {
+      if (!isHostError(error)) this.#ports.onProblem(error);
+      this.#refuse((isHostError(error) ? error : hostFailed(error)).with({ execution: 'not_executed' }));
+    } finally {
+      this.#turn?.release();
+      for (const { caller } of this.#callers.values()) caller.ended?.();
+    }
+  }
+
+  async #receive(): Promise<void> {
+    const { log } = this.#ports;
+    const { task } = this;
+    const { id, session, digest, isCallersKey } = task;
+    const sending = this.#sending();
+    const isNew = isSurelyNew(task);
+    if (sending.refusal && isNew) return this.#refuse(sending.refusal);
+    const busy = this.#enter(sending.refusal);
+    if (busy) {
+      // The key may have a row, and its outcome costs nothing.
+      const row = isNew ? undefined : await log.find(id);
+      return row ? this.#continue(row, busy) : this.#refuse(busy);
+    }
+    const state = decideUnknown(sending, log.storeId, this.#turn?.ready === undefined);
+    if (state === 'refuse') return;
+    const reply = this.#bodyFor(state, sending.refusal);
+    const { isNew: isReceived, row } = await log.receive({
+      ...{ id, session, digest, isCallersKey, state, reply },
+      deadlineMs: this.#leftMs,
+    });
+    if (!isReceived) {
+      this.#ports.onRepeated?.(task);
+      return this.#continue(row);
+    }
+    if (state === 'uncertain') this.#ports.onUncertain?.(task);
+    this.#receipts(log.owner);
+    if (state === 'running') return this.#execute();
+    return this.#continue(row);
+  }
+
+  /** Returns why the call cannot be received now. Otherwise the call has a turn, unless it is refused anyway. */
+  #enter(refusal: HostError | undefined): HostError | undefined {
+    const { log, slots, waitingMax = 0 } = this.#ports;
+    const { id, isCallersKey } = this.task;
+    if (this.#isStopping()) return stopping();
+    const full = log.refusal(id.worker, id.epoch, isCallersKey);
+    if (full || refusal || !slots) return full;
+    this.#turn = slots.enter(id.worker);
+    return this.#turn ? undefined : tooManyWaiting(waitingMax);
+  }
+
+  /** Goes on from a row, until the call is over or has another owner. */
+  async #continue(found: CallRow, busy?: HostError): Promise<void> {
+    const { log } = this.#ports;
+    let row: CallRow | undefined | 'over' = found;
+    while (row !== undefined && row !== 'over') {
+      const decision = decideKnown(row, this.#sending(), await this.#ownershipOf(row));
+      switch (decision) {
+        case 'conflict':
+          return this.#refuse(this.task.conflict());
+        case 'reply':
+          this.#receipts(log.owner);
+          return this.#reply(row.reply);
+        case 'elsewhere':
+          return this.#receipts(row.owner);
+        case 'begin':
+          if (busy) return this.#refuse(busy);
+          row = await this.#begin(row);
+          break;
+        default:
+          if (decision === 'uncertain') this.#ports.onUncertain?.(this.task);
+          row = await log.finish(this.task.id, row.owner, this.#outcomeAs(decision, row));
+      }
+    }
+    if (row === undefined) this.#refuse(rowRemoved());
+  }
+
+  /** Returns the row if it was not begun: another host was faster, or the call must not run any more. */
+  async #begin(row: CallRow): Promise<CallRow | undefined | 'over'> {
+    const { log } = this.#ports;
+    this.#receipts(log.owner);
+    await this.#waitForTurn();
+    // The row stays received, so that the next host can begin it.
+    if (this.#isStopping()) return 'over';
+    if (this.#refusal()) return row;
+    const begun = await log.begin(this.task.id, row.version);
+    if (begun !== 'begun') return begun;
+    await this.#execute();
+    return 'over';
+  }
+
+  async #waitForTurn(): Promise<void> {
+    const turn = this.#turn;
+    if (!turn?.ready || turn.isRunning) return;
+    const { clock } = this.#ports;
+    const cancelTimer = clock.at(this.task.deadlineAtMs, () => turn.wake());
+    if (!this.#cancellation.aborted) await turn.ready;
+    cancelTimer();
+  }
+
+  async #execute(): Promise<void> {
+    const { log, onProblem } = this.#ports;
+    const outcome = await this.#outcome();
+    try {
+      const row = await log.finish(this.task.id, log.owner, outcome);
+      this.#reply(row?.reply);
+    } catch (error) {
+      // The caller can hear the outcome now. A later sending of the key finds it uncertain.
+      onProblem(error);
+      this.#reply(outcome.reply);
+    }
+  }
+
+  async #outcome(): Promise<CallOutcome> {
+    // The row took time to become durable: role, epoch, cancel and deadline may have changed.
+    const refusal = this.#isStopping() ? stopping() : this.#refusal();
+    if (refusal) return this.#outcomeOf('refused', errorBody(refusal));
+    this.isExecuting = true;
+    const leftMs = this.#leftMs;
+    try {
+      const timeMs = leftMs - Math.min(replyMs, leftMs * replyPart);
+      return this.#outcomeOf('done', await this.task.execute(this.#cancellation, timeMs));
+    } catch (error) {
+      if (!isHostError(error)) this.#ports.onProblem(error);
+      return this.#outcomeOf('done', errorBody(isHostError(error) ? error : hostFailed(error)));
+    }
+  }
+
+  get #leftMs(): number {
+    return Math.max(0, this.task.deadlineAtMs - this.#ports.clock.nowMs());
+  }
+
+  #sending(): Sending {
+    const { digest, isCallersKey, sentBefore } = this.task;
+    return { digest, isCallersKey, sentBefore, isRepeatable: this.task.isRepeatable(), refusal: this.#refusal() };
+  }
+
+  #refusal(): HostError | undefined {
+    if (this.#cancellation.aborted) return cancelled();
+    return this.#leftMs < 1 ? expired() : this.task.refusal();
+  }
+
+  async #ownershipOf({ owner, state }: CallRow): Promise<'gone' | 'elsewhere'> {
+    const { log } = this.#ports;
+    const isOpen = state === 'received' || state === 'running';
+    // Not in memory and ours: its record failed earlier, or it waits here.
+    if (!isOpen || owner === log.owner) return 'gone';
+    return (await log.isGone(owner)) ? 'gone' : 'elsewhere';
+  }
+
+  #bodyFor(state: string, refusal: HostError | undefined): Buffer | undefined {
+    if (state === 'uncertain') return errorBody(this.task.uncertain('store_changed'));
+    return state === 'refused' && refusal ? errorBody(refusal) : undefined;
+  }
+
+  #outcomeAs(state: 'refused' | 'uncertain', { attempts }: CallRow): CallOutcome {
+    const isLast = attempts >= brokerLimits.attempts;
+    const error = this.task.uncertain(isLast ? 'attempts' : 'host_lost');
+    return this.#outcomeOf(state, errorBody(state === 'refused' ? (this.#refusal() ?? cancelled()) : error));
+  }
+
+  #outcomeOf(state: CallOutcome['state'], reply: Buffer): CallOutcome {
+    return { state, reply, isCallersKey: this.task.isCallersKey, deadlineMs: this.#leftMs };
+  }
+
+  #receipts(owner: string): void {
+    this.#owner = owner;
+    for (const each of this.#callers.values()) {
+      if (each.hasReceipt) continue;
+      each.hasReceipt = true;
+      each.caller.receipt(owner);
+    }
+  }
+
+  /** Callers with a receipt hear nothing: they ask. */
+  #refuse(error: HostError): void {
+    for (const [party, { caller, hasReceipt }] of this.#callers) {
+      if (hasReceipt) continue;
+      this.#callers.delete(party);
+      caller.refuse(error);
+    }
+  }
+
+  /** Undefined: the row was purged. */
+  #reply(body: Buffer | undefined): void {
+    if (body === undefined) return;
+    for (const { caller } of this.#callers.values()) caller.reply(body);
+    this.#callers.clear();
+  }
+}
