@@ -129,6 +129,11 @@ export class RowSets<Value, Content> {
     this.#owners.changed();
   }
 
+  /** Drops the value in memory. The rows stay, and the next write replaces them as a whole. */
+  release(owner: string): void {
+    this.#known.delete(owner);
+  }
+
   /** Each step writes one batch; only a new and large set takes more than one. */
   *write(owner: string, head: string, value: Value): Generator<undefined, void> {
     const { rowsOf, textOf, bytesOf, isSame } = this.#table;

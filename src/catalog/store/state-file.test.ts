@@ -2,6 +2,8 @@ import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../../../test/eventually.js';
@@ -13,6 +15,9 @@ import { type Listing, listingBytesMax, listingsMax, listingsTable } from './lis
 import { pinsTable } from './pins-table.js';
 import { StateFile } from './state-file.js';
 import { WriteBehind } from './write-behind.js';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
 
 let folder: string;
 let problems: unknown[];
@@ -445,6 +450,28 @@ describe('X18 rows that are large', () => {
       return isComplete;
     });
     expect(counts.size).toBeGreaterThan(2);
+  });
+
+  // The larger one is still queued when its server is removed.
+  test.each([1, 300_000])('AC-R7 of a removed server are on disk only, at %d bytes', async (bytes) => {
+    const state = open();
+    const key = pinKey('a', 'f');
+    const held = () => {
+      const record = pin('t', bytes);
+      const raw = Buffer.alloc(bytes, 'x');
+      state.pins.saveSoon(key, [record], fail);
+      state.listings.save('a', 'f', listing([{ key: 't', raw }]), fail);
+      return [new WeakRef(record), new WeakRef(raw)];
+    };
+    const refs = held();
+    state.release('a', 'f');
+    expect([stored('pin'), stored('listing'), problems]).toEqual([1, 1, []]);
+    // A WeakRef keeps its object for the current job.
+    await new Promise((resolve) => setImmediate(resolve));
+    collect();
+    expect(refs.map((each) => each.deref() !== undefined)).toEqual([false, false]);
+    expect(toolsOf(state.listings.load('a', 'f')).map(({ raw }) => raw.length)).toEqual([bytes]);
+    expect(state.pins.load(key)?.map(({ approved }) => approved?.raw?.length)).toEqual([bytes]);
   });
 
   test('give way to what is written at once in their place', async () => {

@@ -13,9 +13,10 @@ import { HostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import type { PinRecord } from '../../policy/pin-records.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
+import { pinKey } from '../server-origin.js';
 import { checkVersion, claimDatabase, isDamage, type OwnFormat, setAside, sqliteCode } from './database-file.js';
 import { type HistoriesTable, historiesSchema, historiesTable } from './failure-histories.js';
-import { type ListingStore, listingsTable } from './listings-table.js';
+import { type ListingsTable, listingsTable } from './listings-table.js';
 import { type PinsTable, pinsTable } from './pins-table.js';
 import { requireLibsql } from './require-libsql.js';
 import { rowSetSchema } from './row-sets.js';
@@ -48,7 +49,7 @@ const opened = new Map<string, StateFile>();
 
 export class StateFile {
   readonly pins: PinsTable;
-  readonly listings: ListingStore;
+  readonly listings: ListingsTable;
   readonly histories: HistoriesTable;
   readonly #pending = new WriteBehind();
 
@@ -57,6 +58,13 @@ export class StateFile {
     this.listings = listingsTable(database, this.pins, this.#pending);
     this.histories = historiesTable(database);
     adoptOldPins(database, this.pins);
+  }
+
+  /** Call it when a server was removed: its pins and its listing stay on disk only. */
+  release(server: string, origin: string): void {
+    // The listing first: writing it also writes its pins.
+    this.listings.release(server);
+    this.pins.release(pinKey(server, origin));
   }
 
   flush(): void {
