@@ -129,6 +129,17 @@ export class RowSets<Value, Content> {
     this.#owners.changed();
   }
 
+  /** Writes a whole set inside a transaction of the caller. */
+  insert(owner: string, head: string, value: Value): void {
+    const { rowsOf, textOf } = this.#table;
+    this.#delete(owner);
+    const id = Number(this.#sql.create.run(owner).lastInsertRowid);
+    for (const [i, { name, tag, content }] of rowsOf(value).entries())
+      this.#sql.insert.run(tag, (i + 1) * appendStep, textOf(content), id, name);
+    this.#complete(id, head, true);
+    this.#owners.changed();
+  }
+
   /** Drops the value in memory. The rows stay, and the next write replaces them as a whole. */
   release(owner: string): void {
     this.#known.delete(owner);

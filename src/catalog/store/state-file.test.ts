@@ -45,13 +45,14 @@ const versionOf = () => (elsewhere('PRAGMA user_version') as { user_version: num
 const count = () => (elsewhere('SELECT count(*) AS n FROM histories') as { n: number }[])[0]?.n;
 
 /** The file as the first version made it, and in another process: libsql holds on to what it has opened. */
-function writeVersion(version: number, records: readonly PinRecord[] = []): void {
+function writeVersion(version: number, records: readonly PinRecord[] = [], more = ''): void {
   const sql = `
     PRAGMA journal_mode = WAL;
     CREATE TABLE pins (server TEXT PRIMARY KEY, records TEXT NOT NULL);
     CREATE TABLE manifests (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, tools TEXT NOT NULL);
     INSERT INTO pins VALUES ('files', '${JSON.stringify(records)}');
     INSERT INTO manifests VALUES ('files', 'f', '[["read","{}"]]');
+    ${more}
     PRAGMA user_version = ${version};`;
   const script = "const d = new (require('libsql'))(process.argv[1]); d.exec(process.argv[2]); d.close()";
   execFileSync(process.execPath, ['-e', script, file(), sql]);
@@ -115,6 +116,45 @@ describe('versions of the file', () => {
     expect(pins.loadStatuses('files')).toEqual(new Map([['read', 'approved']]));
     expect(pins.load('files')).toEqual([pinned('read')]);
     expect(elsewhere("SELECT name FROM sqlite_master WHERE name IN ('pins', 'manifests')")).toEqual([]);
+  });
+
+  test.each([
+    ['is no JSON', '[{'],
+    ['is no list', '{"name":"write"}'],
+    ['has a record without a name', '[{"isAmbiguous":false,"isListed":true}]'],
+    ['has a version without a hash', '[{"name":"write","approved":{"at":""},"isAmbiguous":false,"isListed":true}]'],
+  ])('of old pins a row that %s is set aside and reported, and all others are taken over', (_title, text) => {
+    const files = JSON.stringify([pinned('write')]);
+    const bad = pinKey('bad', 'f');
+    writeVersion(4, [pinned('read')], `INSERT INTO pins VALUES ('${bad}', '${text}'), ('last', '${files}');`);
+    const { pins } = open();
+    expect(problems).toMatchObject([
+      { code: 'invalid_spec', details: { server: 'bad', field: 'stateDir', reason: 'unusable_state' } },
+    ]);
+    expect([pins.load('files'), pins.load('last'), pins.load(bad)]).toEqual([
+      [pinned('read')],
+      [pinned('write')],
+      undefined,
+    ]);
+    expect(elsewhere('SELECT server, records FROM unreadable_pins')).toMatchObject([{ server: bad, records: text }]);
+    expect(elsewhere("SELECT name FROM sqlite_master WHERE name = 'pins'")).toEqual([]);
+  });
+
+  test('old pins are taken over all or not at all, and never in place of newer ones', () => {
+    const records = JSON.stringify([pinned('write')]);
+    const full = `CREATE TRIGGER full BEFORE DELETE ON pins WHEN OLD.server = 'last' BEGIN SELECT RAISE(ABORT, 'full'); END;`;
+    writeVersion(4, [pinned('read')], `INSERT INTO pins VALUES ('last', '${records}'); ${full}`);
+    expect(open).toThrow(expect.objectContaining({ details: expect.objectContaining({ reason: 'state_unusable' }) }));
+    expect(elsewhere('SELECT owner FROM pin_sets')).toEqual([]);
+    expect(elsewhere('SELECT server FROM pins')).toMatchObject([{ server: 'files' }, { server: 'last' }]);
+    const newer = JSON.stringify(pinned('newer'));
+    elsewhere(
+      'DROP TRIGGER full',
+      "INSERT INTO pin_sets (owner, written, isComplete, head) VALUES ('files', 1, 1, 'h')",
+      `INSERT INTO pin_rows SELECT id, 'newer', 'approved', 1, '${newer}' FROM pin_sets`,
+    );
+    const { pins } = open();
+    expect([pins.load('files'), pins.load('last'), problems]).toEqual([[pinned('newer')], [pinned('write')], []]);
   });
 
   test('one of a version to come is set aside and told, not touched', () => {
