@@ -5,7 +5,7 @@
  * access.
  */
 import { hash, randomBytes } from 'node:crypto';
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyConfig, UnusableEntry } from './plain-data.js';
@@ -69,18 +69,26 @@ const anotherMailbox = 'give a worker another mailbox';
 
 const mailbox = z
   .string('must be a name')
-  .regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores');
+  .check(z.regex(mailboxPattern, 'must be small letters, digits, dots, dashes and underscores'));
 const destination = z.union([mailbox, z.literal(everyMailbox)], 'must be a mailbox, or *');
 
 /** The configuration never contains the key itself. */
 export const keyEntry = z.strictObject(
   {
-    hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
-    role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
-    expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
-    mailbox: mailbox.optional(),
-    destinations: z.array(destination, 'must be a list of mailboxes').max(16, 'has more than 16 entries').optional(),
-    nkey: z.string('must be a public nkey').regex(nkeyPattern, 'must be the public nkey of a user').optional(),
+    hash: z.optional(z.string(wrongHash).check(z.regex(writtenHash, wrongHash))),
+    role: z.optional(
+      z
+        .string('must be the name of a role')
+        .check(z.minLength(1, 'must not be blank'), z.maxLength(128, 'is too long')),
+    ),
+    expires: z.optional(z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z')),
+    mailbox: z.optional(mailbox),
+    destinations: z.optional(
+      z.array(destination, 'must be a list of mailboxes').check(z.maxLength(16, 'has more than 16 entries')),
+    ),
+    nkey: z.optional(
+      z.string('must be a public nkey').check(z.regex(nkeyPattern, 'must be the public nkey of a user')),
+    ),
   },
   'must be an object with a hash',
 );

@@ -6,7 +6,7 @@
  * `unreadable_pins`. A server that has pins of today keeps them.
  */
 import type Database from 'libsql';
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import { HostError } from '../../kernel/errors.js';
 import { namesIn } from '../../policy/composite-key.js';
 import type { PinRecord } from '../../policy/pin-records.js';
@@ -15,16 +15,16 @@ import type { PinsTable } from './pins-table.js';
 const version = z.object({
   hash: z.string(),
   bodyHash: z.string(),
-  raw: z.string().optional(),
+  raw: z.optional(z.string()),
   at: z.string(),
 });
 const records = z.array(
   z.object({
     name: z.string(),
-    approved: version.optional(),
-    pending: version.optional(),
-    firstHash: z.string().optional(),
-    renamedFrom: z.string().optional(),
+    approved: z.optional(version),
+    pending: z.optional(version),
+    firstHash: z.optional(z.string()),
+    renamedFrom: z.optional(z.string()),
     isAmbiguous: z.boolean(),
     isListed: z.boolean(),
   }),
