@@ -3,53 +3,60 @@
  * several hosts may serve. Not here: keys of workers (keys.ts), the effect of the limits (broker/).
  * Invariant: an empty object is valid, and its defaults admit no other machine.
  */
-import { z } from 'zod';
-import { listenEntry } from './listen-settings.js';
+import * as z from 'zod/mini';
+import { listenEntry, port } from './listen-settings.js';
 
 export const brokerPortDefault = 8384;
 
-const path = z.string('must be a path').min(1, 'must not be empty').max(4_096, 'is too long');
-const count = (max: number) =>
-  z.int('must be a whole number').min(1, `must be from 1 to ${max}`).max(max, `must be from 1 to ${max}`);
-const listen = listenEntry.omit({ drain: true }).extend({
-  port: listenEntry.shape.port.removeDefault().default(brokerPortDefault),
-  tls: z.strictObject({ cert: path, key: path }, 'must be an object with cert and key').optional(),
+const path = z.string('must be a path').check(z.minLength(1, 'must not be empty'), z.maxLength(4_096, 'is too long'));
+const count = (max: number, usual: number) =>
+  z._default(
+    z
+      .int('must be a whole number')
+      .check(z.minimum(1, `must be from 1 to ${max}`), z.maximum(max, `must be from 1 to ${max}`)),
+    usual,
+  );
+const yesOrNo = z._default(z.boolean('must be true or false'), false);
+const listen = z.extend(z.omit(listenEntry, { drain: true }), {
+  port: z._default(port, brokerPortDefault),
+  tls: z.optional(z.strictObject({ cert: path, key: path }, 'must be an object with cert and key')),
   /** Allows connections from other machines without TLS. The network can then read and change all messages. */
-  insecure: z.boolean('must be true or false').default(false),
+  insecure: yesOrNo,
 });
 const limits = z.strictObject({
-  connections: count(100_000).default(4_096),
+  connections: count(100_000, 4_096),
   /** Calls of one worker that run at the same time. */
-  callsPerWorker: count(256).default(64),
+  callsPerWorker: count(256, 64),
   /** Bytes that are read from one worker in a second. Without effect on NATS. */
-  bytesPerSecond: count(1024 ** 3).default(16 * 1024 ** 2),
+  bytesPerSecond: count(1024 ** 3, 16 * 1024 ** 2),
 });
 
 const separateBroker = 'workers connect to hostler up directly; several hosts use NATS: write nats:// or tls://';
 
 export const brokerEntry = z.strictObject({
-  listen: listen.prefault({}),
-  url: z
-    .string('must be an address')
-    .max(2_048, 'is too long')
-    .refine((url) => !/^wss?:/i.test(url), { error: separateBroker, abort: true })
-    .regex(/^(?:nats|tls):\/\/[^\s/]+$/, 'must begin with nats:// or tls:// and name a server')
-    .optional(),
+  listen: z.prefault(listen, {}),
+  url: z.optional(
+    z.string('must be an address').check(
+      z.maxLength(2_048, 'is too long'),
+      z.refine((url) => !/^wss?:/i.test(url), { error: separateBroker, abort: true }),
+      z.regex(/^(?:nats|tls):\/\/[^\s/]+$/, 'must begin with nats:// or tls:// and name a server'),
+    ),
+  ),
   /** Allows `url` without TLS to another machine, as `listen.insecure` does. */
-  insecure: z.boolean('must be true or false').default(false),
+  insecure: yesOrNo,
   /** NATS only. File with the key of this host. */
-  keyFile: path.optional(),
+  keyFile: z.optional(path),
   /** NATS only. `process` accepts a server that loses acknowledged messages on a power loss. */
-  durability: z.enum(['power', 'process'], 'must be power or process').default('power'),
+  durability: z._default(z.enum(['power', 'process'], 'must be power or process'), 'power'),
   /** NATS only. Number of copies in a cluster. */
-  replicas: count(5).default(1),
+  replicas: count(5, 1),
   /** NATS only. Address of the monitoring port, which reports whether the server syncs every write. */
-  monitor: z
-    .string('must be an address')
-    .max(2_048, 'is too long')
-    .regex(/^https?:\/\/[^\s/]+/, 'must begin with http:// or https://')
-    .optional(),
-  limits: limits.prefault({}),
+  monitor: z.optional(
+    z
+      .string('must be an address')
+      .check(z.maxLength(2_048, 'is too long'), z.regex(/^https?:\/\/[^\s/]+/, 'must begin with http:// or https://')),
+  ),
+  limits: z.prefault(limits, {}),
 });
 
 /** Members of earlier versions, and what to write instead. */

@@ -5,7 +5,7 @@
  * Invariants: an unknown key is refused. An invalid entry never grants more than a valid one: an invalid role may use nothing,
  * and an invalid budget allows no call.
  */
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type BrokerSettings, brokerEntry, removedBrokerMembers } from './broker-settings.js';
@@ -61,10 +61,10 @@ const callsMax = 1_000_000_000;
 const wrongCalls = `must be a whole number from 0 to ${callsMax}`;
 export const roleEntry = z.strictObject({ allow: z.array(z.unknown(), 'must be a list of server/tool') });
 export const rateLimitEntry = z.strictObject({
-  calls: z.int(wrongCalls).min(0, wrongCalls).max(callsMax, wrongCalls),
+  calls: z.int(wrongCalls).check(z.minimum(0, wrongCalls), z.maximum(callsMax, wrongCalls)),
   window: z.union([z.number(), z.string()], 'must be a duration like 1m'),
 });
-export const telemetryEntry = z.strictObject({ traces: z.boolean('must be true or false').default(false) });
+export const telemetryEntry = z.strictObject({ traces: z._default(z.boolean('must be true or false'), false) });
 const groupName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 
 type Entries = Readonly<Record<string, unknown>>;
@@ -222,7 +222,7 @@ function parseGroup(
 }
 
 /** Parses a section without entries. One mistake makes the whole configuration unusable. */
-function whole<T extends object>(at: string, schema: z.ZodType<T>, input: Entries): Readonly<T> {
+function whole<T extends object>(at: string, schema: z.ZodMiniType<T>, input: Entries): Readonly<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error, at);

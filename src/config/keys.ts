@@ -5,7 +5,7 @@
  * access.
  */
 import { hash, randomBytes } from 'node:crypto';
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyConfig, UnusableEntry } from './plain-data.js';
@@ -66,16 +66,25 @@ const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 /** The configuration never contains the key itself. */
 export const keyEntry = z.strictObject(
   {
-    hash: z.string(wrongHash).regex(writtenHash, wrongHash).optional(),
-    nkey: z.string('must be a public nkey').regex(nkeyPattern, 'must be the public nkey of a user').optional(),
-    role: z.string('must be the name of a role').min(1, 'must not be blank').max(128, 'is too long').optional(),
-    expires: z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z').optional(),
-    worker: z
-      .string('must be a name')
-      .regex(workerPattern, 'must be 1 to 64 small letters, digits, dashes and underscores')
-      .optional(),
-    epoch: z.string('must be a text').regex(epochPattern, 'must be 1 to 32 letters, digits and underscores').optional(),
-    host: z.literal(true, 'must be true, or left out').optional(),
+    hash: z.optional(z.string(wrongHash).check(z.regex(writtenHash, wrongHash))),
+    nkey: z.optional(
+      z.string('must be a public nkey').check(z.regex(nkeyPattern, 'must be the public nkey of a user')),
+    ),
+    role: z.optional(
+      z
+        .string('must be the name of a role')
+        .check(z.minLength(1, 'must not be blank'), z.maxLength(128, 'is too long')),
+    ),
+    expires: z.optional(z.string('must be a date like 2027-01-31 or 2027-01-31T12:00:00Z')),
+    worker: z.optional(
+      z
+        .string('must be a name')
+        .check(z.regex(workerPattern, 'must be 1 to 64 small letters, digits, dashes and underscores')),
+    ),
+    epoch: z.optional(
+      z.string('must be a text').check(z.regex(epochPattern, 'must be 1 to 32 letters, digits and underscores')),
+    ),
+    host: z.optional(z.literal(true, 'must be true, or left out')),
   },
   'must be an object with a hash',
 );

@@ -1,31 +1,43 @@
 /** Schemas of `listen` and `log` in the configuration. Options of the command line take precedence. */
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import { parseDuration } from './values.js';
 
 const portDefault = 8383;
 const hostDefault = '127.0.0.1';
 const namesMax = 100;
 const names = (of: string) =>
-  z
-    .array(z.string(`must be a list of ${of}`).min(1, 'must not be empty').max(256, 'is too long'))
-    .max(namesMax, `has more than ${namesMax} entries`)
-    .default([]);
+  z._default(
+    z
+      .array(
+        z.string(`must be a list of ${of}`).check(z.minLength(1, 'must not be empty'), z.maxLength(256, 'is too long')),
+      )
+      .check(z.maxLength(namesMax, `has more than ${namesMax} entries`)),
+    [],
+  );
+
+export const port = z
+  .int('must be a whole number')
+  .check(z.minimum(0, 'must be from 0 to 65535'), z.maximum(65_535, 'must be from 0 to 65535'));
 
 export const listenEntry = z.strictObject({
-  host: z.string('must be an address').min(1, 'must not be empty').max(255, 'is too long').default(hostDefault),
-  port: z
-    .int('must be a whole number')
-    .min(0, 'must be from 0 to 65535')
-    .max(65_535, 'must be from 0 to 65535')
-    .default(portDefault),
+  host: z._default(
+    z.string('must be an address').check(z.minLength(1, 'must not be empty'), z.maxLength(255, 'is too long')),
+    hostDefault,
+  ),
+  port: z._default(port, portDefault),
   allowedHosts: names('hosts'),
   allowedOrigins: names('origins'),
   drain: z
-    .union([z.number(), z.string()], 'must be a duration like 10s, or 0')
-    .refine((drain) => isDrain(drain), 'must be a duration like 10s, or 0')
-    .default('10s')
-    .describe(
-      'How long a stop waits for requests under way; until then the port stays open and /readyz says stopping.',
+    ._default(
+      z
+        .union([z.number(), z.string()], 'must be a duration like 10s, or 0')
+        .check(z.refine((drain) => isDrain(drain), 'must be a duration like 10s, or 0')),
+      '10s',
+    )
+    .check(
+      z.describe(
+        'How long a stop waits for requests under way; until then the port stays open and /readyz says stopping.',
+      ),
     ),
 });
 
@@ -46,7 +58,7 @@ export const logLevels = ['error', 'warn', 'info', 'debug'] as const;
 export type LogLevel = (typeof logLevels)[number];
 
 export const logEntry = z.strictObject({
-  level: z.enum(logLevels, `must be one of ${logLevels.join(', ')}`).default('info'),
+  level: z._default(z.enum(logLevels, `must be one of ${logLevels.join(', ')}`), 'info'),
 });
 
 export type ListenSettings = Readonly<z.infer<typeof listenEntry>>;

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import { firstIssue } from './schema-issues.js';
 
-const schema = z.strictObject({ a: z.strictObject({ b: z.number('must be a number') }), c: z.string().optional() });
+const schema = z.strictObject({ a: z.strictObject({ b: z.number('must be a number') }), c: z.optional(z.string()) });
 
 test.each<[input: unknown, at: string | undefined, field: string, what: string, isUnknownKey: boolean]>([
   [{ a: { b: 'x' } }, undefined, 'a.b', 'must be a number', false],

@@ -3,9 +3,12 @@
  * Not here: hints for the user (the parsers).
  * Invariant: apart from names of members, no text of the value is quoted.
  */
-import type { z } from 'zod';
+import * as z from 'zod/mini';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+
+// zod/mini has no texts of its own.
+z.config(z.locales.en());
 
 const nameCharsShown = 100;
 
@@ -31,7 +34,7 @@ export const invalidSpec = (
   });
 
 /** `at`: path of the parsed value. */
-export function firstIssue({ issues: [issue] }: z.ZodError, at = ''): FirstIssue {
+export function firstIssue({ issues: [issue] }: Pick<z.core.$ZodError, 'issues'>, at = ''): FirstIssue {
   const path = [...(at === '' ? [] : [at]), ...(issue?.path.map(String) ?? [])];
   if (issue?.code === 'unrecognized_keys') {
     const field = [...path, neutraliseLine(String(issue.keys[0]), nameCharsShown)].join('.');

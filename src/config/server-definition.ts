@@ -2,7 +2,7 @@
  * Parses one entry of `mcpServers`: how to reach a server (server-spec.ts) and how to supervise it. `unknown` → a frozen
  * definition with all defaults, or an `invalid_spec` error that names the field.
  */
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyEntry } from './plain-data.js';
@@ -67,7 +67,9 @@ const inConfiguration = (name: string): EntryPlace => ({
 });
 
 const count = (min: number, max: number) =>
-  z.int(`must be a whole number`).min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
+  z
+    .int(`must be a whole number`)
+    .check(z.minimum(min, `must be at least ${min}`), z.maximum(max, `must be at most ${max}`));
 const duration = z.union([z.number(), z.string()]);
 const cardCharsMax = 2_048;
 /** A text with a scheme must be an HTTP URL; any other text is a path. */
@@ -76,36 +78,43 @@ const isUsableCard = (text: string): boolean =>
 
 /** Settings of supervision and policy. */
 export const treatment = z.object({
-  enabled: z.boolean().default(true),
-  lazy: z.boolean().optional(),
-  keepAlive: z.union([z.literal(0), z.literal('0'), duration]).default('10m'),
-  restart: z
-    .strictObject({
-      max: count(0, 1_000)
-        .default(5)
-        .describe(
-          'Restarts within the window, and in a row without a proven run in between; one more failure parks the server.',
+  enabled: z._default(z.boolean(), true),
+  lazy: z.optional(z.boolean()),
+  keepAlive: z._default(z.union([z.literal(0), z.literal('0'), duration]), '10m'),
+  restart: z.prefault(
+    z.strictObject({
+      max: z
+        ._default(count(0, 1_000), 5)
+        .check(
+          z.describe(
+            'Restarts within the window, and in a row without a proven run in between; one more failure parks the server.',
+          ),
         ),
-      window: duration.default('5m'),
-      onExhausted: z.enum(['park', 'eject']).default('park'),
-    })
-    .prefault({}),
-  breaker: z.strictObject({ threshold: count(1, 1_000).default(5), reset: duration.default('30s') }).prefault({}),
-  timeouts: z.strictObject({ start: duration.optional(), call: duration.default('60s') }).prefault({}),
-  concurrency: count(1, 10_000).default(64),
-  queueLength: count(0, 100_000).default(1_024),
-  cache: z.enum(['on', 'off']).default('on'),
-  pins: z.enum(['block', 'warn', 'off']).optional(),
-  trustAnnotations: z.boolean().default(false),
-  card: z
-    .string()
-    .min(1, 'must not be empty')
-    .max(cardCharsMax, `must be at most ${cardCharsMax} characters`)
-    .refine((text) => !text.includes('\0'), 'must not contain a NUL')
-    .refine(isUsableCard, 'must be an http:// or https:// URL, or a path')
-    .optional(),
-  isolation: z.enum(['shared', 'per-client']).default('shared'),
-  tools: toolRules.prefault({}),
+      window: z._default(duration, '5m'),
+      onExhausted: z._default(z.enum(['park', 'eject']), 'park'),
+    }),
+    {},
+  ),
+  breaker: z.prefault(
+    z.strictObject({ threshold: z._default(count(1, 1_000), 5), reset: z._default(duration, '30s') }),
+    {},
+  ),
+  timeouts: z.prefault(z.strictObject({ start: z.optional(duration), call: z._default(duration, '60s') }), {}),
+  concurrency: z._default(count(1, 10_000), 64),
+  queueLength: z._default(count(0, 100_000), 1_024),
+  cache: z._default(z.enum(['on', 'off']), 'on'),
+  pins: z.optional(z.enum(['block', 'warn', 'off'])),
+  trustAnnotations: z._default(z.boolean(), false),
+  card: z.optional(
+    z.string().check(
+      z.minLength(1, 'must not be empty'),
+      z.maxLength(cardCharsMax, `must be at most ${cardCharsMax} characters`),
+      z.refine((text) => !text.includes('\0'), 'must not contain a NUL'),
+      z.refine(isUsableCard, 'must be an http:// or https:// URL, or a path'),
+    ),
+  ),
+  isolation: z._default(z.enum(['shared', 'per-client']), 'shared'),
+  tools: z.prefault(toolRules, {}),
 });
 export const treatmentKeys: ReadonlySet<string> = new Set(Object.keys(treatment.shape));
 

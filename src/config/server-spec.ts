@@ -2,7 +2,7 @@
  * Parses how to reach one server: `unknown` → a frozen ServerSpec, or an `invalid_spec` error that names the field.
  * The shape is the `mcpServers` entry of MCP clients. Unknown keys are refused: a key without effect would mislead.
  */
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import type { HostError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -11,28 +11,30 @@ import { firstIssue, invalidSpec, refuseProto } from './schema-issues.js';
 
 const name = z
   .string()
-  .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/, 'use 1 to 64 letters, digits, dots, dashes or underscores');
+  .check(z.regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/, 'use 1 to 64 letters, digits, dots, dashes or underscores'));
 
-const noNul = (field: string) => z.string().refine((text) => !text.includes('\0'), `${field} must not contain NUL`);
+const noNul = (field: string, max: number) =>
+  z.string().check(
+    z.refine((text) => !text.includes('\0'), `${field} must not contain NUL`),
+    z.maxLength(max, 'is too long'),
+  );
+const path = (field: string) => noNul(field, 4_096).check(z.minLength(1, 'must not be empty'));
 
 /** Linux limits one argument or variable to 128 KiB. */
 const argCharsMax = 128 * 1024;
 
-const paths = (field: string) =>
-  z
-    .array(noNul(field).min(1, 'must not be empty').max(4_096, 'is too long'))
-    .max(100, 'has too many entries')
-    .default([]);
+const paths = (field: string) => z._default(z.array(path(field)).check(z.maxLength(100, 'has too many entries')), []);
 
 export const stdio = z.strictObject({
   name,
-  command: noNul('command').min(1, 'must not be empty').max(4_096, 'is too long'),
-  args: z.array(noNul('args').max(argCharsMax, 'is too long')).max(1_000, 'has too many entries').default([]),
-  env: z
-    .record(z.string().regex(/^[^=\0]{1,256}$/, 'is not a variable name'), noNul('env').max(argCharsMax, 'is too long'))
-    .default({}),
-  cwd: noNul('cwd').min(1, 'must not be empty').max(4_096, 'is too long').optional(),
-  sandbox: z.enum(['group', 'standard']).default('group'),
+  command: path('command'),
+  args: z._default(z.array(noNul('args', argCharsMax)).check(z.maxLength(1_000, 'has too many entries')), []),
+  env: z._default(
+    z.record(z.string().check(z.regex(/^[^=\0]{1,256}$/, 'is not a variable name')), noNul('env', argCharsMax)),
+    {},
+  ),
+  cwd: z.optional(path('cwd')),
+  sandbox: z._default(z.enum(['group', 'standard']), 'group'),
   readablePaths: paths('readablePaths'),
   writablePaths: paths('writablePaths'),
 });
@@ -71,14 +73,15 @@ export const http = z.strictObject({
   // `abort`: a refinement also runs after a failed check, and `new URL` throws for an invalid URL.
   url: z
     .url({ protocol: /^https?$/, error: ({ input }) => notAUrl(input), abort: true })
-    .refine(hasNoLogin, 'must not carry a user name or password; use headers'),
-  headers: z
-    .record(
-      z.string().regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name'),
-      z.string().regex(/^[\t\x20-\x7e\x80-\xff]{0,8192}$/, 'must be one line of printable text'),
-    )
-    .default({}),
-  transport: z.enum(['auto', 'streamable-http', 'http-sse']).default('auto'),
+    .check(z.refine(hasNoLogin, 'must not carry a user name or password; use headers')),
+  headers: z._default(
+    z.record(
+      z.string().check(z.regex(/^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/, 'is not a header name')),
+      z.string().check(z.regex(/^[\t\x20-\x7e\x80-\xff]{0,8192}$/, 'must be one line of printable text')),
+    ),
+    {},
+  ),
+  transport: z._default(z.enum(['auto', 'streamable-http', 'http-sse']), 'auto'),
 });
 
 export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;

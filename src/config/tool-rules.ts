@@ -3,21 +3,25 @@
  * Not here: roles (host-config.ts), enforcing the rules (policy/allowlist.ts).
  * Invariant: no two renamed tools have the same name.
  */
-import { z } from 'zod';
+import * as z from 'zod/mini';
 
 const listMax = 10_000;
 const nameCharsMax = 512;
-const toolName = z.string('must be the name of a tool').min(1, 'must not be empty').max(nameCharsMax, 'is too long');
-const toolNames = z.array(toolName, 'must be a list of tools').max(listMax, `has more than ${listMax} entries`);
+const toolName = z
+  .string('must be the name of a tool')
+  .check(z.minLength(1, 'must not be empty'), z.maxLength(nameCharsMax, 'is too long'));
+const toolNames = z
+  .array(toolName, 'must be a list of tools')
+  .check(z.maxLength(listMax, `has more than ${listMax} entries`));
 /** Valid for every client, also with the name of the server as a prefix. */
 const shownName = z
   .string('must be a text')
-  .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'use 1 to 64 letters, digits, dots, dashes or underscores');
+  .check(z.regex(/^[A-Za-z0-9_.-]{1,64}$/, 'use 1 to 64 letters, digits, dots, dashes or underscores'));
 
 export const toolRules = z.strictObject({
-  allow: toolNames.optional(),
-  deny: toolNames.default([]),
-  rename: z.record(toolName, shownName).default({}),
+  allow: z.optional(toolNames),
+  deny: z._default(toolNames, []),
+  rename: z._default(z.record(toolName, shownName), {}),
 });
 
 export interface ToolRules {

@@ -132,8 +132,9 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     clock,
     supervise,
     onCircuit: (name) => (from, to, failures) => events.emit(name, { kind: 'breaker', from, to, failures }),
-    forget: (name, isSame) => {
+    forget: (name, gone, isSame) => {
       forget(name);
+      if (gone && !isSame) state?.release(name, gone.origin);
       pins.forget(name, isSame);
       throttle.forget(name);
       serverThrottle.forget(name);

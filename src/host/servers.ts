@@ -26,8 +26,8 @@ interface ServersParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
   readonly onCircuit: (server: string) => CircuitChanged;
-  /** Drops cached answers of the name. `isSame`: the next server has the same origin, with other settings. */
-  readonly forget: (server: string, isSame: boolean) => void;
+  /** Drops what is in memory for the name. `gone`: the server that has lost it; `isSame`: its successor has the same origin. */
+  readonly forget: (server: string, gone: ManagedServer | undefined, isSame: boolean) => void;
   /** Called when a server has taken the name; `before` is the replaced one. */
   readonly recall: (managed: ManagedServer, before: ManagedServer | undefined) => void;
 }
@@ -149,7 +149,7 @@ export class Servers {
       this.#byName.delete(name);
       this.#last = undefined;
       this.registry.remove(name);
-      this.#parts.forget(name, false);
+      this.#parts.forget(name, managed, false);
       await managed.dispose();
     });
   }
@@ -213,7 +213,7 @@ export class Servers {
       this.#byName.delete(name);
       this.#last = undefined;
       this.registry.remove(name);
-      this.#parts.forget(name, false);
+      this.#parts.forget(name, failed, false);
     }
     await gone;
   }
@@ -228,7 +228,7 @@ export class Servers {
     const { name } = definition;
     const { supervise, onCircuit, forget, recall, clock } = this.#parts;
     const before = this.#byName.get(name);
-    forget(name, before?.origin === originOf(definition.spec));
+    forget(name, before, before?.origin === originOf(definition.spec));
     const { supervisor, auth } = supervise(definition, predecessor);
     const managed = new ManagedServer(
       definition,

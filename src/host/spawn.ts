@@ -6,7 +6,7 @@
  * Invariants: an unknown option, or one that needs a factory, is refused, never ignored. Errors name the option as the
  * application wrote it.
  */
-import type { z } from 'zod';
+import type * as z from 'zod/mini';
 import {
   definitionOf,
   type EntryPlace,

@@ -6,7 +6,7 @@
  *
  * Invariant: a stored restart counts for at most one window from now, even if the wall clock was changed in between.
  */
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import type { Clock } from '../kernel/clock.js';
 import { emptyLedger, type Ledger, type RestartPlan } from './restart-plan.js';
 
@@ -22,12 +22,14 @@ const messageCharsMax = 2_000;
 /** Plans allow at most 1,000 restarts; the ledger contains one more. */
 const restartsMax = 1_001;
 
-const count = z.int().min(0);
+const count = z.int().check(z.minimum(0));
 const recordShape = z.object({
-  restartsAt: z.array(z.number()).max(restartsMax),
+  restartsAt: z.array(z.number()).check(z.maxLength(restartsMax)),
   unprovenStarts: count,
   failedProbes: count,
-  parked: z.object({ code: z.string(), message: z.string().max(messageCharsMax), at: z.number() }).optional(),
+  parked: z.optional(
+    z.object({ code: z.string(), message: z.string().check(z.maxLength(messageCharsMax)), at: z.number() }),
+  ),
 });
 
 export function recordOf(ledger: Ledger, clock: Clock): HistoryRecord | undefined {

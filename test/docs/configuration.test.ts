@@ -3,7 +3,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import { brokerEntry } from '../../src/config/broker-settings.js';
 import { hostConfigKeys, parseHostConfig, rateLimitEntry, roleEntry } from '../../src/config/host-config.js';
 import { keyEntry } from '../../src/config/keys.js';
@@ -23,7 +23,7 @@ function tableOf(title: string): Map<string, string> {
 type Schema = { properties?: Record<string, Schema>; default?: unknown };
 
 /** Path to default as JSON, for every leaf of an object's schema. */
-function keysOf(schema: z.ZodType, prefix = ''): [string, string][] {
+function keysOf(schema: z.ZodMiniType, prefix = ''): [string, string][] {
   const leaves = ({ properties = {} }: Schema, above: string): [string, string][] =>
     Object.entries(properties).flatMap(([key, each]) =>
       each.properties

@@ -35,6 +35,11 @@ export interface ListingStore {
   save(server: string, origin: string, listing: Listing, onFailed: (why: SaveFailure) => void): void;
 }
 
+export interface ListingsTable extends ListingStore {
+  /** Drops the listing from memory, after writing one that is queued. */
+  release(server: string): void;
+}
+
 export const emptyListing: Listing = { facts: undefined, lists: new Map() };
 
 interface Head {
@@ -52,7 +57,7 @@ interface QueuedListing {
   readonly listing: Listing;
 }
 
-export function listingsTable(database: Database.Database, pins: PinsTable, pending: WriteBehind): ListingStore {
+export function listingsTable(database: Database.Database, pins: PinsTable, pending: WriteBehind): ListingsTable {
   const sets = new RowSets<Listing, Buffer>(database, {
     name: 'listing',
     oldestBy: 'written',
@@ -108,6 +113,11 @@ export function listingsTable(database: Database.Database, pins: PinsTable, pend
       // A small listing waits for queued pins: writing both in one turn could take long.
       const mustWait = pending.get(pinsEntry(pinKey(server, origin))) !== undefined || bytesOf(listing) > largeBytes;
       pending.put(entryOf(server), { value, write: steps, onFailed: (error) => onFailed({ error }) }, mustWait);
+    },
+    release(server) {
+      pending.settle(entryOf(server));
+      sets.release(server);
+      tooLarge.delete(server);
     },
   };
 }

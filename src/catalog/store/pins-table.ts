@@ -22,6 +22,10 @@ import { largeBytes, type WriteBehind } from './write-behind.js';
 export interface PinsTable extends Required<PinStore> {
   /** Generation of the stored pins. Undefined: no pins are stored. */
   generation(key: string): string | undefined;
+  /** Stores pins of an older file inside a transaction of the caller. Pins that are stored already are newer and stay. */
+  adopt(key: string, records: readonly PinRecord[]): void;
+  /** Drops the pins from memory, after writing those that are queued. */
+  release(key: string): void;
 }
 
 export const pinsEntry = (key: string): string => compositeKey('pins', key);
@@ -47,6 +51,14 @@ export function pinsTable(database: Database.Database, pending: WriteBehind): Pi
     loadStatuses(key) {
       if (pending.get(pinsEntry(key)) !== undefined) return undefined;
       return sets.tags(key) as ReadonlyMap<string, PinStatus> | undefined;
+    },
+    adopt(key, records) {
+      if (sets.head(key) === undefined) sets.insert(key, randomUUID(), records);
+    },
+    release(key) {
+      // First, because a write leaves its value in memory.
+      pending.settle(pinsEntry(key));
+      sets.release(key);
     },
     save(key, records) {
       const entry = pinsEntry(key);

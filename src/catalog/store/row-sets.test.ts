@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import { RowNames, RowSets, rowSetSchema } from './row-sets.js';
@@ -22,10 +23,46 @@ test('many questions of one tick are one, and what is written meanwhile counts',
   expect([names.mayHave('c'), reads]).toEqual([true, 3]);
 });
 
+/** Calls `between` before each query outside of a transaction, and before and after each transaction. */
+function interrupted(database: Database.Database, between: () => void): Database.Database {
+  let isInside = false;
+  const gap = () => {
+    if (!isInside) between();
+  };
+  const whole =
+    (run: () => unknown) =>
+    (...args: []) => {
+      gap();
+      isInside = true;
+      try {
+        return run(...args);
+      } finally {
+        isInside = false;
+        gap();
+      }
+    };
+  const prepare = (sql: string) => {
+    const statement = database.prepare(sql);
+    const query =
+      (name: 'all' | 'get' | 'run') =>
+      (...args: unknown[]) => {
+        gap();
+        return statement[name](...args);
+      };
+    return { all: query('all'), get: query('get'), run: query('run') };
+  };
+  const transaction = (run: () => unknown) => {
+    const own = database.transaction(run);
+    return Object.assign(whole(own), { immediate: whole(own.immediate) });
+  };
+  return { prepare, transaction, pragma: (text: string) => database.pragma(text) } as unknown as Database.Database;
+}
+
 describe('row sets', () => {
-  const open = (database = new Database(':memory:')) => {
+  /** `between` runs wherever another process could write: before, between and after the transactions of a write or a load. */
+  const open = (database = new Database(':memory:'), between = () => {}) => {
     database.exec(rowSetSchema('word'));
-    const sets = new RowSets<readonly string[], string>(database, {
+    const sets = new RowSets<readonly string[], string>(interrupted(database, between), {
       name: 'word',
       oldestBy: 'id',
       setsMax: 3,
@@ -64,6 +101,63 @@ describe('row sets', () => {
       ['a', 'b', 'c'],
       ['a', 'b', 'c'],
     ]);
+  });
+
+  test('AC-H20 two processes that write one set at the same time never mix their rows', () => {
+    const words = fc.uniqueArray(
+      fc.tuple(fc.constantFrom(...'abcdef'), fc.integer({ min: 1, max: 3 })).map(([letter, n]) => letter.repeat(n)),
+      { selector: ([letter]) => letter },
+    );
+    // `gaps`: after how many gaps of this step the other process writes; beyond the last gap it does not.
+    const step = fc.record({
+      isLoad: fc.boolean(),
+      isLoaded: fc.boolean(),
+      mine: words,
+      theirs: words,
+      gaps: fc.nat({ max: 8 }),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { minLength: 1, maxLength: 8 }), (steps) => {
+        const database = new Database(':memory:');
+        let gap: () => void = () => {};
+        const one = open(database, () => gap());
+        const other = open(database);
+        let last: readonly string[] | undefined;
+        for (const { isLoad, isLoaded, mine, theirs, gaps } of steps) {
+          let left = gaps;
+          let between: string[] | undefined;
+          gap = () => {
+            if (left-- !== 0) return;
+            between = theirs;
+            // After a load it writes only the changed rows.
+            if (isLoaded) other.load('x');
+            other.write('x', ...theirs);
+          };
+          const loaded = isLoad ? one.load('x') : undefined;
+          if (!isLoad) one.write('x', ...mine);
+          gap = () => {};
+          const found = open(database).load('x');
+          const possible = isLoad ? [between ?? last] : between ? [mine, between] : [mine];
+          expect(possible).toContainEqual(found);
+          if (isLoad) expect([last, between]).toContainEqual(loaded);
+          last = found;
+        }
+        database.close();
+      }),
+      { seed: 11, numRuns: 300 },
+    );
+  });
+
+  test('a set that another process completes meanwhile is replaced in one step, not piece by piece', () => {
+    const database = new Database(':memory:');
+    const other = open(database);
+    let gaps = 0;
+    // The first gap comes before the set is looked up.
+    const one = open(database, () => {
+      if (++gaps === 2) other.write('x', 'a');
+    });
+    const words = ['a', 'b', 'c'].map((letter) => letter.repeat(200_000));
+    expect([one.write('x', ...words), other.load('x')?.length]).toEqual([0, 3]);
   });
 
   test('a new set is not there before its last batch, and an interrupted one is written again', () => {

@@ -3,7 +3,8 @@
  * Not here: the content of rows (pins-table.ts, listings-table.ts), the time of a write (write-behind.ts).
  *
  * Invariants: readers see only complete sets. An existing set changes in one transaction; a new set may take several, in
- * batches of at most `batchBytes`. A set that another process has written is replaced as a whole.
+ * batches of at most `batchBytes`. A set that another process has written is replaced as a whole,
+ * also when that process wrote it during this write.
  */
 import type Database from 'libsql';
 import { setBounded } from '../../kernel/bounded-map.js';
@@ -107,35 +108,50 @@ export class RowSets<Value, Content> {
 
   /** `toValue` converts the rows to a value; the next write is compared with that value. */
   load(owner: string, toValue: (rows: readonly StoredRow[], head: string) => Value | undefined): Value | undefined {
-    const set = this.#find(owner);
-    if (!set) return undefined;
-    const rows = this.#sql.read.all(set.id) as (StoredRow & { position: number })[];
-    const value = toValue(rows, set.head);
-    const positions = rows.map(({ position }) => position);
-    if (value !== undefined) this.#remember(owner, { id: set.id, written: set.written, value, positions });
-    return value;
+    return this.#read(owner, (set) => {
+      const rows = this.#sql.read.all(set.id) as (StoredRow & { position: number })[];
+      const value = toValue(rows, set.head);
+      const positions = rows.map(({ position }) => position);
+      if (value !== undefined) this.#remember(owner, { id: set.id, written: set.written, value, positions });
+      return value;
+    });
   }
 
   tags(owner: string): ReadonlyMap<string, string> | undefined {
-    const set = this.#find(owner);
-    if (!set) return undefined;
-    const rows = this.#sql.tags.all(set.id) as { name: string; tag: string }[];
-    return new Map(rows.map(({ name, tag }) => [name, tag]));
+    return this.#read(owner, (set) => {
+      const rows = this.#sql.tags.all(set.id) as { name: string; tag: string }[];
+      return new Map(rows.map(({ name, tag }) => [name, tag]));
+    });
   }
 
   delete(owner: string): void {
-    this.#database.transaction(() => this.#delete(owner))();
+    this.#database.transaction(() => this.#delete(owner)).immediate();
     this.#known.delete(owner);
     this.#owners.changed();
+  }
+
+  /** Writes a whole set inside a transaction of the caller. */
+  insert(owner: string, head: string, value: Value): void {
+    const { rowsOf, textOf } = this.#table;
+    this.#delete(owner);
+    const id = Number(this.#sql.create.run(owner).lastInsertRowid);
+    for (const [i, { name, tag, content }] of rowsOf(value).entries())
+      this.#sql.insert.run(tag, (i + 1) * appendStep, textOf(content), id, name);
+    this.#complete(id, head, true);
+    this.#owners.changed();
+  }
+
+  /** Drops the value in memory. The rows stay, and the next write replaces them as a whole. */
+  release(owner: string): void {
+    this.#known.delete(owner);
   }
 
   /** Each step writes one batch; only a new and large set takes more than one. */
   *write(owner: string, head: string, value: Value): Generator<undefined, void> {
     const { rowsOf, textOf, bytesOf, isSame } = this.#table;
-    const stored = this.#sql.find.get(owner) as StoredSet | undefined;
+    const stored = this.#stored(owner);
     const known = this.#known.get(owner);
-    const isCurrent = known !== undefined && known.id === stored?.id && known.written === stored.written;
-    const base = isCurrent ? known : undefined;
+    const base = known && isSameWrite(known, stored) ? known : undefined;
     const { changed, removed, positions } = difference(
       base && rowsOf(base.value),
       base?.positions,
@@ -145,27 +161,35 @@ export class RowSets<Value, Content> {
     // An interrupted write must not change a complete set on disk.
     const batches = stored?.isComplete ? [changed] : batchesOf(changed, bytesOf);
     let id = base?.id ?? 0;
+    let written: number | undefined;
     this.#known.delete(owner);
     this.#owners.changed();
     for (const [i, batch] of batches.entries()) {
       if (i > 0) yield;
       const isLast = i === batches.length - 1;
+      let isStale = false;
+      // Immediate: no other process writes between the comparison and the commit.
       const write = this.#database.transaction(() => {
+        const now = this.#stored(owner);
+        isStale = i === 0 && !isSameWrite(stored, now);
+        if (isStale) return;
+        if (i > 0 && now?.id !== id) throw new Error('another process has replaced the rows');
         if (i === 0 && !base) {
           this.#delete(owner);
           id = Number(this.#sql.create.run(owner).lastInsertRowid);
-        } else if ((this.#sql.find.get(owner) as StoredSet | undefined)?.id !== id)
-          throw new Error('another process has replaced the rows');
+        }
         for (const name of removed) this.#sql.remove.run(id, name);
         for (const { row, position, isNew } of batch)
           this.#sql[isNew ? 'insert' : 'update'].run(row.tag, position, textOf(row.content), id, row.name);
         if (isLast) this.#complete(id, head, base === undefined);
-      });
+        written = this.#stored(owner)?.written;
+      }).immediate;
       // An incomplete set need not survive a power failure.
       if (isLast) write();
       else withoutSync(this.#database, write);
+      // The base is forgotten, so this writes the whole set.
+      if (isStale) return yield* this.write(owner, head, value);
     }
-    const written = this.#find(owner)?.written;
     if (written !== undefined) this.#remember(owner, { id, written, value, positions });
   }
 
@@ -181,7 +205,7 @@ export class RowSets<Value, Content> {
   }
 
   #delete(owner: string): void {
-    const set = this.#sql.find.get(owner) as StoredSet | undefined;
+    const set = this.#stored(owner);
     if (!set) return;
     this.#sql.deleteRows.run(set.id);
     this.#sql.delete.run(set.id);
@@ -189,10 +213,28 @@ export class RowSets<Value, Content> {
 
   #find(owner: string): StoredSet | undefined {
     if (!this.#owners.mayHave(owner)) return undefined;
-    const set = this.#sql.find.get(owner) as StoredSet | undefined;
+    const set = this.#stored(owner);
     return set?.isComplete ? set : undefined;
   }
+
+  #stored(owner: string): StoredSet | undefined {
+    return this.#sql.find.get(owner) as StoredSet | undefined;
+  }
+
+  /** In one transaction: another process may replace the set between two queries. */
+  #read<Result>(owner: string, read: (set: StoredSet) => Result): Result | undefined {
+    if (!this.#owners.mayHave(owner)) return undefined;
+    return this.#database.transaction(() => {
+      const set = this.#stored(owner);
+      return set?.isComplete ? read(set) : undefined;
+    })();
+  }
 }
+
+type Write = Pick<StoredSet, 'id' | 'written'>;
+
+const isSameWrite = (a: Write | undefined, b: Write | undefined): boolean =>
+  a?.id === b?.id && a?.written === b?.written;
 
 interface ChangedRow<Content> {
   readonly row: SetRow<Content>;

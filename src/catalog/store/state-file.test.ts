@@ -2,6 +2,8 @@ import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import Database from 'libsql';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../../../test/eventually.js';
@@ -13,6 +15,9 @@ import { type Listing, listingBytesMax, listingsMax, listingsTable } from './lis
 import { pinsTable } from './pins-table.js';
 import { StateFile } from './state-file.js';
 import { WriteBehind } from './write-behind.js';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
 
 let folder: string;
 let problems: unknown[];
@@ -40,13 +45,14 @@ const versionOf = () => (elsewhere('PRAGMA user_version') as { user_version: num
 const count = () => (elsewhere('SELECT count(*) AS n FROM histories') as { n: number }[])[0]?.n;
 
 /** The file as the first version made it, and in another process: libsql holds on to what it has opened. */
-function writeVersion(version: number, records: readonly PinRecord[] = []): void {
+function writeVersion(version: number, records: readonly PinRecord[] = [], more = ''): void {
   const sql = `
     PRAGMA journal_mode = WAL;
     CREATE TABLE pins (server TEXT PRIMARY KEY, records TEXT NOT NULL);
     CREATE TABLE manifests (server TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, tools TEXT NOT NULL);
     INSERT INTO pins VALUES ('files', '${JSON.stringify(records)}');
     INSERT INTO manifests VALUES ('files', 'f', '[["read","{}"]]');
+    ${more}
     PRAGMA user_version = ${version};`;
   const script = "const d = new (require('libsql'))(process.argv[1]); d.exec(process.argv[2]); d.close()";
   execFileSync(process.execPath, ['-e', script, file(), sql]);
@@ -110,6 +116,45 @@ describe('versions of the file', () => {
     expect(pins.loadStatuses('files')).toEqual(new Map([['read', 'approved']]));
     expect(pins.load('files')).toEqual([pinned('read')]);
     expect(elsewhere("SELECT name FROM sqlite_master WHERE name IN ('pins', 'manifests')")).toEqual([]);
+  });
+
+  test.each([
+    ['is no JSON', '[{'],
+    ['is no list', '{"name":"write"}'],
+    ['has a record without a name', '[{"isAmbiguous":false,"isListed":true}]'],
+    ['has a version without a hash', '[{"name":"write","approved":{"at":""},"isAmbiguous":false,"isListed":true}]'],
+  ])('of old pins a row that %s is set aside and reported, and all others are taken over', (_title, text) => {
+    const files = JSON.stringify([pinned('write')]);
+    const bad = pinKey('bad', 'f');
+    writeVersion(4, [pinned('read')], `INSERT INTO pins VALUES ('${bad}', '${text}'), ('last', '${files}');`);
+    const { pins } = open();
+    expect(problems).toMatchObject([
+      { code: 'invalid_spec', details: { server: 'bad', field: 'stateDir', reason: 'unusable_state' } },
+    ]);
+    expect([pins.load('files'), pins.load('last'), pins.load(bad)]).toEqual([
+      [pinned('read')],
+      [pinned('write')],
+      undefined,
+    ]);
+    expect(elsewhere('SELECT server, records FROM unreadable_pins')).toMatchObject([{ server: bad, records: text }]);
+    expect(elsewhere("SELECT name FROM sqlite_master WHERE name = 'pins'")).toEqual([]);
+  });
+
+  test('old pins are taken over all or not at all, and never in place of newer ones', () => {
+    const records = JSON.stringify([pinned('write')]);
+    const full = `CREATE TRIGGER full BEFORE DELETE ON pins WHEN OLD.server = 'last' BEGIN SELECT RAISE(ABORT, 'full'); END;`;
+    writeVersion(4, [pinned('read')], `INSERT INTO pins VALUES ('last', '${records}'); ${full}`);
+    expect(open).toThrow(expect.objectContaining({ details: expect.objectContaining({ reason: 'state_unusable' }) }));
+    expect(elsewhere('SELECT owner FROM pin_sets')).toEqual([]);
+    expect(elsewhere('SELECT server FROM pins')).toMatchObject([{ server: 'files' }, { server: 'last' }]);
+    const newer = JSON.stringify(pinned('newer'));
+    elsewhere(
+      'DROP TRIGGER full',
+      "INSERT INTO pin_sets (owner, written, isComplete, head) VALUES ('files', 1, 1, 'h')",
+      `INSERT INTO pin_rows SELECT id, 'newer', 'approved', 1, '${newer}' FROM pin_sets`,
+    );
+    const { pins } = open();
+    expect([pins.load('files'), pins.load('last'), problems]).toEqual([[pinned('newer')], [pinned('write')], []]);
   });
 
   test('one of a version to come is set aside and told, not touched', () => {
@@ -445,6 +490,28 @@ describe('X18 rows that are large', () => {
       return isComplete;
     });
     expect(counts.size).toBeGreaterThan(2);
+  });
+
+  // The larger one is still queued when its server is removed.
+  test.each([1, 300_000])('AC-R7 of a removed server are on disk only, at %d bytes', async (bytes) => {
+    const state = open();
+    const key = pinKey('a', 'f');
+    const held = () => {
+      const record = pin('t', bytes);
+      const raw = Buffer.alloc(bytes, 'x');
+      state.pins.saveSoon(key, [record], fail);
+      state.listings.save('a', 'f', listing([{ key: 't', raw }]), fail);
+      return [new WeakRef(record), new WeakRef(raw)];
+    };
+    const refs = held();
+    state.release('a', 'f');
+    expect([stored('pin'), stored('listing'), problems]).toEqual([1, 1, []]);
+    // A WeakRef keeps its object for the current job.
+    await new Promise((resolve) => setImmediate(resolve));
+    collect();
+    expect(refs.map((each) => each.deref() !== undefined)).toEqual([false, false]);
+    expect(toolsOf(state.listings.load('a', 'f')).map(({ raw }) => raw.length)).toEqual([bytes]);
+    expect(state.pins.load(key)?.map(({ approved }) => approved?.raw?.length)).toEqual([bytes]);
   });
 
   test('give way to what is written at once in their place', async () => {

@@ -11,11 +11,12 @@ import path from 'node:path';
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
-import type { PinRecord } from '../../policy/pin-records.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
+import { pinKey } from '../server-origin.js';
 import { checkVersion, claimDatabase, isDamage, type OwnFormat, setAside, sqliteCode } from './database-file.js';
 import { type HistoriesTable, historiesSchema, historiesTable } from './failure-histories.js';
-import { type ListingStore, listingsTable } from './listings-table.js';
+import { type ListingsTable, listingsTable } from './listings-table.js';
+import { adoptOldPins } from './old-pins.js';
 import { type PinsTable, pinsTable } from './pins-table.js';
 import { requireLibsql } from './require-libsql.js';
 import { rowSetSchema } from './row-sets.js';
@@ -48,15 +49,22 @@ const opened = new Map<string, StateFile>();
 
 export class StateFile {
   readonly pins: PinsTable;
-  readonly listings: ListingStore;
+  readonly listings: ListingsTable;
   readonly histories: HistoriesTable;
   readonly #pending = new WriteBehind();
 
-  private constructor(database: Database.Database) {
+  constructor(database: Database.Database, onProblem: (error: unknown) => void) {
     this.pins = pinsTable(database, this.#pending);
     this.listings = listingsTable(database, this.pins, this.#pending);
     this.histories = historiesTable(database);
-    adoptOldPins(database, this.pins);
+    adoptOldPins(database, this.pins, onProblem);
+  }
+
+  /** Call it when a server was removed: its pins and its listing stay on disk only. */
+  release(server: string, origin: string): void {
+    // The listing first: writing it also writes its pins.
+    this.listings.release(server);
+    this.pins.release(pinKey(server, origin));
   }
 
   flush(): void {
@@ -70,7 +78,7 @@ export class StateFile {
     // Look up before opening the file: closing any of its descriptors would release the locks of SQLite.
     const known = opened.get(keyOf(file));
     if (known) return known;
-    const state = new StateFile(prepareOrSetAside(file, onProblem));
+    const state = openOrSetAside(file, onProblem);
     opened.set(keyOf(file), state);
     return state;
   }
@@ -88,9 +96,9 @@ function makeFolder(folder: string): void {
   requireTrusted(folder);
 }
 
-function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): Database.Database {
+function openOrSetAside(file: string, onProblem: (error: unknown) => void): StateFile {
   try {
-    return prepare(file);
+    return new StateFile(prepare(file), onProblem);
   } catch (error) {
     if (!isDamage(error)) throw unusable(...whyNot(error), error);
     const aside = setAside(file);
@@ -102,7 +110,7 @@ function prepareOrSetAside(file: string, onProblem: (error: unknown) => void): D
         cause: error,
       }),
     );
-    return prepare(file);
+    return new StateFile(prepare(file), onProblem);
   }
 }
 
@@ -139,13 +147,4 @@ function prepare(file: string): Database.Database {
       PRAGMA user_version = ${schemaVersion};
       COMMIT`);
   return database;
-}
-
-/** Before version 5 the pins of a server were one row. Older listings are dropped: servers list their tools again. */
-function adoptOldPins(database: Database.Database, pins: PinsTable): void {
-  const hasTable = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'pins'").get() !== undefined;
-  if (!hasTable) return;
-  const rows = database.prepare('SELECT server, records FROM pins').all() as { server: string; records: string }[];
-  for (const { server, records } of rows) pins.save(server, JSON.parse(records) as PinRecord[]);
-  database.exec('DROP TABLE pins');
 }

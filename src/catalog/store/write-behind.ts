@@ -65,6 +65,12 @@ export class WriteBehind {
     return !this.#failed.has(key);
   }
 
+  /** Writes the queued entry now. Afterwards no entry of this key waits. */
+  settle(key: string): void {
+    const entry = this.#queue.get(key);
+    if (entry) this.#writeAll(key, entry);
+  }
+
   flush(): void {
     // Writing one entry may have finished another (`finish`).
     for (const [key, entry] of [...this.#queue]) if (this.#queue.get(key) === entry) this.#writeAll(key, entry);

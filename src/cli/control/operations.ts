@@ -3,7 +3,7 @@
  * Not here: the socket (control-server.ts), output (the commands).
  * Invariant: no frame grows with the number of servers or the size of an answer; long answers are sent in pieces.
  */
-import { z } from 'zod';
+import * as z from 'zod/mini';
 import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -30,15 +30,17 @@ const toolBytesMax = 512 * 1024;
 const redrawMs = 250;
 const idleRedrawMs = 2_000;
 
-const name = z.string().min(1).max(256);
-const deadlineMs = z.number().positive().max(86_400_000).optional();
+const text = (min: number, max: number) => z.string().check(z.minLength(min), z.maxLength(max));
+const name = text(1, 256);
+const deadlineMs = z.optional(z.number().check(z.positive(), z.maximum(86_400_000)));
+const follow = z.optional(z.boolean());
 const schemas = {
-  status: z.object({ follow: z.boolean().optional() }),
-  tools: z.object({ server: name.optional() }),
-  call: z.object({ server: name, tool: z.string().min(1).max(4_096), args: z.string(), deadlineMs }),
+  status: z.object({ follow }),
+  tools: z.object({ server: z.optional(name) }),
+  call: z.object({ server: name, tool: text(1, 4_096), args: z.string(), deadlineMs }),
   server: z.object({ server: name }),
-  why: z.object({ server: name, tool: z.string().max(4_096).optional(), role: z.string().max(256).optional() }),
-  logs: z.object({ server: name, follow: z.boolean().optional() }),
+  why: z.object({ server: name, tool: z.optional(text(0, 4_096)), role: z.optional(text(0, 256)) }),
+  logs: z.object({ server: name, follow }),
 };
 
 export function createOperations(parts: OperationsParts): Operations {
@@ -88,7 +90,7 @@ export function createOperations(parts: OperationsParts): Operations {
 }
 
 const operation =
-  <T>(schema: z.ZodType<T>, run: (request: T, context: OperationContext) => Promise<unknown>): Operation =>
+  <T>(schema: z.ZodMiniType<T>, run: (request: T, context: OperationContext) => Promise<unknown>): Operation =>
   (request, context) => {
     const parsed = schema.safeParse(request);
     if (parsed.success) return run(parsed.data, context);

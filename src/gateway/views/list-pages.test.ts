@@ -202,3 +202,26 @@ test('X18 a cursor above its bound is refused without being parsed', () => {
   const longest = Buffer.from(JSON.stringify(['tools/list', 'fs', 'x'.repeat(40_000)])).toString('base64url');
   expect(readCursor('tools/list', longest)?.key).toHaveLength(40_000);
 });
+
+test('X18 cursors that a client made up evict no page of other clients', () => {
+  const { lists, page } = make({ s: { tools: many(2_001) } });
+  const first = page();
+  const next = readCursor('tools/list', JSON.parse(first.toString()).nextCursor);
+  const second = page('a', 'legacy', next);
+  for (let i = 0; i < 200; i++) page('b', 'legacy', { server: 's', key: `t${i}` });
+  const { made } = lists;
+  expect([page() === first, page('a', 'legacy', next) === second, lists.made - made]).toEqual([true, true, 0]);
+});
+
+test('X18 a list of one page is cached at most twice, whatever cursors its clients send', () => {
+  const { lists, page } = make({ s: { tools: many(100) } });
+  const whole = page();
+  for (let i = 0; i < 100; i++) page('b', 'legacy', { server: 's', key: `t${i}` });
+  const before = page('b', 'legacy', { server: 'a', key: '' });
+  const { made } = lists;
+  expect([page() === whole, page('b', 'legacy', { server: 'b', key: '' }) === before, lists.made - made]).toEqual([
+    true,
+    true,
+    0,
+  ]);
+});

@@ -3,6 +3,7 @@
  * An item keeps the bytes of its server, except for its name. A tool of a server that is not ready also shows that state.
  * Not here: the content of a list (view.ts), the order of paging (table.ts).
  * Invariants: pages and bytes are bounded. A cursor names the last item of the previous page, so it survives list changes.
+ * Clients can write cursors themselves, so only pages that begin where a page of the present list begins are cached.
  */
 import type { ListMethod } from '../../session/lists.js';
 import { spliceMeta } from '../../wire/json-edit.js';
@@ -57,7 +58,7 @@ export class ListPages {
     let bytes = this.#pages.get(key);
     if (!bytes) {
       bytes = this.#make(request, table, start);
-      this.#store(key, bytes);
+      if (start === wholeList || table.isPageStart(start)) this.#store(key, bytes);
     }
     return bytes;
   }

@@ -38,6 +38,7 @@ export class Table {
   readonly #parts: readonly ListPart[];
   #sorted: readonly Entry[] | undefined;
   #isOnePage: boolean | undefined;
+  #pageStarts: ReadonlySet<number> | undefined;
 
   constructor(kind: TableKind, parts: readonly ListPart[], isAlone: boolean, ttlMs: number, isPublic: boolean) {
     const entries = parts.flatMap((part) => part.entries);
@@ -80,6 +81,12 @@ export class Table {
     return low;
   }
 
+  /** True if a reader that begins at the first page reaches this index of `sorted` as the start of a page. */
+  isPageStart(index: number): boolean {
+    this.#pageStarts ??= pageStarts(this.sorted);
+    return this.#pageStarts.has(index);
+  }
+
   /** A URI that two servers list is wrapped as `hostler://` for both. */
   #uri({ server, key: uri, name }: Entry): string {
     return this.shared.has(uri) ? wrapUri({ server, uri }) : name;
@@ -109,6 +116,12 @@ export function pageEnd(entries: readonly Entry[], start: number): number {
     if (bytes > pageBytesMax && end > start) break;
   }
   return end;
+}
+
+function pageStarts(entries: readonly Entry[]): ReadonlySet<number> {
+  const starts = new Set<number>();
+  for (let start = 0; start < entries.length; start = pageEnd(entries, start)) starts.add(start);
+  return starts;
 }
 
 /** Maximum number of shared tables, including those that were garbage-collected. */
