@@ -1,6 +1,6 @@
 /**
- * docs/broker.md as somebody would follow it: its configurations are written, its commands run by a shell in the order of the page,
- * its clients started. Only ports, and the package that npx would fetch, are others.
+ * docs/broker.md as a reader follows it: its configurations are written, its commands are run by a shell in the order of the page, and its
+ * clients are started. Only ports and the packages that npx would fetch differ.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,14 +12,14 @@ import { promisify } from 'node:util';
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { brokerLimits } from '../../src/broker/protocol/limits.js';
 import { connect } from '../../src/broker/worker/index.js';
 import { eventually } from '../eventually.js';
 import { freePort } from '../fakes/free-port.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const page = readFileSync(path.join(root, 'docs/broker.md'), 'utf8');
-const [, oneMachine = '', onNats = ''] =
-  /## One machine([\s\S]*?)## Three hosts([\s\S]*?)## What each side/.exec(page) ?? [];
+const chapterOf = (title: string): string => page.split('\n## ').find((part) => part.startsWith(title)) ?? '';
 const memory = path.join(root, 'node_modules/@modelcontextprotocol/server-memory/dist/index.js');
 
 /** A folder in which the chapter is followed. */
@@ -32,7 +32,7 @@ class Chapter {
   constructor(text: string, port: (written: string) => string) {
     const bin = path.join(this.folder, 'bin');
     mkdirSync(bin);
-    // What `npx hostler` finds once the package is installed.
+    // Stands for `npx` once the package is installed.
     writeFileSync(
       path.join(bin, 'npx'),
       `#!/bin/sh\nshift\nexec "${process.execPath}" "${root}dist/cli/main.js" "$@"\n`,
@@ -45,7 +45,7 @@ class Chapter {
     };
     this.blocks = [...text.matchAll(/```(json|console|ts)\n([\s\S]*?)```/g)].map(([, kind = '', block = '']) => ({
       kind,
-      text: port(block).replace('"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]', fromHere),
+      text: port(block).replace('"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]', memoryEntry),
     }));
   }
 
@@ -53,11 +53,15 @@ class Chapter {
     writeFileSync(path.join(this.folder, 'hostler.json'), text);
   }
 
-  /** What the page says is printed must be. */
+  /** Names of the tools that each `hostler worker` of the page lists. */
+  readonly listed: string[][] = [];
+
+  /** Output that the page shows must be printed. */
   async run(block: string): Promise<void> {
     const { folder: cwd } = this;
     for (const [, command = '', printed = ''] of block.matchAll(/^\$ (.+)\n((?:(?!\$ ).+\n)*)/gm)) {
       if (command.endsWith('&')) await this.#begin(command);
+      else if (command.includes('hostler worker')) await this.#list(command);
       else {
         const { stdout } = await promisify(execFile)('sh', ['-ec', command], { cwd, env: this.#env });
         if (printed !== '') expect(stdout).toBe(printed);
@@ -81,17 +85,23 @@ class Chapter {
     });
   }
 
-  /** The client of a chapter: the words of its configuration, as they stand there. */
-  async client(args: readonly string[]): Promise<Client> {
+  /** `hostler worker` is an MCP server over stdio: a client takes the place of the terminal. */
+  async #list(command: string): Promise<void> {
+    const client = await this.client('sh', ['-c', command]);
+    this.listed.push((await client.listTools()).tools.map(({ name }) => name));
+    await client.close();
+  }
+
+  async client(command: string, args: readonly string[]): Promise<Client> {
     const client = new Client({ name: 'guide', version: '1' });
     const env = this.#env as Record<string, string>;
     await client.connect(
-      new StdioClientTransport({ command: 'npx', args: [...args], env, cwd: this.folder, stderr: 'ignore' }),
+      new StdioClientTransport({ command, args: [...args], env, cwd: this.folder, stderr: 'ignore' }),
     );
     return client;
   }
 
-  /** As a program of its own. */
+  /** Runs the text as a program. */
   async program(text: string): Promise<string> {
     const file = path.join(this.folder, 'program.mjs');
     writeFileSync(file, text.replace("'hostler/worker'", `'${root}dist/broker/worker/index.js'`));
@@ -111,25 +121,32 @@ class Chapter {
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
-const fromHere = `"command": ${JSON.stringify(process.execPath)}, "args": [${JSON.stringify(memory)}]`;
+const memoryEntry = `"command": ${JSON.stringify(process.execPath)}, "args": [${JSON.stringify(memory)}]`;
 
-describe('one machine, two roles', () => {
+describe('a worker in four commands', () => {
   let chapter: Chapter;
   beforeAll(async () => {
     const port = String(await freePort());
-    chapter = new Chapter(oneMachine, (text) =>
-      text.replaceAll('8384', port).replace('"broker": {}', `"broker": { "listen": { "port": ${port} } }`),
+    chapter = new Chapter(chapterOf('A worker in four commands'), (text) =>
+      text.replaceAll('8384', port).replace('"broker": {}', `"broker": {"listen": {"port": ${port}}}`),
     );
-    chapter.configure(chapter.block('json', 0));
     await chapter.run(chapter.block('console', 0));
   }, 60_000);
   afterAll(() => chapter.remove());
 
-  test('a client that starts the worker sees what its role may use', async () => {
-    const { mcpServers } = JSON.parse(chapter.block('json', 1)) as { mcpServers: { team: { args: string[] } } };
-    const client = await chapter.client(mcpServers.team.args);
+  test('the fourth command is a worker with the tools of its role', () => {
+    expect(chapter.block('console', 0).match(/^\$ /gm)).toHaveLength(4);
+    expect(chapter.listed).toEqual([['memory__read_graph']]);
+  });
+
+  test('a client that starts the worker sees the tools of its role', async () => {
+    const { mcpServers } = JSON.parse(chapter.block('json', 0)) as {
+      mcpServers: { team: { command: string; args: string[] } };
+    };
+    const { command, args } = mcpServers.team;
+    const client = await chapter.client(command, args);
     const { tools } = await client.listTools();
-    expect(tools.map(({ name }) => name).sort()).toEqual(['memory__read_graph', 'memory__search_nodes']);
+    expect(tools.map(({ name }) => name)).toEqual(['memory__read_graph']);
     await client.close();
   });
 
@@ -137,18 +154,33 @@ describe('one machine, two roles', () => {
     expect(await chapter.program(chapter.block('ts', 0))).toContain('entities');
   });
 
-  test('a key is changed without a gap, and the old one is cut off', async () => {
-    const address = /ws:\/\/[^"]+/.exec(chapter.block('json', 1))?.[0] ?? '';
+  test('a key is replaced without a gap, and the old one is refused', async () => {
+    const address = /ws:\/\/[^"]+/.exec(chapter.block('json', 0))?.[0] ?? '';
     const old = await connect({ broker: address, keyFile: path.join(chapter.folder, 'ann.key') });
     await chapter.run(chapter.block('console', 1));
-    await eventually('the holder of the old key is cut off', () => old.status().state === 'refused');
+    await eventually('the old key is refused', () => old.status().state === 'refused');
     const now = await connect({ broker: address, keyFile: path.join(chapter.folder, 'ann-2.key') });
-    expect(now.list()).toHaveLength(2);
+    expect(now.list()).toHaveLength(1);
     await Promise.all([old.close(), now.close()]);
   });
 });
 
+test('beyond this machine: a worker connects over TLS by a name of the certificate', async () => {
+  const port = String(await freePort());
+  const chapter = new Chapter(chapterOf('Beyond this machine'), (text) =>
+    text.replaceAll('8384', port).replace('"host": "0.0.0.0"', `"host": "0.0.0.0", "port": ${port}`),
+  );
+  try {
+    chapter.configure(chapter.block('json', 0));
+    await chapter.run(chapter.block('console', 0));
+    expect(chapter.listed).toEqual([['memory__read_graph']]);
+  } finally {
+    await chapter.remove();
+  }
+}, 60_000);
+
 describe('three hosts and ten workers on NATS', () => {
+  const onNats = chapterOf('Several hosts: NATS');
   let chapter: Chapter;
   let port: string;
   beforeAll(async () => {
@@ -175,12 +207,12 @@ describe('three hosts and ten workers on NATS', () => {
     expect(results.map(({ isError }) => isError)).toEqual(Array(10).fill(false));
     await Promise.all(workers.map((each) => each.close()));
     const [, words = ''] = /`hostler (worker [^`]+)`/.exec(onNats) ?? [];
-    const client = await chapter.client(['hostler', ...words.replaceAll('4222', port).split(' ')]);
+    const client = await chapter.client('npx', ['hostler', ...words.replaceAll('4222', port).split(' ')]);
     expect((await client.listTools()).tools.length).toBeGreaterThan(5);
     await client.close();
   }, 60_000);
 
-  test('who holds a key of one mailbox gets nothing of another', async () => {
+  test('the key of one worker opens nothing of another', async () => {
     const wrong = connect({
       broker: `nats://127.0.0.1:${port}/worker-1`,
       keyFile: path.join(chapter.folder, 'worker-0.key'),
@@ -190,7 +222,21 @@ describe('three hosts and ten workers on NATS', () => {
   });
 });
 
-test('the port that the page names is the one that is taken when none is given', async () => {
+test('the page names the default port', async () => {
   const { brokerPortDefault } = await import('../../src/config/broker-settings.js');
-  expect(oneMachine).toContain(`127.0.0.1:${brokerPortDefault}/broker`);
+  expect(chapterOf('A worker in four commands')).toContain(`127.0.0.1:${brokerPortDefault}/broker`);
+});
+
+test('the page names the limits of the code', () => {
+  const limits = chapterOf('Limits');
+  const MiB = 1024 * 1024;
+  for (const text of [
+    `at most ${brokerLimits.deadlineMs / 60_000} min`,
+    `| ${brokerLimits.callsPerWorker} that it has not taken`,
+    `| ${brokerLimits.replyBytesPerWorker / MiB} MiB; ${brokerLimits.replyBytesInAll / MiB} MiB of all workers`,
+    `| ${brokerLimits.messageBytes / MiB} MiB`,
+    `at most ${brokerLimits.callersKeys.toLocaleString('en')}`,
+    `removed ${brokerLimits.untakenMs / 60_000} min after`,
+  ])
+    expect(limits).toContain(text);
 });

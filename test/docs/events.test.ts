@@ -20,6 +20,12 @@ test('every kind of event has one row, in the order of the stream’s own list',
   expect(table('kind')).toEqual(hostEventKinds);
 });
 
+test('every kind of broker event has one row', () => {
+  const source = readFileSync(new URL('../../src/broker/broker-events.ts', import.meta.url), 'utf8');
+  const [union = ''] = /export type BrokerEvent =[\s\S]*?;\n\n/.exec(source) ?? [];
+  expect(table('broker event')).toEqual([...union.matchAll(/kind: '(\w+)'/g)].map(([, kind]) => kind));
+});
+
 test('a status row is described field by field, in its order', async () => {
   const host = await createHost({ mcpServers: { resting: { command: 'node' } } });
   try {
