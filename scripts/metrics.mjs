@@ -11,7 +11,6 @@ import { parseAst } from 'rolldown/parseAst';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const isSource = (file) => file.endsWith('.ts') && !file.endsWith('.test.ts');
-const isBroker = (file) => file.startsWith('src/broker/');
 
 /** Path to text. */
 function workingTree() {
@@ -105,9 +104,8 @@ function cycles(files) {
 const at = (numbers, share) => numbers.toSorted((a, b) => a - b)[Math.floor((numbers.length - 1) * share)] ?? 0;
 const mean = (numbers) => (numbers.reduce((sum, each) => sum + each, 0) / numbers.length).toFixed(1);
 
-/** Rows of name and figure for the files that `isCounted`; importers are looked for in all of them. */
-function metricsOf(all, isCounted) {
-  const files = new Map([...all].filter(([file]) => isCounted(file)));
+/** Rows of name and figure. */
+function metricsOf(files) {
   const facts = [...files.values()];
   const lines = facts.map((each) => each.lines);
   const functions = facts.flatMap((each) => each.functions);
@@ -115,10 +113,10 @@ function metricsOf(all, isCounted) {
   const users = ([file, { exports }]) =>
     exports.map((name) => {
       const uses = ({ imports }) => imports.get(file)?.some((used) => used === name || used === '*');
-      return [...all.values()].filter(uses).length;
+      return [...files.values()].filter(uses).length;
     });
   const importers = [...files].flatMap(users);
-  const importersOf = (file) => [...all.values()].filter(({ imports }) => imports.has(file)).length;
+  const importersOf = (file) => [...files.values()].filter(({ imports }) => imports.has(file)).length;
   return {
     lines: lines.reduce((sum, each) => sum + each, 0),
     files: files.size,
@@ -161,13 +159,7 @@ const trees = [...(ref === undefined ? [] : [[ref, commit(ref)]]), ['now', worki
   name,
   new Map([...texts].map(([file, text]) => [file, read(file, text)])),
 ]);
-const parts = [
-  ['outside broker', (file) => !isBroker(file)],
-  ['total', () => true],
-];
-const columns = parts.flatMap(([part, isCounted]) =>
-  trees.map(([name, files]) => [ref === undefined ? part : `${part}, ${name}`, metricsOf(files, isCounted)]),
-);
+const columns = trees.map(([name, files]) => [name, metricsOf(files)]);
 print([
   ['', ...columns.map(([name]) => name)],
   ...Object.keys(columns[0][1]).map((row) => [row, ...columns.map(([, metrics]) => metrics[row])]),

@@ -2,13 +2,16 @@
  * `hostler worker`: serves the tools of a Hostler on another machine to one client over stdin and stdout.
  * Not here: serving (broker/worker/serve-worker.ts), the connection to the broker (broker/worker).
  * Invariants: stdout gets only MCP messages. The key is never printed. It is never an argument, because other users can read
- * arguments. While the broker is unreachable the worker serves its last tools. The worker ends with its client, or if its key
- * is refused before it has any tools.
+ * arguments. While the broker is unreachable the worker serves its last tools, also those of an earlier start. It ends with its client.
  */
+import { hash } from 'node:crypto';
+import { mkdirSync } from 'node:fs';
+import path from 'node:path';
 import { readKeyFile } from '../broker/key-file.js';
-import { engineOf } from '../broker/worker/engine-of.js';
+import { openConnection } from '../broker/worker/open-connection.js';
 import { RemoteTools } from '../broker/worker/remote-tools.js';
 import { serveWorker } from '../broker/worker/serve-worker.js';
+import { cacheFolder } from '../config/folders.js';
 import { parseDuration } from '../config/values.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
@@ -21,7 +24,7 @@ import { onStopSignal } from './process/stop-signals.js';
 import { version } from './version.js';
 
 /** Time that a call waits for a connection. */
-const linkWaitMs = 15_000;
+const connectionWaitMs = 15_000;
 const drainMs = 10_000;
 const callDefault = '60s';
 
@@ -35,7 +38,7 @@ export const worker: Command = {
     'key-file=': 'file with the key of this worker; without it $HOSTLER_KEY_FILE, else the key in $HOSTLER_KEY',
     'timeout=': 'time limit of a call whose client does not ask for progress, like 60s',
     insecure: 'connect to another machine without TLS: key, calls and results can be read on the network',
-    json: 'print one line of JSON to stderr when the tools are known',
+    json: 'print one line of JSON to stderr when the worker is connected',
   },
   positionals: [0, 0],
   async run(args) {
@@ -44,40 +47,48 @@ export const worker: Command = {
     const redactor = createRedactor();
     redactor.know(key);
     const say: Say = (level, text) => logLine(level, text, redactor.redact);
-    const open = await engineOf({ broker, key, insecure, clock: systemClock });
-    const tools = new RemoteTools({ open, clock: systemClock, linkWaitMs });
+    const onProblem = (error: unknown) => say('warn', error instanceof Error ? error.message : String(error));
+    const open = await openConnection({ broker, key, insecure, clock: systemClock });
+    const manifestFile = manifestFileOf(broker, key, process.env, onProblem);
+    const tools = new RemoteTools({ open, clock: systemClock, connectionWaitMs, manifestFile });
+    tools.on('problem', ({ error }) => onProblem(error));
     logStates(tools, say);
     const served = serveWorker({
-      ...{ version, tools, callMs, clock: systemClock, input: process.stdin, output: process.stdout },
-      onProblem: (error) => say('warn', error instanceof Error ? error.message : String(error)),
+      ...{ version, tools, callMs, clock: systemClock, onProblem, input: process.stdin, output: process.stdout },
     });
     onStopSignal(() => void served.ingress.close(drainMs));
-    const refused = new Promise<HostError>((resolve) => {
-      tools.on('state', ({ state, error }) => {
-        if (state === 'refused' && error && tools.toolCount === 0) resolve(error);
-      });
-    });
-    if (isJson) {
-      const off = tools.on('manifest', () => {
-        off();
-        const { me, tools: count } = tools.status();
-        const ready = {
-          ready: true,
-          worker: me?.worker ?? null,
-          role: me?.role ?? null,
-          tools: count,
-          pid: process.pid,
-        };
-        process.stderr.write(`${JSON.stringify(ready)}\n`);
-      });
-    }
-    const error = await Promise.race([served.closed, refused]);
-    if (error) await served.ingress.close();
+    if (isJson) printReady(tools);
     await served.closed;
-    if (error) throw error;
     return EXIT.done;
   },
 };
+
+/** One file for each broker and key: another worker must not see these tools. */
+function manifestFileOf(
+  broker: string,
+  key: string,
+  env: NodeJS.ProcessEnv,
+  onProblem: (error: unknown) => void,
+): string | undefined {
+  const folder = cacheFolder(env);
+  if (folder === undefined) return undefined;
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    return path.join(folder, `worker-${hash('sha256', `${broker} ${key}`).slice(0, 32)}.json`);
+  } catch (error) {
+    onProblem(error);
+    return undefined;
+  }
+}
+
+function printReady(tools: RemoteTools): void {
+  const off = tools.on('state', ({ state }) => {
+    if (state !== 'ready') return;
+    off();
+    const { worker: name = null, role = null, tools: count } = tools.status();
+    process.stderr.write(`${JSON.stringify({ ready: true, worker: name, role, tools: count, pid: process.pid })}\n`);
+  });
+}
 
 interface WorkerOptions {
   readonly broker: string;
@@ -111,19 +122,15 @@ const usage = (field: string, what: string, hint: string): HostError =>
 /** Logs each change of state or of its error, without repeats. */
 function logStates(tools: RemoteTools, say: Say): void {
   let last = '';
-  let isAgain = false;
   tools.on('state', ({ state, error }) => {
-    const { me, tools: count } = tools.status();
+    const { worker: name, tools: count, connections } = tools.status();
     const why = error ? `: ${error.message}` : '';
+    const again = connections > 1 ? ' again' : '';
     const line =
-      state === 'ready'
-        ? `worker '${me?.worker}' is connected${isAgain ? ' again' : ''}, ${count} tools${why}`
-        : `worker ${state}${why}`;
+      state === 'ready' ? `worker '${name}' is connected${again}, ${count} tools${why}` : `worker ${state}${why}`;
     if (line === last) return;
     last = line;
-    if (state === 'ready') isAgain = true;
     say((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', line);
-    const isDenied = state === 'refused' || (state === 'ready' && error?.code === 'denied');
-    if (isHostError(error) && error.hint !== undefined && isDenied) say('warn', error.hint);
+    if (isHostError(error) && error.hint !== undefined) say('warn', error.hint);
   });
 }

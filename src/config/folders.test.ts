@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { configFolder, dataFolder, stateFolder } from './folders.js';
+import { cacheFolder, configFolder, dataFolder, stateFolder } from './folders.js';
 
 test.each([
   [{ HOSTLER_DATA_DIR: '/data', XDG_STATE_HOME: '/state', HOME: '/h' }, '/data'],
@@ -26,4 +26,13 @@ test.each([
   [{}, undefined],
 ])('%j has its configuration in %s', (env, folder) => {
   expect(configFolder(env)).toBe(folder);
+});
+
+test.each([
+  [{ HOSTLER_DATA_DIR: '/data', XDG_CACHE_HOME: '/cache', HOME: '/h' }, '/data/cache'],
+  [{ HOSTLER_DATA_DIR: 'relative', XDG_CACHE_HOME: '/cache' }, '/cache/hostler'],
+  [{ HOME: '/h' }, '/h/.cache/hostler'],
+  [{}, undefined],
+])('%j has its cache in %s', (env, folder) => {
+  expect(cacheFolder(env)).toBe(folder);
 });

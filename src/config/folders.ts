@@ -30,5 +30,11 @@ export function ownDataFolder(env: Environment): string | undefined {
   return dataFolder(path.isAbsolute(named) ? env : rest);
 }
 
+/** Folder for files that may be removed at any time. */
+export const cacheFolder = (env: Environment): string | undefined => {
+  const { HOSTLER_DATA_DIR: named = '' } = env;
+  return path.isAbsolute(named) ? path.join(named, 'cache') : baseFolder(env, 'XDG_CACHE_HOME', '.cache');
+};
+
 /** Folder of the configuration if the working folder has none. */
 export const configFolder = (env: Environment): string | undefined => baseFolder(env, 'XDG_CONFIG_HOME', '.config');
