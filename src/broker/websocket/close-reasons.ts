@@ -1,0 +1,74 @@
+/**
+ * Why a side closes a WebSocket: the code of the close frame, and the error that a worker makes of it.
+ * Not here: answers before there is a WebSocket (listen.ts, connect-errors.ts).
+ */
+import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+
+export const closeCodes = {
+  closed: 1000,
+  /** The host stops. It has answered everything that it read, and reads nothing more. */
+  going_away: 1001,
+  /** The host stops with calls that it read and did not answer. */
+  stopped: 1011,
+  bad_frame: 4000,
+  unauthenticated: 4001,
+  /** The key was revoked, or has expired. */
+  revoked: 4002,
+  /** The same session opened another connection. */
+  replaced: 4003,
+  too_many_connections: 4004,
+  slow_consumer: 4005,
+  silent: 4006,
+} as const;
+
+export type CloseReason = keyof typeof closeCodes;
+
+const reasons = new Map<number, CloseReason>(
+  Object.entries(closeCodes).map(([reason, code]) => [code, reason as CloseReason]),
+);
+
+export const closeReasonOf = (code: number): CloseReason | undefined => reasons.get(code);
+
+/** The text of a close frame has at most 123 bytes. */
+export const closeText = (detail: string): string => {
+  const text = detail.replace(/[^\x20-\x7e]/g, '?');
+  return text.length > 120 ? `${text.slice(0, 117)}...` : text;
+};
+
+export function closeError(reason: CloseReason | undefined, code: number, text: string): HostError {
+  const detail = text === '' ? '' : `: ${neutraliseLine(text, LIMITS.quotedChars)}`;
+  switch (reason) {
+    case 'unauthenticated':
+      return refusedKey('the broker refused the key of this worker', 'unauthenticated');
+    case 'revoked':
+      return refusedKey('the key of this worker was revoked or has expired', 'revoked');
+    case 'too_many_connections':
+      return new HostError('overloaded', `the broker has too many connections${detail}`, {
+        reason,
+        execution: 'not_executed',
+        hint: 'give each worker a key of its own, or raise broker.limits.connections',
+      });
+    case 'bad_frame':
+      return new HostError('protocol_error', `the broker could not read a message of this worker${detail}`, {
+        reason,
+        hint: 'run compatible versions of Hostler on both sides',
+      });
+    default:
+      return lostConnection(reason ?? `closed_${code}`);
+  }
+}
+
+const refusedKey = (message: string, reason: string): HostError =>
+  new HostError('unauthenticated', message, {
+    reason,
+    execution: 'not_executed',
+    hint: 'make a key with hostler key add on the host, and give its file to this worker',
+  });
+
+export const lostConnection = (reason: string): HostError =>
+  new HostError('transport', 'the connection to the broker was lost', {
+    reason,
+    hint: 'the worker connects again by itself',
+  });

@@ -1,0 +1,106 @@
+/**
+ * A WebSocket on either side, as whole text messages with a heartbeat.
+ * Not here: the limits of `ws`, which are set where the socket is made (listen.ts, connect.ts); the meaning of messages.
+ *
+ * Invariants: messages of one turn of the event loop leave in one write; the end is reported once, after the last message, with
+ * the reason of the side that ended it.
+ */
+import type { Duplex } from 'node:stream';
+import type { RawData, WebSocket } from 'ws';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { type CloseReason, closeCodes, closeReasonOf, closeText } from './close-reasons.js';
+import { Heartbeat } from './heartbeat.js';
+import { goodbyeMs, outboundOfWorkerMax } from './limits.js';
+
+export interface FrameSocketReader {
+  /** Undefined: a binary message, which is not part of the protocol. */
+  frame(bytes: Buffer | undefined): void;
+  ended(reason: CloseReason | undefined, code: number, text: string): void;
+}
+
+/** Corked bytes above this are written before the end of the turn. */
+const corkedBytesMax = 64 * 1024;
+const frameHeadBytes = 14;
+const codeWithoutFrame = 1006;
+
+export class FrameSocket {
+  readonly #socket: WebSocket;
+  readonly #below: Duplex;
+  readonly #clock: Clock;
+  readonly #heartbeat: Heartbeat;
+  #ownReason: CloseReason | undefined;
+  #cancelGoodbye: Cancel = () => {};
+  #corkedBytes = 0;
+  #isPaused = false;
+
+  /** `below`: the TCP or TLS socket. */
+  constructor(socket: WebSocket, below: Duplex, clock: Clock, reader: FrameSocketReader) {
+    this.#socket = socket;
+    this.#below = below;
+    this.#clock = clock;
+    this.#heartbeat = new Heartbeat({ clock, ping: () => socket.ping(), lost: () => this.terminate('silent') });
+    // `close` follows and tells the end.
+    socket.on('error', () => undefined);
+    socket.on('ping', (data: Buffer) => {
+      this.#heartbeat.heard();
+      // A peer that sends pings and never reads must not fill the memory with answers.
+      if (socket.bufferedAmount <= outboundOfWorkerMax) socket.pong(data);
+    });
+    socket.on('pong', () => this.#heartbeat.heard());
+    socket.on('message', (data: RawData, isBinary: boolean) => {
+      this.#heartbeat.heard();
+      if (this.#ownReason === undefined) reader.frame(isBinary || !Buffer.isBuffer(data) ? undefined : data);
+    });
+    socket.on('close', (code: number, text: Buffer) => {
+      this.#heartbeat.stop();
+      this.#cancelGoodbye();
+      const own = this.#ownReason;
+      if (own) reader.ended(own, closeCodes[own], '');
+      else reader.ended(closeReasonOf(code), code, code === codeWithoutFrame ? '' : text.toString());
+    });
+  }
+
+  send(frame: Buffer, flushed?: () => void): void {
+    if (this.#ownReason !== undefined) return flushed?.();
+    if (this.#corkedBytes === 0) {
+      this.#below.cork();
+      process.nextTick(() => this.#uncork());
+    }
+    this.#corkedBytes += frame.length + frameHeadBytes;
+    this.#socket.send(frame, { binary: false }, flushed && (() => flushed()));
+    if (this.#corkedBytes > corkedBytesMax) this.#uncork();
+  }
+
+  setPaused(isPaused: boolean): void {
+    if (isPaused === this.#isPaused || this.#ownReason !== undefined) return;
+    this.#isPaused = isPaused;
+    if (isPaused) {
+      this.#heartbeat.stop();
+      this.#socket.pause();
+    } else {
+      this.#heartbeat.start();
+      this.#socket.resume();
+    }
+  }
+
+  /** Nothing that arrives afterwards is read. */
+  close(reason: CloseReason, detail = ''): void {
+    if (this.#ownReason !== undefined) return;
+    this.setPaused(false);
+    this.#ownReason = reason;
+    this.#socket.close(closeCodes[reason], closeText(detail));
+    this.#cancelGoodbye = this.#clock.at(this.#clock.nowMs() + goodbyeMs, () => this.#socket.terminate());
+  }
+
+  /** For a peer that does not read: without a close frame. */
+  terminate(reason: CloseReason): void {
+    this.#ownReason ??= reason;
+    this.#socket.terminate();
+  }
+
+  #uncork(): void {
+    if (this.#corkedBytes === 0) return;
+    this.#corkedBytes = 0;
+    this.#below.uncork();
+  }
+}

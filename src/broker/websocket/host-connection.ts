@@ -1,0 +1,232 @@
+/**
+ * One connection of a worker, on the host's side: reads messages for the service, and sends what the service says.
+ * Not here: which connection is the current one of its session (worker-connections.ts), bytes and heartbeat (frame-socket.ts).
+ *
+ * Invariants: nothing is read before the hello was accepted; one unreadable message ends this connection and no other; every call
+ * that was read gets a receipt or a refusal, unless the connection ends first.
+ */
+import type { Duplex } from 'node:stream';
+import type { WebSocket } from 'ws';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { joinedParts, partsBytes } from '../../wire/json-text.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { type HostMessage, readWorkerMessage, type WorkerMessage, writeHostMessage } from '../protocol/messages.js';
+import type { ServiceHandlers, WorkerSession } from '../service/transport.js';
+import type { CloseReason } from './close-reasons.js';
+import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
+import { type Hello, readHello, writeWelcome } from './hello.js';
+import { slowMs, unansweredBytesMax, unansweredMax } from './limits.js';
+import type { SendKind, WorkerTraffic } from './worker-traffic.js';
+
+export interface ConnectionParts {
+  readonly clock: Clock;
+  readonly storeId: string;
+  readonly handlers: ServiceHandlers;
+  hello(connection: HostConnection, hello: Hello): void;
+  badHello(connection: HostConnection, why: string): void;
+  ended(connection: HostConnection, reason: string): void;
+  /** A request was answered, and no other of this connection waits. */
+  idle(): void;
+}
+
+/** A connection after its hello. */
+export interface Admitted {
+  readonly keyDigest: string;
+  readonly role: string | undefined;
+  readonly session: WorkerSession;
+  readonly traffic: WorkerTraffic;
+}
+
+type PauseReason = 'rate' | 'unread' | 'unanswered';
+
+export class HostConnection implements FrameSocketReader {
+  readonly #parts: ConnectionParts;
+  readonly #socket: FrameSocket;
+  readonly #below: Duplex;
+  #admitted: Admitted | undefined;
+  #isOver = false;
+  #isStopping = false;
+  readonly #pauses = new Set<PauseReason>();
+  #unanswered = 0;
+  #unansweredBytes = 0;
+  /** Bytes that are sent and not flushed yet. */
+  #unreadBytes = 0;
+  #cancelSlow: Cancel | undefined;
+
+  constructor(parts: ConnectionParts, socket: WebSocket, below: Duplex) {
+    this.#parts = parts;
+    this.#below = below;
+    this.#socket = new FrameSocket(socket, below, parts.clock, this);
+  }
+
+  get admitted(): Admitted | undefined {
+    return this.#admitted;
+  }
+
+  get unanswered(): number {
+    return this.#unanswered;
+  }
+
+  /** The hello was accepted. */
+  admit(admitted: Admitted): void {
+    const { session, traffic, role } = admitted;
+    this.#admitted = admitted;
+    this.#below.on('data', this.#countIn);
+    traffic.add(this);
+    const welcome = writeWelcome({ worker: session.name, role, storeId: this.#parts.storeId });
+    traffic.take(welcome.length, 'must');
+    this.#write(welcome, traffic);
+  }
+
+  frame(bytes: Buffer | undefined): void {
+    if (this.#isOver) return;
+    try {
+      if (bytes === undefined) throw new HostError('invalid_request', 'a binary message is not part of the protocol');
+      if (this.#admitted) this.#read(readWorkerMessage(bytes), bytes.length, this.#admitted.session);
+      else this.#parts.hello(this, readHello(bytes));
+    } catch (error) {
+      const why = isHostError(error) ? error.message : 'a message could not be read';
+      if (this.#admitted) this.cut('bad_frame', why);
+      else this.#parts.badHello(this, why);
+    }
+  }
+
+  /**
+   * Returns false if the message cannot be sent now. Receipts, refusals and answers to `ask` are always sent: they are small, and
+   * as many as the requests that are read.
+   */
+  send(message: HostMessage): boolean {
+    const { traffic } = this.#admitted ?? {};
+    if (this.#isOver || traffic === undefined) return false;
+    const parts = writeHostMessage(message);
+    const bytes = partsBytes(parts);
+    if (!traffic.take(bytes, sendKind(message))) return false;
+    this.#write(joinedParts(parts, bytes), traffic);
+    return true;
+  }
+
+  /** Requests that arrive from now on are refused, and can be sent to the next host as if they had never been sent. */
+  refuseNewCalls(): void {
+    this.#isStopping = true;
+  }
+
+  setPaused(reason: PauseReason, isPaused: boolean): void {
+    if (isPaused) this.#pauses.add(reason);
+    else this.#pauses.delete(reason);
+    this.#socket.setPaused(this.#pauses.size > 0);
+  }
+
+  /** Ends the connection from this side. Nothing more of it is read. */
+  cut(reason: CloseReason, detail = ''): void {
+    if (this.#isOver) return;
+    this.#finish(reason);
+    if (reason === 'slow_consumer') this.#socket.terminate(reason);
+    else this.#socket.close(reason, detail);
+  }
+
+  ended(reason: CloseReason | undefined, code: number): void {
+    this.#finish(reason ?? `closed_${code}`);
+  }
+
+  #read(message: WorkerMessage, bytes: number, session: WorkerSession): void {
+    const { handlers, storeId } = this.#parts;
+    switch (message.op) {
+      case 'call': {
+        if (this.#isStopping) return void this.send({ op: 'refused', key: message.key, error: stopping() });
+        const answer = this.#answerOnce(bytes);
+        const { key } = message;
+        return handlers.call({
+          session,
+          request: message,
+          receipt: (owner) => answer({ op: 'receipt', key, owner, storeId }),
+          refuse: (error) => answer({ op: 'refused', key, error }),
+        });
+      }
+      case 'cancel':
+        return void handlers.cancel(session, message.key);
+      case 'taken':
+        return handlers.taken(session, message.keys);
+      case 'ask': {
+        const answer = this.#answerOnce(bytes);
+        return void handlers
+          .ask(session, message.keys)
+          .then(({ running, resend }) => answer({ op: 'asked', id: message.id, running, resend }));
+      }
+      case 'manifest': {
+        const answer = this.#answerOnce(bytes);
+        return void handlers.manifest(session).then((body) => answer({ op: 'manifest', id: message.id, body }));
+      }
+      default:
+        return message satisfies never;
+    }
+  }
+
+  #answerOnce(bytes: number): (message: HostMessage) => void {
+    let isAnswered = false;
+    this.#changeUnanswered(1, bytes);
+    return (message) => {
+      if (isAnswered) return;
+      isAnswered = true;
+      this.send(message);
+      this.#changeUnanswered(-1, -bytes);
+      if (this.#unanswered === 0) this.#parts.idle();
+    };
+  }
+
+  #changeUnanswered(count: number, bytes: number): void {
+    this.#unanswered += count;
+    this.#unansweredBytes += bytes;
+    const isFull = this.#unanswered >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
+    if (isFull !== this.#pauses.has('unanswered')) this.setPaused('unanswered', isFull);
+  }
+
+  readonly #countIn = (chunk: Buffer): void => {
+    this.#admitted?.traffic.rate.use(chunk.length);
+  };
+
+  #write(frame: Buffer, traffic: WorkerTraffic): void {
+    const bytes = frame.length;
+    traffic.rate.use(bytes);
+    this.#unreadBytes += bytes;
+    this.#cancelSlow ??= this.#slowLater();
+    this.#socket.send(frame, () => {
+      if (this.#isOver) return;
+      this.#unreadBytes -= bytes;
+      traffic.release(bytes);
+      this.#cancelSlow?.();
+      this.#cancelSlow = this.#unreadBytes > 0 ? this.#slowLater() : undefined;
+      this.#pauseIfUnread();
+    });
+    this.#pauseIfUnread();
+  }
+
+  /** Answers that are not read would fill the memory: no more requests are read. */
+  #pauseIfUnread(): void {
+    const isFull = this.#unreadBytes > brokerLimits.messageBytes;
+    if (isFull !== this.#pauses.has('unread')) this.setPaused('unread', isFull);
+  }
+
+  #slowLater(): Cancel {
+    const { clock } = this.#parts;
+    return clock.at(clock.nowMs() + slowMs, () => this.cut('slow_consumer'));
+  }
+
+  #finish(reason: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#cancelSlow?.();
+    this.#below.off('data', this.#countIn);
+    this.#admitted?.traffic.remove(this, this.#unreadBytes);
+    this.#parts.ended(this, reason);
+  }
+}
+
+/** A worker asks for a reply or a manifest that it misses. */
+function sendKind({ op }: HostMessage): SendKind {
+  if (op === 'progress') return 'progress';
+  return op === 'reply' || op === 'manifest' ? 'reply' : 'must';
+}
+
+const stopping = (): HostError =>
+  new HostError('transport', 'the host stops', { reason: 'stopping', execution: 'not_executed' });

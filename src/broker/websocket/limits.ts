@@ -1,0 +1,41 @@
+/** Bounds of the WebSocket transport. */
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+/** From the TCP connection to the hello, the TLS handshake and the upgrade included. */
+export const helloMs = 5_000;
+/** Sockets without a hello: of one address, and in all. */
+export const unadmittedOfAddressMax = 128;
+export const unadmittedMax = 1_024;
+/** All that a socket may send before its hello was accepted. */
+export const helloBytesMax = 64 * KiB;
+export const keyCharsMax = 1_024;
+export const connectionsOfWorkerMax = 32;
+
+/** Parts of one message. Our clients send a message in one part, and each part keeps what it arrived with in memory. */
+export const fragmentsMax = 64;
+/** Network reads that one message may arrive in: 4 MiB in the smallest packets. */
+export const chunksMax = 16 * KiB;
+
+/** Bytes that wait to be read by a worker, over all its connections; and by all workers. */
+export const outboundOfWorkerMax = 16 * MiB;
+export const outboundMax = 128 * MiB;
+/** A connection is cut when it reads none of the waiting messages for so long. */
+export const slowMs = 60_000;
+
+/** Requests of one connection that are read and not answered. Above this nothing more is read from it. */
+export const unansweredMax = 256;
+export const unansweredBytesMax = 8 * MiB;
+
+/** After so much silence a side sends a ping; the other side must send something within `pongMs`. */
+export const pingMs = 20_000;
+export const pongMs = 10_000;
+
+export const bytesPerSecondDefault = 16 * MiB;
+/** Time that a worker may use up at once after it was idle. */
+export const burstMs = 250;
+
+/** Time for the answer to a close frame. */
+export const goodbyeMs = 1_000;
+/** Time that a worker waits for a receipt, an answer to `ask` or a manifest. */
+export const answerMs = 10_000;

@@ -1,0 +1,2 @@
+/** The one path that the broker serves. Apart, so that a worker does not load the listener. */
+export const brokerPath = '/broker';

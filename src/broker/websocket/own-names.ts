@@ -1,0 +1,59 @@
+/**
+ * Which names in the URL of a worker mean this broker: loopback names, the addresses and the name of this machine, the names of the TLS
+ * certificate, and `broker.listen.allowedHosts`. All others are refused, because a web page may have sent them (DNS rebinding).
+ */
+import { X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
+import { hostname, networkInterfaces } from 'node:os';
+import { isLoopback } from '../../config/values.js';
+import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
+
+export interface OwnNamesOptions {
+  readonly host: string;
+  readonly cert: Buffer | undefined;
+  readonly allowedHosts: readonly string[];
+  readonly allowedOrigins: readonly string[];
+}
+
+export function ownNames({ host, cert, allowedHosts, allowedOrigins }: OwnNamesOptions): OriginGuard {
+  const certified = cert ? certificateNames(cert) : [];
+  const wildcards = certified.filter((name) => name.startsWith('*.')).map((name) => name.slice(1));
+  const guardFor = (more: readonly string[]): OriginGuard =>
+    originGuard({ hosts: [bracketed(host), ...certified, ...allowedHosts, ...more], origins: allowedOrigins });
+  const fixed = guardFor([]);
+  return (given, origin) => {
+    if (fixed(given, origin)) return true;
+    const name = given?.toLowerCase().replace(/:\d+$/, '');
+    if (name === undefined) return false;
+    // Read anew: the addresses of a machine change.
+    const isOurs = (!isLoopback(host) && machineNames().includes(name)) || isCovered(name, wildcards);
+    return isOurs && guardFor([name])(given, origin);
+  };
+}
+
+/** A wildcard stands for one label. */
+const isCovered = (name: string, wildcards: readonly string[]): boolean =>
+  wildcards.includes(name.slice(Math.max(name.indexOf('.'), 0)));
+
+function machineNames(): string[] {
+  const addresses = Object.values(networkInterfaces()).flatMap((each) => each?.map(({ address }) => address) ?? []);
+  const own = hostname().toLowerCase();
+  return [own, own.replace(/\..*$/, ''), ...addresses.map(bracketed)];
+}
+
+/** As Node checks them: the alternative names, or the common name where there are none. */
+export function certificateNames(cert: Buffer): string[] {
+  const { subjectAltName, subject } = new X509Certificate(cert);
+  const names = (subjectAltName ?? '').split(', ').flatMap((entry) => {
+    const [, kind, value] = /^(DNS|IP Address):([^",]+)$/.exec(entry) ?? [];
+    if (value === undefined) return [];
+    return [kind === 'DNS' ? value.toLowerCase() : bracketed(value)];
+  });
+  if (names.length > 0) return names;
+  const [, common] = /^CN=(.+)$/m.exec(subject ?? '') ?? [];
+  return common === undefined ? [] : [common.toLowerCase()];
+}
+
+/** As it is written in a Host header. */
+export const bracketed = (host: string): string =>
+  isIP(host) === 6 ? new URL(`http://[${host.replace(/%.*$/, '')}]`).hostname : host.toLowerCase();

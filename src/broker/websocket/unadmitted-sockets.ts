@@ -1,0 +1,98 @@
+/**
+ * Sockets that have not said a valid hello yet: in the TLS handshake, before the upgrade, or after it. They are bounded in number, of one
+ * address and in all, in time and in bytes, because anybody who reaches the port can open them. A socket with a wrong key keeps its
+ * place for the whole time, which bounds how many keys an address can try.
+ */
+import type { Socket } from 'node:net';
+import type { Clock } from '../../kernel/clock.js';
+import { helloBytesMax, helloMs, unadmittedMax, unadmittedOfAddressMax } from './limits.js';
+
+interface Place {
+  readonly count: (chunk: Buffer) => void;
+  readonly release: () => void;
+  /** The socket presented a wrong key. */
+  isHeld: boolean;
+}
+
+export class UnadmittedSockets {
+  readonly #clock: Clock;
+  readonly #timedOut: () => void;
+  /** By address and port, because a TLS socket does not name the TCP socket below it. */
+  readonly #places = new Map<string, Place>();
+  readonly #ofAddress = new Map<string, number>();
+  #count = 0;
+
+  constructor(clock: Clock, timedOut: () => void) {
+    this.#clock = clock;
+    this.#timedOut = timedOut;
+  }
+
+  /** Returns false if there are too many. `socket`: the TCP socket. */
+  add(socket: Socket): boolean {
+    const { remoteAddress: address } = socket;
+    if (address === undefined) return false;
+    if (this.#count >= unadmittedMax || (this.#ofAddress.get(address) ?? 0) >= unadmittedOfAddressMax) return false;
+    const place = this.#makePlace(socket, address);
+    socket.once('close', () => {
+      if (!place.isHeld) place.release();
+    });
+    return true;
+  }
+
+  /** From now on the bytes of this socket are limited. `socket`: the TCP or TLS socket that was upgraded. */
+  upgraded(socket: Socket): void {
+    const place = this.#places.get(idOf(socket));
+    if (place) socket.on('data', place.count);
+  }
+
+  admitted(socket: Socket): void {
+    const place = this.#places.get(idOf(socket));
+    if (!place) return;
+    socket.off('data', place.count);
+    place.release();
+  }
+
+  wrongKey(socket: Socket): void {
+    const place = this.#places.get(idOf(socket));
+    if (place) place.isHeld = true;
+  }
+
+  #makePlace(socket: Socket, address: string): Place {
+    const id = idOf(socket);
+    let bytes = 0;
+    let isReleased = false;
+    const cancel = this.#clock.at(this.#clock.nowMs() + helloMs, () => {
+      place.release();
+      if (socket.destroyed) return;
+      this.#timedOut();
+      socket.destroy();
+    });
+    const place: Place = {
+      isHeld: false,
+      count: (chunk) => {
+        bytes += chunk.length;
+        if (bytes > helloBytesMax) socket.destroy();
+      },
+      release: () => {
+        if (isReleased) return;
+        isReleased = true;
+        cancel();
+        this.#count--;
+        this.#changeOfAddress(address, -1);
+        if (this.#places.get(id) === place) this.#places.delete(id);
+      },
+    };
+    this.#places.set(id, place);
+    this.#count++;
+    this.#changeOfAddress(address, 1);
+    return place;
+  }
+
+  #changeOfAddress(address: string, by: number): void {
+    const count = (this.#ofAddress.get(address) ?? 0) + by;
+    if (count > 0) this.#ofAddress.set(address, count);
+    else this.#ofAddress.delete(address);
+  }
+}
+
+const idOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

@@ -1,0 +1,204 @@
+/**
+ * A worker's connection to a host over WebSocket.
+ * Not here: connecting again, sending calls again (worker/).
+ *
+ * Invariants: every promise settles, with its answer, after `answerMs`, or with the connection. `not_executed` is said of a call only if
+ * it was not written, or if the host closed the connection and had not read it.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
+import { type CallRequest, type HostMessage, readHostMessage, writeWorkerMessage } from '../protocol/messages.js';
+import type { AskedCalls } from '../service/transport.js';
+import type {
+  ConnectionHandlers,
+  OpenConnection,
+  OpenConnectionOptions,
+  Receipt,
+  WorkerConnection,
+} from '../worker/connection.js';
+import { type CloseReason, closeError, lostConnection } from './close-reasons.js';
+import { checkedUrl, type OpenSocket, openSocket } from './connect.js';
+import { cancelledConnect, timeoutError } from './connect-errors.js';
+import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
+import { readWelcome, type Welcome, writeHello } from './hello.js';
+import { answerMs } from './limits.js';
+import { PendingAnswers } from './pending-answers.js';
+
+export interface WebSocketConnectionOptions {
+  readonly url: string;
+  readonly key: string;
+  readonly clock: Clock;
+  /** Sends the key in the clear, also to another machine. */
+  readonly insecure?: boolean | undefined;
+}
+
+/** Throws if the address cannot be used. */
+export function openWebSocketConnection(options: WebSocketConnectionOptions): OpenConnection {
+  const { key, clock, insecure = false } = options;
+  const url = checkedUrl(options.url, insecure);
+  return async ({ session, handlers, signal }) => {
+    const open = await openSocket(url, clock, signal);
+    return SocketConnection.open({ open, url, key, clock, session, handlers, signal });
+  };
+}
+
+interface SocketConnectionParts extends OpenConnectionOptions {
+  readonly open: OpenSocket;
+  readonly url: URL;
+  readonly key: string;
+  readonly clock: Clock;
+}
+
+class SocketConnection implements WorkerConnection, FrameSocketReader {
+  readonly closed: Promise<HostError | undefined>;
+  readonly #socket: FrameSocket;
+  readonly #handlers: ConnectionHandlers;
+  readonly #calls: PendingAnswers<Receipt>;
+  readonly #asks: PendingAnswers<AskedCalls>;
+  readonly #manifests: PendingAnswers<Buffer>;
+  #welcome: Welcome | undefined;
+  #welcomed: (() => void) | undefined;
+  #isOver = false;
+  #closeReason: HostError | undefined;
+  #settleClosed: (error: HostError | undefined) => void = () => {};
+
+  static async open(parts: SocketConnectionParts): Promise<SocketConnection> {
+    const { clock, signal, url, key, session } = parts;
+    const connection = new SocketConnection(parts);
+    let cancelLimit: Cancel = () => {};
+    let onAbort = () => {};
+    try {
+      await new Promise<void>((resolve, reject) => {
+        const giveUp = (error: HostError) => {
+          connection.#socket.close('closed');
+          reject(error);
+        };
+        onAbort = () => giveUp(cancelledConnect());
+        cancelLimit = clock.at(clock.nowMs() + answerMs, () => giveUp(timeoutError(url)));
+        signal.addEventListener('abort', onAbort, { once: true });
+        connection.#welcomed = resolve;
+        void connection.closed.then((error) => reject(error ?? lostConnection('closed')));
+        connection.#socket.send(writeHello({ key, session }));
+      });
+    } finally {
+      cancelLimit();
+      signal.removeEventListener('abort', onAbort);
+    }
+    return connection;
+  }
+
+  private constructor({ open, clock, handlers }: SocketConnectionParts) {
+    this.#handlers = handlers;
+    this.closed = new Promise((resolve) => {
+      this.#settleClosed = resolve;
+    });
+    const late = (what: string) => () => noAnswer(what);
+    this.#calls = new PendingAnswers(clock, answerMs, late('receipt'));
+    this.#asks = new PendingAnswers(clock, answerMs, late('answer'));
+    this.#manifests = new PendingAnswers(clock, answerMs, late('manifest'));
+    this.#socket = new FrameSocket(open.socket, open.below, clock, this);
+  }
+
+  get worker(): string {
+    return this.#welcome?.worker ?? '';
+  }
+
+  get role(): string | undefined {
+    return this.#welcome?.role;
+  }
+
+  get storeId(): string {
+    return this.#welcome?.storeId ?? '';
+  }
+
+  call(request: CallRequest): Promise<Receipt> {
+    return this.#request(this.#calls, request.key, writeWorkerMessage({ op: 'call', ...request }));
+  }
+
+  ask(_owner: string, keys: readonly string[]): Promise<AskedCalls> {
+    const id = newId();
+    return this.#request(this.#asks, id, writeWorkerMessage({ op: 'ask', id, keys }));
+  }
+
+  manifest(): Promise<Buffer> {
+    const id = newId();
+    return this.#request(this.#manifests, id, writeWorkerMessage({ op: 'manifest', id }));
+  }
+
+  cancel(key: string): void {
+    this.#socket.send(writeWorkerMessage({ op: 'cancel', key }));
+  }
+
+  taken(keys: readonly string[]): void {
+    this.#socket.send(writeWorkerMessage({ op: 'taken', keys }));
+  }
+
+  async close(): Promise<void> {
+    this.#socket.close('closed');
+    await this.closed;
+  }
+
+  frame(bytes: Buffer | undefined): void {
+    try {
+      if (bytes === undefined) throw new HostError('protocol_error', 'the broker sent a binary message');
+      if (this.#welcome) this.#read(readHostMessage(bytes));
+      else {
+        this.#welcome = readWelcome(bytes);
+        this.#welcomed?.();
+      }
+    } catch (error) {
+      this.#closeReason = isHostError(error) ? error : new HostError('protocol_error', 'a message could not be read');
+      this.#socket.close('bad_frame', this.#closeReason.message);
+    }
+  }
+
+  ended(reason: CloseReason | undefined, code: number, text: string): void {
+    this.#isOver = true;
+    const error = this.#closeReason ?? closeError(reason, code, text);
+    // A host that goes away has answered every call that it read.
+    const lost = lostConnection(reason ?? `closed_${code}`);
+    const execution = reason === 'going_away' ? 'not_executed' : 'uncertain';
+    this.#calls.failAll(() => lost.with({ execution }));
+    this.#asks.failAll(() => lost);
+    this.#manifests.failAll(() => error);
+    this.#settleClosed(reason === 'closed' ? undefined : error);
+  }
+
+  #request<Answer>(pending: PendingAnswers<Answer>, id: string, message: Buffer): Promise<Answer> {
+    if (this.#isOver) return Promise.reject(lostConnection('closed').with({ execution: 'not_executed' }));
+    const answer = pending.wait(id);
+    this.#socket.send(message);
+    return answer;
+  }
+
+  #read(message: HostMessage | undefined): void {
+    switch (message?.op) {
+      case 'receipt':
+        return this.#calls.resolve(message.key, { owner: message.owner, storeId: message.storeId });
+      case 'refused':
+        return this.#calls.reject(message.key, message.error);
+      case 'reply':
+        return this.#handlers.reply(message.key, message.body);
+      case 'asked':
+        return this.#asks.resolve(message.id, { running: message.running, resend: message.resend });
+      case 'manifest':
+        return this.#manifests.resolve(message.id, message.body);
+      case 'progress':
+        return this.#handlers.progress(message.key, message.params);
+      case 'manifest_changed':
+        return this.#handlers.manifestChanged(message.revision);
+      case undefined:
+        return undefined;
+      default:
+        return message satisfies never;
+    }
+  }
+}
+
+const noAnswer = (what: string): HostError =>
+  new HostError('transport', `the host sent no ${what} within ${answerMs / 1_000} s`, {
+    reason: 'no_answer',
+    execution: 'uncertain',
+    hint: 'the worker sends it again by itself',
+  });

@@ -1,0 +1,339 @@
+/**
+ * Calls in flight: sent over the current connection, sent again or asked for over the next one, ended by the reply, the caller or the
+ * deadline.
+ * Not here: which tool is meant (remote-tools.ts), connecting (connection-keeper.ts).
+ *
+ * Invariants: a call keeps its key and the id of the store to which it was first sent over all sendings. An error says `not_executed`
+ * only if no sending can have arrived. A refusal is final only if it answers the only sending. Calls and their bytes are bounded.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
+import type { CallRequest } from '../protocol/messages.js';
+import { type ReplyBody, readReplyBody } from '../protocol/reply-body.js';
+import {
+  cancelledCall,
+  isStale,
+  keyConflict,
+  lateCall,
+  notConnectedCall,
+  tooManyBytes,
+  tooManyCalls,
+} from './call-errors.js';
+import type { Receipt, WorkerConnection } from './connection.js';
+import { OutcomeAsks } from './outcome-asks.js';
+import { TakenKeys } from './taken-keys.js';
+
+const callsMax = 1_024;
+const callBytesMax = 64 * 1024 * 1024;
+/** Calls that are sent and not answered. The others wait here: a host refuses the 257th of a worker. */
+const sentMax = 192;
+const cancelsMax = 1_024;
+/** After a sending without an answer, or a refusal of a call that may have arrived before. */
+const resendMs = 1_000;
+
+export type NewCall = Omit<CallRequest, 'deadlineMs' | 'sentBefore'>;
+export type CallResultBody = Extract<ReplyBody, { kind: 'result' }>;
+
+export interface CallWaiter {
+  readonly deadlineAtMs: number;
+  readonly onProgress: ((params: Buffer) => void) | undefined;
+  readonly done: (outcome: CallResultBody | HostError) => void;
+}
+
+export interface CallTableParts {
+  readonly clock: Clock;
+  /** How long a call that was never sent waits for a connection; undefined: until its deadline. */
+  readonly connectionWaitMs: number | undefined;
+  /** An error shows that the manifest is out of date. */
+  readonly stale: () => void;
+}
+
+/** One call. Several callers wait for it if they gave the same key. */
+interface OpenCall {
+  readonly call: NewCall;
+  readonly waiters: Map<CallWaiter, Cancel>;
+  /** The store to which it was first sent; undefined: no sending can have arrived. */
+  firstStoreId: string | undefined;
+  receipt: Receipt | undefined;
+  /** The connection over which it is being sent. */
+  sendingOver: WorkerConnection | undefined;
+  cancelTimer: Cancel | undefined;
+}
+
+export class CallTable {
+  readonly #parts: CallTableParts;
+  readonly #calls = new Map<string, OpenCall>();
+  /** Calls that wait for another to end, in order. */
+  readonly #queue = new Set<OpenCall>();
+  #sent = 0;
+  /** Cancelled calls that may have arrived, with their deadlines. Repeated over each new connection until a reply comes. */
+  readonly #cancels = new Map<string, number>();
+  readonly #asks: OutcomeAsks;
+  readonly #taken: TakenKeys;
+  #connection: WorkerConnection | undefined;
+  #reserved = 0;
+  #reservedBytes = 0;
+  #droppedReplies = 0;
+
+  constructor(parts: CallTableParts) {
+    this.#parts = parts;
+    this.#taken = new TakenKeys(parts.clock);
+    this.#asks = new OutcomeAsks({
+      clock: parts.clock,
+      waiting: () => this.#waiting(),
+      isWaiting: (key) => isWaiting(this.#calls.get(key)),
+      resend: (key) => this.#sendNow(this.#calls.get(key)),
+    });
+  }
+
+  get inFlight(): number {
+    return this.#reserved;
+  }
+
+  get inFlightBytes(): number {
+    return this.#reservedBytes;
+  }
+
+  /** Replies for which no caller waited any more. */
+  get droppedReplies(): number {
+    return this.#droppedReplies;
+  }
+
+  /** Reserves room for a call. Throws if there is none. The returned function releases it. */
+  reserve(bytes: number): () => void {
+    if (this.#reserved >= callsMax) throw tooManyCalls(callsMax);
+    if (this.#reservedBytes + bytes > callBytesMax) throw tooManyBytes(callBytesMax, this.#reservedBytes + bytes);
+    this.#reserved++;
+    this.#reservedBytes += bytes;
+    return () => {
+      this.#reserved--;
+      this.#reservedBytes -= bytes;
+    };
+  }
+
+  /** Sends the call, now or when there is a connection. The returned function is called when its caller gives up. */
+  start(call: NewCall, waiter: CallWaiter): () => void {
+    const { clock } = this.#parts;
+    const known = this.#calls.get(call.key);
+    if (known && !isSameCall(known.call, call)) {
+      waiter.done(keyConflict(call));
+      return () => {};
+    }
+    const open = known ?? this.#add(call);
+    const late = () => this.#leave(open, waiter, lateCall(call, executionOf(open)));
+    open.waiters.set(waiter, clock.at(waiter.deadlineAtMs, late));
+    if (!known) this.#send(open);
+    return () => this.#leave(open, waiter, cancelledCall(call, executionOf(open)));
+  }
+
+  /** Calls without a receipt are sent again over the new connection; calls with one are asked for. */
+  use(connection: WorkerConnection | undefined): void {
+    if (this.#connection === connection) return;
+    this.#connection = connection;
+    if (connection) {
+      const nowMs = this.#parts.clock.nowMs();
+      for (const [key, untilMs] of this.#cancels) {
+        if (untilMs > nowMs) connection.cancel(key);
+        else this.#cancels.delete(key);
+      }
+    }
+    this.#taken.use(connection);
+    this.#asks.use(connection);
+    for (const open of [...this.#calls.values()]) if (!open.receipt) this.#send(open);
+  }
+
+  replied(key: string, body: Buffer): void {
+    this.#taken.add(key);
+    this.#cancels.delete(key);
+    const open = this.#calls.get(key);
+    if (!open) {
+      this.#droppedReplies++;
+      return;
+    }
+    let reply: ReplyBody;
+    try {
+      reply = readReplyBody(body);
+    } catch (error) {
+      return this.#end(open, error as HostError);
+    }
+    if (reply.kind === 'result') return this.#end(open, reply);
+    this.#end(open, reply.error);
+    if (isStale(reply.error)) this.#parts.stale();
+  }
+
+  progress(key: string, params: Buffer): void {
+    for (const { onProgress } of [...(this.#calls.get(key)?.waiters.keys() ?? [])]) {
+      try {
+        onProgress?.(params);
+      } catch {
+        // An error of a listener must not end the call.
+      }
+    }
+  }
+
+  /** Ends all calls. Those that may have arrived are cancelled. */
+  fail(errorOf: (call: NewCall, execution: Execution) => HostError): void {
+    this.#queue.clear();
+    for (const open of [...this.#calls.values()]) {
+      this.#cancelAtHost(open, latestDeadline(open));
+      this.#end(open, errorOf(open.call, executionOf(open)));
+    }
+    this.#taken.flush();
+  }
+
+  #add(call: NewCall): OpenCall {
+    const open: OpenCall = {
+      call,
+      waiters: new Map(),
+      firstStoreId: undefined,
+      receipt: undefined,
+      sendingOver: undefined,
+      cancelTimer: undefined,
+    };
+    this.#calls.set(call.key, open);
+    this.#cancels.delete(call.key);
+    return open;
+  }
+
+  #send(open: OpenCall): void {
+    if (!this.#connection) return this.#waitForConnection(open);
+    if (open.firstStoreId === undefined && this.#sent >= sentMax) {
+      open.cancelTimer?.();
+      this.#queue.add(open);
+    } else this.#sendNow(open);
+  }
+
+  #waitForConnection(open: OpenCall): void {
+    const { clock, connectionWaitMs } = this.#parts;
+    if (connectionWaitMs === undefined || open.firstStoreId !== undefined) return;
+    open.cancelTimer?.();
+    const giveUp = () => this.#end(open, notConnectedCall(open.call));
+    open.cancelTimer = clock.at(clock.nowMs() + connectionWaitMs, giveUp);
+  }
+
+  #sendNow(open: OpenCall | undefined): void {
+    const connection = this.#connection;
+    if (!open || !connection || open.sendingOver === connection) return;
+    const deadlineMs = Math.floor(latestDeadline(open) - this.#parts.clock.nowMs());
+    if (deadlineMs <= 0) return;
+    open.cancelTimer?.();
+    open.cancelTimer = undefined;
+    this.#queue.delete(open);
+    const { firstStoreId, receipt, call } = open;
+    const sentBefore = firstStoreId === undefined ? undefined : { storeId: firstStoreId, hasReceipt: !!receipt };
+    if (firstStoreId === undefined) this.#sent++;
+    open.firstStoreId ??= connection.storeId;
+    open.sendingOver = connection;
+    connection.call({ ...call, deadlineMs, sentBefore }).then(
+      (given) => this.#received(open, connection, given),
+      (error) => this.#notReceived(open, connection, sentBefore === undefined, error),
+    );
+  }
+
+  #received(open: OpenCall, connection: WorkerConnection, receipt: Receipt): void {
+    if (!this.#isOpen(open) || open.sendingOver !== connection) return;
+    open.sendingOver = undefined;
+    open.receipt = receipt;
+    this.#asks.start();
+  }
+
+  #notReceived(open: OpenCall, connection: WorkerConnection, isOnly: boolean, error: unknown): void {
+    if (!this.#isOpen(open) || open.sendingOver !== connection) return;
+    open.sendingOver = undefined;
+    if (!isHostError(error)) return this.#end(open, error as HostError);
+    const { code, details } = error;
+    if (code !== 'transport' && isOnly) {
+      this.#end(open, error);
+      if (isStale(error)) this.#parts.stale();
+      return;
+    }
+    if (isOnly && details.execution === 'not_executed') {
+      open.firstStoreId = undefined;
+      this.#sent--;
+    }
+    this.#sendLater(open, details.retryAfterMs ?? resendMs);
+  }
+
+  #sendLater(open: OpenCall, delayMs: number): void {
+    const { clock } = this.#parts;
+    open.cancelTimer?.();
+    open.cancelTimer = clock.at(clock.nowMs() + delayMs, () => {
+      open.cancelTimer = undefined;
+      this.#send(open);
+    });
+  }
+
+  #waiting(): Map<string, string[]> {
+    const waiting = new Map<string, string[]>();
+    for (const [key, open] of this.#calls) {
+      if (!isWaiting(open) || !open.receipt) continue;
+      const { owner } = open.receipt;
+      const keys = waiting.get(owner);
+      if (keys) keys.push(key);
+      else waiting.set(owner, [key]);
+    }
+    return waiting;
+  }
+
+  /** One caller gives up. With the last one the call is cancelled. */
+  #leave(open: OpenCall, waiter: CallWaiter, error: HostError): void {
+    const cancel = open.waiters.get(waiter);
+    if (!cancel) return;
+    const untilMs = latestDeadline(open);
+    cancel();
+    open.waiters.delete(waiter);
+    if (open.waiters.size === 0) {
+      this.#cancelAtHost(open, untilMs);
+      this.#forget(open);
+    }
+    waiter.done(error);
+  }
+
+  #cancelAtHost({ call, firstStoreId }: OpenCall, untilMs: number): void {
+    if (firstStoreId === undefined) return;
+    this.#connection?.cancel(call.key);
+    if (this.#cancels.size < cancelsMax) this.#cancels.set(call.key, untilMs);
+  }
+
+  #end(open: OpenCall, outcome: CallResultBody | HostError): void {
+    this.#forget(open);
+    const waiters = [...open.waiters];
+    open.waiters.clear();
+    for (const [waiter, cancel] of waiters) {
+      cancel();
+      waiter.done(outcome);
+    }
+  }
+
+  #forget(open: OpenCall): void {
+    open.cancelTimer?.();
+    this.#queue.delete(open);
+    if (!this.#calls.delete(open.call.key) || open.firstStoreId === undefined) return;
+    this.#sent--;
+    for (const next of this.#queue) {
+      this.#queue.delete(next);
+      this.#send(next);
+      break;
+    }
+  }
+
+  #isOpen(open: OpenCall): boolean {
+    return this.#calls.get(open.call.key) === open;
+  }
+}
+
+/** It has a receipt, and is not about to be sent again. */
+const isWaiting = (open: OpenCall | undefined): boolean =>
+  open?.receipt !== undefined && open.sendingOver === undefined && open.cancelTimer === undefined;
+
+const executionOf = ({ firstStoreId }: OpenCall): Execution =>
+  firstStoreId === undefined ? 'not_executed' : 'uncertain';
+
+function latestDeadline({ waiters }: OpenCall): number {
+  let latestMs = Number.NEGATIVE_INFINITY;
+  for (const { deadlineAtMs } of waiters.keys()) latestMs = Math.max(latestMs, deadlineAtMs);
+  return latestMs;
+}
+
+const isSameCall = (one: NewCall, other: NewCall): boolean =>
+  one.server === other.server && one.tool === other.tool && one.args.equals(other.args);

@@ -1,0 +1,299 @@
+/**
+ * The tools of a host on another machine: listed from the manifest, called through the broker. Joins the files beside it.
+ * Not here: transports (open-connection.ts), MCP clients (serve-worker.ts).
+ *
+ * Invariants: a call ends once, by its deadline at the latest; a tool that is not in the newest manifest is not called; a list is the
+ * last one that was learned, and never empty because of a failure.
+ */
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
+import { type Clock, systemClock } from '../../kernel/clock.js';
+import { Emitter, type Listener } from '../../kernel/emitter.js';
+import type { ErrorCode, HostError } from '../../kernel/errors.js';
+import { KeepAlive } from '../../kernel/keep-alive.js';
+import { newId, type Random, systemRandom } from '../../kernel/random.js';
+import { CallResult } from '../../policy/operation.js';
+import type { ToolArguments } from '../../session/session.js';
+import { memberText } from '../../wire/json-members.js';
+import { brokerLimits } from '../protocol/limits.js';
+import type { Trace } from '../protocol/messages.js';
+import type { Manifest, ManifestTool } from '../protocol/reply-body.js';
+import { argumentsBytes, callKey, requireValidCall } from './call-arguments.js';
+import { ambiguousTool, type CallTarget, closedCall, notConnected, refusedCall, unknownTool } from './call-errors.js';
+import { type CallResultBody, CallTable, type NewCall } from './call-table.js';
+import type { OpenConnection, WorkerConnection } from './connection.js';
+import { ConnectionKeeper, type ConnectionState } from './connection-keeper.js';
+import { readManifestFile, writeManifestFile } from './manifest-file.js';
+import { within } from './within.js';
+
+export interface RemoteToolsOptions {
+  readonly open: OpenConnection;
+  readonly clock?: Clock | undefined;
+  readonly random?: Random | undefined;
+  /** How long a call that was never sent waits for a connection; until its deadline if absent. */
+  readonly connectionWaitMs?: number | undefined;
+  /** Keeps the last manifest, for a start without the broker. One file for each worker and broker. */
+  readonly manifestFile?: string | undefined;
+}
+
+export interface RemoteCallOptions {
+  /** How long the call may take from now, reconnects included; 60 s by default, 10 min at most. */
+  readonly deadlineMs?: number | undefined;
+  readonly signal?: CancelSignal | undefined;
+  /** Calls with the same key and arguments run once within a day. */
+  readonly idempotencyKey?: string | undefined;
+  readonly onProgress?: ((params: Buffer) => void) | undefined;
+  readonly trace?: Trace | undefined;
+}
+
+/** The whole result as the server wrote it. */
+export type RemoteResult = Pick<CallResult, 'bytes' | 'isError' | 'era' | 'json'>;
+
+export interface RemoteStatus {
+  readonly state: ConnectionState;
+  /** As the broker said last; undefined before the first connection. */
+  readonly worker: string | undefined;
+  readonly role: string | undefined;
+  readonly revision: string | undefined;
+  readonly tools: number;
+  readonly inFlight: number;
+  readonly inFlightBytes: number;
+  /** Connections so far. */
+  readonly connections: number;
+  readonly droppedReplies: number;
+  /** Why it is not ready, or what failed last. */
+  readonly lastError: HostError | undefined;
+}
+
+export interface RemoteEvents {
+  /** Other tools than before. */
+  manifest: { readonly revision: string; readonly tools: number };
+  state: { readonly state: ConnectionState; readonly error: HostError | undefined };
+  /** `times`: 1 for the first connection, more for "connected again". */
+  connected: { readonly worker: string; readonly role: string | undefined; readonly times: number };
+  /** The manifest file could not be read or written. The worker goes on without it. */
+  problem: { readonly error: unknown };
+}
+
+const deadlineDefaultMs = 60_000;
+/** How long a call of an unknown tool waits for the newest manifest. */
+const lookMs = 5_000;
+
+export class RemoteTools {
+  readonly #clock: Clock;
+  readonly #keeper: ConnectionKeeper;
+  readonly #calls: CallTable;
+  readonly #events = new Emitter<RemoteEvents>();
+  readonly #alive = new KeepAlive();
+  readonly #manifestFile: string | undefined;
+  #identity: { readonly worker: string; readonly role: string | undefined } | undefined;
+  #isClosed = false;
+
+  constructor(options: RemoteToolsOptions) {
+    const { open, clock = systemClock, random = systemRandom, connectionWaitMs, manifestFile } = options;
+    this.#clock = clock;
+    this.#manifestFile = manifestFile;
+    this.#calls = new CallTable({ clock, connectionWaitMs, stale: () => this.#keeper.stale() });
+    this.#keeper = new ConnectionKeeper({
+      ...{ open, clock, random, session: newId(), manifest: this.#readFile() },
+      handlers: {
+        reply: (key, body) => this.#calls.replied(key, body),
+        progress: (key, params) => this.#calls.progress(key, params),
+      },
+      swapped: ({ connection }) => this.#calls.use(connection),
+      connected: (connection) => this.#connected(connection),
+      learned: ({ revision, tools }, body, isNew) => {
+        if (!isNew) return;
+        this.#writeFile(body);
+        this.#events.emit('manifest', { revision, tools: tools.length });
+      },
+      changed: (state, error) => this.#changed(state, error),
+    });
+  }
+
+  /** The last known tools, also without a connection. */
+  list(): readonly ManifestTool[] {
+    return this.#keeper.snapshot.manifest?.tools ?? [];
+  }
+
+  get toolCount(): number {
+    return this.list().length;
+  }
+
+  /** A manifest is known, from a host or from the file. */
+  get hasManifest(): boolean {
+    return this.#keeper.snapshot.manifest !== undefined;
+  }
+
+  /** `server` may be left out if only one server has the tool. */
+  async execute(
+    server: string | undefined,
+    tool: string,
+    args: ToolArguments = {},
+    options: RemoteCallOptions = {},
+  ): Promise<RemoteResult> {
+    requireValidCall(server, tool, options);
+    const target = { server, tool };
+    const bytes = argumentsBytes(target, args);
+    this.#requireUsable(target);
+    const { deadlineMs = deadlineDefaultMs, signal } = options;
+    const deadlineAtMs = this.#clock.nowMs() + Math.min(deadlineMs, brokerLimits.deadlineMs);
+    const release = this.#calls.reserve(bytes.length);
+    this.#alive.hold();
+    try {
+      const found = this.#find(target) ?? (await this.#findLater(target, deadlineAtMs, signal));
+      this.#requireUsable(target);
+      return await this.#send(this.#newCall(found, bytes, options), deadlineAtMs, options);
+    } finally {
+      release();
+      this.#alive.letGo();
+    }
+  }
+
+  /** Resolves when the tools were learned from a host; rejects if that fails, or takes longer. */
+  async ready(limitMs: number, signal?: CancelSignal): Promise<void> {
+    if (this.#keeper.hasLearned) return;
+    this.#alive.hold();
+    let off = () => {};
+    try {
+      await within(
+        this.#clock,
+        this.#clock.nowMs() + limitMs,
+        signal,
+        (resolve, reject) => {
+          const look = () => {
+            const { state, lastError: error, hasLearned } = this.#keeper;
+            if (hasLearned) resolve();
+            else if (state === 'closed') reject(notConnected(undefined));
+            else if (error && (state === 'refused' || isHopeless(error))) reject(error);
+          };
+          const ends = [this.#events.on('state', look), this.#events.on('manifest', look)];
+          off = () => {
+            for (const end of ends) end();
+          };
+          look();
+        },
+        () => notConnected(this.#keeper.lastError),
+      );
+    } finally {
+      off();
+      this.#alive.letGo();
+    }
+  }
+
+  /** Returns a function that removes the listener. */
+  on<Name extends keyof RemoteEvents>(name: Name, listener: Listener<RemoteEvents[Name]>): () => void {
+    return this.#events.on(name, listener);
+  }
+
+  status(): RemoteStatus {
+    const { state, snapshot, opened, lastError } = this.#keeper;
+    return {
+      ...{ state, lastError, worker: this.#identity?.worker, role: this.#identity?.role },
+      revision: snapshot.manifest?.revision,
+      tools: this.toolCount,
+      inFlight: this.#calls.inFlight,
+      inFlightBytes: this.#calls.inFlightBytes,
+      connections: opened,
+      droppedReplies: this.#calls.droppedReplies,
+    };
+  }
+
+  /** Calls in flight are cancelled; whether they ran is not known. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#calls.fail(closedCall);
+    await this.#keeper.close();
+    this.#alive.close();
+  }
+
+  #find(target: CallTarget): ManifestTool | undefined {
+    const found = this.#keeper.snapshot.manifest?.find(target.server, target.tool) ?? [];
+    if (found.length > 1) {
+      const servers = found.map(({ server }) => server);
+      throw ambiguousTool(target, servers);
+    }
+    return found[0];
+  }
+
+  /** The tool is not in the known manifest: the newest one decides. */
+  async #findLater(target: CallTarget, deadlineAtMs: number, signal: CancelSignal | undefined): Promise<ManifestTool> {
+    if (!this.hasManifest) {
+      await this.ready(deadlineAtMs - this.#clock.nowMs(), signal).catch((error: HostError) => {
+        throw refusedCall(target, 'not_executed', error);
+      });
+    }
+    const known = this.#find(target);
+    if (known) return known;
+    const lookUntilMs = Math.min(deadlineAtMs, this.#clock.nowMs() + lookMs);
+    await within(this.#clock, lookUntilMs, signal, (resolve) => this.#keeper.look().then(resolve), undefined);
+    const found = this.#find(target);
+    if (found) return found;
+    const denied = this.#keeper.snapshot.manifest?.denied;
+    throw denied ? refusedCall(target, 'not_executed', denied) : unknownTool(target);
+  }
+
+  #newCall({ server, name }: ManifestTool, args: Buffer, options: RemoteCallOptions): NewCall {
+    const { idempotencyKey, onProgress, trace } = options;
+    return {
+      ...{ server, tool: name, args, trace },
+      key: idempotencyKey === undefined ? newId() : callKey(idempotencyKey),
+      isCallersKey: idempotencyKey !== undefined,
+      wantsProgress: onProgress !== undefined,
+      manifestRevision: this.#keeper.snapshot.manifest?.revision,
+    };
+  }
+
+  #send(call: NewCall, deadlineAtMs: number, { signal, onProgress }: RemoteCallOptions): Promise<RemoteResult> {
+    return new Promise((resolve, reject) => {
+      let giveUp = () => {};
+      const abort = () => giveUp();
+      const done = (outcome: CallResultBody | HostError) => {
+        signal?.removeEventListener('abort', abort);
+        if (outcome instanceof Error) return reject(outcome);
+        const isError = memberText(outcome.bytes, 'isError') === 'true';
+        resolve(new CallResult(outcome.bytes, isError, 1, false, outcome.era));
+      };
+      giveUp = this.#calls.start(call, { deadlineAtMs, onProgress, done });
+      if (signal?.aborted) giveUp();
+      else signal?.addEventListener('abort', abort, { once: true });
+    });
+  }
+
+  #requireUsable(target: CallTarget): void {
+    if (this.#isClosed) throw closedCall(target, 'not_executed');
+    const { state, lastError } = this.#keeper;
+    if (state === 'refused' && lastError) throw refusedCall(target, 'not_executed', lastError);
+  }
+
+  #connected({ worker, role }: WorkerConnection): void {
+    this.#identity = { worker, role };
+    this.#events.emit('connected', { worker, role, times: this.#keeper.opened });
+  }
+
+  #changed(state: ConnectionState, error: HostError | undefined): void {
+    if (state === 'refused' && error) this.#calls.fail((call, execution) => refusedCall(call, execution, error));
+    this.#events.emit('state', { state, error });
+  }
+
+  #readFile(): Manifest | undefined {
+    try {
+      return this.#manifestFile === undefined ? undefined : readManifestFile(this.#manifestFile);
+    } catch (error) {
+      // A listener can be added only after the constructor.
+      queueMicrotask(() => this.#events.emit('problem', { error }));
+      return undefined;
+    }
+  }
+
+  #writeFile(body: Buffer): void {
+    try {
+      if (this.#manifestFile !== undefined) writeManifestFile(this.#manifestFile, body);
+    } catch (error) {
+      this.#events.emit('problem', { error });
+    }
+  }
+}
+
+/** Failures of the connection or the moment. A host that answers anything else will answer the same again. */
+const passing: ReadonlySet<ErrorCode> = new Set(['transport', 'timeout', 'connect_failed', 'cancelled', 'expired']);
+const isHopeless = ({ code, retryable }: HostError): boolean => !retryable && !passing.has(code);

@@ -1,0 +1,202 @@
+/**
+ * Remote tools as servers of a gateway: each server of the manifest is one server, with the tools of the manifest. Joins broker/worker and
+ * gateway/, which do not know each other.
+ * Not here: connection and calls (remote-tools.ts), clients (gateway/).
+ *
+ * Invariants: the lists are the last that were learned, also without a connection; a server is ready while there is a connection. Only
+ * tools are served.
+ */
+import type { KnownFacts, KnownServer } from '../../catalog/catalog-server.js';
+import { parseServerDefinition } from '../../config/server-definition.js';
+import type { Upstreams } from '../../gateway/upstreams.js';
+import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import type { EraAnswer } from '../../policy/operation.js';
+import { LEGACY_VERSIONS } from '../../session/eras/legacy/revisions.js';
+import type { ListedItem } from '../../session/lists.js';
+import type { JsonText } from '../../wire/frame.js';
+import { memberString } from '../../wire/json-members.js';
+import type { ManifestTool, RemoteTools, Trace } from './index.js';
+
+/** Time limit of a call whose client receives progress. */
+const watchedMs = 10 * 60_000;
+
+export interface RemoteUpstreamsOptions {
+  /** Time limit of a call whose client does not receive progress. */
+  readonly callMs: number;
+  readonly onProblem: (error: unknown) => void;
+}
+
+/** A manifest tells only the tools of a server. Each result names its own era. */
+const facts: KnownFacts = {
+  era: 'legacy',
+  version: LEGACY_VERSIONS[0] as string,
+  capabilities: Buffer.from('{"tools":{"listChanged":true}}'),
+  serverInfo: undefined,
+  instructions: undefined,
+};
+
+export class RemoteUpstreams implements Upstreams {
+  readonly groups: ReadonlyMap<string, readonly string[]> = new Map();
+  readonly carried = facts.capabilities.toString();
+  readonly rulesRevision = 0;
+  readonly #tools: RemoteTools;
+  readonly #options: RemoteUpstreamsOptions;
+  readonly #listeners = new Set<(server: string) => void>();
+  #servers: ReadonlyMap<string, KnownServer> = new Map();
+  #revision = 0;
+  readonly #ends: readonly (() => void)[];
+
+  constructor(tools: RemoteTools, options: RemoteUpstreamsOptions) {
+    this.#tools = tools;
+    this.#options = options;
+    this.#ends = [
+      tools.on('manifest', () => this.#learn(this.#listed())),
+      tools.on('state', () => this.#learn(this.#withState())),
+    ];
+    this.#servers = this.#listed();
+  }
+
+  names(): readonly string[] {
+    return [...this.#servers.keys()];
+  }
+
+  known(server: string): KnownServer | undefined {
+    return this.#servers.get(server);
+  }
+
+  /** The manifest contains only what this worker may use. */
+  isAllowed(): boolean {
+    return true;
+  }
+
+  accessKey(): string {
+    return '';
+  }
+
+  startupListing(): undefined {
+    return undefined;
+  }
+
+  async call(server: string, tool: string, args: JsonText, options: HostCallOptions): Promise<ToolResult> {
+    const { signal, onProgress, idempotencyKey, meta, members } = options;
+    if (members !== undefined) throw asksCaller(server, tool);
+    const ownMs = onProgress ? Math.max(watchedMs, this.#options.callMs) : this.#options.callMs;
+    const { deadlineMs = ownMs } = options;
+    const result = await this.#tools
+      .execute(server, tool, args, { signal, onProgress, idempotencyKey, deadlineMs, trace: traceOf(meta) })
+      .catch(workersKeyError);
+    if (result.era === 'modern' && memberString(result.bytes, 'resultType') === 'input_required')
+      throw asksCaller(server, tool);
+    return result;
+  }
+
+  async request(server: string, method: string): Promise<EraAnswer> {
+    throw unsupported(server, method);
+  }
+
+  async subscribe(server: string): Promise<() => void> {
+    throw unsupported(server, 'resources/subscribe');
+  }
+
+  onKnownChanged(listener: (server: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  endInstance(): void {}
+
+  close(): void {
+    for (const end of this.#ends) end();
+  }
+
+  #learn(servers: ReadonlyMap<string, KnownServer>): void {
+    const before = this.#servers;
+    this.#servers = servers;
+    for (const server of new Set([...before.keys(), ...servers.keys()]))
+      for (const listener of [...this.#listeners]) listener(server);
+  }
+
+  /** In the order of the manifest. */
+  #listed(): ReadonlyMap<string, KnownServer> {
+    const items = new Map<string, ListedItem[]>();
+    for (const { server, name, raw } of this.#tools.list()) {
+      const own = items.get(server);
+      if (own) own.push({ key: name, raw });
+      else items.set(server, [{ key: name, raw }]);
+    }
+    this.#revision++;
+    const servers = new Map<string, KnownServer>();
+    for (const [server, own] of items) {
+      const known = this.#knownOf(server, own);
+      if (known) servers.set(server, known);
+    }
+    return servers;
+  }
+
+  /** Undefined if the name is not valid for a server. */
+  #knownOf(server: ManifestTool['server'], items: readonly ListedItem[]): KnownServer | undefined {
+    try {
+      const definition =
+        this.#servers.get(server)?.definition ?? parseServerDefinition(server, { command: 'hostler' }, true);
+      const lists = new Map([['tools/list', { items, ttlMs: 0, isPublic: false }] as const]);
+      return { definition, ...this.#state(), facts, lists, revision: this.#revision };
+    } catch (error) {
+      this.#options.onProblem(error);
+      return undefined;
+    }
+  }
+
+  #withState(): ReadonlyMap<string, KnownServer> {
+    const state = this.#state();
+    return new Map([...this.#servers].map(([server, known]) => [server, { ...known, ...state }]));
+  }
+
+  #state(): Pick<KnownServer, 'state' | 'isReady'> {
+    const { state } = this.#tools.status();
+    switch (state) {
+      case 'ready':
+        return { state: 'ready', isReady: true };
+      case 'connecting':
+      case 'reconnecting':
+        return { state: 'connecting', isReady: false };
+      case 'refused':
+        return { state: 'auth_required', isReady: false };
+      case 'closed':
+        return { state: 'stopped', isReady: false };
+    }
+  }
+}
+
+/** The key of the worker was refused, not the one of its client. */
+function workersKeyError(error: unknown): never {
+  throw isHostError(error) && error.code === 'unauthenticated' ? error.with({ code: 'needs_reauth' }) : error;
+}
+
+/** Only the trace of the client's `_meta` is passed on. */
+function traceOf(meta: string | undefined): Trace | undefined {
+  if (meta === undefined) return undefined;
+  const bytes = Buffer.from(`{${meta}}`);
+  const traceparent = memberString(bytes, 'traceparent');
+  return traceparent === undefined ? undefined : { traceparent, tracestate: memberString(bytes, 'tracestate') };
+}
+
+const asksCaller = (server: string, tool: string): HostError =>
+  new HostError(
+    'protocol_error',
+    `server '${server}': tool '${tool}' needs input from its caller, which a worker cannot pass on`,
+    {
+      server,
+      tool,
+      reason: 'input_required',
+      execution: 'uncertain',
+      hint: 'call it where the server runs',
+    },
+  );
+
+const unsupported = (server: string, method: string): HostError =>
+  new HostError('invalid_request', `server '${server}': a worker does not support ${method}`, {
+    server,
+    execution: 'not_executed',
+    hint: 'call it where the server runs; a worker has tools only',
+  });

@@ -1,0 +1,140 @@
+/** The transports of the broker, each with its host side and its worker side, for one contract suite. */
+import { Identities } from '../../../src/broker/identities.js';
+import type { CallRequest } from '../../../src/broker/protocol/messages.js';
+import type {
+  IncomingCall,
+  ServiceHandlers,
+  WorkerSession,
+  WorkerTransport,
+} from '../../../src/broker/service/transport.js';
+import { openWebSocketTransport } from '../../../src/broker/websocket/websocket-transport.js';
+import { openWebSocketConnection } from '../../../src/broker/websocket/worker-connection.js';
+import type { ConnectionHandlers, OpenConnection } from '../../../src/broker/worker/connection.js';
+import { digestOf, type KeyEntry, newKey } from '../../../src/config/keys.js';
+import { Cancellation } from '../../../src/kernel/cancel-signal.js';
+import { systemClock } from '../../../src/kernel/clock.js';
+
+/** A started host side, and workers that may connect to it. */
+export interface TransportPlace {
+  readonly transport: WorkerTransport;
+  readonly storeId: string;
+  /** Of one of the workers `w1` and `w2`, or with a key that nobody has. */
+  opener(worker: 'w1' | 'w2' | 'nobody'): OpenConnection;
+  /** Revokes the keys of `w1`. */
+  revoke(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface TransportKind {
+  readonly name: string;
+  open(handlers: ServiceHandlers): Promise<TransportPlace>;
+}
+
+export const roles: Readonly<Record<string, string>> = { w1: 'reader', w2: 'writer' };
+
+/** A key as the configuration has it. */
+export const workerEntry = (name: string, key: string, entry: Partial<KeyEntry> = {}): KeyEntry => ({
+  ...{ digest: digestOf(key), nkey: undefined, role: roles[name], expiresAtMs: undefined, isHost: false },
+  worker: { name, epoch: `${name}-epoch` },
+  ...entry,
+});
+
+export const webSocketKind: TransportKind = {
+  name: 'WebSocket',
+  async open(handlers) {
+    const keys = { w1: newKey(), w2: newKey(), nobody: newKey() };
+    const entryOf = (name: 'w1' | 'w2') => [name, workerEntry(name, keys[name])] as const;
+    const identities = new Identities(new Map([entryOf('w1'), entryOf('w2')]), systemClock);
+    const storeId = 'store-1';
+    const transport = await openWebSocketTransport({
+      ...{ handlers, identities, storeId, clock: systemClock, listen: { port: 0 } },
+      limits: { connections: 16, bytesPerSecond: 64 * 1024 * 1024 },
+    });
+    return {
+      ...{ transport, storeId },
+      opener: (worker) => openWebSocketConnection({ url: transport.url, key: keys[worker], clock: systemClock }),
+      async revoke() {
+        identities.replace(new Map([entryOf('w2')]));
+      },
+      close: () => transport.close(),
+    };
+  },
+};
+
+export const transportKinds: readonly TransportKind[] = [webSocketKind];
+
+/** Records what a transport hands over, and answers as the test says. */
+export class RecordingService implements ServiceHandlers {
+  readonly calls: IncomingCall[] = [];
+  readonly cancels: { readonly session: WorkerSession; readonly key: string }[] = [];
+  readonly takenKeys: string[] = [];
+  readonly asks: (readonly string[])[] = [];
+  readonly joinedSessions: WorkerSession[] = [];
+  readonly leftSessions: WorkerSession[] = [];
+  owner = 'owner-1';
+  onCall: (incoming: IncomingCall) => void = (incoming) => incoming.receipt(this.owner);
+  onAsk: ServiceHandlers['ask'] = async (_session, keys) => ({ running: keys, resend: [] });
+  manifestBody = Buffer.from('{"revision":"r1","tools":[]}');
+
+  call(incoming: IncomingCall): void {
+    this.calls.push(incoming);
+    this.onCall(incoming);
+  }
+  cancel(session: WorkerSession, key: string): boolean {
+    this.cancels.push({ session, key });
+    return true;
+  }
+  taken(_session: WorkerSession, keys: readonly string[]): void {
+    this.takenKeys.push(...keys);
+  }
+  ask(session: WorkerSession, keys: readonly string[]) {
+    this.asks.push(keys);
+    return this.onAsk(session, keys);
+  }
+  async manifest(): Promise<Buffer> {
+    return this.manifestBody;
+  }
+  joined(session: WorkerSession): void {
+    this.joinedSessions.push(session);
+  }
+  left(session: WorkerSession): void {
+    this.leftSessions.push(session);
+  }
+}
+
+/** Records what a connection hands to its worker. */
+export class RecordingWorker implements ConnectionHandlers {
+  readonly replies: { readonly key: string; readonly body: string }[] = [];
+  readonly progressed: { readonly key: string; readonly params: string }[] = [];
+  readonly revisions: string[] = [];
+  readonly session: string;
+  readonly signal = new Cancellation();
+
+  constructor(session = `session-${Math.random().toString(36).slice(2)}`) {
+    this.session = session;
+  }
+  reply(key: string, body: Buffer): void {
+    this.replies.push({ key, body: body.toString() });
+  }
+  progress(key: string, params: Buffer): void {
+    this.progressed.push({ key, params: params.toString() });
+  }
+  manifestChanged(revision: string): void {
+    this.revisions.push(revision);
+  }
+  connect(open: OpenConnection) {
+    return open({ session: this.session, handlers: this, signal: this.signal });
+  }
+}
+
+export const request = (key: string, changes: Partial<CallRequest> = {}): CallRequest => ({
+  ...{ key, deadlineMs: 60_000, server: 'nova', tool: 'nova_click', args: Buffer.from('{"mark":7}') },
+  ...{
+    sentBefore: undefined,
+    isCallersKey: false,
+    wantsProgress: false,
+    manifestRevision: undefined,
+    trace: undefined,
+  },
+  ...changes,
+});
