@@ -1,0 +1,253 @@
+/**
+ * What every log of calls must do, as a table: each check gets a fresh store and throws when the log is wrong.
+ * Not here: the logs (call-log.test.ts).
+ */
+import { expect } from 'vitest';
+import type { CallId, CallLog, CallOutcome, CallRow, NewCall } from '../../../src/broker/calls/call-log.js';
+import { brokerLimits } from '../../../src/broker/protocol/limits.js';
+import { readReplyBody } from '../../../src/broker/protocol/reply-body.js';
+import type { HostError } from '../../../src/kernel/errors.js';
+import type { FakeClock } from '../../../src/kernel/fake-clock.js';
+import { eventually } from '../../eventually.js';
+
+export interface StoreUnderTest {
+  readonly clock: FakeClock;
+  /** A start of a host. */
+  open(): Promise<CallLog>;
+  /** The host ends, cleanly or not; the store stays. */
+  end(log: CallLog): Promise<void>;
+  /** Another store answers at the same place, without the rows. */
+  wipe(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export type Check = (store: StoreUnderTest) => Promise<void>;
+
+export const idOf = (key: string, worker = 'w1', epoch = 'e1'): CallId => ({ worker, epoch, key });
+const MiB = 1024 * 1024;
+
+export const newCall = (key: string, more: Partial<NewCall> = {}): NewCall => ({
+  ...{ id: idOf(key), session: 's1', digest: 'd1', isCallersKey: false, deadlineMs: 60_000, state: 'running' },
+  ...more,
+});
+
+export const outcome = (reply: string | Buffer, more: Partial<CallOutcome> = {}): CallOutcome => ({
+  ...{ state: 'done', reply: Buffer.from(reply), isCallersKey: false, deadlineMs: 60_000 },
+  ...more,
+});
+
+const shown = (row: CallRow | undefined | 'begun') => {
+  if (row === undefined || row === 'begun') throw new Error(`no row but ${row}`);
+  return { state: row.state, attempts: row.attempts, reply: row.reply?.toString() };
+};
+
+/** Receives and finishes. */
+export async function done(log: CallLog, key: string, reply: string | Buffer, more: Partial<NewCall> = {}) {
+  const call = newCall(key, more);
+  await log.receive(call);
+  return log.finish(call.id, log.owner, outcome(reply, { isCallersKey: call.isCallersKey }));
+}
+
+/** Taken rows are removed in batches, after a while of the log's clock. */
+const removed = (store: StoreUnderTest, log: CallLog, key: string) =>
+  eventually(`${key} is removed`, async () => {
+    store.clock.advance(1_000);
+    return (await log.find(idOf(key))) === undefined;
+  });
+
+export const checks: Readonly<Record<string, Check>> = {
+  'a new key is inserted, and a known one returned': async (store) => {
+    const log = await store.open();
+    const first = await log.receive(newCall('k1', { state: 'received' }));
+    expect(first).toMatchObject({
+      isNew: true,
+      row: { state: 'received', owner: log.owner, digest: 'd1', attempts: 0 },
+    });
+    const second = await log.receive(newCall('k1', { digest: 'd2' }));
+    expect(second).toMatchObject({
+      isNew: false,
+      row: { state: 'received', digest: 'd1', version: first.row.version },
+    });
+    expect(await log.receive(newCall('k2'))).toMatchObject({ isNew: true, row: { state: 'running', attempts: 1 } });
+  },
+
+  'of two that receive one key at once, one is new': async (store) => {
+    const log = await store.open();
+    const both = await Promise.all([log.receive(newCall('k1')), log.receive(newCall('k1'))]);
+    expect(both.map(({ isNew }) => isNew).sort()).toEqual([false, true]);
+  },
+
+  'another epoch or worker is another key': async (store) => {
+    const log = await store.open();
+    await done(log, 'k1', '{"old":1}');
+    expect(await log.find(idOf('k1', 'w1', 'e2'))).toBeUndefined();
+    expect(await log.find(idOf('k1', 'w2', 'e1'))).toBeUndefined();
+    expect((await log.receive(newCall('k1', { id: idOf('k1', 'w1', 'e2') }))).isNew).toBe(true);
+  },
+
+  'a version is begun once': async (store) => {
+    const log = await store.open();
+    const { row } = await log.receive(newCall('k1', { state: 'received' }));
+    const both = await Promise.all([log.begin(idOf('k1'), row.version), log.begin(idOf('k1'), row.version)]);
+    expect(both.filter((each) => each === 'begun')).toHaveLength(1);
+    expect(both.find((each) => each !== 'begun')).toMatchObject({ state: 'running', attempts: 1 });
+    expect(await log.begin(idOf('k1'), row.version)).toMatchObject({ state: 'running', attempts: 1 });
+  },
+
+  'a row with an outcome is not begun, and neither is one that is gone': async (store) => {
+    const log = await store.open();
+    const row = await done(log, 'k1', '{"n":1}');
+    expect(shown(await log.begin(idOf('k1'), row?.version ?? 0))).toMatchObject({ state: 'done', reply: '{"n":1}' });
+    expect(await log.begin(idOf('none'), 1)).toBeUndefined();
+  },
+
+  'the first outcome stays': async (store) => {
+    const log = await store.open();
+    await log.receive(newCall('k1'));
+    const [first, second] = await Promise.all([
+      log.finish(idOf('k1'), log.owner, outcome('{"n":1}')),
+      log.finish(idOf('k1'), log.owner, outcome('{"n":2}', { state: 'uncertain' })),
+    ]);
+    const stays = shown(await log.find(idOf('k1')));
+    expect(['{"n":1}', '{"n":2}']).toContain(stays.reply);
+    expect([shown(first).reply, shown(second).reply]).toEqual([stays.reply, stays.reply]);
+    const third = await log.finish(idOf('k1'), log.owner, outcome('{"n":3}'));
+    expect(shown(third)).toEqual(stays);
+    expect(await log.finish(idOf('none'), log.owner, outcome('{}'))).toBeUndefined();
+  },
+
+  'an outcome of a host that does not own the row is not written': async (store) => {
+    const before = await store.open();
+    await before.receive(newCall('k1'));
+    const { owner } = before;
+    await store.end(before);
+    const log = await store.open();
+    const { row } = await log.receive(newCall('k1'));
+    expect(row).toMatchObject({ state: 'running', owner, attempts: 1 });
+    expect(await log.begin(idOf('k1'), row.version)).toBe('begun');
+    expect(await log.finish(idOf('k1'), owner, outcome('{"n":1}'))).toMatchObject({
+      state: 'running',
+      owner: log.owner,
+    });
+    expect(shown(await log.finish(idOf('k1'), log.owner, outcome('{"n":2}')))).toMatchObject({ reply: '{"n":2}' });
+    expect(shown(await log.find(idOf('k1')))).toEqual({ state: 'done', attempts: 2, reply: '{"n":2}' });
+  },
+
+  'rows survive the host, whose owner is gone then': async (store) => {
+    const before = await store.open();
+    await before.receive(newCall('k1', { state: 'received' }));
+    await done(before, 'k2', '{"n":2}');
+    await before.receive(newCall('k3', { state: 'refused', reply: Buffer.from('{"no":1}') }));
+    expect(await before.isGone(before.owner)).toBe(false);
+    await store.end(before);
+    const log = await store.open();
+    expect(log.owner).not.toBe(before.owner);
+    expect([await log.isGone(before.owner), await log.isGone(log.owner)]).toEqual([true, false]);
+    expect(shown(await log.find(idOf('k1')))).toMatchObject({ state: 'received' });
+    expect(shown(await log.find(idOf('k2')))).toMatchObject({ state: 'done', reply: '{"n":2}' });
+    expect(shown(await log.find(idOf('k3')))).toMatchObject({ state: 'refused', reply: '{"no":1}' });
+    expect(log.usage()).toMatchObject({ open: 1, finished: 2 });
+    const row = await log.finish(idOf('k1'), before.owner, outcome('{"u":1}', { state: 'uncertain' }));
+    expect(shown(row)).toMatchObject({ state: 'uncertain', reply: '{"u":1}' });
+  },
+
+  'a store without the rows has another id': async (store) => {
+    const before = await store.open();
+    const { storeId } = before;
+    await done(before, 'k1', '{"n":1}');
+    await store.end(before);
+    await store.wipe();
+    const log = await store.open();
+    expect(log.storeId).not.toBe(storeId);
+    expect(await log.find(idOf('k1'))).toBeUndefined();
+  },
+
+  'a taken reply is removed; a key that a caller chose, and an open call, are not': async (store) => {
+    const log = await store.open();
+    await done(log, 'k1', '{"n":1}');
+    await done(log, 'own', '{"n":2}', { isCallersKey: true });
+    await log.receive(newCall('open'));
+    for (const key of ['k1', 'own', 'open', 'none']) log.taken(idOf(key));
+    await removed(store, log, 'k1');
+    expect(shown(await log.find(idOf('own')))).toMatchObject({ state: 'done', reply: '{"n":2}' });
+    expect(shown(await log.find(idOf('open')))).toMatchObject({ state: 'running' });
+    expect(log.usage()).toEqual({ open: 1, finished: 1, replyBytes: 0, callersKeys: 1 });
+  },
+
+  'a purge removes what does not run, and lets the rest end without a reply': async (store) => {
+    const log = await store.open();
+    await log.receive(newCall('waits', { state: 'received' }));
+    await log.receive(newCall('runs'));
+    await done(log, 'ended', '{"n":1}');
+    await done(log, 'own', '{"n":1}', { isCallersKey: true });
+    await done(log, 'kept', '{"n":2}', { id: idOf('kept', 'w1', 'e2') });
+    await done(log, 'other', '{"n":3}', { id: idOf('other', 'w2') });
+    await log.purge('w1', ['e2']);
+    for (const key of ['waits', 'ended', 'own']) expect(await log.find(idOf(key))).toBeUndefined();
+    expect(shown(await log.find(idOf('kept', 'w1', 'e2')))).toMatchObject({ reply: '{"n":2}' });
+    expect(shown(await log.find(idOf('other', 'w2')))).toMatchObject({ reply: '{"n":3}' });
+    const row = await log.finish(idOf('runs'), log.owner, outcome('{"secret":1}'));
+    expect(row?.reply).toBeUndefined();
+    expect((await log.find(idOf('runs')))?.reply).toBeUndefined();
+    await log.purge('w1');
+    expect(await log.find(idOf('kept', 'w1', 'e2'))).toBeUndefined();
+  },
+
+  'AC-BR7: a worker with 256 calls that are not taken is refused, others are not': async (store) => {
+    const log = await store.open();
+    const keys = Array.from({ length: brokerLimits.callsPerWorker }, (_, at) => `k${at}`);
+    expect(log.refusal('w1', 'e1', false)).toBeUndefined();
+    const received = keys.map((key) => log.receive(newCall(key)));
+    // At once, not only when the rows are durable.
+    const refusal = log.refusal('w1', 'e1', false);
+    expect(refusal).toMatchObject({ code: 'overloaded', details: { execution: 'not_executed' } });
+    expect(refusal?.details.retryAfterMs).toBeGreaterThan(0);
+    expect(log.refusal('w2', 'e1', false)).toBeUndefined();
+    await Promise.all(received);
+    expect(log.refusal('w1', 'e1', false)).toBeDefined();
+    expect(log.usage()).toMatchObject({ open: 256, finished: 0 });
+    await log.finish(idOf('k0'), log.owner, outcome('{}'));
+    expect(log.refusal('w1', 'e1', false)).toBeDefined();
+    log.taken(idOf('k0'));
+    await removed(store, log, 'k0');
+    expect(log.refusal('w1', 'e1', false)).toBeUndefined();
+  },
+
+  'a reply without room waits until others are taken': async (store) => {
+    const log = await store.open();
+    const keys = await fill(log);
+    expect(log.refusal('w1', 'e1', false)).toBeUndefined();
+    await log.receive(newCall('late'));
+    let written: CallRow | undefined;
+    const finished = log.finish(idOf('late'), log.owner, outcome(Buffer.alloc(5 * MiB, 1))).then((row) => {
+      written = row;
+    });
+    expect(shown(await log.find(idOf('late')))).toMatchObject({ state: 'running' });
+    expect(written).toBeUndefined();
+    for (const key of keys) log.taken(idOf(key));
+    await finished;
+    expect(written).toMatchObject({ state: 'done' });
+    expect(written?.reply).toHaveLength(5 * MiB);
+  },
+
+  'a reply without room until its deadline is recorded as uncertain': async (store) => {
+    const log = await store.open();
+    await fill(log);
+    await log.receive(newCall('late'));
+    const finished = log.finish(idOf('late'), log.owner, outcome(Buffer.alloc(5 * MiB, 1), { deadlineMs: 2_000 }));
+    expect(shown(await log.find(idOf('late')))).toMatchObject({ state: 'running' });
+    await store.clock.advanceAsync(2_001);
+    const row = await finished;
+    expect(row?.state).toBe('uncertain');
+    const { error } = readReplyBody(row?.reply as Buffer) as { error: HostError };
+    expect(error).toMatchObject({ code: 'outcome_uncertain', details: { execution: 'uncertain', reason: 'no_room' } });
+  },
+};
+
+/** Replies of one worker, up to its bound but for less than 4 MiB. */
+async function fill(log: CallLog): Promise<string[]> {
+  const keys = Array.from({ length: 15 }, (_, at) => `full${at}`);
+  const body = Buffer.alloc(4 * MiB + 64 * 1024, 1);
+  await Promise.all(keys.map((key) => done(log, key, body)));
+  return keys;
+}
