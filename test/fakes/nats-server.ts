@@ -1,40 +1,51 @@
-/** A real nats-server on a free port of the loopback, with a folder of its own; ended by its process id. */
+/** A real nats-server on a free port of the loopback, with its own folder; ended by its process id. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { headBytes } from '../../src/broker/nats/nats-streams.js';
-import { messageBytesMax } from '../../src/broker/ports.js';
+import { payloadBytes } from '../../src/broker/nats/server-config.js';
 import { freePort } from './free-port.js';
 
 export interface NatsServerFake {
   readonly url: string;
   readonly port: number;
-  /** As `kill -9` does. Resolves when it is gone. */
+  readonly storeDir: string;
+  readonly pid: () => number | undefined;
+  /** As `kill -9`. Resolves when the process has ended. */
   kill(): Promise<void>;
-  /** On the same port and folder; resolves when it serves. */
+  /** On the same port and folder. Resolves when it serves. */
   start(): Promise<void>;
-  /** Reads a new configuration, as after SIGHUP. */
+  /** SIGSTOP and SIGCONT. */
+  pause(): void;
+  resume(): void;
+  /** Writes a new configuration, and sends SIGHUP if the server runs. */
   reload(config: string): void;
+  /** Deletes the store. The server must not run. */
+  wipe(): void;
+  /** Copies the store, and puts a copy back. The server must not run. */
+  backUp(): void;
+  restore(): void;
+  /** Disk space of the store. */
+  storeBytes(): number;
   readonly log: () => string;
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface NatsFakeOptions {
-  /** All of it but where it listens and keeps its files; undefined: everybody may do everything. */
+  /** The whole configuration; by default everyone may do everything. */
   readonly config?: (where: { readonly port: number; readonly storeDir: string }) => string;
 }
 
 const openConfig = ({ port, storeDir }: { port: number; storeDir: string }): string => `
 listen: "127.0.0.1:${port}"
-max_payload: ${messageBytesMax + headBytes}
-jetstream { store_dir: "${storeDir}", max_mem: 64M, max_file: 64G }
+max_payload: ${payloadBytes}
+jetstream { store_dir: "${storeDir}", max_mem: 64M, max_file: 2G }
 `;
 
-/** The server greets as soon as it serves. */
+/** The server sends INFO as soon as it serves. */
 function greets(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1');
@@ -47,11 +58,25 @@ function greets(port: number): Promise<boolean> {
   });
 }
 
+/** Allocated blocks, as `du` counts them. A file may be removed meanwhile. */
+function diskBytes(folder: string): number {
+  let sum = 0;
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const at = path.join(folder, entry.name);
+    try {
+      sum += entry.isDirectory() ? diskBytes(at) : statSync(at).blocks * 512;
+    } catch {}
+  }
+  return sum;
+}
+
 export async function startNatsServer({ config = openConfig }: NatsFakeOptions = {}): Promise<NatsServerFake> {
   const folder = mkdtempSync(path.join(tmpdir(), 'hostler-nats-'));
   const configFile = path.join(folder, 'nats.conf');
+  const storeDir = path.join(folder, 'store');
+  const backup = path.join(folder, 'backup');
   const port = await freePort();
-  writeFileSync(configFile, config({ port, storeDir: path.join(folder, 'store') }));
+  writeFileSync(configFile, config({ port, storeDir }));
   let child: ChildProcess | undefined;
   let log = '';
 
@@ -72,29 +97,33 @@ export async function startNatsServer({ config = openConfig }: NatsFakeOptions =
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   };
-  const end = async (signal: NodeJS.Signals) => {
+  const kill = async () => {
     const ending = child;
     child = undefined;
     if (ending === undefined || ending.exitCode !== null || ending.signalCode !== null) return;
-    ending.kill(signal);
+    ending.kill('SIGKILL');
     await once(ending, 'exit');
   };
   const stop = async () => {
-    await end('SIGKILL');
+    await kill();
     rmSync(folder, { recursive: true, force: true });
   };
   await start();
   return {
-    url: `nats://127.0.0.1:${port}`,
-    port,
-    start,
-    kill: () => end('SIGKILL'),
+    ...{ url: `nats://127.0.0.1:${port}`, port, storeDir, start, kill, stop, log: () => log, pid: () => child?.pid },
+    pause: () => void child?.kill('SIGSTOP'),
+    resume: () => void child?.kill('SIGCONT'),
     reload(text) {
       writeFileSync(configFile, text);
       child?.kill('SIGHUP');
     },
-    log: () => log,
-    stop,
+    wipe: () => rmSync(storeDir, { recursive: true, force: true }),
+    backUp: () => cpSync(storeDir, backup, { recursive: true }),
+    restore() {
+      rmSync(storeDir, { recursive: true, force: true });
+      cpSync(backup, storeDir, { recursive: true });
+    },
+    storeBytes: () => (existsSync(storeDir) ? diskBytes(storeDir) : 0),
     [Symbol.asyncDispose]: stop,
   };
 }

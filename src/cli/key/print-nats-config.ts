@@ -27,7 +27,7 @@ export async function printNatsConfig(args: ParsedArgs, keys: Keys): Promise<num
     storeDir: args.text('store-dir') ?? storeDirDefault,
     hosts: valid.flatMap(({ isHost, nkey }) => (isHost && nkey !== undefined ? [nkey] : [])),
     workers: valid.flatMap(({ worker, nkey }) =>
-      worker && nkey !== undefined ? [{ worker: worker.name, publicKey: nkey }] : [],
+      worker && nkey !== undefined ? [{ worker: worker.name, epoch: worker.epoch, publicKey: nkey }] : [],
     ),
     tls: tlsOf(args),
     syncsAlways: args.has('sync'),

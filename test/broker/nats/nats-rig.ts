@@ -1,185 +1,170 @@
-/** Hosts and workers on a real nats-server, with a service that claims, counts what it runs, and answers. */
-import { type NatsHost, type NatsHostOptions, natsHost } from '../../../src/broker/nats/nats-host.js';
-import { openNatsWorkerLink } from '../../../src/broker/nats/nats-worker-link.js';
-import type {
-  Claimed,
-  Delivery,
-  HostHandlers,
-  HostLink,
-  OpenWorkerLink,
-  Sender,
-  WorkerLink,
-} from '../../../src/broker/ports.js';
+/** Hosts and workers on a real nats-server with the generated configuration. */
+
+import type { BrokerEvent } from '../../../src/broker/broker-events.js';
+import { Identities } from '../../../src/broker/identities.js';
+import { newUserPair } from '../../../src/broker/nats/nats-client.js';
+import { type NatsHost, type NatsHostOptions, openNatsHost } from '../../../src/broker/nats/nats-host.js';
+import { natsServerConfig } from '../../../src/broker/nats/server-config.js';
+import { openNatsConnection } from '../../../src/broker/nats/worker-connection.js';
+import type { CallRequest } from '../../../src/broker/protocol/messages.js';
+import { BrokerService } from '../../../src/broker/service/broker-service.js';
+import type { WorkerTransport } from '../../../src/broker/service/transport.js';
+import type { OpenConnection, WorkerConnection } from '../../../src/broker/worker/connection.js';
+import type { KeyEntry } from '../../../src/config/keys.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
+import { systemClock } from '../../../src/kernel/clock.js';
+import { FakeUpstreams } from '../../fakes/fake-upstreams.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
 
 export const never = new Cancellation();
-export const inAnHour = (): Date => new Date(Date.now() + 3_600_000);
+export const epochOf = (worker: string): string => `e_${worker}`;
+
+export type Pair = Awaited<ReturnType<typeof newUserPair>>;
 
 export interface RigHost {
-  readonly host: NatsHost;
-  readonly link: HostLink;
-  readonly deliveries: Delivery[];
-  readonly claims: Claimed[];
-  /** Ids of what was run here, in order. */
-  readonly ran: string[];
-  readonly cancelled: string[];
-  readonly joined: Sender[];
-  /** The same host with a new link, after it lost the one it had. */
-  reopen(): Promise<void>;
+  readonly nats: NatsHost;
+  readonly upstreams: FakeUpstreams;
+  readonly service: BrokerService;
+  readonly transport: WorkerTransport;
+  readonly identities: Identities;
+  readonly events: BrokerEvent[];
+  /** Texts of the arguments of calls that ran here. */
+  readonly ran: () => string[];
+  close(): Promise<void>;
 }
 
-export interface RigHostOptions extends Partial<NatsHostOptions> {
-  readonly url: string;
-  readonly mailboxes?: readonly string[];
-  /** Instead of claiming, running and answering. */
-  readonly deliver?: (delivery: Delivery, rig: RigHost) => void;
-  /** What running takes. */
-  readonly run?: (delivery: Delivery) => Promise<void>;
-  readonly isRepeatable?: boolean;
+export interface RigConnection {
+  readonly connection: WorkerConnection;
+  readonly session: string;
+  readonly replies: Map<string, string>;
+  readonly progress: string[];
+  readonly revisions: string[];
 }
 
-export async function startHost({ url, mailboxes = ['w1'], deliver, run, ...rest }: RigHostOptions): Promise<RigHost> {
-  const host = natsHost({
-    url,
-    instance: 'h1',
-    credentials: new Map(mailboxes.map((mailbox) => [mailbox, { role: 'reader' }])),
-    durability: 'process',
-    ...rest,
-  });
-  const rig: { -readonly [K in keyof RigHost]: RigHost[K] } = {
-    host,
-    link: undefined as unknown as HostLink,
-    ...{ deliveries: [], claims: [], ran: [], cancelled: [], joined: [] },
-    async reopen() {
-      rig.link = await host.open(handlers, never);
-    },
-  };
-  const handlers: HostHandlers = {
-    deliver(delivery) {
-      rig.deliveries.push(delivery);
-      if (deliver) deliver(delivery, rig);
-      else void serve(delivery, rig, run, rest.isRepeatable ?? false);
-    },
-    cancelled: (_from, id) => rig.cancelled.push(id),
-    joined: (who) => rig.joined.push(who),
-  };
-  await rig.reopen();
-  return rig;
-}
-
-/** As the service does it: claim, run, result in the journal, reply, acknowledge. */
-export async function serve(
-  delivery: Delivery,
-  rig: RigHost,
-  run: ((delivery: Delivery) => Promise<void>) | undefined,
-  isRepeatable: boolean,
-): Promise<void> {
-  const { id, from, body, deadlineAt, bundle } = delivery;
-  const { mailbox } = from;
-  try {
-    if (deadlineAt && deadlineAt < new Date()) {
-      await delivery.reply('{"v":1,"error":{"code":"expired"}}');
-      return delivery.ack();
-    }
-    const claim = { mailbox, key: id, bundle, hash: body.toString(), rememberUntil: inAnHour(), isRepeatable };
-    const claimed = await rig.host.journal.claim(claim);
-    rig.claims.push(claimed);
-    switch (claimed.kind) {
-      case 'mine': {
-        rig.ran.push(id);
-        await run?.(delivery);
-        const reply = Buffer.from(`{"ran":${body}}`);
-        await rig.host.journal.finish(mailbox, id, reply, bundle);
-        await delivery.reply(reply);
-        return delivery.ack();
-      }
-      case 'done':
-        await delivery.reply(claimed.reply);
-        return delivery.ack();
-      case 'lost':
-      case 'conflict':
-        await delivery.reply(`{"${claimed.kind}":true}`);
-        return delivery.ack();
-      default:
-        return delivery.release(500, claimed.kind);
-    }
-  } catch {
-    delivery.release(200, 'the journal could not promise');
-  }
-}
-
-export interface RigWorker {
-  readonly link: WorkerLink;
-  readonly replies: { readonly id: string; readonly body: string }[];
-  readonly told: string[];
-  bodyOf(id: string): string | undefined;
-}
-
-export const startWorker = (url: string, mailbox = 'w1', key?: string): Promise<RigWorker> =>
-  reopenWorker(openNatsWorkerLink({ url, key, mailbox }));
-
-/** The next link of the same process, which remembers what it sent before. */
-export async function reopenWorker(open: OpenWorkerLink): Promise<RigWorker> {
-  const replies: { id: string; body: string }[] = [];
-  const told: string[] = [];
-  const link = await open(
-    {
-      replied: (id, body) => replies.push({ id, body: body.toString() }),
-      told: (body) => told.push(body.toString()),
-    },
-    never,
+export const keysOf = (workers: readonly { name: string; nkey?: string; epoch?: string; role?: string }[]) =>
+  new Map<string, KeyEntry>(
+    workers.map(({ name, nkey, epoch = epochOf(name), role = 'operator' }) => [
+      name,
+      { digest: undefined, nkey, role, expiresAtMs: undefined, worker: { name, epoch }, isHost: false },
+    ]),
   );
-  return { link, replies, told, bodyOf: (id) => replies.find((reply) => reply.id === id)?.body };
-}
 
-export const request = (id: string, body: unknown = { id }, ttlMs = 60_000) => ({
-  id,
-  body: Buffer.from(JSON.stringify(body)),
-  ttlMs,
-});
-
-/** One whose id was made for it alone: it may go together with others. */
-export const fresh = (id: string, body: unknown = { id }, ttlMs = 60_000) => ({
-  ...request(id, body, ttlMs),
-  isFresh: true,
-});
-
-/** A server, and the hosts and workers that were opened on it: what is begun before a test is ended after it. */
+/** A server, and everything that was opened on it. */
 export class NatsStage {
   readonly hosts: RigHost[] = [];
-  readonly workers: RigWorker[] = [];
-  #server: NatsServerFake | undefined;
+  readonly connections: WorkerConnection[] = [];
+  readonly pairs = new Map<string, Pair>();
+  readonly hostPair: Pair;
+  readonly server: NatsServerFake;
 
-  get server(): NatsServerFake {
-    if (!this.#server) throw new Error('no server was started');
-    return this.#server;
+  private constructor(server: NatsServerFake, hostPair: Pair, pairs: ReadonlyMap<string, Pair>) {
+    this.server = server;
+    this.hostPair = hostPair;
+    for (const [name, pair] of pairs) this.pairs.set(name, pair);
   }
 
-  readonly start = async (): Promise<void> => {
-    this.#server = await startNatsServer();
-  };
+  static async start(workers: readonly string[] = ['w1', 'w2']): Promise<NatsStage> {
+    const hostPair = await newUserPair();
+    const pairs = new Map<string, Pair>();
+    for (const worker of workers) pairs.set(worker, await newUserPair());
+    const server = await startNatsServer({
+      config: ({ port, storeDir }) => configOf(port, storeDir, hostPair, pairs),
+    });
+    return new NatsStage(server, hostPair, pairs);
+  }
 
-  readonly host = async (options: Partial<RigHostOptions> = {}): Promise<RigHost> => {
-    const rig = await startHost({ url: this.server.url, ...options });
+  /** As `hostler key nats --reload` does. */
+  reload(pairs: ReadonlyMap<string, Pair>, epochs?: (worker: string) => string): void {
+    this.server.reload(configOf(this.server.port, this.server.storeDir, this.hostPair, pairs, epochs));
+  }
+
+  async host(options: Partial<NatsHostOptions> & { runningPerWorker?: number } = {}): Promise<RigHost> {
+    const { runningPerWorker = 64, ...rest } = options;
+    const events: BrokerEvent[] = [];
+    const onEvent = (event: BrokerEvent) => void events.push(event);
+    const workers = [...this.pairs].map(([name, { publicKey }]) => ({ name, nkey: publicKey }));
+    const identities = rest.identities ?? new Identities(keysOf(workers), systemClock);
+    const nats = await openNatsHost({
+      ...{ url: this.server.url, key: this.hostPair.seed, durability: 'process', replicas: 1, monitor: undefined },
+      ...{ clock: systemClock, onEvent, ...rest, identities },
+    });
+    const upstreams = new FakeUpstreams({ srv: { tools: ['run', 'again'] } });
+    upstreams.repeatable.add('srv/again');
+    upstreams.onCall = ({ args }) => `{"content":[],"ran":${args}}`;
+    const service = new BrokerService({
+      ...{ host: upstreams, log: nats.log, clock: systemClock, onEvent, runningPerWorker },
+      isRolelessAllowed: () => true,
+    });
+    const transport = await nats.open(service);
+    service.attach(transport);
+    let closing: Promise<void> | undefined;
+    const rig: RigHost = {
+      ...{ nats, upstreams, service, transport, identities, events },
+      ran: () => upstreams.calls.map(({ args }) => args),
+      close: () => {
+        closing ??= (async () => {
+          await transport.stop();
+          await service.stop(0);
+          service.close();
+          await transport.close();
+          await nats.close();
+        })();
+        return closing;
+      },
+    };
     this.hosts.push(rig);
     return rig;
-  };
+  }
 
-  readonly worker = async (mailbox = 'w1'): Promise<RigWorker> => {
-    const rig = await startWorker(this.server.url, mailbox);
-    this.workers.push(rig);
-    return rig;
-  };
+  opener(worker: string, url = this.server.url): OpenConnection {
+    return openNatsConnection({ url, key: this.pairs.get(worker)?.seed, clock: systemClock });
+  }
 
-  readonly stop = async (): Promise<void> => {
-    await Promise.all(this.workers.splice(0).map(({ link }) => link.close()));
-    await Promise.all(this.hosts.splice(0).map((rig) => rig.host.close()));
+  async connect(worker: string, session = `s_${worker}`, open = this.opener(worker)): Promise<RigConnection> {
+    const replies = new Map<string, string>();
+    const [progress, revisions]: [string[], string[]] = [[], []];
+    const connection = await open({
+      ...{ session, signal: never },
+      handlers: {
+        reply: (key, body) => void replies.set(key, body.toString()),
+        progress: (_key, params) => void progress.push(params.toString()),
+        manifestChanged: (revision) => void revisions.push(revision),
+      },
+    });
+    this.connections.push(connection);
+    return { connection, session, replies, progress, revisions };
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.connections.splice(0).map((each) => each.close()));
+    await Promise.all(this.hosts.splice(0).map((each) => each.close()));
     await this.server.stop();
-  };
+  }
 }
 
-export const isEmpty = (rig: RigHost) => async () => (await rig.host.depths()).every(({ count }) => count === 0);
-export const ids = (count: number, prefix = 'k') => Array.from({ length: count }, (_, n) => `${prefix}${n}`);
-export const sendAll = (w: RigWorker, all: readonly string[]) => Promise.all(all.map((id) => w.link.send(fresh(id))));
-export const ranOf = (id: string) => `{"ran":{"id":"${id}"}}`;
+export const configOf = (
+  port: number,
+  storeDir: string,
+  host: Pair,
+  pairs: ReadonlyMap<string, Pair>,
+  epochs: (worker: string) => string = epochOf,
+): string =>
+  natsServerConfig({
+    ...{ listen: `127.0.0.1:${port}`, storeDir, hosts: [host.publicKey] },
+    workers: [...pairs].map(([worker, { publicKey }]) => ({ worker, epoch: epochs(worker), publicKey })),
+  });
+
+export const request = (key: string, more: Partial<CallRequest> = {}): CallRequest => ({
+  ...{ key, deadlineMs: 60_000, server: 'srv', tool: 'run', args: Buffer.from(JSON.stringify({ key })) },
+  ...{
+    sentBefore: undefined,
+    isCallersKey: false,
+    wantsProgress: false,
+    manifestRevision: undefined,
+    trace: undefined,
+  },
+  ...more,
+});
+
+export const keys = (count: number, prefix = 'k'): string[] =>
+  Array.from({ length: count }, (_, at) => `${prefix}${at}`);

@@ -1,0 +1,272 @@
+/**
+ * Serves workers over NATS: requests of workers to the service, and messages of the service to workers.
+ * Not here: rows of calls (kv-call-log.ts), accounts (server-config.ts).
+ *
+ * Invariants: name and epoch of a worker are in the subject, which its account binds; its role comes from the configuration of this host.
+ * Calls wait while the id of the store is checked. Calls that this process may have read long after they were sent are dropped.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { joinedParts } from '../../wire/json-text.js';
+import type { Identities } from '../identities.js';
+import { idPattern } from '../protocol/limits.js';
+import { type HostMessage, readWorkerMessage, type WorkerMessage, writeHostMessage } from '../protocol/messages.js';
+import type { ServiceHandlers, WorkerIdentity, WorkerSession, WorkerTransport } from '../service/transport.js';
+import { anyWorker, queueGroup, senderIn, toSession, toWorker, type WorkerOperation } from './names.js';
+import { bufferOf, type NatsConnection, type NatsMessage } from './nats-client.js';
+import { readHello, writeOwnerState, writeReceipt, writeWelcome } from './nats-messages.js';
+import { Sessions } from './sessions.js';
+
+/** What calls need of the store. */
+export interface StoreGate {
+  readonly storeId: string;
+  readonly seen: number;
+  readonly checking: Promise<void> | undefined;
+  sawSequence(seq: number): void;
+}
+
+export interface HostTransportOptions {
+  /** Reads calls only: a flood of them does not delay replies, acknowledgements and cancellations. */
+  readonly intake: NatsConnection;
+  readonly connection: NatsConnection;
+  readonly handlers: ServiceHandlers;
+  readonly identities: Identities;
+  readonly store: StoreGate;
+  readonly owner: string;
+  readonly clock: Clock;
+  readonly isGone: (owner: string) => Promise<boolean>;
+  readonly onProblem: (error: unknown) => void;
+}
+
+const tickMs = 1_000;
+/** A process that stood still for this time (suspended, swapped out) may have old requests in its socket. */
+const pauseMs = 20_000;
+const stopMs = 3_000;
+
+export class HostTransport implements WorkerTransport {
+  readonly #options: HostTransportOptions;
+  readonly #sessions: Sessions;
+  readonly #subscriptions: { unsubscribe(): void }[] = [];
+  readonly #stopListening: () => void;
+  #unanswered = 0;
+  #answered: (() => void) | undefined;
+  #isStopped = false;
+  #stopTick: Cancel | undefined;
+  #tickedAtMs: number;
+
+  constructor(options: HostTransportOptions) {
+    this.#options = options;
+    const { intake, connection, identities, handlers, clock, owner } = options;
+    const publish = ({ name, epoch, id }: WorkerSession, message: HostMessage) =>
+      this.#publish(toSession(name, epoch, id), message);
+    this.#sessions = new Sessions({ clock, identities, publish, onLeft: (session) => handlers.left(session) });
+    this.#stopListening = identities.onChange(() => this.#sessions.dropRevoked());
+    const on = (from: NatsConnection, operation: WorkerOperation, run: Run, settings: { queue?: string } = {}) => {
+      const subject = anyWorker(operation, operation === 'ask' ? owner : undefined);
+      const callback = (error: Error | null, message: NatsMessage) => {
+        if (error) options.onProblem(error);
+        else this.#heard(message, run);
+      };
+      this.#subscriptions.push(from.subscribe(subject, { callback, ...settings }));
+    };
+    const queue = { queue: queueGroup };
+    // All hosts hear it, in order with calls: each compares the sequence that the worker has seen.
+    on(intake, 'hello', (message, session) => this.#hello(message, session));
+    on(intake, 'call', (message, session) => this.#call(message, session), queue);
+    on(connection, 'bye', (_message, session) => session && this.#sessions.drop(session));
+    on(connection, 'cancel', (message, session) => this.#cancel(message, session));
+    on(connection, 'taken', (message, session) => this.#taken(message, session));
+    on(connection, 'ask', (message, session) => this.#ask(message, session));
+    on(connection, 'gone', (message, session) => this.#gone(message, session), queue);
+    on(connection, 'manifest', (message, session) => this.#manifest(message, session), queue);
+    this.#tickedAtMs = this.#sinceBootMs();
+    this.#tick();
+  }
+
+  notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void {
+    for (const identity of this.#options.identities.workers())
+      if (isWanted(identity)) this.#publish(toWorker(identity.name, identity.epoch), message);
+  }
+
+  get connectedWorkers(): number {
+    return this.#sessions.count;
+  }
+
+  async stop(): Promise<void> {
+    if (!this.#isStopped) for (const subscription of this.#subscriptions.splice(0, 2)) subscription.unsubscribe();
+    this.#isStopped = true;
+    const { clock, intake } = this.#options;
+    let cancel: Cancel | undefined;
+    const late = new Promise<void>((resolve) => {
+      cancel = clock.at(clock.nowMs() + stopMs, resolve);
+    });
+    // What the server had sent before it read that this host hears no more calls is read by then.
+    await Promise.race([intake.flush().catch(() => {}), late]);
+    const idle = new Promise<void>((resolve) => {
+      this.#answered = resolve;
+      if (this.#unanswered === 0) resolve();
+    });
+    await Promise.race([idle, late]);
+    cancel?.();
+  }
+
+  async close(): Promise<void> {
+    this.#isStopped = true;
+    this.#stopTick?.();
+    this.#stopListening();
+    for (const subscription of this.#subscriptions.splice(0)) subscription.unsubscribe();
+    this.#sessions.close();
+  }
+
+  /** Nothing that a message contains ends the subscription. */
+  #heard(message: NatsMessage, run: Run): void {
+    try {
+      const { worker, epoch, session: id } = senderIn(message.subject);
+      const session = idPattern.test(id) ? this.#sessions.of(worker, epoch, id) : undefined;
+      if (session?.isFirst) this.#options.handlers.joined(session.session);
+      run(message, session?.session);
+    } catch (error) {
+      if (message.reply) this.#respond(message, { op: 'refused', key: 'unknown', error: asHostError(error) });
+      else this.#options.onProblem(error);
+    }
+  }
+
+  #hello(message: NatsMessage, session: WorkerSession | undefined): void {
+    const { store } = this.#options;
+    store.sawSequence(readHello(bufferOf(message.data)));
+    const answer = () => {
+      const identity = session?.identity();
+      if (identity) this.#send(message, writeWelcome({ ...identity, storeId: store.storeId, seq: store.seen }));
+      else this.#respond(message, { op: 'refused', key: 'hello', error: unknownWorker() });
+    };
+    if (store.checking !== undefined) void store.checking.then(answer);
+    else answer();
+  }
+
+  #call(message: NatsMessage, session: WorkerSession | undefined): void {
+    const { store, handlers } = this.#options;
+    // Stopped: another host answers the next sending. The worker sends it again.
+    if (this.#wasPaused()) return;
+    const request = parsed(message, 'call');
+    const { key } = request;
+    if (!session) return this.#respond(message, { op: 'refused', key, error: unknownWorker() });
+    this.#unanswered++;
+    const answered = (answer: () => void) => {
+      answer();
+      if (--this.#unanswered === 0) this.#answered?.();
+    };
+    const serve = () =>
+      handlers.call({
+        ...{ session, request },
+        receipt: (owner) =>
+          answered(() => this.#send(message, writeReceipt({ key, owner, storeId: store.storeId, seq: store.seen }))),
+        refuse: (error) => answered(() => this.#respond(message, { op: 'refused', key, error })),
+      });
+    if (store.checking !== undefined) void store.checking.then(serve);
+    else serve();
+  }
+
+  /** Only the host that has the call answers; the worker asks again until one did. */
+  #cancel(message: NatsMessage, session: WorkerSession | undefined): void {
+    const { key } = parsed(message, 'cancel');
+    if (session && this.#options.handlers.cancel(session, key)) message.respond();
+  }
+
+  #taken(message: NatsMessage, session: WorkerSession | undefined): void {
+    const { keys } = parsed(message, 'taken');
+    if (session) this.#options.handlers.taken(session, keys);
+  }
+
+  #ask(message: NatsMessage, session: WorkerSession | undefined): void {
+    const { id, keys } = parsed(message, 'ask');
+    if (!session) return;
+    void this.#options.handlers
+      .ask(session, keys)
+      .then((asked) => this.#respond(message, { op: 'asked', id, ...asked }), this.#options.onProblem);
+  }
+
+  /** Whether a host is gone. Workers cannot see that: nats-server 2.9 does not tell another account that nobody listens. */
+  #gone(message: NatsMessage, session: WorkerSession | undefined): void {
+    const owner = bufferOf(message.data).toString();
+    if (!session || !idPattern.test(owner)) return;
+    void this.#options
+      .isGone(owner)
+      .then((isGone) => this.#send(message, writeOwnerState(isGone)), this.#options.onProblem);
+  }
+
+  #manifest(message: NatsMessage, session: WorkerSession | undefined): void {
+    const { id } = parsed(message, 'manifest');
+    if (!session) return this.#respond(message, { op: 'refused', key: id, error: unknownWorker() });
+    void this.#options.handlers
+      .manifest(session)
+      .then((body) => this.#respond(message, { op: 'manifest', id, body }), this.#options.onProblem);
+  }
+
+  #respond(message: NatsMessage, answer: HostMessage): void {
+    this.#send(message, joinedParts([...writeHostMessage(answer)]));
+  }
+
+  #send(message: NatsMessage, bytes: Uint8Array | string): void {
+    try {
+      message.respond(bytes);
+    } catch (error) {
+      this.#options.onProblem(error);
+    }
+  }
+
+  #publish(subject: string, message: HostMessage): boolean {
+    const { connection, onProblem } = this.#options;
+    try {
+      connection.publish(subject, joinedParts([...writeHostMessage(message)]));
+      return true;
+    } catch (error) {
+      if (!connection.isClosed()) onProblem(error);
+      return false;
+    }
+  }
+
+  #sinceBootMs(): number {
+    const { clock } = this.#options;
+    return clock.sinceBootMs?.() ?? clock.nowMs();
+  }
+
+  #tick(): void {
+    const { clock } = this.#options;
+    this.#stopTick = clock.at(clock.nowMs() + tickMs, () => {
+      if (!this.#wasPaused()) this.#tickedAtMs = this.#sinceBootMs();
+      this.#tick();
+    });
+  }
+
+  /**
+   * Rows are removed a minute after the deadline of their calls. A request that was in the socket of a process which stood still may be
+   * older than that. A new connection has none of them.
+   */
+  #wasPaused(): boolean {
+    const { intake } = this.#options;
+    if (this.#sinceBootMs() - this.#tickedAtMs < pauseMs) return false;
+    this.#tickedAtMs = this.#sinceBootMs();
+    void intake.reconnect().catch(this.#options.onProblem);
+    return true;
+  }
+}
+
+type Run = (message: NatsMessage, session: WorkerSession | undefined) => void;
+
+function parsed<T extends WorkerMessage['op']>(message: NatsMessage, op: T): Extract<WorkerMessage, { op: T }> {
+  const read = readWorkerMessage(bufferOf(message.data));
+  if (read.op === op) return read as Extract<WorkerMessage, { op: T }>;
+  throw new HostError('invalid_request', `broker message: op must be ${op}`, {
+    execution: 'not_executed',
+    field: 'op',
+  });
+}
+
+const asHostError = (error: unknown): HostError =>
+  isHostError(error) ? error : new HostError('invalid_request', 'the message cannot be read', { cause: error });
+
+const unknownWorker = (): HostError =>
+  new HostError('unauthenticated', 'this host has no valid key for the worker', {
+    ...{ execution: 'not_executed', reason: 'unknown_key' },
+    hint: 'check keys in the configuration of every host: the worker, its nkey and expires',
+  });

@@ -1,0 +1,153 @@
+/**
+ * The calls that this host received, in memory: bounds per worker, usage, and the time at which each row is removed.
+ * Each host counts what it knows; the sizes of the buckets bound the sum of all hosts.
+ *
+ * Invariant: a row is never removed earlier than a minute after the deadline of its call: another host may still have a copy of the request.
+ */
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { HostError } from '../../kernel/errors.js';
+import { CallBounds } from '../calls/call-bounds.js';
+import type { CallId, LogUsage } from '../calls/call-log.js';
+import { brokerLimits } from '../protocol/limits.js';
+import type { StoredRow } from './call-rows.js';
+import type { Bucket } from './kv-store.js';
+import { keysBucket, rowKey } from './names.js';
+
+export interface KnownCall {
+  readonly rowKey: string;
+  readonly bucket: Bucket;
+  readonly worker: string;
+  readonly deadlineAtMs: number;
+  /** What is stored, without the reply. Undefined: not known. */
+  row: StoredRow | undefined;
+  seq: number;
+  state: 'open' | 'finished' | 'taken';
+  /** Size of the reply, and of the part in the row itself. */
+  replyBytes: number;
+  inlineBytes: number;
+}
+
+/** When there are more, rows are removed by the age limit of the bucket. */
+const callsMax = 300_000;
+const stepMs = 1_000;
+const afterDeadlineMs = 60_000;
+
+export class KnownCalls {
+  readonly #clock: Clock;
+  readonly #remove: (calls: readonly KnownCall[]) => void;
+  readonly #calls = new Map<string, KnownCall>();
+  readonly #bounds = new CallBounds();
+  /** By the time at which they are due, in steps. A call may be in two of them. */
+  readonly #due = new Map<number, KnownCall[]>();
+  #nextStep = 0;
+  #cancelTimer: Cancel | undefined;
+
+  constructor(clock: Clock, remove: (calls: readonly KnownCall[]) => void) {
+    this.#clock = clock;
+    this.#remove = remove;
+  }
+
+  get(key: string): KnownCall | undefined {
+    return this.#calls.get(key);
+  }
+
+  /** Counts a call that is being received. */
+  add({ worker, epoch, key }: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
+    const known: KnownCall = {
+      ...{ rowKey: rowKey(worker, epoch, key), bucket, worker, deadlineAtMs: this.#clock.nowMs() + deadlineMs },
+      ...{ row: undefined, seq: 0, state: 'open', replyBytes: 0, inlineBytes: 0 },
+    };
+    this.#calls.set(known.rowKey, known);
+    this.#count(known, 1);
+    return known;
+  }
+
+  /** The row was not made, was removed, or is another host's. */
+  forget(known: KnownCall): void {
+    if (this.#calls.get(known.rowKey) !== known) return;
+    this.#calls.delete(known.rowKey);
+    this.#count(known, -1);
+  }
+
+  finished(known: KnownCall, replyBytes: number): void {
+    if (known.state !== 'open') return;
+    this.#count(known, -1);
+    known.state = 'finished';
+    known.replyBytes = replyBytes;
+    this.#count(known, 1);
+    this.#removeAt(
+      known,
+      known.bucket === keysBucket
+        ? this.#clock.nowMs() + brokerLimits.callersKeyMs
+        : known.deadlineAtMs + brokerLimits.untakenMs,
+    );
+  }
+
+  /** A caller's key is counted until its row is removed. */
+  taken(known: KnownCall): void {
+    if (known.state !== 'finished' || known.bucket === keysBucket) return;
+    this.#count(known, -1);
+    known.state = 'taken';
+    if (this.#calls.size > callsMax) this.#calls.delete(known.rowKey);
+    else this.#removeAt(known, known.deadlineAtMs + afterDeadlineMs);
+  }
+
+  hasRoom({ worker, bucket }: KnownCall, bytes: number): boolean {
+    return bucket === keysBucket || this.#bounds.hasRoom(worker, bytes);
+  }
+
+  refusal(worker: string, isCallersKey: boolean): HostError | undefined {
+    const dueMs = this.#nextStep * stepMs - this.#clock.nowMs();
+    if (this.#cancelTimer) this.#bounds.expireInMs = { calls: dueMs, keys: dueMs };
+    return this.#bounds.refusal(worker, isCallersKey, 0);
+  }
+
+  usage(): LogUsage {
+    return this.#bounds.usage();
+  }
+
+  close(): void {
+    this.#cancelTimer?.();
+  }
+
+  #removeAt(known: KnownCall, atMs: number): void {
+    const step = Math.ceil(atMs / stepMs);
+    const list = this.#due.get(step);
+    if (list) list.push(known);
+    else this.#due.set(step, [known]);
+    if (!this.#cancelTimer || step < this.#nextStep) this.#arm(step);
+  }
+
+  #arm(step: number): void {
+    this.#cancelTimer?.();
+    this.#nextStep = step;
+    this.#cancelTimer = this.#clock.at(step * stepMs, () => this.#removeDue());
+  }
+
+  #removeDue(): void {
+    this.#cancelTimer = undefined;
+    const now = Math.floor(this.#clock.nowMs() / stepMs);
+    const removed: KnownCall[] = [];
+    let next = Number.POSITIVE_INFINITY;
+    for (const [step, calls] of this.#due) {
+      if (step > now) {
+        next = Math.min(next, step);
+        continue;
+      }
+      this.#due.delete(step);
+      for (const known of calls) {
+        if (this.#calls.get(known.rowKey) !== known) continue;
+        this.forget(known);
+        removed.push(known);
+      }
+    }
+    if (Number.isFinite(next)) this.#arm(next);
+    if (removed.length > 0) this.#remove(removed);
+  }
+
+  #count({ worker, bucket, state, replyBytes }: KnownCall, by: 1 | -1): void {
+    if (state === 'taken') return;
+    const [open, finished] = state === 'open' ? [by, 0] : [0, by];
+    this.#bounds.change({ worker, isCallersKey: bucket === keysBucket, open, finished, bytes: by * replyBytes });
+  }
+}

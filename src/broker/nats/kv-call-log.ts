@@ -1,0 +1,218 @@
+/**
+ * The log of calls on NATS, shared by several hosts: a row per call in a KV bucket, large replies in a stream of their own.
+ * Not here: acknowledgements, lost answers and the id of the store (kv-store.ts), outcomes (shared-rows.ts), bounds (known-calls.ts).
+ *
+ * Invariants: every change of a row names the version that it replaces. A row whose reply was taken stays, without the reply, until a
+ * minute after the deadline: a late copy of the request must find it.
+ */
+import type { Clock } from '../../kernel/clock.js';
+import type { HostError } from '../../kernel/errors.js';
+import type { CallId, CallLog, CallOutcome, CallRow, LogUsage, NewCall, Received } from '../calls/call-log.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { isOutcome, type StoredRow } from './call-rows.js';
+import { storeBytes } from './create-stores.js';
+import { type KnownCall, KnownCalls } from './known-calls.js';
+import type { Bucket, KvStore } from './kv-store.js';
+import { callsBucket, keysBucket, rowKey, token } from './names.js';
+import { knownRow, type LocatedRow, noRoom, SharedRows } from './shared-rows.js';
+
+export interface KvCallLogOptions {
+  readonly store: KvStore;
+  readonly owner: string;
+  readonly clock: Clock;
+  readonly isGone: (owner: string) => Promise<boolean>;
+  readonly onProblem: (error: unknown) => void;
+}
+
+/** A smaller reply stays in its row when it was taken; removing it would cost one more write for each call. */
+const staysBytes = 512;
+const usedMs = 2_000;
+/** Room for the outcomes of calls that run when the bucket of calls is full. */
+const reservedBytes = 16 * 1024 * 1024;
+const fullRetryMs = 60_000;
+const removalsAtOnce = 32;
+
+export class KvCallLog implements CallLog {
+  readonly owner: string;
+  readonly #store: KvStore;
+  readonly #clock: Clock;
+  readonly #options: KvCallLogOptions;
+  readonly #known: KnownCalls;
+  readonly #rows: SharedRows;
+  #used = { calls: 0, bodies: 0, keys: 0, keyCount: 0 };
+  #usedAtMs = Number.NEGATIVE_INFINITY;
+  #isClosed = false;
+
+  constructor(options: KvCallLogOptions) {
+    this.#options = options;
+    this.owner = options.owner;
+    this.#store = options.store;
+    this.#clock = options.clock;
+    this.#known = new KnownCalls(options.clock, (calls) => void this.#removeRows(calls));
+    this.#rows = new SharedRows(options.store, this.#known, options.clock);
+    this.#measure();
+  }
+
+  get storeId(): string {
+    return this.#store.storeId;
+  }
+
+  refusal(worker: string, _epoch: string, isCallersKey: boolean): HostError | undefined {
+    this.#measure();
+    const { calls, keys, keyCount } = this.#used;
+    if (isCallersKey && (keyCount >= brokerLimits.callersKeys || keys >= brokerLimits.callersKeyBytes))
+      return noRoom('keys that callers chose', fullRetryMs);
+    if (!isCallersKey && calls > storeBytes - reservedBytes) return noRoom('calls', fullRetryMs);
+    return this.#known.refusal(worker, isCallersKey);
+  }
+
+  async receive({ id, digest, state, reply, isCallersKey, deadlineMs }: NewCall): Promise<Received> {
+    const { storeId } = this.#store;
+    const key = keyOf(id);
+    const bucket = isCallersKey ? keysBucket : callsBucket;
+    const row: StoredRow = {
+      ...{ state, owner: this.owner, digest, attempts: state === 'running' ? 1 : 0, write: this.#store.newWrite() },
+      ...{ storeId, isPurged: false, body: undefined, inline: reply },
+    };
+    const known = this.#known.get(key) ? undefined : this.#known.add(id, bucket, deadlineMs);
+    let isNew = false;
+    try {
+      for (;;) {
+        const written = await this.#rows.write({ bucket, key }, row, 0, storeId);
+        if (written.kind === 'full') throw noRoom(isCallersKey ? 'keys that callers chose' : 'calls', fullRetryMs);
+        isNew = written.kind === 'written';
+        const found = written.kind === 'written' ? { row, seq: written.seq } : await this.#rows.read(bucket, key);
+        if (!found) continue;
+        if (isNew && known) this.#rows.stored(known, row, found.seq);
+        return { isNew, row: await this.#rows.withReply({ key, bucket, found }) };
+      }
+    } finally {
+      if (known && !isNew) this.#known.forget(known);
+    }
+  }
+
+  async begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined> {
+    const { storeId } = this.#store;
+    const key = keyOf(id);
+    const known = this.#known.get(key);
+    const at = known?.row && known.seq === version ? knownRow(known, known.row) : await this.#rows.locate(key);
+    if (!at || isRemoved(at)) return undefined;
+    const { row: before, seq } = at.found;
+    if (seq !== version || isOutcome(before.state)) return this.#rows.withReply(at);
+    const row: StoredRow = {
+      ...{ ...before, state: 'running', owner: this.owner, storeId },
+      ...{ attempts: before.attempts + 1, write: this.#store.newWrite() },
+    };
+    const written = await this.#rows.write(at, row, version, storeId);
+    if (written.kind === 'full') throw noRoom('calls', fullRetryMs);
+    if (written.kind === 'conflict') {
+      if (known) known.row = undefined;
+      return this.find(id);
+    }
+    this.#rows.stored(known ?? this.#known.add(id, at.bucket, brokerLimits.deadlineMs), row, written.seq);
+    return 'begun';
+  }
+
+  finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    return this.#rows.finish(keyOf(id), owner, outcome);
+  }
+
+  async find(id: CallId): Promise<CallRow | undefined> {
+    const at = await this.#rows.locate(keyOf(id));
+    return at && !isRemoved(at) ? this.#rows.withReply(at) : undefined;
+  }
+
+  taken(id: CallId): void {
+    const key = keyOf(id);
+    const known = this.#known.get(key);
+    const read = this.#rows.takeRead(key);
+    const at = known?.row ? knownRow(known, known.row) : read;
+    if (known?.state === 'finished') this.#known.taken(known);
+    if (!at || at.bucket !== callsBucket || !isOutcome(at.found.row.state)) return;
+    void this.#dropReply(at, known).catch(this.#options.onProblem);
+  }
+
+  async purge(worker: string, except: readonly string[] = []): Promise<void> {
+    const kept = new Set(except.map(token));
+    for (const bucket of [callsBucket, keysBucket] as const)
+      for (const key of await this.#store.keysBelow(bucket, token(worker)))
+        if (!kept.has(key.split('.')[1] ?? '')) await this.#purgeRow(bucket, key);
+  }
+
+  async isGone(owner: string): Promise<boolean> {
+    return owner !== this.owner && this.#options.isGone(owner);
+  }
+
+  usage(): LogUsage {
+    this.#measure();
+    const usage = this.#known.usage();
+    return { ...usage, callersKeys: Math.max(usage.callersKeys, this.#used.keyCount) };
+  }
+
+  close(): Promise<void> {
+    this.#isClosed = true;
+    this.#known.close();
+    this.#rows.close();
+    return Promise.resolve();
+  }
+
+  async #dropReply({ key, bucket, found: { row, seq } }: LocatedRow, known?: KnownCall): Promise<void> {
+    if (row.body) await this.#store.removeBody(row.body.seq);
+    if ((known?.inlineBytes ?? row.inline?.length ?? 0) <= staysBytes) return;
+    const bare: StoredRow = { ...row, write: this.#store.newWrite(), inline: undefined };
+    const written = await this.#rows.write({ bucket, key }, bare, seq, this.storeId);
+    if (written.kind === 'written' && known) [known.row, known.seq] = [bare, written.seq];
+  }
+
+  /**
+   * The row stays, without a reply: a host that does not know yet that the worker was revoked must not take a late copy of the request
+   * for a new call.
+   */
+  async #purgeRow(bucket: Bucket, key: string): Promise<void> {
+    for (;;) {
+      const { storeId } = this.#store;
+      const found = await this.#store.read(bucket, key);
+      if (!found || found.row.isPurged) return;
+      const { row, seq } = found;
+      const state = row.state === 'received' ? 'refused' : row.state;
+      const bare = { isPurged: true, body: undefined, inline: undefined, write: this.#store.newWrite() };
+      const written = await this.#rows.write({ bucket, key }, { ...row, ...bare, state }, seq, storeId);
+      if (written.kind === 'conflict') continue;
+      if (row.body) await this.#store.removeBody(row.body.seq);
+      this.#rows.takeRead(key);
+      const known = this.#known.get(key);
+      if (known && state !== 'running') this.#known.forget(known);
+      else if (known) known.row = undefined;
+      return;
+    }
+  }
+
+  async #removeRows(calls: readonly KnownCall[]): Promise<void> {
+    for (let at = 0; at < calls.length && !this.#isClosed; at += removalsAtOnce) {
+      const removals = calls.slice(at, at + removalsAtOnce).map(async ({ bucket, seq, row }) => {
+        if (row?.body) await this.#store.removeBody(row.body.seq);
+        await this.#store.remove(bucket, seq);
+      });
+      // Rows that cannot be removed now are removed by the age limit of the bucket.
+      await Promise.allSettled(removals);
+    }
+  }
+
+  /** Asks for the sizes, at most every two seconds and only while the log is used. */
+  #measure(): void {
+    const nowMs = this.#clock.nowMs();
+    if (nowMs - this.#usedAtMs < usedMs || this.#isClosed) return;
+    this.#usedAtMs = nowMs;
+    this.#store.usedBytes().then(
+      (used) => {
+        this.#used = used;
+      },
+      // The last sizes are used. The server refuses what does not fit.
+      () => {},
+    );
+  }
+}
+
+const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, key);
+/** A purged call that was never begun. */
+const isRemoved = ({ found: { row } }: LocatedRow): boolean => row.isPurged && row.state === 'refused';

@@ -1,0 +1,69 @@
+/**
+ * Names on a NATS server: subjects, buckets, streams and accounts. Host, worker and the generated server configuration use these, so that
+ * they agree.
+ *
+ * Invariants: everything that a worker sends is below `hostler.in.<worker>.<epoch>`, and everything that it hears below
+ * `hostler.out.<worker>.<epoch>`: its account imports these two and nothing else. A later worker of the same name has another epoch, so a
+ * revoked worker hears nothing of it, also while nats-server still has the old configuration. No two names have the same token.
+ */
+export const callsBucket = 'hostler_calls';
+export const keysBucket = 'hostler_keys';
+export const bodiesStream = 'HOSTLER_BODIES';
+export const hostsAccount = 'HOSTLER_HOSTS';
+export const queueGroup = 'hostler';
+/** Key of the row with the id of the store. Rows of calls have three tokens. */
+export const storeKey = 'store';
+
+export const streamOf = (bucket: string): string => `KV_${bucket}`;
+export const workerAccount = (worker: string, epoch: string): string => `HOSTLER_W_${token(worker)}.${token(epoch)}`;
+
+/** One valid token of a subject. `=` begins an escaped byte. */
+export const token = (name: string): string =>
+  name.replace(/[^A-Za-z0-9_-]/gu, (char) => Buffer.from(char).toString('hex').replace(/../g, '=$&'));
+
+export const nameOfToken = (text: string): string =>
+  Buffer.from(
+    text.replace(/=([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16))),
+    'latin1',
+  ).toString();
+
+export const rowKey = (worker: string, epoch: string, key: string): string =>
+  `${token(worker)}.${token(epoch)}.${token(key)}`;
+
+export const bodySubject = (rowKeyOfCall: string): string => `hostler.body.${rowKeyOfCall}`;
+
+/** Operations of a worker. `ask` has the owner as one more token before the session. */
+export type WorkerOperation = 'hello' | 'bye' | 'call' | 'cancel' | 'taken' | 'manifest' | 'ask' | 'gone';
+
+/** Subjects as a worker uses them. Its account maps them to subjects with its name and epoch. */
+export const workerSays = (operation: WorkerOperation, session: string): string => `hostler.in.${operation}.${session}`;
+export const workerAsks = (owner: string, session: string): string => `hostler.in.ask.${owner}.${session}`;
+export const workerHears = (session: string): readonly string[] => [`hostler.out.one.${session}`, 'hostler.out.all'];
+
+/** All subjects of one worker, for its account: `local` for the worker, `shared` for the hosts. */
+export const workerSubjects = (worker: string, epoch: string) => ({
+  says: { local: 'hostler.in.>', shared: `hostler.in.${token(worker)}.${token(epoch)}.>` },
+  hears: { local: 'hostler.out.>', shared: `hostler.out.${token(worker)}.${token(epoch)}.>` },
+});
+
+/** Subjects as a host uses them. */
+export const anyWorker = (operation: WorkerOperation, owner?: string): string =>
+  `hostler.in.*.*.${operation}.${owner === undefined ? '' : `${owner}.`}*`;
+export const toSession = (worker: string, epoch: string, session: string): string =>
+  `hostler.out.${token(worker)}.${token(epoch)}.one.${session}`;
+export const toWorker = (worker: string, epoch: string): string => `hostler.out.${token(worker)}.${token(epoch)}.all`;
+
+/** Where a host answers that it runs. */
+export const hostSubject = (owner: string): string => `hostler.host.${owner}`;
+/** A host wrote another id of the store. */
+export const storeChanged = 'hostler.store';
+
+/** The sender of a message below `hostler.in`. */
+export function senderIn(subject: string): {
+  readonly worker: string;
+  readonly epoch: string;
+  readonly session: string;
+} {
+  const tokens = subject.split('.');
+  return { worker: nameOfToken(tokens[2] ?? ''), epoch: nameOfToken(tokens[3] ?? ''), session: tokens.at(-1) ?? '' };
+}

@@ -1,0 +1,144 @@
+/**
+ * Loads the NATS packages, which are optional, and opens connections.
+ *
+ * Invariants: nothing is sent to another machine without TLS unless `insecure` says so. Errors of the client become HostErrors here.
+ */
+import type * as JetStream from '@nats-io/jetstream';
+import type * as Kv from '@nats-io/kv';
+import type * as Nats from '@nats-io/transport-node';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { importPeer } from '../../kernel/import-peer.js';
+import { requireTls } from '../require-tls.js';
+
+export type NatsConnection = Nats.NatsConnection;
+export type NatsMessage = Nats.Msg;
+
+export interface NatsAddress {
+  /** `nats://host:port` or `tls://host:port`. */
+  readonly url: string;
+  /** Seed of a NATS user (`SU...`), or `user:password`. Undefined: a server without users, for tests. */
+  readonly key: string | undefined;
+  /** Allows an address without TLS on another machine. */
+  readonly insecure?: boolean | undefined;
+}
+
+export interface ConnectOptions extends NatsAddress {
+  /** Shown by the monitoring port of the server. */
+  readonly name: string;
+  /** Reconnects for ever. Otherwise a lost connection is closed. */
+  readonly reconnects: boolean;
+}
+
+const connectMs = 5_000;
+const pingMs = 5_000;
+const reconnectMs = 250;
+
+export const notExecuted = { execution: 'not_executed' } as const;
+
+export async function connectNats({ url, key, insecure, name, reconnects }: ConnectOptions): Promise<NatsConnection> {
+  requireTls(parsedUrl(url), insecure);
+  const { connect, nkeyAuthenticator } = await loadNats();
+  const isSeed = key?.startsWith('SU') ?? false;
+  const colon = key?.indexOf(':') ?? -1;
+  if (key !== undefined && !isSeed && colon < 1)
+    throw new HostError('invalid_spec', 'key: must be the seed of a NATS user (SU...) or user:password', {
+      ...{ field: 'key', ...notExecuted, hint: 'make a key with hostler key add NAME --nats --key-file FILE' },
+    });
+  try {
+    return await connect({
+      ...{ servers: url, name, timeout: connectMs, pingInterval: pingMs, maxPingOut: 2, noAsyncTraces: true },
+      // A key that is refused for a moment, while the configuration of the server is edited, must not end a host.
+      ...{ reconnect: reconnects, maxReconnectAttempts: -1, ignoreAuthErrorAbort: reconnects },
+      ...{ reconnectTimeWait: reconnectMs, reconnectJitter: reconnectMs, reconnectJitterTLS: reconnectMs },
+      ...(url.startsWith('tls:') ? { tls: {} } : {}),
+      ...(isSeed ? { authenticator: nkeyAuthenticator(new TextEncoder().encode(key)) } : {}),
+      ...(key !== undefined && !isSeed ? { user: key.slice(0, colon), pass: key.slice(colon + 1) } : {}),
+    });
+  } catch (error) {
+    throw connectError(error);
+  }
+}
+
+export const loadNats = () => load<typeof Nats>('@nats-io/transport-node');
+export const loadJetStream = () => load<typeof JetStream>('@nats-io/jetstream');
+export const loadKv = () => load<typeof Kv>('@nats-io/kv');
+
+const packages = '@nats-io/transport-node@3 @nats-io/jetstream@3 @nats-io/kv@3';
+
+async function load<T>(name: string): Promise<T> {
+  try {
+    return (await importPeer(name)) as T;
+  } catch (cause) {
+    const viaNpx = ['transport-node', 'jetstream', 'kv'].map((each) => `-p @nats-io/${each}@3`).join(' ');
+    throw new HostError('invalid_spec', `the package '${name}' is not installed`, {
+      ...{ reason: 'missing_package', ...notExecuted, cause },
+      hint: isNpx() ? `run npx -p hostler ${viaNpx} hostler ...` : `run npm install ${packages}`,
+    });
+  }
+}
+
+/** npx runs a package from a folder of its own, where an install beside the project has no effect. */
+const isNpx = (): boolean => /[\\/]_npx[\\/]/.test(import.meta.url);
+
+/** A key pair of one NATS user. The configuration of the server has the public key only. */
+export async function newUserPair(): Promise<{ readonly seed: string; readonly publicKey: string }> {
+  const { nkeys } = await loadNats();
+  const pair = nkeys.createUser();
+  const made = { seed: Buffer.from(pair.getSeed()).toString('ascii'), publicKey: pair.getPublicKey() };
+  pair.clear();
+  return made;
+}
+
+export function connectError(error: unknown): HostError {
+  if (isHostError(error)) return error;
+  if (isRefusedKey(error)) return refusedKey(error);
+  const text = textOf(error);
+  const isTls = /tls|certificate|self.signed|SSL/i.test(text);
+  return new HostError(
+    'connect_failed',
+    isTls ? 'NATS: the TLS handshake failed' : 'the NATS server cannot be reached',
+    {
+      ...{ ...notExecuted, reason: isTls ? 'tls' : 'unreachable', cause: error },
+      hint: isTls
+        ? 'check the certificate of the NATS server, and NODE_EXTRA_CA_CERTS for a private authority'
+        : 'check that nats-server runs at this address',
+    },
+  );
+}
+
+/** Why a connection ended. */
+export function lostConnection(error: unknown): HostError {
+  if (isRefusedKey(error)) return refusedKey(error);
+  return new HostError('transport', 'the connection to the NATS server was lost', {
+    ...{ execution: 'uncertain', ...(error ? { cause: error } : {}) },
+  });
+}
+
+/** The server has no subscriber for the subject: nobody received the message. */
+export const isNoResponders = (error: unknown): boolean => {
+  const { name, cause } = error as { name?: string; cause?: unknown };
+  return name === 'NoRespondersError' || (cause !== undefined && isNoResponders(cause));
+};
+
+export const bufferOf = (data: Uint8Array): Buffer => Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+
+const textOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error);
+  return `${error.name} ${error.message} ${error.cause === undefined ? '' : textOf(error.cause)}`;
+};
+
+const isRefusedKey = (error: unknown): boolean =>
+  error !== undefined && /Authorization|Authentication|Expired|Revoked/i.test(textOf(error));
+
+const refusedKey = (cause: unknown): HostError =>
+  new HostError('unauthenticated', 'the NATS server refuses this key', {
+    ...{ ...notExecuted, cause, reason: 'refused_key' },
+    hint: 'run hostler key nats, give nats-server the new configuration and reload it (hostler key nats --reload PID)',
+  });
+
+function parsedUrl(url: string): URL {
+  if (/^(?:nats|tls):\/\//.test(url) && URL.canParse(url)) return new URL(url);
+  throw new HostError('invalid_spec', `url: '${url.slice(0, 200)}' is not the address of a NATS server`, {
+    ...{ field: 'url', ...notExecuted, hint: 'write it like tls://nats.example.com:4222' },
+  });
+}

@@ -1,0 +1,121 @@
+/**
+ * One host on NATS: its connections, its log of calls and its transport.
+ * Invariant: both connections reconnect for ever. Closing takes seconds at most, also when the server does not answer.
+ */
+import { randomBytes } from 'node:crypto';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import type { BrokerEvent } from '../broker-events.js';
+import type { CallLog } from '../calls/call-log.js';
+import type { Identities } from '../identities.js';
+import type { ServiceHandlers, WorkerTransport } from '../service/transport.js';
+import { HostTransport } from './host-transport.js';
+import { KvCallLog } from './kv-call-log.js';
+import { KvStore } from './kv-store.js';
+import { hostSubject, storeChanged } from './names.js';
+import {
+  connectError,
+  connectNats,
+  isNoResponders,
+  lostConnection,
+  type NatsAddress,
+  type NatsConnection,
+} from './nats-client.js';
+import { checkServer, type StartCheckOptions } from './start-check.js';
+
+export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
+  readonly identities: Identities;
+  readonly clock: Clock;
+  readonly onEvent: (event: BrokerEvent) => void;
+}
+
+export interface NatsHost {
+  readonly log: CallLog;
+  readonly isConnected: boolean;
+  open(handlers: ServiceHandlers): Promise<WorkerTransport>;
+  close(): Promise<void>;
+}
+
+const aliveMs = 1_000;
+/** Another host may need so long to reconnect after a restart of nats-server. */
+const reconnectMs = 1_500;
+const closeMs = 2_000;
+
+export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> {
+  const { clock, identities, onEvent } = options;
+  const owner = randomBytes(12).toString('base64url');
+  const onProblem = (error: unknown) => onEvent({ kind: 'problem', error });
+  const connections: NatsConnection[] = [];
+  const close = async () => {
+    // A server that hangs does not take the rest.
+    await Promise.race([Promise.allSettled(connections.map((each) => each.flush())), sleep(clock, closeMs)]);
+    await Promise.allSettled(connections.map((each) => each.close()));
+  };
+  try {
+    const open = async (name: string) => {
+      const opened = await connectNats({ ...options, name, reconnects: true });
+      connections.push(opened);
+      return opened;
+    };
+    const connection = await open('hostler host');
+    await checkServer(connection, options);
+    const intake = await open('hostler host, calls');
+    const state = { isConnected: true };
+    void watch(connection, state, onEvent);
+    connection.subscribe(hostSubject(owner), { callback: (_error, message) => void message.respond() });
+    const store = await KvStore.open({
+      ...{ connection, clock, owner, onProblem, replicas: options.replicas },
+      onNewStore: () => connection.publish(storeChanged),
+    });
+    connection.subscribe(storeChanged, { callback: () => store.checkStore() });
+    const isGone = (other: string) => isHostGone(connection, clock, other);
+    const log = new KvCallLog({ store, owner, clock, isGone, onProblem });
+    return {
+      log,
+      get isConnected() {
+        return state.isConnected;
+      },
+      async open(handlers) {
+        const transport = new HostTransport({
+          ...{ intake, connection, handlers, identities, store, owner, clock, isGone, onProblem },
+        });
+        await Promise.all([intake.flush(), connection.flush()]);
+        return transport;
+      },
+      async close() {
+        await log.close();
+        await close();
+      },
+    };
+  } catch (error) {
+    await close();
+    throw connectError(error);
+  }
+}
+
+/** No responder, twice. A host that does not answer in time may be busy: it is not gone. */
+async function isHostGone(connection: NatsConnection, clock: Clock, owner: string): Promise<boolean> {
+  for (let attempt = 0; attempt < 2; attempt++) {
+    if (attempt > 0) await sleep(clock, reconnectMs);
+    try {
+      await connection.request(hostSubject(owner), undefined, { timeout: aliveMs });
+      return false;
+    } catch (error) {
+      if (!isNoResponders(error)) return false;
+    }
+  }
+  return true;
+}
+
+async function watch(
+  connection: NatsConnection,
+  state: { isConnected: boolean },
+  onEvent: (event: BrokerEvent) => void,
+): Promise<void> {
+  for await (const status of connection.status()) {
+    if (status.type !== 'disconnect' && status.type !== 'reconnect') continue;
+    const isConnected = status.type === 'reconnect';
+    if (isConnected === state.isConnected) continue;
+    state.isConnected = isConnected;
+    onEvent(isConnected ? { kind: 'nats_restored' } : { kind: 'nats_lost', error: lostConnection(undefined) });
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * Configuration of nats-server for the hosts and workers of Hostler (`hostler key nats` prints it).
+ * Each worker has its own account, which imports its own subjects. Permissions in one account are not enough: a client names the subject
+ * that the server answers to, so it could send the answer to any subject, e.g. one of the JetStream API that empties a stream.
+ *
+ * Invariant: it has no secret, only public keys.
+ */
+import { nkeyPattern } from '../../config/keys.js';
+import { workerPattern } from '../../config/values.js';
+import { HostError } from '../../kernel/errors.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { hostsAccount, workerAccount, workerSubjects } from './names.js';
+
+export interface NatsServerPlan {
+  /** `address:port`. */
+  readonly listen: string;
+  readonly storeDir: string;
+  /** Public keys of hosts (`U...`). */
+  readonly hosts: readonly string[];
+  /** A worker may have several keys, so that one can be replaced without a gap. */
+  readonly workers: readonly { readonly worker: string; readonly epoch: string; readonly publicKey: string }[];
+  /** Size of all files of JetStream together. */
+  readonly maxFileBytes?: number | undefined;
+  readonly tls?: { readonly certFile: string; readonly keyFile: string } | undefined;
+  /** Every write is on disk before it is acknowledged. Needs nats-server 2.10. */
+  readonly syncsAlways?: boolean | undefined;
+  /** `address:port` of the monitoring port, which shows whether every write is synced. */
+  readonly monitor?: string | undefined;
+}
+
+/** Each of two buckets and one stream may have 256 MiB, and the file system needs room while blocks are rewritten. */
+const fileBytes = 1024 ** 3;
+/** The largest message, with the header of a row. */
+export const payloadBytes = brokerLimits.messageBytes + 64 * 1024;
+
+export function natsServerConfig(plan: NatsServerPlan): string {
+  const { listen, storeDir, hosts, workers, tls, monitor, maxFileBytes = fileBytes } = plan;
+  checkKeys(hosts, workers);
+  const accounts = new Map<string, string[]>();
+  for (const { worker, epoch, publicKey } of workers) {
+    const at = JSON.stringify([worker, epoch]);
+    accounts.set(at, [...(accounts.get(at) ?? []), publicKey]);
+  }
+  const [exports, imports]: [string[], string[]] = [[], []];
+  for (const [at, publicKeys] of accounts) {
+    const [worker, epoch] = JSON.parse(at) as [string, string];
+    const { says, hears } = workerSubjects(worker, epoch);
+    const only = `accounts: [${quoted(workerAccount(worker, epoch))}]`;
+    exports.push(
+      `      { service: ${quoted(says.shared)}, ${only} }`,
+      `      { stream: ${quoted(hears.shared)}, ${only} }`,
+    );
+    imports.push(accountText(worker, epoch, publicKeys));
+  }
+  return `listen: ${quoted(listen)}
+max_payload: ${payloadBytes}
+ping_interval: "10s"
+ping_max: 2
+${monitor === undefined ? '' : `http: ${quoted(monitor)}\n`}${tls ? `tls { cert_file: ${quoted(tls.certFile)}, key_file: ${quoted(tls.keyFile)} }\n` : ''}jetstream {
+  store_dir: ${quoted(storeDir)}
+  max_mem: 64M
+  max_file: ${maxFileBytes}
+${plan.syncsAlways === true ? '  sync_interval: always\n' : ''}}
+accounts {
+  ${quoted(hostsAccount)} {
+    jetstream: enabled
+    users: [${hosts.map((key) => `{ nkey: ${key} }`).join(', ')}]
+    exports: [
+${exports.join('\n')}
+    ]
+  }
+${imports.join('\n')}
+}
+`;
+}
+
+function accountText(worker: string, epoch: string, publicKeys: readonly string[]): string {
+  const { says, hears } = workerSubjects(worker, epoch);
+  const subscribe = `subscribe: { allow: [${quoted(hears.local)}, "_INBOX.>"] }`;
+  const permissions = `publish: { allow: [${quoted(says.local)}] }, ${subscribe}`;
+  const from = ({ shared, local }: { shared: string; local: string }) =>
+    `{ account: ${quoted(hostsAccount)}, subject: ${quoted(shared)} }, to: ${quoted(local)}`;
+  return `  ${quoted(workerAccount(worker, epoch))} {
+    users: [
+${publicKeys.map((key) => `      { nkey: ${key}, permissions: { ${permissions} } }`).join('\n')}
+    ]
+    imports: [
+      { service: ${from(says)} }
+      { stream: ${from(hears)} }
+    ]
+  }`;
+}
+
+function checkKeys(hosts: readonly string[], workers: NatsServerPlan['workers']): void {
+  const keys = [...hosts, ...workers.map(({ publicKey }) => publicKey)];
+  const bad = keys.findIndex((key) => !nkeyPattern.test(key));
+  if (bad >= 0)
+    throw refused(
+      'nkey',
+      `key number ${bad + 1} is not the public key of a NATS user`,
+      'use U..., never the seed SU...',
+    );
+  if (new Set(keys).size < keys.length) throw refused('nkey', 'one key is listed twice', 'make a key for each user');
+  if (workers.some(({ worker }) => !workerPattern.test(worker)))
+    throw refused('worker', `must match ${workerPattern.source}`, 'use another name');
+}
+
+/** A value that could end the string is refused, because nats-server has no escape for it. */
+function quoted(value: string): string {
+  if (/["\\\p{Cc}]/u.test(value))
+    throw refused('path', 'has a quote, a backslash or a control character', 'use another path');
+  return `"${value}"`;
+}
+
+const refused = (field: string, what: string, hint: string): HostError =>
+  new HostError('invalid_spec', `${field}: ${what}`, { field, hint });

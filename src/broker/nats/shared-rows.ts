@@ -1,0 +1,194 @@
+/**
+ * Rows of calls that several hosts change: what is in the store, and what this host knows of it.
+ *
+ * Invariant: a row without an outcome that was written under another id of the store is never begun and never waited for: the store is an
+ * older copy, and the call may have run since. It becomes `uncertain` when it is read.
+ */
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import type { CallOutcome, CallRow } from '../calls/call-log.js';
+import { errorBody } from '../protocol/reply-body.js';
+import { isOutcome, type StoredRow } from './call-rows.js';
+import type { KnownCall, KnownCalls } from './known-calls.js';
+import type { Bucket, KvStore, VersionedRow, Written } from './kv-store.js';
+import { callsBucket, keysBucket } from './names.js';
+import { notExecuted } from './nats-client.js';
+
+export interface LocatedRow {
+  readonly key: string;
+  readonly bucket: Bucket;
+  readonly found: VersionedRow;
+}
+
+/** Larger replies are in the stream of bodies: a bucket does not give back the room of large rows soon. */
+const inlineBytes = 64 * 1024;
+/** A write that is not known to be made after this time is given up. */
+const writeMs = 10_000;
+const retryMs = 250;
+const repliesReadMax = 10_000;
+
+export class SharedRows {
+  readonly #store: KvStore;
+  readonly #known: KnownCalls;
+  readonly #clock: Clock;
+  /** Rows of other hosts whose reply was read here. Their replies are removed too when they were taken. */
+  readonly #repliesRead = new Map<string, LocatedRow>();
+  #isClosed = false;
+
+  constructor(store: KvStore, known: KnownCalls, clock: Clock) {
+    this.#store = store;
+    this.#known = known;
+    this.#clock = clock;
+  }
+
+  /** Writes the row if the one that is there has this sequence. `storeId`: under which the write was decided. */
+  async write(
+    at: { key: string; bucket: Bucket },
+    row: StoredRow,
+    expected: number,
+    storeId: string,
+  ): Promise<Written> {
+    const limits = { storeId, untilMs: this.#clock.nowMs() + writeMs };
+    return this.#store.write(at.bucket, at.key, row, expected, limits);
+  }
+
+  /** The row in the store. Of callers' keys, which have their own bucket, only the key says nothing. */
+  async locate(key: string): Promise<LocatedRow | undefined> {
+    const bucket = this.#known.get(key)?.bucket ?? callsBucket;
+    const found = await this.read(bucket, key);
+    if (found) return { key, bucket, found };
+    const other = bucket === callsBucket ? await this.read(keysBucket, key) : undefined;
+    return other && { key, bucket: keysBucket, found: other };
+  }
+
+  async read(bucket: Bucket, key: string): Promise<VersionedRow | undefined> {
+    for (;;) {
+      const found = await this.#store.read(bucket, key);
+      if (!found || isOutcome(found.row.state) || found.row.storeId === this.#store.storeId) return found;
+      // Another host may have written a new id that this host has not read yet.
+      this.#store.checkStore();
+      await this.#store.checking;
+      const { storeId } = this.#store;
+      if (found.row.storeId === storeId) return found;
+      const reply = uncertainReply('the NATS server has an older copy of its store', 'older_store');
+      const row: StoredRow = {
+        ...found.row,
+        ...{ state: 'uncertain', storeId, write: this.#store.newWrite() },
+        inline: reply,
+      };
+      const written = await this.write({ bucket, key }, row, found.seq, storeId);
+      if (written.kind === 'written') return { row, seq: written.seq };
+      if (written.kind === 'full') throw noRoom('the outcome of a call', retryMs);
+    }
+  }
+
+  /** With the reply, which is read from the stream of bodies where it is there. */
+  async withReply({ key, bucket, found }: LocatedRow): Promise<CallRow> {
+    const { row, seq } = found;
+    const reply = row.inline ?? (row.body && (await this.#store.readBody(row.body.seq)));
+    if (reply && !this.#known.get(key) && this.#repliesRead.size < repliesReadMax)
+      this.#repliesRead.set(key, { key, bucket, found });
+    return visible(row, seq, reply);
+  }
+
+  /** Remembers the row as it was written. The reply is not kept in memory. */
+  stored(known: KnownCall, row: StoredRow, seq: number): void {
+    known.row = { ...row, inline: undefined };
+    known.seq = seq;
+    known.inlineBytes = row.inline?.length ?? 0;
+    if (isOutcome(row.state)) this.#known.finished(known, row.inline?.length ?? row.body?.length ?? 0);
+  }
+
+  /** See `CallLog.finish`. */
+  async finish(key: string, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    const untilMs = this.#clock.nowMs() + Math.max(outcome.deadlineMs, writeMs);
+    const write = this.#store.newWrite();
+    let { state, reply }: Pick<CallOutcome, 'state' | 'reply'> = outcome;
+    let body: StoredRow['body'];
+    for (;;) {
+      const left = () => this.#clock.nowMs() < untilMs && !this.#isClosed;
+      const known = this.#known.get(key);
+      const at = known?.row ? knownRow(known, known.row) : await this.#patiently(left, () => this.locate(key));
+      if (!at) return undefined;
+      const { row: before, seq } = at.found;
+      if (isOutcome(before.state) || before.owner !== owner) return this.withReply(at);
+      const isLarge = reply.length > inlineBytes && at.bucket === callsBucket && !before.isPurged;
+      const isFull = isLarge && known && !this.#known.hasRoom(known, reply.length);
+      const bodySeq =
+        isLarge && !body && !isFull
+          ? await this.#patiently(left, () => this.#store.addBody(key, reply, write))
+          : undefined;
+      if (bodySeq !== undefined) body = { seq: bodySeq, length: reply.length };
+      if (!isLarge || body) {
+        const inline = body || before.isPurged ? undefined : reply;
+        const { storeId } = this.#store;
+        const row: StoredRow = { ...before, ...{ state, storeId, write, body, inline } };
+        const written = await this.#patiently(left, () => this.write(at, row, seq, storeId));
+        if (written.kind === 'written') {
+          if (known) this.stored(known, row, written.seq);
+          return visible(row, written.seq, before.isPurged ? undefined : reply);
+        }
+        if (written.kind === 'conflict') {
+          // The row was changed by another host. The next round reads it.
+          if (known) known.row = undefined;
+          continue;
+        }
+      }
+      if (state === 'uncertain' && !left()) throw noRoom('the outcome of a call', retryMs);
+      if (left() && !outcome.isCallersKey) await sleep(this.#clock, retryMs);
+      else
+        [state, reply, body] = [
+          'uncertain',
+          uncertainReply('there was no room for its reply', 'reply_dropped'),
+          undefined,
+        ];
+    }
+  }
+
+  /** The reply of this call was taken. Returns where it is. */
+  takeRead(key: string): LocatedRow | undefined {
+    const read = this.#repliesRead.get(key);
+    this.#repliesRead.delete(key);
+    return read;
+  }
+
+  /** Operations that wait for the server or for room are given up. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  /** Tries again while the server does not answer, or another id of the store is being read. */
+  async #patiently<T>(isTimeLeft: () => boolean, run: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await run();
+      } catch (error) {
+        if (!isTimeLeft() || (isHostError(error) && error.code !== 'transport')) throw error;
+        await sleep(this.#clock, retryMs);
+      }
+    }
+  }
+}
+
+/** A row of this host, which needs no read. */
+export const knownRow = ({ rowKey: key, bucket, seq }: KnownCall, row: StoredRow): LocatedRow => ({
+  ...{ key, bucket, found: { row, seq } },
+});
+
+const visible = (
+  { state, owner, digest, attempts }: StoredRow,
+  version: number,
+  reply: Buffer | undefined,
+): CallRow => ({
+  ...{ state, owner, digest, attempts, version, reply },
+});
+
+export const noRoom = (what: string, retryAfterMs: number): HostError =>
+  new HostError('insufficient_storage', `the NATS server has no room for ${what}`, {
+    ...{ ...notExecuted, reason: 'bucket_full', retryAfterMs, hint: 'room comes back as earlier calls expire' },
+  });
+
+const uncertainReply = (why: string, reason: string): Buffer =>
+  errorBody(
+    new HostError('outcome_uncertain', `the call may have run: ${why}`, { ...{ execution: 'uncertain', reason } }),
+  );

@@ -1,0 +1,305 @@
+/**
+ * The connection of a worker to hosts on NATS. Hosts answer core requests; nothing is stored for a worker.
+ * Not here: sending calls again, which is the same on every transport (worker/).
+ *
+ * Invariants: every promise settles when the connection is closed, at the latest. A cancellation is repeated until the host that has the
+ * call answers, its reply comes, or its deadline has passed.
+ */
+import { randomBytes } from 'node:crypto';
+import type { CancelSignal } from '../../kernel/cancel-signal.js';
+import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { type CallRequest, type HostMessage, readHostMessage, writeWorkerMessage } from '../protocol/messages.js';
+import type { AskedCalls } from '../service/transport.js';
+import type {
+  ConnectionHandlers,
+  OpenConnection,
+  OpenConnectionOptions,
+  Receipt,
+  WorkerConnection,
+} from '../worker/connection.js';
+import { type WorkerOperation, workerAsks, workerHears, workerSays } from './names.js';
+import {
+  bufferOf,
+  connectNats,
+  lostConnection,
+  type NatsAddress,
+  type NatsConnection,
+  notExecuted,
+} from './nats-client.js';
+import { readOwnerState, readSequence, readWelcome, type Welcome, writeHello } from './nats-messages.js';
+import { helloMs } from './sessions.js';
+
+export interface NatsConnectionOptions extends NatsAddress {
+  /** The name that the user expects. The key alone decides which worker this is. */
+  readonly worker?: string | undefined;
+  readonly clock: Clock;
+}
+
+/** A hello to which no host answers is said again; so long in all. */
+const helloAnswerMs = 1_000;
+const admittedMs = 5_000;
+/** The receipt comes when the row is durable. */
+const receiptMs = 5_000;
+const answerMs = 5_000;
+/** An owner that does not answer in this time may be gone: another host is asked. */
+const ownerMs = 500;
+const cancelMs = 500;
+const cancelMsMax = 5_000;
+const closeMs = 2_000;
+
+/** Opens connections of one worker process, one after the other. */
+export function openNatsConnection(options: NatsConnectionOptions): OpenConnection {
+  // Kept over reconnects: the next store must have what this worker has seen of the last one.
+  const seen = { seq: 0 };
+  return async ({ session, handlers, signal }: OpenConnectionOptions) => {
+    const nats = await connectNats({ ...options, name: 'hostler worker', reconnects: false });
+    const connection = new NatsWorkerConnection(nats, { session, handlers, clock: options.clock, seen });
+    try {
+      await connection.admit(signal);
+      if (options.worker !== undefined && options.worker !== connection.worker)
+        throw wrongWorker(connection.worker, options.worker);
+      return connection;
+    } catch (error) {
+      await connection.close();
+      throw error;
+    }
+  };
+}
+
+interface Parts {
+  readonly session: string;
+  readonly handlers: ConnectionHandlers;
+  readonly clock: Clock;
+  readonly seen: { seq: number };
+}
+
+class NatsWorkerConnection implements WorkerConnection {
+  readonly closed: Promise<HostError | undefined>;
+  readonly #nats: NatsConnection;
+  readonly #parts: Parts;
+  /** When the calls that were sent end. */
+  readonly #deadlines = new Map<string, number>();
+  readonly #cancels = new Map<string, Cancel>();
+  #welcome: Welcome = { name: '', role: undefined, storeId: '', seq: 0 };
+  #refusal: HostError | undefined;
+  #isClosing = false;
+  #stopHello: Cancel | undefined;
+
+  constructor(nats: NatsConnection, parts: Parts) {
+    this.#nats = nats;
+    this.#parts = parts;
+    this.closed = nats.closed().then((error) => {
+      this.#stopHello?.();
+      for (const cancel of this.#cancels.values()) cancel();
+      if (this.#refusal) return this.#refusal;
+      return this.#isClosing ? undefined : lostConnection(error || undefined);
+    });
+    const callback = (error: Error | null, { data }: { data: Uint8Array }) => {
+      if (error) this.#end(lostConnection(error));
+      else this.#heard(bufferOf(data));
+    };
+    for (const subject of workerHears(parts.session)) nats.subscribe(subject, { callback });
+  }
+
+  get worker(): string {
+    return this.#welcome.name;
+  }
+
+  get role(): string | undefined {
+    return this.#welcome.role;
+  }
+
+  get storeId(): string {
+    return this.#welcome.storeId;
+  }
+
+  /** Resolves when a host admitted the worker. */
+  async admit(signal: CancelSignal): Promise<void> {
+    const { clock, seen } = this.#parts;
+    const untilMs = clock.nowMs() + admittedMs;
+    for (;;) {
+      if (signal.aborted) throw new HostError('cancelled', 'the connection is not needed any more', notExecuted);
+      try {
+        await this.#hello(seen.seq);
+        break;
+      } catch (error) {
+        if (isHostError(error) && error.code !== 'transport') throw error;
+        if (this.#nats.isClosed()) throw (await this.closed) ?? noHost(error);
+        if (clock.nowMs() >= untilMs) throw noHost(error);
+      }
+    }
+    this.#helloLater();
+  }
+
+  async call(request: CallRequest): Promise<Receipt> {
+    const { clock, seen } = this.#parts;
+    this.#deadlines.set(request.key, clock.nowMs() + request.deadlineMs);
+    const body = writeWorkerMessage({ op: 'call', ...request });
+    const data = await this.#request(workerSays('call', this.#parts.session), body, receiptMs);
+    const answer = read(data);
+    if (answer?.op === 'refused') {
+      this.#deadlines.delete(request.key);
+      throw answer.error;
+    }
+    if (answer?.op !== 'receipt' || answer.key !== request.key) throw unreadable('call');
+    seen.seq = Math.max(seen.seq, readSequence(data));
+    const { owner, storeId } = answer;
+    this.#welcome = { ...this.#welcome, storeId };
+    return { owner, storeId };
+  }
+
+  async ask(owner: string, keys: readonly string[]): Promise<AskedCalls> {
+    const { clock, session } = this.#parts;
+    const body = writeWorkerMessage({ op: 'ask', id: newId(), keys });
+    const asked = this.#request(workerAsks(owner, session), body, answerMs);
+    const isSlow = await Promise.race([asked.then(() => false), sleep(clock, ownerMs).then(() => true)]).catch(
+      () => true,
+    );
+    if (isSlow) {
+      // Rejected as soon as another host knows that the owner is gone; its own answer may still come before that.
+      const gone = this.#request(workerSays('gone', session), Buffer.from(owner), answerMs).then(readOwnerState);
+      const isGone = await Promise.race([asked.then(() => false), gone]).catch(() => gone.catch(() => false));
+      asked.catch(() => {});
+      if (isGone) throw noOwner();
+    }
+    const answer = read(await asked);
+    if (answer?.op !== 'asked') throw unreadable('ask');
+    return { running: answer.running, resend: answer.resend };
+  }
+
+  cancel(key: string): void {
+    if (this.#cancels.has(key)) return;
+    const { clock, session } = this.#parts;
+    const untilMs = this.#deadlines.get(key) ?? clock.nowMs() + brokerLimits.deadlineMs;
+    const body = writeWorkerMessage({ op: 'cancel', key });
+    const attempt = (waitMs: number) => {
+      if (clock.nowMs() >= untilMs || this.#nats.isClosed()) return this.#stopCancel(key);
+      this.#cancels.set(
+        key,
+        clock.at(clock.nowMs() + waitMs, () => attempt(Math.min(2 * waitMs, cancelMsMax))),
+      );
+      this.#request(workerSays('cancel', session), body, waitMs).then(
+        () => this.#stopCancel(key),
+        () => {},
+      );
+    };
+    attempt(cancelMs);
+  }
+
+  taken(keys: readonly string[]): void {
+    for (const key of keys) this.#deadlines.delete(key);
+    for (let at = 0; at < keys.length; at += brokerLimits.keysPerMessage)
+      this.#publish(
+        'taken',
+        writeWorkerMessage({ op: 'taken', keys: keys.slice(at, at + brokerLimits.keysPerMessage) }),
+      );
+  }
+
+  async manifest(): Promise<Buffer> {
+    const body = writeWorkerMessage({ op: 'manifest', id: newId() });
+    const answer = read(await this.#request(workerSays('manifest', this.#parts.session), body, answerMs));
+    if (answer?.op === 'refused') throw answer.error;
+    if (answer?.op !== 'manifest') throw unreadable('manifest');
+    return answer.body;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    this.#publish('bye', Buffer.alloc(0));
+    const { clock } = this.#parts;
+    await Promise.race([this.#nats.flush().catch(() => {}), sleep(clock, closeMs)]);
+    await this.#nats.close();
+    await this.closed;
+  }
+
+  async #hello(seq: number): Promise<void> {
+    const { seen, session } = this.#parts;
+    const answer = readWelcome(
+      await this.#request(workerSays('hello', session), Buffer.from(writeHello(seq)), helloAnswerMs),
+    );
+    if (answer instanceof HostError) throw answer;
+    seen.seq = Math.max(seen.seq, answer.seq);
+    this.#welcome = answer;
+  }
+
+  /** Hosts see by it that the worker is there, and the worker that its key was revoked. */
+  #helloLater(): void {
+    const { clock } = this.#parts;
+    this.#stopHello = clock.at(clock.nowMs() + helloMs, () => {
+      if (this.#isClosing) return;
+      this.#helloLater();
+      this.#hello(0).catch((error) => {
+        if (isHostError(error) && error.code === 'unauthenticated') this.#end(error);
+      });
+    });
+  }
+
+  #heard(bytes: Buffer): void {
+    let message: HostMessage | undefined;
+    try {
+      message = read(bytes);
+    } catch (error) {
+      // A newer host may send what this worker cannot read.
+      return this.#end(error as HostError);
+    }
+    const { handlers } = this.#parts;
+    if (message?.op === 'reply') {
+      this.#stopCancel(message.key);
+      this.#deadlines.delete(message.key);
+      handlers.reply(message.key, message.body);
+    } else if (message?.op === 'progress') handlers.progress(message.key, message.params);
+    else if (message?.op === 'manifest_changed') handlers.manifestChanged(message.revision);
+  }
+
+  #stopCancel(key: string): void {
+    this.#cancels.get(key)?.();
+    this.#cancels.delete(key);
+  }
+
+  #end(error: HostError): void {
+    this.#refusal ??= error;
+    void this.#nats.close();
+  }
+
+  async #request(subject: string, body: Buffer, timeout: number): Promise<Buffer> {
+    try {
+      return bufferOf((await this.#nats.request(subject, body, { timeout })).data);
+    } catch (error) {
+      throw new HostError('transport', 'no host answered on NATS', { execution: 'uncertain', cause: error });
+    }
+  }
+
+  #publish(operation: WorkerOperation, body: Buffer): void {
+    try {
+      this.#nats.publish(workerSays(operation, this.#parts.session), body);
+    } catch {
+      // The connection has ended. A host that misses `taken` asks nothing: the reply is removed later.
+    }
+  }
+}
+
+const read = (bytes: Buffer): HostMessage | undefined => readHostMessage(bytes);
+const newId = (): string => randomBytes(9).toString('base64url');
+
+const wrongWorker = (actual: string, wanted: string): HostError =>
+  new HostError('denied', `the key belongs to worker '${actual}', not to '${wanted}'`, {
+    ...{
+      ...notExecuted,
+      reason: 'wrong_worker',
+      hint: 'write the name of the worker into the address, or use its key',
+    },
+  });
+
+const noOwner = (): HostError =>
+  new HostError('connect_failed', 'the host that received the call is gone', { ...notExecuted, reason: 'no_owner' });
+
+const noHost = (cause: unknown): HostError =>
+  new HostError('connect_failed', 'no host answers on NATS', {
+    ...{ ...notExecuted, reason: 'no_host', cause },
+    hint: 'start hostler up with broker.url on some machine, and reload nats-server if the worker is new',
+  });
+
+const unreadable = (what: string): HostError =>
+  new HostError('protocol_error', `the answer of the host to ${what} cannot be read`, { execution: 'uncertain' });
