@@ -190,7 +190,11 @@ export function changeConfiguration(
   const before = servers.names();
   const closed = rules.configure(settings, configured.stale(settings));
   perform(joint?.swap, onProblem);
-  const applied = configured.apply(settings, (server) => rules.changed(server));
+  const applied = configured.apply(settings, (server) => {
+    rules.changed(server);
+    // After the rules: a listener that looks at once must find the server.
+    parts.listings.changed(server);
+  });
   publishRules(parts, before);
   perform(joint?.announce, onProblem);
   for (const server of closed) parts.onConfigProblem(outOfDate(server));

@@ -111,14 +111,15 @@ export class HostRules {
     return closed;
   }
 
+  /** The new revision makes views show this server, whatever other servers are still changing. */
   changed(server: string): void {
-    // `#notStale` is removed after the last change, so that calls do not pay for it.
-    if (this.#changing.delete(server) && this.#changing.size === 0) this.setOwn(this.#own);
+    if (this.#changing.delete(server)) this.setOwn(this.#own);
   }
 
   setOwn(guards: readonly Guard[]): void {
     this.#own = guards;
     const all = [this.#ofTools, this.#configured, ...guards];
+    // Only while a server is stale, so that other calls do not pay for the check.
     this.#guards = this.#changing.size + this.#closed.size === 0 ? all : [this.#notStale, ...all];
     this.#revision++;
   }
