@@ -89,8 +89,8 @@ async function begin(
     folder: storeFolder(dataDir),
     clock: systemClock,
     onProblem: ({ message, hint }) => {
-      log.say('error', `broker: ${message}`);
-      if (hint !== undefined) log.say('error', `broker: ${hint}`);
+      log.write('error', `broker: ${message}`);
+      if (hint !== undefined) log.write('error', `broker: ${hint}`);
     },
   });
   closers.push(() => store.close());
@@ -105,7 +105,7 @@ async function begin(
     listen: { ...listen, host, port },
     onEvent: (event) => {
       const line = lineOf(event);
-      if (line) log.say(...line);
+      if (line) log.write(...line);
     },
   });
   closers.push(() => opened.close());
@@ -126,11 +126,11 @@ async function begin(
       for (const each of problems) problem(each);
       opened.rekey(credentials);
       edited.accept();
-      log.say('info', 'the keys of the edited configuration are in effect');
+      log.write('info', 'the keys of the edited configuration are in effect');
       const { waiting } = source;
-      if (waiting.length > 0) log.say('warn', waitingText(waiting));
+      if (waiting.length > 0) log.write('warn', waitingText(waiting));
     } catch (error) {
-      log.say('error', 'the edited configuration is invalid; the previous one stays in effect');
+      log.write('error', 'the edited configuration is invalid; the previous one stays in effect');
       problem(error);
     }
   };
@@ -153,7 +153,7 @@ function settingsOf(file: string, { config }: Filled) {
 }
 
 function logError(log: LevelLog, error: unknown): void {
-  if (!isHostError(error)) return log.say('error', error instanceof Error ? error.message : String(error));
-  log.say('warn', error.message);
-  if (error.hint !== undefined) log.say('warn', error.hint);
+  if (!isHostError(error)) return log.write('error', error instanceof Error ? error.message : String(error));
+  log.write('warn', error.message);
+  if (error.hint !== undefined) log.write('warn', error.hint);
 }

@@ -5,7 +5,7 @@
 import type { DeadLetter } from '../broker/store-port.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption, type ParsedArgs, usageError } from './command.js';
-import { withRunning } from './control/control-client.js';
+import { withControlClient } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printText, textTable } from './output/print.js';
 
@@ -41,7 +41,7 @@ export const deadLetters: Command = {
 };
 
 const list = (args: ParsedArgs): Promise<number> =>
-  withRunning(args, async (client) => {
+  withControlClient(args, async (client) => {
     const found: Shown[] = [];
     await client.request('letters', {}, (letter) => found.push(letter as Shown));
     if (args.has('json')) printJson(found);
@@ -64,7 +64,7 @@ export const deadLettersTable = (found: readonly Shown[]): string =>
 function act(args: ParsedArgs, op: string, text: string | undefined, done: string): Promise<number> {
   const seq = text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
   if (seq === undefined) throw usageError(deadLetters, 'the number of the dead letter is missing or not a number');
-  return withRunning(args, async (client) => {
+  return withControlClient(args, async (client) => {
     const { isDone } = (await client.request(op, { seq, force: args.has('force') })) as { isDone: boolean };
     printText(isDone ? `dead letter ${seq} ${done}` : `there is no dead letter ${seq}`);
     return isDone ? EXIT.done : EXIT.failed;

@@ -25,7 +25,7 @@ const linkWaitMs = 15_000;
 const drainMs = 10_000;
 const callDefault = '60s';
 
-type Say = (level: 'info' | 'warn', text: string) => void;
+type WriteLog = (level: 'info' | 'warn', text: string) => void;
 
 export const worker: Command = {
   name: 'worker',
@@ -43,13 +43,13 @@ export const worker: Command = {
     limitHeap();
     const redactor = createRedactor();
     redactor.know(key);
-    const say: Say = (level, text) => logLine(level, text, redactor.redact);
+    const writeLog: WriteLog = (level, text) => logLine(level, text, redactor.redact);
     const open = await engineOf({ broker, key, insecure, clock: systemClock });
     const tools = new RemoteTools({ open, clock: systemClock, linkWaitMs });
-    logStates(tools, say);
+    logStates(tools, writeLog);
     const served = serveWorker({
       ...{ version, tools, callMs, clock: systemClock, input: process.stdin, output: process.stdout },
-      onProblem: (error) => say('warn', error instanceof Error ? error.message : String(error)),
+      onProblem: (error) => writeLog('warn', error instanceof Error ? error.message : String(error)),
     });
     onStopSignal(() => void served.ingress.close(drainMs));
     const refused = new Promise<HostError>((resolve) => {
@@ -109,7 +109,7 @@ const usage = (field: string, what: string, hint: string): HostError =>
   new HostError('invalid_spec', `${field} ${what}`, { field, reason: 'usage', hint });
 
 /** Logs each change of state or of its error, without repeats. */
-function logStates(tools: RemoteTools, say: Say): void {
+function logStates(tools: RemoteTools, writeLog: WriteLog): void {
   let last = '';
   tools.on('state', ({ state, error }) => {
     const { me, tools: count } = tools.status();
@@ -118,8 +118,8 @@ function logStates(tools: RemoteTools, say: Say): void {
       state === 'ready' ? `worker '${me?.mailbox}' is connected, ${count} tools${why}` : `worker ${state}${why}`;
     if (line === last) return;
     last = line;
-    say((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', line);
+    writeLog((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', line);
     const isDenied = state === 'refused' || (state === 'ready' && error?.code === 'denied');
-    if (isHostError(error) && error.hint !== undefined && isDenied) say('warn', error.hint);
+    if (isHostError(error) && error.hint !== undefined && isDenied) writeLog('warn', error.hint);
   });
 }

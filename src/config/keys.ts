@@ -1,6 +1,6 @@
 /**
  * Parses the table `keys` of the configuration: the hash and the rights of each key.
- * Not here: checking a presented key (gateway/keys/keys.ts), the local key (gateway/keys/local-key.ts).
+ * Not here: checking a presented key (gateway/keys/keyring.ts), the local key (gateway/keys/local-key.ts).
  * Invariants: errors never quote values, because a user may have pasted the key instead of its hash. An invalid entry grants no
  * access.
  */
@@ -8,7 +8,7 @@ import { hash, randomBytes } from 'node:crypto';
 import * as z from 'zod/mini';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { copyConfig, UnusableEntry } from './plain-data.js';
+import { copyConfig, UnusableEntry } from './copy-config.js';
 import { firstIssue, invalidSpec } from './schema-issues.js';
 import { everyMailbox, hostMailbox, mailboxPattern } from './values.js';
 
@@ -64,7 +64,7 @@ const digestChars = 43;
 const wrongHash = 'must be sha256: and the SHA-256 of the key in hex or base64url';
 const hashHint = `make one with: printf %s "$KEY" | sha256sum`;
 
-const ofHosts = `the mailbox '${hostMailbox}' is for hosts`;
+const hostMailboxReserved = `the mailbox '${hostMailbox}' is for hosts`;
 const anotherMailbox = 'give a worker another mailbox';
 
 const mailbox = z
@@ -109,7 +109,7 @@ export function parseKeys(given: unknown, onProblem: (problem: HostError) => voi
   const whole = [...keys];
   for (const [member, name] of [
     ...shared(whole, ({ digest }) => digest).map((name) => ['hash', name] as const),
-    ...disputed(whole).map((name) => ['mailbox', name] as const),
+    ...withDisputedMailbox(whole).map((name) => ['mailbox', name] as const),
     ...shared(whole, ({ mail }) => mail?.nkey).map((name) => ['nkey', name] as const),
   ]) {
     if (!keys.delete(name)) continue;
@@ -142,9 +142,9 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
     return invalidSpec(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
   // This mailbox receives the calls of all workers. A typing mistake in the entry of a worker must not grant it.
   if (mailbox === hostMailbox && destinations !== undefined && !destinations.includes(everyMailbox))
-    return invalidSpec(`${at}.destinations`, `must be *, or left out: ${ofHosts}`, anotherMailbox);
+    return invalidSpec(`${at}.destinations`, `must be *, or left out: ${hostMailboxReserved}`, anotherMailbox);
   if (mailbox === hostMailbox && role !== undefined)
-    return invalidSpec(`${at}.role`, `must be left out: ${ofHosts}`, anotherMailbox);
+    return invalidSpec(`${at}.role`, `must be left out: ${hostMailboxReserved}`, anotherMailbox);
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
   if (Number.isNaN(expiresAtMs))
     return invalidSpec(`${at}.expires`, 'must be a date like 2027-01-31 or 2027-01-31T12:00:00Z');
@@ -176,12 +176,12 @@ function dateOf(text: string): number {
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
 
 /** Names of keys whose mailbox has another key with other rights. Keys with equal rights may share it, for rotation. */
-function disputed(keys: readonly [string, KeyEntry][]): string[] {
+function withDisputedMailbox(keys: readonly [string, KeyEntry][]): string[] {
   const rights = new Map<string, Set<string>>();
-  const said = ({ role, mail }: KeyEntry) => JSON.stringify([role, mail?.destinations]);
+  const rightsText = ({ role, mail }: KeyEntry) => JSON.stringify([role, mail?.destinations]);
   for (const [, entry] of keys) {
     const { mailbox } = entry.mail ?? {};
-    if (mailbox !== undefined) rights.set(mailbox, (rights.get(mailbox) ?? new Set()).add(said(entry)));
+    if (mailbox !== undefined) rights.set(mailbox, (rights.get(mailbox) ?? new Set()).add(rightsText(entry)));
   }
   return keys.flatMap(([name, { mail }]) => (mail && (rights.get(mail.mailbox)?.size ?? 0) > 1 ? [name] : []));
 }

@@ -17,23 +17,23 @@ class SlowServers implements Pick<Servers, 'declare' | 'redeclare' | 'remove' | 
     this.byName.set(definition.name, definition);
   }
 
-  redeclare(...[definition, , isWanted]: Parameters<Servers['redeclare']>): ReturnType<Servers['redeclare']> {
-    return this.#turns.take(definition.name, async () => {
-      if (!isWanted()) return 'unchanged';
+  redeclare(...[definition, , isStillNeeded]: Parameters<Servers['redeclare']>): ReturnType<Servers['redeclare']> {
+    return this.#turns.runExclusive(definition.name, async () => {
+      if (!isStillNeeded()) return 'unchanged';
       this.declare(definition);
       return 'added';
     });
   }
 
   remove(name: string): Promise<void> {
-    return this.#turns.take(name, async () => {
+    return this.#turns.runExclusive(name, async () => {
       this.byName.delete(name);
       await this.gone.promise;
     });
   }
 
   whileBusy(name: string, busy: Promise<void>): Promise<void> {
-    return this.#turns.take(name, () => busy);
+    return this.#turns.runExclusive(name, () => busy);
   }
 
   find(name: string): ReturnType<Servers['find']> {

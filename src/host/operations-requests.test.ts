@@ -23,7 +23,7 @@ function setUp(entry: Record<string, unknown> = {}, rateLimit?: RateLimit) {
   const asked: { method: string; params: unknown; options: CallOptions; answer(outcome: Answer | Error): void }[] = [];
   const session = {
     closedBy: undefined,
-    heardAtMs: 0,
+    lastMessageAtMs: 0,
     facts: { era: 'modern' },
     request: (method: string, params: unknown, options: CallOptions) =>
       new Promise<Answer>((resolve, reject) => {

@@ -7,7 +7,7 @@ import type { ServiceEvent } from '../../broker/service/service-events.js';
 import type { LogLevel } from '../../config/listen-settings.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
-import { span } from './print.js';
+import { formatDuration } from './print.js';
 
 type Line = readonly [LogLevel, string];
 
@@ -38,7 +38,7 @@ function brokerLine(event: BrokerEvent | ServiceEvent): Line | undefined {
       if ('who' in event) return ['info', `broker: ${event.name} is disconnected (${event.reason})`];
       return event.retryInMs === 0
         ? undefined
-        : ['warn', `broker: not connected${reasonOf(event.error)}; next try in ${span(event.retryInMs)}`];
+        : ['warn', `broker: not connected${reasonOf(event.error)}; next try in ${formatDuration(event.retryInMs)}`];
     case 'turned_away':
       return ['warn', `broker: a connection was refused (${event.reason})`];
     case 'denied':
