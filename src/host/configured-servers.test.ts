@@ -11,14 +11,14 @@ import type { Servers } from './servers.js';
 class SlowServers implements Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'> {
   readonly byName = new Map<string, ServerDefinition>();
   readonly gone = deferred();
-  readonly #turns = new KeyedMutex();
+  readonly #mutex = new KeyedMutex();
 
   declare(definition: ServerDefinition): void {
     this.byName.set(definition.name, definition);
   }
 
   redeclare(...[definition, , isStillNeeded]: Parameters<Servers['redeclare']>): ReturnType<Servers['redeclare']> {
-    return this.#turns.runExclusive(definition.name, async () => {
+    return this.#mutex.runExclusive(definition.name, async () => {
       if (!isStillNeeded()) return 'unchanged';
       this.declare(definition);
       return 'added';
@@ -26,14 +26,14 @@ class SlowServers implements Pick<Servers, 'declare' | 'redeclare' | 'remove' | 
   }
 
   remove(name: string): Promise<void> {
-    return this.#turns.runExclusive(name, async () => {
+    return this.#mutex.runExclusive(name, async () => {
       this.byName.delete(name);
       await this.gone.promise;
     });
   }
 
   whileBusy(name: string, busy: Promise<void>): Promise<void> {
-    return this.#turns.runExclusive(name, () => busy);
+    return this.#mutex.runExclusive(name, () => busy);
   }
 
   find(name: string): ReturnType<Servers['find']> {
@@ -76,7 +76,7 @@ test('E11 listeners are told of a server again when its change is done, while an
     void servers.whileBusy(name, busy.promise);
   }
   const parts = {
-    ...{ rules, configured, audit: {}, catalogue: { dropAll: () => {} } },
+    ...{ rules, configured, audit: {}, listOperations: { dropAll: () => {} } },
     servers: { names: () => [...servers.byName.keys()] },
     listings: { changed: (server: string) => told.push(`${server} ${rules.revision}`) },
     onProblem: () => expect.unreachable(),
