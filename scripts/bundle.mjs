@@ -105,7 +105,7 @@ const licences = inside.map((name) => `/*\n${name}\n\n${licenceOf(root, name).re
 const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 writeFileSync(path.join(root, 'dist/cli/up.bundle.cjs'), ascii(`${up}\n${licences.join('\n')}\n`));
 // Starts as a shell script, so that the command is a reaping PID 1 in a container.
-const { COMMAND_HEADER } = await import(pathToFileURL(path.join(root, 'dist/cli/process/reaper.js')).href);
+const { COMMAND_HEADER } = await import(pathToFileURL(path.join(root, 'dist/cli/process/subreaper.js')).href);
 writeFileSync(
   path.join(root, 'dist/cli/main.cjs'),
   main.replace(/^#!.*\n/, () => COMMAND_HEADER),

@@ -17,7 +17,7 @@ export interface CatalogServer {
   /** Time limit of the current start, or of the next one. */
   readonly startMs: number;
   /** Keeps the server running until `run` settles. */
-  whileHeld<T>(run: () => Promise<T>): Promise<T>;
+  keepRunningDuring<T>(run: () => Promise<T>): Promise<T>;
 }
 
 /** Facts of the server's last connection. */

@@ -39,7 +39,7 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
         definition: { name, card, isEnabled: true },
         startMs: 30_000,
         tools: tools.map(item),
-        whileHeld: async (run: () => Promise<void>) => {
+        keepRunningDuring: async (run: () => Promise<void>) => {
           counts.heldMax = Math.max(counts.heldMax, ++counts.held);
           await run().finally(() => counts.held--);
         },
@@ -47,7 +47,7 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
       } as unknown as CatalogServer,
     ]),
   );
-  const visible: DiscoveryParts['catalogue']['visible'] = (server, principal, items) =>
+  const visible: DiscoveryParts['listOperations']['visible'] = (server, principal, items) =>
     items.filter(({ key }) => !denial(() => guards, { principal, server, tool: key, action: 'call' }));
   const discovery = new Discovery({
     clock,
@@ -60,7 +60,7 @@ function open(fakes: Record<string, Fake>, more: Partial<DiscoveryParts> = {}) {
     findServer: (name) => managed.get(name),
     guards: () => guards,
     onDenied: () => {},
-    catalogue: {
+    listOperations: {
       visible,
       tools: async (server) => {
         asked.push(server);

@@ -1,7 +1,7 @@
 /**
  * Describes all servers: a running server by its present list, others by their last list or card. Also starts each server that
  * was never listed, once, to read its lists.
- * Not here: the list of one server (host/catalogue.ts), reading cards (session/server-card.ts).
+ * Not here: the list of one server (host/list-operations.ts), reading cards (session/server-card.ts).
  *
  * Invariants: `discover` ends by its deadline and rejects only if `deadlineMs` is not a number. A server that hangs or fails
  * delays no other. An idle server is started only on request, a stopped one never.
@@ -48,7 +48,7 @@ export interface DiscoveryParts {
   readonly findServer: (name: string) => CatalogServer | undefined;
   readonly guards: () => readonly Guard[];
   /** Lists the tools of one server that the principal may call. */
-  readonly catalogue: {
+  readonly listOperations: {
     tools(server: string, options: { principal: Principal; deadlineMs: number }): Promise<HostTool[]>;
     visible<Item extends ListedItem>(server: string, principal: Principal, items: readonly Item[]): Item[];
   };
@@ -62,10 +62,10 @@ export interface DiscoveryParts {
 }
 
 /** Servers listed concurrently, and the time limits for one server and for all. */
-const discoverAtOnceMax = 8;
+const discoverConcurrencyMax = 8;
 const discoverServerMs = 10_000;
 const discoverTotalMs = 30_000;
-const learnAtOnceMax = 2;
+const learnConcurrencyMax = 2;
 /** After this time the next first listing may begin; the slow one continues. The start gate still limits concurrent starts. */
 const learnSlotMs = 3_000;
 
@@ -82,7 +82,7 @@ export class Discovery {
     const untilMs = clock.nowMs() + waitMs(options.deadlineMs, discoverTotalMs);
     const all = names();
     const rows: Discovered[][] = all.map(() => []);
-    await eachOf(all, discoverAtOnceMax, async (name, i) => {
+    await eachOf(all, discoverConcurrencyMax, async (name, i) => {
       const deadlineAtMs = Math.min(clock.nowMs() + discoverServerMs, untilMs);
       rows[i] = await this.#withinTime(name, options, deadlineAtMs).catch((error: unknown) =>
         this.#failed(name, error),
@@ -106,7 +106,7 @@ export class Discovery {
   /** Starts each server that was never listed, a few at a time, and releases it when its lists are known. */
   listUnlisted(): FirstListings {
     const seen = new Map(this.#unlisted('registered').map((name) => [name, deferred()]));
-    void eachOf([...seen], learnAtOnceMax, ([name, { resolve }]) =>
+    void eachOf([...seen], learnConcurrencyMax, ([name, { resolve }]) =>
       this.#withSlot(this.#startAndList(name).finally(resolve)),
     );
     return new Map([...seen].map(([name, { promise }]) => [name, promise]));
@@ -155,7 +155,7 @@ export class Discovery {
       const managed = serverOf(name);
       const untilMs = clock.nowMs() + managed.startMs;
       // A start may outlast one `acquire`, so `reconnecting` is retried until the start timeout.
-      await managed.whileHeld(async () => {
+      await managed.keepRunningDuring(async () => {
         // Look up the name each time: another server may have taken it.
         while (!(await isReady(serverOf(name), untilMs, clock)));
         await listsRead(serverOf(name));
@@ -182,7 +182,7 @@ export class Discovery {
   }
 
   async #describe(name: string, options: DiscoverOptions, deadlineAtMs: number): Promise<Discovered[]> {
-    const { clock, serverOf, catalogue, cards } = this.#parts;
+    const { clock, serverOf, listOperations, cards } = this.#parts;
     const { principal = embedder, wake = false, hideUnavailable = false } = options;
     if (!this.#mayList(name, options)) {
       // Only an attempt to start a server is recorded as denied.
@@ -193,7 +193,7 @@ export class Discovery {
     let refusal = managed.supervisor.refusal();
     if (wake || managed.supervisor.snapshot().state === 'ready') {
       try {
-        const tools = await catalogue.tools(name, { principal, deadlineMs: deadlineAtMs - clock.nowMs() });
+        const tools = await listOperations.tools(name, { principal, deadlineMs: deadlineAtMs - clock.nowMs() });
         return tools.map((tool) => described(tool, undefined));
       } catch (error) {
         if (!isHostError(error)) throw error;
@@ -227,7 +227,7 @@ export class Discovery {
     if (items.length === 0) return refusal ? [{ server: name, error: refusal }] : [];
     const { state } = managed.supervisor.snapshot();
     const mark = state === 'ready' ? refusal?.code : state;
-    const visible = this.#parts.catalogue.visible(name, principal, items);
+    const visible = this.#parts.listOperations.visible(name, principal, items);
     // The tools of a card were never checked against the pins: only a text that equals the approved one counts as approved.
     const pinned = pinnedTools(this.#parts.pins, name, visible, tools ? [] : managed.tools);
     return pinned.map(({ key, ...tool }) => described({ server: name, name: key, ...tool }, mark));

@@ -1,6 +1,6 @@
 /**
  * Reads one list of one connection, and reads it again when the server announces a change.
- * Not here: the use of a list (host/catalogue.ts, listings.ts), the choice of lists (server-runs.ts).
+ * Not here: the use of a list (host/list-operations.ts, listings.ts), the choice of lists (server-runs.ts).
  *
  * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list.
  */
@@ -13,8 +13,8 @@ import type { CallOptions, Session } from '../session/session.js';
 const settleMs = 100;
 export const readMsMax = 30_000;
 /** Pause after a read, as a multiple of its duration: a server that announces changes all the time cannot keep Hostler busy. */
-const restFactor = 10;
-const restMsMax = 60_000;
+const pauseFactor = 10;
+const pauseMsMax = 60_000;
 
 /** Called when a read begins. The returned function receives the list. */
 type BeginRead = () => (list: ServerList) => Promise<void> | void;
@@ -24,7 +24,7 @@ export class ListReader {
   readonly #clock: Clock;
   readonly #begin: BeginRead;
   readonly #onProblem: (error: unknown) => void;
-  #restUntilMs = 0;
+  #pauseUntilMs = 0;
   #state: 'idle' | 'reading' | 'changed again' = 'idle';
 
   constructor(method: ListMethod, clock: Clock, begin: BeginRead, onProblem: (error: unknown) => void) {
@@ -47,14 +47,14 @@ export class ListReader {
       await learn(await session.list(this.#method, limits));
     } finally {
       const nowMs = this.#clock.nowMs();
-      this.#restUntilMs = nowMs + Math.min(restFactor * (nowMs - startedMs), restMsMax);
+      this.#pauseUntilMs = nowMs + Math.min(pauseFactor * (nowMs - startedMs), pauseMsMax);
     }
   }
 
   async #read(session: Session): Promise<void> {
     this.#state = 'reading';
     try {
-      await sleep(this.#clock, Math.max(settleMs, this.#restUntilMs - this.#clock.nowMs()));
+      await sleep(this.#clock, Math.max(settleMs, this.#pauseUntilMs - this.#clock.nowMs()));
       this.#state = 'reading';
       if (session.closedBy) return;
       await this.readOnce(session, { deadlineAtMs: this.#clock.nowMs() + readMsMax });

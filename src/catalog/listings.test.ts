@@ -40,7 +40,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Listing = emptyList
   const make = (more: Record<string, unknown>): CatalogServer => {
     const definition = parseServerDefinition('a', defined({ command: 'a', ...more }), true);
     const origins = { origin: originOf(definition.spec), listsOrigin: listsOriginOf(definition) };
-    return { definition, supervisor, ...origins, tools: [], startMs: 0, whileHeld: (run) => run() };
+    return { definition, supervisor, ...origins, tools: [], startMs: 0, keepRunningDuring: (run) => run() };
   };
   const servers = new Map([['a', make(entry)]]);
   const policyOf = () => (servers.get('a') as CatalogServer).definition.pins;
@@ -50,7 +50,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Listing = emptyList
     pins,
     store: {
       load: () => recalled,
-      isKept: () => saved.length > 0 || recalled !== emptyListing,
+      isStored: () => saved.length > 0 || recalled !== emptyListing,
       save(_name, _print, { facts: said, lists }, onUnkept) {
         lastUnkept = onUnkept;
         const failure = failures.shift();
@@ -104,14 +104,14 @@ test('what is the same changes, tells and writes nothing', async () => {
   const before = revision();
   await settle();
   expect([told, saved.length]).toEqual([['a'], 1]);
-  known.keep(managed);
-  known.keep(managed);
+  known.save(managed);
+  known.save(managed);
   expect(saved.length).toBe(2);
   learn(item('t'));
   known.learnFacts(managed, { ...facts, serverInfo: Buffer.from('{"name":"a"}') }, offered);
   known.learnList(managed, 'prompts/list', { items: [item('p')], ...hints });
   await settle();
-  known.keep(managed);
+  known.save(managed);
   expect([told.length, saved.length, revision()]).toEqual([1, 2, before]);
   expect([...(saved[1]?.lists.keys() ?? [])]).toEqual(['tools/list', 'prompts/list']);
   // A run that offers less than the one before.
@@ -130,7 +130,7 @@ test('what could not be written is written when the tools are listed again, the 
   expect([saved.length, problems.length]).toEqual([0, 1]);
   learn(item('t'));
   learn(item('t'));
-  known.keep(managed);
+  known.save(managed);
   expect(saved.length).toBe(1);
 });
 
@@ -140,7 +140,7 @@ test('what could not be written is written by the one that takes the place of a 
   learn(item('t'));
   const next = make({ env: { OTHER: '1' } });
   servers.set('a', next);
-  known.recall(next, managed);
+  known.restore(next, managed);
   known.learnTools(next, [item('t')], hints);
   expect(saved.length).toBe(1);
 });
@@ -153,9 +153,9 @@ test.each([
   learn(item('t'));
   const next = make(entry);
   servers.set('a', next);
-  known.recall(next, managed);
+  known.restore(next, managed);
   unkept({ error: 'no room' });
-  known.keep(next);
+  known.save(next);
   expect(saved.length).toBe(writes);
 });
 
@@ -230,7 +230,7 @@ test('what was kept is there at once; what another of the name learns is not mix
     { pins: 'off' },
     { facts, lists: new Map([['tools/list', tools]]) },
   );
-  expect(known.recall(managed)).toEqual(tools.items);
+  expect(known.restore(managed)).toEqual(tools.items);
   expect([known.wasListed(managed), known.known('a')?.facts, saved.length]).toEqual([true, facts, 0]);
   expect(shown()).toEqual(texts(item('t')));
   const before = revision();
@@ -238,7 +238,7 @@ test('what was kept is there at once; what another of the name learns is not mix
   servers.set('a', next);
   expect(known.wasListed(next)).toBe(false);
   known.learnFacts(managed, { ...facts, version: 'late' }, offered);
-  known.keep(managed);
+  known.save(managed);
   expect([known.known('a')?.facts, saved.length]).toEqual([undefined, 0]);
   expect(revision()).toBeGreaterThan(before);
 });
@@ -247,12 +247,12 @@ test('E21 lists that were read without pins are not carried to a definition with
   const { known, managed, servers, make, learn } = open({ pins: 'off' });
   learn(item('t'));
   const still = make({ pins: 'off', lazy: true });
-  expect(known.recall(still, managed).length).toBe(1);
+  expect(known.restore(still, managed).length).toBe(1);
   const pinned = make({ pins: 'block' });
   servers.set('a', pinned);
-  expect(known.recall(pinned, still)).toEqual([]);
+  expect(known.restore(pinned, still)).toEqual([]);
   known.learnTools(pinned, [item('t')], hints);
-  expect(known.recall(make({ pins: 'off' }), pinned).length).toBe(1);
+  expect(known.restore(make({ pins: 'off' }), pinned).length).toBe(1);
 });
 
 test('one that is doubted is still up', () => {
@@ -286,7 +286,7 @@ test.each([
   const { known, managed, servers, make } = open();
   const put = (next: CatalogServer, before: CatalogServer) => {
     servers.set('a', next);
-    known.recall(next, before);
+    known.restore(next, before);
     return [known.wasListed(next), [...(known.known('a')?.lists.keys() ?? [])]];
   };
   const ann = make(given('ann'));

@@ -1,12 +1,12 @@
 /**
  * The listing of each server as clients may see it (facts and lists, from the current run, the last run or disk).
- * Not here: reading lists from a server (host/catalogue.ts, server-runs.ts), permissions of principals (policy/).
+ * Not here: reading lists from a server (host/list-operations.ts, server-runs.ts), permissions of principals (policy/).
  *
  * Invariants: a new or changed tool without approval is never shown where the policy blocks it. A notified listener finds the
  * new listing. Listeners run in a later tick, once per server for all changes of one tick, and cannot disturb the caller.
  */
 import { isStdio } from '../config/server-spec.js';
-import { quietly } from '../kernel/problems.js';
+import { withoutThrowing } from '../kernel/problems.js';
 import { pinRefusal } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
@@ -99,15 +99,15 @@ export class Listings {
    * server. If variables or headers differ, the old listing is shown until the new server is listed. Other headers may belong
    * to another account: resources and prompts may be private, so only the tools are taken over.
    */
-  recall(server: CatalogServer, before?: CatalogServer): readonly ListedItem[] {
+  restore(server: CatalogServer, before?: CatalogServer): readonly ListedItem[] {
     const { name, spec } = server.definition;
-    const carried = this.#carried(server, before);
-    const isOther = carried && before && !hasSameInputs(before.definition.spec, spec);
-    const isOutdated = isOther || carried?.isOutdated;
-    const { facts, lists: all } = carried ?? this.#load(server);
+    const takeOver = this.#carried(server, before);
+    const isOther = takeOver && before && !hasSameInputs(before.definition.spec, spec);
+    const isOutdated = isOther || takeOver?.isOutdated;
+    const { facts, lists: all } = takeOver ?? this.#load(server);
     const lists = isOther && !isStdio(spec) ? new Map([...all].filter(([method]) => method === 'tools/list')) : all;
     const revision = ++this.#revisions;
-    const isUnsaved = carried?.isUnsaved ?? false;
+    const isUnsaved = takeOver?.isUnsaved ?? false;
     // Most idle servers have no listing: no record for them.
     if (facts || lists.size > 0)
       this.#records.set(server, { facts, lists: new Map(lists), shown: undefined, revision, isUnsaved, isOutdated });
@@ -116,7 +116,7 @@ export class Listings {
   }
 
   /** Call it when an idle server has another account: its lists must be read again. */
-  outdate(server: CatalogServer): void {
+  markOutdated(server: CatalogServer): void {
     const record = this.#records.get(server);
     if (record) record.isOutdated = true;
   }
@@ -135,7 +135,7 @@ export class Listings {
     if (!was || !is || !sameList(was, is)) this.#revise(server, record);
     // A change of the pins invalidates the stored listing, even if the list is the same.
     if (isNews || !this.#isStored(server)) record.isUnsaved = true;
-    this.keep(server);
+    this.save(server);
   }
 
   /** Sets a list other than tools in memory; `keep` stores it. */
@@ -163,7 +163,7 @@ export class Listings {
   }
 
   /** Stores a changed listing: one write for all lists of a run. After a failure the next list tries again. */
-  keep(server: CatalogServer): void {
+  save(server: CatalogServer): void {
     const { findServer, store, onProblem } = this.#parts;
     const { name } = server.definition;
     const { listsOrigin } = server;
@@ -182,7 +182,7 @@ export class Listings {
 
   #isStored({ definition, listsOrigin }: CatalogServer): boolean {
     try {
-      return this.#parts.store?.isKept(definition.name, listsOrigin) ?? true;
+      return this.#parts.store?.isStored(definition.name, listsOrigin) ?? true;
     } catch (error) {
       this.#parts.onProblem(error);
       return true;
@@ -233,7 +233,7 @@ export class Listings {
   #notify(): void {
     const servers = [...this.#changed];
     this.#changed.clear();
-    const report = quietly(this.#parts.onProblem);
+    const report = withoutThrowing(this.#parts.onProblem);
     for (const server of servers)
       for (const listener of [...this.#listeners]) {
         try {

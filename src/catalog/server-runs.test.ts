@@ -46,7 +46,7 @@ function open({ capabilities = everything, refuse = [] as string[] } = {}) {
     findServer: () => owner,
     listings: {
       learnList: (_server: CatalogServer, method: ListMethod) => void learnt.push(method),
-      keep: () => void keeps.push(learnt.length),
+      save: () => void keeps.push(learnt.length),
       learnFacts: () => {},
       changed: () => {},
     },

@@ -19,13 +19,13 @@ import { memberBytes, memberText } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import type { CatalogServer, KnownFacts } from './catalog-server.js';
 import { ListReader, readMsMax } from './list-reader.js';
-import { type ListenParts, ListenStream } from './listen-stream.js';
 import type { Listings } from './listings.js';
+import { type ListenParts, ServerListenStream } from './server-listen-stream.js';
 
 interface RunContext {
   readonly clock: Clock;
   readonly findServer: (name: string) => CatalogServer | undefined;
-  readonly listings: Pick<Listings, 'learnFacts' | 'learnList' | 'keep' | 'changed'>;
+  readonly listings: Pick<Listings, 'learnFacts' | 'learnList' | 'save' | 'changed'>;
   /** Subscribed URIs. `target`: server name, or key of an instance. */
   readonly uris: (target: string) => readonly string[];
   readonly clean: (text: string) => string;
@@ -132,7 +132,7 @@ export class ServerRun {
   readonly #announce: (method: string) => void;
   readonly #readers = new Map<ListMethod, ListReader>();
   /** Set for modern servers only. */
-  readonly #listen: ListenStream | undefined;
+  readonly #listen: ServerListenStream | undefined;
   /** Legacy servers: resources whose subscription the server has accepted. */
   readonly #subscribed = new Set<string>();
   readonly #mutex = new KeyedMutex();
@@ -202,7 +202,7 @@ export class ServerRun {
 
   /** Resolves when the server has accepted the subscription. */
   async subscribe(uri: string): Promise<void> {
-    if (this.#listen) await this.#listen.wanted(uri);
+    if (this.#listen) await this.#listen.subscribed(uri);
     else await this.#updateSubscription(uri);
   }
 
@@ -223,7 +223,7 @@ export class ServerRun {
       ({ items, ttlMs, cacheScope }: ServerList) => {
         if (findServer(owner.definition.name) !== owner) return;
         listings.learnList(owner, method, { items, ttlMs, isPublic: cacheScope === 'public' });
-        if (this.#isRead) listings.keep(owner);
+        if (this.#isRead) listings.save(owner);
       };
     return new ListReader(method, clock, begin, onProblem);
   }
@@ -241,12 +241,12 @@ export class ServerRun {
       }
     }
     this.#isRead = true;
-    if (this.#owner) listings.keep(this.#owner);
+    if (this.#owner) listings.save(this.#owner);
   }
 
-  #listenStream(): ListenStream {
+  #listenStream(): ServerListenStream {
     const { clock, clean, onProblem } = this.#context;
-    return new ListenStream({
+    return new ServerListenStream({
       ...{ clock, session: this.#session, clean, onProblem },
       listChanges: this.#offeredChanges().map(({ member }) => member),
       uris: () => this.#context.uris(this.#target),
@@ -273,7 +273,7 @@ export class ServerRun {
 
   /** Legacy servers: subscribes if the resource has subscribers now, otherwise unsubscribes. */
   #updateSubscription(uri: string): Promise<void> {
-    return this.#mutex.take(uri, async () => {
+    return this.#mutex.runExclusive(uri, async () => {
       const { clock, uris, clean } = this.#context;
       const session = this.#session;
       const isWanted = uris(this.#target).includes(uri);

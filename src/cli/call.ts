@@ -5,7 +5,7 @@
 import { parseDuration } from '../config/values.js';
 import { HostError } from '../kernel/errors.js';
 import { type Command, dataDirOption } from './command.js';
-import { withRunning } from './control/control-client.js';
+import { withControlClient } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJsonText, printText } from './output/print.js';
 
@@ -25,7 +25,7 @@ export const call: Command = {
     const [server, tool, json] = args.positionals;
     const text = argumentsText(json, args.all('arg'));
     const deadlineMs = parseDuration(args.text('timeout') ?? timeoutDefault, '--timeout');
-    return withRunning(args, async (client) => {
+    return withControlClient(args, async (client) => {
       let answer = '';
       const request = { server, tool, args: text, deadlineMs };
       const result = await client.request('call', request, (piece) => (answer += String(piece)));

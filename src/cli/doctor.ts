@@ -20,12 +20,12 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { childEnvironment } from '../transports/environment.js';
 import { resolveCommand } from '../transports/stdio/command.js';
 import { type HostPaths, hostPaths } from '../transports/stdio/sandbox/host-paths.js';
-import { sandboxView } from '../transports/stdio/sandbox/view.js';
+import { sandboxView } from '../transports/stdio/sandbox/sandbox-view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Command, jsonOption } from './command.js';
 import { dataDirOf } from './config/data-dir.js';
 import { type ConfigLocation, findConfig } from './config/find-config.js';
-import { askRunning } from './control/control-client.js';
+import { fetchRunningFacts } from './control/control-client.js';
 import { controlPath } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printText } from './output/print.js';
@@ -255,7 +255,7 @@ async function socketFinding(dataDir: string, findings: Finding[]): Promise<bool
   try {
     const file = controlPath(dataDir);
     const facts = statSync(file, { throwIfNoEntry: false });
-    const other = facts && (await askRunning(file));
+    const other = facts && (await fetchRunningFacts(file));
     if (!facts) findings.push({ check, level: 'ok', what: 'no Hostler is running' });
     else if (!other)
       findings.push({

@@ -1,7 +1,7 @@
 /** `hostler logs`: prints the events of a server and its stderr, once or until Ctrl-C. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption } from './command.js';
-import { untilInterrupted, withRunning } from './control/control-client.js';
+import { untilInterrupted, withControlClient } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printText } from './output/print.js';
 import type { LogLine } from './up/server-logs.js';
@@ -16,7 +16,7 @@ export const logs: Command = {
   run(args) {
     const request = { server: args.positionals[0], follow: args.has('follow') };
     const onLine = (line: unknown) => printText(render(line as LogLine));
-    return withRunning(args, async (client) => {
+    return withControlClient(args, async (client) => {
       await untilInterrupted(client, client.request('logs', request, onLine));
       return EXIT.done;
     });

@@ -16,7 +16,7 @@ const print = (text: string) => console.log(process.stdout.isTTY ? text : stripV
 /** As PID 1, `up` runs below a reaper, because Node does not reap orphans of servers. */
 async function start(argv: string[]): Promise<number> {
   const isInit = process.pid === 1 && argv[0] === 'up';
-  const code = isInit ? await (await import('./process/reaper.js')).runBelowReaper() : undefined;
+  const code = isInit ? await (await import('./process/subreaper.js')).runBelowReaper() : undefined;
   return code ?? run(argv);
 }
 

@@ -1,7 +1,7 @@
 /** `hostler start|stop|reload`: changes one server and prints its new state. */
 import type { StatusRow } from '../host/status.js';
 import { type Command, dataDirOption } from './command.js';
-import { withRunning } from './control/control-client.js';
+import { withControlClient } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printText } from './output/print.js';
 import { stateText } from './output/status-table.js';
@@ -12,7 +12,7 @@ const command = (name: 'start' | 'stop' | 'reload'): Command => ({
   options: dataDirOption,
   positionals: [1, 1],
   run: (args) =>
-    withRunning(args, async (client) => {
+    withControlClient(args, async (client) => {
       const row = (await client.request(name, { server: args.positionals[0] })) as StatusRow;
       printText(`${row.name}: ${stateText(row.state)}`);
       return EXIT.done;

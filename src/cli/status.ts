@@ -2,10 +2,10 @@
 import type { StatusRow } from '../host/status.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
-import { type ControlClient, untilInterrupted, withRunning } from './control/control-client.js';
+import { type ControlClient, untilInterrupted, withControlClient } from './control/control-client.js';
 import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText, span, widthOf } from './output/print.js';
+import { formatDuration, printJson, printText, terminalWidth } from './output/print.js';
 import { statusTable } from './output/status-table.js';
 import { waitingText } from './output/trust-text.js';
 
@@ -17,7 +17,7 @@ export const status: Command = {
   options: { ...jsonOption, watch: 'redraw until Ctrl-C', ...dataDirOption },
   positionals: [0, 0],
   run: (args) =>
-    withRunning(args, async (client) => {
+    withControlClient(args, async (client) => {
       await (args.has('watch') ? watch : once)(client, args.has('json'));
       return EXIT.done;
     }),
@@ -31,7 +31,7 @@ async function once(client: ControlClient, isJson: boolean): Promise<void> {
   const waits = facts.waiting === undefined ? '' : `\n\n${waitingText(facts.waiting)}`;
   const notes = (facts.notes ?? []).map((note) => `\n! ${neutraliseLine(note, noteChars)}`).join('');
   const workers = facts.broker && !facts.isStopping ? `\n\n${brokerLine(facts.broker)}` : '';
-  const table = facts.isStopping ? 'Hostler is stopping' : statusTable(rows, widthOf(process.stdout));
+  const table = facts.isStopping ? 'Hostler is stopping' : statusTable(rows, terminalWidth(process.stdout));
   printText(
     `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${workers}${notes === '' ? '' : `\n${notes}`}${waits}`,
   );
@@ -42,7 +42,7 @@ export function brokerLine(facts: BrokerFacts): string {
   const where = engine === 'nats' ? `over NATS${isConnected ? '' : ' (not connected)'}` : `at ${url}`;
   const workers = `${connectedWorkers} ${connectedWorkers === 1 ? 'worker' : 'workers'} connected`;
   const calls = `${running} calls running, ${waiting} waiting`;
-  const oldest = oldestMs === undefined ? '' : `, the oldest for ${span(oldestMs)}`;
+  const oldest = oldestMs === undefined ? '' : `, the oldest for ${formatDuration(oldestMs)}`;
   return `broker ${where}: ${workers}; ${calls}${oldest}; ${uncertain} uncertain since the start`;
 }
 
@@ -53,7 +53,7 @@ async function watch(client: ControlClient, isJson: boolean): Promise<void> {
     if (isJson) printJson({ servers: rows });
     else {
       if (process.stdout.isTTY) process.stdout.write('\u001b[H\u001b[2J');
-      printText(`${statusTable(rows, widthOf(process.stdout))}\n`);
+      printText(`${statusTable(rows, terminalWidth(process.stdout))}\n`);
     }
     rows = [];
   };

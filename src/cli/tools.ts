@@ -1,9 +1,9 @@
 /** `hostler tools`: prints the known tools; starts no server. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
-import { withRunning } from './control/control-client.js';
+import { withControlClient } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText, textTable, widthOf } from './output/print.js';
+import { printJson, printText, terminalWidth, textTable } from './output/print.js';
 
 interface InputSchema {
   readonly properties?: Readonly<Record<string, unknown>>;
@@ -29,7 +29,7 @@ export const tools: Command = {
   positionals: [0, 0],
   run(args) {
     const server = args.text('server');
-    return withRunning(args, async (client) => {
+    return withControlClient(args, async (client) => {
       const found: ToolFrame[] = [];
       await client.request('tools', server === undefined ? {} : { server }, (frame) => found.push(frame as ToolFrame));
       if (args.has('json'))
@@ -49,7 +49,7 @@ function table(found: readonly ToolFrame[]): string {
       : [frame.server, `${neutraliseLine(frame.tool, 64)}${pinMark(frame)}`, argumentsOf(frame)],
   );
   if (rows.length === 0) return 'no tools are known';
-  return textTable([['SERVER', 'TOOL', 'ARGUMENTS'], ...rows], widthOf(process.stdout));
+  return textTable([['SERVER', 'TOOL', 'ARGUMENTS'], ...rows], terminalWidth(process.stdout));
 }
 
 const pinMark = ({ pin = 'approved' }: ToolFrame): string => (pin === 'approved' ? '' : ` (${pin})`);

@@ -2,9 +2,9 @@
 import type { CallForecast, Explanation } from '../host/explain.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
-import { withRunning } from './control/control-client.js';
+import { withControlClient } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText, span } from './output/print.js';
+import { formatDuration, printJson, printText } from './output/print.js';
 import { stateText } from './output/status-table.js';
 
 const labelChars = 100;
@@ -21,7 +21,7 @@ export const why: Command = {
     // A tool name may contain a slash; a server name may not.
     const slash = about.indexOf('/');
     const [server, tool] = slash < 0 ? [about] : [about.slice(0, slash), about.slice(slash + 1)];
-    return withRunning(args, async (client) => {
+    return withControlClient(args, async (client) => {
       // JSON omits undefined members.
       const explained = (await client.request('why', { server, tool, role: args.text('role') })) as Explanation;
       if (args.has('json')) printJson(explained);
@@ -39,7 +39,7 @@ function render(explained: Explanation): string {
     [visible ? 'visible' : 'hidden', rule],
     [
       'state',
-      `${stateText(state.state)} for ${span(state.forMs)}, since ${state.since}${inSpan('; next try', state.nextProbeInMs)}`,
+      `${stateText(state.state)} for ${formatDuration(state.forMs)}, since ${state.since}${inSpan('; next try', state.nextProbeInMs)}`,
     ],
     ['last error', state.lastError ? errorText(state.lastError) : ''],
     [
@@ -58,13 +58,14 @@ function render(explained: Explanation): string {
     .join('\n');
 }
 
-const inSpan = (what: string, ms: number | undefined): string => (ms === undefined ? '' : `${what} in ${span(ms)}`);
+const inSpan = (what: string, ms: number | undefined): string =>
+  ms === undefined ? '' : `${what} in ${formatDuration(ms)}`;
 
 const errorText = ({ message, code, agoMs }: NonNullable<Explanation['state']['lastError']>): string =>
-  `${message} [${code}], ${span(agoMs)} ago`;
+  `${message} [${code}], ${formatDuration(agoMs)} ago`;
 
 const budgetText = ({ left, calls, windowMs, resetsInMs }: NonNullable<Explanation['budget']>): string =>
-  `${left} of ${calls} calls left in ${span(windowMs)}${inSpan(', resets', resetsInMs)}`;
+  `${left} of ${calls} calls left in ${formatDuration(windowMs)}${inSpan(', resets', resetsInMs)}`;
 
 function pinText({ status, approvedHash, listedHash, blocks }: NonNullable<Explanation['pin']>): string {
   const hashes = [

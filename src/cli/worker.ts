@@ -28,7 +28,7 @@ const connectionWaitMs = 15_000;
 const drainMs = 10_000;
 const callDefault = '60s';
 
-type Say = (level: 'info' | 'warn', text: string) => void;
+type WriteLog = (level: 'info' | 'warn', text: string) => void;
 
 export const worker: Command = {
   name: 'worker',
@@ -46,13 +46,13 @@ export const worker: Command = {
     limitHeap();
     const redactor = createRedactor();
     redactor.know(key);
-    const say: Say = (level, text) => logLine(level, text, redactor.redact);
-    const onProblem = (error: unknown) => say('warn', error instanceof Error ? error.message : String(error));
+    const writeLog: WriteLog = (level, text) => logLine(level, text, redactor.redact);
+    const onProblem = (error: unknown) => writeLog('warn', error instanceof Error ? error.message : String(error));
     const open = await openConnection({ broker, key, insecure, clock: systemClock });
     const manifestFile = manifestFileOf(broker, key, process.env, onProblem);
     const tools = new RemoteTools({ open, clock: systemClock, connectionWaitMs, manifestFile });
     tools.on('problem', ({ error }) => onProblem(error));
-    logStates(tools, say);
+    logStates(tools, writeLog);
     const served = serveWorker({
       ...{ version, tools, callMs, clock: systemClock, onProblem, input: process.stdin, output: process.stdout },
     });
@@ -120,7 +120,7 @@ const usage = (field: string, what: string, hint: string): HostError =>
   new HostError('invalid_spec', `${field} ${what}`, { field, reason: 'usage', hint });
 
 /** Logs each change of state or of its error, without repeats. */
-function logStates(tools: RemoteTools, say: Say): void {
+function logStates(tools: RemoteTools, writeLog: WriteLog): void {
   let last = '';
   tools.on('state', ({ state, error }) => {
     const { worker: name, tools: count, connections } = tools.status();
@@ -130,7 +130,7 @@ function logStates(tools: RemoteTools, say: Say): void {
       state === 'ready' ? `worker '${name}' is connected${again}, ${count} tools${why}` : `worker ${state}${why}`;
     if (line === last) return;
     last = line;
-    say((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', line);
-    if (isHostError(error) && error.hint !== undefined) say('warn', error.hint);
+    writeLog((state === 'ready' && !error) || state === 'closed' ? 'info' : 'warn', line);
+    if (isHostError(error) && error.hint !== undefined) writeLog('warn', error.hint);
   });
 }

@@ -9,8 +9,8 @@ import path from 'node:path';
 import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { isEntryTable, UnusableEntry } from './copy-config.js';
 import { type Filled, fillPlaceholders } from './placeholders.js';
-import { isEntryTable, UnusableEntry } from './plain-data.js';
 import { invalidSpec } from './schema-issues.js';
 
 const fileBytesMax = 4 * 1024 * 1024;

@@ -9,8 +9,8 @@ import * as z from 'zod/mini';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type BrokerSettings, brokerEntry, removedBrokerMembers } from './broker-settings.js';
+import { copyConfig, UnusableEntry } from './copy-config.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
-import { copyConfig, UnusableEntry } from './plain-data.js';
 import { firstIssue, invalidSpec } from './schema-issues.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
 import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from './unlisted-roles.js';
@@ -269,7 +269,7 @@ function list(
   isUsable: (field: string, text: string) => boolean,
 ): readonly string[] {
   const kept = new Set<string>();
-  // plain-data.ts has checked the length.
+  // copy-config.ts has checked the length.
   for (const [i, written] of input.entries()) {
     const field = `${path}.${i}`;
     const text = typeof written === 'string' ? written.trim() : undefined;

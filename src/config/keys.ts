@@ -1,6 +1,6 @@
 /**
  * Parses the table `keys` of the configuration: the hash and the rights of each key.
- * Not here: checking a presented key (gateway/keys/keys.ts), the local key (gateway/keys/local-key.ts).
+ * Not here: checking a presented key (gateway/keys/keyring.ts), the local key (gateway/keys/local-key.ts).
  * Invariants: errors never quote values, because a user may have pasted the key instead of its hash. An invalid entry grants no
  * access.
  */
@@ -8,7 +8,7 @@ import { hash, randomBytes } from 'node:crypto';
 import * as z from 'zod/mini';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { copyConfig, UnusableEntry } from './plain-data.js';
+import { copyConfig, UnusableEntry } from './copy-config.js';
 import { firstIssue, invalidSpec } from './schema-issues.js';
 import { epochPattern, workerPattern } from './values.js';
 

@@ -8,7 +8,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import path from 'node:path';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type EntryTable, isEntryTable, UnusableEntry } from './plain-data.js';
+import { type EntryTable, isEntryTable, UnusableEntry } from './copy-config.js';
 import { invalidSpec } from './schema-issues.js';
 
 interface PlaceholderSources {
@@ -44,7 +44,7 @@ const closed: ReadonlyMap<string, unknown> = new Map(
 
 type Table = Record<string, unknown>;
 
-/** Throws if a placeholder outside of the entry tables (plain-data.ts) cannot be replaced. */
+/** Throws if a placeholder outside of the entry tables (copy-config.ts) cannot be replaced. */
 export function fillPlaceholders(config: unknown, given: PlaceholderSources): Filled {
   const sources = { ...given, files: given.files ?? new PlaceholderFiles(given.folder) };
   const secrets = new Set<string>();

@@ -5,7 +5,7 @@
 import * as z from 'zod/mini';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { copyEntry } from './plain-data.js';
+import { copyEntry } from './copy-config.js';
 import { firstIssue, refuseProto } from './schema-issues.js';
 import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
 import { type ToolRules, toolRules, toolRulesOf } from './tool-rules.js';

@@ -6,7 +6,7 @@ import * as z from 'zod/mini';
 import type { HostError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { copyEntry } from './plain-data.js';
+import { copyEntry } from './copy-config.js';
 import { firstIssue, invalidSpec, refuseProto } from './schema-issues.js';
 
 const name = z

@@ -84,7 +84,7 @@ export interface ClientSession extends Client {
 }
 
 /** Returns the current principal of a key, whose role may have changed; undefined if the key was revoked. */
-export type PrincipalNow = (principal: Principal) => Principal | undefined;
+export type CurrentPrincipal = (principal: Principal) => Principal | undefined;
 
 /** The router as ingresses see it. */
 export interface Router {
@@ -95,7 +95,7 @@ export interface Router {
   /** A legacy client finished its handshake. `session.signal` aborts when the session ends. */
   opened(session: ClientSession): void;
   /** A legacy session or stdio process ended without `opened`. The router drops the state of its requests. */
-  neverOpened?(client: Pick<Client, 'id'>): void;
+  endedBeforeOpen?(client: Pick<Client, 'id'>): void;
   /** A client sent a notification. Ingresses handle `cancelled` and `initialized` themselves. */
   notified(client: Client, method: string, params: Buffer | undefined): void;
   /** The `Mcp-Param-*` headers that the schema of a tool requires; undefined if there are none or the tool is unknown. */
@@ -103,7 +103,7 @@ export interface Router {
   /** Resource templates of a server that `/mcp` does not route; undefined if it routes all. */
   unroutedOf?(server: string): UnroutedTemplates | undefined;
   /** Applies the current roles to notifications after keys changed. */
-  rekeyed?(now: PrincipalNow): void;
+  keysChanged?(now: CurrentPrincipal): void;
   /** Gives listen streams their result. The gateway calls it before it closes the ingresses. */
   close?(): void;
 }

@@ -59,7 +59,7 @@ function open(
           if (failure) throw failure;
           return 'http://127.0.0.1:1/mcp';
         },
-        rekeyed: () => void log.push('rekeyed'),
+        keysChanged: () => void log.push('keysChanged'),
         close: async (drainMs: number) => void log.push(`http closed in ${drainMs}`),
       };
     },
@@ -116,7 +116,7 @@ test('keys are there before anything listens, and nothing listens before it is t
   ]);
   expect(await routes?.get('/metrics')?.answer?.()).toEqual({ status: 200, contentType: 'm', body: 'figures' });
   gateway.replaceKeys({ b: 1 });
-  expect(log.slice(-2)).toEqual(['replaced b', 'rekeyed']);
+  expect(log.slice(-2)).toEqual(['replaced b', 'keysChanged']);
   gateway.allow({ allowedHosts: ['h'], allowedOrigins: ['o'] });
   expect(log.at(-1)).toBe('{"hosts":["h"],"origins":["o"]}');
 });

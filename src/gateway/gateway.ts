@@ -16,10 +16,10 @@ import { warnProcess } from '../kernel/problems.js';
 import { type Random, systemRandom } from '../kernel/random.js';
 import { embedder, type Principal } from '../policy/operation.js';
 import { createBridge } from './eras/eras.js';
-import type { PrincipalNow, Router } from './exchange.js';
+import type { CurrentPrincipal, Router } from './exchange.js';
 import type { HttpIngress } from './http/http-ingress.js';
 import type { Route, Routes } from './http/routes.js';
-import { Keyring } from './keys/keys.js';
+import { Keyring } from './keys/keyring.js';
 import { readOrCreateLocalKey } from './keys/local-key.js';
 import { addFigures, type BrokerFigures, type IngressFigures } from './metrics/figures.js';
 import { healthz, Readiness } from './metrics/health.js';
@@ -198,7 +198,7 @@ class JoinedGateway implements Gateway {
       this.#keyring.replace(read);
       this.#hasKeys = hasMembers(keys);
     };
-    return { swap, announce: () => this.#rekeyed() };
+    return { swap, announce: () => this.#keysChanged() };
   }
 
   allow({ allowedHosts, allowedOrigins }: Pick<ListenSettings, 'allowedHosts' | 'allowedOrigins'>): void {
@@ -206,11 +206,11 @@ class JoinedGateway implements Gateway {
   }
 
   /** Ends the streams of revoked keys; other streams get their current roles. */
-  #rekeyed(): void {
+  #keysChanged(): void {
     if (this.#options.settings.auth === 'none' || this.#closing !== undefined) return;
-    const now: PrincipalNow = (principal) => this.#keyring.now(principal);
-    this.#http?.rekeyed(now);
-    this.#router.rekeyed?.(now);
+    const now: CurrentPrincipal = (principal) => this.#keyring.now(principal);
+    this.#http?.keysChanged(now);
+    this.#router.keysChanged?.(now);
     this.#awaitExpiry();
   }
 
@@ -221,7 +221,7 @@ class JoinedGateway implements Gateway {
     if (next === undefined) return;
     // Wall time may jump, so the timer never waits longer than `expiryLookMs`.
     const waitMs = Math.min(Math.max(next - clock.date().getTime(), 0), expiryLookMs);
-    this.#cancelExpiry = clock.at(clock.nowMs() + waitMs, () => this.#rekeyed());
+    this.#cancelExpiry = clock.at(clock.nowMs() + waitMs, () => this.#keysChanged());
   }
 
   close(drainMs = this.#options.settings.drainMs ?? drainMsDefault): Promise<void> {

@@ -10,7 +10,7 @@ import { HostError } from '../kernel/errors.js';
 import type { GuardRequest } from '../policy/allowlist.js';
 import { argumentsHash } from '../policy/canonical-json.js';
 import { type Call, type CallResult, isCall } from '../policy/operation.js';
-import type { CallOutcome, CallRecord, CallTrail, OfCall, PolicyEvent } from '../policy/policy-events.js';
+import type { CallOutcome, CallRecord, CallReference, CallTrail, PolicyEvent } from '../policy/policy-events.js';
 import type { JsonText } from '../wire/frame.js';
 import type { Replayed } from './dispatch.js';
 import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
@@ -75,7 +75,7 @@ export class Audit {
 
   readonly replayed: Replayed = (operation, attempt, reason, { code }) => {
     if (!isCall(operation)) return;
-    this.#stream.emit(operation.server, { kind: 'replay', attempt, reason, code, ...ofCall(operation) });
+    this.#stream.emit(operation.server, { kind: 'replay', attempt, reason, code, ...callReference(operation) });
   };
 }
 
@@ -96,7 +96,7 @@ export function observe(
 export const ownError = (error: HostError, { requestId }: Call): HostError =>
   error.details.requestId === requestId ? error : error.with({ requestId });
 
-const ofCall = ({ requestId, principal: { id, role }, tool }: Call): OfCall => ({
+const callReference = ({ requestId, principal: { id, role }, tool }: Call): CallReference => ({
   requestId,
   principal: { id, role },
   tool,
@@ -105,13 +105,13 @@ const ofCall = ({ requestId, principal: { id, role }, tool }: Call): OfCall => (
 function decision(call: Call, { code, details }: HostError): PolicyEvent | undefined {
   switch (code) {
     case 'denied':
-      return { kind: 'denied', action: 'call', ...ofCall(call) };
+      return { kind: 'denied', action: 'call', ...callReference(call) };
     case 'budget_exceeded':
-      return { kind: 'budget', limit: details.limit, spent: details.actual, ...ofCall(call) };
+      return { kind: 'budget', limit: details.limit, spent: details.actual, ...callReference(call) };
     case 'tool_throttled':
-      return { kind: 'throttled', retryAfterMs: details.retryAfterMs, ...ofCall(call) };
+      return { kind: 'throttled', retryAfterMs: details.retryAfterMs, ...callReference(call) };
     case 'outcome_uncertain':
-      return { kind: 'uncertain', reason: details.reason, ...ofCall(call) };
+      return { kind: 'uncertain', reason: details.reason, ...callReference(call) };
     default:
       return undefined;
   }

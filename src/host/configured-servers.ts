@@ -14,9 +14,9 @@ import { type ServerDefinition, unusableDefinition } from '../config/server-defi
 import { isAttached } from '../config/server-spec.js';
 import { HostError } from '../kernel/errors.js';
 import type { Audit } from './audit.js';
-import type { Catalogue } from './catalogue.js';
 import type { JointChange } from './host-interface.js';
 import type { HostRules, StaleServers } from './host-rules.js';
+import type { ListOperations } from './list-operations.js';
 import type { Servers } from './servers.js';
 
 /** Server names, each in the order of the configuration. */
@@ -169,7 +169,7 @@ function taken({ name, spec }: ServerDefinition): HostError {
 /** The parts of a host that a configuration changes. */
 interface ChangedParts {
   readonly audit: Audit;
-  readonly catalogue: Pick<Catalogue, 'dropAll'>;
+  readonly listOperations: Pick<ListOperations, 'dropAll'>;
   readonly configured: ConfiguredServers;
   readonly listings: Pick<Listings, 'changed'>;
   readonly rules: HostRules;
@@ -190,7 +190,11 @@ export function changeConfiguration(
   const before = servers.names();
   const closed = rules.configure(settings, configured.stale(settings));
   perform(joint?.swap, onProblem);
-  const applied = configured.apply(settings, (server) => rules.changed(server));
+  const applied = configured.apply(settings, (server) => {
+    rules.changed(server);
+    // After the rules: a listener that looks at once must find the server.
+    parts.listings.changed(server);
+  });
   publishRules(parts, before);
   perform(joint?.announce, onProblem);
   for (const server of closed) parts.onConfigProblem(outOfDate(server));
@@ -199,10 +203,10 @@ export function changeConfiguration(
 
 /** Notifies listeners that the visibility of these servers may have changed. */
 export function publishRules(
-  { catalogue, listings, servers }: Pick<ChangedParts, 'catalogue' | 'listings' | 'servers'>,
+  { listOperations, listings, servers }: Pick<ChangedParts, 'listOperations' | 'listings' | 'servers'>,
   names: readonly string[] = servers.names(),
 ): void {
-  catalogue.dropAll();
+  listOperations.dropAll();
   for (const server of names) listings.changed(server);
 }
 

@@ -4,7 +4,7 @@ import { asked, failureOf, fakeCall, promised } from '../../test/fakes/policy-ca
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Call } from '../policy/operation.js';
-import { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { ReconnectBackoff } from '../policy/reconnect-backoff.js';
 import type { Session } from '../session/session.js';
 import type { Answer } from '../wire/peer-interface.js';
 import { dispatch } from './dispatch.js';
@@ -19,9 +19,14 @@ function setUp() {
   const world = { fails: undefined as HostError | undefined, sentAtMs: [] as number[], replays: 0 };
   const session = {
     closedBy: undefined as HostError | undefined,
-    heardAtMs: 0,
+    lastMessageAtMs: 0,
     facts: { era: 'legacy' },
-    askTool: (_tool: string, _args: unknown, options: { signal?: AbortSignal }, done: (o: Answer | Error) => void) => {
+    callToolWithCallback: (
+      _tool: string,
+      _args: unknown,
+      options: { signal?: AbortSignal },
+      done: (o: Answer | Error) => void,
+    ) => {
       if (options.signal?.aborted) return done(new HostError('cancelled', 'cancelled', unsent));
       world.sentAtMs.push(clock.nowMs());
       done(world.fails ?? { kind: 'result', bytes: Buffer.from('{"content":[]}'), mayHold: 0 });
@@ -30,7 +35,7 @@ function setUp() {
   };
   const managed = managedSession('a', session as unknown as Session, clock, { trustAnnotations: true });
   managed.learn([{ key: 'read', raw: Buffer.from('{"name":"read","annotations":{"readOnlyHint":true}}') }], () => true);
-  const reconnects = new ReconnectWaits(clock, () => 0.5);
+  const reconnects = new ReconnectBackoff(clock, () => 0.5);
   const send = promised(
     asked(
       dispatch({

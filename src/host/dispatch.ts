@@ -10,17 +10,17 @@ import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import {
+  type Back,
   type CallRelay,
   CallResult,
   namesOf,
   type Operation,
   type Outcome,
-  type Over,
   type Result,
   type Send,
 } from '../policy/operation.js';
 import type { ReplayReason } from '../policy/policy-events.js';
-import { isUnconnected, type ReconnectWaits } from '../policy/reconnect-waits.js';
+import { isUnconnected, type ReconnectBackoff } from '../policy/reconnect-backoff.js';
 import { replayReason, toOutcome } from '../policy/retry.js';
 import { quote, RpcRefusal, readRpcError } from '../session/rpc-response.js';
 import type { CallOptions, Session } from '../session/session.js';
@@ -50,7 +50,7 @@ export interface DispatchParts {
   readonly serverOf: (name: string) => ManagedServer;
   readonly targetOf: TargetOf;
   readonly clock: Clock;
-  readonly reconnects: ReconnectWaits;
+  readonly reconnects: ReconnectBackoff;
   /** Redacts and neutralises a server's text before it is quoted. */
   readonly clean: (text: string) => string;
   /** Called for each attempt: the list of the server may have changed while the call waited, or with a new run. */
@@ -61,7 +61,7 @@ export interface DispatchParts {
 
 export const dispatch =
   (parts: DispatchParts) =>
-  (back: Over): Send => {
+  (back: Back): Send => {
     const context = { ...parts, back };
     return (operation) => {
       let server: ManagedServer;
@@ -86,7 +86,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   private readonly server: ManagedServer;
   private readonly target: CallTarget;
   private readonly call: Operation;
-  private readonly context: DispatchParts & { readonly back: Over };
+  private readonly context: DispatchParts & { readonly back: Back };
   /** Time of the current attempt. */
   nowMs: number;
   /** Failed attempts, not counting those without a connection. */
@@ -101,7 +101,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   /** True after one renewal of the token. That extra attempt is not charged as a retry. */
   private isReauthorized = false;
 
-  constructor(server: ManagedServer, target: CallTarget, call: Operation, context: DispatchParts & { back: Over }) {
+  constructor(server: ManagedServer, target: CallTarget, call: Operation, context: DispatchParts & { back: Back }) {
     this.server = server;
     this.target = target;
     this.call = call;
@@ -173,7 +173,9 @@ class Dispatch implements CallOptions, DeadlineExtension {
     }
     const options = relay === undefined ? this : this.relaying(relay);
     if (tool !== undefined)
-      return acquired.connection.askTool(tool, args ?? '{}', options, (outcome) => this.settled(outcome, acquired));
+      return acquired.connection.callToolWithCallback(tool, args ?? '{}', options, (outcome) =>
+        this.settled(outcome, acquired),
+      );
     context.exchange(this.server, call, acquired.connection, options).then(
       (result) => this.over(result),
       (error: Error) => this.settled(error, acquired),
@@ -229,14 +231,18 @@ class Dispatch implements CallOptions, DeadlineExtension {
     );
   }
 
-  private answered({ kind, bytes, mayHold, wasAsked }: Answer, { heardAtMs, facts }: Session, run: number): Outcome {
+  private answered(
+    { kind, bytes, mayHold, wasAsked }: Answer,
+    { lastMessageAtMs, facts }: Session,
+    run: number,
+  ): Outcome {
     const { supervisor } = this.target;
     if (kind === 'error') {
       // An error answer proves that the server is alive; only a success proves that it works.
       supervisor.answered(run);
       return rejectedByServer(this.call, bytes, this.context.clean);
     }
-    supervisor.succeeded(run, heardAtMs);
+    supervisor.succeeded(run, lastMessageAtMs);
     const isError = (mayHold & MAY_HOLD_ERROR) !== 0 && memberText(bytes, 'isError') === 'true';
     const mayBeKept = (mayHold & MAY_HOLD_TTL) !== 0 && !wasAsked;
     return new CallResult(bytes, isError, run, mayBeKept, facts.era);
@@ -373,7 +379,7 @@ function unauthorized(
 ): HostError {
   // The last open call ends the connection, so calls that the server accepted are not cut off. A token without the scope of one
   // tool may suffice for other tools.
-  if (refused.kind === 'token' && connection.owed === 0) server.supervisor.lost(run, refused);
+  if (refused.kind === 'token' && connection.unanswered === 0) server.supervisor.lost(run, refused);
   return refused;
 }
 

@@ -59,7 +59,7 @@ export function gatherFacts(
   const action = tool === undefined ? 'list' : 'call';
   const isKnown = managed.tools.length > 0 || row.active;
   const nowMs = clock.nowMs();
-  const { opensAgainAtMs } = managed.circuitNow(nowMs);
+  const { opensAgainAtMs } = managed.circuitStatus(nowMs);
   return {
     definition: managed.definition,
     principal,

@@ -16,25 +16,25 @@ import { StateFile } from '../catalog/store/state-file.js';
 import { Subscriptions } from '../catalog/subscriptions.js';
 import { systemClock } from '../kernel/clock.js';
 import { KeepAlive } from '../kernel/keep-alive.js';
-import { quietly, warnProcess } from '../kernel/problems.js';
+import { warnProcess, withoutThrowing } from '../kernel/problems.js';
 import { systemRandom } from '../kernel/random.js';
 import { callCachePlan, listCachePlan, ResponseCache } from '../policy/cache.js';
 import { memoryPinStore } from '../policy/pin-records.js';
 import { type PinChange, Pins, trustsEverything } from '../policy/pins.js';
 import { CallBudgets } from '../policy/rate-limit.js';
-import { ReconnectWaits } from '../policy/reconnect-waits.js';
+import { ReconnectBackoff } from '../policy/reconnect-backoff.js';
 import { ServerThrottle } from '../policy/server-throttle.js';
 import { ToolThrottle } from '../policy/tool-throttle.js';
 import { Connector, type ConnectorOptions } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
 import { NOTIFICATION } from '../wire/rpc-codes.js';
 import { Audit } from './audit.js';
-import { Catalogue } from './catalogue.js';
 import { ConfiguredServers } from './configured-servers.js';
 import { HostEvents } from './host-events.js';
 import type { HostOptions } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { Instances, subscriptionTargets } from './instances.js';
+import { ListOperations } from './list-operations.js';
 import { type ListRequest, Operations } from './operations.js';
 import { Servers } from './servers.js';
 import type { UnroutedOf } from './status.js';
@@ -48,9 +48,9 @@ export type HostParts = ReturnType<typeof createHostParts>;
 
 export function createHostParts(options: HostOptions, makeConnector: MakeConnector = (own) => new Connector(own)) {
   const { clock = systemClock, random = systemRandom, stateDir, ambient } = options;
-  const onProblem = quietly(options.onProblem ?? (() => {}));
+  const onProblem = withoutThrowing(options.onProblem ?? (() => {}));
   // Configuration errors are reported even without `onProblem`.
-  const onConfigProblem = quietly(options.onProblem ?? warnProcess);
+  const onConfigProblem = withoutThrowing(options.onProblem ?? warnProcess);
   const alive = new KeepAlive();
   const stderrTails = new StderrTails();
   const rules = new HostRules((server) => servers.find(server)?.definition.tools);
@@ -71,7 +71,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const lists = new ResponseCache(clock, listCachePlan);
   const throttle = new ToolThrottle(clock);
   const serverThrottle = new ServerThrottle(clock);
-  const reconnects = new ReconnectWaits(clock, random);
+  const reconnects = new ReconnectBackoff(clock, random);
   const state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
   const histories = state && new FailureHistories(state.histories, clock, onProblem);
   const pins = new Pins({
@@ -86,7 +86,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const events = new HostEvents(
     clock,
     (event) => {
-      if (event.kind === 'state' && event.to === 'connecting') catalogue.drop(event.server);
+      if (event.kind === 'state' && event.to === 'connecting') listOperations.drop(event.server);
       servers.observe(event);
       runs.observe(event);
     },
@@ -98,19 +98,19 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     random,
     connector,
     events: events.supervisors,
-    reading: (name) => catalogue.reading(name),
+    reading: (name) => listOperations.beginToolRead(name),
     onNotification: (name, method, params, instance) => {
-      catalogue.onNotification(name, method, params);
+      listOperations.onNotification(name, method, params);
       if (method === NOTIFICATION.resourceUpdated) subscriptions.updated(instance ?? name, params);
     },
     runs: () => runs,
     accountChanged: (name) => {
       cache.drop(name);
-      catalogue.drop(name);
+      listOperations.drop(name);
       const managed = servers.find(name);
       const run = managed && runs.of(managed);
       if (run) return run.accountChanged();
-      if (managed) listings.outdate(managed);
+      if (managed) listings.markOutdated(managed);
       // In a later microtask, because a request may be about to be sent.
       queueMicrotask(() => servers.isClosed || startupListing.listUnlisted());
     },
@@ -124,7 +124,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   /** Drops all answers of the server. */
   const forget = (server: string): void => {
     cache.drop(server);
-    catalogue.drop(server);
+    listOperations.drop(server);
     void instances.endOf(server);
     listings.changed(server);
   };
@@ -140,14 +140,14 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       serverThrottle.forget(name);
       stderrTails.forget(name);
     },
-    recall: (managed, before) => catalogue.recall(managed, before),
+    restore: (managed, before) => listOperations.restore(managed, before),
   });
   const serverOf = (name: string) => servers.get(name);
   const findServer = (name: string) => servers.find(name);
   const listings = new Listings({ findServer, pins, store: state?.listings, onProblem });
   const subscriptions = new Subscriptions({
-    chargeRead: (server, uri, principal) => catalogue.chargeRead(server, uri, principal),
-    mayRead: (server, principal) => catalogue.mayRead(server, principal),
+    chargeRead: (server, uri, principal) => listOperations.chargeRead(server, uri, principal),
+    mayRead: (server, principal) => listOperations.mayRead(server, principal),
     targetOf: subscriptionTargets(servers, clock, instances.targetOf, (target) => runs.of(target)),
     onProblem,
   });
@@ -175,10 +175,10 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     },
     onProblem,
   };
-  const catalogue: Catalogue = new Catalogue(shared);
+  const listOperations: ListOperations = new ListOperations(shared);
   const discovery = new Discovery({
     ...shared,
-    catalogue,
+    listOperations,
     wasListed: (managed) => listings.wasListed(managed),
     listsRead: async (managed) => runs.of(managed)?.listsRead,
   });
@@ -190,12 +190,12 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const operations: Operations = new Operations({
     ...{ clock, guards, pins, budgets, cache, lists, throttle, serverThrottle, reconnects, serverOf, findServer },
     ...{ targetOf, mustBeOpen, clean, audit, alive },
-    exchange: (server, operation, session) => catalogue.exchange(server, operation, session),
+    exchange: (server, operation, session) => listOperations.exchange(server, operation, session),
   });
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },
     ...{
-      catalogue,
+      listOperations,
       listings,
       subscriptions,
       discovery,

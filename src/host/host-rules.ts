@@ -25,10 +25,10 @@ export interface StaleServers {
 
 export class HostRules {
   /** Runs before the guards of the embedder. */
-  #configured = forOthers(noRoles);
+  #configured = exemptEmbedder(noRoles);
   #own: readonly Guard[] = [];
   /** Applies to every caller, including the embedder. */
-  readonly #ofTools: Guard;
+  readonly #toolRules: Guard;
   #guards: readonly Guard[];
   #rateLimits: RateLimits = { principals: new Map(), roles: new Map() };
   #groups: HostSettings['groups'] = new Map();
@@ -45,8 +45,8 @@ export class HostRules {
   }
 
   constructor(toolRulesOf: (server: string) => ToolRules | undefined) {
-    this.#ofTools = toolRulesGuard(toolRulesOf);
-    this.#guards = [this.#ofTools, this.#configured];
+    this.#toolRules = toolRulesGuard(toolRulesOf);
+    this.#guards = [this.#toolRules, this.#configured];
   }
 
   get rateLimits(): RateLimits {
@@ -92,7 +92,9 @@ export class HostRules {
     for (const server of changing) this.#changing.add(server);
     const closed = this.#close(outdated, settings);
     this.#settings = settings;
-    this.#configured = forOthers(unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole));
+    this.#configured = exemptEmbedder(
+      unlistedRole === undefined ? noRoles : roleGuard(roles ?? new Map(), unlistedRole),
+    );
     this.#sameRules = unlistedRole === undefined ? new Map() : sameRules(roles ?? new Map());
     this.#rateLimits = budgets;
     this.#groups = groups;
@@ -111,14 +113,15 @@ export class HostRules {
     return closed;
   }
 
+  /** The new revision makes views show this server, whatever other servers are still changing. */
   changed(server: string): void {
-    // `#notStale` is removed after the last change, so that calls do not pay for it.
-    if (this.#changing.delete(server) && this.#changing.size === 0) this.setOwn(this.#own);
+    if (this.#changing.delete(server)) this.setOwn(this.#own);
   }
 
   setOwn(guards: readonly Guard[]): void {
     this.#own = guards;
-    const all = [this.#ofTools, this.#configured, ...guards];
+    const all = [this.#toolRules, this.#configured, ...guards];
+    // Only while a server is stale, so that other calls do not pay for the check.
     this.#guards = this.#changing.size + this.#closed.size === 0 ? all : [this.#notStale, ...all];
     this.#revision++;
   }
@@ -153,13 +156,13 @@ const isOutdated = {
   reason: 'its entry in the configuration cannot be read, and roles or keys have changed since',
   hint: 'ask the operator to correct the entry',
 } as const;
-const impostor = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
+const reservedId = { allow: false, reason: `the id '${embedder.id}' is reserved` } as const;
 
 /** Always allows the embedder, which could change the rules anyway. Compares by identity: other callers may copy its fields. */
-const forOthers =
+const exemptEmbedder =
   (guard: Guard): Guard =>
   (request) => {
     const { principal } = request;
     if (principal === embedder) return allowed;
-    return principal.id === embedder.id ? impostor : guard(request);
+    return principal.id === embedder.id ? reservedId : guard(request);
   };

@@ -7,8 +7,8 @@ import type { Discovered, DiscoverOptions } from '../catalog/discovery.js';
 import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
 import { approvalEvent } from '../catalog/schema-events.js';
 import { loadLibsql } from '../catalog/store/state-file.js';
+import { copyEntry } from '../config/copy-config.js';
 import { parseHostConfig } from '../config/host-config.js';
-import { copyEntry } from '../config/plain-data.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { KeyedMutex } from '../kernel/keyed-mutex.js';
@@ -76,7 +76,7 @@ export class Host {
    * when removed servers have ended. `joint`: changes for the same tick, such as the keys of a gateway.
    */
   async reconfigure(config: HostConfig, joint?: JointChange): Promise<Reconfigured> {
-    const { applied } = await this.#reconfigurations.take('', async () => {
+    const { applied } = await this.#reconfigurations.runExclusive('', async () => {
       this.#mustBeOpen();
       const settings = parseHostConfig(config, this.#parts.onConfigProblem);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
@@ -135,17 +135,17 @@ export class Host {
   }
 
   tools(server: string, options?: ListOptions): Promise<HostTool[]> {
-    return this.#parts.catalogue.tools(server, options);
+    return this.#parts.listOperations.tools(server, options);
   }
 
   /** Reads one list of one server; cached as long as the server allows. */
   list(server: string, method: ListMethod, options?: ListOptions): Promise<HostItem[]> {
-    return this.#parts.catalogue.list(server, method, options);
+    return this.#parts.listOperations.list(server, method, options);
   }
 
   /** Reads one resource; cached as long as the server allows. */
   read(server: string, uri: string, options?: ListOptions): Promise<ResourceResult> {
-    return this.#parts.catalogue.read(server, uri, options);
+    return this.#parts.listOperations.read(server, uri, options);
   }
 
   /** Lists the tools of all servers, each with its own time limit. A failed server is a row with its error. */
@@ -212,12 +212,12 @@ export class Host {
   }
 
   approve(server: string, tool: string, hash: string): void {
-    const { pins, clock, events, catalogue } = this.#parts;
+    const { pins, clock, events, listOperations } = this.#parts;
     const before = pins.recordOf(server, tool);
     pins.approve(server, tool, hash, clock.date());
     const event = approvalEvent(tool, before, pins.recordOf(server, tool));
     if (event) events.emit(server, event);
-    catalogue.judgeAnew(server);
+    listOperations.reapplyPins(server);
   }
 
   cacheStats(): CacheStats {

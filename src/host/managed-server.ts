@@ -17,7 +17,7 @@ import type { CallHold } from '../supervisor/registry.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
 import { CallTarget } from './call-target.js';
-import { type CircuitNow, closedNow, ServerCircuit, WorstCircuit } from './server-circuit.js';
+import { type CircuitStatus, closedStatus, ServerCircuit, WorstCircuit } from './server-circuit.js';
 import { notReloadable } from './spawn.js';
 
 /**
@@ -82,8 +82,8 @@ export class ManagedServer extends CallTarget implements CatalogServer {
   }
 
   /** Worst state of its breakers, including those of instances. */
-  circuitNow(nowMs: number): CircuitNow {
-    return this.#circuits?.now(this.ownCircuit?.breaker, nowMs) ?? closedNow;
+  circuitStatus(nowMs: number): CircuitStatus {
+    return this.#circuits?.now(this.ownCircuit?.breaker, nowMs) ?? closedStatus;
   }
 
   get slots(): CallSlots {
@@ -121,7 +121,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
   }
 
   /** `enter` and `leave` around `run`, for work outside of calls. */
-  async whileHeld<T>(run: () => Promise<T>): Promise<T> {
+  async keepRunningDuring<T>(run: () => Promise<T>): Promise<T> {
     this.enter();
     try {
       return await run();

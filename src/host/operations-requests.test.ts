@@ -23,7 +23,7 @@ function setUp(entry: Record<string, unknown> = {}, rateLimit?: RateLimit) {
   const asked: { method: string; params: unknown; options: CallOptions; answer(outcome: Answer | Error): void }[] = [];
   const session = {
     closedBy: undefined,
-    heardAtMs: 0,
+    lastMessageAtMs: 0,
     facts: { era: 'modern' },
     request: (method: string, params: unknown, options: CallOptions) =>
       new Promise<Answer>((resolve, reject) => {
@@ -141,6 +141,33 @@ describe('it is refused before anything is sent', () => {
     expect((await outcomes[0])?.code).toBe('transport');
     expect((await failureOf(ask())).code).toBe('circuit_open');
   });
+});
+
+describe('W11 a request that waited in the queue', () => {
+  test.each(['resources/read', 'prompts/get', 'completion/complete', 'vendor/method'])(
+    'as %s is not sent to a server that asked for fewer meanwhile',
+    async (method) => {
+      const { clock, asked, ask, managed } = setUp({ concurrency: 1 });
+      const [first, second] = [failureOf(ask('prompts/get')), failureOf(ask(method))];
+      await settle();
+      expect([asked.length, managed.slots.waiting]).toEqual([1, 1]);
+      asked[0]?.answer(
+        new HostError('overloaded', '429', { httpStatus: 429, retryAfterMs: 5_000, execution: 'not_executed' }),
+      );
+      expect((await first).details).toMatchObject({ reason: 'throttled', retryAfterMs: 5_000 });
+      expect((await second).details).toMatchObject({
+        reason: 'throttled',
+        execution: 'not_executed',
+        retryAfterMs: 5_000,
+      });
+      expect(asked).toHaveLength(1);
+      clock.advance(5_000);
+      const third = ask(method);
+      await settle();
+      asked[1]?.answer(ok());
+      expect((await third).kind).toBe('result');
+    },
+  );
 });
 
 describe('what failed', () => {

@@ -20,9 +20,10 @@ function setUp(entry: Record<string, unknown> = {}, guards: readonly Guard[] = [
   const probes = { count: 0 };
   const session = {
     closedBy: undefined,
-    heardAtMs: 0,
+    lastMessageAtMs: 0,
     facts: { era: 'legacy' },
-    askTool: (_name: string, _args: unknown, options: CallOptions, answer: Told) => asked.push({ options, answer }),
+    callToolWithCallback: (_name: string, _args: unknown, options: CallOptions, answer: Told) =>
+      asked.push({ options, answer }),
     probe: async () => {
       probes.count++;
       return 'silent';

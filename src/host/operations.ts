@@ -11,11 +11,11 @@ import { HostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
 import { newId } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
+import { breakerStage } from '../policy/breaker-stage.js';
 import type { CachedCall, ResponseCache } from '../policy/cache.js';
 import { cachedCalls, cachedLists } from '../policy/cache-stage.js';
 import { concurrency, refuseFull } from '../policy/concurrency.js';
 import { waitMs } from '../policy/deadline.js';
-import { gate } from '../policy/gate.js';
 import {
   type CallRelay,
   type CallResult,
@@ -34,10 +34,10 @@ import {
   type Result,
   StageState,
 } from '../policy/operation.js';
-import { type PinFacts, pinned, quarantine } from '../policy/pin-stage.js';
+import { checkPins, type PinFacts, quarantineError } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import { budget, type CallBudgets } from '../policy/rate-limit.js';
-import type { ReconnectWaits } from '../policy/reconnect-waits.js';
+import type { ReconnectBackoff } from '../policy/reconnect-backoff.js';
 import { noteThrottling, refuseThrottled, type ServerThrottle } from '../policy/server-throttle.js';
 import { SingleFlight } from '../policy/single-flight.js';
 import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
@@ -60,7 +60,7 @@ export interface OperationsParts {
   readonly lists: ResponseCache<readonly Item[]>;
   readonly throttle: ToolThrottle;
   readonly serverThrottle: ServerThrottle;
-  readonly reconnects: ReconnectWaits;
+  readonly reconnects: ReconnectBackoff;
   /** Throws for an unknown name. */
   readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
@@ -116,7 +116,7 @@ export class Operations {
     this.#send = pipelines(
       [
         [everyKind, allow(guards, audit.denied)],
-        forCalls(pinned(facts)),
+        forCalls(checkPins(facts)),
         [['call', 'request'], refuseFull((server) => findServer(server)?.slots, mayBeAnswered)],
         [['call', 'read', 'request'], budget(parts.budgets)],
         forCalls(
@@ -141,7 +141,10 @@ export class Operations {
         ],
         forCalls(throttle(parts.throttle)),
         [everyKind, refuseThrottled(serverThrottle)],
-        [everyKind, gate((operation) => targetFor(serverOf(operation.server), operation, targetOf).circuit, clock)],
+        [
+          everyKind,
+          breakerStage((operation) => targetFor(serverOf(operation.server), operation, targetOf).circuit, clock),
+        ],
         [everyKind, concurrency((server) => serverOf(server).slots)],
         [everyKind, noteThrottling(serverThrottle)],
       ],
@@ -151,7 +154,7 @@ export class Operations {
         clock,
         reconnects: parts.reconnects,
         clean: parts.clean,
-        pinRefusal: (server, tool) => quarantine(facts, server, tool),
+        pinRefusal: (server, tool) => quarantineError(facts, server, tool),
         exchange: (server, operation, session, options) =>
           operation.kind === 'request'
             ? session

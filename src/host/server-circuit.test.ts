@@ -16,7 +16,7 @@ function setUp(plan: Partial<typeof defaultBreakerPlan> = {}) {
   const asked: number[] = [];
   let answer: ProbeResult | 'never' | 'at the deadline' = 'alive';
   const session = {
-    heardAtMs: 0,
+    lastMessageAtMs: 0,
     probe: (deadlineAtMs: number, gateway: string) => {
       expect([deadlineAtMs - clock.nowMs(), gateway]).toEqual([5_000, 'silent']);
       asked.push(clock.nowMs());
@@ -150,7 +150,7 @@ describe('W9 the check that goes before a trial', () => {
       answers(answer);
       const checking = circuit.check();
       clock.advance(1);
-      session.heardAtMs = clock.nowMs();
+      session.lastMessageAtMs = clock.nowMs();
       await clock.advanceAsync(4_999);
       expect(await checking).toBe('alive');
     }

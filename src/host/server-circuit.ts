@@ -32,7 +32,7 @@ export class ServerCircuit implements GatedCircuit {
   readonly breaker: Breaker;
   readonly #supervisor: Pick<Supervisor<Session>, 'current'>;
   readonly #clock: Clock;
-  readonly #unheard = new UnheardTime();
+  readonly #silentTime = new SilentTime();
   #check: Check | undefined;
   #cancelTimer: Cancel | undefined;
   /** Tickets of calls that ended in silence during the current check. */
@@ -57,9 +57,11 @@ export class ServerCircuit implements GatedCircuit {
     return this.#supervisor.current === undefined;
   }
 
-  unheardMs(sentAtMs: number, nowMs: number): number {
-    const heardAtMs = this.#supervisor.current?.connection.heardAtMs;
-    return heardAtMs === undefined || sentAtMs > nowMs ? 0 : this.#unheard.add(sentAtMs, heardAtMs, nowMs);
+  silentMs(sentAtMs: number, nowMs: number): number {
+    const lastMessageAtMs = this.#supervisor.current?.connection.lastMessageAtMs;
+    return lastMessageAtMs === undefined || sentAtMs > nowMs
+      ? 0
+      : this.#silentTime.add(sentAtMs, lastMessageAtMs, nowMs);
   }
 
   check(): Promise<CheckResult> | undefined {
@@ -106,7 +108,7 @@ export class ServerCircuit implements GatedCircuit {
       cancelTimer();
       if (this.#check?.result === result) this.#check = undefined;
       // Any other message since the check began also proves that the server is alive.
-      resolve(session.heardAtMs > askedAtMs ? 'alive' : found);
+      resolve(session.lastMessageAtMs > askedAtMs ? 'alive' : found);
     };
     const cancelTimer = this.#clock.at(deadlineAtMs, () => settle('timeout'));
     session.probe(deadlineAtMs, 'silent').then(
@@ -144,22 +146,22 @@ export class ServerCircuit implements GatedCircuit {
  * would never detect a server that hangs.
  * Invariants: overlapping waits count once; any message of the server resets the sum.
  */
-export class UnheardTime {
+export class SilentTime {
   #sumMs = 0;
   /** End of the time that was already counted. */
   #untilMs = Number.NEGATIVE_INFINITY;
 
   /** Adds a call that was sent at `sentAtMs` and given up now; returns the sum. */
-  add(sentAtMs: number, heardAtMs: number, nowMs: number): number {
-    if (heardAtMs >= this.#untilMs) this.#sumMs = 0;
-    const fromMs = Math.max(sentAtMs, heardAtMs, this.#untilMs);
+  add(sentAtMs: number, lastMessageAtMs: number, nowMs: number): number {
+    if (lastMessageAtMs >= this.#untilMs) this.#sumMs = 0;
+    const fromMs = Math.max(sentAtMs, lastMessageAtMs, this.#untilMs);
     this.#sumMs += Math.max(0, nowMs - fromMs);
     this.#untilMs = nowMs;
     return this.#sumMs;
   }
 }
 
-export interface CircuitNow {
+export interface CircuitStatus {
   readonly circuit: Circuit;
   readonly failures: number;
   /** Earliest time at which the next call may pass; undefined while the breaker is closed. */
@@ -168,15 +170,15 @@ export interface CircuitNow {
 
 const severity: Readonly<Record<Circuit, number>> = { closed: 0, half_open: 1, open: 2 };
 
-export const closedNow: CircuitNow = { circuit: 'closed', failures: 0, opensAgainAtMs: undefined };
+export const closedStatus: CircuitStatus = { circuit: 'closed', failures: 0, opensAgainAtMs: undefined };
 
-const nowOf = (breaker: Breaker, nowMs: number): CircuitNow => ({
+const statusOf = (breaker: Breaker, nowMs: number): CircuitStatus => ({
   circuit: breaker.circuit(nowMs),
   failures: breaker.failures,
   opensAgainAtMs: breaker.opensAgainAtMs(nowMs),
 });
 
-type Reported = Pick<CircuitNow, 'circuit' | 'failures'>;
+type Reported = Pick<CircuitStatus, 'circuit' | 'failures'>;
 
 /**
  * One state for the breakers of a server and its instances: open while any of them is open, so that healthy instances do not
@@ -200,17 +202,17 @@ export class WorstCircuit {
   }
 
   /** `own`: breaker of the shared server, whose failures are shown if all are closed; undefined before its first call. */
-  now(own: Breaker | undefined, nowMs: number): CircuitNow {
-    let worst = own ? nowOf(own, nowMs) : closedNow;
+  now(own: Breaker | undefined, nowMs: number): CircuitStatus {
+    let worst = own ? statusOf(own, nowMs) : closedStatus;
     for (const breaker of this.#reported.keys()) {
-      const each = nowOf(breaker, nowMs);
+      const each = statusOf(breaker, nowMs);
       if (severity[each.circuit] > severity[worst.circuit]) worst = each;
     }
     return worst;
   }
 
   #worstReported(): Reported {
-    let worst: Reported = closedNow;
+    let worst: Reported = closedStatus;
     for (const each of this.#reported.values()) if (severity[each.circuit] > severity[worst.circuit]) worst = each;
     return worst;
   }

@@ -21,7 +21,7 @@ test('a server whose end fails, at once or later, is told when all the others ha
     supervise: ({ name }) => ({ supervisor: { dispose: ends[name] }, auth: undefined }) as unknown as Supervised,
     onCircuit: () => () => {},
     forget: () => {},
-    recall: () => {},
+    restore: () => {},
   });
   for (const name of Object.keys(ends)) servers.declare(parseServerDefinition(name, { command: name }, true), () => {});
   await expect(servers.close()).rejects.toThrow('at once');

@@ -1,6 +1,6 @@
 /**
  * The servers of a host by name: registration, replacement and removal.
- * Not here: restarts (supervisor/), leases (supervisor/registry.ts), lists (catalogue.ts).
+ * Not here: restarts (supervisor/), leases (supervisor/registry.ts), lists (list-operations.ts).
  *
  * Invariants: a name never has two servers: the old one has ended before the new one starts. A name is registered exactly as
  * long as it has a server. Changes of one name are serialized.
@@ -29,7 +29,7 @@ interface ServersParts {
   /** Drops what is in memory for the name. `gone`: the server that has lost it; `isSame`: its successor has the same origin. */
   readonly forget: (server: string, gone: ManagedServer | undefined, isSame: boolean) => void;
   /** Called when a server has taken the name; `before` is the replaced one. */
-  readonly recall: (managed: ManagedServer, before: ManagedServer | undefined) => void;
+  readonly restore: (managed: ManagedServer, before: ManagedServer | undefined) => void;
 }
 
 export class Servers {
@@ -118,24 +118,24 @@ export class Servers {
 
   /**
    * Adds or replaces a server of a changed configuration; throws if it may not be replaced. An eager or leased server starts
-   * when the old one has ended. Does nothing for an equal definition, or if `isWanted` is false when the change is due.
+   * when the old one has ended. Does nothing for an equal definition, or if `isStillNeeded` is false when the change is due.
    */
   redeclare(
     definition: ServerDefinition,
     mustBeReplaceable: (before: ServerDefinition) => void,
-    isWanted: () => boolean,
+    isStillNeeded: () => boolean,
   ): Promise<'added' | 'unchanged' | 'replaced'> {
     const { name } = definition;
-    return this.#changes.take(name, async () => {
+    return this.#changes.runExclusive(name, async () => {
       this.mustBeOpen(name);
-      if (!isWanted()) return 'unchanged';
+      if (!isStillNeeded()) return 'unchanged';
       const before = this.find(name);
       // Checked inside the mutex: another server may have taken the name meanwhile.
       if (before) mustBeReplaceable(before.definition);
       const outcome = this.#register(definition, true);
       if (outcome === 'unchanged') return outcome;
       const gone = before?.dispose(true);
-      const managed = this.#put(definition, gone && { gone });
+      const managed = this.#put(definition, gone && { ended: gone });
       if (definition.isEnabled && this.registry.held(name).binding > 0) managed.supervisor.begin();
       return outcome;
     });
@@ -143,7 +143,7 @@ export class Servers {
 
   /** Removes the server of this name if `isMeant`; resolves when it has ended. */
   remove(name: string, isMeant: (definition: ServerDefinition) => boolean): Promise<void> {
-    return this.#changes.take(name, async () => {
+    return this.#changes.runExclusive(name, async () => {
       const managed = this.find(name);
       if (this.#isClosed || !managed || !isMeant(managed.definition)) return;
       this.#byName.delete(name);
@@ -167,7 +167,7 @@ export class Servers {
 
   /** Resolves when an eager server is ready or a lazy one is registered. On failure, restores the replaced server. */
   spawn(definition: ServerDefinition, replace: boolean): Promise<void> {
-    return this.#changes.take(definition.name, () => this.#spawn(definition, replace));
+    return this.#changes.runExclusive(definition.name, () => this.#spawn(definition, replace));
   }
 
   async #spawn(definition: ServerDefinition, replace: boolean): Promise<void> {
@@ -176,13 +176,13 @@ export class Servers {
     const before = this.find(name);
     const outcome = this.#register(definition, replace);
     if (before && outcome === 'unchanged') {
-      if (isStopped(before)) await unstop(before);
+      if (isStopped(before)) await restartStopped(before);
       return this.#up(before);
     }
     // No await before the new server has the name: a lookup never finds the name without a server.
-    const earlier = before && earlierOf(before);
+    const earlier = before && previousOf(before);
     const gone = before?.dispose(true);
-    const managed = this.#put(definition, gone === undefined ? undefined : { gone });
+    const managed = this.#put(definition, gone === undefined ? undefined : { ended: gone });
     try {
       begin(managed);
       await gone;
@@ -198,7 +198,7 @@ export class Servers {
     if (isEager(managed)) await this.#ready(managed);
   }
 
-  async #restore(failed: ManagedServer, earlier: Earlier | undefined): Promise<void> {
+  async #restore(failed: ManagedServer, earlier: PreviousServer | undefined): Promise<void> {
     const { name } = failed.definition;
     // A requested stop of the new server also applies to the old one.
     const wasStopped = isStoppedOnPurpose(failed);
@@ -206,7 +206,7 @@ export class Servers {
     if (!this.#isClosed && earlier) {
       const { definition, ledger } = earlier;
       this.#register(definition, true);
-      const { supervisor } = this.#put(definition, { gone, ledger });
+      const { supervisor } = this.#put(definition, { ended: gone, ledger });
       if (earlier.was === 'stopped' || wasStopped) void supervisor.stop();
       else if (earlier.was === 'running') supervisor.begin();
     } else if (!this.#isClosed) {
@@ -226,7 +226,7 @@ export class Servers {
   /** Creates the server of a registered name. It starts only after its predecessor has ended. */
   #put(definition: ServerDefinition, predecessor?: Predecessor): ManagedServer {
     const { name } = definition;
-    const { supervise, onCircuit, forget, recall, clock } = this.#parts;
+    const { supervise, onCircuit, forget, restore: recall, clock } = this.#parts;
     const before = this.#byName.get(name);
     forget(name, before, before?.origin === originOf(definition.spec));
     const { supervisor, auth } = supervise(definition, predecessor);
@@ -269,13 +269,13 @@ export class Servers {
 }
 
 /** A replaced server, for `#restore`. */
-interface Earlier {
+interface PreviousServer {
   readonly definition: ServerDefinition;
   readonly ledger: Ledger;
   readonly was: 'stopped' | 'running' | 'idle';
 }
 
-function earlierOf(managed: ManagedServer): Earlier {
+function previousOf(managed: ManagedServer): PreviousServer {
   const { definition, supervisor } = managed;
   const { state } = supervisor.snapshot();
   const isIdle = state === 'registered' || state === 'disabled';
@@ -300,7 +300,7 @@ function isStoppedOnPurpose({ supervisor }: ManagedServer): boolean {
 }
 
 /** A stopped lazy server waits for its next call; any other server starts. */
-async function unstop({ definition, supervisor }: ManagedServer): Promise<void> {
+async function restartStopped({ definition, supervisor }: ManagedServer): Promise<void> {
   if (definition.isLazy) await supervisor.reload();
   else supervisor.start();
 }

@@ -64,7 +64,7 @@ export interface Supervised {
 }
 
 /** An instance of one client. It shares the tokens of the server, but neither failure detection nor events. */
-interface OfClient {
+interface ClientInstance {
   readonly key: string;
   readonly auth: AuthRecovery | undefined;
   readonly onEvent: (event: SupervisorEvent) => void;
@@ -76,11 +76,15 @@ const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> 
 /** The server that a new one replaces. */
 export interface Predecessor {
   /** Settles when the old server has ended; the new one starts then. */
-  readonly gone: Promise<void>;
+  readonly ended: Promise<void>;
   readonly ledger?: Ledger | undefined;
 }
 
-export type Supervise = (definition: ServerDefinition, predecessor?: Predecessor, ofClient?: OfClient) => Supervised;
+export type Supervise = (
+  definition: ServerDefinition,
+  predecessor?: Predecessor,
+  ofClient?: ClientInstance,
+) => Supervised;
 
 export function createSupervise(parts: SuperviseParts): Supervise {
   const { clock, random, events, histories } = parts;
@@ -101,7 +105,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
       name,
       clock,
       random,
-      gate: predecessor ? gateAfter(predecessor.gone, gate) : gate,
+      gate: predecessor ? gateAfter(predecessor.ended, gate) : gate,
       guard: ofClient ? new CorrelatedFailures(clock) : guard,
       events: ofClient ? eventsFor(ofClient) : events,
       isLazy,
@@ -129,7 +133,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
   };
 }
 
-function eventsFor({ onEvent }: OfClient): Emitter<SupervisorEvents> {
+function eventsFor({ onEvent }: ClientInstance): Emitter<SupervisorEvents> {
   const events = new Emitter<SupervisorEvents>();
   events.on('supervisor', onEvent);
   return events;

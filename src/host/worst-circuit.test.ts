@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
-import { closedNow, WorstCircuit } from './server-circuit.js';
+import { closedStatus, WorstCircuit } from './server-circuit.js';
 
 const plan = { ...defaultBreakerPlan, threshold: 1 };
 
@@ -25,7 +25,7 @@ const fail = (breaker: Breaker, nowMs: number) => breaker.failed(admitted(breake
 test('W13 the worst breaker speaks for the server, and each change of the worst is told once', () => {
   const { changes, circuits, breakerOf } = setUp();
   const [own, ann, bob] = [breakerOf(), breakerOf(), breakerOf()];
-  expect(circuits.now(own, 0)).toEqual(closedNow);
+  expect(circuits.now(own, 0)).toEqual(closedStatus);
   fail(ann, 0);
   fail(bob, 1_000);
   expect(circuits.now(own, 1_000)).toEqual({ circuit: 'open', failures: 1, opensAgainAtMs: 30_000 });
@@ -33,7 +33,7 @@ test('W13 the worst breaker speaks for the server, and each change of the worst 
   expect(circuits.now(own, 30_000)).toMatchObject({ circuit: 'open', opensAgainAtMs: 31_000 });
   ann.succeeded(trial);
   bob.succeeded(admitted(bob, 31_000));
-  expect(circuits.now(own, 31_000)).toEqual(closedNow);
+  expect(circuits.now(own, 31_000)).toEqual(closedStatus);
   expect(changes).toEqual([
     ['closed', 'open', 1],
     ['open', 'half_open', 1],
@@ -45,6 +45,6 @@ test('while all are closed, the failures of the server’s own are shown', () =>
   const { circuits } = setUp();
   const own = new Breaker();
   fail(own, 0);
-  expect(circuits.now(own, 0)).toEqual({ ...closedNow, failures: 1 });
-  expect(circuits.now(undefined, 0)).toEqual(closedNow);
+  expect(circuits.now(own, 0)).toEqual({ ...closedStatus, failures: 1 });
+  expect(circuits.now(undefined, 0)).toEqual(closedStatus);
 });

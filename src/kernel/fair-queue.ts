@@ -3,7 +3,7 @@
  * with a shorter line displaces the newest entry of the longest line.
  * Invariant: never more than `entriesMax` entries; a party without entries is not stored.
  */
-export type Admittance<Entry> =
+export type Admission<Entry> =
   | { readonly admitted: true; readonly displaced: Entry | undefined }
   | { readonly admitted: false };
 
@@ -35,7 +35,7 @@ export class FairQueue<Entry extends object> {
     return this.#size < this.#entriesMax || this.#longest(party) !== undefined;
   }
 
-  push(party: string, entry: Entry): Admittance<Entry> {
+  push(party: string, entry: Entry): Admission<Entry> {
     let displaced: Entry | undefined;
     if (this.#size >= this.#entriesMax) {
       const longest = this.#longest(party);

@@ -8,7 +8,7 @@ function turnsOf(waitingMax?: number) {
   const began: string[] = [];
   const ends = new Map<string, (error?: Error) => void>();
   const take = (name: string, what: string) =>
-    turns.take(name, () => {
+    turns.runExclusive(name, () => {
       began.push(what);
       return new Promise<string>((resolve, reject) => {
         ends.set(what, (error) => (error ? reject(error) : resolve(what)));

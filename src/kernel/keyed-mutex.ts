@@ -5,36 +5,36 @@
  */
 import { HostError } from './errors.js';
 
-interface Lane {
+interface Queue {
   /** Settles with the last task, and never rejects. */
   last: Promise<void> | undefined;
   tasks: number;
 }
 
 export class KeyedMutex {
-  readonly #lanes = new Map<string, Lane>();
+  readonly #queues = new Map<string, Queue>();
   readonly #waitingMax: number;
 
   constructor(waitingMax = 64) {
     this.#waitingMax = waitingMax;
   }
 
-  take<T>(name: string, run: () => Promise<T>): Promise<T> {
-    const lane = this.#lanes.get(name) ?? { last: undefined, tasks: 0 };
-    if (lane.tasks > this.#waitingMax) return Promise.reject(tooMany(name, this.#waitingMax));
-    this.#lanes.set(name, lane);
-    lane.tasks++;
-    const result = lane.last === undefined ? run() : lane.last.then(run);
-    const over = () => {
-      if (--lane.tasks === 0) this.#lanes.delete(name);
+  runExclusive<T>(name: string, run: () => Promise<T>): Promise<T> {
+    const queue = this.#queues.get(name) ?? { last: undefined, tasks: 0 };
+    if (queue.tasks > this.#waitingMax) return Promise.reject(tooMany(name, this.#waitingMax));
+    this.#queues.set(name, queue);
+    queue.tasks++;
+    const result = queue.last === undefined ? run() : queue.last.then(run);
+    const settled = () => {
+      if (--queue.tasks === 0) this.#queues.delete(name);
     };
-    lane.last = result.then(over, over);
+    queue.last = result.then(settled, settled);
     return result;
   }
 
   /** Resolves when all current tasks are done. */
   async over(): Promise<void> {
-    await Promise.all([...this.#lanes.values()].map(({ last }) => last));
+    await Promise.all([...this.#queues.values()].map(({ last }) => last));
   }
 }
 

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { quietly, type Report } from './problems.js';
+import { type Report, withoutThrowing } from './problems.js';
 
 test('a report that throws or rejects has no effect, and is made once', async () => {
   const unhandled: unknown[] = [];
@@ -11,9 +11,9 @@ test('a report that throws or rejects has no effect, and is made once', async ()
     told.push(error);
     throw new Error('full disk');
   };
-  quietly(failing)(1);
+  withoutThrowing(failing)(1);
   const later: unknown = async (error: unknown) => failing(error);
-  quietly(later as Report)(2);
+  withoutThrowing(later as Report)(2);
   await new Promise((resolve) => setImmediate(resolve));
   expect([told, unhandled]).toEqual([[1, 2], []]);
 });

@@ -14,7 +14,7 @@ export const warnProcess: Report = (error) => {
   process.emitWarning(hint === undefined ? message : `${message} (${hint})`, { type: 'HostlerWarning', code });
 };
 
-export const quietly =
+export const withoutThrowing =
   (report: Report): Report =>
   (error) => {
     try {

@@ -34,7 +34,7 @@ export function denial(guards: () => readonly Guard[], request: GuardRequest): H
     for (const guard of guards()) {
       const verdict = guard(request);
       if (verdict?.allow === true) continue;
-      forsake(verdict);
+      ignoreRejection(verdict);
       return denied(request, String(verdict?.reason ?? 'the guard gave no answer'), verdict?.hint);
     }
     return undefined;
@@ -45,7 +45,7 @@ export function denial(guards: () => readonly Guard[], request: GuardRequest): H
 }
 
 /** An async guard returns a promise, which counts as a denial. Handles its rejection, which would otherwise end the process. */
-function forsake(verdict: unknown): void {
+function ignoreRejection(verdict: unknown): void {
   const { then } = (verdict ?? {}) as Partial<PromiseLike<unknown>>;
   if (typeof then !== 'function') return;
   const nothing = () => {};

@@ -62,7 +62,7 @@ export type Admission =
 /** `unasked`: the check could not be sent, so it says nothing about the server. */
 export type CheckResult = 'alive' | 'unasked' | Strike;
 
-/** The breaker of a server or of an instance, with the facts about its connection that the gate needs. */
+/** The breaker of a server or of an instance, with the facts about its connection that the breaker stage needs. */
 export interface GatedCircuit {
   readonly breaker: Breaker;
   readonly isLost: boolean;
@@ -70,7 +70,7 @@ export interface GatedCircuit {
    * How long requests have waited since the last message of the server, measured when a caller gives up a request sent at
    * `sentAtMs`. 0 without a connection.
    */
-  unheardMs(sentAtMs: number, nowMs: number): number;
+  silentMs(sentAtMs: number, nowMs: number): number;
   /** Probes the open session; undefined if no session is open. Settles within 5 s. */
   check(): Promise<CheckResult> | undefined;
   /** The request ended after a silence that may be the server's fault. A check decides, and returns the ticket. */
@@ -134,7 +134,7 @@ export class Breaker {
   #period = 0;
   /** One shared object for all calls that a closed breaker admits in one period. */
   #pass: Admission = passOf(0);
-  #told: Circuit = 'closed';
+  #reported: Circuit = 'closed';
 
   /** The end of the open time is reported with the first trial, not by a timer. */
   constructor(plan: BreakerPlan = defaultBreakerPlan, onChange: CircuitChanged = () => {}) {
@@ -245,7 +245,7 @@ export class Breaker {
     // No new period: calls that were admitted before the new run was open are sent to it, so their outcome counts.
     if (wasClosed) return;
     this.#beginPeriod();
-    this.#tell('closed');
+    this.#report('closed');
   }
 
   #beginPeriod(): void {
@@ -259,7 +259,7 @@ export class Breaker {
     const checkAtMs = strike === 'loss' ? this.#checkAtMs(tries, nowMs) : undefined;
     this.#beginPeriod();
     this.#state = { kind: 'open', failures, tries, sinceMs: nowMs, untilMs, checkAtMs };
-    this.#tell('open');
+    this.#report('open');
   }
 
   /** A call of an earlier period that was sent after the breaker opened counts like an answered check. */
@@ -281,7 +281,7 @@ export class Breaker {
     const isLost = checkAtMs !== undefined;
     const state: HalfOpen = { kind: 'half_open', failures, tries, trials: new Set(), ...untried, isLost };
     this.#state = state;
-    this.#tell('half_open');
+    this.#report('half_open');
     return state;
   }
 
@@ -299,9 +299,9 @@ export class Breaker {
     return Math.floor((nowMs - sinceMs) / this.#plan.trialMs);
   }
 
-  #tell(to: Circuit): void {
-    const from = this.#told;
-    this.#told = to;
+  #report(to: Circuit): void {
+    const from = this.#reported;
+    this.#reported = to;
     this.#onChange(from, to, this.#state.failures);
   }
 }

@@ -198,7 +198,7 @@ describe('D-22 equal calls at the same time', () => {
     const results = await Promise.all(calls);
     expect(results.every(({ bytes, run }) => bytes.toString() === kept && run === 1)).toBe(true);
     expect(cache.stats()).toMatchObject({ misses: 1_000, entries: 1 });
-    expect([sent.length, flights.flying]).toEqual([1, 0]);
+    expect([sent.length, flights.size]).toEqual([1, 0]);
   });
 
   test.each([

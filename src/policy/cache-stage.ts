@@ -11,12 +11,12 @@ import { type CachedCall, cacheHint, type Question, type ResponseCache } from '.
 import { argumentsHash } from './canonical-json.js';
 import { compositeKey, principalKey } from './composite-key.js';
 import {
+  type Back,
   type Call,
   CallResult,
   type Done,
   type Item,
   type Operation,
-  type Over,
   type Principal,
   type Send,
   type Stage,
@@ -61,13 +61,13 @@ export const cachedCalls = (parts: CallCacheParts): Stage<Call> => {
       if (answer) return back(call, new CallResult(answer.bytes, false, 0, false, answer.era));
       const key = isShared ? flightKey(call, question, cache.epochOf(call.server, call.tool)) : undefined;
       if (key === undefined) next(call);
-      else share(flights, key, call, next as Send, back as Over);
+      else share(flights, key, call, next as Send, back as Back);
     },
     leave: (back) => (call, outcome) => {
-      const { fingerprint, landed } = call.stage;
+      const { fingerprint, onSharedOutcome } = call.stage;
       if (fingerprint !== undefined && outcome instanceof CallResult && outcome.mayHaveTtl)
         store(call, fingerprint, outcome);
-      if (landed) landed(outcome);
+      if (onSharedOutcome) onSharedOutcome(outcome);
       else back(call, outcome);
     },
   };
@@ -91,10 +91,10 @@ export const cachedLists = ({ cache, flights, mayCache, noticeAccount }: ListCac
     share(flights, key, operation, next, back, () => cache.epochOf(server, method));
   },
   leave: (back) => (operation, outcome) => {
-    const { epoch, landed } = operation.stage;
+    const { epoch, onSharedOutcome } = operation.stage;
     if (epoch !== undefined && 'items' in outcome && mayCache(operation))
       cache.put(listQuestion(operation), outcome.items, outcome, epoch);
-    if (landed) landed(outcome);
+    if (onSharedOutcome) onSharedOutcome(outcome);
     else back(operation, outcome);
   },
 });
@@ -118,12 +118,12 @@ function share(
   key: string,
   operation: Operation,
   next: Send,
-  back: Over,
+  back: Back,
   version?: () => number,
 ): void {
   const { fingerprint, epoch, argumentsHash: hash } = operation.stage;
-  const send = (sent: Operation, landed: Done) => {
-    Object.assign(sent.stage, { fingerprint, epoch, argumentsHash: hash, landed });
+  const send = (sent: Operation, onSharedOutcome: Done) => {
+    Object.assign(sent.stage, { fingerprint, epoch, argumentsHash: hash, onSharedOutcome });
     next(sent);
   };
   flights.join(key, operation, send, (outcome) => back(operation, outcome), version);

@@ -246,7 +246,7 @@ function keyOf({ fingerprint, principal }: Question, hash: string, isPublic: boo
  */
 export class Epochs {
   readonly #keysMax: number;
-  readonly #ofKeys = new Map<string, number>();
+  readonly #byKey = new Map<string, number>();
   #newest = 0;
   /** Epoch of every key that is not in the map. */
   #common = 0;
@@ -261,16 +261,16 @@ export class Epochs {
   }
 
   of(key: string): number {
-    return this.#ofKeys.get(key) ?? this.#common;
+    return this.#byKey.get(key) ?? this.#common;
   }
 
   advance(key: string): void {
-    if (this.#ofKeys.size >= this.#keysMax && !this.#ofKeys.has(key)) this.advanceAll();
-    this.#ofKeys.set(key, ++this.#newest);
+    if (this.#byKey.size >= this.#keysMax && !this.#byKey.has(key)) this.advanceAll();
+    this.#byKey.set(key, ++this.#newest);
   }
 
   advanceAll(): void {
-    this.#ofKeys.clear();
+    this.#byKey.clear();
     this.#common = ++this.#newest;
   }
 }

@@ -9,7 +9,7 @@
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FairQueue } from '../kernel/fair-queue.js';
-import { isCall, namesOf, type Operation, type Over, type Send, type Stage } from './operation.js';
+import { type Back, isCall, namesOf, type Operation, type Send, type Stage } from './operation.js';
 
 export interface ConcurrencyPlan {
   readonly runningMax: number;
@@ -223,7 +223,7 @@ export const concurrency = (slotsOf: (server: string) => CallSlots): Stage => ({
 });
 
 /** Hoisted: a closure in `enter` would be allocated on every call. */
-const takeLater = (slots: CallSlots, operation: Operation, next: Send, back: Over): void =>
+const takeLater = (slots: CallSlots, operation: Operation, next: Send, back: Back): void =>
   slots.take(operation, (refusal) => (refusal ? back(operation, refusal) : next(operation)));
 
 /** Includes the request id of a call, so that `ownError` need not copy the error. */

@@ -53,13 +53,13 @@ export class StageState {
   /** cache-stage.ts: hash of the arguments; undefined before it is computed, null if they cannot be hashed. */
   argumentsHash: string | null | undefined = undefined;
   /** cache-stage.ts: callback of the single flight. It gets the outcome of a shared operation; the earlier stages do not. */
-  landed: Done | undefined = undefined;
+  onSharedOutcome: Done | undefined = undefined;
   /** tool-throttle.ts: number of pauses when the call was admitted. */
   pauses = 0;
-  /** gate.ts: the breaker that admitted the operation, with its connection. */
+  /** breaker-stage.ts: the breaker that admitted the operation, with its connection. */
   circuit: GatedCircuit | undefined = undefined;
   ticket: Ticket | undefined = undefined;
-  /** gate.ts: time of the last send; Infinity after the server has sent a question to the caller. dispatch.ts sets it. */
+  /** breaker-stage.ts: time of the last send; Infinity after the server has sent a question to the caller. dispatch.ts sets it. */
   sentAtMs = 0;
   /** concurrency.ts: the limiter whose slot the operation holds. */
   slots: { give(): void } | undefined = undefined;
@@ -166,13 +166,13 @@ export type Outcome = Result | HostError | Error;
 export type Done = (outcome: Outcome) => void;
 export type Send<Op extends Operation = Operation> = (operation: Op) => void;
 /** Reports the outcome to the previous stage. */
-export type Over<Op extends Operation = Operation> = (operation: Op, outcome: Outcome) => void;
+export type Back<Op extends Operation = Operation> = (operation: Op, outcome: Outcome) => void;
 
 export interface Stage<Op extends Operation = Operation> {
   /** Passes the operation to `next`, or reports its outcome to `back`. */
-  enter(next: Send<Op>, back: Over<Op>): Send<Op>;
+  enter(next: Send<Op>, back: Back<Op>): Send<Op>;
   /** Receives the outcome of operations that were passed to `next`. */
-  leave?(back: Over<Op>): Over<Op>;
+  leave?(back: Back<Op>): Back<Op>;
 }
 
 /** A stage and the kinds of operation that pass it. */
@@ -188,8 +188,8 @@ export const forCalls = (stage: Stage<Call>): StageRow => [['call'], stage as un
  */
 export function pipelines(
   rows: readonly StageRow[],
-  last: (back: Over) => Send,
-  end: Over,
+  last: (back: Back) => Send,
+  end: Back,
 ): Readonly<Record<OperationKind, Send>> {
   const of = (kind: OperationKind) =>
     pipeline(...rows.filter(([kinds]) => kinds.includes(kind)).map(([, stage]) => stage))(last, end);
@@ -198,7 +198,7 @@ export function pipelines(
 
 export const pipeline =
   (...stages: readonly Stage[]) =>
-  (last: (back: Over) => Send, end: Over): Send => {
+  (last: (back: Back) => Send, end: Back): Send => {
     let back = end;
     const enters = stages.map((stage) => {
       const own = back;

@@ -67,7 +67,7 @@ export function pinStatus(record: PinRecord): PinStatus {
 }
 
 /** The record after a list with the name. Returns the same object if nothing changed. */
-export function relisted(record: PinRecord, { hashes, raw }: Hashed, at: string): PinRecord {
+export function afterListed(record: PinRecord, { hashes, raw }: Hashed, at: string): PinRecord {
   const { approved, pending } = record;
   if (!hashes) {
     if (record.isAmbiguous && record.isListed && !pending) return record;
@@ -88,7 +88,7 @@ export function relisted(record: PinRecord, { hashes, raw }: Hashed, at: string)
 }
 
 /** The record after a list without the name. Drops unapproved text, with which a server could fill the store. */
-export function vanished(record: PinRecord): PinRecord {
+export function afterUnlisted(record: PinRecord): PinRecord {
   if (!record.isListed) return record;
   const { pending, isAmbiguous } = record;
   return changed(record, { pending: pending && { ...pending, raw: undefined }, isAmbiguous, isListed: false });
@@ -100,7 +100,7 @@ const changed = (
   { pending, isAmbiguous, isListed }: Pick<PinRecord, 'pending' | 'isAmbiguous' | 'isListed'>,
 ): PinRecord => ({ name, approved, pending, firstHash, renamedFrom, isAmbiguous, isListed });
 
-export function firstSeen(
+export function newRecord(
   name: string,
   { hashes, raw }: Hashed,
   bodies: ReadonlyMap<string, string>,
@@ -117,10 +117,10 @@ export function firstSeen(
     isAmbiguous: !hashes,
     isListed: true,
   };
-  return record.pending && isApproved && renamedFrom === undefined ? agreed(record, record.pending) : record;
+  return record.pending && isApproved && renamedFrom === undefined ? withApproval(record, record.pending) : record;
 }
 
-export const agreed = (record: PinRecord, approved: PinVersion): PinRecord => ({
+export const withApproval = (record: PinRecord, approved: PinVersion): PinRecord => ({
   ...record,
   approved,
   pending: undefined,

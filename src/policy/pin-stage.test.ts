@@ -4,7 +4,7 @@ import { failureOf, fakeCall, fakeResult, promised, staged } from '../../test/fa
 import { randomInt, seededRandom } from '../kernel/random.js';
 import type { Call, Stage } from './operation.js';
 import { memoryPinStore, type PinStatus } from './pin-records.js';
-import { pinned, pinRefusal } from './pin-stage.js';
+import { checkPins, pinRefusal } from './pin-stage.js';
 import { defaultPinPolicy, type PinMode, type PinPolicy, Pins } from './pins.js';
 
 const result = fakeResult();
@@ -19,7 +19,7 @@ function setUp(statusOf: (server: string, tool: string) => PinStatus, policy: Pi
       next(charge);
     },
   };
-  const send = staged(pinned({ statusOf, policyOf: () => policy }), budget)((_call, done) => done(result));
+  const send = staged(checkPins({ statusOf, policyOf: () => policy }), budget)((_call, done) => done(result));
   return { send: promised(send), charged };
 }
 

@@ -37,7 +37,7 @@ export interface PinFacts {
 }
 
 /** The refusal of a call to this tool now; undefined if it passes. */
-export function quarantine(facts: PinFacts, server: string, tool: string): HostError | undefined {
+export function quarantineError(facts: PinFacts, server: string, tool: string): HostError | undefined {
   const status = facts.statusOf(server, tool);
   // Fast path of nearly every call.
   if (status === 'approved') return undefined;
@@ -46,14 +46,14 @@ export function quarantine(facts: PinFacts, server: string, tool: string): HostE
 }
 
 /** Evaluated for each call, so a new list or configuration applies to the next call. */
-export const pinned = (facts: PinFacts): Stage<Call> => ({
+export const checkPins = (facts: PinFacts): Stage<Call> => ({
   enter: (next, back) => (call) => {
-    const error = quarantine(facts, call.server, call.tool);
+    const error = quarantineError(facts, call.server, call.tool);
     return error ? back(call, error) : next(call);
   },
 });
 
-const stories: Readonly<Record<PinRefusal, string>> = {
+const refusalTexts: Readonly<Record<PinRefusal, string>> = {
   changed: 'differs from the definition that was approved',
   new: 'has not been approved yet',
   renamed: 'is a known tool under another name',
@@ -66,7 +66,7 @@ function refusal(
   hashes: { readonly oldHash?: string; readonly newHash?: string } = {},
 ): HostError {
   const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
-  return new HostError('schema_changed', `server '${shown(server)}': tool '${shown(tool)}' ${stories[reason]}`, {
+  return new HostError('schema_changed', `server '${shown(server)}': tool '${shown(tool)}' ${refusalTexts[reason]}`, {
     server,
     tool,
     reason,

@@ -12,16 +12,16 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { PinKind } from './pin-hash.js';
 import { type Hashed, PinHashes, type PinItem } from './pin-hash.js';
 import {
-  agreed,
+  afterListed,
+  afterUnlisted,
   bodiesOf,
-  firstSeen,
+  newRecord,
   type PinRecord,
   type PinStatus,
   type PinStore,
   pinStatus,
-  relisted,
   sameRecords,
-  vanished,
+  withApproval,
 } from './pin-records.js';
 
 /** `block` refuses calls, `warn` only reports, `off` does nothing. */
@@ -123,7 +123,7 @@ export class Pins {
       // All earlier versions were ambiguous, so this version counts as the first one.
       if (item?.hashes && !record.approved && record.firstHash === undefined) records.delete(record.name);
       else {
-        const next = item ? relisted(record, item, at) : vanished(record);
+        const next = item ? afterListed(record, item, at) : afterUnlisted(record);
         if (next !== record) records.set(record.name, next);
       }
     }
@@ -136,7 +136,7 @@ export class Pins {
       this.#makeRoom(records, added.length);
       for (const [name, item] of added) {
         if (records.size >= this.#pinsMax) break;
-        records.set(name, firstSeen(name, item, bodies, isApproved, at));
+        records.set(name, newRecord(name, item, bodies, isApproved, at));
       }
     }
 
@@ -159,7 +159,7 @@ export class Pins {
     const { approved, pending, isAmbiguous, isListed } = record;
     if (!isAmbiguous && !pending && approved?.hash === hash) return;
     if (isAmbiguous || !isListed || pending?.hash !== hash) throw notThatVersion(server, tool, record);
-    const next = new Map(records).set(tool, agreed(record, { ...pending, at: now.toISOString() }));
+    const next = new Map(records).set(tool, withApproval(record, { ...pending, at: now.toISOString() }));
     // To the store first: otherwise an approval could be lost with a restart.
     this.#store.save(server, [...next.values()]);
     this.#hold(server, next);

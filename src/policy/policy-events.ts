@@ -14,7 +14,7 @@ interface Caller {
   readonly role: string | undefined;
 }
 
-export interface OfCall {
+export interface CallReference {
   readonly requestId: string;
   readonly principal: Caller;
   readonly tool: string;
@@ -27,16 +27,20 @@ export type PolicyEvent =
   /** `failures`: consecutive failures after the change. */
   | { readonly kind: 'breaker'; readonly from: Circuit; readonly to: Circuit; readonly failures: number }
   | Denied
-  | ({ readonly kind: 'budget'; readonly limit: number | undefined; readonly spent: number | undefined } & OfCall)
-  | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | undefined } & OfCall)
+  | ({
+      readonly kind: 'budget';
+      readonly limit: number | undefined;
+      readonly spent: number | undefined;
+    } & CallReference)
+  | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | undefined } & CallReference)
   /** A call is about to be sent again. `attempt`: 2 for the first retry. `code`: error of the previous attempt. */
   | ({
       readonly kind: 'replay';
       readonly attempt: number;
       readonly reason: ReplayReason;
       readonly code: ErrorCode;
-    } & OfCall)
-  | ({ readonly kind: 'uncertain'; readonly reason: string | undefined } & OfCall)
+    } & CallReference)
+  | ({ readonly kind: 'uncertain'; readonly reason: string | undefined } & CallReference)
   | {
       readonly kind: 'schema';
       readonly tool: string;
@@ -65,7 +69,7 @@ interface Denied {
 }
 
 /** One record per call, for every outcome. */
-export interface CallRecord extends OfCall {
+export interface CallRecord extends CallReference {
   /** Hex SHA-256 of the canonical arguments; undefined if they have no canonical form. */
   readonly argumentsHash: string | undefined;
   /** A result with `isError` also counts as `tool_error`. */

@@ -40,8 +40,8 @@ export function mayReplay({ error, traits, attempt, callerAttempt, deadlineLeftM
   if (error.details.retryAfterMs !== undefined) return false;
   // A retry would add load to a server that is already too slow.
   if (error.code === 'timeout') return false;
-  if (error.details.execution === 'not_executed') return isLoss(error);
-  return isLoss(error) && mayRunTwice(traits);
+  if (error.details.execution === 'not_executed') return isConnectionLoss(error);
+  return isConnectionLoss(error) && mayRunTwice(traits);
 }
 
 /** Annotations of an untrusted server count as absent. */
@@ -52,19 +52,24 @@ export const mayRunTwice = ({ isReadOnly, isIdempotent, isTrusted }: ToolTraits)
  * True if the connection failed, not policy, the caller or the server. A malformed message can also end a connection and lose
  * queued requests.
  */
-function isLoss({ code, details }: HostError): boolean {
+function isConnectionLoss({ code, details }: HostError): boolean {
   return ERRORS[code].retry === 'maybe' || (code === 'protocol_error' && details.phase === 'queued');
 }
 
 /** Codes of calls that may have run. Without `cancelled`, because its caller has left. */
-const openEnded: ReadonlySet<ErrorCode> = new Set(['transport', 'timeout', 'connect_failed', 'protocol_error']);
+const possiblyExecutedCodes: ReadonlySet<ErrorCode> = new Set([
+  'transport',
+  'timeout',
+  'connect_failed',
+  'protocol_error',
+]);
 
 /**
  * The error for the caller without a retry. A call that may have run becomes `outcome_uncertain` with the original error as its
  * cause; the details are copied.
  */
 export function toOutcome(error: HostError, traits: ToolTraits): HostError {
-  if (!openEnded.has(error.code) || !isUncertain(error) || mayRunTwice(traits)) return error;
+  if (!possiblyExecutedCodes.has(error.code) || !isUncertain(error) || mayRunTwice(traits)) return error;
   return error.with({
     code: 'outcome_uncertain',
     message: `${error.message}; the call may have run`,

@@ -41,11 +41,11 @@ test('a thousand equal lists are one, and other ones are others', async () => {
   const { sent, join, flights, answer } = open();
   const all = Array.from({ length: 1_000 }, () => join(100));
   const other = join(100, undefined, 'other');
-  expect([sent.length, flights.flying]).toEqual([2, 2]);
+  expect([sent.length, flights.size]).toEqual([2, 2]);
   answer(0, 'one');
   answer(1, 'two');
   expect([...new Set(await Promise.all(all)), await other]).toEqual(['one', 'two']);
-  expect(flights.flying).toBe(0);
+  expect(flights.size).toBe(0);
 });
 
 test('each caller gets bytes of its own', async () => {

@@ -26,11 +26,11 @@ function setUp() {
 test('X9 a thousand equal calls are one', async () => {
   const { flights, sent, join, answer } = setUp();
   const calls = Array.from({ length: 1_000 }, () => join());
-  expect([sent.length, flights.flying]).toEqual([1, 1]);
+  expect([sent.length, flights.size]).toEqual([1, 1]);
   answer('one');
   const results = await Promise.all(calls);
   expect(new Set(results.map(({ bytes }) => bytes.toString()))).toEqual(new Set(['one']));
-  expect(flights.flying).toBe(0);
+  expect(flights.size).toBe(0);
 });
 
 test('calls that are not equal go their own ways', () => {
@@ -92,10 +92,10 @@ describe('a caller that leaves', () => {
     const controller = new AbortController();
     const failure = failureOf(join({ signal: controller.signal }));
     controller.abort();
-    expect([sent[0]?.call.signal?.aborted, flights.flying]).toEqual([true, 0]);
+    expect([sent[0]?.call.signal?.aborted, flights.size]).toEqual([true, 0]);
     void join();
     expect((await failure).code).toBe('cancelled');
-    expect([sent.length, sent[1]?.call.signal?.aborted, flights.flying]).toEqual([2, false, 1]);
+    expect([sent.length, sent[1]?.call.signal?.aborted, flights.size]).toEqual([2, false, 1]);
   });
 
   test('before it joined starts nothing', async () => {

@@ -36,7 +36,7 @@ const flightsMax = 10_000;
 const callersPerFlightMax = 10_000;
 
 /** Bound of the copies of one answer in bytes; the remaining callers share another request. */
-const landingBytesMax = 64 * 1024 * 1024;
+const copiedBytesMax = 64 * 1024 * 1024;
 
 export type SendShared = (operation: Operation, done: Done) => void;
 
@@ -64,7 +64,7 @@ export class SingleFlight {
     this.#clock = clock;
   }
 
-  get flying(): number {
+  get size(): number {
     return this.#flights.size;
   }
 
@@ -74,7 +74,7 @@ export class SingleFlight {
     const flight = this.#flights.get(key);
     if (flight && isCurrent(flight, version) && operation.deadlineAtMs <= flight.deadlineAtMs + deadlineSlackMs) {
       if (flight.callers.size >= callersPerFlightMax) return send(operation, done);
-      return this.#board(flight, operation, done);
+      return this.#addCaller(flight, operation, done);
     }
     return !flight && this.#flights.size >= flightsMax
       ? send(operation, done)
@@ -86,15 +86,15 @@ export class SingleFlight {
     const abort = new AbortController();
     const flight: Flight = { key, send, deadlineAtMs, callers: new Set(), abort, sent: undefined };
     this.#flights.set(key, flight);
-    this.#board(flight, operation, done);
+    this.#addCaller(flight, operation, done);
     const onProgress = operation.onProgress && ((params: Buffer) => reportProgress(flight, params));
-    const landed = (outcome: Outcome) => this.#land(flight, outcome);
+    const finished = (outcome: Outcome) => this.#finish(flight, outcome);
     try {
       const relay = operation.kind === 'call' ? this.#relay(flight, operation) : undefined;
       flight.sent = withChanges(operation, { signal: abort.signal, onProgress, relay });
-      flight.send(flight.sent, landed);
+      flight.send(flight.sent, finished);
     } catch (error) {
-      landed(error as Error);
+      finished(error as Error);
     }
   }
 
@@ -119,16 +119,16 @@ export class SingleFlight {
       request.refuse(RPC.methodNotFound, `the client cannot be asked for ${request.method.slice(0, methodCharsMax)}`);
   }
 
-  #land(flight: Flight, outcome: Outcome): void {
+  #finish(flight: Flight, outcome: Outcome): void {
     const callers = this.#end(flight);
     if (outcome instanceof Error) {
       for (const { done } of callers) done(outcome);
       return;
     }
     if (callers.length > 1 && outcome instanceof CallResult && !isComplete(outcome.bytes))
-      return sendApart(flight, callers, outcome);
+      return sendSeparately(flight, callers, outcome);
     // All copies are made before the first caller gets the original bytes, which it may change.
-    const copiesMax = Math.floor(landingBytesMax / Math.max(1, bytesOf(outcome)));
+    const copiesMax = Math.floor(copiedBytesMax / Math.max(1, bytesOf(outcome)));
     const answers = callers.map((_, i) => (i === 0 ? outcome : i <= copiesMax ? copyOf(outcome) : undefined));
     callers.forEach(({ operation, done }, i) => {
       const answer = answers[i];
@@ -137,7 +137,7 @@ export class SingleFlight {
     });
   }
 
-  #board(flight: Flight, operation: Operation, done: Done): void {
+  #addCaller(flight: Flight, operation: Operation, done: Done): void {
     const { signal, deadlineAtMs } = operation;
     const leave = (code: 'timeout' | 'cancelled') => {
       caller.stopWatching();
@@ -198,7 +198,7 @@ const sharedBy = (callers: number): string =>
   `ambiguous: ${callers} equal calls share this request, and none of them can be asked for the others; set isolation: per-client`;
 
 /** Only the first caller can continue this answer; each other caller sends its own request. */
-function sendApart({ send }: Flight, [first, ...others]: readonly Caller[], outcome: CallResult): void {
+function sendSeparately({ send }: Flight, [first, ...others]: readonly Caller[], outcome: CallResult): void {
   first?.done(outcome);
   for (const { operation, done } of others) {
     try {

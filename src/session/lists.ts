@@ -74,7 +74,7 @@ export async function readList(
   const limits = method === 'tools/list' ? toolLimits : otherLimits;
   const refuse = (reason: keyof typeof refusals): never => {
     const [what, limit] = refusals[reason];
-    throw broken(server, method, reason, what, limit === undefined ? memberBytesMax : limits[limit], listLess);
+    throw broken(server, method, reason, what, limit === undefined ? memberBytesMax : limits[limit], fewerItemsHint);
   };
   let cursor: string | undefined;
   for (let pages = 1; ; pages++) {
@@ -159,7 +159,7 @@ function ttlOf(text: Buffer | undefined): number {
   return Number.isInteger(ttlMs) && ttlMs > 0 ? ttlMs : 0;
 }
 
-const listLess = 'the server can be called, but its list is not used; ask its author to list less';
+const fewerItemsHint = 'the server can be called, but its list is not used; ask its author to list less';
 
 function broken(
   server: string,

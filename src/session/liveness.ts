@@ -37,8 +37,8 @@ export function failedProbe({ code, details }: HostError, isUnread: boolean): Pr
 
 interface LivenessSubject {
   /** Requests in flight, without probes. Each is younger than its timeout. */
-  underway(): number;
-  lastHeardAtMs(): number;
+  inFlight(): number;
+  lastMessageAtMs(): number;
   probe(deadlineAtMs: number): Promise<ProbeResult>;
   /** Called when the first probe in a row was not answered. */
   missed(): void;
@@ -85,7 +85,7 @@ export class Liveness {
   }
 
   #dueAtMs(): number {
-    return Math.max(this.#subject.lastHeardAtMs() + this.#plan.quietMs, this.#allowedUntilMs);
+    return Math.max(this.#subject.lastMessageAtMs() + this.#plan.quietMs, this.#allowedUntilMs);
   }
 
   #waitUntil(atMs: number, misses: number): void {
@@ -93,11 +93,11 @@ export class Liveness {
   }
 
   #check(misses: number): void {
-    if (this.#subject.lastHeardAtMs() > this.#givenUpAtMs) return this.#recovered(misses);
+    if (this.#subject.lastMessageAtMs() > this.#givenUpAtMs) return this.#recovered(misses);
     const nowMs = this.#clock.nowMs();
     const dueAtMs = this.#dueAtMs();
     if (dueAtMs > nowMs) this.#waitUntil(dueAtMs, misses);
-    else if (this.#subject.underway() > 0) this.#waitUntil(nowMs + this.#plan.probeTimeoutMs, misses);
+    else if (this.#subject.inFlight() > 0) this.#waitUntil(nowMs + this.#plan.probeTimeoutMs, misses);
     else {
       this.#watch = { kind: 'probing' };
       void this.#probe(nowMs, misses);
@@ -108,9 +108,9 @@ export class Liveness {
     const nextAtMs = sentAtMs + this.#plan.probeTimeoutMs;
     const result = await this.#subject.probe(nextAtMs).catch(() => 'silent' as const);
     if (this.#watch.kind !== 'probing') return;
-    if (result === 'alive' || this.#subject.lastHeardAtMs() > sentAtMs) return this.#recovered(misses);
+    if (result === 'alive' || this.#subject.lastMessageAtMs() > sentAtMs) return this.#recovered(misses);
     // A call that began meanwhile may keep the server from answering.
-    const counts = result === 'silent' && this.#subject.underway() === 0;
+    const counts = result === 'silent' && this.#subject.inFlight() === 0;
     const missed = counts ? misses + 1 : misses;
     if (missed >= this.#plan.missesMax) {
       this.#watch = { kind: 'stopped' };

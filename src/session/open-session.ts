@@ -149,7 +149,7 @@ async function openOnce(
         options.onClosed?.(session);
         handlers.closed?.(error);
       },
-      sessionDoubted: () => session?.sessionDoubted(),
+      sessionMaybeLost: () => session?.sessionMaybeLost(),
       stalled: (activity) => session?.stalled(activity),
     };
     peer = new Peer(server, channel, clock, own, { isShared: options.isShared });

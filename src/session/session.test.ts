@@ -128,11 +128,11 @@ test('a request that stays open says nothing about the server: it is neither pro
   let misses = 0;
   const { session, clock, channel } = await open('modern', false, () => undefined, { missed: () => misses++ });
   const abort = new AbortController();
-  const standing = { deadlineAtMs: Number.POSITIVE_INFINITY, signal: abort.signal, isStanding: true };
+  const standing = { deadlineAtMs: Number.POSITIVE_INFINITY, signal: abort.signal, isLongLived: true };
   const listening = session.request('subscriptions/listen', '{"notifications":{}}', standing).catch((error) => error);
   const sent = channel.messages.length;
   await clock.advanceAsync(10_000);
-  expect([channel.messages.length, misses, session.owed, session.drain(1_000)]).toEqual([sent, 0, 0, undefined]);
+  expect([channel.messages.length, misses, session.unanswered, session.drain(1_000)]).toEqual([sent, 0, 0, undefined]);
   abort.abort();
   expect(await listening).toMatchObject({ code: 'cancelled' });
   expect(channel.withdrawn.map(({ method }) => method)).toEqual(['subscriptions/listen']);
@@ -423,7 +423,7 @@ describe('liveness', () => {
       });
       const call = session.callTool('x', '{}', until());
       await clock.advanceAsync(59_990);
-      expect([told, channel.closes, methods().includes('ping'), session.owed]).toEqual([[], 0, false, 1]);
+      expect([told, channel.closes, methods().includes('ping'), session.unanswered]).toEqual([[], 0, false, 1]);
       const { id } = channel.messages.find(({ method }) => method === 'tools/call') as { id: number };
       channel.say({ jsonrpc: '2.0', id, result: {} });
       expect((await call).kind).toBe('result');
@@ -466,7 +466,7 @@ describe('liveness', () => {
       .callTool('x', '{}', { deadlineAtMs: clock.nowMs() + 1_000 })
       .catch(({ code }) => code as string);
     await clock.advanceAsync(999);
-    expect([channel.closes, session.owed]).toEqual([0, 1]);
+    expect([channel.closes, session.unanswered]).toEqual([0, 1]);
     await clock.advanceAsync(1);
     expect([await second, channel.closes]).toEqual(['timeout', 0]);
     await clock.advanceAsync(40);
@@ -487,7 +487,7 @@ describe('liveness', () => {
     call.catch(() => {});
     await clock.advanceAsync(50);
     caller.abort();
-    expect(session.owed).toBe(0);
+    expect(session.unanswered).toBe(0);
     await clock.advanceAsync(allowedUntilMs - clock.nowMs() - 1);
     expect(methods()).not.toContain('ping');
     await clock.advanceAsync(40);
@@ -636,7 +636,7 @@ describe('a relayed request', () => {
     ['modern', { traceparent: '00-1', 'io.modelcontextprotocol/clientCapabilities': { elicitation: {} } }],
   ] as const)('says to a %s server what its caller says, as a call or otherwise', async (era, meta) => {
     const { session, channel, until } = await open(era, false, () => ({ result: {} }));
-    await new Promise((resolve) => session.askTool('x', '{}', { ...until(), relay }, resolve));
+    await new Promise((resolve) => session.callToolWithCallback('x', '{}', { ...until(), relay }, resolve));
     expect(sentBy(channel)).toMatchObject({ _meta: meta, name: 'x', requestState: 's', arguments: {} });
     await session.request('prompts/get', '{"name":"p"}', { ...until(), relay });
     expect(sentBy(channel)).toMatchObject({ _meta: meta, name: 'p', requestState: 's' });

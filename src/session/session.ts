@@ -34,14 +34,14 @@ export interface CallOptions extends CauseHandlers {
   /** Members that a relayed request has besides its own params. Undefined for requests of Hostler itself. */
   readonly relay?: RelayedParams | undefined;
   /** The request stays open as long as the session, so it says nothing about the server's liveness or load. */
-  readonly isStanding?: boolean | undefined;
+  readonly isLongLived?: boolean | undefined;
 }
 
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
 export type ToolArguments = Readonly<Record<string, unknown>> | JsonText;
 
 /** Peer events, without those that the session itself handles. */
-export interface SessionHandlers extends Omit<PeerHandlers, 'sessionDoubted' | 'stalled'> {
+export interface SessionHandlers extends Omit<PeerHandlers, 'sessionMaybeLost' | 'stalled'> {
   /** The server owes an answer and missed a probe. The session may recover; its end is reported as `closed`. */
   missed?(): void;
   answered?(): void;
@@ -110,9 +110,9 @@ export class Session {
       });
     }
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, clock, {
-      underway: () => this.#peer.pending.owed - this.#probes,
+      inFlight: () => this.#peer.pending.unanswered - this.#probes,
       // A server that waits for an answer from Hostler counts as alive: some read nothing else until it arrives.
-      lastHeardAtMs: () => (peer.openServerRequests > 0 ? clock.nowMs() : peer.lastMessageAtMs),
+      lastMessageAtMs: () => (peer.openServerRequests > 0 ? clock.nowMs() : peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
       missed: () => handlers.missed?.(),
       answered: () => handlers.answered?.(),
@@ -143,11 +143,11 @@ export class Session {
   }
 
   /** Requests that the server still owes an answer to. */
-  get owed(): number {
-    return this.#peer.pending.owed;
+  get unanswered(): number {
+    return this.#peer.pending.unanswered;
   }
 
-  get heardAtMs(): number {
+  get lastMessageAtMs(): number {
     return this.#peer.lastMessageAtMs;
   }
 
@@ -183,11 +183,16 @@ export class Session {
   }
 
   /** Like `callTool`, for checked arguments. Where possible, `done` is called in the tick in which the outcome arrives. */
-  askTool(name: string, args: JsonText, options: CallOptions, done: (outcome: Answer | Error) => void): void {
+  callToolWithCallback(
+    name: string,
+    args: JsonText,
+    options: CallOptions,
+    done: (outcome: Answer | Error) => void,
+  ): void {
     try {
       if (this.#isHttp) return void this.#callChecked(name, args, options).then(done, done);
       const params = callParams(this.#meta, name, args, this.#tokenFor(options), options.relay);
-      this.#peer.ask('tools/call', params, options, done);
+      this.#peer.requestWithCallback('tools/call', params, options, done);
     } catch (error) {
       done(error as Error);
     }
@@ -251,8 +256,8 @@ export class Session {
     }
   }
 
-  sessionDoubted(): void {
-    this.#httpSession?.doubted();
+  sessionMaybeLost(): void {
+    this.#httpSession?.sessionMaybeLost();
   }
 
   /** Requests wait unsent. If `activity` is the same as last time, no byte was written or received since. */
@@ -268,7 +273,7 @@ export class Session {
   /** Resolves when nothing is owed, at the latest after `withinMs`. Undefined: nothing is owed now. */
   drain(withinMs: number): Promise<void> | undefined {
     const { clock } = this.#parts;
-    if (this.#peer.pending.owed === 0) return undefined;
+    if (this.#peer.pending.unanswered === 0) return undefined;
     return new Promise((resolve) => {
       const over = () => {
         cancelTimer();
@@ -299,7 +304,7 @@ export class Session {
     http: HttpFacts | undefined,
   ): Promise<Answer> {
     const { deadlineAtMs, signal, onProgress, extend, client, onServerRequest, onServerNotification } = options;
-    const { isStanding } = options;
+    const { isLongLived } = options;
     // Written out: a spread costs more than the rest of this hot path. `nowMs` is left out: it is stale in a later tick.
     const own: RequestOptions = {
       deadlineAtMs,
@@ -309,7 +314,7 @@ export class Session {
       client,
       onServerRequest,
       onServerNotification,
-      isStanding,
+      isLongLived: isLongLived,
       http,
     };
     return this.#httpSession

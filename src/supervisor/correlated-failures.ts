@@ -26,7 +26,7 @@ export interface Freeze {
 
 interface Entry {
   /** The server runs or is being started. */
-  isInPlay: boolean;
+  isCounted: boolean;
   /** Time of its counted failure; undefined after the server is proven. */
   failedAtMs: number | undefined;
 }
@@ -49,14 +49,14 @@ export class CorrelatedFailures {
 
   entered(server: string): void {
     const entry = this.#servers.get(server);
-    if (entry) entry.isInPlay = true;
-    else this.#servers.set(server, { isInPlay: true, failedAtMs: undefined });
+    if (entry) entry.isCounted = true;
+    else this.#servers.set(server, { isCounted: true, failedAtMs: undefined });
   }
 
   /** The server is idle, stopped or parked. */
   left(server: string): void {
     const entry = this.#servers.get(server);
-    if (entry) entry.isInPlay = false;
+    if (entry) entry.isCounted = false;
   }
 
   forget(server: string): void {
@@ -81,7 +81,7 @@ export class CorrelatedFailures {
     if (this.isFrozen) return pause;
     const failed: string[] = [];
     let inPlay = 0;
-    for (const [name, { isInPlay, failedAtMs }] of this.#servers) {
+    for (const [name, { isCounted: isInPlay, failedAtMs }] of this.#servers) {
       const hasFailed = failedAtMs !== undefined && nowMs - failedAtMs <= withinMs;
       if (hasFailed) failed.push(name);
       if (hasFailed || isInPlay) inPlay++;

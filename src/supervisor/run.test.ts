@@ -71,7 +71,7 @@ test('one that must wait for another takes no place before, and can be withdrawn
   let leave = () => {};
   const after = gateAfter(new Promise<void>((resolve) => (leave = resolve)), gate);
   const began: string[] = [];
-  const request = (name: string) => ({ isWanted: () => true, begin: () => void began.push(name) });
+  const request = (name: string) => ({ isStillNeeded: () => true, begin: () => void began.push(name) });
   const withdraw = after.enter(request('withdrawn'));
   const withdrawLate = after.enter(request('kept'));
   expect([withdraw(), gate.waiting, began]).toEqual([true, 0, []]);

@@ -40,7 +40,7 @@ export class Run<C extends Connection> {
 
   open(run: number, gate: Gate, connect: Connect<C>): void {
     this.#withdraw = gate.enter({
-      isWanted: () => !this.#isClosing,
+      isStillNeeded: () => !this.#isClosing,
       begin: (done) => void this.#connect(run, connect).finally(done),
     });
   }

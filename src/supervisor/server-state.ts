@@ -113,7 +113,7 @@ export function step(state: ServerState, event: ServerEvent, context: StepContex
   if ('run' in event && event.run !== state.run) return unchanged(state);
   switch (event.kind) {
     case 'wanted':
-      return wanted(state, context);
+      return startForCall(state, context);
     case 'woke':
       return woke(state, context);
     case 'start':
@@ -182,7 +182,7 @@ const at = <Kind extends 'registered' | 'stopped' | 'disabled'>(
 
 // --- operators and callers
 
-function wanted(state: ServerState, context: StepContext): Step {
+function startForCall(state: ServerState, context: StepContext): Step {
   if (state.kind === 'registered') return open(state, context);
   if (state.kind !== 'parked' || context.nowMs < state.nextWakeAtMs) return unchanged(state);
   return open(state, context, { by: 'call', nextProbeAtMs: state.nextProbeAtMs });

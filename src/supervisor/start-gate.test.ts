@@ -8,9 +8,9 @@ function gateOf({ startMs, ...options }: StartGateOptions & { startMs?: number }
   const gate = new StartGate(clock, options);
   const begun: { name: string; atMs: number }[] = [];
   let mostRunning = 0;
-  const enter = (name: string, isWanted = () => true) =>
+  const enter = (name: string, isStillNeeded = () => true) =>
     gate.enter({
-      isWanted,
+      isStillNeeded: isStillNeeded,
       begin: (done) => {
         begun.push({ name, atMs: clock.nowMs() });
         mostRunning = Math.max(mostRunning, gate.running);
@@ -52,11 +52,11 @@ describe('the gate', () => {
 
   test('a start that is no longer wanted when its turn comes is passed over and costs nothing', () => {
     const { clock, enter, names } = gateOf({ concurrent: 1, startMs: 100 });
-    let isWanted = true;
+    let isStillNeeded = true;
     enter('a');
-    enter('b', () => isWanted);
+    enter('b', () => isStillNeeded);
     enter('c');
-    isWanted = false;
+    isStillNeeded = false;
     clock.advance(100);
     expect(names()).toEqual(['a', 'c']);
   });
@@ -93,7 +93,7 @@ describe('the gate', () => {
     const gate = new StartGate(clock, { concurrent: 1 });
     const begun: string[] = [];
     const request = (name: string, again: boolean) => ({
-      isWanted: () => true,
+      isStillNeeded: () => true,
       begin: (done: () => void) => {
         begun.push(name);
         if (again) gate.enter(request(`${name}'`, false));

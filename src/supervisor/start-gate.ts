@@ -18,7 +18,7 @@ export interface StartGateOptions {
 
 interface StartRequest {
   /** Called when a slot is free. False drops the request. */
-  isWanted(): boolean;
+  isStillNeeded(): boolean;
   /** Begins the start and calls `done` when it has succeeded or failed; extra calls have no effect. */
   begin(done: () => void): void;
 }
@@ -73,7 +73,7 @@ export class StartGate implements Gate {
     this.#disarm();
     try {
       for (const request of this.#queue) {
-        if (!request.isWanted()) {
+        if (!request.isStillNeeded()) {
           this.#queue.delete(request);
           continue;
         }

@@ -584,7 +584,7 @@ describe('operators', () => {
   test('a start that waits at the gate is withdrawn by a stop, and costs nothing', async () => {
     const clock = new FakeClock();
     const gate = new StartGate(clock, { concurrent: 1 });
-    gate.enter({ isWanted: () => true, begin: () => {} });
+    gate.enter({ isStillNeeded: () => true, begin: () => {} });
     const server = new FakeServer(clock);
     const { supervisor, state } = setUp({ clock, gate, connect: server.connect });
     supervisor.start();

@@ -21,7 +21,7 @@ function setUp(handlers: PeerHandlers = {}, isShared = true) {
       outcomes.push(
         outcome instanceof HostError ? outcome.code : 'wasAsked' in (outcome as object) ? `${who} asked` : `${who} ok`,
       );
-    peer.ask(
+    peer.requestWithCallback(
       method,
       '{}',
       {

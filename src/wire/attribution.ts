@@ -10,11 +10,11 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { AbandonedRequests, type CancelNotice } from './abandoned-requests.js';
-import { type Cause, isOfSession, mayCause, RecentClients, refusalFor } from './cause.js';
+import { type Cause, isSessionCause, mayCause, RecentClients, refusalFor } from './cause.js';
 import { type MessageOrigin, type OutboundFrame, originId } from './channel.js';
 import type { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
-import { type InboundRequest, InboundRequests, type Taker } from './inbound-requests.js';
+import { type InboundRequest, InboundRequests, type RequestHandler } from './inbound-requests.js';
 import type { CauseHandlers, PeerHandlers } from './peer-interface.js';
 import type { PendingRequest, PendingRequests } from './pending-requests.js';
 import { QueuedServerRequests, queuedRequestsMax } from './queued-server-requests.js';
@@ -63,7 +63,7 @@ export class Attribution {
   }
 
   receive(envelope: Envelope, origin: MessageOrigin | undefined): void {
-    this.#inbound.receive(envelope, originId(origin), ({ method }) => this.#takerOf(method, origin));
+    this.#inbound.receive(envelope, originId(origin), ({ method }) => this.#handlerOf(method, origin));
   }
 
   /** Attributes queued server requests to this new request. */
@@ -78,7 +78,7 @@ export class Attribution {
   listenerFor(method: string, origin: MessageOrigin | undefined): CauseHandlers['onServerNotification'] {
     const isLate = method === NOTIFICATION.elicitationComplete && this.#isShared;
     // A URL elicitation may complete long after its call has ended.
-    if (isOfSession(method) || (isLate && origin === undefined)) return undefined;
+    if (isSessionCause(method) || (isLate && origin === undefined)) return undefined;
     // A request with an open server request may still cause notifications.
     const cause = this.#causeOf(origin, false);
     if (cause.kind === 'known') return cause.owner.options.onServerNotification;
@@ -113,31 +113,32 @@ export class Attribution {
     if (abandoned && this.#isShared) this.#recent.ended(abandoned.client, this.#clock.nowMs());
   }
 
-  #takerOf(method: string, origin: MessageOrigin | undefined): Taker | readonly [number, string] {
+  #handlerOf(method: string, origin: MessageOrigin | undefined): RequestHandler | readonly [number, string] {
     const cause = this.#causeOf(origin, true);
     if (cause.kind === 'known') {
       const { owner } = cause;
       owner.wasAsked = true;
       const { onServerRequest } = owner.options;
-      if (onServerRequest) return this.#takerFor(owner, onServerRequest);
+      if (onServerRequest) return this.#handlerForCall(owner, onServerRequest);
     } else if (isInDoubt(cause)) this.#suspectAll();
     const handlers = this.#handlers;
-    if (handlers.request) return { take: (request) => handlers.request?.(request) };
-    if (cause.kind === 'none' && !this.#isShared && this.#queued.size < queuedRequestsMax) return this.#takerLater();
+    if (handlers.request) return { handle: (request) => handlers.request?.(request) };
+    if (cause.kind === 'none' && !this.#isShared && this.#queued.size < queuedRequestsMax)
+      return this.#queueingHandler();
     if (isInDoubt(cause)) this.#noteUnattributed(method);
     return refusalFor(cause, method);
   }
 
-  #takerFor(owner: PendingRequest, take: (request: InboundRequest) => void): Taker {
+  #handlerForCall(owner: PendingRequest, take: (request: InboundRequest) => void): RequestHandler {
     return {
-      take: (request) => {
+      handle: (request) => {
         owner.serverRequests ??= new Set();
         owner.serverRequests.add(request);
         owner.askedAtMs = this.#clock.nowMs();
         this.#suspend(owner);
         take(request);
       },
-      over: (request) => {
+      ended: (request) => {
         owner.serverRequests?.delete(request);
         if (owner.serverRequests?.size === 0) this.#resume(owner);
       },
@@ -145,25 +146,25 @@ export class Attribution {
   }
 
   /** Queues the server request until a client request exists to attribute it to. */
-  #takerLater(): Taker {
-    let taker: Taker | undefined;
+  #queueingHandler(): RequestHandler {
+    let handler: RequestHandler | undefined;
     return {
-      take: (request) =>
+      handle: (request) =>
         this.#queued.add(request, (owner) => {
           owner.wasAsked = true;
           const { onServerRequest } = owner.options;
           if (!onServerRequest) return request.refuse(...refusalFor({ kind: 'known', owner }, request.method));
-          taker = this.#takerFor(owner, onServerRequest);
+          handler = this.#handlerForCall(owner, onServerRequest);
           try {
-            taker.take(request);
+            handler.handle(request);
           } catch (error) {
             request.refuse(RPC.internalError, 'the request could not be handled');
             this.#handlers.handlerError?.(error);
           }
         }),
-      over: (request) => {
+      ended: (request) => {
         this.#queued.remove(request);
-        taker?.over?.(request);
+        handler?.ended?.(request);
       },
     };
   }

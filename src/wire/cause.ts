@@ -55,9 +55,9 @@ export const mayCause = (method: string | undefined): boolean =>
   method !== undefined && !METHODS.get(method)?.isHousekeeping;
 
 /** Notifications that belong to the session and not to one request. */
-const ofSession = /\/list_changed$|^notifications\/(?:subscriptions|tasks)(?:\/|$)/;
-export const isOfSession = (method: string): boolean =>
-  method === NOTIFICATION.resourceUpdated || ofSession.test(method);
+const sessionCause = /\/list_changed$|^notifications\/(?:subscriptions|tasks)(?:\/|$)/;
+export const isSessionCause = (method: string): boolean =>
+  method === NOTIFICATION.resourceUpdated || sessionCause.test(method);
 
 export function refusalFor(cause: Cause, method: string): readonly [code: number, message: string] {
   const shown = method.slice(0, methodCharsMax);

@@ -80,7 +80,7 @@ export interface ChannelListener {
   /** The answer to this request is too large to be read. `closed` follows, and the other requests in flight are lost. */
   tooLarge?(id: number, error: HostError): void;
   /** Legacy HTTP: the server refused the standalone stream. It may have lost the session. */
-  sessionDoubted?(): void;
+  sessionMaybeLost?(): void;
   /**
    * HTTP: requests wait unsent, and 10 s passed without traffic. Called again after another 10 s, with the same `activity` if
    * there was still no traffic.

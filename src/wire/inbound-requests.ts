@@ -70,15 +70,15 @@ export class InboundRequest {
   }
 }
 
-export interface Taker {
-  take(request: InboundRequest): void;
+export interface RequestHandler {
+  handle(request: InboundRequest): void;
   /** Called once for each taken request, when it was answered or cancelled. */
-  over?(request: InboundRequest): void;
+  ended?(request: InboundRequest): void;
 }
 
 interface Open {
   readonly request: InboundRequest;
-  readonly taker: Taker;
+  readonly handler: RequestHandler;
 }
 
 const pongsMax = 64;
@@ -90,7 +90,7 @@ export class InboundRequests {
   readonly #paramBytes = new ByteBudget(LIMITS.inboundRequestBytes);
   #pongs: OutboundFrame[] = [];
 
-  /** `handlerError`: a taker threw. The connection stays open. */
+  /** `handlerError`: a handler threw. The connection stays open. */
   constructor(send: (frame: OutboundFrame) => void, handlerError: (error: unknown) => void) {
     this.#send = send;
     this.#handlerError = handlerError;
@@ -103,7 +103,7 @@ export class InboundRequests {
   receive(
     envelope: Envelope,
     origin: number | undefined,
-    takerOf: (request: InboundRequest) => Taker | readonly [code: number, message: string],
+    handlerOf: (request: InboundRequest) => RequestHandler | readonly [code: number, message: string],
   ): void {
     const idText = envelope.idText() as string;
     const params = envelope.payload();
@@ -113,8 +113,8 @@ export class InboundRequests {
       if (request.method === 'ping') this.#pongs.push(frame);
     });
     if (request.method === 'ping') return this.#pong(request);
-    const taker = takerOf(request);
-    if (!('take' in taker)) return request.refuse(...taker);
+    const handler = handlerOf(request);
+    if (!('handle' in handler)) return request.refuse(...handler);
     const isFull = this.#open.size >= LIMITS.inboundRequests || this.#open.has(idText);
     if (isFull || !this.#paramBytes.take(params?.length ?? 0)) {
       return request.refuse(
@@ -122,9 +122,9 @@ export class InboundRequests {
         `too many requests wait for an answer (limit ${LIMITS.inboundRequests})`,
       );
     }
-    this.#open.set(idText, { request, taker });
+    this.#open.set(idText, { request, handler });
     try {
-      taker.take(request);
+      handler.handle(request);
     } catch (error) {
       request.refuse(RPC.internalError, 'the request could not be handled');
       this.#handlerError(error);
@@ -154,6 +154,6 @@ export class InboundRequests {
     if (open?.request !== request) return;
     this.#open.delete(idText);
     this.#paramBytes.release(request.params?.length ?? 0);
-    open.taker.over?.(request);
+    open.handler.ended?.(request);
   }
 }

@@ -46,7 +46,7 @@ export interface RequestOptions extends CauseHandlers {
   /** True for `initialize`, which must not be cancelled. */
   readonly uncancellable?: boolean;
   /** The request stays open as long as the connection (`subscriptions/listen`), and its answer does not count as owed. */
-  readonly isStanding?: boolean | undefined;
+  readonly isLongLived?: boolean | undefined;
 }
 
 export interface InboundNotification {
@@ -61,7 +61,7 @@ export interface PeerHandlers {
   notification?(notification: InboundNotification): void;
   closed?(error: HostError): void;
   /** The server may have lost the session; the connection is open. */
-  sessionDoubted?(): void;
+  sessionMaybeLost?(): void;
   /** Requests wait unsent without any activity (`ChannelListener.stalled`). */
   stalled?(activity: number): void;
   handlerError?(error: unknown): void;

@@ -319,11 +319,11 @@ describe('loss of the connection', () => {
     const told: string[] = [];
     const second = new AbortController();
     const options = { deadlineAtMs: clock.nowMs() + 1_000 };
-    peer.ask('a', '{}', options, (outcome) => {
+    peer.requestWithCallback('a', '{}', options, (outcome) => {
       told.push(`a ${(outcome as HostError).code}`);
       second.abort();
     });
-    peer.ask('b', '{}', { ...options, signal: second.signal }, (outcome) =>
+    peer.requestWithCallback('b', '{}', { ...options, signal: second.signal }, (outcome) =>
       told.push(`b ${(outcome as HostError).code}`),
     );
     channel.lose(new HostError('transport', 'gone'));
@@ -501,7 +501,7 @@ test('a refusal of the channel rejects the call and forgets it', async () => {
   const { channel, peer, ask } = connect();
   channel.refuseWith = new HostError('overloaded', 'full', { execution: 'not_executed' });
   expect((await failureOf(ask())).code).toBe('overloaded');
-  expect(peer.pending.owed).toBe(0);
+  expect(peer.pending.unanswered).toBe(0);
 });
 
 test('a message above the limit is refused before anything is written, naming the limit', async () => {
@@ -515,7 +515,7 @@ test('a message above the limit is refused before anything is written, naming th
     execution: 'not_executed',
     server: 'files',
   });
-  expect([channel.sent.length, peer.pending.owed]).toEqual([0, 0]);
+  expect([channel.sent.length, peer.pending.unanswered]).toEqual([0, 0]);
 });
 
 test('W14 an answer that is too large fails the request it names; the others lose their connection', async () => {
@@ -569,14 +569,14 @@ test('a standing request is not owed, and is no reason to wait for an answer', a
   let clears = 0;
   peer.onClear = () => clears++;
   const listening = failureOf(
-    ask('subscriptions/listen', { deadlineAtMs: Number.POSITIVE_INFINITY, isStanding: true }),
+    ask('subscriptions/listen', { deadlineAtMs: Number.POSITIVE_INFINITY, isLongLived: true }),
   );
   const call = ask();
-  expect(peer.pending.owed).toBe(1);
+  expect(peer.pending.unanswered).toBe(1);
   channel.say({ jsonrpc: '2.0', id: 2, result: {} });
   await call;
-  expect([peer.pending.owed, clears]).toEqual([0, 1]);
+  expect([peer.pending.unanswered, clears]).toEqual([0, 1]);
   clock.advance(1_000_000_000);
   await peer.abandon(new HostError('transport', 'gone'));
-  expect([(await listening).code, peer.pending.owed]).toEqual(['transport', 0]);
+  expect([(await listening).code, peer.pending.unanswered]).toEqual(['transport', 0]);
 });

@@ -111,14 +111,19 @@ export class Peer implements ChannelListener {
   /** Rejects with a HostError. A JSON-RPC error of the server is an answer, not a rejection. */
   request(method: string, params: JsonText | undefined, options: RequestOptions): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      this.ask(method, params, options, (outcome) =>
+      this.requestWithCallback(method, params, options, (outcome) =>
         outcome instanceof HostError ? reject(outcome) : resolve(outcome),
       );
     });
   }
 
   /** Like `request`. `done` is called once, in the tick of the outcome, possibly before `ask` returns. */
-  ask(method: string, params: JsonText | undefined, options: RequestOptions, done: PendingRequest['done']): void {
+  requestWithCallback(
+    method: string,
+    params: JsonText | undefined,
+    options: RequestOptions,
+    done: PendingRequest['done'],
+  ): void {
     const refusal = this.#closed
       ? lost(this.#server, this.#closed)
       : refusalOf(this.#server, method, options, this.pending.size, this.#clock);
@@ -200,8 +205,8 @@ export class Peer implements ChannelListener {
     if (pending && pending.frame.phase !== 'queued') this.failed(pending.frame, error.with({ phase: 'answered' }));
   }
 
-  sessionDoubted(): void {
-    this.#guard(() => this.#handlers.sessionDoubted?.());
+  sessionMaybeLost(): void {
+    this.#guard(() => this.#handlers.sessionMaybeLost?.());
   }
 
   stalled(activity: number): void {
@@ -256,7 +261,7 @@ export class Peer implements ChannelListener {
   }
 
   #onProgress(params: Buffer | undefined): void {
-    const pending = params && this.pending.ofProgress(params);
+    const pending = params && this.pending.findByProgress(params);
     if (!pending || !params) {
       this.#counters.late++;
       return;
@@ -274,7 +279,7 @@ export class Peer implements ChannelListener {
    * A legacy server uses the same request numbers as the peer, and can cancel only its own requests.
    */
   #cancelledByServer(params: Buffer | undefined): boolean {
-    const ours = this.#era?.hasServerCancel === false ? undefined : params && this.pending.ofCancel(params);
+    const ours = this.#era?.hasServerCancel === false ? undefined : params && this.pending.findByCancel(params);
     if (!ours) {
       const idText = params && memberText(params, 'requestId');
       return idText !== undefined && this.#attribution.cancel(idText);
@@ -312,7 +317,7 @@ export class Peer implements ChannelListener {
 
   #endPending(pending: PendingRequest, withdrawal: Withdrawal, code: ErrorCode, why: string): void {
     const { frame, options, deadlineAtMs } = pending;
-    if (!options.isStanding) {
+    if (!options.isLongLived) {
       const { allowedUntilMs = deadlineAtMs } = options.extend ?? {};
       this.onGivenUp?.(withdrawal === 'unsent' ? Number.NEGATIVE_INFINITY : Math.max(deadlineAtMs, allowedUntilMs));
     }
@@ -334,7 +339,7 @@ export class Peer implements ChannelListener {
     this.pending.delete(pending);
     this.#attribution.ended(pending, nowMs);
     if (onAbort) options.signal?.removeEventListener('abort', onAbort);
-    if (this.pending.owed === 0) this.onClear?.();
+    if (this.pending.unanswered === 0) this.onClear?.();
   }
 
   #expire(nowMs: number): number {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { requestFrame } from './frame.js';
 import { type PendingRequest, PendingRequests } from './pending-requests.js';
 
-const pending = (id: number, options: { progressToken?: number; isStanding?: boolean } = {}, deadlineAtMs = 0) => {
+const pending = (id: number, options: { progressToken?: number; isLongLived?: boolean } = {}, deadlineAtMs = 0) => {
   const frame = requestFrame(id, 'tools/call', '{}', undefined);
   frame.phase = 'written';
   return { frame, options, deadlineAtMs } as unknown as PendingRequest;
@@ -10,14 +10,14 @@ const pending = (id: number, options: { progressToken?: number; isStanding?: boo
 
 test('a standing request is not owed', () => {
   const table = new PendingRequests();
-  const [call, listen] = [pending(1), pending(2, { isStanding: true })];
+  const [call, listen] = [pending(1), pending(2, { isLongLived: true })];
   table.add(call);
   table.add(listen);
-  expect([table.size, table.owed]).toEqual([2, 1]);
+  expect([table.size, table.unanswered]).toEqual([2, 1]);
   table.delete(call);
-  expect([table.size, table.owed, table.has(call), table.has(listen)]).toEqual([1, 0, false, true]);
+  expect([table.size, table.unanswered, table.has(call), table.has(listen)]).toEqual([1, 0, false, true]);
   table.delete(listen);
-  expect([table.size, table.owed]).toEqual([0, 0]);
+  expect([table.size, table.unanswered]).toEqual([0, 0]);
 });
 
 test('progress belongs to the request with that id or token; a string that looks like it belongs to none', () => {
@@ -25,9 +25,9 @@ test('progress belongs to the request with that id or token; a string that looks
   const [first, second] = [pending(7), pending(8, { progressToken: 3 })];
   table.add(first);
   table.add(second);
-  const of = (token: string) => table.ofProgress(Buffer.from(`{"progressToken":${token},"progress":1}`));
+  const of = (token: string) => table.findByProgress(Buffer.from(`{"progressToken":${token},"progress":1}`));
   expect([of('7'), of('3'), of('8'), of('"7"'), of('9')]).toEqual([first, second, second, undefined, undefined]);
-  expect(table.ofProgress(Buffer.from('{"progress":1}'))).toBeUndefined();
+  expect(table.findByProgress(Buffer.from('{"progress":1}'))).toBeUndefined();
   table.delete(second);
   expect(of('3')).toBeUndefined();
 });
@@ -37,9 +37,9 @@ test('progress and cancels for an unwritten request are ignored', () => {
   const request = pending(7);
   table.add(request);
   const cancel = Buffer.from('{"requestId":7}');
-  expect(table.ofCancel(cancel)).toBe(request);
+  expect(table.findByCancel(cancel)).toBe(request);
   request.frame.phase = 'queued';
-  expect([table.ofCancel(cancel), table.ofProgress(Buffer.from('{"progressToken":7}'))]).toEqual([
+  expect([table.findByCancel(cancel), table.findByProgress(Buffer.from('{"progressToken":7}'))]).toEqual([
     undefined,
     undefined,
   ]);
@@ -58,7 +58,7 @@ test.each([
   ['a call that is being written', 'tools/call', 'writing', {}, true],
   ['a call that was not sent', 'tools/call', 'queued', {}, false],
   ['a ping', 'ping', 'written', {}, false],
-  ['a request that stays open', 'subscriptions/listen', 'written', { isStanding: true }, false],
+  ['a request that stays open', 'subscriptions/listen', 'written', { isLongLived: true }, false],
 ] as const)('%s: whether the server is at work', (_what, method, phase, options, isAtWork) => {
   const table = new PendingRequests();
   const frame = requestFrame(1, method, '{}', undefined);

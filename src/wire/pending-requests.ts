@@ -33,17 +33,17 @@ export class PendingRequests {
   readonly byId = new IdTable<PendingRequest>();
   /** Requests by a progress token that is not their id. */
   readonly #byToken = new Map<number, PendingRequest>();
-  /** Number of requests with `isStanding`. */
-  #standing = 0;
+  /** Number of requests with `isLongLived`. */
+  #longLived = 0;
   /** Maximum number of owed answers, decaying. */
-  #peakOwed = 0;
+  #peakUnanswered = 0;
 
   get size(): number {
     return this.byId.size;
   }
 
-  get owed(): number {
-    return this.byId.size - this.#standing;
+  get unanswered(): number {
+    return this.byId.size - this.#longLived;
   }
 
   /**
@@ -51,9 +51,10 @@ export class PendingRequests {
    * callers prepare the next. The peak counts, because callers that were answered together send their next requests one by one.
    */
   nextBatch(): number {
-    const { owed } = this;
-    this.#peakOwed = owed >= this.#peakOwed ? owed : this.#peakOwed - this.#peakOwed * peakDecay;
-    return Math.min(batchFramesMax, Math.max(1, Math.round(this.#peakOwed / 4)));
+    const { unanswered: owed } = this;
+    this.#peakUnanswered =
+      owed >= this.#peakUnanswered ? owed : this.#peakUnanswered - this.#peakUnanswered * peakDecay;
+    return Math.min(batchFramesMax, Math.max(1, Math.round(this.#peakUnanswered / 4)));
   }
 
   /** Frames that the server cannot have read completely. */
@@ -69,7 +70,7 @@ export class PendingRequests {
   get isAtWork(): boolean {
     let found = false;
     this.byId.forEach(({ frame, options }) => {
-      if (frame.phase !== 'queued' && !options.isStanding && !isSessionRequest(frame.method)) found = true;
+      if (frame.phase !== 'queued' && !options.isLongLived && !isSessionRequest(frame.method)) found = true;
     });
     return found;
   }
@@ -88,13 +89,13 @@ export class PendingRequests {
   add(pending: PendingRequest): void {
     const { frame, options } = pending;
     this.byId.set(frame.id as number, pending);
-    if (options.isStanding) this.#standing++;
+    if (options.isLongLived) this.#longLived++;
     if (options.progressToken !== undefined) this.#byToken.set(options.progressToken, pending);
   }
 
   delete({ frame, options }: PendingRequest): void {
     this.byId.delete(frame.id as number);
-    if (options.isStanding) this.#standing--;
+    if (options.isLongLived) this.#longLived--;
     if (options.progressToken !== undefined) this.#byToken.delete(options.progressToken);
   }
 
@@ -103,14 +104,14 @@ export class PendingRequests {
   }
 
   /** Returns the request of a progress notification. Tokens are numbers, so `"7"` is not one. */
-  ofProgress(params: Buffer): PendingRequest | undefined {
+  findByProgress(params: Buffer): PendingRequest | undefined {
     const text = memberText(params, 'progressToken');
     if (text === undefined) return undefined;
     const token = Number(text);
     return written(this.#byToken.get(token) ?? this.byId.get(token));
   }
 
-  ofCancel(params: Buffer): PendingRequest | undefined {
+  findByCancel(params: Buffer): PendingRequest | undefined {
     const idText = memberText(params, 'requestId');
     return idText === undefined ? undefined : written(this.byId.get(Number(idText)));
   }

@@ -268,7 +268,7 @@ export function errorTexts(sources: Sources): ErrorText[] {
 
 const levels = /^(?:error|warn|info|debug)$/;
 
-/** `say(level, text)`, `[level, text]` and `{ level, text }`. */
+/** `write(level, text)`, `logText(level, text)`, `writeLog(level, text)`, `[level, text]` and `{ level, text }`. */
 export function logTexts(sources: Sources): LogText[] {
   const extractor = new Extractor(sources);
   const found: LogText[] = [];
@@ -292,7 +292,9 @@ export function logTexts(sources: Sources): LogText[] {
           : node.type === 'ArrayExpression'
             ? list(node.elements)
             : [];
-      const isPair = pair.length === 2 && (node.type === 'ArrayExpression' || /^#?say$/.test(nameOf(node.callee)));
+      const isPair =
+        pair.length === 2 &&
+        (node.type === 'ArrayExpression' || /^(?:write|writeLog|#?logText)$/.test(nameOf(node.callee)));
       if (isPair && extractor.text(file, pair[0] as Node, new Map()).some((each) => levels.test(each)))
         add(file, pair[0], pair[1]);
       if (node.type !== 'ObjectExpression') continue;

@@ -8,7 +8,7 @@ import { callCachePlan, listCachePlan, ResponseCache } from '../../src/policy/ca
 import { memoryPinStore } from '../../src/policy/pin-records.js';
 import { Pins } from '../../src/policy/pins.js';
 import { CallBudgets } from '../../src/policy/rate-limit.js';
-import { ReconnectWaits } from '../../src/policy/reconnect-waits.js';
+import { ReconnectBackoff } from '../../src/policy/reconnect-backoff.js';
 import { ServerThrottle } from '../../src/policy/server-throttle.js';
 import { ToolThrottle } from '../../src/policy/tool-throttle.js';
 
@@ -24,7 +24,7 @@ export function fakeOperations(
     lists: new ResponseCache(clock, listCachePlan),
     throttle: new ToolThrottle(clock),
     serverThrottle: new ServerThrottle(clock),
-    reconnects: new ReconnectWaits(clock, () => 0.5),
+    reconnects: new ReconnectBackoff(clock, () => 0.5),
     findServer: serverOf,
     targetOf: (server) => server,
     mustBeOpen: () => {},

@@ -3,11 +3,11 @@
  */
 import { HostError } from '../../src/kernel/errors.js';
 import {
+  type Back,
   type Call,
   CallResult,
   type Done,
   type Operation,
-  type Over,
   type Principal,
   pipeline,
   type Send,
@@ -54,7 +54,7 @@ export const fakeList = (part: Partial<Operation> = {}): Operation => ({
 export type Ask = (call: Call, done: Done) => void;
 
 /** Anything that is told at its end how calls went; a call that it ends twice is a failed test. */
-export function asked(make: (end: Over) => Send): Ask {
+export function asked(make: (end: Back) => Send): Ask {
   const told = new Map<Call, Done>();
   const send = make((operation, outcome) => {
     const call = operation as Call;

@@ -5,10 +5,10 @@
  */
 import { expect, test } from 'vitest';
 import { parseConfigText } from '../../src/config/config-file.js';
+import { entryTables } from '../../src/config/copy-config.js';
 import { parseHostConfig } from '../../src/config/host-config.js';
 import { parseKeys } from '../../src/config/keys.js';
 import { fillPlaceholders } from '../../src/config/placeholders.js';
-import { entryTables } from '../../src/config/plain-data.js';
 import { Host } from '../../src/host/host.js';
 import type { HostConfig } from '../../src/host/host-interface.js';
 import { HostError, isHostError } from '../../src/kernel/errors.js';

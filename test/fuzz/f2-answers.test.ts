@@ -93,5 +93,5 @@ test(`F2 semantic fuzz: 0 of ${answersTotal} answers reach the wrong call`, { ti
   console.log(`F2 seed ${seed}: ${real} real answers, ${forged} forged or spoiled, ${delivered} delivered`);
   expect(wrong).toEqual([]);
   expect([delivered, refused.length]).toEqual([real, unreadable.size]);
-  expect(peer.pending.owed).toBe(open.length);
+  expect(peer.pending.unanswered).toBe(open.length);
 });

@@ -58,7 +58,7 @@ export class FakeRouter implements Router {
     this.#changed();
   }
 
-  neverOpened({ id }: Pick<Client, 'id'>): void {
+  endedBeforeOpen({ id }: Pick<Client, 'id'>): void {
     this.unopened.push(id);
   }
 

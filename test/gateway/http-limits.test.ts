@@ -1,6 +1,9 @@
 /** X19: what is too large or too many is refused, and costs no memory. F5: slow peers lose their connection, not others theirs. */
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { Socket } from 'node:net';
-import { describe, expect, test } from 'vitest';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { ClientSession, Exchange } from '../../src/gateway/exchange.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { eventually } from '../eventually.js';
@@ -465,4 +468,35 @@ describe('F5 slow peers', () => {
     }
     expect([signal.aborted, told < 100]).toEqual([true, true]);
   });
+});
+
+test('X19 an idle connection keeps neither its last request nor the answer to it', async () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const held: WeakRef<object>[] = [];
+  const onRequest = (message: unknown) => {
+    const { request, response } = message as { request: object; response: object };
+    held.push(new WeakRef(request), new WeakRef(response));
+  };
+  subscribe('http.server.request.start', onRequest);
+  onTestFinished(() => void unsubscribe('http.server.request.start', onRequest));
+  const { router, port } = await start();
+  const body = rpc(1, 'a', { _meta: META });
+  const headers = Object.entries(modernHeaders('a')).map(([name, value]) => `${name}: ${value}`);
+  const socket = rawSocket(port);
+  onTestFinished(() => void socket.destroy());
+  const answered = new Promise((resolve) => socket.once('data', resolve));
+  socket.write(head([json, ...headers, `Content-Length: ${body.length}`]) + body);
+  expect(statusOf(String(await answered))).toBe(200);
+  router.handled.length = 0;
+  expect(held).toHaveLength(2);
+  await eventually(
+    'both are collected',
+    () => {
+      collect();
+      return held.every((each) => each.deref() === undefined);
+    },
+    10_000,
+  );
+  expect([socket.closed, socket.readableEnded]).toEqual([false, false]);
 });

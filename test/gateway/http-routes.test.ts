@@ -73,7 +73,7 @@ test('a stream ends with the key that opened it, and with the gateway', async ()
   const { port, ingress } = await start({ routes });
   const first = await read(port);
   const bob = await read(port, 'Bearer key-of-bob');
-  ingress.rekeyed((principal) => (principal.id === 'ann' ? undefined : principal));
+  ingress.keysChanged((principal) => (principal.id === 'ann' ? undefined : principal));
   await eventually('the stream of the revoked key ends', () => first.text().endsWith('0\r\n\r\n'));
   expect([state.ended, bob.text().endsWith('0\r\n\r\n')]).toEqual([1, false]);
   await ingress.close(1_000);

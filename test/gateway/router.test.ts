@@ -439,7 +439,7 @@ describe('tool calls', () => {
     const heard = async () => (await gateway.ask(legacy, 'tools/call', '{"name":"web__fetch"}')).heard.length;
     await gateway.ask(legacy, 'logging/setLevel', '{"level":"error"}');
     expect(await heard()).toBe(0);
-    gateway.router.neverOpened(legacy);
+    gateway.router.endedBeforeOpen(legacy);
     expect([gateway.upstreams.endedInstances, await heard()]).toEqual([[legacy.id], 1]);
   });
 

@@ -1,6 +1,6 @@
 /**
  * K1 at full count: ten thousand callers at the end of each of a thousand open times, in an order and to an end that chance
- * decides. Asked of the breaker itself; that the stage in front of it asks in the same tick is src/policy/gate.test.ts.
+ * decides. Asked of the breaker itself; that the stage in front of it asks in the same tick is src/policy/breaker-stage.test.ts.
  */
 import { expect, test } from 'vitest';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';

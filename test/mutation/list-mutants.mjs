@@ -11,9 +11,9 @@ const folders = ['src/session', 'src/transports/http', 'src/catalog', 'src/host'
 /** Mutated completely. */
 const wholeFiles = [
   'src/policy/retry.ts',
-  'src/policy/gate.ts',
+  'src/policy/breaker-stage.ts',
   'src/policy/breaker.ts',
-  'src/transports/http/call-lane.ts',
+  'src/transports/http/call-queue.ts',
   'src/transports/http/post-call.ts',
   'src/session/eras/legacy/session-renewal.ts',
 ];

@@ -26,7 +26,7 @@ export const plantedBugs: readonly PlantedBug[] = [
         replace: '',
       },
     ],
-    tests: ['src/policy/breaker.test.ts', 'src/policy/gate.test.ts'],
+    tests: ['src/policy/breaker.test.ts', 'src/policy/breaker-stage.test.ts'],
   },
   {
     name: 'each loss of one crash counts',
@@ -83,8 +83,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/policy/retry.ts',
-        find: `isLoss(error) && mayRunTwice(traits)`,
-        replace: `isLoss(error)`,
+        find: `isConnectionLoss(error) && mayRunTwice(traits)`,
+        replace: `isConnectionLoss(error)`,
       },
     ],
     tests: ['src/policy/retry.test.ts', 'test/simulation/host-simulation.test.ts'],
@@ -183,8 +183,8 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: 'src/host/operations.ts',
         find: `        [everyKind, allow(guards, audit.denied)],
-        forCalls(pinned(facts)),`,
-        replace: `        forCalls(pinned(facts)),
+        forCalls(checkPins(facts)),`,
+        replace: `        forCalls(checkPins(facts)),
         [everyKind, allow(guards, audit.denied)],`,
       },
     ],
@@ -211,7 +211,7 @@ export const plantedBugs: readonly PlantedBug[] = [
         replace: `    return call.isControl && call.frame.method !== 'initialize' ? this.#controlCalls : this.calls;`,
       },
       {
-        file: 'src/transports/http/call-lane.ts',
+        file: 'src/transports/http/call-queue.ts',
         find: `    if (this.#holds === 0 && this.#slots.take()) return`,
         replace: `    if ((this.#holds === 0 || (call as any).frame.method === 'initialize') && this.#slots.take()) return`,
       },
@@ -250,8 +250,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/session/session.ts',
-        find: `      underway: () => this.#peer.pending.owed - this.#probes,`,
-        replace: `      underway: () => 0,`,
+        find: `      inFlight: () => this.#peer.pending.unanswered - this.#probes,`,
+        replace: `      inFlight: () => 0,`,
       },
       {
         file: 'src/wire/peer.ts',

@@ -9,7 +9,7 @@ import { dispatch } from '../../src/host/dispatch.js';
 import { type Clock, sleep } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
-import { ReconnectWaits } from '../../src/policy/reconnect-waits.js';
+import { ReconnectBackoff } from '../../src/policy/reconnect-backoff.js';
 import type { ServerFacts } from '../../src/session/eras/server-era.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { managedSession } from '../fakes/managed-session.js';
@@ -33,7 +33,12 @@ class FailingSession {
     this.#failsAfterMs = failsAfterMs;
   }
 
-  askTool(_tool: string, _args: unknown, _options: unknown, done: (outcome: Answer | Error) => void): void {
+  callToolWithCallback(
+    _tool: string,
+    _args: unknown,
+    _options: unknown,
+    done: (outcome: Answer | Error) => void,
+  ): void {
     this.#answer().then(done, done);
   }
 
@@ -62,7 +67,7 @@ function setUp(failsAfterMs: number) {
     serverOf: () => managed,
     targetOf: (server) => server,
     clock,
-    reconnects: new ReconnectWaits(clock, () => 0.5),
+    reconnects: new ReconnectBackoff(clock, () => 0.5),
     clean: (text) => text,
     pinRefusal: () => undefined,
     exchange: () => Promise.reject(new Error('calls only')),

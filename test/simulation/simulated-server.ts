@@ -119,7 +119,7 @@ interface Owed {
 export class SimulatedSession {
   closedBy: HostError | undefined;
   /** When it last answered anything. */
-  heardAtMs: number;
+  lastMessageAtMs: number;
   readonly facts = { era: 'legacy', version: '2025-11-25', capabilities: Buffer.from('{"tools":{}}') };
   readonly #server: SimulatedServer;
   readonly #onLost: (error: HostError) => void;
@@ -132,10 +132,10 @@ export class SimulatedSession {
   constructor(server: SimulatedServer, onLost: (error: HostError) => void) {
     this.#server = server;
     this.#onLost = onLost;
-    this.heardAtMs = server.parts.clock.nowMs();
+    this.lastMessageAtMs = server.parts.clock.nowMs();
   }
 
-  get owed(): number {
+  get unanswered(): number {
     return this.#owed.size;
   }
 
@@ -148,7 +148,7 @@ export class SimulatedSession {
     return this.#owe(nonce, options);
   }
 
-  askTool(...[tool, args, options, done]: Parameters<Session['askTool']>): void {
+  callToolWithCallback(...[tool, args, options, done]: Parameters<Session['callToolWithCallback']>): void {
     this.callTool(tool, args, options).then(done, done);
   }
 
@@ -280,7 +280,7 @@ export class SimulatedSession {
   }
 
   #heard(): void {
-    this.heardAtMs = this.#server.parts.clock.nowMs();
+    this.lastMessageAtMs = this.#server.parts.clock.nowMs();
   }
 
   #fate(): Fate {

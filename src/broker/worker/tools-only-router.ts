@@ -38,7 +38,7 @@ export function toolsOnly(router: Router, firstTools: FirstTools): Router {
     opened: (session) => router.opened(session),
     notified: (client, method, params) => router.notified(client, method, params),
     mirroredArguments: (endpoint, principal, tool) => router.mirroredArguments(endpoint, principal, tool),
-    rekeyed: (now) => router.rekeyed?.(now),
+    keysChanged: (now) => router.keysChanged?.(now),
     close: () => router.close?.(),
   };
 }

@@ -30,7 +30,7 @@ export type SaveFailure = 'pins' | { readonly error: unknown };
 export interface ListingStore {
   load(server: string, origin: string): Listing;
   /** True: a valid listing is on disk or queued, or the listing is too large to be stored. */
-  isKept(server: string, origin: string): boolean;
+  isStored(server: string, origin: string): boolean;
   /** Readers see the listing at once. `onFailed`: the listing was not written and may be saved again. */
   save(server: string, origin: string, listing: Listing, onFailed: (why: SaveFailure) => void): void;
 }
@@ -95,7 +95,7 @@ export function listingsTable(database: Database.Database, pins: PinsTable, pend
       });
       return listing ?? emptyListing;
     },
-    isKept(server, origin) {
+    isStored(server, origin) {
       const waiting = queued(server);
       if (waiting) return waiting.origin === origin;
       if (tooLarge.has(server)) return true;

@@ -384,7 +384,7 @@ describe('X18 rows that are large', () => {
     const state = open();
     const key = pinKey('a', 'f');
     const list = listing([{ key: 't', raw: Buffer.from('{}') }]);
-    const kept = () => [toolsOf(state.listings.load('a', 'f')).length, state.listings.isKept('a', 'f')];
+    const kept = () => [toolsOf(state.listings.load('a', 'f')).length, state.listings.isStored('a', 'f')];
     state.pins.saveSoon(key, [pin('t', 1)], fail);
     state.listings.save('a', 'f', list, fail);
     expect(kept()).toEqual([1, true]);

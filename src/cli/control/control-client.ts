@@ -55,7 +55,10 @@ export async function connectControl(file: string): Promise<ControlClient> {
 }
 
 /** Facts of the Hostler that owns the socket; `{}` if it does not answer, undefined if no process listens. */
-export async function askRunning(file: string, clock: Clock = systemClock): Promise<Partial<RunningFacts> | undefined> {
+export async function fetchRunningFacts(
+  file: string,
+  clock: Clock = systemClock,
+): Promise<Partial<RunningFacts> | undefined> {
   let client: ControlClient;
   try {
     client = await connectControl(file);
@@ -99,7 +102,7 @@ function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): 
   );
 }
 
-export async function withRunning<T>(args: ParsedArgs, use: (client: ControlClient) => Promise<T>): Promise<T> {
+export async function withControlClient<T>(args: ParsedArgs, use: (client: ControlClient) => Promise<T>): Promise<T> {
   const client = await connectControl(controlPath(dataDirOf(args)));
   try {
     return await use(client);

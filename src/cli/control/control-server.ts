@@ -9,7 +9,7 @@ import { type BigIntStats, chmodSync, renameSync, rmSync, statSync } from 'node:
 import { createServer, type Server, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { askRunning } from './control-client.js';
+import { fetchRunningFacts } from './control-client.js';
 import { errorFrame, frameOf, readFrames } from './control-protocol.js';
 
 export interface OperationContext {
@@ -85,7 +85,7 @@ async function bind(server: Server, file: string, clock: Clock): Promise<void> {
     if (inTheWay.code !== 'EADDRINUSE' || tries === triesMax) throw unusable(file, inTheWay);
     if (found === undefined) continue;
     if (!found.isSocket()) throw unusable(file, inTheWay);
-    const other = await askRunning(file, clock);
+    const other = await fetchRunningFacts(file, clock);
     if (other !== undefined) throw inUse(file, other.pid);
     removeStale(file, found);
   }

@@ -7,7 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HostError } from '../../kernel/errors.js';
-import { askRunning, connectControl } from './control-client.js';
+import { connectControl, fetchRunningFacts } from './control-client.js';
 import { frameBytesMax } from './control-protocol.js';
 import { type ControlServer, type Operations, openControl } from './control-server.js';
 
@@ -143,7 +143,7 @@ describe('one Hostler has the directory', () => {
   test('a second Hostler gets the pid of the first, which continues', async () => {
     await open({ version: async () => ({ pid: 4711 }) });
     await expect(open({})).rejects.toThrow('another Hostler (pid 4711) uses this data directory');
-    expect(await askRunning(file)).toEqual({ pid: 4711 });
+    expect(await fetchRunningFacts(file)).toEqual({ pid: 4711 });
   });
 
   test('one that does not answer as it should still has it', async () => {
@@ -161,7 +161,7 @@ describe('one Hostler has the directory', () => {
     );
     expect(starts.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
     const winner = starts.findIndex(({ status }) => status === 'fulfilled');
-    expect(await askRunning(file)).toEqual({ pid: winner });
+    expect(await fetchRunningFacts(file)).toEqual({ pid: winner });
   });
 
   test('a file in its path that is no socket is left alone', async () => {
@@ -176,6 +176,6 @@ describe('one Hostler has the directory', () => {
     await server.close();
     expect(statSync(file, { throwIfNoEntry: false })).toBeUndefined();
     await expect(connectControl(file)).rejects.toMatchObject({ hint: expect.stringContaining('hostler up') });
-    expect(await askRunning(file)).toBeUndefined();
+    expect(await fetchRunningFacts(file)).toBeUndefined();
   });
 });

@@ -5,7 +5,7 @@
 import type { LogLevel } from '../../config/listen-settings.js';
 import type { HostEvent, HostEventKind } from '../../host/host-events.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { span } from './print.js';
+import { formatDuration } from './print.js';
 
 const textChars = 300;
 const nameChars = 100;
@@ -29,24 +29,24 @@ export function eventLine(event: HostEvent): EventLine | undefined {
     case 'state':
       return { level: event.to === 'ready' ? 'info' : 'debug', text: `${event.from} → ${event.to} (run ${event.run})` };
     case 'restart':
-      return { level: 'warn', text: `restart in ${span(event.delayMs)}: ${text(event.reason.message)}` };
+      return { level: 'warn', text: `restart in ${formatDuration(event.delayMs)}: ${text(event.reason.message)}` };
     case 'parked':
       return {
         level: event.repeats > 0 ? 'debug' : 'error',
-        text: `parked: ${text(event.reason.message)}; next try in ${span(event.nextProbeAtMs - event.atMs)}`,
+        text: `parked: ${text(event.reason.message)}; next try in ${formatDuration(event.nextProbeAtMs - event.atMs)}`,
       };
     case 'ejected':
       return { level: 'error', text: `ejected until hostler reload: ${text(event.reason.message)}` };
     case 'auth_required':
       return { level: 'error', text: `needs a new login: ${text(event.reason.message)}` };
     case 'revived':
-      return { level: 'info', text: `running again after ${span(event.afterMs)}` };
+      return { level: 'info', text: `running again after ${formatDuration(event.afterMs)}` };
     case 'close_failed':
       return { level: 'warn', text: `could not be closed cleanly: ${text(String(event.error))}` };
     case 'freeze':
       return {
         level: 'warn',
-        text: `the whole host stalled; failures of servers do not count for ${span(event.forMs)}`,
+        text: `the whole host stalled; failures of servers do not count for ${formatDuration(event.forMs)}`,
       };
     case 'breaker':
       return {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { StatusRow } from '../../host/status.js';
 import { firstLine, firstScreen } from './first-screen.js';
-import { span, textTable } from './print.js';
+import { formatDuration, textTable } from './print.js';
 import { statusTable } from './status-table.js';
 
 const row = (name: string, changes: Partial<StatusRow> = {}) =>
@@ -89,5 +89,5 @@ test.each([
   [3_600_000, '1h'],
   [90_000_000, '1d 1h'],
 ])('%i ms is %s', (ms, text) => {
-  expect(span(ms)).toBe(text);
+  expect(formatDuration(ms)).toBe(text);
 });

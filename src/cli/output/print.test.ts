@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { widthOf } from './print.js';
+import { terminalWidth } from './print.js';
 
 test.each([
   [true, 120, 120],
@@ -7,5 +7,5 @@ test.each([
   [true, undefined, 80],
   [false, 0, 200],
 ])('a terminal (%s) of %s columns is %s wide', (isTTY, columns, width) => {
-  expect(widthOf({ isTTY, columns: columns as number })).toBe(width);
+  expect(terminalWidth({ isTTY, columns: columns as number })).toBe(width);
 });

@@ -6,7 +6,7 @@ export const printJson = (value: unknown): void => printJsonText(JSON.stringify(
 export const printJsonText = (json: string): void => void process.stdout.write(`${neutraliseJson(json)}\n`);
 
 /** Some terminals report 0 columns. */
-export const widthOf = ({ isTTY, columns }: Pick<NodeJS.WriteStream, 'isTTY' | 'columns'>): number =>
+export const terminalWidth = ({ isTTY, columns }: Pick<NodeJS.WriteStream, 'isTTY' | 'columns'>): number =>
   isTTY ? columns || 80 : 200;
 
 const cellCharsMax = 48;
@@ -31,16 +31,16 @@ export function textTable(rows: readonly (readonly string[])[], widthMax = 200):
 const cut = (text: string, chars: number): string => (text.length > chars ? `${text.slice(0, chars - 1)}…` : text);
 
 /** Formats a duration with at most two units: `3d 4h`, `2m 5s`, `850ms`. */
-export function span(durationMs: number): string {
+export function formatDuration(durationMs: number): string {
   const ms = Math.max(0, Math.round(durationMs));
   if (ms < 1_000) return `${ms}ms`;
   const s = Math.round(ms / 1_000);
   if (s < 60) return `${s}s`;
   const m = Math.floor(s / 60);
-  if (m < 60) return two(m, 'm', s % 60, 's');
+  if (m < 60) return twoUnits(m, 'm', s % 60, 's');
   const h = Math.floor(m / 60);
-  return h < 24 ? two(h, 'h', m % 60, 'm') : two(Math.floor(h / 24), 'd', h % 24, 'h');
+  return h < 24 ? twoUnits(h, 'h', m % 60, 'm') : twoUnits(Math.floor(h / 24), 'd', h % 24, 'h');
 }
 
-const two = (large: number, unit: string, small: number, smaller: string): string =>
+const twoUnits = (large: number, unit: string, small: number, smaller: string): string =>
   small === 0 ? `${large}${unit}` : `${large}${unit} ${small}${smaller}`;

@@ -1,7 +1,7 @@
 /** Formats status rows as a table. */
 import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { span, textTable } from './print.js';
+import { formatDuration, textTable } from './print.js';
 
 const errorChars = 120;
 
@@ -24,7 +24,7 @@ export function statusTable(rows: readonly StatusRow[], width?: number): string 
 const cells = (row: StatusRow): string[] => [
   row.name,
   stateText(row.state),
-  span(row.forMs),
+  formatDuration(row.forMs),
   String(row.tools),
   row.running + row.queue === 0 ? '-' : `${row.running}${row.queue > 0 ? `+${row.queue}` : ''}`,
   String(row.pid ?? '-'),
@@ -34,10 +34,10 @@ const cells = (row: StatusRow): string[] => [
 /** The most important note is first, because the end of the line may be cut. */
 export function noteOf(row: StatusRow): string {
   const notes = [
-    row.nextProbeInMs === undefined ? '' : `next try in ${span(row.nextProbeInMs)}`,
+    row.nextProbeInMs === undefined ? '' : `next try in ${formatDuration(row.nextProbeInMs)}`,
     row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
-    row.throttledForMs === undefined ? '' : `throttled for ${span(row.throttledForMs)}`,
+    row.throttledForMs === undefined ? '' : `throttled for ${formatDuration(row.throttledForMs)}`,
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
     unroutedNote(row),
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',

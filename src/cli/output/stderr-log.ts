@@ -25,7 +25,7 @@ export class LevelLog {
     this.#redact = redact;
   }
 
-  readonly say = (level: LogLevel, text: string): void => {
+  readonly write = (level: LogLevel, text: string): void => {
     if (logLevels.indexOf(level) <= logLevels.indexOf(this.level)) logLine(level, text, this.#redact);
   };
 }

@@ -1,10 +1,10 @@
 /**
  * Signals that stop a long-running command: the first starts an orderly stop, the second ends the process.
- * Below a reaper (reaper.ts) a signal to the process group arrives twice: directly, and forwarded as SIGUSR2. Direct and
+ * Below a reaper (subreaper.ts) a signal to the process group arrives twice: directly, and forwarded as SIGUSR2. Direct and
  * forwarded signals are counted separately, so that one signal to the group does not count as two.
  */
 import { EXIT } from '../exit-codes.js';
-import { REAPER_VARIABLE } from './reaper.js';
+import { REAPER_VARIABLE } from './subreaper.js';
 
 const directSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 

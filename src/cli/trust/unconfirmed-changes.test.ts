@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { UnusableEntry } from '../../config/copy-config.js';
 import { PlaceholderFiles } from '../../config/placeholders.js';
-import { UnusableEntry } from '../../config/plain-data.js';
 import { partsOf } from './config-parts.js';
 import { type Configuration, withholdUnconfirmed } from './unconfirmed-changes.js';
 

@@ -4,7 +4,7 @@
  * Invariants: an unconfirmed command, address or listener is not used. Running servers continue as before. A part removed from
  * the file ends at once. Neither the old nor the new version of a changed key is accepted until the change is confirmed.
  */
-import { UnusableEntry } from '../../config/plain-data.js';
+import { UnusableEntry } from '../../config/copy-config.js';
 import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { type ConfigPart, isTable, splitEntry } from './config-parts.js';

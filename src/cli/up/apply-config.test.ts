@@ -5,7 +5,7 @@ import type { Keys } from '../../config/keys.js';
 import { digestOf } from '../../config/keys.js';
 import { listenEntry } from '../../config/listen-settings.js';
 import { createGateway, defaultParts } from '../../gateway/gateway.js';
-import { Keyring } from '../../gateway/keys/keys.js';
+import { Keyring } from '../../gateway/keys/keyring.js';
 import { Host } from '../../host/host.js';
 import type { HostConfig } from '../../host/host-interface.js';
 import { HostError } from '../../kernel/errors.js';

@@ -28,7 +28,7 @@ import { createOperations } from '../control/operations.js';
 import { EXIT, exitCodeOf } from '../exit-codes.js';
 import { brokerLines } from '../output/broker-event-line.js';
 import { firstLine, firstScreen } from '../output/first-screen.js';
-import { printJson, widthOf } from '../output/print.js';
+import { printJson, terminalWidth } from '../output/print.js';
 import { LevelLog } from '../output/stderr-log.js';
 import { waitingText } from '../output/trust-text.js';
 import { onStopSignals } from '../process/stop-signals.js';
@@ -37,7 +37,7 @@ import { TrustedSource, type UsableConfig } from '../trust/trusted-source.js';
 import { version } from '../version.js';
 import { applyConfig } from './apply-config.js';
 import { ServerLogs } from './server-logs.js';
-import { findSame, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
+import { findRunning, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 
 /** Bound of a manifest in broker/protocol/limits.ts. */
@@ -98,11 +98,11 @@ class Run {
   /** With --stdio, relays this client to a running Hostler with the same configuration. Returns true if it was served. */
   async joined(): Promise<boolean> {
     const { isStdio, isJson, port, dataDir } = this.#options;
-    const running = isStdio && port === undefined ? await findSame(this.#options, systemClock) : undefined;
+    const running = isStdio && port === undefined ? await findRunning(this.#options, systemClock) : undefined;
     if (!running) return false;
     const { pid, url } = running;
     if (isJson) process.stderr.write(`${JSON.stringify({ ready: true, url: url ?? null, key: null, pid, dataDir })}\n`);
-    this.#say('info', `using the Hostler that is already running (pid ${pid})`);
+    this.#logText('info', `using the Hostler that is already running (pid ${pid})`);
     return joinRunning(this.#options, systemClock, this.#stopped.signal);
   }
 
@@ -134,7 +134,7 @@ class Run {
     this.#closers.push(() => host.close());
     const logs = new ServerLogs(host, systemClock, this.#redactor.redact);
     this.#closers.push(() => logs.close());
-    logs.on(({ server, text }, level) => this.#say(level, `${server}: ${text}`));
+    logs.on(({ server, text }, level) => this.#logText(level, `${server}: ${text}`));
     const gateway = await createGateway({
       host,
       settings: { listen, keys: settings.keys, auth, version },
@@ -195,7 +195,7 @@ class Run {
         // The parser has reported the roles of configured keys.
         if (event.kind === 'unlisted_role' && this.#unlistedRoles().some(({ role }) => role === event.role)) return;
         const line = lineOf(event);
-        if (line) this.#say(...line);
+        if (line) this.#logText(...line);
       },
     });
     this.#workers = workers;
@@ -204,7 +204,7 @@ class Run {
       const drainMs = this.#drainMs();
       return Promise.all([workers.close(drainMs), this.#gateway?.close(drainMs)]);
     });
-    if (workers.url !== undefined) this.#say('info', `broker: workers connect at ${workers.url}`);
+    if (workers.url !== undefined) this.#logText('info', `broker: workers connect at ${workers.url}`);
   }
 
   /** With --stdio, Hostler stops when its last client disconnects. */
@@ -231,7 +231,7 @@ class Run {
     const screen = { version, url, config, dataDir, key: shown };
     if (process.stderr.isTTY) {
       const rows = this.#host?.status() ?? [];
-      process.stderr.write(`\n${firstScreen({ ...screen, rows, width: widthOf(process.stderr) })}\n\n`);
+      process.stderr.write(`\n${firstScreen({ ...screen, rows, width: terminalWidth(process.stderr) })}\n\n`);
     } else process.stderr.write(`${firstLine({ ...screen, servers: this.#host?.names().length ?? 0 })}\n`);
   }
 
@@ -245,7 +245,7 @@ class Run {
         this.#isEnding = true;
         const drainS = this.#drainMs() / 1_000;
         const wait = drainS === 0 ? '' : `; running requests have up to ${drainS} s`;
-        this.#say('info', `${signal}: stopping${wait}; send it again to stop at once`);
+        this.#logText('info', `${signal}: stopping${wait}; send it again to stop at once`);
         this.#stopped.abort();
         // Hostler does not serve yet, so no request has to be drained.
         if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
@@ -297,17 +297,20 @@ class Run {
       };
       const edit = { config, keys: settings.keys, listen, swap };
       const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);
-      this.#say('info', 'the edited configuration is in effect');
+      this.#logText('info', 'the edited configuration is in effect');
       if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
-        this.#say('warn', 'broker: changes other than keys and roles take effect after a restart');
+        this.#logText('warn', 'broker: changes other than keys and roles take effect after a restart');
       const { waiting } = this.#source;
-      if (waiting.length > 0) this.#say('warn', waitingText(waiting));
+      if (waiting.length > 0) this.#logText('warn', waitingText(waiting));
       const { host: address, port } = this.#listen ?? listen;
       if (gateway.url !== undefined && (listen.host !== address || listen.port !== port))
-        this.#say('warn', `listen: still ${address}, port ${port}; another host or port takes effect after a restart`);
+        this.#logText(
+          'warn',
+          `listen: still ${address}, port ${port}; another host or port takes effect after a restart`,
+        );
       await atBroker.catch(this.#problem);
     } catch (error) {
-      this.#say('error', 'the edited configuration is invalid; the previous one stays in effect');
+      this.#logText('error', 'the edited configuration is invalid; the previous one stays in effect');
       this.#problem(error);
     }
   }
@@ -348,18 +351,18 @@ class Run {
   }
 
   readonly #problem = (error: unknown): void => {
-    if (!isHostError(error)) return this.#say('error', String(error instanceof Error ? error.message : error));
+    if (!isHostError(error)) return this.#logText('error', String(error instanceof Error ? error.message : error));
     // An event has already logged an unavailable server; only the hint of its cause is new.
     const isLogged = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);
     const { server, field } = error.details;
-    if (!isLogged) this.#say('warn', error.message);
+    if (!isLogged) this.#logText('warn', error.message);
     const hint = isLogged ? (error.cause as HostError).hint : error.hint;
     if (hint !== undefined)
-      this.#say('warn', isLogged ? `${server}: ${hint}` : `${field || server || 'hostler'}: ${hint}`);
+      this.#logText('warn', isLogged ? `${server}: ${hint}` : `${field || server || 'hostler'}: ${hint}`);
   };
 
-  #say(level: LogLevel, text: string): void {
-    this.#log.say(level, text);
+  #logText(level: LogLevel, text: string): void {
+    this.#log.write(level, text);
   }
 }
 

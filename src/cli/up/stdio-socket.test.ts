@@ -10,7 +10,7 @@ import { eventually } from '../../../test/eventually.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { controlPath } from '../control/control-protocol.js';
 import { openControl } from '../control/control-server.js';
-import { findSame, joinRunning, openStdioSocket, relayStdio, stdioPath } from './stdio-socket.js';
+import { findRunning, joinRunning, openStdioSocket, relayStdio, stdioPath } from './stdio-socket.js';
 import type { UpOptions } from './up-options.js';
 
 let dataDir: string;
@@ -42,7 +42,7 @@ test('waiting for a Hostler that starts ends when it is gone', async () => {
   const control = await openControl(controlPath(dataDir), () => ({
     version: async () => ({ pid: 1, config: 'a.json' }),
   }));
-  expect(await findSame(options, systemClock)).toMatchObject({ pid: 1 });
+  expect(await findRunning(options, systemClock)).toMatchObject({ pid: 1 });
   let waits = 0;
   const at: Clock['at'] = (atMs, run) => {
     waits++;

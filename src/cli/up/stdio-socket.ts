@@ -11,7 +11,7 @@ import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { realPath } from '../config/find-config.js';
-import { askRunning } from '../control/control-client.js';
+import { fetchRunningFacts } from '../control/control-client.js';
 import { controlPath, type RunningFacts } from '../control/control-protocol.js';
 import { listenPrivately } from '../control/control-server.js';
 import type { UpOptions } from './up-options.js';
@@ -88,11 +88,11 @@ const triesMax = 100;
 const aliveMs = 60_000;
 
 /** Facts of the Hostler that owns the data directory; undefined if it runs with another configuration. */
-export async function findSame(
+export async function findRunning(
   { dataDir, config }: UpOptions,
   clock: Clock,
 ): Promise<Partial<RunningFacts> | undefined> {
-  const facts = await askRunning(controlPath(dataDir), clock);
+  const facts = await fetchRunningFacts(controlPath(dataDir), clock);
   return facts?.config !== undefined && realPath(facts.config) === realPath(config) ? facts : undefined;
 }
 
@@ -105,7 +105,7 @@ export async function joinRunning(options: UpOptions, clock: Clock, signal: Abor
       if (await relayStdio(stdioPath(options.dataDir), process.stdin, process.stdout, signal)) return true;
       await sleep(clock, tryEveryMs, signal);
       // If the other Hostler has ended, this process can take over.
-      if (!signal.aborted && !(await findSame(options, clock))) return false;
+      if (!signal.aborted && !(await findRunning(options, clock))) return false;
     }
     return signal.aborted;
   } finally {

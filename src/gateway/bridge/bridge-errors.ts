@@ -8,7 +8,7 @@ import type { Era } from '../../wire/channel.js';
 import type { InboundRequest } from '../../wire/inbound-requests.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Relayed } from './bridged-request.js';
-import { describeNeeds, type Need, requiredCapabilities } from './client-capabilities.js';
+import { type ClientCapability, describeCapabilities, requiredCapabilities } from './client-capabilities.js';
 
 const quotedCharsMax = 100;
 export const quoted = (text: string): string => `'${text.slice(0, quotedCharsMax)}'`;
@@ -21,11 +21,11 @@ export const rpcError = (era: Era, code: number, message: string, data?: string)
   era,
 });
 
-export const missingCapability = (missing: ReadonlySet<Need>): Relayed =>
+export const missingCapability = (missing: ReadonlySet<ClientCapability>): Relayed =>
   rpcError(
     'modern',
     MODERN_ERRORS.missingCapability,
-    `the server needs a capability that the client did not declare: ${describeNeeds(missing)}`,
+    `the server needs a capability that the client did not declare: ${describeCapabilities(missing)}`,
     `{"requiredCapabilities":${requiredCapabilities(missing)}}`,
   );
 
@@ -56,8 +56,8 @@ export function legacyFailure(method: string, message: string): Relayed {
 export const refuseUnknown = (request: InboundRequest): void =>
   request.refuse(RPC.methodNotFound, `no client can be asked ${quoted(request.method)}`);
 
-export const refuseUndeclared = (request: InboundRequest, need: Need): void =>
-  request.refuse(RPC.methodNotFound, `the client does not support ${describeNeeds([need])}`);
+export const refuseUndeclared = (request: InboundRequest, need: ClientCapability): void =>
+  request.refuse(RPC.methodNotFound, `the client does not support ${describeCapabilities([need])}`);
 
 export const brokenServer = (server: string, what: string, reason: string): HostError =>
   new HostError('protocol_error', `server '${server}': ${what}`, {

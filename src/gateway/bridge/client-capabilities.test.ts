@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { capabilitiesOf, everything, fakeExchange } from '../../../test/fakes/bridge-exchange.js';
 import {
-  canBeAsked,
-  carriedCapabilities,
+  acceptsRequests,
+  type ClientCapability,
+  forwardedCapabilities,
   isDeclared,
-  type Need,
-  needOf,
+  neededCapability,
   requiredCapabilities,
 } from './client-capabilities.js';
 
@@ -18,13 +18,13 @@ describe('what a request needs of a client', () => {
     ['sampling/createMessage', '{"toolChoice":{}}', 'samplingTools', '{"sampling":{"tools":{}}}'],
     ['roots/list', undefined, 'roots', '{"roots":{}}'],
   ])('%s %s: %s', (method, params, need, declared) => {
-    expect(needOf(method, params === undefined ? undefined : Buffer.from(params))).toBe(need);
-    expect(isDeclared(need as Need, capabilitiesOf(declared))).toBe(true);
-    expect(isDeclared(need as Need, capabilitiesOf('{}'))).toBe(false);
+    expect(neededCapability(method, params === undefined ? undefined : Buffer.from(params))).toBe(need);
+    expect(isDeclared(need as ClientCapability, capabilitiesOf(declared))).toBe(true);
+    expect(isDeclared(need as ClientCapability, capabilitiesOf('{}'))).toBe(false);
   });
 
   test('is nothing that a client could have, for an unknown method', () => {
-    expect(needOf('vendor/ask', undefined)).toBeUndefined();
+    expect(neededCapability('vendor/ask', undefined)).toBeUndefined();
   });
 
   test('is not declared by less than it', () => {
@@ -40,14 +40,14 @@ describe('what a request needs of a client', () => {
   });
 
   test('a client that declares nothing cannot be asked', () => {
-    expect(canBeAsked(capabilitiesOf('{"experimental":{}}'))).toBe(false);
-    expect(canBeAsked(capabilitiesOf('{"roots":{}}'))).toBe(true);
+    expect(acceptsRequests(capabilitiesOf('{"experimental":{}}'))).toBe(false);
+    expect(acceptsRequests(capabilitiesOf('{"roots":{}}'))).toBe(true);
   });
 });
 
 describe('what a server is told of the client', () => {
   const carried = (raw: string, isReachable = true) =>
-    carriedCapabilities(fakeExchange('modern', { capabilities: raw }).client, isReachable);
+    forwardedCapabilities(fakeExchange('modern', { capabilities: raw }).client, isReachable);
 
   test('is what the client wrote, as it wrote it', () => {
     expect(carried(everything)).toBe(everything);

@@ -7,10 +7,10 @@ import { isObject, memberBytes, memberString, membersBytes } from '../../wire/js
 import type { Client, ClientCapabilities } from '../exchange.js';
 
 const needs = ['form', 'url', 'sampling', 'samplingTools', 'roots'] as const;
-export type Need = (typeof needs)[number];
+export type ClientCapability = (typeof needs)[number];
 
 /** The capability that a request needs; undefined: no client supports this method. */
-export function needOf(method: string, params: Buffer | undefined): Need | undefined {
+export function neededCapability(method: string, params: Buffer | undefined): ClientCapability | undefined {
   switch (method) {
     case 'elicitation/create':
       return params && memberString(params, 'mode') === 'url' ? 'url' : 'form';
@@ -25,7 +25,7 @@ export function needOf(method: string, params: Buffer | undefined): Need | undef
   }
 }
 
-export function isDeclared(need: Need, capabilities: ClientCapabilities): boolean {
+export function isDeclared(need: ClientCapability, capabilities: ClientCapabilities): boolean {
   switch (need) {
     case 'form':
       return capabilities.elicitation;
@@ -44,11 +44,11 @@ export function isDeclared(need: Need, capabilities: ClientCapabilities): boolea
   }
 }
 
-export const canBeAsked = ({ elicitation, elicitationUrl, sampling, roots }: ClientCapabilities): boolean =>
+export const acceptsRequests = ({ elicitation, elicitationUrl, sampling, roots }: ClientCapabilities): boolean =>
   elicitation || elicitationUrl || sampling || roots;
 
 /** The value of `data.requiredCapabilities` in error -32021. */
-export function requiredCapabilities(missing: ReadonlySet<Need>): string {
+export function requiredCapabilities(missing: ReadonlySet<ClientCapability>): string {
   const modes = [missing.has('form') && '"form":{}', missing.has('url') && '"url":{}'].filter(Boolean);
   const members = [
     modes.length > 0 && `"elicitation":{${modes.join(',')}}`,
@@ -59,7 +59,7 @@ export function requiredCapabilities(missing: ReadonlySet<Need>): string {
   return `{${members.join(',')}}`;
 }
 
-const needTexts: Record<Need, string> = {
+const needTexts: Record<ClientCapability, string> = {
   form: 'elicitation',
   url: 'elicitation by url',
   sampling: 'sampling',
@@ -67,11 +67,11 @@ const needTexts: Record<Need, string> = {
   roots: 'roots',
 };
 
-export const describeNeeds = (missing: Iterable<Need>): string =>
+export const describeCapabilities = (missing: Iterable<ClientCapability>): string =>
   [...missing].map((need) => needTexts[need]).join(', ');
 
-const asked = ['elicitation', 'sampling', 'roots'] as const;
-const passed = ['experimental'] as const;
+const forwardedIfReachable = ['elicitation', 'sampling', 'roots'] as const;
+const alwaysForwarded = ['experimental'] as const;
 const extension = 'io.modelcontextprotocol/ui';
 
 /** A shorter object declares nothing. */
@@ -81,12 +81,12 @@ const emptyBytes = '{"a":1}'.length;
 const written = new WeakMap<Client['capabilities'], string>();
 
 /** The capabilities for the server, as one JSON object. `isReachable` false: the client cannot receive requests. */
-export function carriedCapabilities({ capabilities }: Client, isReachable: boolean): string {
+export function forwardedCapabilities({ capabilities }: Client, isReachable: boolean): string {
   if (capabilities.raw.length < emptyBytes) return '{}';
-  if (!isReachable) return render(capabilities.raw, passed);
+  if (!isReachable) return render(capabilities.raw, alwaysForwarded);
   let text = written.get(capabilities);
   if (text === undefined) {
-    text = render(capabilities.raw, [...asked, ...passed]);
+    text = render(capabilities.raw, [...forwardedIfReachable, ...alwaysForwarded]);
     written.set(capabilities, text);
   }
   return text;

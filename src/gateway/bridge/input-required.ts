@@ -8,7 +8,7 @@ import { eachMember, readString } from '../../wire/json-scan.js';
 import { METHODS } from '../../wire/methods.js';
 import { brokenServer, quoted } from './bridge-errors.js';
 import type { Relayed } from './bridged-request.js';
-import { type Need, needOf } from './client-capabilities.js';
+import { type ClientCapability, neededCapability } from './client-capabilities.js';
 
 /** Limits of one round. */
 export const inputRequestsMax = 32;
@@ -18,7 +18,7 @@ export interface InputRequest {
   readonly key: string;
   readonly method: string;
   readonly params: Buffer | undefined;
-  readonly need: Need;
+  readonly need: ClientCapability;
 }
 
 export interface InputRequired {
@@ -85,7 +85,7 @@ function inputRequests(server: string, bytes: Buffer, { start, end }: Span): Inp
     const entry = bytes.subarray(valueStart, valueEnd);
     const method = memberString(entry, 'method') ?? '';
     const params = memberBytes(entry, 'params');
-    const need = needOf(method, params);
+    const need = neededCapability(method, params);
     if (!need) throw broken(`asks ${quoted(method)}, which no client can be asked`);
     if (!params && need !== 'roots') throw broken(`asks ${quoted(method)} without params`);
     found.set(key, { key, method, params, need });

@@ -11,7 +11,7 @@ import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import { eraOf } from '../eras/eras.js';
 import type { Exchange } from '../exchange.js';
 import type { LogLevels } from '../listening/log-levels.js';
-import { isWanted, type LogLevel } from '../messages/log-level.js';
+import { isLogged, type LogLevel } from '../messages/log-level.js';
 import { LOG_LEVEL, noMeta, type RequestMeta, readMeta } from '../messages/request-meta.js';
 import type { Upstreams } from '../upstreams.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from './bridged-request.js';
@@ -118,7 +118,7 @@ export class UpstreamRequest implements BridgedRequest {
 
   #log(method: string, params: Buffer | undefined): void {
     if (method !== logMethod || !params) return;
-    if (this.#getsLogs() && isWanted(this.#level, params)) this.#waiting.notify(method, params);
+    if (this.#getsLogs() && isLogged(this.#level, params)) this.#waiting.notify(method, params);
   }
 
   #getsLogs(): boolean {

@@ -11,7 +11,7 @@ import type { JsonText } from '../../wire/frame.js';
 import type { Answer } from '../../wire/peer-interface.js';
 import { RPC } from '../../wire/rpc-codes.js';
 import type { Bridge } from '../bridge/bridged-request.js';
-import type { Ask, Client, ClientSession, Exchange, PrincipalNow, RpcFailure } from '../exchange.js';
+import type { Ask, Client, ClientSession, CurrentPrincipal, Exchange, RpcFailure } from '../exchange.js';
 import type { Caller, IngressContext } from '../http/ingress-context.js';
 import type { Refusal } from '../http/refusals.js';
 
@@ -69,7 +69,7 @@ export interface HttpEra {
   get?(caller: Caller, response: ServerResponse): Refusal | undefined;
   delete?(caller: Caller, response: ServerResponse): Refusal | undefined;
   /** Called after keys have changed. */
-  rekeyed?(now: PrincipalNow): void;
+  keysChanged?(now: CurrentPrincipal): void;
   /** Called when the listener stops: ends long-lived streams but no open requests. */
   endStreams?(): void;
   close?(): void;
@@ -101,7 +101,7 @@ export interface StdioEra {
   /** Called after the answer of an exchange is written. */
   ended?(exchange: Exchange, hasSucceeded: boolean): void;
   /** Called when the client can send no more answers. */
-  stopAsking?(): void;
+  clientInputEnded?(): void;
   /** Called when the pipe has ended. True: the signal of a session informs the router. */
   end?(): boolean;
 }

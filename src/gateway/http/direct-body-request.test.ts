@@ -1,7 +1,10 @@
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
+import { eventually } from '../../../test/eventually.js';
 import { DirectBodyRequest } from './direct-body-request.js';
 
 /** What a server says to these bytes, up to its end; `parts` are sent one after the other, each when the one before was heard. */
@@ -91,4 +94,33 @@ test('a client that expects 100 is told to continue', async () => {
     request.takeBody({ piece: () => {}, end: () => response.end('done'), left: () => {} });
   });
   expect(answer).toMatch(/^HTTP\/1.1 100 Continue[\s\S]*done/);
+});
+
+test('X19 a request whose answer came before the end of its body leaves the memory with that end', async () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const held: WeakRef<object>[] = [];
+  // A connection that Node closes as idle would release the request too.
+  const server = createServer({ IncomingMessage: DirectBodyRequest, keepAliveTimeout: 0 }, (request, response) => {
+    held.push(new WeakRef(request));
+    request.takeBody({ piece: () => response.end('done'), end: () => {}, left: () => {} });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  socket.write('POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 6\r\n\r\nabc');
+  await once(socket, 'data');
+  socket.write('def');
+  await eventually(
+    'it is collected',
+    () => {
+      collect();
+      return held.every((each) => each.deref() === undefined);
+    },
+    10_000,
+  );
+  expect([held.length, socket.closed, socket.readableEnded]).toEqual([1, false, false]);
+  socket.destroy();
+  server.close();
+  await once(server, 'close');
 });

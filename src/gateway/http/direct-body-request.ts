@@ -10,6 +10,16 @@ import { ByteBuffer } from '../../kernel/byte-buffer.js';
 export class DirectBodyRequest extends IncomingMessage {
   #reader: BodyReader | undefined;
 
+  static {
+    // After the answer, Node's parser refers to the request until its `readableEnded` is true. The types declare a property,
+    // which a class cannot override with an accessor.
+    Object.defineProperty(DirectBodyRequest.prototype, 'readableEnded', {
+      get(this: DirectBodyRequest): boolean {
+        return this.#reader === ended || Reflect.get(IncomingMessage.prototype, 'readableEnded', this);
+      },
+    });
+  }
+
   takeBody(reader: BodyReader): void {
     this.#reader = reader;
   }
@@ -21,6 +31,8 @@ export class DirectBodyRequest extends IncomingMessage {
     if (piece === null) {
       this.#reader = ended;
       reader.end();
+      // Node's parser waits for it when the answer was sent before the end of the body.
+      this.emit('end');
     } else reader.piece(piece as Buffer);
     return true;
   }

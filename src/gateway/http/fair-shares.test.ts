@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { FairShares, wantedMs } from './open-exchanges.js';
+import { contendedMs, FairShares } from './open-exchanges.js';
 
 function setUp(max = 16) {
   const clock = new FakeClock();
@@ -12,7 +12,7 @@ function setUp(max = 16) {
     return taken;
   };
   const giveBack = (key: string, count: number) => {
-    for (let i = 0; i < count; i++) shares.giveBack(key);
+    for (let i = 0; i < count; i++) shares.release(key);
   };
   return { clock, shares, take, giveBack };
 }
@@ -44,7 +44,7 @@ describe('E12 one key', () => {
     take('a', 16);
     expect(take('b', 1)).toBe(0);
     giveBack('a', 8);
-    clock.advance(wantedMs - 1);
+    clock.advance(contendedMs - 1);
     expect(take('a', 1)).toBe(0);
     clock.advance(1);
     expect(take('a', 20)).toBe(8);

@@ -14,15 +14,23 @@ import type { Socket } from 'node:net';
 
 class Connection implements SharedConnection {
   readonly socket: Socket;
-  /** Response to the last request with a key. */
-  response: ServerResponse | undefined;
+  /** Response to the last request with a key, until it is finished: it refers to the request and its body. */
+  #response: ServerResponse | undefined;
 
   constructor(socket: Socket) {
     this.socket = socket;
   }
 
   get isIdle(): boolean {
-    return this.response === undefined || this.response.writableFinished;
+    return this.#response === undefined || this.#response.writableFinished;
+  }
+
+  answerWith(response: ServerResponse): void {
+    this.#response = response;
+    response.once('close', () => {
+      // A pipelined request may have set the next one.
+      if (this.#response === response) this.#response = undefined;
+    });
   }
 }
 
@@ -49,7 +57,7 @@ export class HttpConnections {
   claim(socket: Socket, key: string, response: ServerResponse): boolean {
     const connection = this.#connections.get(socket);
     if (!connection) return true;
-    connection.response = response;
+    connection.answerWith(response);
     const claimed = this.#shares.claim(connection, key);
     if (claimed === 'refused') return false;
     claimed?.socket.destroy();

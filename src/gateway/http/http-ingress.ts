@@ -16,7 +16,7 @@ import { type OriginGuard, originGuard } from '../../transports/http/origin-guar
 import { parseEndpointPath } from '../endpoint-id.js';
 import type { ClientEra } from '../eras/era.js';
 import { claimant, ERAS } from '../eras/eras.js';
-import type { PrincipalNow, Router } from '../exchange.js';
+import type { CurrentPrincipal, Router } from '../exchange.js';
 import type { IngressFigures } from '../metrics/figures.js';
 import { CrossOrigin } from './cross-origin.js';
 import { DirectBodyRequest } from './direct-body-request.js';
@@ -70,7 +70,7 @@ export interface HttpIngress {
   /** Replaces the allowed names and origins. The names of this machine stay allowed. */
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
   /** Ends the sessions, requests and streams of revoked keys. */
-  rekeyed(now: PrincipalNow): void;
+  keysChanged(now: CurrentPrincipal): void;
   /** Refuses new requests and drains open ones up to `drainMs`, then closes the port. Routes are served until then. */
   close(drainMs: number): Promise<void>;
 }
@@ -168,11 +168,11 @@ class Ingress implements HttpIngress {
     });
   }
 
-  rekeyed(now: PrincipalNow): void {
+  keysChanged(now: CurrentPrincipal): void {
     this.#context.keyChanges++;
-    for (const { http } of this.#eras) http.rekeyed?.(now);
-    this.#context.open.rekeyed(now);
-    this.#responder.rekeyed(now);
+    for (const { http } of this.#eras) http.keysChanged?.(now);
+    this.#context.open.keysChanged(now);
+    this.#responder.keysChanged(now);
   }
 
   close(drainMs: number): Promise<void> {

@@ -9,7 +9,7 @@
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Deferred, deferred } from '../../kernel/deferred.js';
-import type { PrincipalNow } from '../exchange.js';
+import type { CurrentPrincipal } from '../exchange.js';
 
 /** An exchange as the sweep and the shutdown of the ingress see it. */
 export interface OpenExchange {
@@ -22,7 +22,7 @@ export interface OpenExchange {
   linger(): void;
   shutDown(): void;
   /** Adopts the current principal of the key, or ends the exchange if the key was revoked. */
-  rekeyed(now: PrincipalNow): void;
+  keysChanged(now: CurrentPrincipal): void;
 }
 
 const sweepsPerSilence = 10;
@@ -67,7 +67,7 @@ export class OpenExchanges {
     const key = this.#open.get(exchange);
     if (key === undefined) return;
     this.#open.delete(exchange);
-    this.#shares.giveBack(key);
+    this.#shares.release(key);
     if (this.#open.size === 0) this.#empty?.resolve();
   }
 
@@ -94,8 +94,8 @@ export class OpenExchanges {
     this.#cancelSweep = isAnySilent ? this.#sweepLater() : undefined;
   }
 
-  rekeyed(now: PrincipalNow): void {
-    for (const exchange of [...this.#open.keys()]) exchange.rekeyed(now);
+  keysChanged(now: CurrentPrincipal): void {
+    for (const exchange of [...this.#open.keys()]) exchange.keysChanged(now);
   }
 
   emptied(): Promise<void> {
@@ -106,7 +106,7 @@ export class OpenExchanges {
 }
 
 /** How long a refused key counts as waiting. Clients retry after 1 s. */
-export const wantedMs = 10_000;
+export const contendedMs = 10_000;
 /** Maximum number of remembered refusals. */
 const refusedMax = 1_000;
 
@@ -136,7 +136,7 @@ export class FairShares {
       if (isFull) setBounded(this.#refused, key, this.#clock.nowMs(), refusedMax);
       return !isFull;
     }
-    if (isFull || this.#isWanted()) return false;
+    if (isFull || this.#isContended()) return false;
     return own === this.#size || this.#size < this.#max - this.#quarter;
   }
 
@@ -146,7 +146,7 @@ export class FairShares {
     if (this.#refused.size > 0) this.#refused.delete(key);
   }
 
-  giveBack(key: string): void {
+  release(key: string): void {
     const left = (this.#held.get(key) ?? 0) - 1;
     this.#size--;
     if (left > 0) this.#held.set(key, left);
@@ -154,8 +154,8 @@ export class FairShares {
   }
 
   /** Whether a key below its quarter was refused within `wantedMs` and got no slot since. */
-  #isWanted(): boolean {
-    const beforeMs = this.#clock.nowMs() - wantedMs;
+  #isContended(): boolean {
+    const beforeMs = this.#clock.nowMs() - contendedMs;
     for (const [key, atMs] of this.#refused) {
       if (atMs > beforeMs) return true;
       this.#refused.delete(key);

@@ -6,7 +6,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { Principal } from '../../policy/operation.js';
-import type { PrincipalNow } from '../exchange.js';
+import type { CurrentPrincipal } from '../exchange.js';
 import type { IngressContext } from './ingress-context.js';
 import { SseStream } from './sse-stream.js';
 
@@ -77,7 +77,7 @@ export class RouteResponder {
     response.end(isHead ? undefined : answer.body);
   }
 
-  rekeyed(now: PrincipalNow): void {
+  keysChanged(now: CurrentPrincipal): void {
     for (const [stream, { route, principal }] of [...this.#streams]) {
       if (route.isPublic || !principal) continue;
       const current = now(principal);

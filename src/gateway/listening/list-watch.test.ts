@@ -96,7 +96,7 @@ test('a client with a new role is notified of the lists it changes, and from the
   const guest = as('ann', 'guest');
   const ann = open(gateway, 'a', '/mcp', guest);
   const bob = open(gateway, 'b', '/mcp', as('bob', 'guest'));
-  gateway.router.rekeyed((principal) => (principal === guest ? as('ann', 'all') : principal));
+  gateway.router.keysChanged((principal) => (principal === guest ? as('ann', 'all') : principal));
   expect([methods(ann), methods(bob)]).toEqual([
     ['notifications/tools/list_changed', 'notifications/prompts/list_changed'],
     [],

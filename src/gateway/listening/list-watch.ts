@@ -10,7 +10,7 @@ import type { Principal } from '../../policy/operation.js';
 import type { ListMethod } from '../../session/lists.js';
 import { NOTIFICATION } from '../../wire/rpc-codes.js';
 import { type EndpointId, endpointKey } from '../endpoint-id.js';
-import type { Client, PrincipalNow } from '../exchange.js';
+import type { Client, CurrentPrincipal } from '../exchange.js';
 import { showSame, type View } from '../views/view.js';
 import type { Views } from '../views/views.js';
 
@@ -41,7 +41,7 @@ interface Watcher {
   readonly notify: (kind: ListKind) => void;
 }
 
-interface GivenList {
+interface SentList {
   readonly view: View;
   readonly kind: ListKind;
 }
@@ -53,7 +53,7 @@ export class ListWatch {
   /** Watchers whose view is not compared yet. */
   readonly #pending = new Set<Watcher>();
   /** Lists that each client received while changes were collected or compared. */
-  readonly #given = new Map<string, GivenList[]>();
+  readonly #recordSent = new Map<string, SentList[]>();
   #cancel: (() => void) | undefined;
   #immediate: NodeJS.Immediate | undefined;
   /** Cached comparisons by the old view: many clients share both views. */
@@ -75,7 +75,7 @@ export class ListWatch {
   }
 
   /** Compares the lists of clients whose role has changed. */
-  rekeyed(now: PrincipalNow): void {
+  keysChanged(now: CurrentPrincipal): void {
     for (const watcher of this.#watchers) {
       const principal = now(watcher.principal);
       // The ingress ends the sessions and streams of a revoked key.
@@ -102,10 +102,10 @@ export class ListWatch {
     const kind = kinds.find((each) => LIST_KINDS[each].methods.includes(method)) as ListKind;
     const view = this.#viewOf(place);
     const key = clientKey(place);
-    const given = this.#given.get(key) ?? [];
+    const given = this.#recordSent.get(key) ?? [];
     if (given.some((each) => each.view === view && each.kind === kind)) return;
     given.push({ view, kind });
-    this.#given.set(key, given);
+    this.#recordSent.set(key, given);
   }
 
   close(): void {
@@ -115,7 +115,7 @@ export class ListWatch {
     this.#watchers.clear();
     this.#pending.clear();
     this.#compared.clear();
-    this.#given.clear();
+    this.#recordSent.clear();
   }
 
   #compare(): void {
@@ -129,14 +129,14 @@ export class ListWatch {
       return;
     }
     this.#compared.clear();
-    if (this.#cancel === undefined) this.#given.clear();
+    if (this.#cancel === undefined) this.#recordSent.clear();
   }
 
   #compareOne(watcher: Watcher): void {
     const before = watcher.seen;
     const now = this.#viewOf(watcher, before);
     watcher.seen = now;
-    const given = this.#given.size === 0 ? [] : (this.#given.get(clientKey(watcher)) ?? []);
+    const given = this.#recordSent.size === 0 ? [] : (this.#recordSent.get(clientKey(watcher)) ?? []);
     const isOutdated = (kind: ListKind) => given.some((each) => each.kind === kind && !isSame(before, each.view, kind));
     const changed = this.#changedKinds(before, now);
     for (const kind of kinds) if (changed.includes(kind) || isOutdated(kind)) watcher.notify(kind);

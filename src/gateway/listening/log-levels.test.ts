@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { principalOf } from '../../../test/fakes/fake-exchange.js';
 import { FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
-import { isWanted } from '../messages/log-level.js';
+import { isLogged } from '../messages/log-level.js';
 import { LogLevels } from './log-levels.js';
 
 const logging = { tools: [], capabilities: '{"logging":{}}' };
@@ -15,7 +15,7 @@ describe('a log', () => {
     ['info', 'emergency', true],
     ['info', 'vendor', false],
   ] as const)('for who wants %s, of level %s: %s', (level, own, expected) => {
-    expect(isWanted(level, Buffer.from(JSON.stringify({ level: own })))).toBe(expected);
+    expect(isLogged(level, Buffer.from(JSON.stringify({ level: own })))).toBe(expected);
   });
 });
 

@@ -5,7 +5,7 @@
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/operation.js';
-import { isMoreTalkative, type LogLevel } from '../messages/log-level.js';
+import { isMoreVerbose, type LogLevel } from '../messages/log-level.js';
 import type { Upstreams } from '../upstreams.js';
 import { offers } from '../views/view.js';
 
@@ -76,7 +76,7 @@ export class LogLevels {
     let most: Requested | undefined;
     for (const requested of this.#requested.values()) {
       if (!requested.servers.has(server)) continue;
-      if (!most || isMoreTalkative(requested.level, most.level)) most = requested;
+      if (!most || isMoreVerbose(requested.level, most.level)) most = requested;
     }
     return most;
   }

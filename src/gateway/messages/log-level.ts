@@ -9,11 +9,11 @@ export const isLogLevel = (text: string | undefined): text is LogLevel =>
   (logLevels as readonly (string | undefined)[]).includes(text);
 
 /** Undefined `level`: the client gets all logs. A log without a valid level is dropped for any other client. */
-export function isWanted(level: LogLevel | undefined, params: Buffer | undefined): boolean {
+export function isLogged(level: LogLevel | undefined, params: Buffer | undefined): boolean {
   if (level === undefined) return true;
   const own = params && memberString(params, 'level');
-  return isLogLevel(own) && !isMoreTalkative(own, level);
+  return isLogLevel(own) && !isMoreVerbose(own, level);
 }
 
-export const isMoreTalkative = (level: LogLevel, than: LogLevel): boolean =>
+export const isMoreVerbose = (level: LogLevel, than: LogLevel): boolean =>
   logLevels.indexOf(level) < logLevels.indexOf(than);

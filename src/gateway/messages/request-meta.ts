@@ -27,12 +27,12 @@ const membersMax = 64;
 
 /** Undefined: `meta` is not an object, has a duplicate key, or has too many members. */
 export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
-  return meta ? (metas.of(meta, metaOf, mayComeAgain) ?? undefined) : noMeta;
+  return meta ? (metas.of(meta, metaOf, isReusable) ?? undefined) : noMeta;
 }
 
 const metas = new BytesMemo<RequestMeta | null>();
 /** Metadata with a progress token is not cached, because a token belongs to one request. */
-const mayComeAgain = (meta: RequestMeta | null): boolean => meta !== null && meta.progressToken === undefined;
+const isReusable = (meta: RequestMeta | null): boolean => meta !== null && meta.progressToken === undefined;
 
 function metaOf(meta: Buffer): RequestMeta | null {
   let progressToken: string | undefined;

@@ -20,7 +20,7 @@ const instructionsCharsMax = 8 * 1024;
 const tasksExtension = 'io.modelcontextprotocol/tasks';
 const changing = ['tools', 'prompts', 'resources'] as const;
 
-const carriedCapabilities = JSON.stringify({
+const forwardedCapabilities = JSON.stringify({
   tools: { listChanged: true },
   prompts: { listChanged: true },
   resources: { subscribe: true, listChanged: true },
@@ -33,7 +33,7 @@ const fallbackCapabilities = '{"tools":{"listChanged":true}}';
 /** Returns one JSON object. */
 export function capabilitiesOf(view: View): string {
   const facts = view.only === undefined ? undefined : view.known(view.only)?.facts;
-  return facts ? ownCapabilities(facts) : (view.carried ?? carriedCapabilities);
+  return facts ? ownCapabilities(facts) : (view.carried ?? forwardedCapabilities);
 }
 
 function ownCapabilities({ capabilities }: KnownFacts): string {

@@ -18,10 +18,10 @@ import { eraOf } from '../eras/eras.js';
 import {
   type Client,
   type ClientSession,
+  type CurrentPrincipal,
   type Exchange,
   invalidParams,
   type MirroredHeader,
-  type PrincipalNow,
   type Router,
   type RpcFailure,
 } from '../exchange.js';
@@ -107,7 +107,7 @@ export class GatewayRouter implements Router {
     else session.signal.addEventListener('abort', end, { once: true });
   }
 
-  neverOpened(client: Pick<Client, 'id'>): void {
+  endedBeforeOpen(client: Pick<Client, 'id'>): void {
     this.#forget(client);
   }
 
@@ -131,8 +131,8 @@ export class GatewayRouter implements Router {
     return this.#views.of(everything, embedder).unroutedOf(server);
   }
 
-  rekeyed(now: PrincipalNow): void {
-    this.#watch.rekeyed(now);
+  keysChanged(now: CurrentPrincipal): void {
+    this.#watch.keysChanged(now);
   }
 
   /** Ends listen streams with their result, and releases subscriptions. */

@@ -9,14 +9,14 @@ export class PipeBatch implements BatchAnswers {
   readonly #send: (parts: readonly JsonText[]) => void;
   readonly #parts: JsonText[] = [];
   /** Starts at 1 while the batch is read, so that immediate answers do not complete it. */
-  #owed = 1;
+  #pending = 1;
 
   constructor(send: (parts: readonly JsonText[]) => void) {
     this.#send = send;
   }
 
-  owe(): void {
-    this.#owed++;
+  expect(): void {
+    this.#pending++;
   }
 
   /** `answer` is undefined for a cancelled request. */
@@ -27,7 +27,7 @@ export class PipeBatch implements BatchAnswers {
 
   /** The reader calls it once, after it has read the whole batch. */
   complete(): void {
-    this.#owed--;
-    if (this.#owed === 0 && this.#parts.length > 0) this.#send([...this.#parts, ']']);
+    this.#pending--;
+    if (this.#pending === 0 && this.#parts.length > 0) this.#send([...this.#parts, ']']);
   }
 }

@@ -83,7 +83,7 @@ test('E4 a process is one client in both eras, and its end is reported once', as
   ]) {
     const { router, send, pipe } = open();
     const ended: string[] = [];
-    Object.assign(router, { neverOpened: ({ id }: Client) => ended.push(id) });
+    Object.assign(router, { endedBeforeOpen: ({ id }: Client) => ended.push(id) });
     await send(...messages);
     const ids = new Set(router.exchanges.map(({ client }) => client.id));
     await pipe.close();

@@ -214,7 +214,7 @@ class PipeIngress implements StdioIngress, Pipe {
     const exchange = new StdioExchange(this, stdio, client, request);
     this.#exchanges.set(request.idText, exchange);
     this.#exchangeBytes += request.bytes;
-    batch?.owe();
+    batch?.expect();
     try {
       this.#options.router.handle(exchange);
     } catch (error) {
@@ -241,7 +241,7 @@ class PipeIngress implements StdioIngress, Pipe {
 
   #answer(parts: readonly JsonText[], batch: PipeBatch | undefined): void {
     if (!batch) return this.#write(parts);
-    batch.owe();
+    batch.expect();
     batch.add(parts);
   }
 
@@ -280,7 +280,7 @@ class PipeIngress implements StdioIngress, Pipe {
       input.off('data', this.#data);
       input.pause();
       // The client can send no more answers.
-      for (const { stdio } of this.#eras) stdio.stopAsking?.();
+      for (const { stdio } of this.#eras) stdio.clientInputEnded?.();
       for (const exchange of [...this.#exchanges.values()]) if (exchange.method === listenMethod) exchange.cancel();
     }
     this.#cancelDrain();
@@ -304,10 +304,10 @@ class PipeIngress implements StdioIngress, Pipe {
     const { input, clock } = this.#options;
     input.off('data', this.#data);
     input.pause();
-    for (const { stdio } of this.#eras) stdio.stopAsking?.();
+    for (const { stdio } of this.#eras) stdio.clientInputEnded?.();
     for (const exchange of [...this.#exchanges.values()]) exchange.cancel();
     const wasOpened = this.#eras.filter(({ stdio }) => stdio.end?.()).length > 0;
-    if (!wasOpened) this.#guard(() => this.#options.router.neverOpened?.({ id: this.#id }));
+    if (!wasOpened) this.#guard(() => this.#options.router.endedBeforeOpen?.({ id: this.#id }));
     const giveUp = clock.at(clock.nowMs() + flushMs, () => this.#out.abandon());
     this.#out
       .drained()

@@ -22,7 +22,7 @@ export interface Entry {
   /** The name that clients see. */
   readonly name: string;
   /** The name that the entry has if no other entry wants the same one. */
-  readonly wanted: string;
+  readonly preferredName: string;
   readonly item: ListedItem;
   /** Number of the content. Two entries with equal numbers have the same bytes and the same name. */
   readonly content: number;
@@ -50,7 +50,7 @@ export class ListPart {
     return this.#sorted;
   }
 
-  shows(other: ListPart): boolean {
+  hasSameEntries(other: ListPart): boolean {
     const [a, b] = [this.entries, other.entries];
     return this === other || (a.length === b.length && a.every((entry, i) => isSame(entry, b[i] as Entry)));
   }
@@ -92,7 +92,7 @@ export class Access {
 }
 
 /** Maximum number of cached subsets of one server's tools. Beyond it, equal subsets are compared entry by entry. */
-const cutsMax = 1_024;
+const subsetsMax = 1_024;
 /** Number of verdicts, one bit each, in one character of a subset's key. */
 const verdictsPerChar = 15;
 
@@ -101,26 +101,26 @@ export class ServerLists {
   /** Undefined if the server is being removed. */
   readonly known: KnownServer | undefined;
   readonly toolCount: number;
-  readonly #wholes = new Map<string, ListPart>();
-  readonly #cuts = new Map<string, ListPart>();
+  readonly #fullLists = new Map<string, ListPart>();
+  readonly #subsets = new Map<string, ListPart>();
   /** Lists of the previous revision, until the lists of this one are built. */
-  readonly #before: Map<string, ListPart>;
+  readonly #previous: Map<string, ListPart>;
 
   constructor(server: string, known: KnownServer | undefined, before?: ServerLists) {
     this.server = server;
     this.known = known;
     this.toolCount = known?.lists.get('tools/list')?.items.length ?? 0;
-    this.#before = new Map(before ? [...before.#before, ...before.#wholes] : []);
+    this.#previous = new Map(before ? [...before.#previous, ...before.#fullLists] : []);
   }
 
   /** The list before the rules of a principal hide items. */
   whole(method: ListMethod, isAlone: boolean): ListPart {
     const key = `${method} ${isAlone}`;
-    let whole = this.#wholes.get(key);
+    let whole = this.#fullLists.get(key);
     if (!whole) {
-      whole = new ListPart(this.#entries(method, isAlone, this.#before.get(key)), false);
-      this.#wholes.set(key, whole);
-      this.#before.delete(key);
+      whole = new ListPart(this.#entries(method, isAlone, this.#previous.get(key)), false);
+      this.#fullLists.set(key, whole);
+      this.#previous.delete(key);
     }
     return whole;
   }
@@ -139,14 +139,14 @@ export class ServerLists {
       bits = 0;
     }
     if (hidden === 0) return whole;
-    let cut = this.#cuts.get(key);
+    let cut = this.#subsets.get(key);
     if (!cut) {
       const isShown = (_: Entry, i: number) => {
         const verdicts = key.charCodeAt(1 + Math.floor(i / verdictsPerChar));
         return ((verdicts >> (i % verdictsPerChar)) & 1) === 1;
       };
       cut = new ListPart(entries.filter(isShown), true);
-      setBounded(this.#cuts, key, cut, cutsMax);
+      setBounded(this.#subsets, key, cut, subsetsMax);
     }
     return cut;
   }
@@ -166,7 +166,7 @@ export class ServerLists {
       const { name, wanted } = namesOf(server, method, rules ? renamed(rules, key) : key, key, isAlone);
       const old = byKey.get(key);
       const isOld = old?.name === name && old.item.raw.equals(item.raw);
-      entries.push({ server, key, name, wanted, item, content: isOld ? old.content : ++lastContent });
+      entries.push({ server, key, name, preferredName: wanted, item, content: isOld ? old.content : ++lastContent });
     }
     return entries;
   }

@@ -159,6 +159,6 @@ function sharedUris(entries: readonly Entry[]): ReadonlyMap<string, readonly str
 
 const toolNames = (entries: readonly Entry[], isAlone: boolean): string[] =>
   uniqueNames(
-    entries.map(({ server, key, wanted }) => ({ server, tool: key, name: wanted })),
+    entries.map(({ server, key, preferredName: wanted }) => ({ server, tool: key, name: wanted })),
     isAlone,
   );

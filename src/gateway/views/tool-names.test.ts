@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { prefixed, uniqueNames, type Wanted } from './tool-names.js';
+import { type PreferredName, prefixed, uniqueNames } from './tool-names.js';
 
-const want = (server: string, tool: string): Wanted => ({ server, tool, name: prefixed(server, tool) });
+const want = (server: string, tool: string): PreferredName => ({ server, tool, name: prefixed(server, tool) });
 const named = (...pairs: [string, string][]) => uniqueNames(pairs.map(([server, tool]) => want(server, tool)));
 
 describe('names at an endpoint of many servers', () => {

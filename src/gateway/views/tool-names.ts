@@ -6,7 +6,7 @@
  */
 import { createHash } from 'node:crypto';
 
-export interface Wanted {
+export interface PreferredName {
   readonly server: string;
   /** The server's own name. The hash covers server and tool. */
   readonly tool: string;
@@ -26,13 +26,14 @@ const lastLevel = hashChars.length - 1;
 
 export const prefixed = (server: string, tool: string): string => `${server}${separator}${tool}`;
 
-const startLevel = ({ name }: Wanted): number => (name.length <= nameCharsMax && name.search(foreign) < 0 ? 0 : 1);
+const startLevel = ({ name }: PreferredName): number =>
+  name.length <= nameCharsMax && name.search(foreign) < 0 ? 0 : 1;
 
 /** The name before collisions are resolved. */
-export const startName = (wanted: Wanted): string => nameAt(wanted, startLevel(wanted));
+export const startName = (wanted: PreferredName): string => nameAt(wanted, startLevel(wanted));
 
 /** Returns names in the order of `wanted`, whose server-tool pairs differ. `isPlain`: unique names are not changed. */
-export function uniqueNames(wanted: readonly Wanted[], isPlain = false): string[] {
+export function uniqueNames(wanted: readonly PreferredName[], isPlain = false): string[] {
   const levels: number[] = wanted.map((each) => (isPlain ? 0 : startLevel(each)));
   const names = wanted.map((each, i) => nameAt(each, levels[i] as number));
   for (;;) {
@@ -40,12 +41,12 @@ export function uniqueNames(wanted: readonly Wanted[], isPlain = false): string[
     if (rivals.length === 0) return names;
     for (const i of rivals) {
       levels[i] = (levels[i] as number) + 1;
-      names[i] = nameAt(wanted[i] as Wanted, levels[i] as number);
+      names[i] = nameAt(wanted[i] as PreferredName, levels[i] as number);
     }
   }
 }
 
-function nameAt(wanted: Wanted, level: number): string {
+function nameAt(wanted: PreferredName, level: number): string {
   if (level === 0) return wanted.name;
   const length = hashChars[level] as number;
   const head = wanted.name.replace(foreign, '_').slice(0, nameCharsMax - 1 - length);
@@ -53,7 +54,7 @@ function nameAt(wanted: Wanted, level: number): string {
 }
 
 /** Hashes UTF-16, because names that differ only in unpaired surrogates are equal in UTF-8. */
-function hashOf({ server, tool }: Wanted): string {
+function hashOf({ server, tool }: PreferredName): string {
   const digest = createHash('sha256')
     .update(Buffer.from(`${server}\0${tool}`, 'utf16le'))
     .digest();

@@ -200,7 +200,7 @@ export function showSame(a: View, b: View, method: ListMethod): boolean {
   if (one.length === other.length && one.every((part, i) => part === other[i])) return true;
   // A server without entries does not change the list.
   const [shown, others] = [one, other].map((parts) => parts.filter(({ entries }) => entries.length > 0));
-  return shown?.length === others?.length && !!shown?.every((part, i) => part.shows(others?.[i] as ListPart));
+  return shown?.length === others?.length && !!shown?.every((part, i) => part.hasSameEntries(others?.[i] as ListPart));
 }
 
 type Offer = 'tools' | 'prompts' | 'resources' | 'completions' | 'logging';

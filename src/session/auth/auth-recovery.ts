@@ -65,7 +65,7 @@ export class AuthRecovery implements TokenSource {
   readonly #grantListeners = new Set<() => void>();
   readonly #unsubscribe: () => void;
   /** Last token of the provider. `#token` is the same, or undefined if the token is not a valid header. */
-  #given: AuthToken | undefined;
+  #providerToken: AuthToken | undefined;
   #token: AuthToken | undefined;
   #hash = tokenHash(undefined);
   #redacted: string[] = [];
@@ -154,7 +154,7 @@ export class AuthRecovery implements TokenSource {
         if (!this.#isClosed && this.#update()) this.#changed();
       });
       if (typeof off === 'function') return off as () => void;
-      onProblem?.(unsubscribable(server));
+      onProblem?.(noUnsubscribe(server));
     } catch (error) {
       onProblem?.(error);
     }
@@ -223,12 +223,12 @@ export class AuthRecovery implements TokenSource {
   /** True: the provider has another token. `refreshed`: hash of the token that was refreshed, if any. */
   #update(refreshed?: string): boolean {
     const given = this.#readProvider();
-    if (isSame(given, this.#given)) return false;
-    const before = this.#given;
-    this.#given = given && { header: [given.header[0], given.header[1]], grant: grantOf(given) };
-    this.#token = this.#usable(this.#given);
+    if (isSame(given, this.#providerToken)) return false;
+    const before = this.#providerToken;
+    this.#providerToken = given && { header: [given.header[0], given.header[1]], grant: grantOf(given) };
+    this.#token = this.#usable(this.#providerToken);
     // A login may have replaced the token during the refresh; the new token is then not a refresh of it.
-    if (!isSameGrant(before, this.#given, refreshed === this.#hash))
+    if (!isSameGrant(before, this.#providerToken, refreshed === this.#hash))
       for (const listener of [...this.#grantListeners]) listener();
     const hash = tokenHash(this.#token);
     if (hash === this.#hash) return false;
@@ -241,7 +241,7 @@ export class AuthRecovery implements TokenSource {
   #readProvider(): AuthToken | undefined {
     try {
       const token = this.#provider.current();
-      if (token && !isToken(token)) throw shapeless(this.#options.server);
+      if (token && !isToken(token)) throw invalidToken(this.#options.server);
       this.#isFailing = false;
       return token;
     } catch (error) {
@@ -284,14 +284,14 @@ export const withoutScheme = (value: string): string => value.replace(/^(?:beare
 const isToken = ({ header }: AuthToken): boolean =>
   Array.isArray(header) && typeof header[0] === 'string' && typeof header[1] === 'string';
 
-const shapeless = (server: string): HostError =>
+const invalidToken = (server: string): HostError =>
   new HostError('invalid_spec', `server '${server}': its auth provider returned a token without a header`, {
     server,
     field: 'header',
     hint: 'return { header: [name, value] } with two strings from current()',
   });
 
-const unsubscribable = (server: string): HostError =>
+const noUnsubscribe = (server: string): HostError =>
   new HostError('invalid_spec', `server '${server}': onChanged of its auth provider returned no function`, {
     server,
     field: 'onChanged',

@@ -73,7 +73,7 @@ export interface HttpSession {
     progressToken: number | undefined,
   ): Promise<Answer>;
   /** Call it when the server refused the standalone stream. */
-  doubted(): void;
+  sessionMaybeLost(): void;
 }
 
 export interface HttpSessionOwner {

@@ -184,7 +184,7 @@ export class GetStream implements ExchangeSink {
 interface StreamOwner extends StreamSource {
   receiveStandalone(data: Buffer): void;
   /** The server refused the standalone stream with 404 or 400. It has lost the session, or has no such stream. */
-  sessionDoubted(): void;
+  sessionMaybeLost(): void;
 }
 
 /**
@@ -211,7 +211,7 @@ export class ResumableStreams {
       onEvent: ({ data }) => data.length > 0 && this.#owner.receiveStandalone(data),
       onGiveUp: (cause) => {
         this.#standalone = undefined;
-        if (cause.details.httpStatus === 404 || cause.details.httpStatus === 400) this.#owner.sessionDoubted();
+        if (cause.details.httpStatus === 404 || cause.details.httpStatus === 400) this.#owner.sessionMaybeLost();
         else if (cause instanceof TokenRefused) this.#refusedHash = cause.sentHash;
       },
     });

@@ -1,6 +1,6 @@
 /**
  * Base class of both HTTP transports: connection pools, request headers, bounds, and the table of open requests.
- * Not here: reading a response (post-call.ts, one-way-queue.ts), order of frames (call-lane.ts), deadlines (wire/peer.ts).
+ * Not here: reading a response (post-call.ts, one-way-queue.ts), order of frames (call-queue.ts), deadlines (wire/peer.ts).
  * Invariants:
  * - Calls, control traffic, one-way messages and event streams have separate connections and bounds. A response that the server
  *   waits for never queues behind calls, and a session can be opened while any number of calls run.
@@ -24,7 +24,7 @@ import {
 import { isSessionRequest, listenMethod, NOTIFICATION } from '../../wire/rpc-codes.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
-import { CallLane, ConnectionSlots } from './call-lane.js';
+import { CallQueue, ConnectionSlots } from './call-queue.js';
 import { checkFacts, configuredHeaders, type HeaderList, RequestHeaders } from './headers.js';
 import { type ExchangeSink, HttpExchange } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
@@ -64,7 +64,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   protected endpoint: URL | undefined;
   protected readonly headers: RequestHeaders;
   protected readonly streamPool: Dispatcher;
-  protected readonly calls: CallLane<Call>;
+  protected readonly calls: CallQueue<Call>;
   protected listener: ChannelListener | undefined;
   protected closedBy: HostError | undefined;
   /** Requests whose outcome has not been reported. */
@@ -72,7 +72,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   readonly #callPool: Dispatcher;
   readonly #controlPool: Dispatcher;
   readonly #oneWayPool: Dispatcher;
-  readonly #controlCalls: CallLane<Call>;
+  readonly #controlCalls: CallQueue<Call>;
   readonly #oneWay: OneWayQueue;
   readonly #controlOneWay: OneWayQueue;
   readonly #stalls: StallWatch;
@@ -91,10 +91,10 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     this.#oneWayPool = openPool(spec, deps, oneWayConnections);
     // At least two: a new stream is opened before the stream it replaces is closed.
     this.streamPool = openPool(spec, deps, Math.max(connections, 2));
-    this.calls = new CallLane(new ConnectionSlots(connections), (call) => this.dispatch(call, this.#callPool));
+    this.calls = new CallQueue(new ConnectionSlots(connections), (call) => this.dispatch(call, this.#callPool));
     const control = new ConnectionSlots(controlConnections);
     // This lane subscribes first: a waiting request gets a freed control connection before a waiting notification.
-    this.#controlCalls = new CallLane(control, (call) => this.dispatch(call, this.#controlPool));
+    this.#controlCalls = new CallQueue(control, (call) => this.dispatch(call, this.#controlPool));
     this.#controlOneWay = new OneWayQueue(this, this.#controlPool, control, controlNotificationMsMax);
     const oneWay = new ConnectionSlots(oneWayConnections);
     this.#oneWay = new OneWayQueue(this, this.#oneWayPool, oneWay, oneWayTimeoutMs);
@@ -127,7 +127,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     this.open.set(frame, call);
     // A listen stream stays open, so it must not use a connection of short requests.
     if (frame.method === listenMethod) this.dispatch(call, this.streamPool);
-    else this.#laneOf(call).add(call);
+    else this.#queueOf(call).add(call);
     if (frame.phase === 'queued' && !call.isControl) {
       call.isWaiting = true;
       this.#stalls.waiting();
@@ -185,7 +185,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   released(call: Call): void {
     this.releaseBytes(call);
     call.exchange = undefined;
-    if (call.frame.method !== listenMethod) this.#laneOf(call).released(call);
+    if (call.frame.method !== listenMethod) this.#queueOf(call).released(call);
   }
 
   // --- for the transports
@@ -216,14 +216,14 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   /** The server has not closed the response of this answered call. Its connection is closed first when one is needed. */
   protected linger(call: Call): void {
     if (call.frame.method === listenMethod) call.giveUp();
-    else this.#laneOf(call).linger(call);
+    else this.#queueOf(call).linger(call);
   }
 
   /** The call is answered, failed or withdrawn. Its exchange may still be running. */
   protected forget(call: Call): void {
     this.open.delete(call.frame);
     if (call.isWaiting) this.#waitOver(call);
-    if (this.#laneOf(call).remove(call)) this.releaseBytes(call);
+    if (this.#queueOf(call).remove(call)) this.releaseBytes(call);
   }
 
   protected releaseBytes(call: Call): void {
@@ -250,7 +250,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
 
   // --- private
 
-  #laneOf(call: Call): CallLane<Call> {
+  #queueOf(call: Call): CallQueue<Call> {
     return call.isControl ? this.#controlCalls : this.calls;
   }
 

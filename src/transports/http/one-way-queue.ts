@@ -11,7 +11,7 @@ import type { Cancel } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import { type ChannelCounters, newCounters, type OutboundFrame } from '../../wire/channel.js';
 import type { AuthToken } from './auth-token.js';
-import type { ConnectionSlots } from './call-lane.js';
+import type { ConnectionSlots } from './call-queue.js';
 import { isEventStream, type ResponseHeaders } from './headers.js';
 import type { ExchangeSink, HttpExchange } from './http-exchange.js';
 import type { HttpDeps } from './http-pool.js';

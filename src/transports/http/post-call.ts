@@ -202,7 +202,7 @@ export class PostCall implements ExchangeSink {
       if (this.#over || envelope.numericId() !== this.frame.id) return this.#host.junk();
       // A server may report a lost session or a refused token as an error with the id of this request. Then the status decides.
       if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== RPC.methodNotFound)) return;
-      if (this.#isSessionDoubtful()) return this.#storeRefusal(envelope);
+      if (this.#isSessionMaybeLost()) return this.#storeRefusal(envelope);
       this.#over = true;
       this.#host.answered(this);
     }
@@ -218,7 +218,7 @@ export class PostCall implements ExchangeSink {
   }
 
   /** With 400, an error with the id of this request may also be about the session. */
-  #isSessionDoubtful(): boolean {
+  #isSessionMaybeLost(): boolean {
     return this.#status === 400 && this.sessionId !== undefined;
   }
 

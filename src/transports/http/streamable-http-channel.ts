@@ -135,8 +135,8 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
     });
   }
 
-  sessionDoubted(): void {
-    if (!this.closedBy) this.listener?.sessionDoubted?.();
+  sessionMaybeLost(): void {
+    if (!this.closedBy) this.listener?.sessionMaybeLost?.();
   }
 
   // --- for the base class

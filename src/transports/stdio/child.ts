@@ -18,11 +18,11 @@ import { ProcessGroup } from './process-group.js';
 import type { ProcessFacts, ProcessTable } from './process-table.js';
 import {
   DEFAULT_PACE,
-  hurry,
   type Ladder,
   type LadderEffect,
   type LadderPace,
   type Rung,
+  shortenWaits,
   step,
 } from './stop-ladder.js';
 
@@ -177,7 +177,7 @@ export class Child {
   stop(pace?: LadderPace): Promise<StopReport> {
     if (pace) {
       this.#pace = pace;
-      this.#ladder = hurry(this.#ladder, this.#deps.clock.nowMs(), pace);
+      this.#ladder = shortenWaits(this.#ladder, this.#deps.clock.nowMs(), pace);
     }
     if (!this.#stopped) {
       this.#stopped = new Promise((resolve) => {

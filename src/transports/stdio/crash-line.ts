@@ -28,7 +28,7 @@ export function crashLine(text: string, maxChars: number): string {
   const last = lines.findLastIndex((line) => !noise.some((pattern) => pattern.test(line)));
   if (last < 0) return '';
   let found: string | undefined;
-  for (const find of [ofRust, ofGo, ofPython, ofScript]) found ??= find(lines, last);
+  for (const find of [rustCrash, goCrash, pythonCrash, scriptCrash]) found ??= find(lines, last);
   const line = found ?? at(lines, last).trim();
   return line.length > maxChars ? `${line.slice(0, maxChars)}…` : line;
 }
@@ -40,7 +40,7 @@ const lastMatch = (lines: readonly string[], last: number, pattern: RegExp): num
 
 const rustAside = /^\s|^$|^note: |^stack backtrace:/;
 
-const ofRust: Find = (lines, last) => {
+const rustCrash: Find = (lines, last) => {
   const head = lastMatch(lines, last, /^thread '.*'.* panicked at /);
   if (head < 0) return undefined;
   const aside = lines.findIndex((line, i) => i > head && /^(?:note: |stack backtrace:)/.test(line));
@@ -54,7 +54,7 @@ const ofRust: Find = (lines, last) => {
 const goAside =
   /^$|^\t|^\s+panic: |^goroutine |^created by |^runtime stack:|^\[signal |^exit status |^\.\.\.|^[\w./*()[\]{}·$<>,-]+\(.*\)$|^[a-z]\w{1,5}\s+0x[0-9a-f]+$/;
 
-const ofGo: Find = (lines, last) => {
+const goCrash: Find = (lines, last) => {
   const head = lastMatch(lines, last, /^(?:panic|fatal error): /);
   if (head < 0 || !lines.slice(head + 1, last + 1).every((line) => goAside.test(line))) return undefined;
   const stack = lines.findIndex((line, i) => i > head && /^goroutine \d+ .*:$/.test(line));
@@ -69,7 +69,7 @@ const ofGo: Find = (lines, last) => {
 const pythonFrame = /^\s+File ".*", line \d+/;
 const logRecord = /^\s*\[?(?:\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b)/;
 
-const ofPython: Find = (lines, last) => {
+const pythonCrash: Find = (lines, last) => {
   const start = lastMatch(lines, last, /^Traceback \(most recent call last\):$/);
   // A syntax error has one frame and no `Traceback` line.
   const frames = start >= 0 ? start + 1 : lastMatch(lines, last - 1, pythonFrame);
@@ -89,7 +89,7 @@ const elided = /^\s+\.\.\. \d+ /;
 const namedError = /\b(?:Error|Exception|Rejection)\b|[a-z](?:Error|Exception|Rejection)\b/;
 
 /** JavaScript and Java: an error, then `at` lines. Node prints other properties of the error in braces after them. */
-const ofScript: Find = (lines, last) => {
+const scriptCrash: Find = (lines, last) => {
   const end = at(lines, last) === '}' ? propertiesStart(lines, last) : last;
   if (end < 0) return undefined;
   if (!scriptFrame.test(at(lines, end))) return end === last ? undefined : withoutBrace(at(lines, end));

@@ -27,15 +27,15 @@ import { MessageDecoder } from '../../wire/message-decoder.js';
 import { oversizedHead, oversizedTail } from '../../wire/oversized-answer.js';
 import { inboundTooLarge, overloaded } from '../../wire/wire-errors.js';
 import { childEnvironment, type Environment } from '../environment.js';
+import { type ChannelEnd, channelEndError, frameError } from './channel-end-errors.js';
 import type { Child, ChildExit, StopReport } from './child.js';
 import { drain, readFairly, readIntoSharedBuffer, stdoutDrainMs, whenEnded } from './child-output.js';
 import type { ChildProcesses } from './child-processes.js';
 import { resolveCommand } from './command.js';
-import { type Ending, endingError, frameError } from './ending.js';
 import { sandboxAmbient } from './sandbox/private-home.js';
 import { type SandboxProfile, sandboxedExit, wrapInSandbox } from './sandbox/sandbox.js';
 import { StderrRing } from './stderr-ring.js';
-import { ABUSE_PACE, type LadderPace } from './stop-ladder.js';
+import { FAST_PACE, type LadderPace } from './stop-ladder.js';
 
 export interface StdioSpec {
   readonly server: string;
@@ -122,7 +122,7 @@ export class StdioChannel implements Channel {
   readonly #noise: NoiseMeter;
   #listener: ChannelListener | undefined;
   /** First reason why no more frames are sent. */
-  #ending: Ending | undefined;
+  #ending: ChannelEnd | undefined;
   #halfSent: OutboundFrame[] = [];
   #closedWith: HostError | undefined;
   #cancelWait: Cancel = () => {};
@@ -246,7 +246,7 @@ export class StdioChannel implements Channel {
     if (this.#closedWith) return;
     if (id !== undefined) this.#listener?.tooLarge?.(id, inboundTooLarge(this.#server, bytes));
     this.#finish(bytes);
-    void this.#child.stop(ABUSE_PACE);
+    void this.#child.stop(FAST_PACE);
   }
 
   #drain(): void {
@@ -259,7 +259,7 @@ export class StdioChannel implements Channel {
   }
 
   /** No frame is sent after this call. */
-  #end(ending: Ending): void {
+  #end(ending: ChannelEnd): void {
     if (this.#ending) return;
     this.#ending = ending;
     const { writing, queued } = this.#writer.abandon();
@@ -268,9 +268,9 @@ export class StdioChannel implements Channel {
     if (ending !== 'exit' && ending !== 'closed') this.#failHalfSent();
   }
 
-  #endingError(ending: Ending, lineBytes?: number): HostError {
+  #endingError(ending: ChannelEnd, lineBytes?: number): HostError {
     const lastLine = this.#stderr.crashLine(stderrLineChars);
-    const error = endingError(this.#server, ending, this.#child.exit, lastLine, lineBytes);
+    const error = channelEndError(this.#server, ending, this.#child.exit, lastLine, lineBytes);
     return this.#profile === 'standard' && ending === 'exit' ? sandboxedExit(this.#server, error, lastLine) : error;
   }
 

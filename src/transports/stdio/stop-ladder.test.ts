@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { type GroupStatus, hurry, type Ladder, type LadderEffect, type LadderPace, step } from './stop-ladder.js';
+import {
+  type GroupStatus,
+  type Ladder,
+  type LadderEffect,
+  type LadderPace,
+  shortenWaits,
+  step,
+} from './stop-ladder.js';
 
 const pace: LadderPace = { eofMs: 2_000, termMs: 3_000, settleMs: 50, verifyMs: 1_000 };
 const leader: GroupStatus = { leader: true, followers: 0 };
@@ -76,6 +83,6 @@ describe('a stop', () => {
 
 test('a hurried stop is never slower than before', () => {
   const [walking] = step({ kind: 'standing' }, leader, 0, pace);
-  expect(hurry(walking, 100, { ...pace, eofMs: 0 })).toMatchObject({ untilMs: 100 });
-  expect(hurry(walking, 100, { ...pace, eofMs: 60_000 })).toMatchObject({ untilMs: 2_000 });
+  expect(shortenWaits(walking, 100, { ...pace, eofMs: 0 })).toMatchObject({ untilMs: 100 });
+  expect(shortenWaits(walking, 100, { ...pace, eofMs: 60_000 })).toMatchObject({ untilMs: 2_000 });
 });

@@ -17,7 +17,7 @@ export interface LadderPace {
 export const DEFAULT_PACE: LadderPace = { eofMs: 2_000, termMs: 3_000, settleMs: 50, verifyMs: 2_000 };
 
 /** Pace for a server that violated a limit: almost no wait, but one chance to stop its children. */
-export const ABUSE_PACE: LadderPace = { eofMs: 0, termMs: 250, settleMs: 0, verifyMs: 2_000 };
+export const FAST_PACE: LadderPace = { eofMs: 0, termMs: 250, settleMs: 0, verifyMs: 2_000 };
 
 /** Last rung that was needed. `none`: the server and its group exited without it. */
 export type Rung = 'none' | 'eof' | 'term' | 'kill';
@@ -41,7 +41,7 @@ export function step(ladder: Ladder, status: GroupStatus, nowMs: number, pace: L
     return [walking('eof', nowMs + pace.eofMs, false), ['close_stdin']];
   }
   if (gone) return [{ kind: 'done', rung: ladder.rung, left: 0 }, []];
-  if (nowMs >= ladder.untilMs) return descend(ladder.rung, status, nowMs, pace);
+  if (nowMs >= ladder.untilMs) return nextRung(ladder.rung, status, nowMs, pace);
   if (!status.leader && !ladder.leaderGone) {
     const polite = ladder.rung === 'eof' || ladder.rung === 'none';
     const untilMs = polite ? Math.min(ladder.untilMs, nowMs + pace.settleMs) : ladder.untilMs;
@@ -50,7 +50,7 @@ export function step(ladder: Ladder, status: GroupStatus, nowMs: number, pace: L
   return [ladder, []];
 }
 
-function descend(rung: Rung, status: GroupStatus, nowMs: number, pace: LadderPace): LadderStep {
+function nextRung(rung: Rung, status: GroupStatus, nowMs: number, pace: LadderPace): LadderStep {
   switch (rung) {
     case 'none':
     case 'eof':
@@ -70,7 +70,7 @@ const walking = (rung: Rung, untilMs: number, leaderGone: boolean): Ladder => ({
 });
 
 /** A later, shorter pace can shorten the waits of a running stop, never extend them. */
-export function hurry(ladder: Ladder, nowMs: number, pace: LadderPace): Ladder {
+export function shortenWaits(ladder: Ladder, nowMs: number, pace: LadderPace): Ladder {
   if (ladder.kind !== 'walking' || ladder.rung === 'kill') return ladder;
   const waitMs = ladder.rung === 'term' ? pace.termMs : pace.eofMs;
   return { ...ladder, untilMs: Math.min(ladder.untilMs, nowMs + waitMs) };

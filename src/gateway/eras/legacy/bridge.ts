@@ -9,7 +9,7 @@ import type { InboundRequest } from '../../../wire/inbound-requests.js';
 import { RPC } from '../../../wire/rpc-codes.js';
 import { refuseUndeclared, refuseUnknown } from '../../bridge/bridge-errors.js';
 import type { Bridge, BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { carriedCapabilities, isDeclared, needOf } from '../../bridge/client-capabilities.js';
+import { forwardedCapabilities, isDeclared, neededCapability } from '../../bridge/client-capabilities.js';
 import { readInputRequired } from '../../bridge/input-required.js';
 import type { Ask, Exchange } from '../../exchange.js';
 import { askLimitMs, InputRounds } from './input-rounds.js';
@@ -28,7 +28,7 @@ async function relayLegacy(request: BridgedRequest, { clock, random }: LegacyBri
   // Created on demand: few servers send requests.
   let asks: ServerRequests | undefined;
   const options: BridgeOptions = {
-    capabilities: carriedCapabilities(exchange.client, exchange.ask !== undefined),
+    capabilities: forwardedCapabilities(exchange.client, exchange.ask !== undefined),
     onServerRequest: (inbound) => {
       asks ??= new ServerRequests(exchange, clock);
       asks.take(inbound);
@@ -58,7 +58,7 @@ class ServerRequests {
   }
 
   take(request: InboundRequest): void {
-    const need = needOf(request.method, request.params);
+    const need = neededCapability(request.method, request.params);
     if (!need) return refuseUnknown(request);
     const { client, ask } = this.#exchange;
     if (!ask || !isDeclared(need, client.capabilities)) return refuseUndeclared(request, need);

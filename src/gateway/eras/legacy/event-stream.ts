@@ -37,14 +37,14 @@ export class EventStream {
   #reader: SseStream | undefined;
   #wasRead = false;
   /** Number of the last event written to a reader. */
-  #toldSeq: number;
+  #writtenSeq: number;
   #announcements: Announcements | undefined;
 
   constructor(no: number, store: EventStore, count: EventCount) {
     this.no = no;
     this.#store = store;
     this.#count = count;
-    this.#toldSeq = count.last;
+    this.#writtenSeq = count.last;
   }
 
   get isRead(): boolean {
@@ -57,7 +57,7 @@ export class EventStream {
     const seq = ++this.#count.last;
     const text = this.#text(seq, parts);
     this.#store.add(this.no, seq, text);
-    if (this.#reader?.write(text)) this.#toldSeq = seq;
+    if (this.#reader?.write(text)) this.#writtenSeq = seq;
   }
 
   /**
@@ -71,11 +71,11 @@ export class EventStream {
   }
 
   /** Replaces the reader. The new reader gets the events after `afterSeq`. */
-  attach(reader: SseStream, afterSeq = this.#toldSeq): void {
+  attach(reader: SseStream, afterSeq = this.#writtenSeq): void {
     this.#reader?.end();
     this.#reader = reader;
     this.#wasRead = true;
-    for (const { seq, text } of this.#after(afterSeq)) if (reader.write(text)) this.#toldSeq = seq;
+    for (const { seq, text } of this.#after(afterSeq)) if (reader.write(text)) this.#writtenSeq = seq;
     this.#writePending(reader);
     reader.onDrain = () => this.#writePending(reader);
     // A session outlives its connections and must not keep their responses in memory.
@@ -86,7 +86,7 @@ export class EventStream {
 
   /** An event without data. Its id lets a client resume if the connection breaks before the first real event. */
   primer(retryMs: number): string {
-    return `id: ${this.no}-${this.#toldSeq}\nretry: ${retryMs}\ndata: \n\n`;
+    return `id: ${this.no}-${this.#writtenSeq}\nretry: ${retryMs}\ndata: \n\n`;
   }
 
   end(): void {
@@ -100,7 +100,7 @@ export class EventStream {
     for (const method of pending) {
       const seq = this.#count.last + 1;
       if (!reader.write(this.#text(seq, notificationText(method, undefined)))) return;
-      this.#count.last = this.#toldSeq = seq;
+      this.#count.last = this.#writtenSeq = seq;
       pending.delete(method);
       written.set(method, seq);
     }

@@ -10,7 +10,7 @@ import { type Random, randomInt } from '../../../kernel/random.js';
 import { primesStreams } from '../../../session/eras/legacy/revisions.js';
 import type { JsonText } from '../../../wire/frame.js';
 import type { Answer } from '../../../wire/peer-interface.js';
-import { type AskLimits, type Exchange, isFailure, type PrincipalNow, type RpcFailure } from '../../exchange.js';
+import { type AskLimits, type CurrentPrincipal, type Exchange, isFailure, type RpcFailure } from '../../exchange.js';
 import { ExchangeBase, type ReceivedRequest } from '../../exchange-base.js';
 import type { IngressContext } from '../../http/ingress-context.js';
 import type { OpenExchange } from '../../http/open-exchanges.js';
@@ -74,7 +74,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
   }
 
   /** Matters only for `initialize`: the session table handles revoked keys of all open sessions. */
-  rekeyed(now: PrincipalNow): void {
+  keysChanged(now: CurrentPrincipal): void {
     if (!now(this.client.principal)) this.cancel(sessionEnded);
   }
 

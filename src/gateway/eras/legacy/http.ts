@@ -9,7 +9,7 @@ import { hasBatches, primesStreams } from '../../../session/eras/legacy/revision
 import type { Envelope } from '../../../wire/envelope.js';
 import { memberText } from '../../../wire/json-members.js';
 import { NOTIFICATION, RPC } from '../../../wire/rpc-codes.js';
-import { isFailure, type PrincipalNow, type RpcFailure } from '../../exchange.js';
+import { type CurrentPrincipal, isFailure, type RpcFailure } from '../../exchange.js';
 import type { ReceivedRequest } from '../../exchange-base.js';
 import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
 import { failureOf, REFUSALS, type Refusal, sessionsFull } from '../../http/refusals.js';
@@ -38,7 +38,7 @@ export class LegacyHttp implements HttpEra {
     this.#sessions = new SessionTable(context.clock, context.limits);
     this.#budget = new EventBudget(context.limits.eventBytes);
     this.#sessions.onEnded = (session) => {
-      if (session.wasUsed && !session.isInitialized) context.router.neverOpened?.(session);
+      if (session.wasUsed && !session.isInitialized) context.router.endedBeforeOpen?.(session);
     };
   }
 
@@ -54,8 +54,8 @@ export class LegacyHttp implements HttpEra {
     return { events: this.#budget.events, bytes: this.#budget.used };
   }
 
-  rekeyed(now: PrincipalNow): void {
-    this.#sessions.rekeyed(now);
+  keysChanged(now: CurrentPrincipal): void {
+    this.#sessions.keysChanged(now);
   }
 
   endStreams(): void {

@@ -10,7 +10,7 @@ import { type Random, randomInt } from '../../../kernel/random.js';
 import { memberBytes, memberString } from '../../../wire/json-members.js';
 import { cancelled, legacyFailure, quoted } from '../../bridge/bridge-errors.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { describeNeeds, isDeclared } from '../../bridge/client-capabilities.js';
+import { describeCapabilities, isDeclared } from '../../bridge/client-capabilities.js';
 import { type InputRequest, type InputRequired, readInputRequired } from '../../bridge/input-required.js';
 import type { Ask } from '../../exchange.js';
 
@@ -66,7 +66,7 @@ export class InputRounds {
     for (const { key, method, need } of requests) {
       if (!ask || !isDeclared(need, client.capabilities))
         return this.#failure(
-          `cannot request input ${quoted(key)} (${method}): the client does not support ${describeNeeds([need])}`,
+          `cannot request input ${quoted(key)} (${method}): the client does not support ${describeCapabilities([need])}`,
         );
     }
     return this.#askAll(requests, ask as Ask);

@@ -12,7 +12,7 @@
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
 import { type EndpointId, endpointKey } from '../../endpoint-id.js';
-import type { PrincipalNow } from '../../exchange.js';
+import type { CurrentPrincipal } from '../../exchange.js';
 import type { HttpLimits } from '../../http/http-limits.js';
 import type { LegacySession } from './http-session.js';
 
@@ -63,7 +63,7 @@ export class SessionTable {
     this.onEnded?.(session);
   }
 
-  rekeyed(now: PrincipalNow): void {
+  keysChanged(now: CurrentPrincipal): void {
     for (const session of this.#sessions.values()) {
       const principal = now(session.principal);
       if (principal) session.principal = principal;

@@ -80,7 +80,7 @@ export class LegacyStdio implements StdioEra {
     }
   }
 
-  stopAsking(): void {
+  clientInputEnded(): void {
     this.#requests.end();
   }
 

@@ -16,7 +16,13 @@ import {
   rpcError,
 } from '../../bridge/bridge-errors.js';
 import type { Bridge, BridgedRequest, Relayed } from '../../bridge/bridged-request.js';
-import { canBeAsked, carriedCapabilities, isDeclared, type Need, needOf } from '../../bridge/client-capabilities.js';
+import {
+  acceptsRequests,
+  type ClientCapability,
+  forwardedCapabilities,
+  isDeclared,
+  neededCapability,
+} from '../../bridge/client-capabilities.js';
 import {
   inputRequestsMax,
   inputRequiredBytesMax,
@@ -70,10 +76,10 @@ function relayModern(request: BridgedRequest, parts: ModernBridgeParts): Promise
 
 function sendFirst(request: BridgedRequest, parts: ModernBridgeParts, members: string | undefined): Promise<Relayed> {
   const { client } = request.exchange;
-  const capabilities = carriedCapabilities(client, true);
+  const capabilities = forwardedCapabilities(client, true);
   const translate = (relayed: Relayed) => translated(request, relayed, parts.seal);
   // Without possible questions the call is not parked, which saves an AbortController per call.
-  if (!canBeAsked(client.capabilities) || request.serverEra === 'modern')
+  if (!acceptsRequests(client.capabilities) || request.serverEra === 'modern')
     return request
       .send({ capabilities, members, onServerRequest: (inbound) => refuse(inbound, client) })
       .then(translate);
@@ -83,7 +89,7 @@ function sendFirst(request: BridgedRequest, parts: ModernBridgeParts, members: s
 }
 
 function refuse(inbound: InboundRequest, { capabilities }: Client): void {
-  const need = needOf(inbound.method, inbound.params);
+  const need = neededCapability(inbound.method, inbound.params);
   if (!need) refuseUnknown(inbound);
   else if (!isDeclared(need, capabilities)) refuseUndeclared(inbound, need);
   // The server has changed its era since its last run. The next call will be parked.
@@ -95,7 +101,7 @@ function translated(request: BridgedRequest, relayed: Relayed, seal: StateSeal):
   const { server, exchange } = request;
   const { capabilities } = exchange.client;
   if (isUrlRequired(relayed)) {
-    if (!capabilities.elicitationUrl) return missingCapability(new Set<Need>(['url']));
+    if (!capabilities.elicitationUrl) return missingCapability(new Set<ClientCapability>(['url']));
     const requests = readUrlRequired(relayed);
     if (!requests)
       return rpcError('modern', RPC.internalError, 'the server requires a visit of an address, but names none');

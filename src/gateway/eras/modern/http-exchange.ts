@@ -7,7 +7,7 @@ import type { ServerResponse } from 'node:http';
 import { MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
 import type { JsonText } from '../../../wire/frame.js';
 import { listenMethod, RPC } from '../../../wire/rpc-codes.js';
-import type { Client, PrincipalNow, RpcFailure } from '../../exchange.js';
+import type { Client, CurrentPrincipal, RpcFailure } from '../../exchange.js';
 import { ExchangeBase, type ReceivedRequest } from '../../exchange-base.js';
 import type { IngressContext } from '../../http/ingress-context.js';
 import type { OpenExchange } from '../../http/open-exchanges.js';
@@ -57,7 +57,7 @@ export class ModernHttpExchange extends ExchangeBase implements OpenExchange {
     this.#endWith(stopping);
   }
 
-  rekeyed(now: PrincipalNow): void {
+  keysChanged(now: CurrentPrincipal): void {
     const principal = now(this.client.principal);
     if (!principal) this.#endWith(keyRevoked);
     else if (principal !== this.client.principal) this.client = { ...this.client, principal };

@@ -12,7 +12,7 @@ import { memberBytes } from '../../../wire/json-members.js';
 import { RPC } from '../../../wire/rpc-codes.js';
 import { cancelled, refuseUndeclared, refuseUnknown } from '../../bridge/bridge-errors.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { isDeclared, type Need, needOf } from '../../bridge/client-capabilities.js';
+import { type ClientCapability, isDeclared, neededCapability } from '../../bridge/client-capabilities.js';
 import { inputRequestsMax, inputRequiredBytesMax, inputRequiredResult } from '../../bridge/input-required.js';
 import type { Exchange } from '../../exchange.js';
 import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } from './parked-state.js';
@@ -36,7 +36,7 @@ interface OpenAsk {
   readonly method: string;
   /** A copy, because the server's bytes are a view of a larger buffer. */
   readonly params: Buffer | undefined;
-  readonly need: Need;
+  readonly need: ClientCapability;
   readonly stop: () => void;
 }
 
@@ -118,7 +118,7 @@ export class ParkedCall implements Resumable {
 
   #take(request: InboundRequest): void {
     const { method, params } = request;
-    const need = needOf(method, params);
+    const need = neededCapability(method, params);
     if (!need) return refuseUnknown(request);
     if (!isDeclared(need, this.#exchange.client.capabilities)) return this.#refuseUndeclared(request, need);
     if (this.#asks.size >= inputRequestsMax || (params?.length ?? 0) > inputRequiredBytesMax)
@@ -140,7 +140,7 @@ export class ParkedCall implements Resumable {
     this.#step({ kind: 'ask', key });
   }
 
-  #refuseUndeclared(request: InboundRequest, need: Need): void {
+  #refuseUndeclared(request: InboundRequest, need: ClientCapability): void {
     this.#refusedAtMs = this.#ports.clock.nowMs();
     refuseUndeclared(request, need);
     if (this.#state.kind !== 'asking') return;

@@ -55,7 +55,7 @@ export class LegacyHttpSession implements HttpSession {
   }
 
   /** Renews a lost session now: otherwise notifications would be missed until the next request. */
-  doubted(): void {
+  sessionMaybeLost(): void {
     const { count } = this.#renewal;
     this.#isGone(count)
       .then((isGone) => (isGone ? this.#renewal.renew(count) : undefined))

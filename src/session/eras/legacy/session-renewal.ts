@@ -1,7 +1,7 @@
 /**
  * The life of a legacy HTTP session: open → lost → renewing → open, or back to lost when the renewal fails.
  * Not here: repeating refused requests (http-session.ts), opening a session (legacy-era.ts), the queue of requests meanwhile
- * (transports/http/call-lane.ts).
+ * (transports/http/call-queue.ts).
  *
  * Invariants:
  * - At most one `initialize` is in flight, and at most one per second is sent (one per 100 ms if connecting fails).

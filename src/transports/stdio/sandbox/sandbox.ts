@@ -11,13 +11,13 @@ import path from 'node:path';
 import { HostError } from '../../../kernel/errors.js';
 import type { Mounts } from './mounts.js';
 import { prepareHome } from './private-home.js';
+import { type SandboxViewRequest, sandboxView } from './sandbox-view.js';
 import { kernelControls } from './system-paths.js';
 import { isWithin } from './trace-path.js';
-import { sandboxView, type ViewRequest } from './view.js';
 
 export type SandboxProfile = 'group' | 'standard';
 
-interface SandboxRequest extends Omit<ViewRequest, 'searchPath' | 'home'> {
+interface SandboxRequest extends Omit<SandboxViewRequest, 'searchPath' | 'home'> {
   /** PATH of Hostler. The PATH of the child comes from its definition and could contain another bwrap. */
   readonly searchPath: string;
   readonly env: Readonly<Record<string, string>>;

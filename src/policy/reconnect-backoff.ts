@@ -21,11 +21,11 @@ const plan: RestartPlan = { ...defaultPlan, delayMsMax: backoffMsMax };
 /** Equal to the wait of a call for a server that is being restarted. */
 const waitMsMax = 5_000;
 /** The wait ends this long before the deadline: the caller then gets the connect error, and the breaker counts it. */
-const toldBeforeMs = 50;
+const endBeforeDeadlineMs = 50;
 /** A refusal takes less time than this: an attempt that lasts longer has a connection. */
 const refusedWithinMs = 100;
 
-export interface Refused {
+export interface RefusedConnection {
   readonly error: HostError;
   readonly sinceMs: number;
   readonly deadlineAtMs: number;
@@ -33,10 +33,10 @@ export interface Refused {
 }
 
 /** Undefined: try again now. Otherwise the request ends with this error. */
-type Told = (end: HostError | undefined) => void;
+type Resume = (end: HostError | undefined) => void;
 
 interface Waiter {
-  tell(end: HostError | undefined): void;
+  resume(end: HostError | undefined): void;
 }
 
 interface Group {
@@ -48,7 +48,7 @@ interface Group {
   cancelTimer: Cancel;
 }
 
-export class ReconnectWaits {
+export class ReconnectBackoff {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #groups = new Map<object, Group>();
@@ -74,8 +74,8 @@ export class ReconnectWaits {
   }
 
   /** `server`: one object for all requests to the same server. `told` may be called before this returns. */
-  refused(server: object, { error, sinceMs, deadlineAtMs, signal }: Refused, told: Told): void {
-    const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - toldBeforeMs);
+  refused(server: object, { error, sinceMs, deadlineAtMs, signal }: RefusedConnection, told: Resume): void {
+    const untilMs = Math.min(sinceMs + waitMsMax, deadlineAtMs - endBeforeDeadlineMs);
     // The attempt of the group failed, even if this request waits no longer: the others must not follow it.
     const waiting = this.#groups.get(server);
     if (waiting?.isTrying) this.#refusedAgain(server, waiting);
@@ -85,7 +85,7 @@ export class ReconnectWaits {
     }
     const group = waiting ?? this.#open(server);
     const waiter: Waiter = {
-      tell: (end) => {
+      resume: (end) => {
         group.waiters.delete(waiter);
         cancelTimer();
         signal?.removeEventListener('abort', onAbort);
@@ -126,16 +126,16 @@ export class ReconnectWaits {
     const [first] = group.waiters;
     group.isTrying = true;
     this.#arm(group, refusedWithinMs, () => this.#release(server, group));
-    first?.tell(undefined);
+    first?.resume(undefined);
   }
 
   #release(server: object, group: Group): void {
     this.#close(server, group);
-    for (const waiter of [...group.waiters]) waiter.tell(undefined);
+    for (const waiter of [...group.waiters]) waiter.resume(undefined);
   }
 
   #leave(server: object, group: Group, waiter: Waiter, end: HostError): void {
-    waiter.tell(end);
+    waiter.resume(end);
     if (group.waiters.size === 0 && !group.isTrying) this.#close(server, group);
   }
 

@@ -3,7 +3,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { isHostError } from '../../../kernel/errors.js';
-import { sandboxView, type ViewRequest } from './view.js';
+import { type SandboxViewRequest, sandboxView } from './sandbox-view.js';
 
 let folder: string;
 const at = (name: string): string => path.join(folder, name);
@@ -17,7 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-function view(more: Partial<ViewRequest>) {
+function view(more: Partial<SandboxViewRequest>) {
   const hostPaths = {
     homes: undefined,
     hidden: [at('linked/data'), at('home/data/inner.json'), at('home/project/hostler.json'), at('home/new')],
@@ -36,7 +36,7 @@ function view(more: Partial<ViewRequest>) {
 }
 
 /** How each path below the folder is mounted. */
-async function mounted(more: Partial<ViewRequest>): Promise<string[]> {
+async function mounted(more: Partial<SandboxViewRequest>): Promise<string[]> {
   const args = (await view(more)).mounts.toArgs();
   return args.flatMap((option, i) => {
     const kind = /^--(ro-bind-try|bind|tmpfs|dir|symlink)$/.exec(option)?.[1];
@@ -81,7 +81,7 @@ test('a declared link works inside as it does outside', async () => {
   expect(await mounted({ writablePaths: [at('link')] })).toEqual(['symlink link', 'dir other', 'bind home/notes']);
 });
 
-test.each<[string, (make: typeof at) => Partial<ViewRequest>, string, RegExp]>([
+test.each<[string, (make: typeof at) => Partial<SandboxViewRequest>, string, RegExp]>([
   [
     'a writable folder with the data directory in it',
     (p) => ({ writablePaths: [p('home')] }),

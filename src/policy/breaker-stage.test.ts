@@ -4,7 +4,7 @@ import { answering, failureOf, fakeCall, fakeResult, promised, staged } from '..
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, type CheckResult, defaultBreakerPlan } from './breaker.js';
-import { gate, strikeOf } from './gate.js';
+import { breakerStage, strikeOf } from './breaker-stage.js';
 import type { Call } from './operation.js';
 
 const error = (code: ConstructorParameters<typeof HostError>[0], details: HostErrorOptions = {}) =>
@@ -53,7 +53,7 @@ function guarded(answer: (call: Call) => Promise<ReturnType<typeof fakeResult>>)
   const breaker = new Breaker({ ...defaultBreakerPlan, threshold: 3, resetMs: 60_000 });
   const circuit = new FakeCircuit(breaker);
   let sent = 0;
-  const stage = gate(() => circuit, clock);
+  const stage = breakerStage(() => circuit, clock);
   const send = promised(
     staged(stage)(
       answering((call) => {
@@ -206,12 +206,12 @@ describe('W9 the check before a trial', () => {
 });
 
 describe('W10 a call that ends by its caller’s deadline', () => {
-  function timingOut(afterMs: number, { phase = 'written', heardAtMs = 0 } = {}) {
+  function timingOut(afterMs: number, { phase = 'written', lastMessageAtMs = 0 } = {}) {
     const clock = new FakeClock();
     const circuit = new FakeCircuit(new Breaker());
-    circuit.heardAtMs = heardAtMs;
+    circuit.lastMessageAtMs = lastMessageAtMs;
     const send = promised(
-      staged(gate(() => circuit, clock))((call, done) => {
+      staged(breakerStage(() => circuit, clock))((call, done) => {
         call.stage.sentAtMs = clock.nowMs();
         clock.at(call.deadlineAtMs, () => done(error('timeout', { phase: phase as 'written' })));
       }),
@@ -225,8 +225,8 @@ describe('W10 a call that ends by its caller’s deadline', () => {
     ['after more than 5 s without a sign of life makes the server suspect', 5_001, {}, 1],
     ['after 5 s does not', 5_000, {}, 0],
     ['of 5 ms does not', 5, {}, 0],
-    ['does not when something was heard meanwhile', 30_000, { heardAtMs: 25_000 }, 0],
-    ['does when that was too long ago', 30_000, { heardAtMs: 24_999 }, 1],
+    ['does not when something was heard meanwhile', 30_000, { lastMessageAtMs: 25_000 }, 0],
+    ['does when that was too long ago', 30_000, { lastMessageAtMs: 24_999 }, 1],
     ['does not when nothing was sent', 30_000, { phase: 'queued' }, 0],
   ])('%s', async (_what, afterMs, facts, suspects) => {
     const { call, circuit } = timingOut(afterMs, facts);
@@ -243,9 +243,9 @@ describe('W10 a call that its caller cancels', () => {
   ] as const)('%s', async (_what, afterMs, execution, suspects) => {
     const clock = new FakeClock();
     const circuit = new FakeCircuit(new Breaker());
-    circuit.heardAtMs = 0;
+    circuit.lastMessageAtMs = 0;
     const send = promised(
-      staged(gate(() => circuit, clock))((call, done) => {
+      staged(breakerStage(() => circuit, clock))((call, done) => {
         call.stage.sentAtMs = clock.nowMs();
         clock.at(afterMs, () => done(error('cancelled', { execution })));
       }),
@@ -263,13 +263,13 @@ describe('W10 calls that end by their callers’ deadlines one after the other',
     const clock = new FakeClock();
     const circuit = new FakeCircuit(new Breaker());
     const send = promised(
-      staged(gate(() => circuit, clock))((call, done) => {
+      staged(breakerStage(() => circuit, clock))((call, done) => {
         call.stage.sentAtMs = asksFirst && clock.nowMs() === 0 ? Number.POSITIVE_INFINITY : clock.nowMs();
         clock.at(call.deadlineAtMs, () => done(error('timeout', { phase: 'written' })));
       }),
     );
     for (let i = 0; i < count; i++) {
-      circuit.heardAtMs = hears(clock.nowMs());
+      circuit.lastMessageAtMs = hears(clock.nowMs());
       const call = failureOf(send(fakeCall({ deadlineAtMs: clock.nowMs() + 1_000 })));
       clock.advance(1_000);
       await call;
@@ -288,9 +288,9 @@ describe('W10 calls that end by their callers’ deadlines one after the other',
   test('of 5 ms do not, however long the server is silent between them', async () => {
     const clock = new FakeClock();
     const circuit = new FakeCircuit(new Breaker());
-    circuit.heardAtMs = 0;
+    circuit.lastMessageAtMs = 0;
     const send = promised(
-      staged(gate(() => circuit, clock))((call, done) => {
+      staged(breakerStage(() => circuit, clock))((call, done) => {
         call.stage.sentAtMs = clock.nowMs();
         clock.at(call.deadlineAtMs, () => done(error('timeout', { phase: 'written' })));
       }),
@@ -330,7 +330,7 @@ test('a connection that is lost under many calls is a matter of its supervisor, 
   const circuit = new FakeCircuit(new Breaker({ ...defaultBreakerPlan, threshold: 3 }));
   circuit.isLost = true;
   const fails = answering(() => Promise.reject(error('outcome_uncertain', { execution: 'uncertain' })));
-  const send = promised(staged(gate(() => circuit, clock))(fails));
+  const send = promised(staged(breakerStage(() => circuit, clock))(fails));
   for (let i = 0; i < 16; i++) {
     await failureOf(send(fakeCall()));
     clock.advance(1_000);
@@ -374,14 +374,14 @@ describe('what an outcome tells the breaker', () => {
 
   test('W24 a lost connection in the last moment of a deadline is no strike, and no reason for a check', async () => {
     const { breaker, circuit, call, clock } = guarded(() => Promise.reject(error('transport')));
-    circuit.heardAtMs = 0;
+    circuit.lastMessageAtMs = 0;
     clock.advance(60_000);
     await failureOf(call({ deadlineAtMs: clock.nowMs() }));
     expect([breaker.failures, circuit.suspects]).toEqual([0, []]);
   });
 
   test('W24 a server that cannot be found fails the call, and no breaker is told', async () => {
-    const stage = gate(() => {
+    const stage = breakerStage(() => {
       throw error('server_not_found');
     }, new FakeClock());
     const send = promised(staged(stage)(answering(() => Promise.resolve(fakeResult()))));

@@ -4,7 +4,7 @@ import { failureOf, fakeList, fakeResult, promised, staged } from '../../test/fa
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Breaker, defaultBreakerPlan } from './breaker.js';
-import { gate } from './gate.js';
+import { breakerStage } from './breaker-stage.js';
 import type { Call, CallResult } from './operation.js';
 
 const fine = fakeResult('fine');
@@ -16,7 +16,7 @@ function open(threshold = 2) {
   const circuit = new FakeCircuit(breaker);
   const list = (run: () => Promise<unknown>, deadlineMs = 10_000) => {
     const send = promised(
-      staged(gate(() => circuit, clock))((operation, done) => {
+      staged(breakerStage(() => circuit, clock))((operation, done) => {
         operation.stage.sentAtMs = clock.nowMs();
         void run().then((result) => done((result === 'fine' ? fine : result) as CallResult), done);
       }),
@@ -84,7 +84,7 @@ test.each([
   [4_000, 0, 0],
 ])('W10 a list of which nothing was heard for %i ms: %i checks, %i strikes', async (deadlineMs, suspects, failures) => {
   const { clock, breaker, circuit, list } = open();
-  circuit.heardAtMs = 0;
+  circuit.lastMessageAtMs = 0;
   const late = new HostError('timeout', 'late', { phase: 'written' });
   const asked = failureOf(list(() => new Promise((_, reject) => clock.at(deadlineMs, () => reject(late))), deadlineMs));
   await clock.advanceAsync(deadlineMs);

@@ -37,7 +37,7 @@ import type { ListOptions, ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 import type { ListRequest } from './operations.js';
 
-export interface CatalogueParts {
+export interface ListOperationsParts {
   readonly clock: Clock;
   /** Throws if the server is unknown or the host is closed. */
   readonly serverOf: (name: string) => ManagedServer;
@@ -49,7 +49,7 @@ export interface CatalogueParts {
   /** Runs a list or a read through the pipeline, which sends it with `exchange`. */
   readonly list: (request: ListRequest) => Promise<readonly Item[]>;
   readonly lists: ResponseCache<readonly Item[]>;
-  readonly known: Pick<Listings, 'hasTools' | 'learnTools' | 'recall'>;
+  readonly known: Pick<Listings, 'hasTools' | 'learnTools' | 'restore'>;
   readonly clean: (text: string) => string;
   readonly onDenied: (request: GuardRequest) => void;
   /** Called when cached answers of the server's tools are outdated. */
@@ -67,15 +67,15 @@ const staleEpoch = -1;
 
 type Learn = (items: readonly ListedItem[], hints: ListHints) => void;
 
-export class Catalogue {
-  readonly #parts: CatalogueParts;
+export class ListOperations {
+  readonly #parts: ListOperationsParts;
   readonly #cache: ResponseCache<readonly Item[]>;
   /** Number of reads of tool lists, of all servers. */
-  #readings = 0;
+  #readCount = 0;
   /** The newest read that each server's tools come from. */
-  readonly #learntFrom = new WeakMap<ManagedServer, number>();
+  readonly #newestRead = new WeakMap<ManagedServer, number>();
 
-  constructor(parts: CatalogueParts) {
+  constructor(parts: ListOperationsParts) {
     this.#parts = parts;
     this.#cache = parts.lists;
   }
@@ -85,12 +85,12 @@ export class Catalogue {
   /** Lists the tools that the principal may call. */
   async tools(server: string, options: ListOptions = {}): Promise<HostTool[]> {
     const items = await this.#listed(server, 'tools/list', options);
-    return this.#judged(server, items).map(({ key, ...tool }) => ({ server, name: key, ...tool }));
+    return this.#withPins(server, items).map(({ key, ...tool }) => ({ server, name: key, ...tool }));
   }
 
   async list(server: string, method: ListMethod, options: ListOptions = {}): Promise<HostItem[]> {
     const items = await this.#listed(server, method, options);
-    if (method === 'tools/list') return this.#judged(server, items).map((tool) => ({ server, ...tool }));
+    if (method === 'tools/list') return this.#withPins(server, items).map((tool) => ({ server, ...tool }));
     return items.map(({ key, raw }) => ({ server, key, raw }));
   }
 
@@ -129,7 +129,7 @@ export class Catalogue {
     if (refused) throw refused;
   }
 
-  #judged(server: string, items: readonly ListedItem[]): PinnedTool[] {
+  #withPins(server: string, items: readonly ListedItem[]): PinnedTool[] {
     return pinnedTools(this.#parts.pins, server, items, this.#parts.findServer(server)?.tools ?? []);
   }
 
@@ -145,7 +145,7 @@ export class Catalogue {
    * Called when a read of the server's tools begins; the returned function takes the list. It ignores the list if the server
    * was replaced meanwhile, or if a read that began later has ended.
    */
-  reading(server: string): (list: ServerList) => Promise<void> | void {
+  beginToolRead(server: string): (list: ServerList) => Promise<void> | void {
     const managed = this.#parts.findServer(server);
     if (!managed) return () => {};
     const epoch = this.#cache.epochOf(server, 'tools/list');
@@ -189,13 +189,13 @@ export class Catalogue {
   }
 
   /** Restores the last known tools, so that the server can be described without a start. */
-  recall(managed: ManagedServer, before?: ManagedServer): void {
+  restore(managed: ManagedServer, before?: ManagedServer): void {
     const { name } = managed.definition;
-    managed.learn(this.#parts.known.recall(managed, before), this.#isApproved(name));
+    managed.learn(this.#parts.known.restore(managed, before), this.#isApproved(name));
   }
 
   /** Compares the same tools with the pins again, after an approval. */
-  judgeAnew(server: string): void {
+  reapplyPins(server: string): void {
     const managed = this.#parts.serverOf(server);
     this.#cache.drop(server);
     // Without a list, every pinned tool would count as removed.
@@ -246,11 +246,11 @@ export class Catalogue {
   }
 
   #reading(managed: ManagedServer): Learn {
-    const reading = ++this.#readings;
+    const reading = ++this.#readCount;
     return (items, hints) => {
       if (this.#parts.findServer(managed.definition.name) !== managed) return;
-      if ((this.#learntFrom.get(managed) ?? 0) > reading) return;
-      this.#learntFrom.set(managed, reading);
+      if ((this.#newestRead.get(managed) ?? 0) > reading) return;
+      this.#newestRead.set(managed, reading);
       this.#learn(managed, items, hints);
     };
   }

@@ -84,7 +84,7 @@ const serve = async (...given: Parameters<typeof startServer>) => {
 };
 
 beforeEach(() => {
-  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-catalogue-'));
+  folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-lists-'));
   problems = [];
 });
 afterEach(async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { HostError } from '../kernel/errors.js';
-import { copyConfig, copyEntry, UnusableEntry } from './plain-data.js';
+import { copyConfig, copyEntry, UnusableEntry } from './copy-config.js';
 
 const throwing = {
   get command(): string {

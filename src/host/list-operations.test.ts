@@ -15,7 +15,7 @@ import { ServerThrottle } from '../policy/server-throttle.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
-import { Catalogue } from './catalogue.js';
+import { ListOperations } from './list-operations.js';
 import { ManagedServer } from './managed-server.js';
 
 const item = (key: string, more = ''): ListedItem => ({ key, raw: Buffer.from(`{"name":"${key}"${more}}`) });
@@ -49,7 +49,7 @@ function open(part: Record<string, unknown> = {}) {
       const [first] = (await next()()).items;
       return { kind: 'result', bytes: first?.raw };
     },
-    heardAtMs: 0,
+    lastMessageAtMs: 0,
     probe: async () => 'alive',
   } as unknown as Session;
   const current = { connection: session, run: 1 };
@@ -80,7 +80,7 @@ function open(part: Record<string, unknown> = {}) {
     findServer: (name) => servers.get(name),
     pins,
     store: {
-      isKept: () => true,
+      isStored: () => true,
       load: () => ({
         facts: undefined,
         lists: new Map([['tools/list', { items: [item('recalled')], ttlMs: 0, isPublic: false }]]),
@@ -101,9 +101,9 @@ function open(part: Record<string, unknown> = {}) {
     ...shared,
     budgets,
     serverThrottle,
-    exchange: (server, operation, session) => catalogue.exchange(server, operation, session),
+    exchange: (server, operation, session) => listOperations.exchange(server, operation, session),
   });
-  const catalogue: Catalogue = new Catalogue({
+  const listOperations: ListOperations = new ListOperations({
     ...shared,
     list: (request) => operations.list(request),
     pins,
@@ -125,7 +125,7 @@ function open(part: Record<string, unknown> = {}) {
   const replace = (more: Record<string, unknown>) => servers.set('a', managedOf(more));
   return {
     clock,
-    catalogue,
+    listOperations,
     serverThrottle,
     servers,
     answer,
@@ -156,22 +156,22 @@ function later(list: ServerList) {
 
 describe('a list', () => {
   test('is asked for once while it is fresh, and by everybody on their own unless it is public', async () => {
-    const { catalogue, answer, asked, clock } = open();
+    const { listOperations, answer, asked, clock } = open();
     answer(listOf(['t'], { ttlMs: 1_000 }));
-    for (const who of [ada, ada, bob, ada]) expect(await namesOf(catalogue.tools('a', who))).toBe('t');
+    for (const who of [ada, ada, bob, ada]) expect(await namesOf(listOperations.tools('a', who))).toBe('t');
     expect(asked.length).toBe(2);
     clock.advance(1_000);
     answer(listOf(['t'], { ttlMs: 1_000, cacheScope: 'public' }));
-    for (const who of [ada, bob, ada]) await catalogue.tools('a', who);
+    for (const who of [ada, bob, ada]) await listOperations.tools('a', who);
     expect(asked.length).toBe(3);
   });
 
   test('without a lifetime is asked for each time, and one at a time by equal callers', async () => {
-    const { catalogue, answer, asked, held } = open();
+    const { listOperations, answer, asked, held } = open();
     const slow = later(listOf(['t']));
     answer(slow.list);
-    const all = Array.from({ length: 50 }, () => catalogue.tools('a', ada));
-    const other = catalogue.tools('a', bob);
+    const all = Array.from({ length: 50 }, () => listOperations.tools('a', ada));
+    const other = listOperations.tools('a', bob);
     slow.come();
     const lists = await Promise.all([...all, other]);
     expect(asked.length).toBe(2);
@@ -179,15 +179,15 @@ describe('a list', () => {
     // Nobody holds what another one was given.
     lists[0]?.[0]?.raw.fill(0);
     expect(lists[1]?.[0]?.raw.toString()).toBe('{"name":"t"}');
-    await catalogue.tools('a', ada);
+    await listOperations.tools('a', ada);
     expect(asked.length).toBe(3);
   });
 
   test('is not kept with cache: off', async () => {
-    const { catalogue, answer, asked } = open({ cache: 'off' });
+    const { listOperations, answer, asked } = open({ cache: 'off' });
     answer(listOf(['t'], { ttlMs: 1_000, cacheScope: 'public' }));
-    await catalogue.tools('a');
-    await catalogue.tools('a');
+    await listOperations.tools('a');
+    await listOperations.tools('a');
     expect(asked.length).toBe(2);
   });
 
@@ -197,37 +197,37 @@ describe('a list', () => {
     ['resources/list', 'notifications/resources/list_changed'],
     ['resources/templates/list', 'notifications/resources/list_changed'],
   ] as const)('%s is asked for again after %s, and after nothing else', async (method, notification) => {
-    const { catalogue, answer, asked } = open();
+    const { listOperations, answer, asked } = open();
     answer(listOf(['t'], { ttlMs: 1_000 }));
     const kinds = ['tools', 'prompts', 'resources'].map((kind) => `notifications/${kind}/list_changed`);
-    await catalogue.list('a', method);
+    await listOperations.list('a', method);
     for (const other of [...kinds, 'notifications/resources/updated'])
-      if (other !== notification) catalogue.onNotification('a', other, undefined);
-    await catalogue.list('a', method);
+      if (other !== notification) listOperations.onNotification('a', other, undefined);
+    await listOperations.list('a', method);
     expect(asked.length).toBe(1);
-    catalogue.onNotification('a', notification, undefined);
-    await catalogue.list('a', method);
+    listOperations.onNotification('a', notification, undefined);
+    await listOperations.list('a', method);
     expect(asked.length).toBe(2);
   });
 
-  test.each<[string, (catalogue: Catalogue) => void]>([
+  test.each<[string, (listOperations: ListOperations) => void]>([
     [
       'the server says it changed',
-      (catalogue) => catalogue.onNotification('a', 'notifications/tools/list_changed', undefined),
+      (listOperations) => listOperations.onNotification('a', 'notifications/tools/list_changed', undefined),
     ],
-    ['the server starts anew', (catalogue) => catalogue.drop('a')],
-    ['others may see it', (catalogue) => catalogue.dropAll()],
+    ['the server starts anew', (listOperations) => listOperations.drop('a')],
+    ['others may see it', (listOperations) => listOperations.dropAll()],
   ])('on its way while %s is not kept, and who asks then asks anew', async (_what, happen) => {
-    const { catalogue, answer, asked } = open();
+    const { listOperations, answer, asked } = open();
     const slow = later(listOf(['old'], { ttlMs: 1_000 }));
     answer(slow.list, listOf(['new'], { ttlMs: 1_000 }));
-    const first = catalogue.tools('a');
+    const first = listOperations.tools('a');
     await settle();
     expect(asked.length).toBe(1);
-    happen(catalogue);
-    const second = catalogue.tools('a');
+    happen(listOperations);
+    const second = listOperations.tools('a');
     slow.come();
-    expect([await namesOf(first), await namesOf(second), await namesOf(catalogue.tools('a'))]).toEqual([
+    expect([await namesOf(first), await namesOf(second), await namesOf(listOperations.tools('a'))]).toEqual([
       'old',
       'new',
       'new',
@@ -237,8 +237,8 @@ describe('a list', () => {
 });
 
 test.each(['tools/call', 'toString', '', undefined])('%j is no list, and no server is asked', async (method) => {
-  const { catalogue, asked } = open();
-  expect((await failureOf(catalogue.list('a', method as 'tools/list'))).details.field).toBe('method');
+  const { listOperations, asked } = open();
+  expect((await failureOf(listOperations.list('a', method as 'tools/list'))).details.field).toBe('method');
   expect(asked).toEqual([]);
 });
 
@@ -249,73 +249,73 @@ describe('a resource', () => {
   });
 
   test('is read once while it is fresh, until it is said to have changed', async () => {
-    const { catalogue, answer, asked } = open();
+    const { listOperations, answer, asked } = open();
     answer(content('one', ',"ttlMs":1000'));
     for (let i = 0; i < 2; i++)
-      expect((await catalogue.read('a', 'file:///x')).json()).toMatchObject({ contents: [{ text: 'one' }] });
+      expect((await listOperations.read('a', 'file:///x')).json()).toMatchObject({ contents: [{ text: 'one' }] });
     expect(asked).toEqual(['resources/read {"uri":"file:///x"}']);
-    catalogue.onNotification('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///y"}'));
-    await catalogue.read('a', 'file:///x');
+    listOperations.onNotification('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///y"}'));
+    await listOperations.read('a', 'file:///x');
     expect(asked.length).toBe(1);
-    catalogue.onNotification('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///x"}'));
-    await catalogue.read('a', 'file:///x');
+    listOperations.onNotification('a', 'notifications/resources/updated', Buffer.from('{"uri":"file:///x"}'));
+    await listOperations.read('a', 'file:///x');
     expect(asked.length).toBe(2);
   });
 
   test.each(['', ',"ttlMs":0', ',"ttlMs":"5"', ',"ttlMs":1000,"resultType":"input_required"'])(
     'with the hint "%s" is not kept',
     async (hint) => {
-      const { catalogue, answer, asked } = open();
+      const { listOperations, answer, asked } = open();
       answer(content('one', hint));
-      await catalogue.read('a', 'file:///x');
-      await catalogue.read('a', 'file:///x');
+      await listOperations.read('a', 'file:///x');
+      await listOperations.read('a', 'file:///x');
       expect(asked.length).toBe(2);
     },
   );
 
   test('takes more than the right to see the server, and a URI', async () => {
-    const { catalogue, answer, asked, guard } = open();
+    const { listOperations, answer, asked, guard } = open();
     answer(content('one'));
     guard(({ action }) => (action === 'list' ? { allow: true } : { allow: false, reason: 'no' }));
-    expect((await failureOf(catalogue.read('a', 'file:///x'))).code).toBe('denied');
+    expect((await failureOf(listOperations.read('a', 'file:///x'))).code).toBe('denied');
     guard();
     for (const uri of ['', 'x'.repeat(8_193), 5 as unknown as string])
-      expect((await failureOf(catalogue.read('a', uri))).code).toBe('invalid_arguments');
+      expect((await failureOf(listOperations.read('a', uri))).code).toBe('invalid_arguments');
     expect(asked).toEqual([]);
   });
 });
 
 describe('D-17 policy', () => {
   test('a tool that may not be called is not listed, fresh or kept', async () => {
-    const { catalogue, answer, asked, guard } = open();
+    const { listOperations, answer, asked, guard } = open();
     answer(listOf(['ok', 'secret'], { ttlMs: 1_000, cacheScope: 'public' }));
     guard(({ tool, principal }) =>
       tool === 'secret' && principal.id === 'bob' ? { allow: false, reason: 'no' } : { allow: true },
     );
-    const lists = [catalogue.tools('a', bob), catalogue.tools('a', ada)];
+    const lists = [listOperations.tools('a', bob), listOperations.tools('a', ada)];
     expect(await Promise.all(lists.map(namesOf))).toEqual(['ok', 'ok,secret']);
-    expect(await namesOf(catalogue.tools('a', bob))).toBe('ok');
+    expect(await namesOf(listOperations.tools('a', bob))).toBe('ok');
     expect(asked.length).toBe(2);
-    expect(keysOf(await catalogue.list('a', 'tools/list', bob))).toBe('ok');
+    expect(keysOf(await listOperations.list('a', 'tools/list', bob))).toBe('ok');
   });
 
   test('a guard that denies the server comes before any look at it', async () => {
-    const { catalogue, guard } = open();
+    const { listOperations, guard } = open();
     guard(() => ({ allow: false, reason: 'no' }));
-    expect((await failureOf(catalogue.tools('nobody'))).code).toBe('denied');
+    expect((await failureOf(listOperations.tools('nobody'))).code).toBe('denied');
     guard();
-    expect((await failureOf(catalogue.tools('nobody'))).code).toBe('server_not_found');
+    expect((await failureOf(listOperations.tools('nobody'))).code).toBe('server_not_found');
   });
 
   test('an open breaker refuses a list that is not kept, and a list that is the trial closes it', async () => {
-    const { catalogue, answer, asked, servers, clock } = open();
+    const { listOperations, answer, asked, servers, clock } = open();
     answer(() => Promise.reject(new HostError('transport', 'gone')));
-    expect((await failureOf(catalogue.tools('a'))).code).toBe('transport');
+    expect((await failureOf(listOperations.tools('a'))).code).toBe('transport');
     answer(listOf(['t']));
-    expect((await failureOf(catalogue.tools('a'))).code).toBe('circuit_open');
+    expect((await failureOf(listOperations.tools('a'))).code).toBe('circuit_open');
     expect(asked.length).toBe(1);
     clock.advance(30_000);
-    expect(await namesOf(catalogue.tools('a'))).toBe('t');
+    expect(await namesOf(listOperations.tools('a'))).toBe('t');
     expect(servers.get('a')?.breaker.circuit(clock.nowMs())).toBe('closed');
   });
 });
@@ -324,29 +324,29 @@ describe('D-17 a reading is held to what a call is held to', () => {
   const content = { ...listOf([]), items: [{ key: '', raw: Buffer.from('{"contents":[]}') }] };
 
   test('a resource is charged, kept or not, and refused when it is one too many; a list is not', async () => {
-    const { catalogue, answer, asked, rateLimits } = open();
+    const { listOperations, answer, asked, rateLimits } = open();
     rateLimits.set('ada', { calls: 2, windowMs: 1_000 });
     answer({ ...content, items: [{ key: '', raw: Buffer.from('{"contents":[],"ttlMs":1000}') }] });
-    await catalogue.read('a', 'x:1', ada);
-    await catalogue.read('a', 'x:1', ada);
-    const error = await failureOf(catalogue.read('a', 'x:2', ada));
+    await listOperations.read('a', 'x:1', ada);
+    await listOperations.read('a', 'x:1', ada);
+    const error = await failureOf(listOperations.read('a', 'x:2', ada));
     expect([error.code, error.details]).toMatchObject(['budget_exceeded', { limit: 2, actual: 3 }]);
     expect(error.details).not.toHaveProperty('tool');
-    await catalogue.read('a', 'x:2', bob);
+    await listOperations.read('a', 'x:2', bob);
     expect(asked.length).toBe(2);
     answer(listOf(['t']));
-    await catalogue.tools('a', ada);
+    await listOperations.tools('a', ada);
   });
 
   test('readings wait for a place of the server, equal ones for one, and leave the queue when no caller wants them', async () => {
-    const { catalogue, answer, asked, servers } = open({ concurrency: 1 });
+    const { listOperations, answer, asked, servers } = open({ concurrency: 1 });
     const slow = later(content);
     answer(slow.list, content);
-    const first = catalogue.read('a', 'x:1', ada);
+    const first = listOperations.read('a', 'x:1', ada);
     await settle();
-    const others = ['x:2', 'x:2', 'x:3'].map((uri) => catalogue.read('a', uri, ada));
+    const others = ['x:2', 'x:2', 'x:3'].map((uri) => listOperations.read('a', uri, ada));
     const left = new AbortController();
-    const leaving = failureOf(catalogue.list('a', 'prompts/list', { ...bob, signal: left.signal }));
+    const leaving = failureOf(listOperations.list('a', 'prompts/list', { ...bob, signal: left.signal }));
     await settle();
     expect([asked, servers.get('a')?.load]).toMatchObject([{ length: 1 }, { running: 1, waiting: 3 }]);
     left.abort();
@@ -357,13 +357,13 @@ describe('D-17 a reading is held to what a call is held to', () => {
   });
 
   test('a reading that fails gives its place back', async () => {
-    const { catalogue, answer, servers } = open({ concurrency: 1, breaker: { threshold: 100 } });
+    const { listOperations, answer, servers } = open({ concurrency: 1, breaker: { threshold: 100 } });
     for (const fail of [
       () => Promise.reject(new HostError('transport', 'gone')),
       () => Promise.reject(new Error('bug')),
     ]) {
       answer(fail);
-      await expect(catalogue.read('a', 'x:1', ada)).rejects.toThrow();
+      await expect(listOperations.read('a', 'x:1', ada)).rejects.toThrow();
     }
     expect(servers.get('a')?.load).toMatchObject({ running: 0, waiting: 0 });
   });
@@ -371,9 +371,9 @@ describe('D-17 a reading is held to what a call is held to', () => {
   test.each([Number.NaN, '5000', {}, true])(
     'a deadline of %j is refused before anything happens',
     async (deadlineMs) => {
-      const { catalogue, asked } = open();
+      const { listOperations, asked } = open();
       const options = { deadlineMs: deadlineMs as number };
-      for (const reading of [catalogue.read('a', 'x:1', options), catalogue.tools('a', options)]) {
+      for (const reading of [listOperations.read('a', 'x:1', options), listOperations.tools('a', options)]) {
         const error = await failureOf(reading);
         expect([error.code, error.details.field]).toEqual(['invalid_request', 'deadlineMs']);
       }
@@ -382,41 +382,41 @@ describe('D-17 a reading is held to what a call is held to', () => {
   );
 
   test('a deadline that has passed is a timeout, and one that never comes is none', async () => {
-    const { catalogue, answer, asked, clock } = open();
+    const { listOperations, answer, asked, clock } = open();
     answer(content);
     for (const deadlineMs of [-1, 0, Number.NEGATIVE_INFINITY])
-      expect((await failureOf(catalogue.read('a', 'x:1', { deadlineMs }))).code).toBe('timeout');
+      expect((await failureOf(listOperations.read('a', 'x:1', { deadlineMs }))).code).toBe('timeout');
     expect(asked).toEqual([]);
-    await catalogue.read('a', 'x:1', { deadlineMs: Number.POSITIVE_INFINITY });
+    await listOperations.read('a', 'x:1', { deadlineMs: Number.POSITIVE_INFINITY });
     expect(clock.pendingTimers).toBe(0);
   });
 });
 
 test('D-24 what a tool says of its server is not believed', async () => {
-  const { catalogue, answer } = open();
+  const { listOperations, answer } = open();
   answer({ ...listOf([]), items: [item('t', ',"_mcp_server":"other","server":"other"')] });
-  expect(await catalogue.tools('a')).toMatchObject([{ server: 'a', name: 't' }]);
-  expect(await catalogue.list('a', 'tools/list')).toMatchObject([{ server: 'a', key: 't' }]);
+  expect(await listOperations.tools('a')).toMatchObject([{ server: 'a', name: 't' }]);
+  expect(await listOperations.list('a', 'tools/list')).toMatchObject([{ server: 'a', key: 't' }]);
 });
 
 describe('what is learnt', () => {
   test('of two readings the one that began later counts, whichever ends first', async () => {
-    const { catalogue, servers } = open();
-    const early = catalogue.reading('a');
-    const late = catalogue.reading('a');
+    const { listOperations, servers } = open();
+    const early = listOperations.beginToolRead('a');
+    const late = listOperations.beginToolRead('a');
     await late(listOf(['new']));
     await early(listOf(['old']));
     expect(keysOf(servers.get('a')?.tools ?? [])).toBe('new');
   });
 
   test('X18 a long list is judged in slices and not shown before; an equal one costs next to nothing', async () => {
-    const { catalogue, answer, servers, statusOf } = open();
+    const { listOperations, answer, servers, statusOf } = open();
     const tools = (text: string) => ({
       ...listOf([]),
       items: Array.from({ length: 32 }, (_, i) => item(`t${i}`, `,"description":"${text.repeat(32 * 1024)}"`)),
     });
     answer(tools('a'));
-    await catalogue.tools('a');
+    await listOperations.tools('a');
     answer(tools('b'));
     const seen: string[] = [];
     let turns = 0;
@@ -427,7 +427,7 @@ describe('what is learnt', () => {
       if (!isShown) setImmediate(look);
     };
     setImmediate(look);
-    await catalogue.tools('a');
+    await listOperations.tools('a');
     isShown = true;
     expect(turns).toBeGreaterThanOrEqual(16);
     // Never shown while it looks approved, and all of it judged at once.
@@ -437,58 +437,58 @@ describe('what is learnt', () => {
     turns = 0;
     isShown = false;
     setImmediate(look);
-    await catalogue.reading('a')(tools('b'));
+    await listOperations.beginToolRead('a')(tools('b'));
     expect([turns, servers.get('a')?.tools === learnt]).toEqual([0, true]);
     isShown = true;
   });
 
   test('what was announced while a long list is judged keeps it from being kept', async () => {
-    const { catalogue, answer, asked } = open();
+    const { listOperations, answer, asked } = open();
     const items = Array.from({ length: 32 }, (_, i) => item(`t${i}`, `,"description":"${'a'.repeat(32 * 1024)}"`));
-    const reading = catalogue.reading('a')({ ...listOf([], { ttlMs: 1_000, cacheScope: 'public' }), items });
-    catalogue.onNotification('a', 'notifications/tools/list_changed', undefined);
+    const reading = listOperations.beginToolRead('a')({ ...listOf([], { ttlMs: 1_000, cacheScope: 'public' }), items });
+    listOperations.onNotification('a', 'notifications/tools/list_changed', undefined);
     await reading;
     answer(listOf(['t']));
-    await catalogue.tools('a');
+    await listOperations.tools('a');
     expect(asked.length).toBe(1);
   });
 
   test('nothing is learnt of a server that was replaced meanwhile', async () => {
-    const { catalogue, servers, replace } = open();
-    const reading = catalogue.reading('a');
+    const { listOperations, servers, replace } = open();
+    const reading = listOperations.beginToolRead('a');
     replace({ concurrency: 2 });
     await reading(listOf(['old']));
     expect(servers.get('a')?.tools).toEqual([]);
-    await catalogue.reading('nobody')(listOf(['x']));
+    await listOperations.beginToolRead('nobody')(listOf(['x']));
   });
 
   test('a public list that was read at the start is kept, a private one is not', async () => {
-    const { catalogue, answer, asked } = open();
+    const { listOperations, answer, asked } = open();
     answer(listOf(['asked']));
-    await catalogue.reading('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));
-    expect(await namesOf(catalogue.tools('a'))).toBe('public');
-    catalogue.drop('a');
-    await catalogue.reading('a')(listOf(['private'], { ttlMs: 1_000 }));
-    expect(await namesOf(catalogue.tools('a'))).toBe('asked');
+    await listOperations.beginToolRead('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));
+    expect(await namesOf(listOperations.tools('a'))).toBe('public');
+    listOperations.drop('a');
+    await listOperations.beginToolRead('a')(listOf(['private'], { ttlMs: 1_000 }));
+    expect(await namesOf(listOperations.tools('a'))).toBe('asked');
     expect(asked.length).toBe(1);
   });
 
   test('only what is new is written down, and only what has changed drops answers', async () => {
-    const { catalogue, answer, saved, dropped } = open();
+    const { listOperations, answer, saved, dropped } = open();
     answer(listOf(['t']));
-    await catalogue.tools('a');
-    await catalogue.tools('a');
+    await listOperations.tools('a');
+    await listOperations.tools('a');
     expect(saved).toEqual(['t']);
     dropped.length = 0;
     answer({ ...listOf([]), items: [item('t', ',"description":"other"')] });
-    await catalogue.tools('a');
-    await catalogue.tools('a');
+    await listOperations.tools('a');
+    await listOperations.tools('a');
     expect([saved, dropped]).toEqual([['t', 't'], ['a']]);
   });
 
   test('what was known in an earlier life is recalled', () => {
-    const { catalogue, servers } = open();
-    catalogue.recall(servers.get('a') as ManagedServer);
+    const { listOperations, servers } = open();
+    listOperations.restore(servers.get('a') as ManagedServer);
     expect(keysOf(servers.get('a')?.tools ?? [])).toBe('recalled');
   });
 });

@@ -3,7 +3,7 @@ import { failureOf } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { seededRandom } from '../kernel/random.js';
-import { isUnconnected, ReconnectWaits } from './reconnect-waits.js';
+import { isUnconnected, ReconnectBackoff } from './reconnect-backoff.js';
 
 const unconnected = () =>
   new HostError('connect_failed', 'no connection', { server: 'a', phase: 'queued', execution: 'not_executed' });
@@ -11,7 +11,7 @@ const key = {};
 
 /** Repeats `attempt` after a wait while no connection can be opened, as dispatch does. */
 async function untilConnected<T>(
-  waits: ReconnectWaits,
+  waits: ReconnectBackoff,
   clock: FakeClock,
   { deadlineAtMs, signal }: { deadlineAtMs: number; signal?: AbortSignal | undefined },
   attempt: () => Promise<T>,
@@ -34,7 +34,7 @@ async function untilConnected<T>(
 /** A server that refuses connections until told, and the requests to it. */
 function setUp(random = () => 0.5) {
   const clock = new FakeClock();
-  const waits = new ReconnectWaits(clock, random);
+  const waits = new ReconnectBackoff(clock, random);
   const world = { isOpen: false, dialsAtMs: [] as number[] };
   const dial = async () => {
     world.dialsAtMs.push(clock.nowMs());
@@ -61,7 +61,7 @@ describe('W19 a server whose connections are refused', () => {
   });
 
   test('waits as the restarts of a server do: chance decides within the bounds', () => {
-    const waits = new ReconnectWaits(new FakeClock(), seededRandom(7));
+    const waits = new ReconnectBackoff(new FakeClock(), seededRandom(7));
     const drawn = (nth: number) => Array.from({ length: 200 }, () => waits.backoffMs(nth));
     const bounds = (nth: number) => [Math.floor(Math.min(...drawn(nth)) / 10), Math.ceil(Math.max(...drawn(nth)) / 10)];
     expect([bounds(1), bounds(2), bounds(3), bounds(9)]).toEqual([
@@ -98,7 +98,7 @@ describe('W19 a server whose connections are refused', () => {
 
   test('releases the others although the one that tried is still being answered', async () => {
     const clock = new FakeClock();
-    const waits = new ReconnectWaits(clock, () => 0.5);
+    const waits = new ReconnectBackoff(clock, () => 0.5);
     const told: string[] = [];
     const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
     for (const name of ['a', 'b', 'c']) waits.refused(key, refused, () => told.push(`${name} ${clock.nowMs()}`));
@@ -110,7 +110,7 @@ describe('W19 a server whose connections are refused', () => {
 
   test.each(['is out of time', 'was cancelled'])('is not dialled by all when the one that tried %s', async (how) => {
     const clock = new FakeClock();
-    const waits = new ReconnectWaits(clock, () => 0.5);
+    const waits = new ReconnectBackoff(clock, () => 0.5);
     const told: string[] = [];
     const leaving = new AbortController();
     const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
@@ -132,7 +132,7 @@ describe('W19 a server whose connections are refused', () => {
 
   test('is forgotten when the last request that waited for it has no time left', async () => {
     const clock = new FakeClock();
-    const waits = new ReconnectWaits(clock, () => 0.5);
+    const waits = new ReconnectBackoff(clock, () => 0.5);
     const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
     waits.refused(key, refused, () => {});
     await clock.advanceAsync(50);
@@ -142,7 +142,7 @@ describe('W19 a server whose connections are refused', () => {
 
   test('is tried at once, by one waiting request, when it answers another request', () => {
     const clock = new FakeClock();
-    const waits = new ReconnectWaits(clock, () => 0.5);
+    const waits = new ReconnectBackoff(clock, () => 0.5);
     const told: string[] = [];
     const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
     for (const name of ['a', 'b', 'c']) waits.refused(key, refused, () => told.push(name));

@@ -7,9 +7,9 @@ import { LIMITS } from '../../kernel/limits.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { ChildExit } from './child.js';
 
-export type Ending = 'exit' | 'stdin_closed' | 'stdout_closed' | 'frame_too_large' | 'closed';
+export type ChannelEnd = 'exit' | 'stdin_closed' | 'stdout_closed' | 'frame_too_large' | 'closed';
 
-const DESCRIPTIONS: Readonly<Record<Ending, string>> = {
+const DESCRIPTIONS: Readonly<Record<ChannelEnd, string>> = {
   exit: 'exited',
   stdin_closed: 'closed its input',
   stdout_closed: 'closed its output',
@@ -17,9 +17,9 @@ const DESCRIPTIONS: Readonly<Record<Ending, string>> = {
   closed: 'was stopped',
 };
 
-export function endingError(
+export function channelEndError(
   server: string,
-  ending: Ending,
+  ending: ChannelEnd,
   exit: ChildExit | undefined,
   lastLine: string,
   lineBytes?: number,
@@ -31,7 +31,12 @@ export function endingError(
 }
 
 /** Error for a partly written frame, or for a frame sent after the end (`queued`). */
-export function frameError(server: string, ending: Ending, exit: ChildExit | undefined, phase: SendPhase): HostError {
+export function frameError(
+  server: string,
+  ending: ChannelEnd,
+  exit: ChildExit | undefined,
+  phase: SendPhase,
+): HostError {
   const when = phase === 'queued' ? 'before the request was sent' : 'while the request was being sent';
   return new HostError('transport', `server '${server}' ${describe(ending, exit)} ${when}`, {
     server,
@@ -42,7 +47,7 @@ export function frameError(server: string, ending: Ending, exit: ChildExit | und
   });
 }
 
-function describe(ending: Ending, exit: ChildExit | undefined): string {
+function describe(ending: ChannelEnd, exit: ChildExit | undefined): string {
   if (ending !== 'exit' || !exit) return DESCRIPTIONS[ending];
   return exit.signal === undefined ? `exited with code ${exit.exitCode}` : `was ended by ${exit.signal}`;
 }

@@ -24,7 +24,7 @@ const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {
 const silenceMs = 5_000;
 
 /** A list, read or request without an answer for this long is a strike, even if its caller's deadline ended it. */
-const fairMs = 10_000;
+const strikeAfterMs = 10_000;
 
 /**
  * The strike that an error counts as. Tool errors, invalid arguments, authorization, cancellation and refusals by the host
@@ -41,7 +41,7 @@ export function strikeOf(error: unknown): Strike | undefined {
 }
 
 /** `circuitOf` throws if the operation has no target. */
-export const gate = (circuitOf: (operation: Operation) => GatedCircuit, clock: Clock): Stage => ({
+export const breakerStage = (circuitOf: (operation: Operation) => GatedCircuit, clock: Clock): Stage => ({
   enter: (next, back) => (operation) => {
     let circuit: GatedCircuit;
     try {
@@ -84,23 +84,23 @@ function report(circuit: GatedCircuit, ticket: Ticket, operation: Operation, out
     return;
   }
   const strike = strikeOf(outcome);
-  const isLeft = wasLeft(outcome);
-  const isGivenUp = isLeft || strike === 'timeout';
+  const isCancelled = wasCancelledAfterSend(outcome);
+  const isGivenUp = isCancelled || strike === 'timeout';
   // The server waited for an answer of the caller, which took too long or left.
   if (isGivenUp && operation.kind === 'request' && sentAtMs === Number.POSITIVE_INFINITY)
     return breaker.released(ticket);
   // The supervisor handles a lost connection and restarts the server; lost requests are not strikes.
-  if (strike === undefined ? !isLeft : strike !== 'timeout' && circuit.isLost) return breaker.released(ticket);
+  if (strike === undefined ? !isCancelled : strike !== 'timeout' && circuit.isLost) return breaker.released(ticket);
   const nowMs = clock.nowMs();
-  const isFair = nowMs < operation.deadlineAtMs || (operation.kind !== 'call' && nowMs >= sentAtMs + fairMs);
-  if (strike !== undefined && isFair) return breaker.failed(ticket, nowMs, strike);
+  const isStrike = nowMs < operation.deadlineAtMs || (operation.kind !== 'call' && nowMs >= sentAtMs + strikeAfterMs);
+  if (strike !== undefined && isStrike) return breaker.failed(ticket, nowMs, strike);
   // A caller with a very short deadline must not open the breaker for all callers. A check decides instead.
-  if (isGivenUp && circuit.unheardMs(sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
+  if (isGivenUp && circuit.silentMs(sentAtMs, nowMs) > silenceMs) circuit.suspect(ticket);
   else breaker.released(ticket);
 }
 
 /** True if the caller cancelled a request that was sent. The gateway reports the deadline of a client this way. */
-const wasLeft = (error: Error): boolean =>
+const wasCancelledAfterSend = (error: Error): boolean =>
   isHostError(error) && error.code === 'cancelled' && error.details.execution !== 'not_executed';
 
 /** Calls `done` without a refusal if the operation may be sent; in the current tick if there is nothing to check. */
@@ -124,7 +124,7 @@ function checkTrial(
   };
   const leave = (code: 'timeout' | 'cancelled', why: string) => {
     breaker.released(ticket);
-    end(unchecked(operation, code, why));
+    end(uncheckedError(operation, code, why));
   };
   const onAbort = () => leave('cancelled', 'the caller cancelled it');
   const cancelTimer = clock.at(deadlineAtMs, () => leave('timeout', 'its deadline passed'));
@@ -153,7 +153,7 @@ function circuitOpen(operation: Operation, refused: Extract<Admission, { admitte
   });
 }
 
-const unchecked = (operation: Operation, code: 'timeout' | 'cancelled', why: string): HostError =>
+const uncheckedError = (operation: Operation, code: 'timeout' | 'cancelled', why: string): HostError =>
   new HostError(code, `server '${operation.server}' was checked before it is tried again: ${why}`, {
     ...namesOf(operation),
     reason: 'trial_check',

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { type Ending, endingError, frameError } from './ending.js';
+import { type ChannelEnd, channelEndError, frameError } from './channel-end-errors.js';
 
 const exit = { exitCode: 4, signal: undefined, atMs: 0 };
-const endings: Ending[] = ['exit', 'stdin_closed', 'stdout_closed', 'frame_too_large', 'closed'];
+const endings: ChannelEnd[] = ['exit', 'stdin_closed', 'stdout_closed', 'frame_too_large', 'closed'];
 
 test.each(endings)('%s is a sentence about the server, and quotes its last line on stderr', (ending) => {
-  const error = endingError('files', ending, exit, 'no key given');
+  const error = channelEndError('files', ending, exit, 'no key given');
   expect(error.message).toMatch(/^server 'files' .*[^.]$/);
   expect(error.details).toMatchObject({ server: 'files', reason: ending, execution: 'uncertain' });
   if (ending !== 'frame_too_large') expect(error.message).toMatch(/; last line on stderr: no key given$/);

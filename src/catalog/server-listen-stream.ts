@@ -46,7 +46,7 @@ interface Waiter {
   readonly done: (error?: HostError) => void;
 }
 
-export class ListenStream {
+export class ServerListenStream {
   readonly #parts: ListenParts;
   #current: Stream | undefined;
   #opening: Stream | undefined;
@@ -71,7 +71,7 @@ export class ListenStream {
   }
 
   /** Resolves when the server reports updates of this subscribed resource. */
-  wanted(uri: string): Promise<void> {
+  subscribed(uri: string): Promise<void> {
     const refused = this.#refused ?? this.#parts.session.closedBy;
     if (refused) return Promise.reject(refused);
     return new Promise((resolve, reject) => {
@@ -135,7 +135,7 @@ export class ListenStream {
       .request(listenMethod, `{"notifications":${filter}}`, {
         deadlineAtMs: Number.POSITIVE_INFINITY,
         signal: stream.abort.signal,
-        isStanding: true,
+        isLongLived: true,
       })
       .then(
         (answer) => this.#ended(stream, answer),
@@ -154,7 +154,7 @@ export class ListenStream {
     if (!this.#current) this.#hadGap = true;
     const error = this.#errorOf(outcome);
     if (session.closedBy) return this.#failAll(session.closedBy);
-    if (wasOpening && error) for (const { done } of this.#due(stream.revision)) done(error);
+    if (wasOpening && error) for (const { done } of this.#takeWaiters(stream.revision)) done(error);
     if (this.#isOver || this.#refused) return;
     if (clock.nowMs() - stream.openedAtMs > reopenMs.max) this.#delayMs = reopenMs.first;
     this.#cancelRetry ??= clock.at(clock.nowMs() + this.#delayMs, () => {
@@ -194,15 +194,15 @@ export class ListenStream {
   }
 
   #settle({ accepted }: Stream, revision: number): void {
-    for (const { uri, done } of this.#due(revision))
+    for (const { uri, done } of this.#takeWaiters(revision))
       done(!accepted || accepted.has(uri) ? undefined : notAccepted(this.#parts.session.server));
   }
 
   #failAll(error: HostError): void {
-    for (const { done } of this.#due(this.#revision)) done(error);
+    for (const { done } of this.#takeWaiters(this.#revision)) done(error);
   }
 
-  #due(revision: number): readonly Waiter[] {
+  #takeWaiters(revision: number): readonly Waiter[] {
     const due = this.#waiters.filter((waiter) => waiter.revision <= revision);
     this.#waiters = this.#waiters.filter((waiter) => waiter.revision > revision);
     return due;

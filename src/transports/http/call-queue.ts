@@ -3,7 +3,7 @@
  * A hold pauses the queue while a session is opened, because a call must not overtake the messages that open it.
  * Invariant: no request waits while a slot is free and no hold is active.
  */
-export class CallLane<Call extends { giveUp(): void }> {
+export class CallQueue<Call extends { giveUp(): void }> {
   readonly #slots: ConnectionSlots;
   readonly #dispatch: (call: Call) => void;
   readonly #waiting = new Set<Call>();

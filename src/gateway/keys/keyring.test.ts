@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { type KeyEntry, parseKeys, reservedKeyName } from '../../config/keys.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { embedder } from '../../policy/operation.js';
-import { headerCharsMax, Keyring } from './keys.js';
+import { headerCharsMax, Keyring } from './keyring.js';
 
 const hashOf = (key: string) => `sha256:${createHash('sha256').update(key).digest('hex')}`;
 const keysOf = (table: Record<string, object>): ReadonlyMap<string, KeyEntry> =>

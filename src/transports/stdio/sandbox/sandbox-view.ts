@@ -17,7 +17,7 @@ import { programPaths } from './program-paths.js';
 import { systemPaths } from './system-paths.js';
 import { isWithin, type Link, tracePath } from './trace-path.js';
 
-export interface ViewRequest {
+export interface SandboxViewRequest {
   readonly server: string;
   /** Path of the command, with its links. */
   readonly file: string;
@@ -34,7 +34,7 @@ export interface ViewRequest {
   readonly home: string | undefined;
 }
 
-export interface View {
+export interface SandboxView {
   readonly mounts: Mounts;
   readonly writable: readonly string[];
   /** Variables with which programs find their installation. */
@@ -46,7 +46,7 @@ type Field = 'readablePaths' | 'writablePaths' | 'cwd';
 /** Maximum number of entries mounted one by one, for a folder that contains a hidden file. */
 const entriesMax = 256;
 
-export async function sandboxView(request: ViewRequest): Promise<View> {
+export async function sandboxView(request: SandboxViewRequest): Promise<SandboxView> {
   const hostPaths = await resolveHostPaths(request.hostPaths);
   const builder = new ViewBuilder(request, hostPaths, await hiddenFilesOf(hostPaths));
   return builder.build();
@@ -66,7 +66,7 @@ async function hiddenFilesOf({ hidden, named }: ResolvedHostPaths): Promise<stri
 }
 
 class ViewBuilder {
-  readonly #request: ViewRequest;
+  readonly #request: SandboxViewRequest;
   readonly #hostPaths: ResolvedHostPaths;
   readonly #hiddenFiles: readonly string[];
   readonly #mounts = new Mounts();
@@ -74,13 +74,13 @@ class ViewBuilder {
   readonly #writable: string[] = [];
   #variables: Readonly<Record<string, string>> = {};
 
-  constructor(request: ViewRequest, hostPaths: ResolvedHostPaths, hiddenFiles: readonly string[]) {
+  constructor(request: SandboxViewRequest, hostPaths: ResolvedHostPaths, hiddenFiles: readonly string[]) {
     this.#request = request;
     this.#hostPaths = hostPaths;
     this.#hiddenFiles = hiddenFiles;
   }
 
-  async build(): Promise<View> {
+  async build(): Promise<SandboxView> {
     this.#mounts.add({ kind: 'dev', at: '/dev' });
     this.#mounts.add({ kind: 'proc', at: '/proc' });
     await this.#declareWritable();

@@ -3,7 +3,7 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { Answer } from '../wire/peer-interface.js';
-import { acknowledgeMsMax, ListenStream, reopenMs } from './listen-stream.js';
+import { acknowledgeMsMax, reopenMs, ServerListenStream } from './server-listen-stream.js';
 
 interface Request {
   readonly filter: Record<string, unknown>;
@@ -29,7 +29,7 @@ function open(listChanges: ('toolsListChanged' | 'promptsListChanged')[] = ['too
         requests.push({ filter, options, answer });
       }),
   } as unknown as Session;
-  const stream = new ListenStream({
+  const stream = new ServerListenStream({
     clock,
     session,
     listChanges,
@@ -57,7 +57,7 @@ test('what is wanted is asked for once, and for as long as the session lives', (
   stream.update();
   stream.update();
   expect(requests.map(({ filter }) => filter)).toEqual([{ toolsListChanged: true }]);
-  expect(requests[0]?.options).toMatchObject({ deadlineAtMs: Number.POSITIVE_INFINITY, isStanding: true });
+  expect(requests[0]?.options).toMatchObject({ deadlineAtMs: Number.POSITIVE_INFINITY, isLongLived: true });
 });
 
 test('nothing is asked for where nothing is wanted, and what is open is ended then', async () => {
@@ -65,7 +65,7 @@ test('nothing is asked for where nothing is wanted, and what is open is ended th
   stream.update();
   expect(requests).toEqual([]);
   set.uris = ['r:1'];
-  const wanted = stream.wanted('r:1');
+  const wanted = stream.subscribed('r:1');
   acknowledge(['r:1']);
   await wanted;
   set.uris = [];
@@ -79,7 +79,7 @@ test('the old one goes when the new one is acknowledged; changes meanwhile make 
   acknowledge();
   const outcomes = ['r:1', 'r:2', 'r:3'].map((uri) => {
     set.uris = [...set.uris, uri];
-    return outcome(stream.wanted(uri));
+    return outcome(stream.subscribed(uri));
   });
   expect([requests.length, live()]).toEqual([2, 2]);
   acknowledge(['r:1']);
@@ -89,7 +89,7 @@ test('the old one goes when the new one is acknowledged; changes meanwhile make 
   expect(requests.at(-1)?.filter.resourceSubscriptions).toEqual(['r:1', 'r:2', 'r:3']);
   // The last one is not among those that the server will tell of.
   expect(await Promise.all(outcomes)).toEqual(['ok', 'ok', 'not_subscribed']);
-  expect(await outcome(stream.wanted('r:3'))).toBe('not_subscribed');
+  expect(await outcome(stream.subscribed('r:3'))).toBe('not_subscribed');
   expect(requests.length).toBe(3);
 });
 
@@ -120,7 +120,7 @@ test('one that ends is opened again after a wait that doubles, and the gap is to
 test('a server that never acknowledges is taken to listen', async () => {
   const { clock, stream, set, outcome } = open();
   set.uris = ['r:1'];
-  const wanted = outcome(stream.wanted('r:1'));
+  const wanted = outcome(stream.subscribed('r:1'));
   await clock.advanceAsync(acknowledgeMsMax);
   expect(await wanted).toBe('ok');
 });
@@ -130,7 +130,7 @@ test('a new stream that is refused leaves the old one open and rejects the waiti
   stream.update();
   acknowledge();
   set.uris = ['r:1'];
-  const wanted = outcome(stream.wanted('r:1'));
+  const wanted = outcome(stream.subscribed('r:1'));
   requests[1]?.answer({ kind: 'error', bytes: Buffer.from('{"code":-32602,"message":"no such resource"}') });
   expect(await wanted).toBe('rpc_error');
   expect([requests[0]?.options.signal?.aborted, set.gaps]).toEqual([false, 0]);
@@ -142,18 +142,18 @@ test('a server that knows no such request is asked once', async () => {
   requests[0]?.answer({ kind: 'error', bytes: Buffer.from('{"code":-32601,"message":"no"}') });
   await settle();
   await clock.advanceAsync(10 * reopenMs.max);
-  expect([requests.length, problems.length, await outcome(stream.wanted('r:1'))]).toEqual([1, 1, 'rpc_error']);
+  expect([requests.length, problems.length, await outcome(stream.subscribed('r:1'))]).toEqual([1, 1, 'rpc_error']);
 });
 
 test('the end of the session opens nothing and settles all waiters', async () => {
   const { clock, stream, requests, set, live, outcome } = open();
   set.uris = ['r:1'];
-  const wanted = outcome(stream.wanted('r:1'));
+  const wanted = outcome(stream.subscribed('r:1'));
   stream.stop();
   expect([await wanted, live()]).toEqual(['closed', 0]);
   const lost = open();
   lost.set.uris = ['r:1'];
-  const alsoWanted = lost.outcome(lost.stream.wanted('r:1'));
+  const alsoWanted = lost.outcome(lost.stream.subscribed('r:1'));
   lost.set.closedBy = new HostError('transport', 'gone', { reason: 'exit' });
   lost.requests[0]?.answer(lost.set.closedBy);
   expect(await alsoWanted).toBe('exit');
