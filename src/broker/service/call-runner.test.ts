@@ -1,98 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import type { CancelSignal } from '../../kernel/cancel-signal.js';
+import { RunnerRig, settle } from '../../../test/fakes/runner-rig.js';
 import { HostError } from '../../kernel/errors.js';
-import { FakeClock } from '../../kernel/fake-clock.js';
-import type { CallRow, NewCall } from '../calls/call-log.js';
-import { MemoryCallLog, MemoryRows } from '../calls/memory-call-log.js';
-import { readReplyBody, resultBody } from '../protocol/reply-body.js';
-import { CallRunner } from './call-runner.js';
-import type { Caller, CallTask } from './running-call.js';
-import { RunningSlots } from './running-slots.js';
-
-const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
-
-/** What a caller hears, in order. */
-class Heard implements Caller {
-  readonly all: string[] = [];
-  receipt = (owner: string) => void this.all.push(`receipt ${owner === 'me' ? owner : 'other'}`);
-  refuse = (error: HostError) => void this.all.push(`refused ${error.code}`);
-  ended = () => void this.all.push('ended');
-  reply = (body: Buffer) => {
-    const read = readReplyBody(body);
-    this.all.push(
-      read.kind === 'result' ? `result ${read.bytes}` : `error ${read.error.code} ${read.error.details.reason}`,
-    );
-  };
-}
-
-class Rig {
-  readonly clock = new FakeClock();
-  readonly rows = new MemoryRows();
-  readonly problems: unknown[] = [];
-  readonly executed: { timeMs: number; signal: CancelSignal; end: (result: string | Error) => void }[] = [];
-  log = this.#newLog();
-  runner = this.#newRunner();
-  isRepeatable = false;
-  refusal: HostError | undefined;
-
-  #newLog(): MemoryCallLog {
-    const log = new MemoryCallLog(this.clock, this.rows, 'store');
-    return log;
-  }
-
-  #newRunner(running = 64, waiting = 256): CallRunner {
-    const { log, clock } = this;
-    const slots = new RunningSlots(running, waiting);
-    return new CallRunner({ log, clock, slots, waitingMax: waiting, onProblem: (error) => this.problems.push(error) });
-  }
-
-  limit(running: number, waiting: number): void {
-    this.runner = this.#newRunner(running, waiting);
-  }
-
-  /** The process is killed, and another one starts on the same store. */
-  async restart(): Promise<void> {
-    await this.log.close();
-    this.log = this.#newLog();
-    this.runner = this.#newRunner();
-  }
-
-  send(key = 'k1', more: Partial<CallTask> = {}, party = 's1'): Heard {
-    const heard = new Heard();
-    const caller: Caller = { ...heard, receipt: (owner) => heard.receipt(owner === this.log.owner ? 'me' : owner) };
-    const task: CallTask = {
-      ...{ id: { worker: 'w1', epoch: 'e1', key }, session: 's1', digest: 'd', isCallersKey: false },
-      ...{ sentBefore: undefined, deadlineAtMs: this.clock.nowMs() + 1_000 },
-      isRepeatable: () => this.isRepeatable,
-      refusal: () => this.refusal,
-      conflict: () => new HostError('key_conflict', 'other arguments'),
-      uncertain: (reason) => new HostError('outcome_uncertain', 'uncertain', { reason, execution: 'uncertain' }),
-      execute: (signal, timeMs) =>
-        new Promise((resolve, reject) => {
-          const end = (result: string | Error) =>
-            typeof result === 'string' ? resolve(resultBody(Buffer.from(result), 'legacy')) : reject(result);
-          signal.addEventListener('abort', () => reject(new HostError('cancelled', 'cancelled')));
-          this.executed.push({ timeMs, signal, end });
-        }),
-      ...more,
-    };
-    this.runner.send(task, party, caller);
-    return heard;
-  }
-
-  row(key = 'k1'): Promise<CallRow | undefined> {
-    return this.log.find({ worker: 'w1', epoch: 'e1', key });
-  }
-
-  async end(result: string | Error, at = this.executed.length - 1): Promise<void> {
-    this.executed[at]?.end(result);
-    await settle();
-  }
-}
+import type { NewCall } from '../calls/call-log.js';
+import { MemoryCallLog } from '../calls/memory-call-log.js';
 
 describe('a call', () => {
   test('is durable before it executes, and its outcome before the reply', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const steps: string[] = [];
     const { receive, finish } = rig.log;
     rig.log.receive = async (call: NewCall) => {
@@ -117,14 +31,14 @@ describe('a call', () => {
     [1_000, 990],
     [20, 15],
   ])('with %d ms left gives the server %d', async (leftMs, timeMs) => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.send('k1', { deadlineAtMs: rig.clock.nowMs() + leftMs });
     await settle();
     expect(rig.executed[0]?.timeMs).toBe(timeMs);
   });
 
   test('that fails has its error as outcome', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const heard = rig.send();
     await settle();
     await rig.end(new HostError('tool_throttled', 'slow down', { reason: 'r' }));
@@ -133,7 +47,7 @@ describe('a call', () => {
   });
 
   test('that is refused at its first sending leaves no row', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.refusal = new HostError('denied', 'no');
     const heard = rig.send();
     await settle();
@@ -142,7 +56,7 @@ describe('a call', () => {
   });
 
   test('that was sent before is refused by a row, so that no other copy of it runs', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.refusal = new HostError('denied', 'no');
     const heard = rig.send('k1', { sentBefore: { storeId: 'store', hasReceipt: false } });
     await settle();
@@ -154,14 +68,14 @@ describe('a call', () => {
   });
 
   test('that came too late is expired', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const heard = rig.send('k1', { deadlineAtMs: rig.clock.nowMs() });
     await settle();
     expect(heard.all).toEqual(['refused expired']);
   });
 
   test('whose outcome cannot be recorded is answered all the same, and uncertain later', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const { finish } = rig.log;
     rig.log.finish = () => Promise.reject(new HostError('transport', 'disk'));
     const heard = rig.send();
@@ -177,7 +91,7 @@ describe('a call', () => {
   });
 
   test('is refused when the log fails, and did not run', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.log.receive = () => Promise.reject(new HostError('transport', 'disk', { execution: 'uncertain' }));
     const heard = rig.send();
     await settle();
@@ -187,12 +101,12 @@ describe('a call', () => {
 });
 
 describe('what changes between the receipt and the begin', () => {
-  test.each<[string, (rig: Rig) => void, string]>([
+  test.each<[string, (rig: RunnerRig) => void, string]>([
     ['a role', (rig) => (rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' })), 'denied allowlist'],
     ['a cancel', (rig) => rig.runner.cancel({ worker: 'w1', epoch: 'e1', key: 'k1' }), 'cancelled undefined'],
     ['the deadline', (rig) => rig.clock.advance(1_000), 'expired undefined'],
   ])('%s keeps the call from running', async (_name, change, error) => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const { receive } = rig.log;
     rig.log.receive = async (call: NewCall) => {
       const received = await receive.call(rig.log, call);
@@ -206,12 +120,12 @@ describe('what changes between the receipt and the begin', () => {
     expect(rig.executed).toHaveLength(0);
   });
 
-  test.each<[string, (rig: Rig) => void, string]>([
+  test.each<[string, (rig: RunnerRig) => void, string]>([
     ['a role', (rig) => (rig.refusal = new HostError('denied', 'no', { reason: 'allowlist' })), 'denied allowlist'],
     ['a cancel', (rig) => rig.runner.cancel({ worker: 'w1', epoch: 'e1', key: 'late' }), 'cancelled undefined'],
     ['the deadline', (rig) => rig.clock.advance(1_000), 'expired undefined'],
   ])('%s ends a call that waits for its turn', async (_name, change, error) => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.limit(1, 10);
     rig.send('first', { deadlineAtMs: 10_000 });
     const late = rig.send('late');
@@ -228,7 +142,7 @@ describe('what changes between the receipt and the begin', () => {
 
 describe('a second sending', () => {
   test('joins the first: both hear the outcome of one execution', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const first = rig.send('k1', {}, 's1');
     const before = rig.send('k1', {}, 's2');
     await settle();
@@ -239,7 +153,7 @@ describe('a second sending', () => {
   });
 
   test('of the same session replaces the caller, and each has its receipt', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const first = rig.send('k1', {}, 's1');
     await settle();
     const second = rig.send('k1', {}, 's1');
@@ -248,7 +162,7 @@ describe('a second sending', () => {
   });
 
   test('with other arguments is a conflict, and the first goes on', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const first = rig.send();
     await settle();
     expect(rig.send('k1', { digest: 'x' }, 's2').all).toEqual(['refused key_conflict']);
@@ -260,7 +174,7 @@ describe('a second sending', () => {
   });
 
   test('after the outcome is answered from the log', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.send();
     await settle();
     await rig.end('{"n":1}');
@@ -271,7 +185,7 @@ describe('a second sending', () => {
   });
 
   test('is answered from the log when the log is full', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.send();
     await settle();
     await rig.end('{"n":1}');
@@ -290,7 +204,7 @@ describe('a second sending', () => {
 
 describe('after a host died', () => {
   test('a call that it had not begun is begun by the next one', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.limit(1, 10);
     rig.send('first');
     rig.send();
@@ -304,7 +218,7 @@ describe('after a host died', () => {
   });
 
   test('a call that it had begun is uncertain', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.send();
     await settle();
     await rig.restart();
@@ -315,7 +229,7 @@ describe('after a host died', () => {
   });
 
   test('B10: a repeatable call is begun three times, then it is uncertain', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.isRepeatable = true;
     const sentBefore = { storeId: 'old', hasReceipt: true };
     for (let times = 1; times <= 3; times++) {
@@ -331,10 +245,10 @@ describe('after a host died', () => {
   });
 
   test('a call that another living host has is left to it', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.send();
     await settle();
-    const other = new Rig();
+    const other = new RunnerRig();
     other.log = new MemoryCallLog(rig.clock, rig.rows, 'store');
     other.limit(64, 256);
     const heard = other.send('k1', { sentBefore: { storeId: 'store', hasReceipt: false } });
@@ -344,13 +258,13 @@ describe('after a host died', () => {
   });
 
   test('two hosts that find a call not begun: one runs it', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.limit(1, 10);
     rig.send('first');
     rig.send();
     await settle();
     await rig.log.close();
-    const hosts = [new Rig(), new Rig()];
+    const hosts = [new RunnerRig(), new RunnerRig()];
     for (const host of hosts) {
       host.log = new MemoryCallLog(rig.clock, rig.rows, 'store');
       host.limit(64, 256);
@@ -364,7 +278,7 @@ describe('after a host died', () => {
     ['an empty store', 'other', false],
     ['a store that lost the row', 'store', true],
   ])('%s does not run a call in doubt', async (_name, storeId, hasReceipt) => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const heard = rig.send('k1', { sentBefore: { storeId, hasReceipt } });
     await settle();
     expect(heard.all).toEqual(['receipt me', 'error outcome_uncertain store_changed']);
@@ -374,7 +288,7 @@ describe('after a host died', () => {
 
 describe('the limit of one worker', () => {
   test('lets calls wait in order, and refuses more than may wait', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.limit(2, 2);
     const heard = ['a', 'b', 'c', 'd', 'e'].map((key) => rig.send(key));
     await settle();
@@ -391,7 +305,7 @@ describe('the limit of one worker', () => {
   });
 
   test('is the only one: calls of other workers begin at once', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.limit(96, 256);
     for (let worker = 0; worker < 4; worker++)
       for (let at = 0; at < 96; at++) rig.send('k', { id: { worker: `w${worker}`, epoch: 'e', key: `k${at}` } });
@@ -402,7 +316,7 @@ describe('the limit of one worker', () => {
 
 describe('a stop', () => {
   test('lets running calls end, leaves waiting ones received, and begins nothing more', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     rig.limit(1, 10);
     const running = rig.send('a');
     const waiting = rig.send('b');
@@ -419,7 +333,7 @@ describe('a stop', () => {
   });
 
   test('cancels what runs after its time, and records that', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const heard = rig.send();
     await settle();
     const stopped = rig.runner.stop(5_000, 1_000);
@@ -430,7 +344,7 @@ describe('a stop', () => {
   });
 
   test('refuses a call that was received and not begun', async () => {
-    const rig = new Rig();
+    const rig = new RunnerRig();
     const heard = rig.send();
     const stopped = rig.runner.stop(5_000, 1_000);
     await settle();
