@@ -58,11 +58,13 @@ test('a change names the workers that are gone or have another epoch, and listen
   let heard = 0;
   const off = identities.onChange(() => heard++);
   const other = { x: { hash: hashOf('x2'), worker: 'x', epoch: 'e' } };
-  expect(identities.replace(keysOf({ a: row('e2'), ...other }))).toEqual([{ name: 'w', keptEpoch: 'e2' }]);
+  expect(identities.replace(keysOf({ a: row('e2'), ...other })).revoked).toEqual([{ name: 'w', keptEpoch: 'e2' }]);
   expect(identities.ofKey('k-e1')).toBeUndefined();
-  expect(identities.replace(keysOf(other))).toEqual([{ name: 'w', keptEpoch: undefined }]);
-  expect(heard).toBe(2);
+  expect(identities.replace(keysOf(other)).revoked).toEqual([{ name: 'w', keptEpoch: undefined }]);
+  const promoted = { x: { ...other.x, role: 'boss' } };
+  expect(identities.replace(keysOf(promoted))).toEqual({ revoked: [], otherRole: new Set(['x']) });
+  expect(heard).toBe(3);
   off();
   identities.replace(keysOf({}));
-  expect(heard).toBe(2);
+  expect(heard).toBe(3);
 });

@@ -54,8 +54,8 @@ export class Identities {
     return this.#byDigest.get(digest)?.expiresAtMs;
   }
 
-  /** Returns the workers that are not listed any more, or have another epoch now. Listeners hear of the change in the same turn. */
-  replace(keys: Keys): readonly RevokedWorker[] {
+  /** Listeners hear of the change in the same turn. */
+  replace(keys: Keys): ChangedWorkers {
     const before = this.#byWorker;
     const byDigest = new Map<string, KeyEntry>();
     const byNkey = new Map<string, KeyEntry>();
@@ -69,10 +69,15 @@ export class Identities {
     }
     [this.#byDigest, this.#byNkey, this.#byWorker] = [byDigest, byNkey, byWorker];
     for (const listener of this.#listeners) listener();
-    return [...before].flatMap(([name, [was]]) => {
-      const epoch = byWorker.get(name)?.[0]?.worker?.epoch;
-      return epoch === was?.worker?.epoch ? [] : [{ name, keptEpoch: epoch }];
-    });
+    const revoked: { name: string; keptEpoch: string | undefined }[] = [];
+    const otherRole = new Set<string>();
+    for (const [name, [was]] of before) {
+      const [now] = byWorker.get(name) ?? [];
+      const keptEpoch = now?.worker?.epoch;
+      if (keptEpoch !== was?.worker?.epoch) revoked.push({ name, keptEpoch });
+      else if (now?.role !== was?.role) otherRole.add(name);
+    }
+    return { revoked, otherRole };
   }
 
   /** The listener must not throw. */
@@ -88,10 +93,10 @@ export class Identities {
   }
 }
 
-export interface RevokedWorker {
-  readonly name: string;
-  /** The epoch of the next owner of the name; undefined if there is none. */
-  readonly keptEpoch: string | undefined;
+export interface ChangedWorkers {
+  /** Not listed any more, or with another epoch: that of the next owner of the name. */
+  readonly revoked: readonly { readonly name: string; readonly keptEpoch: string | undefined }[];
+  readonly otherRole: ReadonlySet<string>;
 }
 
 const asIdentity = ({ worker, role }: KeyEntry): WorkerIdentity | undefined =>

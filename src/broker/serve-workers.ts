@@ -97,7 +97,8 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   service.attach(transport);
   host.learnTools?.();
   const apply = async (edited: Keys): Promise<void> => {
-    const revoked = identities.replace(edited);
+    const { revoked, otherRole } = identities.replace(edited);
+    if (otherRole.size > 0) service.rolesChanged(otherRole);
     // Every worker is tried, also when one fails.
     const purged = await Promise.allSettled(
       revoked.map(({ name, keptEpoch }) => service.workerRevoked(name, keptEpoch === undefined ? [] : [keptEpoch])),

@@ -1,118 +1,134 @@
-/** A service over a broker and a journal in memory, and workers that only send and write down. */
-
-import {
-  type CallRequest,
-  callRequest,
-  manifestRequest,
-  type News,
-  type Reply,
-  readNews,
-  readReply,
-} from '../../src/broker/messages.js';
-import type { WorkerLink } from '../../src/broker/ports.js';
+/** A service over a log in memory, and workers that only send and write down what they hear. */
+import type { BrokerEvent } from '../../src/broker/broker-events.js';
+import { MemoryCallLog, MemoryRows } from '../../src/broker/calls/memory-call-log.js';
+import type { CallRequest, HostMessage } from '../../src/broker/protocol/messages.js';
+import { readManifestBody, readReplyBody } from '../../src/broker/protocol/reply-body.js';
 import { BrokerService, type BrokerServiceOptions } from '../../src/broker/service/broker-service.js';
-import type { ServiceEvent } from '../../src/broker/service/service-events.js';
-import { Cancellation } from '../../src/kernel/cancel-signal.js';
+import type { WorkerIdentity, WorkerSession } from '../../src/broker/service/transport.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
-import { type FakeCall, FakeUpstreams } from './fake-upstreams.js';
-import { MemoryBroker } from './memory-broker.js';
-import { MemoryJournal } from './memory-journal.js';
+import { type FakeServer, FakeUpstreams } from './fake-upstreams.js';
 
-export const never = new Cancellation();
+export const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-/** A worker that only sends and writes down: what the executor does with it is tested with the executor. */
-export class RigWorker {
-  readonly replies: { id: string; reply: Reply }[] = [];
-  readonly news: News[] = [];
-  link: WorkerLink | undefined;
-  #next = 0;
+/** A promise that the test resolves. */
+export function gate<T>(): { readonly promise: Promise<T>; readonly resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => {};
+  const promise = new Promise<T>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
 
-  async open(broker: MemoryBroker, mailbox: string, role: string | undefined): Promise<this> {
-    this.link = await broker.openWorker({ mailbox, role })(
-      {
-        replied: (id, body) => this.replies.push({ id, reply: readReply(body) }),
-        told: (body) => {
-          const news = readNews(body);
-          if (news) this.news.push(news);
-        },
-      },
-      never,
-    );
-    return this;
+/** One worker process. */
+export class RigWorker implements WorkerSession {
+  readonly id: string;
+  readonly name: string;
+  readonly epoch: string;
+  readonly heard: HostMessage[] = [];
+  /** `receipt` or the code of the refusal, by key. */
+  readonly answers = new Map<string, string>();
+  readonly refusals = new Map<string, HostError>();
+  isReading = true;
+  now: WorkerIdentity | undefined;
+  readonly #rig: ServiceRig;
+
+  constructor(rig: ServiceRig, name: string, role: string | undefined, id: string, epoch = 'e1') {
+    this.#rig = rig;
+    this.id = id;
+    this.name = name;
+    this.epoch = epoch;
+    this.now = { name, epoch, role };
   }
 
-  async call(tool: string, args: unknown = {}, more: Partial<CallRequest> = {}): Promise<string> {
-    const callKey = more.callKey ?? `k${this.#next++}`;
-    const deadlineMs = more.deadlineMs ?? 10_000;
-    const request = {
-      server: undefined,
-      manifestRevision: undefined,
-      trace: undefined,
-      wantsProgress: false,
-      isCallersKey: false,
-      ...more,
+  identity(): WorkerIdentity | undefined {
+    return this.now;
+  }
+
+  send(message: HostMessage): boolean {
+    if (this.isReading) this.heard.push(message);
+    return this.isReading;
+  }
+
+  /** Sends a call and lets everything happen that needs no time. */
+  async call(key: string, tool: string, args: unknown = {}, more: Partial<CallRequest> = {}): Promise<void> {
+    const request: CallRequest = {
+      ...{ key, tool, deadlineMs: 10_000, server: undefined, args: Buffer.from(JSON.stringify(args)) },
+      ...{ sentBefore: undefined, isCallersKey: false, wantsProgress: false, manifestRevision: undefined },
+      ...{ trace: undefined, ...more },
     };
-    const body = callRequest({ ...request, callKey, deadlineMs, tool, args: JSON.stringify(args) });
-    await this.link?.send({ id: callKey, body, ttlMs: deadlineMs });
-    return callKey;
+    this.#rig.service.call({
+      ...{ session: this, request },
+      receipt: () => this.answers.set(key, 'receipt'),
+      refuse: (error) => {
+        this.answers.set(key, error.code);
+        this.refusals.set(key, error);
+      },
+    });
+    await settled();
   }
 
-  replyTo(id: string): Reply | undefined {
-    return this.replies.find((each) => each.id === id)?.reply;
-  }
-
-  errorOf(id: string): HostError {
-    const reply = this.replyTo(id);
-    if (reply?.kind !== 'error') throw new Error(`the reply to ${id} is ${reply?.kind}`);
-    return reply.error;
+  /** The outcome: the text of the result, or the error. */
+  outcome(key: string): string | HostError | undefined {
+    const reply = this.heard.findLast((message) => message.op === 'reply' && message.key === key);
+    if (reply?.op !== 'reply') return this.refusals.get(key);
+    const read = readReplyBody(reply.body);
+    return read.kind === 'result' ? read.bytes.toString() : read.error;
   }
 
   async tools(): Promise<string[]> {
-    const id = `m${this.#next++}`;
-    await this.link?.send({ id, body: manifestRequest(), ttlMs: 10_000 });
-    await settled();
-    const reply = this.replyTo(id);
-    if (reply?.kind !== 'manifest') throw new Error(`the reply is ${reply?.kind}`);
-    return reply.manifest.tools.map(({ name }) => name);
+    return readManifestBody(await this.#rig.service.manifest(this)).tools.map(({ name }) => name);
+  }
+
+  revisions(): string[] {
+    return this.heard.flatMap((message) => (message.op === 'manifest_changed' ? [message.revision] : []));
   }
 }
 
-export const settled = async () => {
-  for (let i = 0; i < 50; i++) await Promise.resolve();
-};
+export class ServiceRig {
+  readonly clock = new FakeClock();
+  readonly rows = new MemoryRows();
+  readonly events: BrokerEvent[] = [];
+  readonly workers: RigWorker[] = [];
+  readonly host: FakeUpstreams;
+  log: MemoryCallLog;
+  service: BrokerService;
+  readonly #more: Partial<BrokerServiceOptions>;
 
-export async function serviceRig(options: Partial<BrokerServiceOptions> = {}) {
-  const clock = new FakeClock();
-  const broker = new MemoryBroker(clock, { window: 10_000 });
-  const journal = new MemoryJournal();
-  const host = new FakeUpstreams({ nova: { tools: ['fetch_url', 'nova_click', 'nova_screenshot'] } });
-  host.allow(({ role }, _, tool) => {
-    if (role === 'researcher') return tool === undefined || tool === 'fetch_url';
-    return role !== 'sandbox';
-  });
-  const events: ServiceEvent[] = [];
-  const service = new BrokerService({
-    ...{ host, journal, clock, onEvent: (event) => events.push(event) },
-    isRolelessAllowed: () => true,
-    ...options,
-  });
-  const connect = async () => service.attach(await broker.openHost(service, never));
-  await connect();
-  const worker = async (mailbox: string, role: string | null = 'operator') => {
-    const opened = await new RigWorker().open(broker, mailbox, role ?? undefined);
-    await settled();
-    // Of what it is told when it comes.
-    opened.news.length = 0;
-    return opened;
-  };
-  /** Calls wait until they are let go, in any order. */
-  const held: { call: FakeCall; done: (text?: string) => void; fail: (error: HostError) => void }[] = [];
-  const hold = () => {
-    host.onCall = (call) =>
-      new Promise((resolve, reject) => {
-        held.push({ call, done: (text = '{"content":[]}') => resolve(text), fail: reject });
-      });
-  };
-  return { clock, broker, journal, host, service, events, connect, worker, held, hold };
+  constructor(servers: Readonly<Record<string, FakeServer>>, more: Partial<BrokerServiceOptions> = {}) {
+    this.host = new FakeUpstreams(servers);
+    this.#more = more;
+    this.log = new MemoryCallLog(this.clock, this.rows);
+    this.service = this.#start();
+  }
+
+  worker(name = 'w1', role: string | undefined = 'r1', id = `s${this.workers.length}`, epoch?: string): RigWorker {
+    const worker = new RigWorker(this, name, role, id, epoch);
+    this.workers.push(worker);
+    return worker;
+  }
+
+  /** The host dies, and another one starts on the same store. */
+  async restart(): Promise<void> {
+    await this.log.close();
+    this.log = new MemoryCallLog(this.clock, this.rows);
+    this.service = this.#start();
+  }
+
+  #start(): BrokerService {
+    const { host, log, clock } = this;
+    const service = new BrokerService({
+      ...{ host, log, clock, runningPerWorker: 64, onEvent: (event) => this.events.push(event) },
+      ...this.#more,
+    });
+    service.attach({
+      notify: (isWanted, message) => {
+        for (const worker of this.workers) if (worker.now && isWanted(worker.now)) worker.send(message);
+      },
+      connectedWorkers: 0,
+      stop: async () => {},
+      close: async () => {},
+    });
+    return service;
+  }
 }

@@ -8,6 +8,7 @@
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import type { BrokerEvent, ServiceStatus } from '../broker-events.js';
 import type { CallId, CallLog } from '../calls/call-log.js';
@@ -94,6 +95,11 @@ export class BrokerService implements ServiceHandlers {
   /** Roles or guards may have changed in a way that the host does not tell. */
   rulesChanged(): void {
     this.#manifests.changed();
+  }
+
+  /** These workers have another role. The revision is new, so they ask for their manifest. */
+  rolesChanged(workers: ReadonlySet<string>): void {
+    this.#transport?.notify(({ name }) => workers.has(name), { op: 'manifest_changed', revision: newId() });
   }
 
   /** The rows of other epochs are removed; calls that run are cancelled, and their outcome is recorded without a reply. */

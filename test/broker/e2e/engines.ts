@@ -48,7 +48,7 @@ export class Rig {
       const { seed, publicKey } = await newUserPair();
       this.#secrets.set(name, { key: seed, id: publicKey });
     }
-    const workers = [...this.#secrets].map(([worker, { id }]) => ({ worker, publicKey: id }));
+    const workers = [...this.#secrets].map(([worker, { id }]) => ({ worker, epoch: 'e', publicKey: id }));
     this.#nats = await startNatsServer({
       config: ({ port, storeDir }) =>
         natsServerConfig({ listen: `127.0.0.1:${port}`, storeDir, hosts: [host.publicKey], workers }),
@@ -65,7 +65,7 @@ export class Rig {
     const entry = (name: string, role: string | undefined) => {
       const { id = '' } = this.#secrets.get(name) ?? {};
       const secret = this.#engine === 'nats' ? { nkey: id } : { hash: id };
-      return { ...secret, worker: name, ...(role === undefined ? {} : { role }) };
+      return { ...secret, worker: name, epoch: 'e', ...(role === undefined ? {} : { role }) };
     };
     const table = Object.fromEntries(Object.entries(workers).map(([name, role]) => [name, entry(name, role)]));
     return parseKeys(table, (problem) => {

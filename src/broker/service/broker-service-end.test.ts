@@ -1,0 +1,70 @@
+import { describe, expect, test } from 'vitest';
+import { gate, ServiceRig, settled } from '../../../test/fakes/service-rig.js';
+import { HostError } from '../../kernel/errors.js';
+
+const three = { nova: { tools: ['fetch_url', 'nova_click', 'nova_screenshot'] } };
+
+describe('a worker that is revoked', () => {
+  test('AC-BR12 has its waiting calls removed and its running ones cancelled, and hears nothing more', async () => {
+    const rig = new ServiceRig(three, { runningPerWorker: 1 });
+    rig.host.onCall = ({ options }) =>
+      new Promise((_resolve, reject) => {
+        options.signal?.addEventListener('abort', () => reject(new HostError('cancelled', 'cancelled')));
+      });
+    const worker = rig.worker();
+    await worker.call('runs', 'nova_click');
+    await worker.call('waits', 'nova_click');
+    worker.now = undefined;
+    await rig.service.workerRevoked('w1');
+    await settled();
+    expect(rig.host.calls).toHaveLength(1);
+    expect(worker.heard).toEqual([]);
+    expect(await rig.log.find({ worker: 'w1', epoch: 'e1', key: 'waits' })).toBeUndefined();
+    expect(await rig.log.find({ worker: 'w1', epoch: 'e1', key: 'runs' })).toMatchObject({
+      state: 'done',
+      reply: undefined,
+    });
+    await worker.call('late', 'nova_click');
+    expect(worker.refusals.get('late')).toMatchObject({ code: 'denied', details: { reason: 'revoked' } });
+    expect(rig.service.status()).toMatchObject({ running: 0, waiting: 0 });
+  });
+
+  test('AC-BR12 gives nothing to the next worker of its name', async () => {
+    const rig = new ServiceRig(three);
+    const before = rig.worker('w1', 'r1', 's1', 'e1');
+    rig.host.onCall = () => '{"secret":1}';
+    before.isReading = false;
+    await before.call('k1', 'nova_click');
+    const after = rig.worker('w1', 'r1', 's2', 'e2');
+    before.now = after.now;
+    await rig.service.workerRevoked('w1', ['e2']);
+    expect(await rig.service.ask(after, ['k1'])).toEqual({ running: [], resend: ['k1'] });
+    await before.call('k2', 'nova_click');
+    expect(before.answers.get('k2')).toBe('denied');
+    await after.call('k1', 'nova_click', {}, { sentBefore: { storeId: rig.log.storeId, hasReceipt: true } });
+    expect(after.outcome('k1')).toMatchObject({ code: 'outcome_uncertain' });
+  });
+});
+
+test('a stop answers everything that was read', async () => {
+  const rig = new ServiceRig(three, { runningPerWorker: 1 });
+  const tool = gate<string>();
+  rig.host.onCall = () => tool.promise;
+  const worker = rig.worker();
+  await worker.call('runs', 'nova_click');
+  await worker.call('waits', 'nova_click');
+  const stopped = rig.service.stop(5_000);
+  await worker.call('late', 'nova_click');
+  tool.resolve('{"n":1}');
+  await stopped;
+  expect([...worker.answers]).toEqual([
+    ['runs', 'receipt'],
+    ['waits', 'receipt'],
+    ['late', 'overloaded'],
+  ]);
+  expect(worker.outcome('runs')).toBe('{"n":1}');
+  const sentBefore = { storeId: rig.log.storeId, hasReceipt: true };
+  await rig.restart();
+  await worker.call('waits', 'nova_click', {}, { sentBefore });
+  expect(worker.outcome('waits')).toBe('{"n":1}');
+});

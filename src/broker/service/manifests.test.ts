@@ -1,0 +1,98 @@
+import { expect, test } from 'vitest';
+import { gate, ServiceRig, settled } from '../../../test/fakes/service-rig.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { readManifestBody } from '../protocol/reply-body.js';
+
+test('D-58 a manifest is made once for a role, and a server that restarts with the same tools changes nothing', async () => {
+  const rig = new ServiceRig({ docs: { tools: ['search'] } });
+  const worker = rig.worker();
+  let asked = 0;
+  const isAllowed = rig.host.isAllowed.bind(rig.host);
+  rig.host.isAllowed = (...args) => {
+    asked++;
+    return isAllowed(...args);
+  };
+  const first = await rig.service.manifest(worker);
+  expect(await rig.service.manifest(worker)).toBe(first);
+  expect(asked).toBe(1);
+  rig.host.set('docs', { tools: ['search'] });
+  await rig.clock.advanceAsync(50);
+  expect(worker.revisions()).toEqual([]);
+  rig.host.set('docs', { tools: ['search', 'read'] });
+  rig.host.set('more', { tools: ['x'] });
+  await rig.clock.advanceAsync(50);
+  expect(worker.revisions()).toHaveLength(1);
+  expect(await worker.tools()).toEqual(['search', 'read', 'x']);
+});
+
+test('D-58 a manifest waits for servers that were never listed', async () => {
+  const rig = new ServiceRig({ docs: { tools: ['search'], capabilities: null } });
+  const listing = gate<void>();
+  rig.host.listing = listing.promise;
+  const worker = rig.worker();
+  let body: Buffer | undefined;
+  void rig.service.manifest(worker).then((made) => {
+    body = made;
+  });
+  rig.service.joined(worker);
+  await settled();
+  expect([body, worker.revisions()]).toEqual([undefined, []]);
+  rig.host.set('docs', { tools: ['search'] });
+  listing.resolve();
+  await settled();
+  expect(readManifestBody(body as unknown as Buffer).tools).toHaveLength(1);
+  expect(worker.revisions()).toHaveLength(1);
+});
+
+test('D-44 a worker that connects a thousand times while servers start is told once', async () => {
+  const rig = new ServiceRig({ docs: { capabilities: null } });
+  const listing = gate<void>();
+  rig.host.listing = listing.promise;
+  const worker = rig.worker();
+  for (let times = 0; times < 1_000; times++) rig.service.joined(worker);
+  listing.resolve();
+  await settled();
+  expect(worker.revisions()).toHaveLength(1);
+});
+
+test('D-48 a worker that connects hears which manifest is current', async () => {
+  const rig = new ServiceRig({ docs: { tools: ['search'] } });
+  const worker = rig.worker();
+  rig.service.joined(worker);
+  const { revision } = readManifestBody(await rig.service.manifest(worker));
+  expect(worker.revisions()).toEqual([revision]);
+});
+
+test('D-48 a role whose manifest could not be made is told when it can be', async () => {
+  const rig = new ServiceRig({ docs: { tools: ['search'] } });
+  const worker = rig.worker();
+  await worker.tools();
+  const isAllowed = rig.host.isAllowed.bind(rig.host);
+  rig.host.isAllowed = () => {
+    throw new Error('guard');
+  };
+  rig.host.set('docs', { tools: ['read'] });
+  await rig.clock.advanceAsync(50);
+  expect(worker.revisions()).toEqual([]);
+  expect(rig.events).toMatchObject([{ kind: 'problem' }]);
+  rig.host.isAllowed = isAllowed;
+  rig.host.set('other', { tools: [] });
+  await rig.clock.advanceAsync(50);
+  expect(worker.revisions()).toHaveLength(1);
+  expect(await worker.tools()).toEqual(['read']);
+});
+
+test('a manifest that is too large is an error that names the role and the server, and calls still work', async () => {
+  const large = JSON.stringify({ name: 'large', description: 'x'.repeat(brokerLimits.manifestBytes) });
+  const rig = new ServiceRig({ docs: { tools: ['search'] }, big: { tools: [large] } });
+  const worker = rig.worker('w1', 'researcher');
+  expect(() => readManifestBody(Buffer.alloc(0))).toThrow();
+  await expect(worker.tools()).rejects.toMatchObject({
+    code: 'result_too_large',
+    message: expect.stringMatching(/role 'researcher'/),
+    details: { server: 'big', reason: 'manifest_too_large', limit: brokerLimits.manifestBytes },
+  });
+  expect(rig.service.status().tooLarge).toEqual(['big']);
+  await worker.call('k1', 'search');
+  expect(worker.outcome('k1')).toBe('{"content":[]}');
+});
