@@ -5,7 +5,7 @@ import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFi
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { payloadBytes } from '../../src/broker/nats/server-config.js';
+import { payloadBytes as usualPayload } from '../../src/broker/nats/server-config.js';
 import { freePort } from './free-port.js';
 
 export interface NatsServerFake {
@@ -37,9 +37,11 @@ export interface NatsServerFake {
 export interface NatsFakeOptions {
   /** The whole configuration; by default everyone may do everything. */
   readonly config?: (where: { readonly port: number; readonly storeDir: string }) => string;
+  /** For the default configuration. */
+  readonly payloadBytes?: number;
 }
 
-const openConfig = ({ port, storeDir }: { port: number; storeDir: string }): string => `
+const openConfig = ({ port, storeDir }: { port: number; storeDir: string }, payloadBytes: number): string => `
 listen: "127.0.0.1:${port}"
 max_payload: ${payloadBytes}
 jetstream { store_dir: "${storeDir}", max_mem: 64M, max_file: 2G }
@@ -70,7 +72,9 @@ function diskBytes(folder: string): number {
   return sum;
 }
 
-export async function startNatsServer({ config = openConfig }: NatsFakeOptions = {}): Promise<NatsServerFake> {
+export async function startNatsServer(options: NatsFakeOptions = {}): Promise<NatsServerFake> {
+  const { payloadBytes = usualPayload } = options;
+  const { config = (where: { port: number; storeDir: string }) => openConfig(where, payloadBytes) } = options;
   const folder = mkdtempSync(path.join(tmpdir(), 'hostler-nats-'));
   const configFile = path.join(folder, 'nats.conf');
   const storeDir = path.join(folder, 'store');

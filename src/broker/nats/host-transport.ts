@@ -73,7 +73,7 @@ export class HostTransport implements WorkerTransport {
     // All hosts hear it, in order with calls: each compares the sequence that the worker has seen.
     on(intake, 'hello', (message, session) => this.#hello(message, session));
     on(intake, 'call', (message, session) => this.#call(message, session), queue);
-    on(connection, 'bye', (_message, session) => session && this.#sessions.drop(session));
+    on(intake, 'bye', (message, session) => this.#bye(message, session));
     on(connection, 'cancel', (message, session) => this.#cancel(message, session));
     on(connection, 'taken', (message, session) => this.#taken(message, session));
     on(connection, 'ask', (message, session) => this.#ask(message, session));
@@ -93,7 +93,7 @@ export class HostTransport implements WorkerTransport {
   }
 
   async stop(): Promise<void> {
-    if (!this.#isStopped) for (const subscription of this.#subscriptions.splice(0, 2)) subscription.unsubscribe();
+    if (!this.#isStopped) for (const subscription of this.#subscriptions.splice(0, 3)) subscription.unsubscribe();
     this.#isStopped = true;
     const { clock, intake } = this.#options;
     let cancel: Cancel | undefined;
@@ -133,7 +133,9 @@ export class HostTransport implements WorkerTransport {
 
   #hello(message: NatsMessage, session: WorkerSession | undefined): void {
     const { store } = this.#options;
-    store.sawSequence(readHello(bufferOf(message.data)));
+    const { connection, seq } = readHello(bufferOf(message.data));
+    store.sawSequence(seq);
+    if (session) this.#sessions.connected(session, connection);
     const answer = () => {
       const identity = session?.identity();
       if (identity) this.#send(message, writeWelcome({ ...identity, storeId: store.storeId, seq: store.seen }));
@@ -141,6 +143,10 @@ export class HostTransport implements WorkerTransport {
     };
     if (store.checking !== undefined) void store.checking.then(answer);
     else answer();
+  }
+
+  #bye(message: NatsMessage, session: WorkerSession | undefined): void {
+    if (session) this.#sessions.disconnected(session, readHello(bufferOf(message.data)).connection);
   }
 
   #call(message: NatsMessage, session: WorkerSession | undefined): void {

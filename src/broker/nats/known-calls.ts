@@ -39,6 +39,7 @@ export class KnownCalls {
   readonly #bounds = new CallBounds();
   /** By the time at which they are due, in steps. A call may be in two of them. */
   readonly #due = new Map<number, KnownCall[]>();
+  readonly #waiting = new Set<() => void>();
   #nextStep = 0;
   #cancelTimer: Cancel | undefined;
 
@@ -90,10 +91,24 @@ export class KnownCalls {
     known.state = 'taken';
     if (this.#calls.size > callsMax) this.#calls.delete(known.rowKey);
     else this.#removeAt(known, known.deadlineAtMs + afterDeadlineMs);
+    for (const done of [...this.#waiting]) done();
   }
 
   hasRoom({ worker, bucket }: KnownCall, bytes: number): boolean {
     return bucket === keysBucket || this.#bounds.hasRoom(worker, bytes);
+  }
+
+  /** Resolves when a reply was taken, or after this time. */
+  room(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        cancel();
+        this.#waiting.delete(done);
+        resolve();
+      };
+      const cancel = this.#clock.at(this.#clock.nowMs() + ms, done);
+      this.#waiting.add(done);
+    });
   }
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
@@ -108,6 +123,7 @@ export class KnownCalls {
 
   close(): void {
     this.#cancelTimer?.();
+    for (const done of [...this.#waiting]) done();
   }
 
   #removeAt(known: KnownCall, atMs: number): void {

@@ -14,7 +14,7 @@ import { storeBytes } from './create-stores.js';
 import { type KnownCall, KnownCalls } from './known-calls.js';
 import type { Bucket, KvStore } from './kv-store.js';
 import { callsBucket, keysBucket, rowKey, token } from './names.js';
-import { knownRow, type LocatedRow, noRoom, SharedRows } from './shared-rows.js';
+import { knownRow, type LocatedRow, noRoomNow, openRow, SharedRows } from './shared-rows.js';
 
 export interface KvCallLogOptions {
   readonly store: KvStore;
@@ -61,8 +61,8 @@ export class KvCallLog implements CallLog {
     this.#measure();
     const { calls, keys, keyCount } = this.#used;
     if (isCallersKey && (keyCount >= brokerLimits.callersKeys || keys >= brokerLimits.callersKeyBytes))
-      return noRoom('keys that callers chose', fullRetryMs);
-    if (!isCallersKey && calls > storeBytes - reservedBytes) return noRoom('calls', fullRetryMs);
+      return noRoomNow('keys that callers chose', fullRetryMs);
+    if (!isCallersKey && calls > storeBytes - reservedBytes) return noRoomNow('calls', fullRetryMs);
     return this.#known.refusal(worker, isCallersKey);
   }
 
@@ -79,7 +79,7 @@ export class KvCallLog implements CallLog {
     try {
       for (;;) {
         const written = await this.#rows.write({ bucket, key }, row, 0, storeId);
-        if (written.kind === 'full') throw noRoom(isCallersKey ? 'keys that callers chose' : 'calls', fullRetryMs);
+        if (written.kind === 'full') throw noRoomNow(isCallersKey ? 'keys that callers chose' : 'calls', fullRetryMs);
         isNew = written.kind === 'written';
         const found = written.kind === 'written' ? { row, seq: written.seq } : await this.#rows.read(bucket, key);
         if (!found) continue;
@@ -95,7 +95,7 @@ export class KvCallLog implements CallLog {
     const { storeId } = this.#store;
     const key = keyOf(id);
     const known = this.#known.get(key);
-    const at = known?.row && known.seq === version ? knownRow(known, known.row) : await this.#rows.locate(key);
+    const at = (known?.seq === version ? openRow(known) : undefined) ?? (await this.#rows.locate(key));
     if (!at || isRemoved(at)) return undefined;
     const { row: before, seq } = at.found;
     if (seq !== version || isOutcome(before.state)) return this.#rows.withReply(at);
@@ -104,9 +104,9 @@ export class KvCallLog implements CallLog {
       ...{ attempts: before.attempts + 1, write: this.#store.newWrite() },
     };
     const written = await this.#rows.write(at, row, version, storeId);
-    if (written.kind === 'full') throw noRoom('calls', fullRetryMs);
+    if (written.kind === 'full') throw noRoomNow('calls', fullRetryMs);
     if (written.kind === 'conflict') {
-      if (known) known.row = undefined;
+      if (known?.seq === version) known.row = undefined;
       return this.find(id);
     }
     this.#rows.stored(known ?? this.#known.add(id, at.bucket, brokerLimits.deadlineMs), row, written.seq);
@@ -214,5 +214,5 @@ export class KvCallLog implements CallLog {
 }
 
 const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, key);
-/** A purged call that was never begun. */
-const isRemoved = ({ found: { row } }: LocatedRow): boolean => row.isPurged && row.state === 'refused';
+/** The row of a revoked worker, which is kept for late copies of its request only. */
+const isRemoved = ({ found: { row } }: LocatedRow): boolean => row.isPurged && isOutcome(row.state);

@@ -16,13 +16,19 @@ export interface Welcome {
 
 const head = (op: string): string => `{"v":${protocolVersion},"op":"${op}"`;
 
-export const writeHello = (seq: number): string => `${head('hello')},"seq":${seq}}`;
+/** Also says bye. `connection`: of the session, which may have a newer one. `seq`: that the worker has seen. */
+export interface Hello {
+  readonly connection: string;
+  readonly seq: number;
+}
 
-/** The sequence that the worker has seen. */
-export function readHello(bytes: Buffer): number {
-  const [v, seq] = uniqueMembers(bytes, ['v', 'seq']) ?? [];
+export const writeHello = ({ connection, seq }: Hello): string =>
+  `${head('hello')},"connection":"${connection}","seq":${seq}}`;
+
+export function readHello(bytes: Buffer): Hello {
+  const [v, connection, seq] = uniqueMembers(bytes, ['v', 'connection', 'seq']) ?? [];
   requireVersion(v);
-  return sequence(seq);
+  return { connection: idIn('connection', connection), seq: sequence(seq) };
 }
 
 export const writeWelcome = ({ name, role, storeId, seq }: Welcome): string =>

@@ -17,6 +17,7 @@ export interface SessionsOptions {
 interface Entry {
   readonly session: WorkerSession;
   seenAtMs: number;
+  connection: string | undefined;
 }
 
 /** A worker says hello this often. */
@@ -51,13 +52,25 @@ export class Sessions {
     const sessions = this.#workers.get(worker) ?? new Map<string, Entry>();
     this.#workers.set(worker, sessions);
     const known = sessions.get(id);
-    const entry = known ?? { session: this.#newSession(name, epoch, id), seenAtMs: 0 };
+    const entry = known ?? { session: this.#newSession(name, epoch, id), seenAtMs: 0, connection: undefined };
     entry.seenAtMs = clock.nowMs();
     sessions.delete(id);
     sessions.set(id, entry);
     const [oldest] = sessions.values();
     if (sessions.size > sessionsPerWorker && oldest) this.drop(oldest.session);
     return { session: entry.session, isFirst: known === undefined };
+  }
+
+  /** The session has this connection now. */
+  connected(session: WorkerSession, connection: string): void {
+    const entry = this.#workers.get(workerOf(session))?.get(session.id);
+    if (entry) entry.connection = connection;
+  }
+
+  /** The session leaves, unless it has a newer connection. */
+  disconnected(session: WorkerSession, connection: string): void {
+    const entry = this.#workers.get(workerOf(session))?.get(session.id);
+    if (entry?.connection === connection) this.drop(session);
   }
 
   drop(session: WorkerSession): void {

@@ -6,6 +6,7 @@
  */
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { noRoom } from '../calls/call-bounds.js';
 import type { CallOutcome, CallRow } from '../calls/call-log.js';
 import { errorBody } from '../protocol/reply-body.js';
 import { isOutcome, type StoredRow } from './call-rows.js';
@@ -70,15 +71,14 @@ export class SharedRows {
       await this.#store.checking;
       const { storeId } = this.#store;
       if (found.row.storeId === storeId) return found;
-      const reply = uncertainReply('the NATS server has an older copy of its store', 'older_store');
       const row: StoredRow = {
         ...found.row,
         ...{ state: 'uncertain', storeId, write: this.#store.newWrite() },
-        inline: reply,
+        inline: errorBody(olderStore()),
       };
       const written = await this.write({ bucket, key }, row, found.seq, storeId);
       if (written.kind === 'written') return { row, seq: written.seq };
-      if (written.kind === 'full') throw noRoom('the outcome of a call', retryMs);
+      if (written.kind === 'full') throw noRoomNow('the outcome of a call', retryMs);
     }
   }
 
@@ -101,47 +101,41 @@ export class SharedRows {
 
   /** See `CallLog.finish`. */
   async finish(key: string, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
-    const untilMs = this.#clock.nowMs() + Math.max(outcome.deadlineMs, writeMs);
+    const deadlineAtMs = this.#clock.nowMs() + outcome.deadlineMs;
+    const giveUpAtMs = Math.max(deadlineAtMs, this.#clock.nowMs() + writeMs);
     const write = this.#store.newWrite();
     let { state, reply }: Pick<CallOutcome, 'state' | 'reply'> = outcome;
     let body: StoredRow['body'];
     for (;;) {
-      const left = () => this.#clock.nowMs() < untilMs && !this.#isClosed;
       const known = this.#known.get(key);
-      const at = known?.row ? knownRow(known, known.row) : await this.#patiently(left, () => this.locate(key));
+      const at = openRow(known) ?? (await this.#patiently(giveUpAtMs, () => this.locate(key)));
       if (!at) return undefined;
       const { row: before, seq } = at.found;
       if (isOutcome(before.state) || before.owner !== owner) return this.withReply(at);
       const isLarge = reply.length > inlineBytes && at.bucket === callsBucket && !before.isPurged;
-      const isFull = isLarge && known && !this.#known.hasRoom(known, reply.length);
-      const bodySeq =
-        isLarge && !body && !isFull
-          ? await this.#patiently(left, () => this.#store.addBody(key, reply, write))
-          : undefined;
-      if (bodySeq !== undefined) body = { seq: bodySeq, length: reply.length };
+      if (isLarge && !body && (!known || this.#known.hasRoom(known, reply.length))) {
+        const bodySeq = await this.#patiently(giveUpAtMs, () => this.#store.addBody(key, reply, write));
+        if (bodySeq !== undefined) body = { seq: bodySeq, length: reply.length };
+      }
       if (!isLarge || body) {
         const inline = body || before.isPurged ? undefined : reply;
         const { storeId } = this.#store;
         const row: StoredRow = { ...before, ...{ state, storeId, write, body, inline } };
-        const written = await this.#patiently(left, () => this.write(at, row, seq, storeId));
+        const written = await this.#patiently(giveUpAtMs, () => this.write(at, row, seq, storeId));
         if (written.kind === 'written') {
           if (known) this.stored(known, row, written.seq);
           return visible(row, written.seq, before.isPurged ? undefined : reply);
         }
         if (written.kind === 'conflict') {
           // The row was changed by another host. The next round reads it.
-          if (known) known.row = undefined;
+          if (known?.seq === seq) known.row = undefined;
           continue;
         }
       }
-      if (state === 'uncertain' && !left()) throw noRoom('the outcome of a call', retryMs);
-      if (left() && !outcome.isCallersKey) await sleep(this.#clock, retryMs);
-      else
-        [state, reply, body] = [
-          'uncertain',
-          uncertainReply('there was no room for its reply', 'reply_dropped'),
-          undefined,
-        ];
+      if (this.#isClosed) throw noRoomNow('the outcome of a call', retryMs);
+      if (this.#clock.nowMs() < deadlineAtMs && !outcome.isCallersKey) await this.#known.room(retryMs);
+      else if (state === 'uncertain') throw noRoomNow('the outcome of a call', retryMs);
+      else [state, reply, body] = ['uncertain', errorBody(noRoom(reply.length)), undefined];
     }
   }
 
@@ -158,12 +152,13 @@ export class SharedRows {
   }
 
   /** Tries again while the server does not answer, or another id of the store is being read. */
-  async #patiently<T>(isTimeLeft: () => boolean, run: () => Promise<T>): Promise<T> {
+  async #patiently<T>(untilMs: number, run: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await run();
       } catch (error) {
-        if (!isTimeLeft() || (isHostError(error) && error.code !== 'transport')) throw error;
+        const isOver = this.#isClosed || this.#clock.nowMs() >= untilMs;
+        if (isOver || (isHostError(error) && error.code !== 'transport')) throw error;
         await sleep(this.#clock, retryMs);
       }
     }
@@ -175,6 +170,10 @@ export const knownRow = ({ rowKey: key, bucket, seq }: KnownCall, row: StoredRow
   ...{ key, bucket, found: { row, seq } },
 });
 
+/** A row of this host that has no outcome. A reply is not in memory, so a row with one is read. */
+export const openRow = (known: KnownCall | undefined): LocatedRow | undefined =>
+  known?.row && !isOutcome(known.row.state) ? knownRow(known, known.row) : undefined;
+
 const visible = (
   { state, owner, digest, attempts }: StoredRow,
   version: number,
@@ -183,12 +182,12 @@ const visible = (
   ...{ state, owner, digest, attempts, version, reply },
 });
 
-export const noRoom = (what: string, retryAfterMs: number): HostError =>
+export const noRoomNow = (what: string, retryAfterMs: number): HostError =>
   new HostError('insufficient_storage', `the NATS server has no room for ${what}`, {
     ...{ ...notExecuted, reason: 'bucket_full', retryAfterMs, hint: 'room comes back as earlier calls expire' },
   });
 
-const uncertainReply = (why: string, reason: string): Buffer =>
-  errorBody(
-    new HostError('outcome_uncertain', `the call may have run: ${why}`, { ...{ execution: 'uncertain', reason } }),
-  );
+const olderStore = (): HostError =>
+  new HostError('outcome_uncertain', 'the call may have run: the NATS server has an older copy of its store', {
+    ...{ execution: 'uncertain', reason: 'older_store', hint: 'look at its effect before sending it again' },
+  });

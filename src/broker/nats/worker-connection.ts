@@ -79,6 +79,7 @@ class NatsWorkerConnection implements WorkerConnection {
   readonly closed: Promise<HostError | undefined>;
   readonly #nats: NatsConnection;
   readonly #parts: Parts;
+  readonly #id = newId();
   /** When the calls that were sent end. */
   readonly #deadlines = new Map<string, number>();
   readonly #cancels = new Map<string, Cancel>();
@@ -207,7 +208,7 @@ class NatsWorkerConnection implements WorkerConnection {
 
   async close(): Promise<void> {
     this.#isClosing = true;
-    this.#publish('bye', Buffer.alloc(0));
+    this.#publish('bye', Buffer.from(writeHello({ connection: this.#id, seq: 0 })));
     const { clock } = this.#parts;
     await Promise.race([this.#nats.flush().catch(() => {}), sleep(clock, closeMs)]);
     await this.#nats.close();
@@ -217,7 +218,11 @@ class NatsWorkerConnection implements WorkerConnection {
   async #hello(seq: number): Promise<void> {
     const { seen, session } = this.#parts;
     const answer = readWelcome(
-      await this.#request(workerSays('hello', session), Buffer.from(writeHello(seq)), helloAnswerMs),
+      await this.#request(
+        workerSays('hello', session),
+        Buffer.from(writeHello({ connection: this.#id, seq })),
+        helloAnswerMs,
+      ),
     );
     if (answer instanceof HostError) throw answer;
     seen.seq = Math.max(seen.seq, answer.seq);

@@ -12,6 +12,8 @@ import { eventually } from '../../eventually.js';
 
 export interface StoreUnderTest {
   readonly clock: FakeClock;
+  /** Several hosts share the store, and each counts the rows that it knows. */
+  readonly isShared?: boolean;
   /** A start of a host. */
   open(): Promise<CallLog>;
   /** The host ends, cleanly or not; the store stays. */
@@ -146,7 +148,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(shown(await log.find(idOf('k1')))).toMatchObject({ state: 'received' });
     expect(shown(await log.find(idOf('k2')))).toMatchObject({ state: 'done', reply: '{"n":2}' });
     expect(shown(await log.find(idOf('k3')))).toMatchObject({ state: 'refused', reply: '{"no":1}' });
-    expect(log.usage()).toMatchObject({ open: 1, finished: 2 });
+    if (!store.isShared) expect(log.usage()).toMatchObject({ open: 1, finished: 2 });
     const row = await log.finish(idOf('k1'), before.owner, outcome('{"u":1}', { state: 'uncertain' }));
     expect(shown(row)).toMatchObject({ state: 'uncertain', reply: '{"u":1}' });
   },

@@ -5,8 +5,12 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { CallLog } from '../../../src/broker/calls/call-log.js';
 import { openSqliteCallLog } from '../../../src/broker/calls/sqlite/sqlite-call-log.js';
+import { KvCallLog } from '../../../src/broker/nats/kv-call-log.js';
+import { KvStore } from '../../../src/broker/nats/kv-store.js';
+import { connectNats, type NatsConnection } from '../../../src/broker/nats/nats-client.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { BeginsTwice, MemoryCallLog, MemoryRows, OverwritesOutcomes } from '../../fakes/memory-call-log.js';
+import { startNatsServer } from '../../fakes/nats-server.js';
 import { checks, type StoreUnderTest } from './call-log-checks.js';
 
 function inMemory(Kind: typeof MemoryCallLog = MemoryCallLog, fixedId?: string): StoreUnderTest {
@@ -47,10 +51,50 @@ function inSqlite(): StoreUnderTest {
   };
 }
 
+async function onNats(): Promise<StoreUnderTest> {
+  const clock = new FakeClock();
+  // The suite writes replies that are larger than the broker allows.
+  const server = await startNatsServer({ payloadBytes: 8 * 1024 * 1024 });
+  const connections = new Map<CallLog, NatsConnection>();
+  const ended = new Set<string>();
+  const end = async (log: CallLog) => {
+    ended.add(log.owner);
+    await log.close();
+    await connections.get(log)?.close();
+    connections.delete(log);
+  };
+  return {
+    ...{ clock, end, isShared: true },
+    open: async () => {
+      const connection = await connectNats({ url: server.url, key: undefined, name: 'test', reconnects: true });
+      const owner = `host-${ended.size}`;
+      const onProblem = () => {};
+      const store = await KvStore.open({
+        ...{ connection, clock, owner, replicas: 1, onProblem },
+        onNewStore: () => {},
+      });
+      const isGone = async (other: string) => ended.has(other);
+      const log = new KvCallLog({ store, owner, clock, onProblem, isGone });
+      connections.set(log, connection);
+      return log;
+    },
+    wipe: async () => {
+      await server.kill();
+      server.wipe();
+      await server.start();
+    },
+    close: async () => {
+      for (const log of connections.keys()) await end(log);
+      await server.stop();
+    },
+  };
+}
+
 /** To add a log, add a row. */
 const stores: Readonly<Record<string, () => StoreUnderTest | Promise<StoreUnderTest>>> = {
   memory: () => inMemory(),
   SQLite: () => inSqlite(),
+  NATS: () => onNats(),
 };
 
 const names = Object.keys(checks);
@@ -59,7 +103,7 @@ describe.each(Object.keys(stores))('%s', (name) => {
   test.each(names)(
     '%s',
     async (check) => {
-      const store = await (stores[name] as () => StoreUnderTest)();
+      const store = await (stores[name] as () => StoreUnderTest | Promise<StoreUnderTest>)();
       try {
         await checks[check]?.(store);
       } finally {

@@ -1,5 +1,9 @@
 /** The transports of the broker, each with its host side and its worker side, for one contract suite. */
 import { Identities } from '../../../src/broker/identities.js';
+import { HostTransport } from '../../../src/broker/nats/host-transport.js';
+import { connectNats, newUserPair } from '../../../src/broker/nats/nats-client.js';
+import { natsServerConfig } from '../../../src/broker/nats/server-config.js';
+import { openNatsConnection } from '../../../src/broker/nats/worker-connection.js';
 import type { CallRequest } from '../../../src/broker/protocol/messages.js';
 import type {
   IncomingCall,
@@ -13,6 +17,7 @@ import type { ConnectionHandlers, OpenConnection } from '../../../src/broker/wor
 import { digestOf, type KeyEntry, newKey } from '../../../src/config/keys.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
 import { systemClock } from '../../../src/kernel/clock.js';
+import { startNatsServer } from '../../fakes/nats-server.js';
 
 /** A started host side, and workers that may connect to it. */
 export interface TransportPlace {
@@ -27,6 +32,8 @@ export interface TransportPlace {
 
 export interface TransportKind {
   readonly name: string;
+  /** False: a worker cannot tell a call that no host read from one whose receipt was lost. */
+  readonly knowsUnread: boolean;
   open(handlers: ServiceHandlers): Promise<TransportPlace>;
 }
 
@@ -40,7 +47,7 @@ export const workerEntry = (name: string, key: string, entry: Partial<KeyEntry> 
 });
 
 export const webSocketKind: TransportKind = {
-  name: 'WebSocket',
+  ...{ name: 'WebSocket', knowsUnread: true },
   async open(handlers) {
     const keys = { w1: newKey(), w2: newKey(), nobody: newKey() };
     const entryOf = (name: 'w1' | 'w2') => [name, workerEntry(name, keys[name])] as const;
@@ -61,7 +68,49 @@ export const webSocketKind: TransportKind = {
   },
 };
 
-export const transportKinds: readonly TransportKind[] = [webSocketKind];
+export const natsKind: TransportKind = {
+  ...{ name: 'NATS', knowsUnread: false },
+  async open(handlers) {
+    const names = ['host', 'w1', 'w2', 'nobody'] as const;
+    const pairs = Object.fromEntries(
+      await Promise.all(names.map(async (name) => [name, await newUserPair()])),
+    ) as Record<(typeof names)[number], { seed: string; publicKey: string }>;
+    const entryOf = (name: 'w1' | 'w2') =>
+      [name, workerEntry(name, '', { digest: undefined, nkey: pairs[name].publicKey })] as const;
+    const identities = new Identities(new Map([entryOf('w1'), entryOf('w2')]), systemClock);
+    const server = await startNatsServer({
+      config: ({ port, storeDir }) =>
+        natsServerConfig({
+          ...{ listen: `127.0.0.1:${port}`, storeDir, hosts: [pairs.host.publicKey] },
+          workers: (['w1', 'w2'] as const).map((worker) => ({
+            ...{ worker, epoch: `${worker}-epoch`, publicKey: pairs[worker].publicKey },
+          })),
+        }),
+    });
+    const connectHost = () => connectNats({ url: server.url, key: pairs.host.seed, name: 'host', reconnects: true });
+    const [intake, connection] = [await connectHost(), await connectHost()];
+    const store = { storeId: 'store-1', seen: 0, checking: undefined, sawSequence: () => {} };
+    const transport = new HostTransport({
+      ...{ intake, connection, handlers, identities, store, owner: 'owner-1', clock: systemClock },
+      ...{ isGone: async () => false, onProblem: () => {} },
+    });
+    await Promise.all([intake.flush(), connection.flush()]);
+    return {
+      ...{ transport, storeId: 'store-1' },
+      opener: (worker) => openNatsConnection({ url: server.url, key: pairs[worker].seed, clock: systemClock }),
+      async revoke() {
+        identities.replace(new Map([entryOf('w2')]));
+      },
+      async close() {
+        await transport.close();
+        await Promise.all([intake.close(), connection.close()]);
+        await server.stop();
+      },
+    };
+  },
+};
+
+export const transportKinds: readonly TransportKind[] = [webSocketKind, natsKind];
 
 /** Records what a transport hands over, and answers as the test says. */
 export class RecordingService implements ServiceHandlers {
