@@ -4,7 +4,8 @@
  */
 import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { connect, type RemoteTools } from '../../../src/broker/worker/index.js';
@@ -118,8 +119,11 @@ export class BrokerPlace extends Workplace {
 export class WorkerProcess extends Running {
   #id = 0;
 
+  /** Each process has its own cache, unless `env` names one. */
   constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-    super(['worker', '--json', ...args], env);
+    const cache = mkdtempSync(path.join(os.tmpdir(), 'hostler-worker-'));
+    super(['worker', '--json', ...args], { XDG_CACHE_HOME: cache, ...env });
+    void this.closed.then(() => rmSync(cache, { recursive: true, force: true }));
   }
 
   async ask(method: string, params: object): Promise<Record<string, unknown>> {

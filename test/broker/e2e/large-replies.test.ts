@@ -13,7 +13,7 @@ const MiB = 1024 * 1024;
 const resultBytes = 3.9 * MiB;
 
 test('results of 3.9 MB beyond the bound of a worker are all delivered, and the store stays small', {
-  timeout: 300_000,
+  timeout: 900_000,
 }, async () => {
   const key = newKey();
   place.configure({

@@ -44,15 +44,16 @@ describe('wss', () => {
   test('a worker that does not trust the certificate says so, sends no key, and gets nothing', async () => {
     const url = urlWith('127.0.0.1');
     const worker = new WorkerProcess(['--broker', url, '--key-file', keyFile]);
-    const said = await eventually('its log', () => /the certificate.*\n/.exec(worker.stderr)?.[0]);
+    const said = await eventually('its log', () => /.*certificate.*\n/.exec(worker.stderr)?.[0]);
     await worker.initialize();
     const listed = await worker.ask('tools/list', {});
     const called = await worker.ask('tools/call', { name: 'books__work', arguments: { nonce: 'untrusted' } });
-    expect([listed.error !== undefined, called.error !== undefined]).toEqual([true, true]);
+    expect(listed).toMatchObject({ error: { message: expect.stringContaining('certificate') } });
+    expect(JSON.stringify(called)).toContain('certificate');
     expect(place.ran('books')).not.toContain('untrusted');
     await worker.end();
     console.log(`without the certificate: ${said.trim()}`);
-    expect(said).toMatch(/the certificate of the broker at \S+ is not trusted/);
+    expect(said).toMatch(/the broker at \S+ has a certificate that this machine does not trust/);
     expect(worker.stderr).not.toContain(key);
   });
 
@@ -68,9 +69,8 @@ describe('wss', () => {
       await said('wss://localhost:1/broker'),
     ];
     console.log(`404: ${path.trim()}\nrefused: ${port.trim()}`);
-    expect(path).toMatch(/404/);
-    expect(port).not.toMatch(/404/);
-    expect(port).toMatch(/refused|ECONNREFUSED/);
+    expect(path).toContain('has nothing at the path /other');
+    expect(port).toContain('refused the connection: nothing listens there');
   });
 });
 
