@@ -1,5 +1,6 @@
 /** The public names of Hostler. Names that are not listed here may change without notice. */
 
+export { createHost } from './broker/create-host.js';
 export type { KnownFacts, KnownList, KnownServer } from './catalog/catalog-server.js';
 export type { Discovered, DiscoveredTool, DiscoverOptions } from './catalog/discovery.js';
 export type { HostItem, HostTool, PinnedText } from './catalog/pinned-tools.js';
@@ -12,7 +13,7 @@ export {
 } from './config/server-spec.js';
 export type { Reconfigured } from './host/configured-servers.js';
 export type { CallForecast, Explanation } from './host/explain.js';
-export { createHost, type Host } from './host/host.js';
+export type { Host } from './host/host.js';
 export { type HostEvent, type HostEventKind, type HostEventOf, hostEventKinds } from './host/host-events.js';
 export type {
   HostCallOptions,

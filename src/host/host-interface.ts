@@ -93,6 +93,7 @@ export interface HostCallOptions extends RelayOptions {
   readonly signal?: CancelSignal | undefined;
   /** Time limit from now, queueing included. Default: the silence limit of the server, extended by progress, at most 10 min. */
   readonly deadlineMs?: number;
+  /** The tool runs once for this key of the principal, however often the call is made within a day. */
   readonly idempotencyKey?: string;
   readonly onProgress?: ((params: Buffer) => void) | undefined;
   readonly attempt?: number;

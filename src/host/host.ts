@@ -39,6 +39,7 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
+import { callOnce, type KeyedCalls } from './keyed-calls.js';
 import {
   type AttachOptions,
   attachDefinition,
@@ -53,6 +54,7 @@ import { openTracing } from './tracing.js';
 export class Host {
   readonly #parts: HostParts;
   readonly #reconfigurations = new KeyedMutex();
+  #keyedCalls: KeyedCalls | undefined;
   #closing: Promise<void> | undefined;
 
   /** `makeConnector`: for simulations only. */
@@ -120,8 +122,15 @@ export class Host {
     await Promise.all([this.#parts.servers.detach(name), this.#parts.instances.endOf(name)]);
   }
 
+  /**
+   * With an `idempotencyKey` the tool runs once for that key of the principal, also over restarts with a `stateDir`. The key is
+   * remembered for a day. The same key with other arguments is a `key_conflict`.
+   */
   call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
-    return this.#parts.operations.call(server, tool, args, options);
+    const { operations } = this.#parts;
+    if (options.idempotencyKey === undefined) return operations.call(server, tool, args, options);
+    const isRepeatable = () => this.mayRunTwice(server, tool);
+    return callOnce(this.#keyedCalls, operations, isRepeatable, server, tool, args, options);
   }
 
   /** Sends any other request, such as `prompts/get`. A JSON-RPC error is a result; without an answer a HostError is thrown. */
@@ -330,6 +339,15 @@ export class Host {
     this.#parts.routing.unroutedOf = unroutedOf;
   }
 
+  /** Runs the calls with an `idempotencyKey` from now on. Returns the function that restores what was there before. */
+  useKeyedCalls(calls: KeyedCalls): () => void {
+    const before = this.#keyedCalls;
+    this.#keyedCalls = calls;
+    return () => {
+      this.#keyedCalls = before;
+    };
+  }
+
   /** Stops every server. Resolves when all processes and connections of this host have ended. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -344,6 +362,7 @@ export class Host {
       this.#parts.flushState();
       this.#parts.servers.registry.clear();
     } finally {
+      await this.#keyedCalls?.close().catch(this.#parts.onProblem);
       await this.#parts.connector.close();
       this.#parts.alive.close();
     }

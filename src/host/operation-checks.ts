@@ -12,6 +12,7 @@ import type { HostCallOptions } from './host-interface.js';
 const unsent = { phase: 'queued', execution: 'not_executed' } as const;
 const instanceCharsMax = 512;
 const methodCharsMax = 256;
+const keyCharsMax = 512;
 
 /** Methods that have their own operation with more checks, or that belong to the connection. */
 const otherOperations: ReadonlySet<string> = new Set([
@@ -35,6 +36,19 @@ export function invalidCall(server: string, tool: string, options: HostCallOptio
     return invalid(server, 'instance', `is not a text of 1 to ${instanceCharsMax} characters`, 'name the client');
   return undefined;
 }
+
+export const invalidKey = (server: string, key: unknown): HostError | undefined =>
+  typeof key === 'string' && key !== '' && key.length <= keyCharsMax
+    ? undefined
+    : invalid(
+        server,
+        'idempotencyKey',
+        `is not a text of 1 to ${keyCharsMax} characters`,
+        'use a new text for each call, and the same one to send a call again',
+      );
+
+export const noKeyedCalls = (server: string): HostError =>
+  invalid(server, 'idempotencyKey', 'is not supported by this host', 'make the host with createHost');
 
 /** Returns the arguments as JSON text. The caller must not change bytes until the call is sent: they are not checked again. */
 export function argumentsText(

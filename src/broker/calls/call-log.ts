@@ -89,7 +89,10 @@ export interface CallLog {
    */
   finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined>;
   find(id: CallId): Promise<CallRow | undefined>;
-  /** The worker has the reply. Not durable: after a crash the reply may be there again. */
+  /**
+   * The worker has the reply. Not durable: after a crash the reply may be there again. Of callers' keys only `refused` ones are
+   * removed: the call did not run, so it may be sent again.
+   */
   taken(id: CallId): void;
   /** Removes the rows of a worker that are not running, and lets running ones end without a reply. All epochs but `except`, if given. */
   purge(worker: string, except?: readonly string[]): Promise<void>;

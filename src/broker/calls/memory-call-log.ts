@@ -83,7 +83,7 @@ export class MemoryCallLog implements CallLog {
 
   taken(id: CallId): void {
     const row = this.#store.rows.get(keyOf(id));
-    if (row && !row.isCallersKey && !isOpen(row)) this.#remove(row);
+    if (row && !isOpen(row) && (!row.isCallersKey || row.state === 'refused')) this.#remove(row);
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {

@@ -28,13 +28,14 @@ export class CallRunner {
       known.join(task, party, caller);
       return;
     }
-    const call = new RunningCall(task, this.#ports, () => this.#isStopping);
-    call.join(task, party, caller);
-    this.#calls.set(key, call);
-    void call.run().finally(() => {
+    const leave = () => {
       this.#calls.delete(key);
       if (this.#calls.size === 0) this.#onIdle();
-    });
+    };
+    const call = new RunningCall(task, this.#ports, () => this.#isStopping, once(leave));
+    call.join(task, party, caller);
+    this.#calls.set(key, call);
+    void call.run();
   }
 
   has(id: CallId): boolean {
@@ -86,3 +87,12 @@ export class CallRunner {
 }
 
 const keyOf = ({ worker, epoch, key }: CallId): string => compositeKey(worker, epoch, key);
+
+/** The key may belong to a later call by the second time. */
+function once(run: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) run();
+    isDone = true;
+  };
+}

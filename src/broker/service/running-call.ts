@@ -60,6 +60,8 @@ export class RunningCall {
   isExecuting = false;
   readonly #ports: RunnerPorts;
   readonly #isStopping: () => boolean;
+  /** From then on a sending of this key is another call. */
+  readonly #leave: () => void;
   readonly #cancellation = new Cancellation();
   /** With whether it has its receipt. */
   readonly #callers = new Map<string, { readonly caller: Caller; hasReceipt: boolean }>();
@@ -67,11 +69,12 @@ export class RunningCall {
   #owner: string | undefined;
   #turn: Turn | undefined;
 
-  constructor(task: CallTask, ports: RunnerPorts, isStopping: () => boolean) {
+  constructor(task: CallTask, ports: RunnerPorts, isStopping: () => boolean, leave: () => void) {
     this.task = task;
     this.cameAtMs = ports.clock.nowMs();
     this.#ports = ports;
     this.#isStopping = isStopping;
+    this.#leave = leave;
   }
 
   join({ digest }: CallTask, party: string, caller: Caller): void {
@@ -101,6 +104,7 @@ export class RunningCall {
       this.#refuse((isHostError(error) ? error : hostFailed(error)).with({ execution: 'not_executed' }));
     } finally {
       this.#turn?.release();
+      this.#leave();
       for (const { caller } of this.#callers.values()) caller.ended?.();
     }
   }
@@ -219,7 +223,8 @@ export class RunningCall {
       return this.#outcomeOf('done', await this.task.execute(this.#cancellation, timeMs));
     } catch (error) {
       if (!isHostError(error)) this.#ports.onProblem(error);
-      return this.#outcomeOf('done', errorBody(isHostError(error) ? error : hostFailed(error)));
+      const known = isHostError(error) ? error : hostFailed(error);
+      return this.#outcomeOf(known.details.execution === 'not_executed' ? 'refused' : 'done', errorBody(known));
     }
   }
 
@@ -271,6 +276,7 @@ export class RunningCall {
 
   /** Callers with a receipt hear nothing: they ask. */
   #refuse(error: HostError): void {
+    this.#leave();
     for (const [party, { caller, hasReceipt }] of this.#callers) {
       if (hasReceipt) continue;
       this.#callers.delete(party);
@@ -281,6 +287,7 @@ export class RunningCall {
   /** Undefined: the row was purged. */
   #reply(body: Buffer | undefined): void {
     if (body === undefined) return;
+    this.#leave();
     for (const { caller } of this.#callers.values()) caller.reply(body);
     this.#callers.clear();
   }

@@ -176,6 +176,16 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(log.usage()).toEqual({ open: 1, finished: 1, replyBytes: 0, callersKeys: 1 });
   },
 
+  'a refused key that a caller chose is removed when taken, because it did not run': async (store) => {
+    const log = await store.open();
+    const isCallersKey = true;
+    await log.receive(newCall('own', { isCallersKey }));
+    await log.finish(idOf('own'), log.owner, outcome('{"no":1}', { isCallersKey, state: 'refused' }));
+    log.taken(idOf('own'));
+    await removed(store, log, 'own');
+    expect(log.usage()).toMatchObject({ finished: 0, callersKeys: 0 });
+  },
+
   'a purge removes what does not run, and lets the rest end without a reply': async (store) => {
     const log = await store.open();
     await log.receive(newCall('waits', { state: 'received' }));

@@ -24,6 +24,7 @@ export const callsSchema = `
 /** Numbers in the file. States up to `running` are open. */
 const states: readonly CallState[] = ['received', 'running', 'done', 'uncertain', 'refused'];
 const running = 1;
+const refused = 4;
 const isOpen = (state: number): boolean => state <= running;
 /** Class of a row. `purged`: its worker was revoked while it ran; it ends without a reply and counts for no bound. */
 const classes = { call: 0, callersKey: 1, purged: 2 } as const;
@@ -126,16 +127,15 @@ export class CallsTable {
     return row ? { kind: 'row', row: this.#shown(row) } : { kind: 'none' };
   }
 
-  /** Removes a row whose reply was taken. A caller's key stays, because it may be sent again. */
+  /** A caller's key stays, because it may be sent again, unless its call was refused and did not run. */
   taken({ worker, epoch, key }: Of<'taken'>): void {
-    const which = `worker = ? AND epoch = ? AND key = ? AND class = ${classes.call} AND state > ${running}`;
-    const [row] = this.#all(`SELECT state, length(reply) AS bytes FROM calls WHERE ${which}`, [worker, epoch, key]) as {
-      state: number;
-      bytes: number | null;
-    }[];
+    const which = `worker = ? AND epoch = ? AND key = ? AND state > ${running} AND (class = ${classes.call} OR state = ${refused})`;
+    const text = `SELECT state, class, length(reply) AS bytes FROM calls WHERE ${which}`;
+    type Taken = { state: number; class: number; bytes: number | null };
+    const row = this.#statement(text).get([worker, epoch, key]) as Taken | undefined;
     if (!row) return;
     this.#run('DELETE FROM calls WHERE worker = ? AND epoch = ? AND key = ?', [worker, epoch, key]);
-    this.#change(worker, classes.call, row.state, -1, -(row.bytes ?? 0));
+    this.#change(worker, row.class, row.state, -1, -(row.bytes ?? 0));
   }
 
   purge({ worker, except }: Of<'purge'>): void {
