@@ -1,0 +1,356 @@
+import { expect, test } from 'vitest';
+import { FakeConnection, lost } from '../../../test/fakes/fake-connection.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import { errorBody, resultBody } from '../protocol/reply-body.js';
+import { CallTable, type NewCall } from './call-table.js';
+
+const result = (text: string): Buffer => resultBody(Buffer.from(`{"text":"${text}"}`), 'legacy');
+
+function rig(options: { connectionWaitMs?: number } = {}) {
+  const clock = new FakeClock();
+  let staleCount = 0;
+  const table = new CallTable({
+    clock,
+    connectionWaitMs: options.connectionWaitMs,
+    stale: () => {
+      staleCount++;
+    },
+  });
+  const outcomes: Record<string, string> = {};
+  const settle = () => clock.advanceAsync(0);
+  const start = (key: string, deadlineMs = 60_000, changes: Partial<NewCall> = {}) =>
+    table.start(
+      {
+        ...{ key, server: 's', tool: 't', args: Buffer.from('{}'), isCallersKey: false, wantsProgress: false },
+        ...{ manifestRevision: undefined, trace: undefined },
+        ...changes,
+      },
+      {
+        deadlineAtMs: clock.nowMs() + deadlineMs,
+        onProgress: undefined,
+        done: (outcome) => {
+          outcomes[key] = isHostError(outcome)
+            ? [outcome.code, outcome.details.execution].filter(Boolean).join(' ')
+            : outcome.bytes.toString();
+        },
+      },
+    );
+  return { clock, table, outcomes, settle, start, stale: () => staleCount };
+}
+
+/** A call with a receipt over a connection. */
+async function received(options = {}) {
+  const made = rig(options);
+  const connection = new FakeConnection();
+  made.table.use(connection);
+  const giveUp = made.start('k1');
+  connection.last('k1').receive();
+  await made.settle();
+  return { ...made, connection, giveUp };
+}
+
+test('a call is sent once, and ends with its reply; the reply is reported as taken', async () => {
+  const { clock, table, outcomes, connection } = await received();
+  table.replied('k1', result('done'));
+  expect(outcomes).toEqual({ k1: '{"text":"done"}' });
+  expect(connection.requests).toMatchObject([{ key: 'k1', sentBefore: undefined, deadlineMs: 60_000 }]);
+  await clock.advanceAsync(10);
+  expect(connection.takenKeys).toEqual([['k1']]);
+});
+
+test('D-47 taken keys are sent together, also those of replies for which no caller waits', async () => {
+  const { clock, table, connection } = await received();
+  for (const key of ['k1', 'other', 'k1']) table.replied(key, result('x'));
+  expect(table.droppedReplies).toBe(2);
+  await clock.advanceAsync(10);
+  expect(connection.takenKeys).toEqual([['k1', 'other']]);
+  for (let at = 0; at < 40; at++) table.replied(`many-${at}`, result('x'));
+  expect(connection.takenKeys[1]).toHaveLength(32);
+});
+
+test('taken keys wait for the next connection', async () => {
+  const { clock, table } = await received();
+  table.use(undefined);
+  table.replied('k1', result('x'));
+  await clock.advanceAsync(1_000);
+  const next = new FakeConnection();
+  table.use(next);
+  expect(next.takenKeys).toEqual([['k1']]);
+});
+
+test('a call without a receipt is sent again over the next connection, with the id of its first store', async () => {
+  const { clock, table, settle, start } = rig();
+  const [first, second, third] = [new FakeConnection('a'), new FakeConnection('b'), new FakeConnection('c')];
+  table.use(first);
+  start('k1');
+  table.use(undefined);
+  first.last('k1').fail(lost('uncertain'));
+  await settle();
+  await clock.advanceAsync(200);
+  table.use(second);
+  table.use(undefined);
+  second.last('k1').fail(lost());
+  await settle();
+  table.use(third);
+  expect(second.requests).toMatchObject([{ sentBefore: { storeId: 'a', hasReceipt: false }, deadlineMs: 59_800 }]);
+  expect(third.requests).toMatchObject([{ sentBefore: { storeId: 'a', hasReceipt: false } }]);
+});
+
+test('a sending that certainly did not arrive counts as none', async () => {
+  const { table, outcomes, settle, start, clock } = rig({ connectionWaitMs: 5_000 });
+  const [first, second] = [new FakeConnection('a'), new FakeConnection('b')];
+  table.use(first);
+  start('k1');
+  start('k2', 3_000);
+  table.use(undefined);
+  first.last('k1').fail(lost('not_executed'));
+  first.last('k2').fail(lost('not_executed'));
+  await clock.advanceAsync(3_000);
+  expect(outcomes).toEqual({ k2: 'timeout not_executed' });
+  table.use(second);
+  expect(second.requests).toMatchObject([{ key: 'k1', sentBefore: undefined }]);
+  second.last('k1').receive();
+  await settle();
+  table.use(undefined);
+  const third = new FakeConnection('c');
+  table.use(third);
+  expect(third.requests).toEqual([]);
+});
+
+test('AC-BR2 after a reconnect a call with a receipt is asked for at once, and then every 5 s', async () => {
+  const { clock, table, outcomes } = await received();
+  table.use(undefined);
+  const next = new FakeConnection();
+  table.use(next);
+  expect(next.sent).toEqual([]);
+  expect(next.asked).toMatchObject([{ owner: 'owner of store-1', keys: ['k1'] }]);
+  next.asked[0]?.answer({ running: ['k1'], resend: [] });
+  await clock.advanceAsync(4_999);
+  expect(next.asked).toHaveLength(1);
+  await clock.advanceAsync(1);
+  expect(next.asked).toHaveLength(2);
+  table.replied('k1', result('late'));
+  next.asked[1]?.answer({ running: [], resend: [] });
+  await clock.advanceAsync(20_000);
+  expect(next.asked).toHaveLength(2);
+  expect(outcomes).toEqual({ k1: '{"text":"late"}' });
+});
+
+test('a call that the host does not know is sent again, and says that it has a receipt', async () => {
+  const { settle, table } = await received();
+  table.use(undefined);
+  const next = new FakeConnection('store-2');
+  table.use(next);
+  next.asked[0]?.answer({ running: [], resend: ['k1'] });
+  await settle();
+  expect(next.requests).toMatchObject([{ key: 'k1', sentBefore: { storeId: 'store-1', hasReceipt: true } }]);
+});
+
+test('a call whose owner is gone is sent again to any host', async () => {
+  const { settle, connection, clock } = await received();
+  await clock.advanceAsync(5_000);
+  connection.asked[0]?.fail(new HostError('connect_failed', 'no such host', { reason: 'no_owner' }));
+  await settle();
+  expect(connection.requests).toHaveLength(2);
+  expect(connection.last('k1').request.sentBefore).toEqual({ storeId: 'store-1', hasReceipt: true });
+});
+
+test('an ask that fails otherwise is repeated, and nothing is sent', async () => {
+  const { connection, clock } = await received();
+  await clock.advanceAsync(5_000);
+  connection.asked[0]?.fail(lost());
+  await clock.advanceAsync(5_000);
+  expect(connection.asked).toHaveLength(2);
+  expect(connection.requests).toHaveLength(1);
+});
+
+test('an ask that brings replies is repeated at once: more of them may wait', async () => {
+  const { table, settle, start, connection, clock } = await received();
+  for (const key of ['k2', 'k3']) {
+    start(key);
+    connection.last(key).receive();
+  }
+  await clock.advanceAsync(5_000);
+  expect(connection.asked.map(({ keys }) => keys)).toEqual([['k1', 'k2', 'k3']]);
+  table.replied('k1', result('x'));
+  connection.asked[0]?.answer({ running: ['k2', 'k3'], resend: [] });
+  await settle();
+  expect(connection.asked.map(({ keys }) => keys)[1]).toEqual(['k2', 'k3']);
+  connection.asked[1]?.answer({ running: ['k2', 'k3'], resend: [] });
+  await settle();
+  expect(connection.asked).toHaveLength(2);
+});
+
+test('a refusal of the only sending is final, and may say that the manifest is out of date', async () => {
+  const { table, outcomes, settle, start, stale, clock } = rig();
+  const connection = new FakeConnection();
+  table.use(connection);
+  start('k1');
+  connection.last('k1').fail(new HostError('tool_not_found', 'no such tool', { execution: 'not_executed' }));
+  await settle();
+  expect(outcomes).toEqual({ k1: 'tool_not_found not_executed' });
+  expect(stale()).toBe(1);
+  await clock.advanceAsync(100_000);
+  expect(connection.requests).toHaveLength(1);
+});
+
+test('a refusal of a call that may have arrived before is not final: it is sent until its deadline', async () => {
+  const { table, outcomes, settle, start, clock } = rig();
+  const [first, second] = [new FakeConnection('a'), new FakeConnection('b')];
+  table.use(first);
+  start('k1', 10_000);
+  table.use(undefined);
+  first.last('k1').fail(lost());
+  await settle();
+  table.use(second);
+  second.last('k1').fail(new HostError('overloaded', 'full', { retryAfterMs: 3_000 }));
+  await clock.advanceAsync(2_999);
+  expect(second.requests).toHaveLength(1);
+  await clock.advanceAsync(1);
+  expect(second.requests).toHaveLength(2);
+  second.last('k1').fail(new HostError('overloaded', 'full'));
+  await clock.advanceAsync(1_000);
+  expect(second.requests).toHaveLength(3);
+  expect(outcomes).toEqual({});
+  await clock.advanceAsync(6_000);
+  expect(outcomes).toEqual({ k1: 'timeout uncertain' });
+  expect(second.cancelled).toEqual(['k1']);
+});
+
+test('AC-BR9 a sending without a receipt is repeated after 1 s over the same connection', async () => {
+  const { table, settle, start, clock, outcomes } = rig();
+  const connection = new FakeConnection();
+  table.use(connection);
+  start('k1');
+  connection.last('k1').fail(lost('uncertain'));
+  await settle();
+  await clock.advanceAsync(1_000);
+  expect(connection.requests).toHaveLength(2);
+  expect(connection.last('k1').request.sentBefore).toEqual({ storeId: 'store-1', hasReceipt: false });
+  table.replied('k1', result('once'));
+  expect(outcomes).toEqual({ k1: '{"text":"once"}' });
+});
+
+test('AC-BR11 a call past its deadline is cancelled, and its late reply is taken and dropped', async () => {
+  const { table, clock, connection, outcomes } = await received();
+  await clock.advanceAsync(60_000);
+  expect(outcomes).toEqual({ k1: 'timeout uncertain' });
+  expect(connection.cancelled).toEqual(['k1']);
+  table.replied('k1', result('late'));
+  await clock.advanceAsync(10);
+  expect(connection.takenKeys).toEqual([['k1']]);
+  expect(outcomes).toEqual({ k1: 'timeout uncertain' });
+});
+
+test('D-45 a cancel is repeated over each new connection until a reply comes, or the deadline', async () => {
+  const { table, giveUp, clock } = await received();
+  table.use(undefined);
+  giveUp();
+  const [second, third, fourth] = [new FakeConnection(), new FakeConnection(), new FakeConnection()];
+  table.use(second);
+  table.use(undefined);
+  table.use(third);
+  expect([second.cancelled, third.cancelled]).toEqual([['k1'], ['k1']]);
+  expect(third.sent).toEqual([]);
+  table.replied('k1', errorBody(new HostError('cancelled', 'cancelled')));
+  table.use(undefined);
+  table.use(fourth);
+  expect(fourth.cancelled).toEqual([]);
+  await clock.advanceAsync(0);
+});
+
+test('D-45 a cancel is forgotten at the deadline of its call', async () => {
+  const { table, giveUp, clock } = await received();
+  table.use(undefined);
+  giveUp();
+  await clock.advanceAsync(60_000);
+  const next = new FakeConnection();
+  table.use(next);
+  expect(next.cancelled).toEqual([]);
+});
+
+test('a call that was never sent is not cancelled at the host', async () => {
+  const { table, start, outcomes } = rig();
+  start('k1')();
+  const connection = new FakeConnection();
+  table.use(connection);
+  expect(outcomes).toEqual({ k1: 'cancelled not_executed' });
+  expect([connection.cancelled, connection.sent]).toEqual([[], []]);
+});
+
+test('a call that was never sent waits for a connection as long as it was told to', async () => {
+  const { start, outcomes, clock } = rig({ connectionWaitMs: 15_000 });
+  start('k1');
+  await clock.advanceAsync(14_999);
+  expect(outcomes).toEqual({});
+  await clock.advanceAsync(1);
+  expect(outcomes).toEqual({ k1: 'reconnecting not_executed' });
+});
+
+test('callers with one key share one call, which is cancelled when both gave up', async () => {
+  const { table, start, outcomes } = rig();
+  const connection = new FakeConnection();
+  table.use(connection);
+  const one = start('k1', 60_000, { isCallersKey: true });
+  const two = start('k1', 60_000, { isCallersKey: true });
+  start('k1', 60_000, { isCallersKey: true, args: Buffer.from('{"x":1}') });
+  expect(outcomes).toEqual({ k1: 'key_conflict not_executed' });
+  expect(connection.requests).toHaveLength(1);
+  one();
+  expect(connection.cancelled).toEqual([]);
+  two();
+  expect(connection.cancelled).toEqual(['k1']);
+});
+
+test('at most 192 calls are sent at a time; the others follow in order', async () => {
+  const { table, start, settle } = rig();
+  const connection = new FakeConnection();
+  table.use(connection);
+  for (let at = 0; at < 200; at++) start(`k${at}`);
+  expect(connection.requests).toHaveLength(192);
+  await settle();
+  table.replied('k7', result('x'));
+  expect(connection.requests.at(-1)?.key).toBe('k192');
+  table.use(undefined);
+  const next = new FakeConnection();
+  table.use(next);
+  expect(next.requests).toHaveLength(192);
+});
+
+test('D-44 calls and their bytes are bounded', () => {
+  const { table } = rig();
+  const releases = Array.from({ length: 1_024 }, () => table.reserve(1));
+  expect(() => table.reserve(1)).toThrow('1024 calls in flight');
+  for (const release of releases) release();
+  table.reserve(64 * 1024 * 1024);
+  expect(() => table.reserve(1)).toThrow('bytes of arguments');
+});
+
+test('a reply that cannot be read ends the call as uncertain', async () => {
+  const { table, outcomes } = await received();
+  table.replied('k1', Buffer.from('{"what":1}'));
+  expect(outcomes).toEqual({ k1: 'protocol_error uncertain' });
+});
+
+test('closing ends all calls, and cancels those that may have arrived', async () => {
+  const { table, outcomes, start, connection } = await received();
+  start('k2');
+  table.fail((call, execution) => new HostError('cancelled', `closed ${call.key}`, { execution }));
+  expect(outcomes).toEqual({ k1: 'cancelled uncertain', k2: 'cancelled uncertain' });
+  expect(connection.cancelled).toEqual(['k1', 'k2']);
+});
+
+test('the id of the first store stays with a call over all stores that it is sent to', async () => {
+  const { table, settle, start } = rig();
+  const stores = ['a', 'b', 'c'].map((id) => new FakeConnection(id));
+  for (const store of stores) {
+    table.use(store);
+    if (store.storeId === 'a') start('k1');
+    table.use(undefined);
+    store.last('k1').fail(lost());
+    await settle();
+  }
+  const claims = stores.map((store) => store.requests[0]?.sentBefore?.storeId);
+  expect(claims).toEqual([undefined, 'a', 'a']);
+});
