@@ -129,6 +129,7 @@ export class ConnectionKeeper {
       if (this.#opened > openedBefore) refusals = 0;
       if (error && isRefusal(error)) {
         refusals++;
+        this.#lastError = withoutStack(error);
         this.#become('refused', error);
         await sleep(clock, refusedDelayMs(refusals, random), this.#stop);
       } else {
@@ -148,7 +149,7 @@ export class ConnectionKeeper {
       connection = await this.#open();
     } catch (cause) {
       const error = isHostError(cause) ? cause : cannotOpen(cause);
-      this.#failed(error);
+      if (!isRefusal(error)) this.#failed(error);
       return error;
     }
     this.#opened++;
@@ -235,7 +236,7 @@ export class ConnectionKeeper {
   #failed(error: HostError): void {
     if (this.#stop.aborted) return;
     this.#lastError = withoutStack(error);
-    if (isRefusal(error) || this.#state === 'ready') return;
+    if (this.#state === 'ready') return;
     const state = this.#snapshot.manifest ? 'reconnecting' : 'connecting';
     this.#state = state;
     this.#parts.changed(state, this.#lastError);

@@ -1,9 +1,12 @@
-/** What stands between a client's pipe and remote tools, on a clock that moves only when told. */
+/** The MCP front of a worker, on a clock that moves only when told. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { serveWorker } from '../../../src/broker/worker/serve-worker.js';
 import { HostError } from '../../../src/kernel/errors.js';
-import { mailbox, makeRig, type Rig, type RigOptions, unconnected } from './worker-rig.js';
+import { makeRig, type Rig, type RigOptions, unconnected } from './worker-rig.js';
 
 interface Line {
   readonly id?: number;
@@ -77,7 +80,7 @@ class Pipe {
 }
 
 async function makePipe(options: RigOptions = {}): Promise<Rig & { readonly pipe: Pipe }> {
-  const rig = await makeRig({ linkWaitMs: 15_000, ...options });
+  const rig = await makeRig({ connectionWaitMs: 15_000, tools: ['nova/click'], ...options });
   return { ...rig, pipe: new Pipe(rig) };
 }
 
@@ -86,8 +89,8 @@ const namesOf = (line: Line | undefined) => toolsOf(line)?.map(({ name }) => nam
 const call = (name: string, args = {}) => ['tools/call', { name, arguments: args }] as const;
 
 describe('a client of a worker', () => {
-  test('is offered tools, and nothing that is not carried', async () => {
-    const { pipe } = await makePipe({ host: { tools: ['nova/click', 'web/fetch'] } });
+  test('is offered tools, and nothing that a worker does not support', async () => {
+    const { pipe } = await makePipe({ tools: ['nova/click', 'web/fetch'] });
     const greeting = await pipe.open();
     expect(greeting?.result).toMatchObject({ serverInfo: { name: 'hostler' } });
     expect(greeting?.result?.capabilities).toEqual({ tools: { listChanged: true } });
@@ -101,8 +104,11 @@ describe('a client of a worker', () => {
     expect(pipe.problems).toEqual([]);
   });
 
-  test('is greeted within a second and answered within five, though nothing is known yet; then it is told', async () => {
-    const rig = unconnected({ linkWaitMs: 15_000 });
+  const unreachable = () => new HostError('connect_failed', 'nothing listens', { hint: 'start the host' });
+
+  test('is greeted within a second, and gets an error, never an empty list, while no tools are known', async () => {
+    const rig = unconnected({ connectionWaitMs: 15_000, tools: ['nova/click'] });
+    rig.broker.refusal = unreachable();
     const pipe = new Pipe(rig);
     const clientInfo = { name: 'test', version: '1' };
     const greeting = pipe.send('initialize', { protocolVersion: '2025-11-25', capabilities: {}, clientInfo });
@@ -115,18 +121,36 @@ describe('a client of a worker', () => {
     await rig.clock.advanceAsync(3_999);
     expect(list()).toBeUndefined();
     await rig.clock.advanceAsync(1);
-    expect(namesOf(list())).toEqual([]);
-    await rig.host.connect();
+    expect(list()?.result).toBeUndefined();
+    expect(list()?.error?.message).toContain('nothing listens; start the host');
+    rig.broker.refusal = undefined;
     await rig.clock.advanceAsync(12_000);
     expect(pipe.lines.filter(({ method }) => method === 'notifications/tools/list_changed')).toHaveLength(1);
     expect(namesOf(await pipe.ask('tools/list'))).toEqual(['nova__click']);
   });
 
+  test('lists the tools of an earlier run within a second while the broker is unreachable', async () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-served-'));
+    const manifestFile = path.join(folder, 'manifest.json');
+    const first = await makeRig({ manifestFile, tools: ['nova/click'] });
+    await first.tools.close();
+    const rig = unconnected({ connectionWaitMs: 15_000, manifestFile });
+    rig.broker.refusal = unreachable();
+    const pipe = new Pipe(rig);
+    const list = pipe.send('tools/list', { _meta: modernMeta });
+    await rig.clock.advanceAsync(1_000);
+    expect(namesOf(list())).toEqual(['nova__click']);
+    const called = pipe.send('tools/call', { name: 'nova__click', arguments: {}, _meta: modernMeta });
+    await rig.clock.advanceAsync(15_000);
+    expect(JSON.stringify(called())).toContain('not connected');
+    rmSync(folder, { recursive: true, force: true });
+  });
+
   test('lists what was last known while the broker is away, and sees that it is', async () => {
     const { pipe, broker, settle, clock } = await makePipe();
     await pipe.open();
-    broker.outage = new HostError('connect_failed', 'down');
-    broker.cut(mailbox);
+    broker.refusal = new HostError('connect_failed', 'down');
+    broker.cut();
     await settle();
     expect(toolsOf(await pipe.ask('tools/list'))).toMatchObject([
       { name: 'nova__click', _meta: { 'hostler/state': 'connecting' } },
@@ -134,17 +158,17 @@ describe('a client of a worker', () => {
     const waiting = pipe.send(...call('nova__click'));
     await clock.advanceAsync(15_000);
     expect(waiting()?.result).toMatchObject({ isError: true, _meta: { 'hostler/error': { code: 'reconnecting' } } });
-    broker.outage = undefined;
+    broker.refusal = undefined;
     await clock.advanceAsync(3_000);
     expect(toolsOf(await pipe.ask('tools/list'))?.[0]?._meta).toBeUndefined();
     expect(pipe.lines.filter(({ method }) => method)).toEqual([]);
   });
 
-  test('is not told that its key is wrong when it is the worker’s', async () => {
+  test('is told that the key of the worker was refused, not its own', async () => {
     const { pipe, broker, clock } = await makePipe();
     await pipe.open();
-    broker.outage = new HostError('unauthenticated', 'the broker does not let this key in');
-    broker.cut(mailbox);
+    broker.refusal = new HostError('unauthenticated', 'the broker refused the key');
+    broker.cut();
     await clock.advanceAsync(1_000);
     expect((await pipe.ask(...call('nova__click')))?.result).toMatchObject({
       isError: true,
@@ -152,30 +176,28 @@ describe('a client of a worker', () => {
     });
   });
 
-  test('has 60 s for a call, and 10 min for one that it watches; its trace goes along', async () => {
-    const { pipe, host, callSends } = await makePipe();
+  test('has 60 s for a call, and 10 min for one with progress; its trace is passed on', async () => {
+    const { pipe, host } = await makePipe();
     const trace = { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` };
     await pipe.open();
     await pipe.ask('tools/call', { name: 'nova__click', arguments: {}, _meta: trace });
     await pipe.ask('tools/call', { name: 'nova__click', arguments: {}, _meta: { progressToken: 7 } });
-    const bodies = callSends().map(({ request }) => JSON.parse(request.body.toString()));
-    expect(bodies).toMatchObject([
-      { deadlineMs: 60_000, trace },
-      { deadlineMs: 600_000, progress: true },
+    expect(host.sendings.map(({ request }) => request)).toMatchObject([
+      { deadlineMs: 60_000, trace, wantsProgress: false },
+      { deadlineMs: 600_000, wantsProgress: true },
     ]);
-    expect(bodies[0].progress).toBeUndefined();
-    expect(host.ran).toHaveLength(2);
   });
 
-  test('is told that a tool which asks its caller cannot be used from here', async () => {
-    const { pipe, host } = await makePipe({ host: { era: 'modern' } });
-    host.onCall = () => '{"resultType":"input_required","inputRequests":{},"requestState":"s"}';
+  test('is told that a tool which needs input cannot be used through a worker', async () => {
+    const { pipe, host } = await makePipe();
+    host.era = 'modern';
+    host.onCall = () => Buffer.from('{"resultType":"input_required","inputRequests":{},"requestState":"s"}');
     const params = { name: 'nova__click', arguments: {}, _meta: modernMeta };
     const answer = await pipe.ask('tools/call', params);
-    expect(JSON.stringify(answer)).toContain('which workers do not carry');
+    expect(JSON.stringify(answer)).toContain('which a worker cannot pass on');
   });
 
-  test('cancels at the host what it cancels here', async () => {
+  test('cancels a call at the host', async () => {
     const { pipe, host, settle } = await makePipe();
     await pipe.open();
     host.onCall = () => new Promise(() => {});
@@ -184,21 +206,21 @@ describe('a client of a worker', () => {
     pipe.notify('notifications/cancelled', { requestId: 2 });
     await settle();
     expect(answer()).toBeUndefined();
-    expect(host.cancelled).toEqual([`${mailbox}/${host.ran[0]?.key}`]);
+    expect(host.cancelled).toEqual([host.ran[0]?.key]);
   });
 
-  test('takes everything with it when it goes', async () => {
+  test('ends the connection when it disconnects', async () => {
     const { pipe, tools, broker, settle } = await makePipe();
     await pipe.open();
     pipe.end();
     await pipe.closed;
     await settle();
-    expect([tools.status().state, broker.connectedWorkers]).toEqual(['closed', []]);
+    expect([tools.status().state, broker.connectedWorkers]).toEqual(['closed', 0]);
   });
 });
 
-test('a server whose name cannot be one here is left out, and told', async () => {
-  const { pipe } = await makePipe({ host: { tools: ['a b?/click', 'nova/click'] } });
+test('a server with a name that is not valid here is left out, and reported', async () => {
+  const { pipe } = await makePipe({ tools: ['a b?/click', 'nova/click'] });
   await pipe.open();
   expect(namesOf(await pipe.ask('tools/list'))).toEqual(['nova__click']);
   expect(pipe.problems).toHaveLength(1);

@@ -1,4 +1,4 @@
-/** `hostler worker` as a process, used by clients that others wrote, over the embedded broker. */
+/** `hostler worker` as a process, used by the clients of the MCP SDKs, over WebSocket. */
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { HostError } from '../../../src/kernel/errors.js';
@@ -11,18 +11,18 @@ import {
   type Json,
   type SdkClient,
 } from '../../fixtures/sdk-clients.js';
-import { EmbeddedBroker, workerKey } from './embedded-broker.js';
+import { WebSocketPlace, workerKey } from './websocket-place.js';
 
 const main = fileURLToPath(new URL('../../../dist/cli/main.js', import.meta.url));
 
-let broker: EmbeddedBroker;
+let broker: WebSocketPlace;
 let client: SdkClient | undefined;
-/** Of what the client heard. */
+/** Notifications of the client. */
 let heard: Heard;
 let running: Running | undefined;
 
 const open = async () => {
-  broker = new EmbeddedBroker({ tools: ['nova/click', 'web/fetch'] });
+  broker = new WebSocketPlace(['nova/click', 'web/fetch']);
   await broker.start();
 };
 const close = async () => {
@@ -38,7 +38,7 @@ const target = () =>
     kind: 'stdio',
     command: process.execPath,
     args: [main, 'worker', '--broker', broker.url, '--key-file', broker.keyFile],
-    env: {},
+    env: broker.env,
   }) as const;
 const clients = [
   ['SDK 1.32', (heard: Heard) => connectSdk1Client(target(), heard)],
@@ -65,13 +65,13 @@ describe.each(clients)('%s', (_name, connect) => {
   test('AC-P4 sees the tools of the host, and calls one', async () => {
     expect(await namesOf(own)).toEqual(['nova__click', 'web__fetch']);
     expect(await call(own, 'nova__click', { mark: 7 })).toBe('click {"mark":7}');
-    expect(broker.host.ran).toMatchObject([{ server: 'nova', tool: 'click', from: { mailbox: 'w1', role: 'reader' } }]);
+    expect(broker.host.ran).toMatchObject([{ server: 'nova', tool: 'click', session: { name: 'w1' } }]);
     await expect(call(own, 'nova__type')).rejects.toMatchObject({ code: -32602 });
     await expect(own.request('prompts/list')).rejects.toMatchObject({ code: -32601 });
     expect(broker.host.ran).toHaveLength(1);
   });
 
-  test('AC-P8 calls on while the broker is started anew; what it knew is listed meanwhile', async () => {
+  test('AC-P8 a call waits while the host restarts; the last tools are listed meanwhile', async () => {
     await broker.stop();
     expect(await namesOf(own)).toEqual(['nova__click', 'web__fetch']);
     const second = call(own, 'nova__click', { n: 2 });
@@ -81,12 +81,12 @@ describe.each(clients)('%s', (_name, connect) => {
     expect(broker.host.ran).toHaveLength(3);
   });
 
-  test('hears of progress, and of tools that came', async () => {
+  test('receives progress, and changes of the tools', async () => {
     await own.listen();
-    broker.host.onCall = ({ key }) => {
-      broker.host.progress('w1', key, { progress: 1, total: 2 });
+    broker.host.onCall = (running) => {
+      broker.host.progress(running, { progress: 1, total: 2 });
       return new Promise((resolve) => {
-        setTimeout(() => resolve('{"content":[{"type":"text","text":"done"}]}'), 50);
+        setTimeout(() => resolve('done'), 50);
       });
     };
     expect(await call(own, 'web__fetch', {}, { onprogress: () => {} })).toBe('done');
@@ -95,12 +95,12 @@ describe.each(clients)('%s', (_name, connect) => {
     ]);
     const told = () => heard.some(({ method }) => method === 'notifications/tools/list_changed');
     expect(told()).toBe(false);
-    broker.host.change(['nova/click', 'web/fetch', 'web/search']);
+    broker.change(['nova/click', 'web/fetch', 'web/search']);
     await eventually('the client is told', told);
     expect(await namesOf(own)).toEqual(['nova__click', 'web__fetch', 'web__search']);
   });
 
-  test('reads what failed at the host as it does with any Hostler', async () => {
+  test('receives errors of the host with code and facts', async () => {
     broker.host.onCall = () => {
       throw new HostError('circuit_open', "server 'nova' is unreachable", { server: 'nova', retryAfterMs: 250 });
     };
@@ -115,20 +115,24 @@ describe('the process', () => {
   beforeEach(open);
   afterEach(close);
 
-  test('lists nothing while the broker was never there, and tells when it is', async () => {
+  test('answers tools/list with an error while no tools are known, and with the last tools after that', async () => {
     await broker.stop();
     heard = [];
     client = await connectSdk1Client(target(), heard);
-    expect(await namesOf(client)).toEqual([]);
+    await expect(namesOf(client)).rejects.toThrow('nothing listens');
     await broker.start();
     await eventually('the client is told', () =>
       heard.some(({ method }) => method === 'notifications/tools/list_changed'),
     );
     expect(await namesOf(client)).toEqual(['nova__click', 'web__fetch']);
+    await client.close();
+    await broker.stop();
+    client = await connectSdk1Client(target(), []);
+    expect(await namesOf(client)).toEqual(['nova__click', 'web__fetch']);
   }, 30_000);
 
   const start = (args: readonly string[], env: Record<string, string> = {}) => {
-    running = new Running(['worker', ...args], env);
+    running = new Running(['worker', ...args], { ...broker.env, ...env });
     return running;
   };
 
@@ -136,23 +140,25 @@ describe('the process', () => {
     const worker = start(['--broker', broker.url, '--json'], { HOSTLER_KEY: workerKey });
     await eventually('it is ready', () => worker.stderr.includes('is connected'));
     const line = worker.stderr.split('\n').find((each) => each.startsWith('{')) as string;
-    expect(JSON.parse(line)).toEqual({ ready: true, mailbox: 'w1', role: 'reader', tools: 2, pid: worker.child.pid });
+    expect(JSON.parse(line)).toEqual({ ready: true, worker: 'w1', role: 'reader', tools: 2, pid: worker.child.pid });
     expect(worker.stderr).toMatch(/info +worker 'w1' is connected, 2 tools/);
     worker.child.stdin?.end();
     const { code, stdout, stderr } = await worker.closed;
     expect([code, stdout, stderr.includes(workerKey)]).toEqual([0, '', false]);
-    await eventually('the broker sees it go', () => broker.connections <= 1);
+    await eventually('the broker sees it go', () => broker.connections === 0);
   });
 
-  test('ends at once when its key does not count', async () => {
+  test('says that its key is refused, never the key itself', async () => {
     broker.revoke();
-    const { code, stdout, stderr } = await start(['--broker', broker.url, '--key-file', broker.keyFile]).closed;
-    expect([code, stdout]).toEqual([3, '']);
-    expect(stderr).toMatch(/\[unauthenticated\]/);
-    expect(stderr).not.toContain(workerKey);
+    const worker = start(['--broker', broker.url, '--key-file', broker.keyFile]);
+    await eventually('it says so', () => worker.stderr.includes('the broker refused the key of this worker'));
+    expect(worker.stderr).not.toContain(workerKey);
+    worker.child.stdin?.end();
+    const { stdout } = await worker.closed;
+    expect(stdout).toBe('');
   });
 
-  test('answers calls with the reason when its key is taken away later', async () => {
+  test('answers calls with the reason when its key is revoked', async () => {
     client = await connectSdk1Client(target(), []);
     expect(await call(client, 'nova__click')).toBe('click {}');
     broker.revoke();
@@ -164,13 +170,13 @@ describe('the process', () => {
     expect(result).toMatchObject({ _meta: { 'hostler/error': { code: 'needs_reauth', retryable: false } } });
   });
 
-  test('that was started with words that mean nothing says so', async () => {
+  test('refuses an address with another scheme', async () => {
     const { code, stderr } = await start(['--broker', 'http://127.0.0.1:1'], { HOSTLER_KEY: workerKey }).closed;
     expect(code).toBe(2);
     expect(stderr).toContain('must begin with ws://');
   });
 
-  test('ends when it is told to', async () => {
+  test('ends at SIGTERM', async () => {
     const worker = start(['--broker', broker.url, '--json'], { HOSTLER_KEY_FILE: broker.keyFile });
     await eventually('it is ready', () => worker.stderr.includes('"ready":true'));
     worker.child.kill('SIGTERM');
