@@ -14,6 +14,7 @@ import type { BrokerEvent, ServiceStatus } from './broker-events.js';
 import type { CallLog, LogUsage } from './calls/call-log.js';
 import { Identities } from './identities.js';
 import { readKeyFile } from './key-file.js';
+import { keyedCalls } from './keyed-calls.js';
 import { logFolder } from './log-folder.js';
 import { BrokerService } from './service/broker-service.js';
 import type { ServedHost } from './service/served-host.js';
@@ -96,6 +97,9 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   }
   service.attach(transport);
   host.learnTools?.();
+  const onProblem = (error: unknown) => onEvent({ kind: 'problem', error });
+  const keyed = keyedCalls(log, clock, false, onProblem);
+  const restoreKeyedCalls = host.useKeyedCalls?.(keyed);
   const apply = async (edited: Keys): Promise<void> => {
     const { revoked, otherRole } = identities.replace(edited);
     if (otherRole.size > 0) service.rolesChanged(otherRole);
@@ -118,7 +122,8 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
       try {
         // New calls are refused first, while replies of running calls still reach their workers.
         await transport.stop();
-        await service.stop(graceMs);
+        restoreKeyedCalls?.();
+        await Promise.all([service.stop(graceMs), keyed.close()]);
         service.close();
         await transport.close();
       } finally {

@@ -2,6 +2,7 @@
 
 import type { KnownServer } from '../../catalog/catalog-server.js';
 import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
+import type { KeyedCalls } from '../../host/keyed-calls.js';
 import type { Principal } from '../../policy/operation.js';
 
 export interface ServedHost {
@@ -21,5 +22,7 @@ export interface ServedHost {
   onKnownChanged(listener: (server: string) => void): () => void;
   /** True if a call with an unknown outcome may be repeated: its annotations say so and are trusted. */
   mayRunTwice(server: string, tool: string): boolean;
+  /** Runs calls with an `idempotencyKey`; returns the function that restores what was there before. */
+  useKeyedCalls?(calls: KeyedCalls): () => void;
   call(server: string, tool: string, args: Buffer, options: HostCallOptions): Promise<ToolResult>;
 }
