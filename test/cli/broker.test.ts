@@ -1,9 +1,9 @@
 /** `hostler broker` as a process, and `hostler status` of one that serves workers. */
-import { afterEach, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { Workplace } from './hostler-process.js';
 
 const place = new Workplace();
-afterEach(() => place.remove());
+afterAll(() => place.remove());
 
 test('hostler broker says in one sentence what replaces it', async () => {
   const { code, stdout, stderr } = await place.hostler('broker', '--port', '1');

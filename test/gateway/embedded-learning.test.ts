@@ -1,4 +1,4 @@
-/** A program that embeds a gateway or a broker and says nothing about learning: the tools of its servers are listed. */
+/** A program that embeds a gateway or a broker with default settings: the tools of its servers are listed. */
 import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -36,7 +36,7 @@ const serverEntry = () => ({
 const config = () => ({
   mcpServers: { one: serverEntry() },
   roles: { all: { allow: ['*/*'] } },
-  keys: { ann: { hash: `sha256:${createHash('sha256').update(key).digest('hex')}`, mailbox: 'ann', role: 'all' } },
+  keys: { ann: { hash: `sha256:${createHash('sha256').update(key).digest('hex')}`, worker: 'ann', role: 'all' } },
   broker: { listen: { port: 0 } },
 });
 const settings = { listen: listenEntry.parse({ port: 0 }), auth: 'none', version: '1' } as const;

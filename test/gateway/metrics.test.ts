@@ -103,14 +103,19 @@ test('calls, their outcomes and durations, states, cache and restarts are all th
   expect(buckets.map(([, value]) => value)).toEqual(buckets.map(([, value]) => value).sort((a, b) => a - b));
 });
 
-const brokerFigures = {
-  ...{ isConnected: true, callsRunning: 1, callsWaiting: 2, calls: 3, repeated: 4, expired: 5, denied: 6 },
-  embedded: { connections: 7, redeliveries: 8, deadLetters: 9, mailboxes: [{ mailbox: 'ann', count: 10 }] },
+const brokerFigures: BrokerFigures = {
+  ...{ isConnected: true, connectedWorkers: 5, waiting: 2, running: 1, oldestMs: 1_500, replyBytes: 9 },
+  ...{ calls: 3, repeated: 4, expired: 5, denied: 6, refused: 7, uncertain: 8 },
 };
 
-test('a broker beside the gateway is shown, and one elsewhere as far as it is known here', async () => {
-  let figures: BrokerFigures | undefined = brokerFigures;
-  metrics = createMetrics(host, { broker: () => figures });
+test('the broker is shown: connected workers, waiting, running, the oldest call, uncertain ones', async () => {
+  metrics = createMetrics(host, { broker: () => brokerFigures });
+  const { of } = await scrape();
+  const shown = ['connected', 'workers', 'queue_depth', 'calls_in_flight', 'oldest_call_seconds', 'reply_bytes'];
+  expect(shown.map((name) => of(`hostler_broker_${name}`))).toEqual([1, 5, 2, 1, 1.5, 9]);
+  const outcomes = ['received', 'repeated', 'expired', 'denied', 'refused', 'uncertain'];
+  expect(outcomes.map((outcome) => of(`hostler_broker_calls_total{outcome="${outcome}"}`))).toEqual([3, 4, 5, 6, 7, 8]);
+});
   const { of } = await scrape();
   expect(of('hostler_broker_connected')).toBe(1);
   expect(of('hostler_broker_calls_total{outcome="repeated"}')).toBe(4);

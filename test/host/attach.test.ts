@@ -9,6 +9,7 @@ import { McpServer as McpServer1 } from '@modelcontextprotocol/sdk/server/mcp.js
 import { McpServer as McpServer2 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readManifestBody } from '../../src/broker/protocol/reply-body.js';
 import { Manifests } from '../../src/broker/service/manifests.js';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.js';
 import { createHost, type Host } from '../../src/host/host.js';
@@ -142,7 +143,8 @@ test('E23 workers of the broker are shown its tools', async () => {
   const onProblem = (error: unknown) => void problems.push(error);
   const options = { host, clock: systemClock, isRolelessAllowed: () => true, onChanged: () => {}, onProblem };
   const manifests = new Manifests(options);
-  const names = () => manifests.of(undefined).manifest.tools.map(({ server, name }) => `${server}/${name}`);
+  const names = () =>
+    readManifestBody(manifests.of(undefined).body).tools.map(({ server, name }) => `${server}/${name}`);
   expect(names()).toEqual(['a/hello', 'a/ask']);
   await host.detach('a');
   expect(names()).toEqual([]);

@@ -10,7 +10,7 @@ const threshold = 5;
 const callMs = 1_000;
 const entry = { timeouts: { call: `${callMs / 1_000}s` } };
 
-/** A broker whose worker calls once in a while and writes down how that went. */
+/** A broker whose worker calls once in a while; `call` returns the outcome. */
 async function calling(more: object = {}, deadlineMs = 20_000) {
   const broker = await SimulatedBroker.open(seededRandom(7), 'files', { ...entry, ...more });
   const { managed, simulated } = broker.host.member('files');
@@ -69,7 +69,7 @@ test('D-54 a run that is given up takes its breaker along, and the next one is j
   const run = simulated.session;
   run?.wedge();
   for (let n = 0; n < threshold; n++) expect(await call()).toBe('outcome_uncertain uncertain');
-  // The breaker bites before anybody knows that the run is dead: it is not restarts that hide what fails.
+  // The breaker bites before the supervisor knows that the run is dead: it is not restarts that hide what fails.
   expect([circuit(), state(), await call()]).toEqual(['open', 'ready', 'circuit_open not_executed']);
   await advance(60_000);
   expect(simulated.session).not.toBe(run);
@@ -89,7 +89,7 @@ test('D-54 a server that dies of every call is parked, although every new run ha
   expect(state()).toBe('parked');
   // One for each run that it was allowed, and none besides.
   expect(outcomes.filter((how) => how.startsWith('outcome_uncertain')).length).toBeLessThanOrEqual(4);
-  // A call may wake it, and whoever comes right after that one is refused.
+  // A call may wake it; the calls right after that one are refused.
   expect(await call(3_000)).toBe('outcome_uncertain uncertain');
   const before = executed();
   for (let n = 0; n < 5; n++) expect(await call(200)).toBe('server_parked not_executed');

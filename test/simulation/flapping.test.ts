@@ -1,15 +1,21 @@
 /**
- * What comes and goes ten thousand times in fake time leaves nothing behind: a server that dies behind a broker, connections of
- * workers at the broker, and the broker in the eyes of one worker. Whatever a round could leave is counted: timers, tables,
- * descriptors, and the heap after its garbage was collected.
+ * Ten thousand deaths in fake time leave nothing behind: of a server behind a broker, of workers at the service, and of the connection of one
+ * worker. Timers, tables, descriptors and the heap after garbage collection are counted.
  */
 import { readdirSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
+import { MemoryCallLog, MemoryRows } from '../../src/broker/calls/memory-call-log.js';
+import { manifestBody, resultBody } from '../../src/broker/protocol/reply-body.js';
+import { BrokerService } from '../../src/broker/service/broker-service.js';
+import type { WorkerSession } from '../../src/broker/service/transport.js';
+import type { OpenConnection } from '../../src/broker/worker/connection.js';
+import { RemoteTools } from '../../src/broker/worker/remote-tools.js';
+import { HostError } from '../../src/kernel/errors.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { coreBench, hostCredential, worker } from '../broker/embedded/core-bench.js';
-import { mailbox, makeRig, outcomeOf } from '../broker/worker/worker-rig.js';
+import { FakeUpstreams } from '../fakes/fake-upstreams.js';
 import { SimulatedBroker } from './simulated-broker.js';
 
 /** Rounds that are judged. */
@@ -61,7 +67,7 @@ test('AC-X3 ten thousand lives of a server behind a broker, each ended by a deat
   const broker = await SimulatedBroker.open(seededRandom(3), 'flappy', {
     ...{ timeouts: { call: '1s' }, restart: { max: 1_000, window: '1s' } },
   });
-  const { host, core, service, journal } = broker;
+  const { host, service, rows } = broker;
   const { simulated, managed } = host.member('flappy');
   const outcomes = new Map<string, number>();
   let lives = 0;
@@ -73,7 +79,7 @@ test('AC-X3 ten thousand lives of a server behind a broker, each ended by a deat
     await broker.advance(1_200);
     simulated.mend();
     session?.die('exit');
-    // Until it is there again and nobody waits.
+    // Until it is there again and no call waits.
     for (let n = 0; n < 100 && (broker.open > 0 || managed.supervisor.snapshot().state !== 'ready'); n++)
       await broker.advance(25_000);
     const outcome = await how;
@@ -86,11 +92,7 @@ test('AC-X3 ten thousand lives of a server behind a broker, each ended by a deat
   const timers = () => host.clock.pendingTimers - host.timers.pending;
   await flat('AC-X3 server', warmHostRounds, life, timers);
   expect([host.wrong, simulated.live, simulated.liveMax]).toEqual([[], 1, 1]);
-  expect([journal.size, service.status().running, service.status().waiting]).toEqual([0, 0, 0]);
-  expect(core.status().mailboxes).toMatchObject([
-    { mailbox: 'host', count: 0, held: 0 },
-    { mailbox: 'ann', count: 0, held: 0 },
-  ]);
+  expect([rows.rows.size, service.status().running, service.status().waiting]).toEqual([0, 0, 0]);
   // There was something to see.
   expect(Number(managed.supervisor.snapshot().run)).toBeGreaterThanOrEqual(rounds);
   expect(outcomes.get('outcome_uncertain uncertain')).toBeGreaterThan(rounds / 10);
@@ -99,89 +101,111 @@ test('AC-X3 ten thousand lives of a server behind a broker, each ended by a deat
   expect(timers()).toBe(0);
 });
 
-test('AC-X3 ten thousand connections of workers that come and are lost at any moment leave nothing at the broker', {
+test('AC-X3 ten thousand workers that come and are lost at any moment leave nothing at the service', {
   timeout: 180_000,
 }, async () => {
-  const names = Array.from({ length: 20 }, (_, n) => `w${n}`);
-  const { core, clock, client, settle, events } = await coreBench({}, [
-    ...names.map((name) => worker(name)),
-    hostCredential,
-  ]);
-  const host = client().subscribed('host');
-  await settle();
-  const idleTimers = clock.pendingTimers;
-  const counts = { sent: 0, requests: 0, ended: 0 };
-  let number = 0;
-  const connection = async () => {
-    const at = number++;
-    const name = names[at % names.length] as string;
-    const one = client();
-    // As far as it comes: nothing, a hello, a mailbox, a request that is on its way, one that a host has, with its reply unread.
-    const far = at % 6;
-    if (far >= 1) one.hello(name);
-    if (far >= 2) one.say({ kind: 'subscribe' });
-    if (far >= 3) counts.sent++;
-    if (far >= 3) one.say({ kind: 'deliver', id: `r${at}`, type: 'request', to: 'host', ttlMs: 1_000, body: {} });
-    if (far >= 4) await settle();
-    if (far === 5) {
-      one.wire.isReading = false;
-      host.say({ kind: 'deliver', id: `r${at}`, type: 'reply', to: name, body: {} });
-      await settle();
-    }
-    one.reader.ended('closed with 1006');
-    await settle();
-    for (const frame of host.wire.frames.splice(0)) {
-      if (frame.kind !== 'message') continue;
-      counts.requests++;
-      host.ack(frame);
-    }
-    // The reply that it did not take is taken when it comes again.
-    if (far === 5) {
-      const again = client().subscribed(name);
-      await settle();
-      for (const frame of again.of('message')) again.ack(frame);
-      again.reader.ended('closed with 1000');
-      counts.ended++;
-    }
-    host.reader.heard();
-    clock.advance(100);
-    events.length = 0;
-  };
-  await flat('AC-X3 links', warmRounds, connection, () => clock.pendingTimers);
-  await settle();
-  expect(clock.pendingTimers).toBe(idleTimers);
-  expect(core.status()).toMatchObject({ connections: 1, held: 0, deadLetters: 0 });
-  expect(core.status().mailboxes).toMatchObject([{ mailbox: 'host', count: 0, bytes: 0, held: 0 }]);
-  expect(core.hasRoom).toBe(true);
-  // Of every six connections three send a request, and one does not take its reply.
-  const all = warmRounds + rounds;
-  expect(counts).toEqual({
-    sent: counts.requests,
-    requests: Math.floor((all * 3) / 6) - 1,
-    ended: Math.floor(all / 6),
+  const clock = new FakeClock();
+  const host = new FakeUpstreams({ nova: { tools: ['click'] } });
+  const rows = new MemoryRows();
+  const service = new BrokerService({
+    ...{ host, log: new MemoryCallLog(clock, rows), clock, runningPerWorker: 64 },
+    isRolelessAllowed: () => true,
   });
-  await core.close();
+  let number = 0;
+  const counts = { sent: 0, replies: 0 };
+  const life = async () => {
+    const at = number++;
+    const identity = { name: `w${at % 20}`, epoch: 'e', role: undefined };
+    let isReading = true;
+    const heard: string[] = [];
+    const session: WorkerSession = {
+      ...{ ...identity, id: `s${at}`, identity: () => identity },
+      send: (message) => {
+        if (message.op === 'reply' && isReading) heard.push(message.key);
+        return isReading;
+      },
+    };
+    // As far as it gets: nothing, a hello, its manifest, a call, a call whose reply it does not read.
+    const far = at % 5;
+    if (far >= 1) service.joined(session);
+    if (far >= 2) await service.manifest(session);
+    if (far >= 3) {
+      isReading = far === 3;
+      counts.sent++;
+      service.call({
+        ...{ session, receipt: () => {}, refuse: () => {} },
+        request: {
+          ...{ key: `k${at}`, deadlineMs: 1_000, server: 'nova', tool: 'click', args: Buffer.from('{}') },
+          ...{ sentBefore: undefined, isCallersKey: false, wantsProgress: false, manifestRevision: undefined },
+          trace: undefined,
+        },
+      });
+      for (let turn = 0; turn < 6; turn++) await new Promise((resolve) => setImmediate(resolve));
+    }
+    service.left(session);
+    // A reply that was not read is asked for by the next connection of the session.
+    if (far === 4) {
+      isReading = true;
+      await service.ask(session, [`k${at}`]);
+    }
+    counts.replies += heard.length;
+    if (heard.length > 0) service.taken(session, heard);
+    clock.advance(100);
+    host.calls.length = 0;
+    host.listingsRequested.length = 0;
+  };
+  await flat('AC-X3 sessions', warmRounds, life, () => clock.pendingTimers);
+  expect([rows.rows.size, service.status().running, service.status().waiting]).toEqual([0, 0, 0]);
+  const all = warmRounds + rounds;
+  expect(counts).toEqual({ sent: (all * 2) / 5, replies: (all * 2) / 5 });
+  service.close();
   expect(clock.pendingTimers).toBe(0);
 });
 
-test('AC-X3 ten thousand losses of its connection leave nothing in a worker, which is there again each time', {
+test('AC-X3 ten thousand losses of its connection leave nothing in a worker, which is ready again each time', {
   timeout: 180_000,
 }, async () => {
-  const { tools, broker, host, clock } = await makeRig();
+  const clock = new FakeClock();
+  const connections = new MemoryConnections();
+  const tools = new RemoteTools({ open: connections.open, clock, random: seededRandom(5) });
+  await clock.advanceAsync(1_000);
   let number = 0;
   const loss = async () => {
-    broker.cut(mailbox);
+    connections.cut();
     const isAsked = number++ % 10 === 0;
-    const call = isAsked ? outcomeOf(tools.execute('nova', 'click', {})) : Promise.resolve('click {}');
+    const call = isAsked ? tools.execute('nova', 'click', {}) : undefined;
     await clock.advanceAsync(3_000);
     expect(tools.status().state).toBe('ready');
-    expect(await call).toBe('click {}');
-    // What the fakes write down is not the worker's.
-    for (const list of [broker.sends, broker.cancels, host.deliveries, host.ran, host.cancelled]) list.length = 0;
-    host.forget();
+    if (call !== undefined) expect((await call).bytes.toString()).toBe('{"content":[]}');
   };
   await flat('AC-X3 worker', warmRounds, loss, () => clock.pendingTimers);
   expect(tools.status()).toMatchObject({ inFlight: 0, inFlightBytes: 0 });
   expect(tools.status().connections).toBeGreaterThanOrEqual(rounds);
   await tools.close();
 });
+
+/** Connections of one worker, each ended by `cut`. Each call is answered at once. */
+class MemoryConnections {
+  cut: () => void = () => {};
+
+  readonly open: OpenConnection = async ({ handlers }) => {
+    const closed = new Promise<HostError | undefined>((resolve) => {
+      this.cut = () => resolve(new HostError('transport', 'the connection to the broker was lost'));
+    });
+    return {
+      ...{ worker: 'ann', role: undefined, storeId: 'store', closed },
+      call: async ({ key }) => {
+        queueMicrotask(() => handlers.reply(key, resultBody(Buffer.from('{"content":[]}'), 'legacy')));
+        return { owner: 'host', storeId: 'store' };
+      },
+      ask: async () => ({ running: [], resend: [] }),
+      cancel: () => {},
+      taken: () => {},
+      manifest: async () => manifest,
+      close: async () => {},
+    };
+  };
+}
+
+const raw = Buffer.from('{"name":"click","inputSchema":{"type":"object"}}');
+const manifest = manifestBody({ revision: 'r1', tools: [{ server: 'nova', name: 'click', raw }] });

@@ -1,70 +1,44 @@
 /**
- * A simulated host with a broker in it and a worker that calls through both, all on the host's clock. The broker is the embedded one
- * without a socket, with its disk in memory; the journal remembers nothing of a call that is over, so that what grows is not its.
+ * A simulated host that serves one worker, all on the host's clock: the service over a log in memory. The worker takes each reply, so that
+ * the log forgets it.
  */
-import { BrokerCore } from '../../src/broker/embedded/broker-core.js';
-import { localHostLink } from '../../src/broker/embedded/host-link.js';
-import { callRequest, readReply } from '../../src/broker/messages.js';
-import type { CallClaim, CallJournal, Claimed } from '../../src/broker/ports.js';
+import { MemoryCallLog, MemoryRows } from '../../src/broker/calls/memory-call-log.js';
+import type { HostMessage } from '../../src/broker/protocol/messages.js';
+import { readReplyBody } from '../../src/broker/protocol/reply-body.js';
 import { BrokerService } from '../../src/broker/service/broker-service.js';
-import { Cancellation } from '../../src/kernel/cancel-signal.js';
+import type { WorkerSession } from '../../src/broker/service/transport.js';
+import type { HostError } from '../../src/kernel/errors.js';
 import type { Random } from '../../src/kernel/random.js';
-import { RawClient, worker } from '../broker/embedded/core-bench.js';
 import { FakeUpstreams } from '../fakes/fake-upstreams.js';
-import { MemoryMailStore } from '../fakes/memory-mail-store.js';
 import { SimulatedHost } from './simulated-host.js';
 
-/** How a call ended for its worker: `ok`, or the code of its error and what is known of its execution. */
+/** `ok`, or the code of the error and whether the call was executed. */
 type Outcome = string;
-
-class ForgetfulJournal implements CallJournal {
-  readonly #running = new Set<string>();
-
-  async claim({ mailbox, key }: CallClaim): Promise<Claimed> {
-    const name = `${mailbox} ${key}`;
-    if (this.#running.has(name)) return { kind: 'running' };
-    this.#running.add(name);
-    return { kind: 'mine' };
-  }
-
-  async find() {
-    return undefined;
-  }
-
-  async finish(mailbox: string, key: string): Promise<void> {
-    this.#running.delete(`${mailbox} ${key}`);
-  }
-
-  get size(): number {
-    return this.#running.size;
-  }
-}
 
 /** Turns of the event loop in which a message gets from one end to the other. */
 const turns = 6;
 
-const keysMax = 1_000;
-
 export class SimulatedBroker {
   readonly host: SimulatedHost;
-  readonly core: BrokerCore;
+  readonly rows = new MemoryRows();
   readonly service: BrokerService;
-  readonly journal = new ForgetfulJournal();
+  readonly session: WorkerSession;
   readonly #waiting = new Map<string, (outcome: Outcome) => void>();
-  #client: RawClient | undefined;
   #number = 0;
 
   private constructor(random: Random, server: string) {
     this.host = new SimulatedHost(random);
     const { clock } = this.host;
-    this.core = new BrokerCore({ store: new MemoryMailStore(), clock, credentials: [worker('ann')] });
     const upstreams = new FakeUpstreams({ [server]: { tools: ['read', 'write'] } });
     upstreams.onCall = async ({ tool, args, options: { deadlineMs = 0, signal, principal } }) => {
       upstreams.calls.length = 0;
       const { bytes } = await this.host.call(server, tool, args, { deadlineMs, signal, principal });
       return bytes.toString();
     };
-    this.service = new BrokerService({ host: upstreams, journal: this.journal, clock });
+    const log = new MemoryCallLog(clock, this.rows);
+    this.service = new BrokerService({ ...{ host: upstreams, log, clock }, runningPerWorker: 64 });
+    const identity = { name: 'ann', epoch: 'e', role: 'all' };
+    this.session = { ...identity, id: 's', identity: () => identity, send: (message) => this.#hear(message) };
   }
 
   /** With one server, as `entry` says. */
@@ -74,25 +48,24 @@ export class SimulatedBroker {
     entry: Readonly<Record<string, unknown>>,
   ): Promise<SimulatedBroker> {
     const broker = new SimulatedBroker(random, server);
-    await broker.core.open();
-    broker.service.attach(await localHostLink(broker.core)(broker.service, new Cancellation()));
     broker.host.add(server, { command: 'x', ...entry }, false);
-    broker.#client = new RawClient(broker.core).subscribed('ann');
     await broker.advance(0);
     return broker;
   }
 
   /** Resolves when its reply is there, which needs `advance`. */
   call(tool: 'read' | 'write', deadlineMs = 60_000): Promise<Outcome> {
-    // The last ten thousand keys are remembered: these are fewer, and what grows is not they.
-    const callKey = `k${this.#number++ % keysMax}`;
-    const none = { server: undefined, manifestRevision: undefined, trace: undefined };
-    const args = JSON.stringify({ nonce: callKey });
-    const call = { ...none, wantsProgress: false, isCallersKey: false, deadlineMs, tool, args };
-    const body = JSON.parse(callRequest({ ...call, callKey }).toString()) as object;
+    const key = `k${this.#number++}`;
+    const none = { server: undefined, manifestRevision: undefined, trace: undefined, sentBefore: undefined };
+    const request = { ...none, wantsProgress: false, isCallersKey: false, key, deadlineMs, tool };
     return new Promise((resolve) => {
-      this.#waiting.set(callKey, resolve);
-      this.#client?.say({ kind: 'deliver', id: callKey, type: 'request', to: 'host', ttlMs: deadlineMs, body });
+      this.#waiting.set(key, resolve);
+      this.service.call({
+        session: this.session,
+        request: { ...request, args: Buffer.from(JSON.stringify({ nonce: key })) },
+        receipt: () => {},
+        refuse: (error) => this.#end(key, outcomeOf(error)),
+      });
     });
   }
 
@@ -110,27 +83,28 @@ export class SimulatedBroker {
   /** Servers take their time to end. */
   async close(): Promise<void> {
     this.service.close();
-    await this.core.close();
     const closing = this.host.close();
     await this.host.clock.advanceAsync(10_000);
     await closing;
   }
 
+  #hear(message: HostMessage): boolean {
+    if (message.op !== 'reply') return true;
+    const { key, body } = message;
+    this.service.taken(this.session, [key]);
+    const reply = readReplyBody(body);
+    this.#end(key, reply.kind === 'error' ? outcomeOf(reply.error) : 'ok');
+    return true;
+  }
+
+  #end(key: string, outcome: Outcome): void {
+    this.#waiting.get(key)?.(outcome);
+    this.#waiting.delete(key);
+  }
+
   async #settle(): Promise<void> {
     for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
-    const { wire } = this.#client ?? {};
-    if (!wire) return;
-    // A worker that is alive is heard of, whatever it has to say.
-    this.#client?.reader.heard();
-    const frames = wire.frames.splice(0);
-    for (const frame of frames) {
-      if (frame.kind !== 'message') continue;
-      this.#client?.ack(frame);
-      const reply = readReply(Buffer.from(JSON.stringify(frame.body)));
-      const outcome =
-        reply.kind === 'error' ? [reply.error.code, reply.error.details.execution].filter(Boolean).join(' ') : 'ok';
-      this.#waiting.get(frame.id as string)?.(outcome);
-      this.#waiting.delete(frame.id as string);
-    }
   }
 }
+
+const outcomeOf = ({ code, details: { execution } }: HostError): Outcome => [code, execution].filter(Boolean).join(' ');
