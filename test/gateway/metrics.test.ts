@@ -116,16 +116,6 @@ test('the broker is shown: connected workers, waiting, running, the oldest call,
   const outcomes = ['received', 'repeated', 'expired', 'denied', 'refused', 'uncertain'];
   expect(outcomes.map((outcome) => of(`hostler_broker_calls_total{outcome="${outcome}"}`))).toEqual([3, 4, 5, 6, 7, 8]);
 });
-  const { of } = await scrape();
-  expect(of('hostler_broker_connected')).toBe(1);
-  expect(of('hostler_broker_calls_total{outcome="repeated"}')).toBe(4);
-  expect(of('hostler_broker_mailbox_messages{mailbox="ann"}')).toBe(10);
-  expect(of('hostler_broker_dead_letters')).toBe(9);
-  figures = { ...brokerFigures, embedded: undefined };
-  const elsewhere = await scrape();
-  expect(elsewhere.of('hostler_broker_calls_in_flight')).toBe(1);
-  expect(elsewhere.text).not.toMatch(/^hostler_broker_connections /m);
-});
 
 test('every metric of the table has its type and help, and those of others are left alone', async () => {
   metrics = createMetrics(host, { broker: () => brokerFigures });
