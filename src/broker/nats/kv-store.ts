@@ -59,6 +59,9 @@ export class KvStore {
   /** Counts reasons to check the id. A check that began before the newest reason is repeated. */
   #reasons = 0;
   #checking: Promise<void> | undefined;
+  /** Rejects when the connection is lost: an answer does not come any more. */
+  #loss = newLoss();
+  #online: Promise<void> = Promise.resolve();
   #writes = 0;
 
   private constructor(options: KvStoreOptions, parts: Parts, isClosed: () => boolean) {
@@ -141,7 +144,8 @@ export class KvStore {
       this.#requireStore(limits.storeId);
       const losses = this.#losses;
       try {
-        const seq = await this.#buckets[bucket].put(key, value, { previousSeq: expected, timeout: answerMs });
+        const put = this.#buckets[bucket].put(key, value, { previousSeq: expected, timeout: answerMs });
+        const seq = await Promise.race([put, this.#loss.promise]);
         const isInOrder = bucket !== callsBucket || seq > this.#seen;
         if (bucket === callsBucket && isInOrder) this.#seen = seq;
         if (isInOrder && losses === this.#losses) return { kind: 'written', seq };
@@ -243,8 +247,9 @@ export class KvStore {
   async #checkUntilDone(): Promise<void> {
     const { clock, onProblem } = this.#options;
     for (let failures = 0; !this.#isClosed(); failures++) {
+      await this.#online;
       try {
-        return await this.#check();
+        return await Promise.race([this.#check(), this.#loss.promise]);
       } catch (error) {
         if (failures === 20) onProblem(storeError(error));
         await sleep(clock, retryMs);
@@ -300,12 +305,29 @@ export class KvStore {
   }
 
   async #watchConnection(connection: NatsConnection): Promise<void> {
+    let goOnline = () => {};
     for await (const { type } of connection.status()) {
-      if (type !== 'disconnect' && type !== 'reconnect') continue;
-      this.#losses++;
-      this.checkStore();
+      if (type === 'disconnect') {
+        this.#online = new Promise((resolve) => {
+          goOnline = resolve;
+        });
+        this.#losses++;
+        this.checkStore();
+        this.#loss.reject(new Error('the connection was lost'));
+        this.#loss = newLoss();
+      } else if (type === 'reconnect') goOnline();
     }
+    goOnline();
   }
+}
+
+function newLoss(): { readonly promise: Promise<never>; readonly reject: (error: Error) => void } {
+  let reject: (error: Error) => void = () => {};
+  const promise = new Promise<never>((_resolve, rejectLoss) => {
+    reject = rejectLoss;
+  });
+  promise.catch(() => {});
+  return { promise, reject };
 }
 
 interface Parts {

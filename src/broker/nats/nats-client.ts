@@ -115,10 +115,8 @@ export function lostConnection(error: unknown): HostError {
 }
 
 /** The server has no subscriber for the subject: nobody received the message. */
-export const isNoResponders = (error: unknown): boolean => {
-  const { name, cause } = error as { name?: string; cause?: unknown };
-  return name === 'NoRespondersError' || (cause !== undefined && isNoResponders(cause));
-};
+export const isNoResponders = (error: unknown): boolean =>
+  (error as { isNoResponders?: () => boolean }).isNoResponders?.() === true;
 
 export const bufferOf = (data: Uint8Array): Buffer => Buffer.from(data.buffer, data.byteOffset, data.byteLength);
 

@@ -3,6 +3,7 @@
  * Invariant: both connections reconnect for ever. Closing takes seconds at most, also when the server does not answer.
  */
 import { randomBytes } from 'node:crypto';
+import { setBounded } from '../../kernel/bounded-map.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import type { BrokerEvent } from '../broker-events.js';
 import type { CallLog } from '../calls/call-log.js';
@@ -38,6 +39,9 @@ export interface NatsHost {
 const aliveMs = 1_000;
 /** Another host may need so long to reconnect after a restart of nats-server. */
 const reconnectMs = 1_500;
+/** A worker asks whether the owner of its calls is gone, and then sends each of them again. */
+const goneMs = 10_000;
+const ownersMax = 1_000;
 const closeMs = 2_000;
 
 export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> {
@@ -67,7 +71,13 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
       onNewStore: () => connection.publish(storeChanged),
     });
     connection.subscribe(storeChanged, { callback: () => store.checkStore() });
-    const isGone = (other: string) => isHostGone(connection, clock, other);
+    const gone = new Map<string, number>();
+    const isGone = async (other: string) => {
+      if ((gone.get(other) ?? 0) > clock.nowMs()) return true;
+      const isOver = await isHostGone(connection, clock, other);
+      if (isOver) setBounded(gone, other, clock.nowMs() + goneMs, ownersMax);
+      return isOver;
+    };
     const log = new KvCallLog({ store, owner, clock, isGone, onProblem });
     return {
       log,

@@ -1,0 +1,133 @@
+/** Never twice, whichever store answers: a NATS server that was wiped, or that has an older copy of its store. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { eventually } from '../../eventually.js';
+import { NatsStage, type RigConnection, type RigHost, request } from './nats-rig.js';
+
+let stage: NatsStage;
+let host: RigHost;
+let worker: RigConnection;
+beforeEach(async () => {
+  stage = await NatsStage.start();
+  host = await stage.host();
+  worker = await stage.connect('w1', 'first');
+}, 30_000);
+afterEach(() => stage.stop());
+
+const replyTo = ({ replies }: RigConnection, key: string) => eventually(`the reply to ${key}`, () => replies.get(key));
+const restart = async (change: () => void) => {
+  await stage.server.kill();
+  change();
+  await stage.server.start();
+};
+/** The same worker process: it keeps the sequence that it has seen. */
+const again = async () => {
+  const opener = stage.opener('w1');
+  return { opener, connect: () => stage.connect('w1', 'again', opener) };
+};
+
+test('a wiped store has another id, and a call that ran before is uncertain, not run again', async () => {
+  const { storeId } = await worker.connection.call(request('k1'));
+  await replyTo(worker, 'k1');
+  await restart(() => stage.server.wipe());
+  await eventually('the new id', () => host.nats.log.storeId !== storeId);
+  const next = await stage.connect('w1', 'second');
+  expect(next.connection.storeId).not.toBe(storeId);
+  await next.connection.call(request('k1', { sentBefore: { storeId, hasReceipt: false } }));
+  expect(await replyTo(next, 'k1')).toContain('outcome_uncertain');
+  expect(host.ran()).toEqual(['{"key":"k1"}']);
+  await next.connection.call(request('new'));
+  expect(await replyTo(next, 'new')).toContain('"ran":{"key":"new"}');
+});
+
+test('a wiped store while no host was up: the next host takes another id', async () => {
+  const { storeId } = await worker.connection.call(request('k1'));
+  await replyTo(worker, 'k1');
+  await host.close();
+  await restart(() => stage.server.wipe());
+  const second = await stage.host();
+  expect(second.nats.log.storeId).not.toBe(storeId);
+  const next = await stage.connect('w1', 'second');
+  await next.connection.call(request('k1', { sentBefore: { storeId, hasReceipt: true } }));
+  expect(await replyTo(next, 'k1')).toContain('outcome_uncertain');
+  expect(second.ran()).toEqual([]);
+});
+
+test('an older copy of the store is noticed by the sequence that the host has seen', async () => {
+  await worker.connection.call(request('k0'));
+  await replyTo(worker, 'k0');
+  await stage.server.kill();
+  stage.server.backUp();
+  await stage.server.start();
+  const second = await stage.connect('w1', 'second');
+  const { storeId } = await second.connection.call(request('k1'));
+  await replyTo(second, 'k1');
+  await restart(() => stage.server.restore());
+  await eventually('the new id', () => host.nats.log.storeId !== storeId);
+  const third = await stage.connect('w1', 'third');
+  await third.connection.call(request('k1', { sentBefore: { storeId, hasReceipt: false } }));
+  expect(await replyTo(third, 'k1')).toContain('outcome_uncertain');
+  expect(host.ran()).toEqual(['{"key":"k0"}', '{"key":"k1"}']);
+});
+
+test('an older copy is noticed by the sequence that a worker has seen, when every host is new', async () => {
+  const process = await again();
+  const first = await process.connect();
+  await stage.server.kill();
+  stage.server.backUp();
+  await stage.server.start();
+  const second = await process.connect();
+  const { storeId } = await second.connection.call(request('k1'));
+  await replyTo(second, 'k1');
+  await Promise.all([first.connection.close(), second.connection.close(), host.close()]);
+  await restart(() => stage.server.restore());
+  const next = await stage.host();
+  expect(next.nats.log.storeId).toBe(storeId);
+  const third = await process.connect();
+  expect(third.connection.storeId).not.toBe(storeId);
+  await third.connection.call(request('k1', { sentBefore: { storeId, hasReceipt: false } }));
+  expect(await replyTo(third, 'k1')).toContain('outcome_uncertain');
+  expect(next.ran()).toEqual([]);
+});
+
+test('a row of an older copy that has no outcome is uncertain: the call may have run since', async () => {
+  let release = () => {};
+  host.upstreams.onCall = ({ args }) =>
+    args.includes('k1')
+      ? new Promise((resolve) => {
+          release = () => resolve('{"content":[]}');
+        })
+      : '{"content":[]}';
+  const { storeId } = await worker.connection.call(request('k1'));
+  await stage.server.kill();
+  stage.server.backUp();
+  await stage.server.start();
+  const second = await stage.connect('w1', 'second');
+  await second.connection.call(request('k2'));
+  await replyTo(second, 'k2');
+  await restart(() => stage.server.restore());
+  await eventually('the new id', () => host.nats.log.storeId !== storeId);
+  const other = await stage.host();
+  const id = { worker: 'w1', epoch: 'e_w1', key: 'k1' };
+  expect(await other.nats.log.find(id)).toMatchObject({ state: 'uncertain' });
+  const third = await stage.connect('w1', 'third');
+  release();
+  await eventually('the call is over', () => host.service.status().running === 0);
+  expect(await host.nats.log.find(id)).toMatchObject({ state: 'uncertain' });
+  await third.connection.call(request('k1', { sentBefore: { storeId, hasReceipt: true } }));
+  expect(await replyTo(third, 'k1')).toContain('older_store');
+  expect([host.ran().length, other.ran().length]).toEqual([2, 0]);
+});
+
+test('nats-server restarts: calls go on under the same id, and each runs once', async () => {
+  const { storeId } = await worker.connection.call(request('k1'));
+  await replyTo(worker, 'k1');
+  await restart(() => {});
+  const next = await stage.connect('w1', 'second');
+  expect((await next.connection.call(request('k2'))).storeId).toBe(storeId);
+  await replyTo(next, 'k2');
+  expect(await next.connection.call(request('k1', { sentBefore: { storeId, hasReceipt: false } }))).toMatchObject({
+    storeId,
+  });
+  expect(await replyTo(next, 'k1')).toContain('"ran":{"key":"k1"}');
+  expect(host.ran()).toEqual(['{"key":"k1"}', '{"key":"k2"}']);
+});
