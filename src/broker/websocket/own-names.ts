@@ -33,7 +33,7 @@ export function ownNames({ host, cert, allowedHosts, allowedOrigins }: OwnNamesO
 
 /** A wildcard stands for one label. */
 const isCovered = (name: string, wildcards: readonly string[]): boolean =>
-  wildcards.includes(name.slice(Math.max(name.indexOf('.'), 0)));
+  name.indexOf('.') > 0 && wildcards.includes(name.slice(name.indexOf('.')));
 
 function machineNames(): string[] {
   const addresses = Object.values(networkInterfaces()).flatMap((each) => each?.map(({ address }) => address) ?? []);

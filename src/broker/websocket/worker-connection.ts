@@ -135,6 +135,7 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
   }
 
   async close(): Promise<void> {
+    this.#isOver = true;
     this.#socket.close('closed');
     await this.closed;
   }

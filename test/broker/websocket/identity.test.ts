@@ -1,0 +1,136 @@
+/** Which worker a connection belongs to, for how long, and what messages cannot change about it. */
+import { afterEach, expect, test } from 'vitest';
+import { FakeClock } from '../../../src/kernel/fake-clock.js';
+import { seededRandom } from '../../../src/kernel/random.js';
+import { workerEntry } from '../../contract/broker/transports.js';
+import { eventually } from '../../eventually.js';
+import { hostileMessage } from './hostile-messages.js';
+import { keys, type PlaceOptions, SocketPlace } from './socket-place.js';
+
+const places: SocketPlace[] = [];
+const open = async (options?: PlaceOptions): Promise<SocketPlace> => {
+  const place = await SocketPlace.open(options);
+  places.push(place);
+  return place;
+};
+afterEach(async () => {
+  for (const place of places.splice(0)) await place.close();
+});
+
+test('AC-BR12 a hello that claims another name or role gets those of its key', async () => {
+  const place = await open();
+  const raw = place.raw();
+  await raw.opened;
+  raw.send({ v: 1, op: 'hello', key: keys.w1, session: 's1', worker: 'w2', role: 'admin', epoch: 'w2-epoch' });
+  await eventually('the welcome', () => raw.messages.length === 1);
+  expect(raw.messages).toEqual([{ v: 1, op: 'welcome', worker: 'w1', role: 'reader', storeId: 'store-1' }]);
+  expect(place.service.joinedSessions).toMatchObject([{ id: 's1', name: 'w1', epoch: 'w1-epoch' }]);
+});
+
+test.each([
+  ['of another version', { v: 2, op: 'hello', key: keys.w1, session: 's1' }, 'v must be 1'],
+  ['without a session', { v: 1, op: 'hello', key: keys.w1 }, 'session must be'],
+  ['with a session that is a path', { v: 1, op: 'hello', key: keys.w1, session: '../x' }, 'session must be'],
+  ['with a long key', { v: 1, op: 'hello', key: 'k'.repeat(1_025), session: 's1' }, 'key has more than 1024'],
+  ['that is a call', { v: 1, op: 'call', key: 'k1', tool: 't', deadlineMs: 1, arguments: {} }, 'op must be hello'],
+])('a first message %s is refused, and says why', async (_what, hello, why) => {
+  const place = await open();
+  const raw = place.raw();
+  await raw.opened;
+  raw.send(hello);
+  const { code, text } = await raw.closed;
+  expect([code, text]).toEqual([4000, expect.stringContaining(why)]);
+  expect(text).not.toContain(keys.w1);
+  expect(place.turnedAway).toEqual(['bad_hello']);
+  expect(place.service.calls).toEqual([]);
+});
+
+test('a second hello ends the connection', async () => {
+  const place = await open();
+  const raw = await place.admitted();
+  raw.send({ v: 1, op: 'hello', key: keys.w2, session: 's2' });
+  expect((await raw.closed).code).toBe(4000);
+  expect(place.service.joinedSessions).toHaveLength(1);
+});
+
+test('AC-BR13 a key that expires cuts its connections at that moment', async () => {
+  const clock = new FakeClock();
+  const expiresAtMs = clock.date().getTime() + 15_000;
+  const place = await open({ clock, entry: { expiresAtMs } });
+  const [expiring, other] = [await place.admitted('w1'), await place.admitted('w2')];
+  clock.advance(14_999);
+  expect(place.transport.connections).toBe(2);
+  clock.advance(1);
+  expect((await expiring.closed).code).toBe(4002);
+  expect(other.socket.readyState).toBe(other.socket.OPEN);
+  const [session] = place.service.joinedSessions;
+  expect(session?.identity()).toBeUndefined();
+});
+
+test('AC-BR13 changed keys cut connections of revoked keys at once, and no others', async () => {
+  const place = await open();
+  const [revoked, other] = [await place.admitted('w1'), await place.admitted('w2')];
+  place.identities.replace(new Map([['w2', workerEntry('w2', keys.w2, { role: 'another' })]]));
+  expect((await revoked.closed).code).toBe(4002);
+  expect(other.socket.readyState).toBe(other.socket.OPEN);
+  expect(place.service.joinedSessions[1]?.identity()).toMatchObject({ role: 'another' });
+  expect(place.events).toContainEqual({ kind: 'rekeyed', closed: 1 });
+});
+
+test('AC-BR13 a name with a new epoch is another worker: the old connection is cut, and its session reaches nothing', async () => {
+  const place = await open();
+  const before = await place.admitted('w1', 's1');
+  const [session] = place.service.joinedSessions;
+  place.identities.replace(new Map([['w1', workerEntry('w1', keys.w1, { worker: { name: 'w1', epoch: 'later' } })]]));
+  expect((await before.closed).code).toBe(4002);
+  const after = await place.admitted('w1', 's1');
+  expect(session?.identity()).toBeUndefined();
+  expect(session?.send({ op: 'reply', key: 'k1', body: Buffer.from('{"era":"legacy","result":{}}') })).toBe(false);
+  expect(after.messages).toHaveLength(1);
+});
+
+test('AC-BR14 the old connection of a session has ended before anything of the new one is read', async () => {
+  const place = await open();
+  const order: string[] = [];
+  place.service.left = () => void order.push('left');
+  place.service.joined = () => void order.push('joined');
+  place.service.onCall = () => void order.push('call');
+  const first = await place.admitted('w1', 's1');
+  const second = place.raw();
+  await second.opened;
+  second.send({ v: 1, op: 'hello', key: keys.w1, session: 's1' });
+  second.send({ v: 1, op: 'call', key: 'k1', tool: 't', deadlineMs: 1_000, arguments: {} });
+  await eventually('the call', () => order.includes('call'));
+  expect(order).toEqual(['joined', 'left', 'joined', 'call']);
+  expect((await first.closed).code).toBe(4003);
+  expect(place.transport.connections).toBe(1);
+  expect(place.events.filter(({ kind }) => kind === 'connected')).toMatchObject([
+    { isAgain: false },
+    { isAgain: true },
+  ]);
+});
+
+const hostile = 300;
+test(`D-53 ${hostile} hostile messages: each ends its own connection, none reaches the service, others are served`, {
+  timeout: 60_000,
+}, async () => {
+  const place = await open();
+  const random = seededRandom(53);
+  const other = await place.admitted('w2');
+  for (let n = 0; n < hostile; n++) {
+    const { what, bytes, isBinary } = hostileMessage(random, n);
+    const raw = await place.admitted('w1');
+    raw.socket.send(bytes, { binary: isBinary });
+    const { code, text } = await raw.closed;
+    expect([what, code]).toEqual([what, 4000]);
+    expect(text).not.toContain(keys.w1);
+    if (n % 50 !== 0) continue;
+    const asked = other.messages.length;
+    other.send({ v: 1, op: 'manifest', id: `m${n}` });
+    await eventually('the other is served', () => other.messages.length > asked);
+  }
+  const { calls, cancels, takenKeys, asks } = place.service;
+  expect([calls, cancels, takenKeys, asks]).toEqual([[], [], [], []]);
+  const said = JSON.stringify(place.events);
+  expect(said.includes(keys.w1) || said.includes(keys.w2)).toBe(false);
+});
