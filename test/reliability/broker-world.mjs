@@ -65,7 +65,7 @@ export async function openWorld({ folder, engine, workers, config, hosts = 1, li
   for (const [name, role] of Object.entries(workers)) {
     const { key, ...entry } = isNats ? await natsEntry() : plainEntry();
     secrets.set(name, key);
-    keys[name] = { ...entry, worker: name, role };
+    keys[name] = { ...entry, worker: name, epoch: 'e', role };
   }
   const write = (name, value) => {
     const file = path.join(folder, name);
@@ -78,7 +78,7 @@ export async function openWorld({ folder, engine, workers, config, hosts = 1, li
     const host = await newUserPair();
     const keyFile = write('host.key', host.seed);
     Object.assign(broker, { url: `nats://127.0.0.1:${port}`, keyFile, durability: 'process' });
-    const plan = Object.entries(keys).map(([worker, { nkey }]) => ({ worker, publicKey: nkey }));
+    const plan = Object.entries(keys).map(([worker, { nkey, epoch }]) => ({ worker, epoch, publicKey: nkey }));
     const text = natsServerConfig({
       ...{ listen: `127.0.0.1:${port}`, storeDir: path.join(folder, 'nats'), hosts: [host.publicKey], workers: plan },
     });
