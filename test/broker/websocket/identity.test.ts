@@ -1,10 +1,8 @@
 /** Which worker a connection belongs to, for how long, and what messages cannot change about it. */
 import { afterEach, expect, test } from 'vitest';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
-import { seededRandom } from '../../../src/kernel/random.js';
 import { workerEntry } from '../../contract/broker/transports.js';
 import { eventually } from '../../eventually.js';
-import { hostileMessage } from './hostile-messages.js';
 import { keys, type PlaceOptions, SocketPlace } from './socket-place.js';
 
 const places: SocketPlace[] = [];
@@ -108,29 +106,4 @@ test('AC-BR14 the old connection of a session has ended before anything of the n
     { isAgain: false },
     { isAgain: true },
   ]);
-});
-
-const hostile = 300;
-test(`D-53 ${hostile} hostile messages: each ends its own connection, none reaches the service, others are served`, {
-  timeout: 60_000,
-}, async () => {
-  const place = await open();
-  const random = seededRandom(53);
-  const other = await place.admitted('w2');
-  for (let n = 0; n < hostile; n++) {
-    const { what, bytes, isBinary } = hostileMessage(random, n);
-    const raw = await place.admitted('w1');
-    raw.socket.send(bytes, { binary: isBinary });
-    const { code, text } = await raw.closed;
-    expect([what, code]).toEqual([what, 4000]);
-    expect(text).not.toContain(keys.w1);
-    if (n % 50 !== 0) continue;
-    const asked = other.messages.length;
-    other.send({ v: 1, op: 'manifest', id: `m${n}` });
-    await eventually('the other is served', () => other.messages.length > asked);
-  }
-  const { calls, cancels, takenKeys, asks } = place.service;
-  expect([calls, cancels, takenKeys, asks]).toEqual([[], [], [], []]);
-  const said = JSON.stringify(place.events);
-  expect(said.includes(keys.w1) || said.includes(keys.w2)).toBe(false);
 });

@@ -17,6 +17,8 @@ import type { ConnectionHandlers, OpenConnection } from '../../../src/broker/wor
 import { digestOf, type KeyEntry, newKey } from '../../../src/config/keys.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
 import { systemClock } from '../../../src/kernel/clock.js';
+import { HostError } from '../../../src/kernel/errors.js';
+import { MemoryTransport } from '../../fakes/memory-transport.js';
 import { startNatsServer } from '../../fakes/nats-server.js';
 
 /** A started host side, and workers that may connect to it. */
@@ -110,7 +112,26 @@ export const natsKind: TransportKind = {
   },
 };
 
-export const transportKinds: readonly TransportKind[] = [webSocketKind, natsKind];
+/** The fake that tests of the worker use: it must behave like the others. */
+export const memoryKind: TransportKind = {
+  name: 'memory',
+  async open(handlers) {
+    const transport = new MemoryTransport(handlers);
+    return {
+      ...{ transport, storeId: transport.storeId },
+      opener: (worker) =>
+        worker === 'nobody'
+          ? () => Promise.reject(new HostError('unauthenticated', 'refused', { execution: 'not_executed' }))
+          : transport.opener({ name: worker, epoch: `${worker}-epoch`, role: roles[worker] }),
+      async revoke() {
+        transport.revoked.add('w1');
+      },
+      close: () => transport.close(),
+    };
+  },
+};
+
+export const transportKinds: readonly TransportKind[] = [memoryKind, webSocketKind, natsKind];
 
 /** Records what a transport hands over, and answers as the test says. */
 export class RecordingService implements ServiceHandlers {
