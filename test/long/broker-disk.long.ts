@@ -1,13 +1,12 @@
 /**
- * The store of the broker at full count: a hundred faults of its disk, a hundred times full, a hundred second processes, kills by
- * the hundred. Each prints what it counted.
+ * The log of calls at full count: a hundred faults of its disk each, a hundred times full, a hundred second processes, kills by the
+ * hundred. Each prints what it counted.
  */
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { callRounds } from '../broker/store/call-rounds.js';
 import { type Fault, type FaultReport, runWithFault } from '../broker/store/disk-faults.js';
 import { fillCycles } from '../broker/store/full-disk-cycles.js';
-import { killRounds } from '../broker/store/kill-rounds.js';
-import { makeFolder, runStore, startStore } from '../broker/store/store-process.js';
+import { callRounds, killRounds } from '../broker/store/kill-rounds.js';
+import { makeFolder, runLog, startLog } from '../broker/store/log-process.js';
 
 const count = Number(process.env.STORE_ROUNDS ?? 100);
 const upTo = (last: number) => Array.from({ length: last }, (_, at) => at + 1);
@@ -18,7 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => place.remove());
 
-/** Every n-th call. A run has hundreds of writes, but as few as 130 syncs where many messages share one. */
+/** Every n-th call. A run has hundreds of writes, but as few as 130 syncs where many calls share one. */
 const faults = [
   ['fsync', 'EIO', 1],
   ['fsync', 'ENOSPC', 1],
@@ -29,31 +28,24 @@ test.each(faults)(
   'B5: whichever %s ends with %s, nothing is promised, synced or written after it, and nothing is lost',
   async (call, error, step) => {
     const seen = {
-      struck: 0,
-      ofFolder: 0,
-      receipts: 0,
-      promisedAfter: 0,
-      syncedAfter: 0,
-      writtenAfter: 0,
-      lost: 0,
-      broken: 0,
+      ...{ struck: 0, ofFolder: 0, receipts: 0, promisedAfter: 0, syncedAfter: 0, writtenAfter: 0, lost: 0, broken: 0 },
     };
     for (const at of upTo(count)) {
       const fault: Fault = { call, error, nth: at * step };
-      const report: FaultReport = await runWithFault(fault, 1_000);
+      const report: FaultReport = await runWithFault(fault, 600);
       if (report.lost > 0 || !report.isOpenAgain) console.log('B5', JSON.stringify({ fault, ...report }));
       if (!report.hasStruck) continue;
       seen.struck += 1;
       seen.receipts += report.receipts;
       seen.promisedAfter += report.promisedAfter;
       seen.lost += report.lost;
-      if (!report.isOrdered || !report.isOpenAgain) seen.broken += 1;
-      // SQLite's own sync of the folder: it goes on, and so does everything, as ours comes after it.
+      if (!report.isOpenAgain) seen.broken += 1;
+      // SQLite ignores a failed sync of the folder; ours comes after it.
       if (report.isOfFolder) seen.ofFolder += 1;
       else {
         seen.syncedAfter += report.syncedAfter;
         seen.writtenAfter += report.writtenAfter;
-        if (report.wasOpen && report.states.join() !== 'failed') seen.broken += 1;
+        if (report.wasOpen && report.problems.join() !== 'store_failed') seen.broken += 1;
       }
     }
     console.log('B5', call, error, JSON.stringify(seen));
@@ -66,35 +58,35 @@ test.each(faults)(
 test('B6: a disk that is full and free again, a hundred times', async () => {
   const report = await fillCycles(count);
   console.log('B6', JSON.stringify(report));
-  expect(report).toMatchObject({ refusedOtherwise: 0, notOpenAgain: 0, hasFailed: false });
-  expect(report).toMatchObject({ lost: 0, revenants: 0, lostReplies: 0, finishedWhileFull: Math.ceil(count / 2) * 5 });
+  expect(report).toMatchObject({ lost: 0, refusedOtherwise: 0, notServedAgain: 0, hasFailed: false });
+  expect(report.refused).toBeGreaterThanOrEqual(count);
 });
 
-test('AC-BR4: a process that is killed while it works has lost and brought back nothing, a hundred times', async () => {
+test('AC-BR4: a process that is killed while it works has lost no receipt and no outcome, a hundred times', async () => {
   const report = await killRounds(place.folder, count, 60);
   console.log('AC-BR4', JSON.stringify(report));
-  expect(report).toMatchObject({ lost: 0, revenants: 0, isOrdered: true, seqsTwice: 0, problems: 0 });
+  expect(report).toMatchObject({ lost: 0, problems: 0 });
 });
 
 test('B11: no key is run twice over two hundred kills and 23 hours', async () => {
   const report = await callRounds(place.folder, 2 * count, 8);
   console.log('B11', JSON.stringify(report));
-  expect(report).toMatchObject({ executedTwice: 0, lostReplies: 0, otherAccepted: 0 });
+  expect(report).toMatchObject({ executedTwice: 0, lostOutcomes: 0, foreign: 0 });
 });
 
 test('B12: a second process is refused a hundred times; what a kill leaves is taken over at the first try, a hundred times', async () => {
-  const first = startStore(place.folder, ['hold']);
+  const first = startLog(place.folder, ['hold']);
   await first.reached(1);
   let refused = 0;
   for (let at = 0; at < count; at += 2) {
-    const seconds = await Promise.all([1, 2].map(() => runStore(place.folder, ['put', 1, 1])));
+    const seconds = await Promise.all([1, 2].map(() => runLog(place.folder, ['work', 1, 1])));
     refused += seconds.filter(({ lines }) => lines.join() === 'X invalid_spec in_use ').length;
   }
   first.child.kill('SIGKILL');
   await first.ended;
   let takenOver = 0;
   for (const _ of upTo(count)) {
-    const next = startStore(place.folder, ['hold']);
+    const next = startLog(place.folder, ['hold']);
     await next.reached(1);
     if (next.lines()[0] === 'opened') takenOver += 1;
     next.child.kill('SIGKILL');

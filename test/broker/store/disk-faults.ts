@@ -1,10 +1,10 @@
 /**
- * One run of a store whose disk fails at the n-th call, under strace, and what was seen of it.
+ * One run of a log whose disk fails at the n-th call, under strace, and what was seen of it.
  * Not here: which faults and how many (failed-disk.test.ts, test/long/broker-disk.long.ts).
  */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { makeFolder, runStore, startStore } from './store-process.js';
+import { makeFolder, runLog, startLog, statesOf } from './log-process.js';
 
 export interface Fault {
   readonly call: 'fsync' | 'pwrite64';
@@ -18,71 +18,67 @@ export interface Fault {
 export interface FaultReport {
   /** False when the process ended before its n-th call. */
   readonly hasStruck: boolean;
-  /** What was synced then was the folder. SQLite does that with its log and does not mind; we do it once more, and do. */
+  /** The call was on the folder. SQLite syncs it too and ignores the result; ours comes later and does not. */
   readonly isOfFolder: boolean;
   /** It was open, so promises were made. */
   readonly wasOpen: boolean;
   readonly receipts: number;
-  readonly states: readonly string[];
+  readonly problems: readonly string[];
   readonly refusals: readonly string[];
-  /** Receipts, and other promises, that were given after the failure was told. */
+  /** Receipts and outcomes that were given after the failure was told. */
   readonly promisedAfter: number;
-  /** Syncs and writes of the file and its log after the fault. */
+  /** Syncs and writes of the file and its write-ahead log after the fault. */
   readonly syncedAfter: number;
   readonly writtenAfter: number;
-  /** Receipts whose mail a new process does not find, or finds out of order. */
+  /** Receipts and outcomes that a new process does not find. */
   readonly lost: number;
-  readonly isOrdered: boolean;
   readonly isOpenAgain: boolean;
-  /** What the next process said beside the mail it found, for people. */
-  readonly stderrTails: string;
 }
 
 const traced = 'fsync,fdatasync,pwrite64,sync_file_range,msync,ftruncate';
 
-export async function runWithFault({ call, error, nth, isFirst }: Fault, puts = 400): Promise<FaultReport> {
+export async function runWithFault({ call, error, nth, isFirst }: Fault, calls = 300): Promise<FaultReport> {
   const { folder, remove } = makeFolder('fault');
   try {
-    const log = path.join(folder, 'trace');
-    const store = path.join(folder, 'store');
-    const before = isFirst ? [] : await killedOne(store);
+    const trace = path.join(folder, 'trace');
+    const place = path.join(folder, 'log');
+    const before = isFirst ? [] : await killedOne(place);
     const inject = `inject=${call}:error=${error}:when=${nth}`;
-    const strace = ['strace', '-f', '-y', '-o', log, '-e', `trace=${traced}`, '-e', inject];
-    const said = await runStore(store, ['put', 8, puts], strace);
-    const calls = readFileSync(log, 'utf8').split('\n');
-    const struckAt = calls.findIndex((line) => line.includes('(INJECTED)'));
-    const after = struckAt < 0 ? [] : calls.slice(struckAt + 1).filter((line) => line.includes('/broker.db'));
-    const again = await runStore(store, ['read']);
-    const held = again.of('M');
-    const failedAt = said.lines.indexOf('S failed');
+    const strace = ['strace', '-f', '-y', '-o', trace, '-e', `trace=${traced}`, '-e', inject];
+    const said = await runLog(place, ['work', 8, calls], strace);
+    const lines = readFileSync(trace, 'utf8').split('\n');
+    const struckAt = lines.findIndex((line) => line.includes('(INJECTED)'));
+    const after = struckAt < 0 ? [] : lines.slice(struckAt + 1).filter((line) => line.includes('/calls.db'));
+    const failedAt = said.lines.indexOf('P store_failed');
     const later = failedAt < 0 ? [] : said.lines.slice(failedAt);
-    const heldNow = new Set(held);
+    const [received, finished, taken] = [said.of('R'), new Set([...before, ...said.of('F')]), new Set(said.of('t'))];
+    const states = await statesOf(place, [...before, ...received]).catch(() => undefined);
+    const isLost = (key: string) =>
+      !(finished.has(key) ? ['done'] : ['running', 'done']).includes(`${states?.get(key)}`);
     return {
       hasStruck: struckAt >= 0,
-      isOfFolder: struckAt >= 0 && !calls[struckAt]?.includes('/broker.db'),
+      isOfFolder: struckAt >= 0 && !lines[struckAt]?.includes('/calls.db'),
       wasOpen: said.lines.includes('opened'),
-      receipts: said.of('R').length,
-      states: said.of('S'),
+      receipts: received.length,
+      problems: said.of('P'),
       refusals: said.of('X'),
-      promisedAfter: later.filter((line) => /^(R |flushed|finished|opened)/.test(line)).length,
+      promisedAfter: later.filter((line) => /^(R |F |opened)/.test(line)).length,
       syncedAfter: after.filter((line) => /sync/.test(line)).length,
       writtenAfter: after.filter((line) => /pwrite64|ftruncate/.test(line)).length,
-      lost: [...before, ...said.of('R')].filter((receipt) => !heldNow.has(receipt)).length,
-      isOrdered: held.every((mail, at) => at === 0 || seqOf(mail) > seqOf(held[at - 1] as string)),
-      isOpenAgain: again.lines.at(-1) === 'closed',
-      stderrTails: [...again.lines.filter((line) => !line.startsWith('M ')), again.exitCode, again.stderr].join('; '),
+      lost: [...before, ...received].filter((key) => !taken.has(key) && isLost(key)).length,
+      isOpenAgain: states !== undefined,
     };
   } finally {
     remove();
   }
 }
 
-/** Its receipts. What it held is in the log only, which the next one has to take over. */
+/** The keys of calls that it finished and did not take. They are in the write-ahead log only. */
 async function killedOne(folder: string): Promise<string[]> {
-  const store = startStore(folder, ['put', 8]);
-  await store.reached(40);
-  store.child.kill('SIGKILL');
-  return (await store.ended).of('R');
+  const log = startLog(folder, ['work', 8]);
+  await log.reached(80);
+  log.child.kill('SIGKILL');
+  const said = await log.ended;
+  const taken = new Set(said.of('t'));
+  return said.of('F').filter((key) => !taken.has(key));
 }
-
-const seqOf = (said: string): number => Number(said.split(' ')[0]);

@@ -1,145 +1,103 @@
 /**
- * A store on a disk of 64 MiB that others fill and free again, and what was seen of it.
+ * A log on a disk of 64 MiB that others fill and free again, and what was seen of it.
  * Not here: how often (full-disk.test.ts, test/long/broker-disk.long.ts).
  */
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statSync, writeSync } from 'node:fs';
 import path from 'node:path';
-import { type BrokerStore, openBrokerStore } from '../../../src/broker/store/broker-store.js';
+import type { CallLog } from '../../../src/broker/calls/call-log.js';
+import { openSqliteCallLog } from '../../../src/broker/calls/sqlite/sqlite-call-log.js';
+import { systemClock } from '../../../src/kernel/clock.js';
 import { isHostError } from '../../../src/kernel/errors.js';
-import { FakeClock } from '../../../src/kernel/fake-clock.js';
-import { makeFolder } from './store-process.js';
+import { idOf, newCall, outcome } from '../../contract/broker/call-log-checks.js';
+import { eventually } from '../../eventually.js';
+import { makeFolder } from './log-process.js';
 
 export interface FullReport {
-  cycles: number;
-  /** New mail and new keys that were refused, and those that were refused with anything but `insufficient_storage`. */
+  /** New calls that were refused, and those that were refused with anything but `disk_full`. */
   refused: number;
   refusedOtherwise: number;
-  /** Calls whose reply was kept while the disk was full. */
-  finishedWhileFull: number;
-  /** The same, when others had taken the reserve as well: kept, or refused and kept later. */
-  finishedLater: number;
-  /** Cycles after which it was not open one second after there was room. */
-  notOpenAgain: number;
+  /** Outcomes that waited and were written when there was room. */
+  written: number;
+  notServedAgain: number;
   hasFailed: boolean;
+  /** Outcomes that a later log does not find. */
   lost: number;
-  revenants: number;
-  lostReplies: number;
 }
 
 const keysPerCycle = 5;
-const reply = (key: string) => Buffer.alloc(20_000, key);
+const replyOf = (key: string) => Buffer.alloc(200_000, key);
 
-export async function fillCycles(cycles: number): Promise<FullReport> {
+/** Blocks on the disk, not lengths. */
+export const usedBytes = (folder: string): number =>
+  readdirSync(folder)
+    .map((name) => statSync(path.join(folder, name), { throwIfNoEntry: false })?.blocks ?? 0)
+    .reduce((sum, blocks) => sum + blocks * 512, 0);
+
+export async function withSmallDisk(sizeMiB: number, use: (folder: string) => Promise<void>): Promise<void> {
   const { folder: disk, remove } = makeFolder('full');
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', disk]);
-  const folder = path.join(disk, 'store');
-  const clock = new FakeClock();
-  const report: FullReport = {
-    ...{ cycles, refused: 0, refusedOtherwise: 0, finishedWhileFull: 0, finishedLater: 0, notOpenAgain: 0 },
-    ...{ hasFailed: false, lost: 0, revenants: 0, lostReplies: 0 },
-  };
+  execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeMiB}m`, 'tmpfs', disk]);
   try {
-    const store = await openBrokerStore({ folder, clock });
-    const held = new Map<number, string>();
-    const gone = new Set<number>();
-    for (let cycle = 0; cycle < cycles; cycle++) await fillCycle(store, disk, clock, cycle, held, gone, report);
-    report.hasFailed = store.mail.state === 'failed';
-    await store.close();
-
-    const again = await openBrokerStore({ folder, clock });
-    const found = await again.mail.read('host', 0, { count: 1e6, bytes: 1e9 });
-    const ids = new Map(found.map(({ seq, id }) => [seq, id]));
-    for (const [seq, id] of held) if (ids.get(seq) !== id) report.lost += 1;
-    for (const seq of ids.keys()) if (gone.has(seq)) report.revenants += 1;
-    for (let cycle = 0; cycle < cycles; cycle++) {
-      for (const key of keysOf(cycle)) {
-        const answer = await again.journal.claim(claimOf(key));
-        if (answer.kind !== 'done' || !answer.reply.equals(reply(key))) report.lostReplies += 1;
-      }
-    }
-    await again.close();
-    return report;
+    const folder = path.join(disk, 'log');
+    mkdirSync(folder, { mode: 0o700 });
+    await use(folder);
   } finally {
     execFileSync('umount', ['-l', disk]);
     remove();
   }
 }
 
-async function fillCycle(
-  { mail, journal }: BrokerStore,
-  disk: string,
-  clock: FakeClock,
-  cycle: number,
-  held: Map<number, string>,
-  gone: Set<number>,
-  report: FullReport,
-): Promise<void> {
-  const refused = (error: unknown) => {
-    report.refused += 1;
-    if (!isHostError(error) || error.code !== 'insufficient_storage' || !error.details.retryAfterMs)
-      report.refusedOtherwise += 1;
+export async function fillCycles(cycles: number): Promise<FullReport> {
+  const report: FullReport = {
+    ...{ refused: 0, refusedOtherwise: 0, written: 0, notServedAgain: 0, hasFailed: false, lost: 0 },
   };
-  const put = async (id: string) => {
-    const { seq } = await mail.put({ ...letter, id, body: Buffer.alloc(20_000, id) });
-    held.set(seq, id);
-  };
-  for (const key of keysOf(cycle)) await journal.claim(claimOf(key));
-  await put(`c${cycle}-early`);
-  fill(disk);
-  const isOpen = () => mail.state === 'open';
-  for (let at = 0; isOpen(); at++)
-    await Promise.all([0, 1, 2, 3].map((lane) => put(`c${cycle}-${at}-${lane}`).catch(refused)));
-  await put(`c${cycle}-late`).catch(refused);
-  await journal.claim(claimOf(`c${cycle}-new`)).catch(refused);
-
-  // Every other time somebody takes what we gave up, before we come to use it.
-  if (cycle % 2 === 1) fill(disk);
-  const later: string[] = [];
-  for (const key of keysOf(cycle)) {
-    await journal.finish('w1', key, reply(key)).then(
-      () => {
-        if (cycle % 2 === 0) report.finishedWhileFull += 1;
-      },
-      (error: unknown) => {
-        refused(error);
-        later.push(key);
-      },
-    );
-  }
-  for (const seq of [...held.keys()].slice(0, -3)) {
-    mail.remove(seq);
-    held.delete(seq);
-    gone.add(seq);
-  }
-  await mail.flush().catch(refused);
-
-  rmSync(path.join(disk, 'others'));
-  clock.advance(1_000);
-  await mail.sizes();
-  if (!isOpen()) report.notOpenAgain += 1;
-  for (const key of later) {
-    await journal.finish('w1', key, reply(key));
-    report.finishedLater += 1;
-  }
-  await put(`c${cycle}-after`);
+  await withSmallDisk(64, async (folder) => {
+    const onProblem = ({ details }: { details: { reason?: string } }) => {
+      report.hasFailed ||= details.reason === 'store_failed';
+    };
+    const log = await openSqliteCallLog({ folder, clock: systemClock, onProblem });
+    for (let cycle = 0; cycle < cycles; cycle++) await fillCycle(log, folder, cycle, report);
+    await log.close();
+    const again = await openSqliteCallLog({ folder, clock: systemClock, onProblem });
+    for (let cycle = 0; cycle < cycles; cycle++)
+      for (const key of keysOf(cycle)) if ((await again.find(idOf(key)))?.state !== 'done') report.lost += 1;
+    await again.close();
+  });
+  return report;
 }
 
-const letter = {
-  ...{ to: 'host', from: { mailbox: 'w1', role: undefined }, kind: 'request' as const },
-  ...{ sentAtMs: 0, expiresAtMs: undefined },
-};
+async function fillCycle(log: CallLog, folder: string, cycle: number, report: FullReport): Promise<void> {
+  const refused = (error: unknown) => {
+    report.refused += 1;
+    const isFull = isHostError(error) && error.code === 'overloaded' && error.details.reason === 'disk_full';
+    if (!isFull || !error.details.retryAfterMs || error.details.execution !== 'not_executed')
+      report.refusedOtherwise += 1;
+  };
+  for (const key of keysOf(cycle)) await log.receive(newCall(key));
+  const others = path.join(folder, '..', 'others');
+  fill(others);
+  for (let at = 0; at < 3; at++) await log.receive(newCall(`c${cycle}-new${at}`)).then(() => {}, refused);
+  // The outcomes of calls that run wait for room.
+  const outcomes = keysOf(cycle).map(async (key) => {
+    const row = await log.finish(idOf(key), log.owner, outcome(replyOf(key)));
+    if (row?.state === 'done') report.written += 1;
+  });
+  if (log.refusal('w1', 'e1', false) === undefined) report.refusedOtherwise += 1;
+  rmSync(others);
+  await Promise.all(outcomes);
+  await eventually('it serves again', () => log.refusal('w1', 'e1', false) === undefined, 5_000).catch(() => {
+    report.notServedAgain += 1;
+  });
+  await log.receive(newCall(`c${cycle}-after`)).catch(() => {
+    report.notServedAgain += 1;
+  });
+}
 
 const keysOf = (cycle: number) => Array.from({ length: keysPerCycle }, (_, at) => `c${cycle}-k${at}`);
 
-const claimOf = (key: string) => ({
-  ...{ mailbox: 'w1', key, hash: 'h', isRepeatable: false },
-  rememberUntil: new Date('2026-01-02T00:00:00Z'),
-});
-
 /** What others write, to the last byte. */
-function fill(disk: string): void {
-  const descriptor = openSync(path.join(disk, 'others'), 'a');
+function fill(file: string): void {
+  const descriptor = openSync(file, 'a');
   try {
     for (const bytes of [1024 * 1024, 4096]) {
       const chunk = Buffer.alloc(bytes, 1);

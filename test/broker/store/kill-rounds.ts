@@ -1,45 +1,69 @@
-/** Rounds of a store that is killed while it works, over one folder, and what was seen of them. */
-import { runStore, startStore } from './store-process.js';
+/** Rounds of a log whose process is killed while it works, over one folder, and what was seen of them. */
+import { runLog, startLog, statesOf } from './log-process.js';
 
 export interface KillReport {
   readonly receipts: number;
-  readonly removed: number;
-  /** Receipts that are not found, though nobody removed them. */
+  readonly outcomes: number;
+  /** Received or finished, not taken, and not found as it was. */
   readonly lost: number;
-  /** Removed, flushed, and there again. */
-  readonly revenants: number;
-  readonly isOrdered: boolean;
-  readonly seqsTwice: number;
   readonly problems: number;
 }
 
-/** Each is killed after some more than `lines` lines, at a moment that nobody chose. */
+/** Each process is killed after some more than `lines` lines, at a moment that nobody chose. */
 export async function killRounds(folder: string, rounds: number, lines: number): Promise<KillReport> {
-  const held = new Map<number, string>();
-  const gone = new Set<number>();
-  const seqs: number[] = [];
-  let [receipts, removed, lost, revenants, problems, isOrdered] = [0, 0, 0, 0, 0, true];
+  let [receipts, outcomes, lost, problems] = [0, 0, 0, 0];
   for (let round = 0; round < rounds; round++) {
-    const store = startStore(folder, ['work', 8]);
-    await store.reached(lines + Math.floor(Math.random() * lines));
-    store.child.kill('SIGKILL');
-    const said = await store.ended;
+    const log = startLog(folder, ['work', 8]);
+    await log.reached(lines + Math.floor(Math.random() * lines));
+    log.child.kill('SIGKILL');
+    const said = await log.ended;
+    // Past 256 calls that are not taken nothing is refused here: the bounds are the service's to ask for.
     problems += said.of('P').length + said.of('X').length;
-    for (const [seq, id] of said.of('R').map((each) => each.split(' ') as [string, string])) {
-      receipts += 1;
-      seqs.push(Number(seq));
-      held.set(Number(seq), id);
+    const [received, finished, taken] = [said.of('R'), new Set(said.of('F')), new Set(said.of('t'))];
+    receipts += received.length;
+    outcomes += finished.size;
+    const states = await statesOf(folder, received);
+    for (const key of received) {
+      const state = states.get(key);
+      if (taken.has(key)) lost += state === 'foreign' ? 1 : 0;
+      else if (finished.has(key)) lost += state === 'done' ? 0 : 1;
+      else lost += state === 'running' || state === 'done' ? 0 : 1;
     }
-    // Asked for, but not confirmed: it may be there or not.
-    for (const seq of said.of('d')) held.delete(Number(seq));
-    for (const seq of said.of('D')) gone.add(Number(seq));
-    removed += said.of('D').length;
-
-    const found = (await runStore(folder, ['read'])).of('M').map((each) => each.split(' ') as [string, string]);
-    const foundIds = new Map(found.map(([seq, id]) => [Number(seq), id]));
-    for (const [seq, id] of held) if (foundIds.get(seq) !== id) lost += 1;
-    for (const seq of foundIds.keys()) if (gone.has(seq)) revenants += 1;
-    isOrdered &&= found.every(([seq], at) => at === 0 || Number(seq) > Number(found[at - 1]?.[0]));
   }
-  return { receipts, removed, lost, revenants, isOrdered, seqsTwice: seqs.length - new Set(seqs).size, problems };
+  return { receipts, outcomes, lost, problems };
+}
+
+export interface CallReport {
+  readonly executed: number;
+  readonly executedTwice: number;
+  /** Finished, and then not found as done. */
+  readonly lostOutcomes: number;
+  readonly foreign: number;
+}
+
+/** Callers' keys over kills, up to 23 hours later by the wall clock. */
+export async function callRounds(folder: string, rounds: number, keysPerRound: number): Promise<CallReport> {
+  const runs = new Map<string, number>();
+  const finished = new Set<string>();
+  const baseMs = Date.now();
+  let [lostOutcomes, foreign] = [0, 0];
+  for (let round = 0; round < rounds; round++) {
+    const atMs = baseMs + Math.floor((round / rounds) * 23 * 3_600_000);
+    const log = startLog(folder, ['call', (round + 1) * keysPerRound, atMs]);
+    await log.reached(1 + Math.floor(Math.random() * 4 * keysPerRound));
+    log.child.kill('SIGKILL');
+    const said = await log.ended;
+    for (const [key, state, whose] of said.of('C').map((line) => line.split(' ') as [string, string, string])) {
+      if (finished.has(key) && state !== 'done') lostOutcomes += 1;
+      if (whose !== 'own') foreign += 1;
+    }
+    for (const key of said.of('E')) runs.set(key, (runs.get(key) ?? 0) + 1);
+    for (const key of said.of('F')) finished.add(key);
+  }
+  const last = await runLog(folder, ['call', rounds * keysPerRound, baseMs + 23 * 3_600_000]);
+  const states = new Map(last.of('C').map((line) => line.split(' ') as [string, string]));
+  for (const key of finished) if (states.get(key) !== 'done') lostOutcomes += 1;
+  for (const key of last.of('E')) runs.set(key, (runs.get(key) ?? 0) + 1);
+  const counts = [...runs.values()];
+  return { executed: counts.length, executedTwice: counts.filter((times) => times > 1).length, lostOutcomes, foreign };
 }

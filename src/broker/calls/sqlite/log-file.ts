@@ -38,12 +38,18 @@ export function openLogFile<T>(
   use: (database: Database.Database) => T,
 ): T {
   const file = path.join(folder, fileName);
+  const open = (hasFailed: boolean): T => {
+    const used = use(prepare(file, hasFailed));
+    // SQLite syncs the folder too, but ignores the result.
+    sync(folder);
+    return used;
+  };
   try {
-    const hasFailed = recoverFailed(folder);
-    return use(prepare(file, hasFailed));
+    return open(recoverFailed(folder));
   } catch (error) {
     if (!isDamage(error)) {
-      if (!sqliteCode(error).startsWith('SQLITE_IOERR')) throw unusable(error);
+      const isFailedSync = (error as NodeJS.ErrnoException).syscall === 'fsync';
+      if (!isFailedSync && !sqliteCode(error).startsWith('SQLITE_IOERR')) throw unusable(error);
       moveFailed(folder);
       throw logFailed(sqliteCode(error), 'not_executed');
     }
@@ -54,7 +60,7 @@ export function openLogFile<T>(
         hint: 'calls that were sent before are not run again but answered as uncertain; check the disk of the host',
       }),
     );
-    return use(prepare(file, false));
+    return open(false);
   }
 }
 
@@ -86,7 +92,7 @@ function recoverFailed(folder: string): boolean {
 }
 
 /** Also syncs folders: new names in them are not on disk before. */
-export function sync(file: string): void {
+function sync(file: string): void {
   const descriptor = openSync(file, 'r');
   try {
     fsyncSync(descriptor);

@@ -11,7 +11,7 @@ import type { HostError } from '../../../kernel/errors.js';
 import type { UsageChange } from '../call-bounds.js';
 import { CallsTable } from './calls-table.js';
 import { diskFull } from './log-errors.js';
-import { isFull, moveFailed, openLogFile, sync } from './log-file.js';
+import { isFull, moveFailed, openLogFile } from './log-file.js';
 import { type Answer, type Batch, type LogState, type Operation, toPlain } from './log-messages.js';
 
 const MiB = 1024 * 1024;
@@ -52,7 +52,6 @@ export class LogWriter {
     this.#database = opened.database;
     this.#table = opened.table;
     this.loaded = opened.loaded;
-    sync(folder);
   }
 
   get state(): LogState {

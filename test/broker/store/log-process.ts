@@ -1,16 +1,16 @@
 /**
- * The store in a process of its own, which is killed or whose disk fails, and what it said before.
- * Not here: what such a process does (store-driver.mjs).
+ * A log of calls in a process of its own, which is killed or whose disk fails, and what it said before.
+ * Not here: what such a process does (log-driver.mjs).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const driver = fileURLToPath(new URL('./store-driver.mjs', import.meta.url));
+const driver = fileURLToPath(new URL('./log-driver.mjs', import.meta.url));
 
-export interface StoreProcess {
+export interface LogProcess {
   readonly child: ChildProcess;
   /** Resolves when the line count reaches `lines`, or with what there is when it ends before. */
   reached(lines: number): Promise<void>;
@@ -27,11 +27,11 @@ export interface Said {
   readonly stderr: string;
 }
 
-export function startStore(
+export function startLog(
   folder: string,
   args: readonly (string | number)[],
   before: readonly string[] = [],
-): StoreProcess {
+): LogProcess {
   const [command, ...rest] = [...before, process.execPath, driver, folder, ...args.map(String)] as [
     string,
     ...string[],
@@ -72,14 +72,26 @@ export function startStore(
 }
 
 /** Runs to its end. */
-export const runStore = (
-  folder: string,
-  args: readonly (string | number)[],
-  before?: readonly string[],
-): Promise<Said> => startStore(folder, args, before).ended;
+export const runLog = (folder: string, args: readonly (string | number)[], before?: readonly string[]): Promise<Said> =>
+  startLog(folder, args, before).ended;
+
+/** State of each key as a new process finds it; undefined: there is no row. */
+export async function statesOf(folder: string, keys: Iterable<string>): Promise<Map<string, string | undefined>> {
+  const file = `${folder}.keys`;
+  writeFileSync(file, [...keys].join('\n'));
+  try {
+    const said = await runLog(folder, ['read', file]);
+    if (said.lines.at(-1) !== 'closed')
+      throw new Error(`the log does not open: ${said.lines.join('; ')} ${said.stderr}`);
+    const rows = said.of('M').map((line) => line.split(' ') as [string, string]);
+    return new Map([...rows, ...said.of('N').map((key) => [key, undefined] as const)]);
+  } finally {
+    rmSync(file, { force: true });
+  }
+}
 
 /** A folder of its own, and its end. */
 export function makeFolder(name: string): { folder: string; remove(): void } {
-  const folder = mkdtempSync(path.join(os.tmpdir(), `hostler-store-${name}-`));
+  const folder = mkdtempSync(path.join(os.tmpdir(), `hostler-log-${name}-`));
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
