@@ -35,7 +35,7 @@ export const deadLetters: Command = {
       case 'drop':
         return act(args, 'dropLetter', number, 'is dropped');
       default:
-        throw usageError(deadLetters, `'${neutraliseLine(what, shownChars)}' is none of list, replay, drop`);
+        throw usageError(deadLetters, `'${neutraliseLine(what, shownChars)}' is not one of list, replay, drop`);
     }
   },
 };

@@ -128,7 +128,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (entry instanceof UnusableEntry) return entry.error;
   if (!keyName.test(name))
     return invalidSpec(at, 'is not a valid key name', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
-  if (name === reservedKeyName) return invalidSpec(at, 'is a reserved name', 'call it something else');
+  if (name === reservedKeyName) return invalidSpec(at, 'is a reserved name', 'choose another name');
   const parsed = keyEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what, isUnknownKey } = firstIssue(parsed.error, at);
@@ -137,7 +137,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   const { hash, role, expires, mailbox, destinations, nkey } = parsed.data;
   const isPair = mailbox !== undefined && nkey !== undefined;
   if (hash === undefined && !isPair) return invalidSpec(`${at}.hash`, wrongHash, hashHint);
-  if (mailbox === reservedKeyName) return invalidSpec(`${at}.mailbox`, 'is a reserved name', 'call it something else');
+  if (mailbox === reservedKeyName) return invalidSpec(`${at}.mailbox`, 'is a reserved name', 'choose another name');
   if (mailbox === undefined && (nkey ?? destinations) !== undefined)
     return invalidSpec(`${at}.mailbox`, 'is missing', 'a key of a worker or a host names its mailbox');
   // This mailbox receives the calls of all workers. A typing mistake in the entry of a worker must not grant it.

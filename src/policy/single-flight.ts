@@ -233,5 +233,5 @@ const left = (
     `server '${operation.server}': ${operation.tool === undefined ? `${operation.method}: ` : ''}${
       code === 'timeout' ? 'no answer by the deadline' : 'cancelled by the caller'
     }`,
-    { ...namesOf(operation), execution, hint: 'it changes nothing on the server and can be sent again' },
+    { ...namesOf(operation), execution, hint: 'the request changes nothing on the server and can be sent again' },
   );

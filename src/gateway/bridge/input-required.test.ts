@@ -78,9 +78,9 @@ describe('a result', () => {
     );
   });
 
-  test('of a method that cannot be answered by asking is refused', () => {
+  test('of a method that cannot be answered with input_required is refused', () => {
     expect(() => read('{"resultType":"input_required","requestState":"x"}', 'tools/list')).toThrow(
-      /cannot be answered by asking/,
+      /cannot be answered with input_required/,
     );
   });
 

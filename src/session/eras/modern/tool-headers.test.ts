@@ -71,7 +71,7 @@ test.each(['patternProperties', 'dependentSchemas', '$defs', 'definitions'])(
   },
 );
 
-test('one that stands there twice, below a key that does, or in escapes, is seen', () => {
+test('one that is a duplicate key, below a key that does, or in escapes, is seen', () => {
   const inTwo = `{"properties":{"a":{"type":"string","${key}":"A"}},"properties":{}}`;
   const inEscapes = `{"propert\\u0069es":{"a":{"x\\u002dmcp-header":"A","typ\\u0065":"string"}}}`;
   const raw = (schema: string) => scanToolHeaders(Buffer.from(`{"name":"t","inputSchema":${schema}}`));
