@@ -9,12 +9,8 @@
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FairQueue } from '../kernel/fair-queue.js';
-<<<<<<< Updated upstream
-import { type Back, isCall, namesOf, type Operation, type Send, type Stage } from './operation.js';
-=======
 import { RefusalPacer } from '../kernel/refusal-pacer.js';
-import { isCall, namesOf, type Operation, type Over, type Send, type Stage } from './operation.js';
->>>>>>> Stashed changes
+import { type Back, isCall, namesOf, type Operation, type Send, type Stage } from './operation.js';
 
 export interface ConcurrencyPlan {
   readonly runningMax: number;
