@@ -130,7 +130,7 @@ describe('a mistake in one entry is reported, and affects no other entry', () =>
   });
 
   test.each([`\${env:TOKEN}`, `Bearer \${file:/run/token}`])(
-    'a server with %s is told that it is used as written',
+    'a server with %s is reported as used as written',
     (value) => {
       const { settings, told } = parse({ mcpServers: { a: { ...server, env: { A: value } }, b: server } });
       expect([...settings.mcpServers.keys()]).toEqual(['a', 'b']);

@@ -144,7 +144,7 @@ describe('losing a run', () => {
     expect(server.opened).toEqual([1, 2]);
   });
 
-  test('D-08 what an older run says changes nothing', () => {
+  test('D-08 an event of an older run changes nothing', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.up();

@@ -14,7 +14,7 @@ const config = (log: object, key: string) => ({
   ...log,
 });
 
-test('it says as much as log.level asks for, also when that changes', { timeout: 60_000 }, async () => {
+test('it logs at the level of log.level, also after a change', { timeout: 60_000 }, async () => {
   place = new Workplace();
   place.configure(config({ log: { level: 'error' } }, 'first'));
   const broker = place.follow('broker', '--config', place.config, '--json');

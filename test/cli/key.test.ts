@@ -42,7 +42,7 @@ describe('add', () => {
     expect(text()).not.toContain(made);
   });
 
-  test('a host of another machine may send to everybody; a pair has its public half in the configuration', async () => {
+  test('a host of another machine may send to every mailbox; a NATS pair has its public half in the configuration', async () => {
     await key('add', 'here', '--host');
     const { stdout } = await key('add', 'far', '--host', '--mailbox', 'far', '--nats');
     expect(stdout).toMatch(/^SU[A-Z2-7]{56}\n$/);
@@ -76,7 +76,7 @@ describe('add', () => {
     ['a worker with the mailbox of hosts', ['bob', '--mailbox', 'host'], /'host' is reserved for hosts/],
     ['a worker that is a host', ['bob', '--worker', '--host'], /--host and --worker/],
     ['no name', [], /the name of the key is missing/],
-  ])('%s: told, and nothing is written', async (_, args, said) => {
+  ])('%s: reported, and nothing is written', async (_, args, said) => {
     await key('add', 'ann');
     const before = text();
     const { code, stderr, stdout } = await key('add', ...args);
@@ -84,7 +84,7 @@ describe('add', () => {
     expect(text()).toBe(before);
   });
 
-  test('what would lock another key out as well is told, and nothing is written', async () => {
+  test('a key that would lock out another key is reported, and nothing is written', async () => {
     await key('add', 'ann', '--worker', '--role', 'reader');
     const before = text();
     const file = path.join(place.folder, 'second.key');
@@ -105,7 +105,7 @@ describe('add', () => {
     expect(Object.keys(keys() ?? {})).toEqual(['odd', 'ann']);
   });
 
-  test('of several at once none is lost, and of two with one name one is told', async () => {
+  test('of several at once none is lost, and of two with one name one is refused', async () => {
     const names = ['a', 'b', 'a'];
     const ended = await Promise.all(names.map((name) => key('add', name)));
     expect(ended.map(({ code }) => code).sort()).toEqual([0, 0, 2]);
@@ -158,7 +158,7 @@ test('nats prints both keys of a mailbox and no expired one; revoke explains wha
   expect([code, stderr]).toEqual([0, expect.stringContaining('hostler key nats')]);
 });
 
-test('revoke takes it out, also one that cannot be used; what is not there is told', async () => {
+test('revoke removes it, also an unusable one; a missing key is reported', async () => {
   await key('add', 'ann');
   expect((await key('revoke', 'ann')).code).toBe(0);
   expect(keys()).toEqual({});

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { brokerLines } from './broker-event-line.js';
 
-test('strangers who knock on and on are one line for each reason and ten seconds, with their number', () => {
+test('repeated refused connections are one line per reason and ten seconds, with their number', () => {
   const clock = new FakeClock();
   const lineOf = brokerLines(clock);
   const lines: string[] = [];

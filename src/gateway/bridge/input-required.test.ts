@@ -21,7 +21,7 @@ describe('a result', () => {
     expect(read(text)).toBeUndefined();
   });
 
-  test('of a legacy server asks for nothing, whatever it says', () => {
+  test('of a legacy server is no question, whatever its text', () => {
     const relayed = legacyResult('{"resultType":"input_required","requestState":"x"}');
     expect(readInputRequired('files', 'tools/call', relayed)).toBeUndefined();
   });
@@ -57,7 +57,7 @@ describe('a result', () => {
       'input_malformed',
     ],
     [
-      'something nobody can be asked',
+      'a method that no client supports',
       '{"resultType":"input_required","inputRequests":{"a":{"method":"x/y","params":{}}}}',
       'input_malformed',
     ],

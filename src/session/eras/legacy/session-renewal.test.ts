@@ -76,14 +76,17 @@ describe('W1 a session that is renewed', () => {
       new HostError('needs_reauth', 'sign in', { execution: 'not_executed' }),
       ['needs_reauth', undefined, 'not_executed', undefined],
     ],
-  ])('and is not, for %s, releases the channel and tells every request so', async (_name, error, told) => {
-    const { log, opens, renewal, within } = setup();
-    const waiting = [within(), within()];
-    opens[0]?.reject(error);
-    expect(await Promise.all(waiting)).toEqual([told, told]);
-    expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
-    expect(log).not.toContain('renewed');
-  });
+  ])(
+    'and is not, for %s, releases the channel and fails every request with that reason',
+    async (_name, error, told) => {
+      const { log, opens, renewal, within } = setup();
+      const waiting = [within(), within()];
+      opens[0]?.reject(error);
+      expect(await Promise.all(waiting)).toEqual([told, told]);
+      expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
+      expect(log).not.toContain('renewed');
+    },
+  );
 
   test('sends one initialize a second, each when a request asks for it', async () => {
     const { clock, log, opens, renewal, within, settle } = setup();
@@ -179,7 +182,7 @@ describe('W1 a session that is renewed', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('says when initialize is slow, and not when it was answered in time', async () => {
+  test('reports a slow initialize, and none that was answered in time', async () => {
     const { clock, log, opens, within } = setup();
     void within();
     await clock.advanceAsync(9_999);
