@@ -162,7 +162,8 @@ export class CallSlots {
 }
 
 /**
- * Refuses an operation that the queue would refuse, before it is charged; but not if `mayBeAnswered` without the server.
+ * Refuses an operation if the queue is full, before the operation is charged. `mayBeAnswered`: the cache may have the answer,
+ * so the operation is not refused here.
  * `slotsOf` returns undefined for an unknown server, which a later stage reports.
  */
 export const refuseFull = (
