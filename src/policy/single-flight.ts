@@ -5,7 +5,8 @@
  * Not here: storing the answer (cache.ts).
  *
  * Invariants: `join` decides synchronously, so a thousand equal operations send one request. Each caller gets its own copy of
- * the bytes and waits no longer than its own deadline. A caller joins only a request for its own version of the data. Only one caller gets an answer that must be continued (`input_required`).
+ * the bytes and waits no longer than its own deadline. A caller joins only a request for its own version of the data. Only one
+ * caller gets an answer that must be continued (`input_required`).
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
