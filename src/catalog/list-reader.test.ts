@@ -77,7 +77,7 @@ test('many announcements are one reading, and one more when they go on meanwhile
   expect([learnt.at(-1), reads()]).toEqual(['c', 3]);
 });
 
-test('a reading that fails leaves what was known, and the next announcement is heard', async () => {
+test('a failed read keeps the known list, and the next announcement is handled', async () => {
   const { clock, learner, session, learnt, problems } = set([
     [tool('a')],
     new HostError('timeout', 'late'),

@@ -96,7 +96,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Listing = emptyList
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-test('what is the same changes, tells and writes nothing', async () => {
+test('an unchanged listing causes no change, notification or write', async () => {
   const { known, managed, learn, saved, told, revision } = open();
   learn(item('t'));
   known.learnFacts(managed, facts, offered);
@@ -196,7 +196,7 @@ test('where the policy is to warn, what is listed is shown; what has no name nev
   expect(shown()).toEqual(texts(item('t', 'new'), item('u')));
 });
 
-test('listeners are told later, once for all that changed in a tick, and cannot disturb', async () => {
+test('listeners are notified later, once for all changes of a tick, and cannot interfere', async () => {
   const { known, problems } = open();
   const heard: string[] = [];
   const throwing = known.onChanged(() => {

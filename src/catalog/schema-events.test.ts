@@ -20,7 +20,7 @@ function setUp() {
   return { list, record, approve };
 }
 
-test('first sight, a change, and its approval are each told once, with the hash before and after', () => {
+test('first sight, a change and its approval are each reported once, with the hash before and after', () => {
   const { list, record, approve } = setUp();
   const seen = list(first);
   const oldHash = record()?.approved?.hash;

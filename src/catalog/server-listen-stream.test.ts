@@ -93,7 +93,7 @@ test('the old one goes when the new one is acknowledged; changes meanwhile make 
   expect(requests.length).toBe(3);
 });
 
-test('one that ends is opened again after a wait that doubles, and the gap is told', async () => {
+test('a stream that ends is opened again after a doubling wait, and the gap is reported', async () => {
   const { clock, stream, requests, set, acknowledge } = open();
   stream.update();
   acknowledge();

@@ -103,7 +103,7 @@ test.each(['constructor', 'toString', '__proto__'])(
   },
 );
 
-test('a server is told of each change of what is wanted, in order, and only of changes', async () => {
+test('a server receives each change of the subscribed resources, in order, and only changes', async () => {
   const { run, set, asked } = open({ capabilities: '{}' });
   run.ready();
   set.uris = ['r:1'];
@@ -129,7 +129,7 @@ test('a refused subscription rejects, and may be tried again', async () => {
   expect(asked.length).toBe(2);
 });
 
-test('a new run, and a session that was renewed, are told all that is wanted; what could have changed is announced', async () => {
+test('a new run and a renewed session subscribe to everything again; possible changes are announced', async () => {
   const { run, set, asked, announced } = open({ capabilities: '{"prompts":{"listChanged":true}}' });
   set.uris = ['r:1', 'r:2'];
   run.renewed();
@@ -145,7 +145,7 @@ test('a new run, and a session that was renewed, are told all that is wanted; wh
   expect(announced).toEqual([NOTIFICATION.promptsChanged]);
 });
 
-test('E1 as another account it is asked for all its lists again, whether it tells of changes or not', async () => {
+test('E1 with another account all lists are read again, whether the server announces changes or not', async () => {
   const { run, announced } = open({ capabilities: '{"tools":{},"resources":{"listChanged":true}}' });
   run.accountChanged();
   expect(announced).toEqual([]);

@@ -46,7 +46,7 @@ test('options and positionals are parsed', () => {
 
 test.each([
   [[], 'too few arguments'],
-  [['a', 'b', '{}', 'c'], "'c' is one argument too many"],
+  [['a', 'b', '{}', 'c'], "'c' is an unexpected argument"],
   [['a', 'b', '--jsn'], 'unknown option'],
   [['a', 'b', '--timeout'], 'argument missing'],
 ])('%j: %s', (argv, message) => {

@@ -41,7 +41,7 @@ export function parseCommandArgs(command: Command, argv: readonly string[]): Par
   const [min, max] = command.positionals;
   if (positionals.length < min) throw usageError(command, 'too few arguments');
   if (positionals.length > max)
-    throw usageError(command, `'${String(positionals[max]).slice(0, 100)}' is one argument too many`);
+    throw usageError(command, `'${String(positionals[max]).slice(0, 100)}' is an unexpected argument`);
   const all = (option: string): string[] => {
     const value = values[option];
     return (Array.isArray(value) ? value : [value]).filter((each) => typeof each === 'string');

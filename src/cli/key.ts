@@ -56,7 +56,7 @@ export const key: Command = {
       case 'nats':
         return (await import('./key/print-nats-config.js')).printNatsConfig(args, keysOf(file));
       default:
-        throw usageError(key, `'${neutraliseLine(String(what), shownChars)}' is none of add, list, revoke, nats`);
+        throw usageError(key, `'${neutraliseLine(String(what), shownChars)}' is not one of add, list, revoke, nats`);
     }
   },
 };

@@ -46,7 +46,7 @@ export async function confirmFile(args: ParsedArgs, terminal = ownTerminal(), en
     if (!isTerminal(terminal))
       throw usageError(
         trust,
-        'there is no terminal to ask at',
+        'there is no terminal for the confirmation',
         'read the list above, then repeat with --yes to confirm it',
       );
     if (!(await isAnsweredYes(terminal, '\nConfirm it? [y/N] '))) return EXIT.failed;

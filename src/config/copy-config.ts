@@ -75,7 +75,7 @@ class Copy {
     const names = isList ? indexes(value as unknown[], at) : read(at, () => Object.keys(value));
     if (names.length > membersMax) throw unreadable(at, `has more than ${membersMax} entries`);
     this.#values += names.length;
-    if (this.#values > valuesMax) throw unreadable(at, `brings the configuration to more than ${valuesMax} values`);
+    if (this.#values > valuesMax) throw unreadable(at, `makes the configuration larger than ${valuesMax} values`);
     const copy: Record<string, unknown> = isList ? ([] as never) : Object.create(null);
     const isTable = !isList && this.#isTable(at);
     for (const name of names) {

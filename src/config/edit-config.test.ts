@@ -76,7 +76,7 @@ test('a lock of a process that is gone is taken over', () => {
 test.each([
   ['that runs', lockOf(process.pid)],
   ['of another machine', `1 ${'0'.repeat(16)} another.${hostname()}\n`],
-  ['that did not say who it is', ''],
+  ['that does not name its process', ''],
 ])('a lock of a process %s is waited for, and stays', (_what, text) => {
   writeFileSync(lock(), text);
   const never = () => expect.unreachable();

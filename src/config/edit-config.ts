@@ -52,8 +52,8 @@ function replace(file: string, text: string): void {
   if (facts.nlink > 1)
     throw unwritable(
       file,
-      'without leaving its other names (hard links) behind',
-      'give it one name, or a symbolic link',
+      'because it has other names (hard links), which would keep the old content',
+      'remove the other hard links, or use symbolic links',
     );
   const folder = path.dirname(file);
   const beside = path.join(folder, `.${path.basename(file)}.${process.pid}.new`);

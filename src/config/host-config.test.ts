@@ -134,7 +134,7 @@ describe('a mistake in one entry is reported, and affects no other entry', () =>
   });
 
   test.each([`\${env:TOKEN}`, `Bearer \${file:/run/token}`])(
-    'a server with %s is told that it is used as written',
+    'a server with %s is reported as used as written',
     (value) => {
       const { settings, told } = parse({ mcpServers: { a: { ...server, env: { A: value } }, b: server } });
       expect([...settings.mcpServers.keys()]).toEqual(['a', 'b']);
@@ -198,7 +198,7 @@ describe('P-ROLE-6 probable mistakes are reported', () => {
     expect(settings.roles).toEqual(new Map([['dev', [to('git', 'log')]]]));
     expect(told.map(({ message }) => message)).toEqual([
       'roles: a blank name was left out',
-      'roles.dev: the blanks around its name were taken off',
+      'roles.dev: the blanks around its name were removed',
       'roles.dev: is given twice, and the later one counts',
     ]);
   });
@@ -219,7 +219,7 @@ describe('P-ROLE-6 probable mistakes are reported', () => {
     ]);
     expect(told.map(({ message }) => message)).toEqual([
       "roles.dev.allow.0: names the server 'gti', which is not configured; it is enforced as written",
-      "roles.dev.allow.2: 'git/re*' allows only a tool that is called so, star and all",
+      "roles.dev.allow.2: 'git/re*' matches only a tool with exactly this name, star included",
       "roles.dev.allow.3: names the server 'g*', which is not configured; it is enforced as written",
     ]);
   });

@@ -165,7 +165,7 @@ function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, rep
         patternHint,
       );
     } else if (tool !== '*' && tool.includes('*')) {
-      report(field, `'${shown(pattern)}' allows only a tool that is called so, star and all`, patternHint);
+      report(field, `'${shown(pattern)}' matches only a tool with exactly this name, star included`, patternHint);
     }
     return true;
   });
@@ -183,7 +183,7 @@ const patternHint = 'write server/tool, server/* for all tools of a server, or *
 /** An invalid budget allows no call. If it were left out, there would be no limit. */
 function parseRateLimit(at: string, entry: unknown, report: Report): RateLimit {
   const nothing = Object.freeze({ calls: 0, windowMs: 60_000 });
-  const hint = 'correct it; until then no call passes';
+  const hint = 'correct it; until then no call is allowed';
   const parsed = rateLimitEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
@@ -248,7 +248,7 @@ function each<T>(
       report(path, 'a blank name was left out');
       continue;
     }
-    if (name !== written) report(at, 'the blanks around its name were taken off');
+    if (name !== written) report(at, 'the blanks around its name were removed');
     if (found.has(name)) report(at, 'is given twice, and the later one counts');
     const value = parse(at, entry, name);
     if (value === undefined) found.delete(name);
@@ -277,7 +277,7 @@ function list(
     else if (text === '') report(field, 'is blank and was left out');
     else if (kept.has(text)) report(field, `'${shown(text)}' is given twice`);
     else {
-      if (text !== written) report(field, 'the blanks around it were taken off');
+      if (text !== written) report(field, 'the blanks around it were removed');
       if (isUsable(field, text)) kept.add(text);
     }
   }

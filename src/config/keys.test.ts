@@ -44,7 +44,7 @@ describe('a mistake is reported with its path and without its text, and grants n
     ['a date that is none', 'a', { hash, expires: secret }, 'keys.a.expires'],
     ['the 31st of February', 'a', { hash, expires: '2027-02-31' }, 'keys.a.expires'],
     ['a time without a zone', 'a', { hash, expires: '2027-01-31T12:00:00' }, 'keys.a.expires'],
-    ['a member nobody knows', 'a', { hash, roles: ['x'] }, 'keys.a.roles'],
+    ['an unknown member', 'a', { hash, roles: ['x'] }, 'keys.a.roles'],
     ['a name with a slash', 'a/b', { hash }, 'keys.a/b'],
     ['the reserved name', 'embedder', { hash }, 'keys.embedder'],
     ['the reserved name as a worker', 'a', { hash, worker: 'embedder' }, 'keys.a.worker'],

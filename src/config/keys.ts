@@ -129,7 +129,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (entry instanceof UnusableEntry) return entry.error;
   if (!keyName.test(name))
     return invalidSpec(at, 'is not a valid key name', 'use 1 to 64 letters, digits, dots, dashes, underscores or @');
-  if (name === reservedKeyName) return invalidSpec(at, 'is a reserved name', 'call it something else');
+  if (name === reservedKeyName) return invalidSpec(at, 'is a reserved name', 'choose another name');
   const parsed = keyEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what, isUnknownKey } = firstIssue(parsed.error, at);

@@ -123,7 +123,7 @@ test.each([
   ['headers', '{"url":"https://example.com","headers":{"__proto__":"x"}}'],
   ['tools.rename', '{"command":"a","tools":{"rename":{"__proto__":"x"}}}'],
 ])('E12 a member called __proto__ in %s is refused: it would be accepted and not take effect', (table, text) => {
-  expect(() => parse(JSON.parse(text))).toThrow(`mcpServers.files.${table}.__proto__: is not a name that can be used`);
+  expect(() => parse(JSON.parse(text))).toThrow(`mcpServers.files.${table}.__proto__: is not a valid server name`);
 });
 
 test('E12 members that an entry only inherits are not read', () => {

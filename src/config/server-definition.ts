@@ -131,7 +131,7 @@ export function parseServerDefinition(
 ): ServerDefinition {
   const entry = copyEntry(given, place.fieldOf(''));
   if (typeof entry !== 'object' || entry === null) throw invalid(name, '', 'is not an object', place);
-  refuseProto(entry, ['tools.rename'], (field) => invalid(name, field, 'is not a name that can be used', place));
+  refuseProto(entry, ['tools.rename'], (field) => invalid(name, field, 'is not a valid server name', place));
   const own = Object.entries(entry).filter(([key]) => treatmentKeys.has(key));
   const reach = Object.fromEntries(Object.entries(entry).filter(([key]) => !treatmentKeys.has(key)));
   const spec = within(name, place, () => parseServerSpec({ ...reach, name }));

@@ -116,7 +116,7 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
   const isHttp = isObject && Object.hasOwn(input, 'url');
   if (isObject && Object.hasOwn(input, 'command') === isHttp)
     throw invalid('', isHttp ? 'has a command (stdio) and a url (HTTP): keep one of them' : unreachable(input));
-  refuseProto(input, ['env', 'headers'], (field) => invalid(field, 'is not a name that can be used'));
+  refuseProto(input, ['env', 'headers'], (field) => invalid(field, 'is not a valid server name'));
   const parsed = (isHttp ? http : stdio).safeParse(input);
   if (parsed.success) return freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error);

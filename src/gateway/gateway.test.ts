@@ -99,7 +99,7 @@ function open(
   return { gateway, log, http, stdio, host, routers, problems };
 }
 
-test('keys are there before anything listens, and nothing listens before it is told to', async () => {
+test('keys exist before anything listens, and nothing listens before listen() is called', async () => {
   const { gateway: opening, log, http } = open();
   const gateway = await opening;
   expect([log, http, gateway.url]).toEqual([['keys key of /d a'], [], undefined]);
@@ -131,7 +131,7 @@ test('with a host that opens later, clients wait until it is open', async () => 
   expect([http[0]?.isOpen?.(), log.filter((line) => line === 'opened').length]).toEqual([true, 1]);
 });
 
-test('E5 answers may be kept for everybody only while there is neither a key nor a role', async () => {
+test('E5 answers may be cached as public only while there is neither a key nor a role', async () => {
   const { gateway: opening, host, routers } = open({ keys: {} });
   const gateway = await opening;
   const now = () => routers[0]?.mayBePublic?.();
@@ -148,7 +148,7 @@ test('E5 answers may be kept for everybody only while there is neither a key nor
   expect(keyed.routers[0]?.mayBePublic?.()).toBe(false);
 });
 
-test('without keys everybody is the operator, and no key is made', async () => {
+test('without keys every client is the operator, and no key is created', async () => {
   const { gateway: opening, http } = open({ auth: 'none' });
   const gateway = await opening;
   await gateway.listen();
@@ -229,7 +229,7 @@ test.each([
   ['EADDRINUSE', 'port 8383 of 127.0.0.1 is already in use', '--port 0'],
   ['EACCES', 'port 8383 of 127.0.0.1 needs privileges that this user does not have', '--port 0'],
   ['EADDRNOTAVAIL', 'hostler cannot listen at 127.0.0.1, port 8383 (EADDRNOTAVAIL)', '--host'],
-])('%s is told with what to do', async (code, message, hint) => {
+])('%s is reported with what to do', async (code, message, hint) => {
   const { gateway: opening } = open({}, Object.assign(new Error('no'), { code }));
   const error: unknown = await (await opening).listen().catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ message, hint: expect.stringContaining(hint), details: { reason: code } });

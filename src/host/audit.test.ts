@@ -16,7 +16,7 @@ const call = fakeCall({ args: '{"b":1,"a":"hunter2-hunter2"}' });
 const about = { requestId: 'r1', principal: { id: 'ann', role: 'dev' }, tool: 'get_issue' };
 const failure = (code: HostError['code'], details = {}) => new HostError(code, 'it failed', details);
 
-test('a record says who asked for what, how it ended, how long it took and where it ran', () => {
+test('a record has the principal, the tool, the outcome, the duration and the run', () => {
   const stream = streamOf();
   observe(stream, call, fakeResult(), facts);
   expect(stream.told).toEqual([
@@ -51,13 +51,13 @@ test.each([
   [failure('budget_exceeded', { limit: 2, actual: 3 }), { kind: 'budget', limit: 2, spent: 3 }],
   [failure('tool_throttled', { retryAfterMs: 9 }), { kind: 'throttled', retryAfterMs: 9 }],
   [failure('outcome_uncertain', { reason: 'exit' }), { kind: 'uncertain', reason: 'exit' }],
-] as const)('a decision against a call is told before its record', (error, event) => {
+] as const)('a decision against a call is emitted before its record', (error, event) => {
   const stream = streamOf();
   observe(stream, call, error, facts);
   expect(stream.told).toEqual([{ ...event, ...about }, expect.objectContaining({ kind: 'call', outcome: error.code })]);
 });
 
-test('something else that was refused is told with what it was about', () => {
+test('any other refused action is emitted with its subject', () => {
   const stream = streamOf({ hasCallListeners: false });
   const principal = { id: 'ann', role: 'dev', scopes: ['hunter2'] };
   new Audit(stream, new FakeClock()).denied({ principal, server: 'git', tool: undefined, action: 'list' });

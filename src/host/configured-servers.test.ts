@@ -65,7 +65,7 @@ test('E11 one that was put back before it had ended is there, as it was written 
   expect(servers.find('x')?.definition.spec).toMatchObject({ command: 'perl' });
 });
 
-test('E11 listeners are told of a server again when its change is done, while another one still changes', async () => {
+test('E11 listeners are notified of a server again when its change is done, while another one still changes', async () => {
   const servers = new SlowServers();
   const [ends, rules, told] = [new Map<string, () => void>(), new HostRules(() => undefined), [] as string[]];
   const configured = new ConfiguredServers(servers, () => expect.unreachable());

@@ -281,6 +281,9 @@ class Dispatch implements CallOptions, DeadlineExtension {
     const { call, context, server } = this;
     const { deadlineAtMs, signal } = call;
     if (this.reasonFor(error, 0, deadlineAtMs - context.clock.nowMs()) === undefined) return this.fail(error);
+    // The dial of a server that was stopped meanwhile.
+    const refusal = this.target.supervisor.refusal();
+    if (refusal?.code === 'server_stopped') return this.fail(refusal);
     if (this.refusedSinceMs < 0) this.refusedSinceMs = this.nowMs;
     context.reconnects.refused(server, { error, sinceMs: this.refusedSinceMs, deadlineAtMs, signal }, (end) => {
       if (end) return this.fail(end);
@@ -304,7 +307,9 @@ class Dispatch implements CallOptions, DeadlineExtension {
     // While the server restarts, `attempt` waits for it; a backoff would only add to that wait.
     if (!this.target.supervisor.ready()) return this.attempt();
     // If the caller cancels meanwhile, the attempt reports that and sends nothing.
-    void this.context.reconnects.backOff(nth, deadlineLeftMs, this.call.signal).then(() => this.attempt());
+    this.context.reconnects.backOff(this.server, nth, deadlineLeftMs, this.call.signal, (end) =>
+      end ? this.fail(end) : this.attempt(),
+    );
   }
 
   private fail(error: HostError): void {

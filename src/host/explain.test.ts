@@ -61,11 +61,11 @@ test.each<[string, Partial<ExplainFacts>, boolean, string]>([
     true,
     "a rule of role 'dev' allows it, if the server has it: its tools are not known yet",
   ],
-])('who sees it, and by which rule: %s', (_name, changes, visible, rule) => {
+])('which principal sees it, and by which rule: %s', (_name, changes, visible, rule) => {
   expect(explain({ ...facts, ...changes })).toMatchObject({ visible, rule });
 });
 
-test('pins are told with both hashes', () => {
+test('pins are shown with both hashes', () => {
   const version = (hash: string) => ({ hash, bodyHash: hash, raw: undefined, at: '' });
   const record = {
     name: 'read',

@@ -20,7 +20,7 @@ function setUp(settle: (event: SupervisorEvent, events: HostEvents) => void = ()
   return { clock, events, problems };
 }
 
-test('an event is stamped with time and server, and told to its kind and to any', async () => {
+test('an event has time and server, and reaches listeners of its kind and of every kind', async () => {
   const { clock, events } = setUp();
   await clock.advanceAsync(7);
   const heard: [string, HostEvent][] = [];
@@ -99,7 +99,7 @@ test('a listener and a report that both throw do not stop the stream, and nothin
   expect(heard).toEqual(['breaker', 'state']);
 });
 
-test('of what listeners cause at most ten thousand events wait; that some were lost is told once', () => {
+test('at most ten thousand events caused by listeners are queued; lost ones are reported once', () => {
   const { events, problems } = setUp();
   const heard = new Map<string, number>();
   events.on('any', ({ kind }) => heard.set(kind, (heard.get(kind) ?? 0) + 1));
@@ -145,7 +145,7 @@ test('every kind once', () => {
   expect(hostEventKinds).toHaveLength(18);
 });
 
-test('the record of a call is told as it was made, and its hash is not looked at on the way', () => {
+test('the record of a call is emitted unchanged, and its hash is not computed on the way', () => {
   const { events } = setUp();
   const heard: HostEvent[] = [];
   events.on('call', (event) => heard.push(event));

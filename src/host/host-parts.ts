@@ -35,6 +35,7 @@ import type { HostOptions } from './host-interface.js';
 import { HostRules } from './host-rules.js';
 import { Instances, subscriptionTargets } from './instances.js';
 import { ListOperations } from './list-operations.js';
+import type { ManagedServer } from './managed-server.js';
 import { type ListRequest, Operations } from './operations.js';
 import { Servers } from './servers.js';
 import type { UnroutedOf } from './status.js';
@@ -128,6 +129,11 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     void instances.endOf(server);
     listings.changed(server);
   };
+  /** Call it after the server was told to stop: its calls end before the stop resolves. */
+  const endWaits = (managed: ManagedServer | undefined): void => {
+    const refusal = managed?.supervisor.refusal();
+    if (managed && refusal) reconnects.end(managed, refusal);
+  };
   const servers = new Servers({
     clock,
     supervise,
@@ -204,6 +210,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       stderrTails,
       onProblem,
       forget,
+      endWaits,
       serverThrottle,
     },
     onConfigProblem,

@@ -197,9 +197,11 @@ export class Host {
 
   /** Stops a server; neither calls nor timers start it again. */
   async stop(server: string): Promise<void> {
-    const { supervisor } = this.#parts.servers.get(server);
+    const managed = this.#parts.servers.get(server);
     this.#parts.forget(server);
-    await Promise.all([supervisor.stop(), this.#parts.instances.endOf(server)]);
+    const stopped = managed.supervisor.stop();
+    this.#parts.endWaits(managed);
+    await Promise.all([stopped, this.#parts.instances.endOf(server)]);
   }
 
   /** Restarts with an empty ledger and breaker; a lazy server starts with its next call. */
@@ -357,7 +359,9 @@ export class Host {
   async #close(): Promise<void> {
     try {
       // A failure of one server must not keep the others running.
-      await Promise.all([this.#parts.servers.close().catch(this.#parts.onProblem), this.#parts.instances.close()]);
+      const closed = this.#parts.servers.close().catch(this.#parts.onProblem);
+      for (const name of this.#parts.servers.names()) this.#parts.endWaits(this.#parts.servers.find(name));
+      await Promise.all([closed, this.#parts.instances.close()]);
       this.#parts.histories?.flush();
       this.#parts.flushState();
       this.#parts.servers.registry.clear();

@@ -155,7 +155,7 @@ function later(list: ServerList) {
 }
 
 describe('a list', () => {
-  test('is asked for once while it is fresh, and by everybody on their own unless it is public', async () => {
+  test('is read once while it is fresh, and once per principal unless it is public', async () => {
     const { listOperations, answer, asked, clock } = open();
     answer(listOf(['t'], { ttlMs: 1_000 }));
     for (const who of [ada, ada, bob, ada]) expect(await namesOf(listOperations.tools('a', who))).toBe('t');
@@ -212,12 +212,12 @@ describe('a list', () => {
 
   test.each<[string, (listOperations: ListOperations) => void]>([
     [
-      'the server says it changed',
+      'the server announces a change',
       (listOperations) => listOperations.onNotification('a', 'notifications/tools/list_changed', undefined),
     ],
     ['the server starts anew', (listOperations) => listOperations.drop('a')],
     ['others may see it', (listOperations) => listOperations.dropAll()],
-  ])('on its way while %s is not kept, and who asks then asks anew', async (_what, happen) => {
+  ])('that is being read while %s is not cached, and the next caller reads again', async (_what, happen) => {
     const { listOperations, answer, asked } = open();
     const slow = later(listOf(['old'], { ttlMs: 1_000 }));
     answer(slow.list, listOf(['new'], { ttlMs: 1_000 }));
@@ -248,7 +248,7 @@ describe('a resource', () => {
     items: [{ key: '', raw: Buffer.from(`{"contents":[{"text":"${text}"}]${hint}}`) }],
   });
 
-  test('is read once while it is fresh, until it is said to have changed', async () => {
+  test('is read once while it is fresh, until a change is announced', async () => {
     const { listOperations, answer, asked } = open();
     answer(content('one', ',"ttlMs":1000'));
     for (let i = 0; i < 2; i++)
@@ -392,7 +392,7 @@ describe('D-17 a reading is held to what a call is held to', () => {
   });
 });
 
-test('D-24 what a tool says of its server is not believed', async () => {
+test('D-24 the server name inside a tool is ignored', async () => {
   const { listOperations, answer } = open();
   answer({ ...listOf([]), items: [item('t', ',"_mcp_server":"other","server":"other"')] });
   expect(await listOperations.tools('a')).toMatchObject([{ server: 'a', name: 't' }]);

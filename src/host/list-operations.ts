@@ -295,7 +295,7 @@ const listResult = ({ items, ttlMs, cacheScope }: ServerList): ListResult => ({
 const shown = (server: string): string => neutraliseLine(server, LIMITS.quotedChars);
 
 const noList = (server: string): HostError =>
-  new HostError('invalid_arguments', `server '${shown(server)}': the method is not one that lists`, {
+  new HostError('invalid_arguments', `server '${shown(server)}': method is not a list method`, {
     server,
     field: 'method',
     execution: 'not_executed',

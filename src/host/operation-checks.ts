@@ -29,7 +29,7 @@ export function invalidCall(server: string, tool: string, options: HostCallOptio
   if (typeof server !== 'string') return invalid(server, 'server', 'is not a string', 'give the name of a server');
   if (typeof tool !== 'string') return invalid(server, 'tool', 'is not a string', 'give the name of a tool');
   if (deadlineMs !== undefined && !isNumber(deadlineMs))
-    return invalid(server, 'deadlineMs', 'is not a number', 'give the milliseconds the call may take, or leave it out');
+    return invalid(server, 'deadlineMs', 'is not a number', 'pass the time limit in milliseconds, or omit it');
   if (signal !== undefined && !isCancelSignal(signal))
     return invalid(server, 'signal', 'is not an AbortSignal', 'give the signal of an AbortController');
   if (instance !== undefined && !isInstance(instance))

@@ -55,7 +55,7 @@ function setUp(entry: Record<string, unknown> = {}, rateLimit?: RateLimit) {
   return { clock, asked, held, managed, guards, denied, instances, ask, requester };
 }
 
-test('what the server says is the answer, be it an error, with the era it is written in', async () => {
+test('the answer of the server is returned, also an error, with the era it is written in', async () => {
   const { asked, held, ask } = setUp();
   const outcomes = [ask(), ask('completion/complete')];
   await settle();
@@ -83,7 +83,7 @@ test('it has the time a call has: what the server is allowed, moved by progress,
   ]);
 });
 
-test('the words, ears and instance of who it is relayed for go along', async () => {
+test('the metadata, handlers and instance of the relayed client are passed on', async () => {
   const { asked, instances, ask } = setUp();
   const onServerNotification = () => {};
   void ask('prompts/get', { meta: '"a":1', instance: 'ann', onServerNotification });
@@ -115,7 +115,7 @@ describe('it is refused before anything is sent', () => {
     expect((await failureOf(ask('x', { deadlineMs: 'soon' as never }))).details.field).toBe('deadlineMs');
   });
 
-  test('by a guard, who is asked about the server as a whole, and that is told', async () => {
+  test('by a guard, which decides about the server as a whole, and the denial is reported', async () => {
     const { guards, denied, asked, ask } = setUp();
     guards.push(() => ({ allow: false, reason: 'no' }));
     expect((await failureOf(ask())).code).toBe('denied');

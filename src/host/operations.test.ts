@@ -83,7 +83,7 @@ test('a deadline of its caller is never passed, by progress neither', async () =
   await call;
 });
 
-describe('W10 a call that ends by its caller’s deadline, on a server of which nothing was heard for an hour', () => {
+describe('W10 a call that ends by its caller’s deadline, on a server that was silent for an hour', () => {
   async function ended(deadlineMs: number, asks = false) {
     const { clock, asked, probes, caller, server } = setUp();
     clock.advance(60 * minute);

@@ -134,7 +134,7 @@ describe('W6 while it is open because connections failed', () => {
 });
 
 describe('W9 the check that goes before a trial', () => {
-  test('says what speaks against the server: a loss at once, a timeout at the deadline', async () => {
+  test('reports the failure of the server: a loss at once, a timeout at the deadline', async () => {
     const { clock, circuit, answers } = setUp();
     answers('silent');
     expect(await circuit.check()).toBe('loss');
@@ -144,7 +144,7 @@ describe('W9 the check that goes before a trial', () => {
     expect([await late, clock.pendingTimers]).toEqual(['timeout', 0]);
   });
 
-  test('is passed by whatever the server says meanwhile', async () => {
+  test('is passed by any message of the server meanwhile', async () => {
     const { clock, circuit, answers, session } = setUp();
     for (const answer of ['at the deadline', 'never'] as const) {
       answers(answer);

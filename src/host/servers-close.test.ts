@@ -4,7 +4,7 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { Servers } from './servers.js';
 import type { Supervised } from './supervise.js';
 
-test('a server whose end fails, at once or later, is told when all the others have ended', async () => {
+test('a server whose end fails, at once or later, is reported when all others have ended', async () => {
   const ended: string[] = [];
   const ends: Record<string, () => Promise<void>> = {
     a: () => {

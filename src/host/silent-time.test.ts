@@ -13,7 +13,7 @@ test('W10 time that calls waited together counts once', () => {
   ]);
 });
 
-test('W10 what was heard sets it to zero, and time before that does not count', () => {
+test('W10 a message sets it to zero, and time before that does not count', () => {
   const silentTime = new SilentTime();
   silentTime.add(0, 0, 4_000);
   expect(silentTime.add(5_000, 6_000, 9_000)).toBe(3_000);

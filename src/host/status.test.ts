@@ -61,7 +61,7 @@ test('E9 the templates that a gateway does not route are named', () => {
   expect(rowOf({}).unroutedTemplates).toEqual({ count: 1, templates: [{ template: 'a', reason: 'too_many' }] });
 });
 
-test('the next probe is told by the wall and from now, and is never in the past', () => {
+test('the next probe is shown as wall time and as a delay, and is never in the past', () => {
   expect(rowOf({ state: 'parked', nextProbeAtMs: 70_000 })).toMatchObject({
     ...{ nextProbeAt: '2026-01-01T12:01:10.000Z', nextProbeInMs: 60_000, ejected: false, active: false },
   });

@@ -109,7 +109,7 @@ export async function openTracing(
   } catch (cause) {
     throw new HostError('invalid_spec', 'telemetry.traces: @opentelemetry/api cannot be loaded', {
       field: 'telemetry.traces',
-      hint: 'install @opentelemetry/api 1.9 or newer beside Hostler, or take telemetry.traces out',
+      hint: 'install @opentelemetry/api 1.9 or newer beside Hostler, or remove telemetry.traces',
       cause,
     });
   }

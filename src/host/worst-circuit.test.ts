@@ -22,7 +22,7 @@ function admitted(breaker: Breaker, nowMs: number) {
 
 const fail = (breaker: Breaker, nowMs: number) => breaker.failed(admitted(breaker, nowMs), nowMs, 'timeout');
 
-test('W13 the worst breaker speaks for the server, and each change of the worst is told once', () => {
+test('W13 the worst breaker represents the server, and each change of the worst is reported once', () => {
   const { changes, circuits, breakerOf } = setUp();
   const [own, ann, bob] = [breakerOf(), breakerOf(), breakerOf()];
   expect(circuits.now(own, 0)).toEqual(closedStatus);

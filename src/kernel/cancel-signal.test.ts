@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Cancellation, isCancelSignal } from './cancel-signal.js';
 
-test('listeners hear it once and in order; who was taken off, or comes later, does not', () => {
+test('listeners are called once and in order; removed and later ones are not', () => {
   const heard: string[] = [];
   const cancellation = new Cancellation();
   const gone = () => heard.push('gone');

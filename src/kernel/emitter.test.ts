@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Emitter } from './emitter.js';
 
-test('every listener hears every event, also when reports of errors fail', () => {
+test('every listener gets every event, also when error reports fail', () => {
   const emitter = new Emitter<{ moved: number }>((error) => {
     throw error;
   });
@@ -14,7 +14,7 @@ test('every listener hears every event, also when reports of errors fail', () =>
   expect(heard).toEqual([1]);
 });
 
-test('every listener hears every event, also when one of them throws or leaves', () => {
+test('every listener gets every event, also when one of them throws or is removed', () => {
   const errors: unknown[] = [];
   const emitter = new Emitter<{ moved: number }>((error) => errors.push(error));
   const heard: string[] = [];

@@ -56,7 +56,7 @@ describe('the stage', () => {
     await expect(send(call)).rejects.toThrow('denied by allowlist');
   });
 
-  test('the guard is told who, what and how', async () => {
+  test('the guard gets the principal, the tool and the action', async () => {
     const seen: GuardRequest[] = [];
     await guarded((asked) => {
       seen.push(asked);
@@ -179,7 +179,7 @@ describe('roles', () => {
     expect(may('admin', 'new', undefined, 'spawn')).toBe(true);
   });
 
-  test('where there are no roles, who names none passes and who names one is told what to configure', () => {
+  test('without roles, a caller without a role passes and one with a role learns what to configure', () => {
     expect(denial(() => [noRoles], request('files', 'read'))).toBeUndefined();
     const error = denial(() => [noRoles], request('files', 'read', 'dev'));
     expect([error?.code, error?.message, error?.hint]).toEqual([

@@ -82,7 +82,7 @@ test.each([
   [9_000, 1, 0],
   [10_000, 0, 1],
   [4_000, 0, 0],
-])('W10 a list of which nothing was heard for %i ms: %i checks, %i strikes', async (deadlineMs, suspects, failures) => {
+])('W10 a list without a message for %i ms: %i checks, %i strikes', async (deadlineMs, suspects, failures) => {
   const { clock, breaker, circuit, list } = open();
   circuit.lastMessageAtMs = 0;
   const late = new HostError('timeout', 'late', { phase: 'written' });

@@ -27,14 +27,14 @@ describe('AC-H11 what speaks against a server is its connection, by code and fac
     expect(strikeOf(thrown)).toBe(strike);
   });
 
-  describe('K3 an answer, a refusal or a caller who leaves', () => {
+  describe('K3 an answer, a refusal or a caller that cancels', () => {
     test.each([
       ['an error the server answered with', error('tool_error', { reason: 'rpc_error' })],
       ['bad arguments', error('invalid_arguments', { rpcCode: -32602 })],
       ['a refused authorization', error('needs_reauth', { httpStatus: 401 })],
       ['too many requests', error('overloaded', { httpStatus: 429 })],
       ['a refusal in words of HTTP', error('protocol_error', { httpStatus: 403 })],
-      ['a caller who left', error('cancelled')],
+      ['a caller that cancelled', error('cancelled')],
       ['a caller whose time was up before anything was sent', error('timeout', { phase: 'queued' })],
       ['D-37 a server that is just reconnecting', error('reconnecting')],
       ['a server that is parked', error('server_parked')],
@@ -97,7 +97,7 @@ test('AC-C2 a trial that fails opens it again at once', async () => {
   expect(sent()).toBe(4);
 });
 
-test('D-39 the trial has its caller’s deadline, and one that says nothing about the server frees its place', async () => {
+test('D-39 the trial has its caller’s deadline, and one without evidence about the server frees its place', async () => {
   const deadlines: number[] = [];
   const { clock, call, sent } = await opened(({ deadlineAtMs }) => {
     deadlines.push(deadlineAtMs);
@@ -196,7 +196,7 @@ describe('W9 the check before a trial', () => {
     await Promise.all([first, ...more]);
   });
 
-  test('a later stage that throws frees the place, and the caller hears of it', async () => {
+  test('a later stage that throws frees the place, and the caller gets the error', async () => {
     const { clock, call } = await opened(() => {
       throw error('server_not_found');
     });
@@ -225,7 +225,7 @@ describe('W10 a call that ends by its caller’s deadline', () => {
     ['after more than 5 s without a sign of life makes the server suspect', 5_001, {}, 1],
     ['after 5 s does not', 5_000, {}, 0],
     ['of 5 ms does not', 5, {}, 0],
-    ['does not when something was heard meanwhile', 30_000, { lastMessageAtMs: 25_000 }, 0],
+    ['does not if a message arrived meanwhile', 30_000, { lastMessageAtMs: 25_000 }, 0],
     ['does when that was too long ago', 30_000, { lastMessageAtMs: 24_999 }, 1],
     ['does not when nothing was sent', 30_000, { phase: 'queued' }, 0],
   ])('%s', async (_what, afterMs, facts, suspects) => {
@@ -304,7 +304,7 @@ describe('W10 calls that end by their callers’ deadlines one after the other',
     expect([circuit.suspects.length, circuit.breaker.failures]).toEqual([0, 0]);
   });
 
-  test('do not while it is heard of in between', async () => {
+  test('do not while messages arrive in between', async () => {
     expect(await oneASecond(20, (nowMs) => Math.floor(nowMs / 5_000) * 5_000)).toBe(0);
   });
 });
@@ -344,7 +344,7 @@ test('a connection that is lost under many calls is a matter of its supervisor, 
   expect(circuit.breaker.isClosed).toBe(false);
 });
 
-describe('what an outcome tells the breaker', () => {
+describe('what an outcome means to the breaker', () => {
   test('W24 a success in between clears the failures, so two more do not open the breaker', async () => {
     let outcome: HostError | undefined = error('protocol_error');
     const { breaker, call } = guarded(() => (outcome ? Promise.reject(outcome) : Promise.resolve(fakeResult())));
@@ -380,7 +380,7 @@ describe('what an outcome tells the breaker', () => {
     expect([breaker.failures, circuit.suspects]).toEqual([0, []]);
   });
 
-  test('W24 a server that cannot be found fails the call, and no breaker is told', async () => {
+  test('W24 a server that cannot be found fails the call, and no breaker counts it', async () => {
     const stage = breakerStage(() => {
       throw error('server_not_found');
     }, new FakeClock());

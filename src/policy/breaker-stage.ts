@@ -154,10 +154,10 @@ function circuitOpen(operation: Operation, refused: Extract<Admission, { admitte
 }
 
 const uncheckedError = (operation: Operation, code: 'timeout' | 'cancelled', why: string): HostError =>
-  new HostError(code, `server '${operation.server}' was checked before it is tried again: ${why}`, {
+  new HostError(code, `server '${operation.server}' is being checked after failures: ${why}`, {
     ...namesOf(operation),
     reason: 'trial_check',
     phase: 'queued',
     execution: 'not_executed',
-    hint: 'it did not run and can be sent again',
+    hint: 'the request did not run and can be sent again',
   });

@@ -36,7 +36,7 @@ test('AC-H1 closed until the third failure, open from it on, half open when its 
   expect(breaker.circuit(200)).toBe('half_open');
 });
 
-describe('what is told of it', () => {
+describe('its change events', () => {
   function told(custom: Partial<BreakerPlan> = {}) {
     const changes: unknown[] = [];
     const breaker = new Breaker({ ...plan, ...custom }, (from, to, failures) => changes.push([from, to, failures]));
@@ -100,7 +100,7 @@ describe('D-01 one trial', () => {
     expect(Array.from({ length: 50 }, () => breaker.admit(110).admitted)).not.toContain(false);
   });
 
-  test('D-37 that says nothing about the server frees its place and is no failure, whenever it ends', () => {
+  test('D-37 without evidence about the server it frees its place and is no failure, whenever it ends', () => {
     for (const nowMs of [100, 149, 1_000]) {
       const breaker = opened();
       const trial = ticketOf(breaker.admit(100));
@@ -562,7 +562,7 @@ describe('W24 tickets of another period, and moments other than zero', () => {
     expect(breaker.isClosed).toBe(false);
   });
 
-  test('a failed check of a closed breaker says nothing', () => {
+  test('a failed check of a closed breaker changes nothing', () => {
     const breaker = new Breaker(plan);
     breaker.checkFailed(ticketOf(breaker.admit(0)), 0, 'timeout');
     expect([breaker.isClosed, breaker.failures]).toEqual([true, 0]);

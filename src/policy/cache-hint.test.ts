@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 import { cacheHint, isComplete } from './cache.js';
 
 test.each([
-  ['N-C1 a ttl makes a hint, private unless it says otherwise', '{"content":[],"ttlMs":100}', 100, false],
+  ['N-C1 a ttl makes a hint, private by default', '{"content":[],"ttlMs":100}', 100, false],
   ['AC-H6 private is private', '{"ttlMs":100,"cacheScope":"private"}', 100, false],
-  ['AC-H17 public is for everybody', ' { "cacheScope" : "public" , "ttlMs" : 5000 } ', 5_000, true],
-  ['a scope nobody knows is private', '{"ttlMs":1,"cacheScope":"PUBLIC"}', 1, false],
+  ['AC-H17 public is for every principal', ' { "cacheScope" : "public" , "ttlMs" : 5000 } ', 5_000, true],
+  ['an unknown scope is private', '{"ttlMs":1,"cacheScope":"PUBLIC"}', 1, false],
   ['a scope that is no string is private', '{"ttlMs":1,"cacheScope":["public"]}', 1, false],
   ['a complete result is kept', '{"resultType":"complete","ttlMs":1,"isError":false}', 1, false],
   ['a whole number may be written with a point', '{"ttlMs":2e3}', 2_000, false],
@@ -14,7 +14,7 @@ test.each([
 });
 
 test.each([
-  ['AC-H7 nothing said', '{"content":[]}'],
+  ['AC-H7 no hint', '{"content":[]}'],
   ['H-CCH-2 only a scope', '{"cacheScope":"public"}'],
   ['H-CCH-2 zero', '{"ttlMs":0}'],
   ['negative', '{"ttlMs":-5}'],
@@ -25,14 +25,14 @@ test.each([
   ['endless', '{"ttlMs":1e999}'],
   ['hidden deeper', '{"structuredContent":{"ttlMs":100}}'],
   ['only in a text', '{"content":[{"type":"text","text":"\\"ttlMs\\":5"}]}'],
-  ['said twice', '{"ttlMs":100,"ttlMs":100}'],
-  ['said twice in disguise', '{"ttlMs":100,"\\u0074tlMs":5}'],
+  ['a duplicate key', '{"ttlMs":100,"ttlMs":100}'],
+  ['a duplicate key with an escape', '{"ttlMs":100,"\\u0074tlMs":5}'],
   ['an error', '{"ttlMs":100,"isError":true}'],
-  ['an error, said twice', '{"isError":true,"ttlMs":100,"isError":false}'],
+  ['an error with a duplicate key', '{"isError":true,"ttlMs":100,"isError":false}'],
   ['an odd error', '{"ttlMs":100,"isError":"no"}'],
   ['another round is asked for', '{"ttlMs":100,"resultType":"input_required"}'],
-  ['a result type nobody knows', '{"ttlMs":100,"resultType":7}'],
-  ['a result type said twice', '{"ttlMs":100,"resultType":"complete","resultType":"input_required"}'],
+  ['an unknown result type', '{"ttlMs":100,"resultType":7}'],
+  ['a duplicate result type', '{"ttlMs":100,"resultType":"complete","resultType":"input_required"}'],
   ['not an object', '["ttlMs",5]'],
 ])('no hint: %s', (_name, text) => {
   expect(cacheHint(Buffer.from(text))).toBeUndefined();

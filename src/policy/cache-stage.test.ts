@@ -204,7 +204,7 @@ describe('D-22 equal calls at the same time', () => {
   test.each([
     ['a plain tool', { isReadOnly: false, isIdempotent: false, isTrusted: true }],
     ['an idempotent tool', { isReadOnly: false, isIdempotent: true, isTrusted: true }],
-    ['a tool nobody vouches for', { isReadOnly: true, isIdempotent: true, isTrusted: false }],
+    ['a tool without trusted annotations', { isReadOnly: true, isIdempotent: true, isTrusted: false }],
   ])('of %s all go out', async (_name, traits) => {
     const { sent, send, state } = setUp({ traitsOf: () => traits });
     state.reply = '{}';

@@ -56,14 +56,14 @@ test('a ttl is at most a day', () => {
 describe('D-20 whose answer it is', () => {
   const bob = fakePrincipal('bob', 'dev');
 
-  test('a private answer is a miss for anybody else', () => {
+  test('a private answer is a miss for any other principal', () => {
     const { put, get } = setUp();
     put(ask());
     expect(get(ask())).toBe('answer');
     expect(get(ask({ principal: bob }))).toBeUndefined();
   });
 
-  test('a public answer is a hit for everybody', () => {
+  test('a public answer is a hit for every principal', () => {
     const { put, get } = setUp();
     put(ask(), 'answer', forAll());
     expect(get(ask({ principal: bob }))).toBe('answer');

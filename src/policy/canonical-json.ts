@@ -42,7 +42,7 @@ function writeValue(value: unknown, path: Key[], depth: number): string {
     case 'boolean':
       return String(value);
     case 'number':
-      if (!Number.isFinite(value)) throw refusal(path, `is ${value}, which JSON has no word for`);
+      if (!Number.isFinite(value)) throw refusal(path, `is ${value}, which JSON cannot represent`);
       return String(value);
     case 'object':
       return value === null ? 'null' : writeContainer(value, path, depth);
@@ -140,7 +140,7 @@ class Rewriter {
   #sort(members: [key: string, text: string][]): void {
     members.sort(byKey);
     members.forEach(([key], i) => {
-      if (key === members[i + 1]?.[0]) throw refusal([...this.#path, key], 'stands there twice');
+      if (key === members[i + 1]?.[0]) throw refusal([...this.#path, key], 'is a duplicate key');
     });
   }
 
@@ -223,7 +223,7 @@ function refusal(path: readonly Key[], what: string): HostError {
     field,
     phase: 'queued',
     execution: 'not_executed',
-    hint: 'pass plain JSON data in which each key stands once',
+    hint: 'pass plain JSON data without duplicate keys',
   });
 }
 

@@ -9,6 +9,7 @@
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FairQueue } from '../kernel/fair-queue.js';
+import { RefusalPacer } from '../kernel/refusal-pacer.js';
 import { type Back, isCall, namesOf, type Operation, type Send, type Stage } from './operation.js';
 
 export interface ConcurrencyPlan {
@@ -19,17 +20,6 @@ export interface ConcurrencyPlan {
 }
 
 export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 };
-
-/**
- * Refusals reported per `refusalTickMs`; the rest are delayed. Otherwise a client that repeats refused calls immediately would
- * delay the answers of the server.
- */
-const refusalsPerTick = 32;
-const refusalTickMs = 5;
-/** Past this many delayed refusals, half a second of them, the next ones are reported at once. */
-const delayedMax = 3_200;
-/** The longest delay. An operation whose deadline is nearer is refused at once. */
-const refusalDelayMsMax = (delayedMax / refusalsPerTick) * refusalTickMs;
 
 /** Called with no argument when the operation has a slot, otherwise with its refusal. */
 type Settle = (refusal?: HostError) => void;
@@ -49,14 +39,13 @@ export class CallSlots {
   #isHandingOn = false;
   #cancelTimer: Cancel | undefined;
   #timerAtMs = Number.POSITIVE_INFINITY;
-  /** Number of refusals in this tick; `#delayed` has the refusals of later ticks. */
-  #refusals = 0;
-  #delayed: Array<() => void> = [];
+  readonly #refusals: RefusalPacer;
 
   constructor(clock: Clock, plan: ConcurrencyPlan = defaultConcurrencyPlan) {
     this.#clock = clock;
     this.#plan = plan;
     this.#queue = new FairQueue(plan.waitingMax);
+    this.#refusals = new RefusalPacer(clock);
   }
 
   get running(): number {
@@ -104,29 +93,7 @@ export class CallSlots {
   }
 
   refuse(operation: Operation, settle: Settle): void {
-    const isDelayed =
-      this.#refusals >= refusalsPerTick &&
-      this.#delayed.length < delayedMax &&
-      operation.deadlineAtMs - this.#clock.nowMs() > refusalDelayMsMax;
-    if (isDelayed) {
-      this.#delayed.push(() => settle(full(operation, this.#plan)));
-      return;
-    }
-    if (this.#refusals++ === 0) this.#planTick();
-    settle(full(operation, this.#plan));
-  }
-
-  #planTick(): void {
-    this.#clock.at(this.#clock.nowMs() + refusalTickMs, () => this.#nextTick());
-  }
-
-  #nextTick(): void {
-    this.#refusals = 0;
-    for (const refuse of this.#delayed.splice(0, refusalsPerTick)) {
-      this.#refusals++;
-      refuse();
-    }
-    if (this.#refusals > 0) this.#planTick();
+    this.#refusals.run(() => settle(full(operation, this.#plan)), operation.deadlineAtMs);
   }
 
   #handOn(): boolean {
@@ -195,7 +162,8 @@ export class CallSlots {
 }
 
 /**
- * Refuses an operation that the queue would refuse, before it is charged; but not if `mayBeAnswered` without the server.
+ * Refuses an operation if the queue is full, before the operation is charged. `mayBeAnswered`: the cache may have the answer,
+ * so the operation is not refused here.
  * `slotsOf` returns undefined for an unknown server, which a later stage reports.
  */
 export const refuseFull = (

@@ -94,7 +94,7 @@ test.each([
   expect(pinHash('tool', Buffer.from([0x22, 0xff, 0x22]))).toBeUndefined();
 });
 
-test('X18 a definition of more values than anybody means has no hash, and is read no further', () => {
+test('X18 a definition with too many values has no hash, and is read no further', () => {
   // The tool, its name, the schema and the list are four of them.
   const tool = (count: number) => `{"name":"a","inputSchema":{"anyOf":[${'{},'.repeat(count - 1)}{}]}}`;
   expect(pinHash('tool', tool(LIMITS.toolValues - 4))).toBeDefined();

@@ -111,7 +111,7 @@ describe('a list', () => {
     expect(statuses(first, ...nameless.map((text) => itemOf('tool', text)))).toEqual({ get_issue: 'approved' });
   });
 
-  test('first sight approves everything and says so', () => {
+  test('first sight approves everything and reports it', () => {
     const report = pinsOf().list(first, other);
     expect(report.isFirstSight).toBe(true);
     expect(report.changes.map(({ tool, status }) => [tool, status])).toEqual([
@@ -316,7 +316,7 @@ test('X11 what the store fails to take after the settings of a server changed is
   expect(pins.statusOf(server, 'get_issue')).toBe('changed');
 });
 
-test('a status is told without reading what was agreed to; once that is here, it alone counts', () => {
+test('a status is read without loading approved definitions; after they are loaded they alone count', () => {
   const kept = memoryPinStore();
   pinsOf({ store: kept }).statuses(first, other);
   let loads = 0;

@@ -326,7 +326,7 @@ export class Pins {
 const shown = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);
 
 const notPinned = (server: string, tool: string, hint: string): HostError =>
-  new HostError('tool_not_found', `server '${shown(server)}': nothing is pinned for '${shown(tool)}'`, {
+  new HostError('tool_not_found', `server '${shown(server)}': tool '${shown(tool)}' has no pin`, {
     server,
     tool,
     hint,
@@ -334,7 +334,7 @@ const notPinned = (server: string, tool: string, hint: string): HostError =>
 
 function notThatVersion(server: string, tool: string, { isAmbiguous, isListed, pending }: PinRecord): HostError {
   const why = isAmbiguous
-    ? `is listed with more than one meaning, or has more than ${LIMITS.toolValues} values`
+    ? `has an ambiguous definition, or has more than ${LIMITS.toolValues} values`
     : !isListed
       ? 'is not listed now'
       : pending
@@ -345,7 +345,7 @@ function notThatVersion(server: string, tool: string, { isAmbiguous, isListed, p
     tool,
     reason: 'changed',
     hint: isAmbiguous
-      ? 'it cannot be approved as it is; ask its author to list it once, and with less in it'
+      ? 'it cannot be approved; ask its author to list it once and to make it smaller'
       : 'look at the definition that is listed now, then approve its hash',
   });
 }

@@ -48,7 +48,7 @@ describe('around a piece of work', () => {
     for (let i = 0; i < 5; i++) expect(await passes(send)).toBe(many);
   });
 
-  test('AC-BG2 of a budget of two the third call is refused, counted, and says so', async () => {
+  test('AC-BG2 with a budget of two the third call is refused and counted, and its error names the budget', async () => {
     const { budgets, send } = setUp();
     await budgets.withBudget({ calls: 2 }, async () => {
       await send(fakeCall());

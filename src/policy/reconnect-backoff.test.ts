@@ -191,3 +191,23 @@ test('W19 another failure is not waited for', async () => {
     expect(await failureOf(untilConnected(waits, clock, limits, () => Promise.reject(error)))).toBe(error);
   }
 });
+
+test('AC-H21 when a server is stopped, all its requests end in the same tick, and those of others wait on', () => {
+  const { clock, waits } = setUp();
+  const other = {};
+  const told: string[] = [];
+  const wait = (server: object, name: string) => {
+    const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
+    waits.refused(server, refused, (end) => told.push(`${name} ${end?.code}`));
+  };
+  wait(key, 'a1');
+  wait(key, 'a2');
+  wait(other, 'b');
+  waits.backOff(key, 5, 60_000, undefined, (end) => told.push(`a3 ${end?.code}`));
+  waits.end(key, new HostError('server_stopped', 'stopped', { execution: 'not_executed' }));
+  expect(told).toEqual(['a1 server_stopped', 'a2 server_stopped', 'a3 server_stopped']);
+  clock.advance(200);
+  expect(told.slice(3)).toEqual(['b undefined']);
+  clock.advance(200);
+  expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
+});

@@ -8,7 +8,7 @@
  * for it or one of them is dialing.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import { type Cancel, type Clock, sleep } from '../kernel/clock.js';
+import type { Cancel, Clock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import { cancelled } from '../supervisor/refusals.js';
@@ -52,6 +52,8 @@ export class ReconnectBackoff {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #groups = new Map<object, Group>();
+  /** Requests that were sent before and wait for their next attempt. */
+  readonly #sleepers = new Map<object, Set<Waiter>>();
 
   constructor(clock: Clock, random: Random) {
     this.#clock = clock;
@@ -69,8 +71,30 @@ export class ReconnectBackoff {
   }
 
   /** Waits for that backoff, at most half of the remaining time. Ends early if the caller cancels. */
-  backOff(nth: number, deadlineLeftMs: number, signal: CancelSignal | undefined): Promise<void> {
-    return sleep(this.#clock, Math.min(this.backoffMs(nth), deadlineLeftMs / 2), signal);
+  backOff(server: object, nth: number, deadlineLeftMs: number, signal: CancelSignal | undefined, resume: Resume): void {
+    const sleepers = this.#sleepers.get(server) ?? new Set();
+    this.#sleepers.set(server, sleepers);
+    const sleeper: Waiter = {
+      resume: (end) => {
+        sleepers.delete(sleeper);
+        if (sleepers.size === 0) this.#sleepers.delete(server);
+        cancelTimer();
+        signal?.removeEventListener('abort', onTime);
+        resume(end);
+      },
+    };
+    const onTime = () => sleeper.resume(undefined);
+    sleepers.add(sleeper);
+    const afterMs = signal?.aborted ? 0 : Math.min(this.backoffMs(nth), deadlineLeftMs / 2);
+    const cancelTimer = this.#clock.at(this.#clock.nowMs() + afterMs, onTime);
+    signal?.addEventListener('abort', onTime, { once: true });
+  }
+
+  /** The server was stopped: all its waiting requests end in this tick. */
+  end(server: object, error: HostError): void {
+    const group = this.#groups.get(server);
+    if (group) this.#close(server, group);
+    for (const waiter of [...(group?.waiters ?? []), ...(this.#sleepers.get(server) ?? [])]) waiter.resume(error);
   }
 
   /** `server`: one object for all requests to the same server. `told` may be called before this returns. */

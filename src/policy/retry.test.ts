@@ -124,7 +124,7 @@ test('a call that was queued when a broken message ended the connection is sent 
   expect(ask(failure('protocol_error', 'written', 'uncertain'), plain)).toBe(false);
 });
 
-describe('what the caller is told', () => {
+describe('the error for the caller', () => {
   test.each(['transport', 'timeout', 'connect_failed', 'protocol_error'] as const)(
     'D-04 %s of a plain tool that may have run is outcome_uncertain and keeps what is known',
     (code) => {

@@ -40,7 +40,7 @@ test('calls that are not equal go their own ways', () => {
   expect(sent).toHaveLength(2);
 });
 
-test('who asks after the answer asks anew', async () => {
+test('a caller after the answer sends its own request', async () => {
   const { sent, join, answer } = setUp();
   const first = join();
   answer('one');
@@ -87,7 +87,7 @@ describe('a caller that leaves', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('as the last one cancels the call, and who comes then starts another', async () => {
+  test('as the last one cancels the call, and the next caller starts another', async () => {
     const { flights, sent, join } = setUp();
     const controller = new AbortController();
     const failure = failureOf(join({ signal: controller.signal }));
@@ -106,7 +106,7 @@ describe('a caller that leaves', () => {
 });
 
 describe('deadlines', () => {
-  test('who has less time than the shared call leaves at its own deadline', async () => {
+  test('a caller with less time than the shared call leaves at its own deadline', async () => {
     const { clock, sent, join, answer } = setUp();
     const patient = join({ deadlineAtMs: 1_000 });
     const hasty = failureOf(join({ deadlineAtMs: 100 }));
@@ -117,14 +117,14 @@ describe('deadlines', () => {
     expect([sent.length, clock.pendingTimers]).toEqual([1, 0]);
   });
 
-  test('who has a little more time shares the call all the same', () => {
+  test('a caller with a little more time shares the call all the same', () => {
     const { sent, join } = setUp();
     void join({ deadlineAtMs: 1_000 });
     void join({ deadlineAtMs: 2_000 });
     expect(sent.map(({ call }) => call.deadlineAtMs)).toEqual([1_000]);
   });
 
-  test('who has much more time makes a call that later ones join, also after the first has ended', async () => {
+  test('a caller with much more time makes a call that later ones join, also after the first has ended', async () => {
     const { sent, join, answer } = setUp();
     const first = join({ deadlineAtMs: 1_000 });
     void join({ deadlineAtMs: 5_000 });
@@ -135,7 +135,7 @@ describe('deadlines', () => {
   });
 });
 
-test('progress goes to all who asked for it, to each in bytes of its own', () => {
+test('progress goes to all callers that asked for it, to each in its own bytes', () => {
   const { sent, join } = setUp();
   const seen: string[] = [];
   const onProgress = (params: Buffer) => {
@@ -218,7 +218,7 @@ describe('what the server asks', () => {
     expect([asked, refusals]).toEqual([[], [[-32601, 'the client cannot be asked for elicitation/create']]]);
   });
 
-  test('and says besides is told to all of them', () => {
+  test('and its other notifications go to all of them', () => {
     const { sent, join } = setUp();
     const told: string[] = [];
     for (const who of ['ann', 'bob'])

@@ -5,8 +5,8 @@
  * Not here: storing the answer (cache.ts).
  *
  * Invariants: `join` decides synchronously, so a thousand equal operations send one request. Each caller gets its own copy of
- * the bytes and waits no longer than its own deadline. No caller gets an answer that was requested before the version in which
- * it joined. Only one caller gets an answer that must be continued (`input_required`).
+ * the bytes and waits no longer than its own deadline. A caller joins only a request for its own version of the data. Only one
+ * caller gets an answer that must be continued (`input_required`).
  */
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
@@ -26,8 +26,8 @@ import {
 } from './operation.js';
 
 /**
- * The shared request has the deadline of its first caller. A caller with a deadline later by more than this sends its own
- * request; within it, a caller may get the timeout that much too early.
+ * The shared request has the deadline of its first caller. A caller whose deadline is later by at most this much joins it and
+ * may time out that much too early. A caller with a later deadline sends its own request.
  */
 const deadlineSlackMs = 1_000;
 
@@ -233,5 +233,5 @@ const left = (
     `server '${operation.server}': ${operation.tool === undefined ? `${operation.method}: ` : ''}${
       code === 'timeout' ? 'no answer by the deadline' : 'cancelled by the caller'
     }`,
-    { ...namesOf(operation), execution, hint: 'it changes nothing on the server and can be sent again' },
+    { ...namesOf(operation), execution, hint: 'the request changes nothing on the server and can be sent again' },
   );

@@ -167,7 +167,7 @@ function broken(
   reason: string,
   what: string,
   limit?: number,
-  hint = 'the server’s paging is broken; report it to its author',
+  hint = 'the paging of the server is broken; report it to its author',
 ): HostError {
   return new HostError('protocol_error', `${method} of server '${server}' ${what}`, {
     server,

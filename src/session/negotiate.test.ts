@@ -360,11 +360,14 @@ describe('over HTTP', () => {
     expect((await session).facts.era).toBe('legacy');
   });
 
-  test.each([401, 403, 429, 500, 503])('%i says nothing about the era and is the error', async (httpStatus) => {
-    const { session, methods } = start({ 'server/discover': { httpStatus }, initialize: initialized }, http);
-    await expect(session).rejects.toMatchObject({ details: { httpStatus } });
-    expect(methods()).toEqual([['server/discover']]);
-  });
+  test.each([401, 403, 429, 500, 503])(
+    'status %i gives no evidence about the era and is the error',
+    async (httpStatus) => {
+      const { session, methods } = start({ 'server/discover': { httpStatus }, initialize: initialized }, http);
+      await expect(session).rejects.toMatchObject({ details: { httpStatus } });
+      expect(methods()).toEqual([['server/discover']]);
+    },
+  );
 
   test('refused in both eras, HTTP+SSE is tried', async () => {
     const script = {

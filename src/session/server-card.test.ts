@@ -41,7 +41,7 @@ test.each([
   expect(isCardSource(text)).toBe(is);
 });
 
-describe('what a card says', () => {
+describe('the content of a card', () => {
   test('tools are objects with a name, stored as they are written', async () => {
     const tools =
       '[{"name":"a","n":12345678901234567890},{"name":""},{"title":"b"},"dynamic",null,{"name":5},{"name":"c"}]';
@@ -72,7 +72,7 @@ describe('what a card says', () => {
 });
 
 describe('a source', () => {
-  test('is read once by all who ask at the same time, and again after five minutes', async () => {
+  test('is read once for all concurrent callers, and again after five minutes', async () => {
     const { cards, asked, clock } = open();
     await Promise.all(Array.from({ length: 100 }, () => cards.read(url)));
     clock.advance(5 * 60_000 - 1);

@@ -124,7 +124,7 @@ describe('requests', () => {
   });
 });
 
-test('a request that stays open says nothing about the server: it is neither probed nor waited for', async () => {
+test('a long-lived request gives no evidence about the server: it is neither probed nor waited for', async () => {
   let misses = 0;
   const { session, clock, channel } = await open('modern', false, () => undefined, { missed: () => misses++ });
   const abort = new AbortController();
@@ -582,7 +582,7 @@ describe('liveness', () => {
   test.each([
     ['nothing', 'silent'],
     ['some', 'unasked'],
-  ] as const)('a question that waits in the pipe of a server that reads %s of it says: %s', async (read, result) => {
+  ] as const)('a question in the pipe of a server that has read %s of it results in: %s', async (read, result) => {
     const { clock, session, channel, until } = await open('legacy', false, () => undefined);
     channel.held = true;
     const calls = [1, 2].map(() => session.callTool('x', '{}', until()));
@@ -634,7 +634,7 @@ describe('a relayed request', () => {
   test.each([
     ['legacy', { traceparent: '00-1' }],
     ['modern', { traceparent: '00-1', 'io.modelcontextprotocol/clientCapabilities': { elicitation: {} } }],
-  ] as const)('says to a %s server what its caller says, as a call or otherwise', async (era, meta) => {
+  ] as const)('sends a %s server what its caller passes, as a call or otherwise', async (era, meta) => {
     const { session, channel, until } = await open(era, false, () => ({ result: {} }));
     await new Promise((resolve) => session.callToolWithCallback('x', '{}', { ...until(), relay }, resolve));
     expect(sentBy(channel)).toMatchObject({ _meta: meta, name: 'x', requestState: 's', arguments: {} });

@@ -4,7 +4,7 @@ import { unexpectedError } from './refusals.js';
 import { Run } from './run.js';
 import { StartGate } from './start-gate.js';
 
-test('E18 it says what was thrown, keeps it, and shows no secret of it', () => {
+test('E18 it has the thrown error as text and cause, without secrets', () => {
   const cause = new TypeError('Invalid URL: https://x/?token=abcdef123456\u001b[2J');
   const error = unexpectedError('docs', cause, (text) => text.replace('Invalid', 'Wrong'));
   expect(error.message).toContain("server 'docs' could not be opened: unexpected error: TypeError: Wrong URL");
@@ -22,7 +22,7 @@ test.each([
   expect(unexpectedError('docs', thrown, String).message).toMatch(new RegExp(`unexpected error: ${text}$`));
 });
 
-test('E18 a run that fails with it tells its cause', async () => {
+test('E18 a run that fails with it reports its cause', async () => {
   const clock = new FakeClock();
   const failures: unknown[] = [];
   const ignore = () => {};

@@ -292,7 +292,7 @@ const taken = (name: string): HostError =>
   });
 
 const tooMany = (name: string, limit: number): HostError =>
-  new HostError('invalid_spec', `server '${shown(name)}' is one too many: ${limit} are registered`, {
+  new HostError('invalid_spec', `server '${shown(name)}' cannot be registered: the limit is ${limit} servers`, {
     server: name,
     field: 'name',
     limit,

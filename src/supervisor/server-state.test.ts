@@ -93,6 +93,26 @@ describe('starting', () => {
     expect(server.opened).toEqual([1, 2]);
   });
 
+  test('W25 a server that asks for a pause when it is started gets it, from its timer and from calls', () => {
+    const server = drive();
+    const refuse = () =>
+      server.on({ kind: 'open_failed', run: server.run(), failure: 'transient', reason, pauseMs: 120_000 });
+    server.on({ kind: 'wanted' });
+    for (let starts = 1; starts <= 8; starts++) {
+      refuse();
+      expect(['backing_off', 'parked']).toContain(server.state().kind);
+      const untilMs = server.nowMs() + 120_000;
+      for (const byMs of [1_000, 60_000, 58_999]) {
+        server.advance(byMs);
+        server.on({ kind: 'wanted' });
+      }
+      expect([server.nowMs(), server.opened.length]).toEqual([untilMs - 1, starts]);
+      server.advance(300_000);
+      expect(server.opened.length).toBe(starts + 1);
+    }
+    expect(server.on({ kind: 'stop' }).kind).toBe('stopping');
+  });
+
   test('the first start of a package runner is not charged', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
@@ -124,7 +144,7 @@ describe('losing a run', () => {
     expect(server.opened).toEqual([1, 2]);
   });
 
-  test('D-08 what an older run says changes nothing', () => {
+  test('D-08 an event of an older run changes nothing', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.up();

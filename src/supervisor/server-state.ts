@@ -81,6 +81,8 @@ export type ServerEvent =
       readonly reason: Reason;
       /** Not charged: the first start of a package runner may only fill its cache. */
       readonly isFree?: boolean;
+      /** The server asked for this pause (`Retry-After`): neither a timer nor a call starts it earlier. */
+      readonly pauseMs?: number | undefined;
     }
   | { readonly kind: 'lost'; readonly run: number; readonly failure: FailureKind; readonly reason: Reason };
 
@@ -282,7 +284,14 @@ function openFailed(
   const { run } = state;
   if (context.isOneShot) return enter(state, { kind: 'stopped' }, context);
   const [ledger, following] = afterOpenFailed(state, event, context);
-  return enter({ run, ledger }, following, context);
+  return enter({ run, ledger }, notBefore(following, context.nowMs + (event.pauseMs ?? 0)), context);
+}
+
+function notBefore(next: NextState, atMs: number): NextState {
+  if (next.kind === 'backing_off') return { ...next, retryAtMs: Math.max(next.retryAtMs, atMs) };
+  if (next.kind !== 'parked') return next;
+  const { nextProbeAtMs, nextWakeAtMs } = next;
+  return { ...next, nextProbeAtMs: Math.max(nextProbeAtMs, atMs), nextWakeAtMs: Math.max(nextWakeAtMs, atMs) };
 }
 
 function afterOpenFailed(

@@ -15,7 +15,7 @@ class CreepingClock extends FakeClock {
   }
 }
 
-test('S2 an event bears the instant of what it tells: stamp and delay of a restart are its time', async () => {
+test('S2 an event has the time of its cause: stamp and delay of a restart agree', async () => {
   const clock = new CreepingClock();
   const server = new FakeServer(clock);
   server.next = () => ({ error: crashed() });

@@ -72,7 +72,7 @@ describe('acquiring', () => {
     expect(server.starts).toBe(1);
   });
 
-  test('the current connection is the one of this run, and is not there once it is over, told or not', async () => {
+  test('the current connection belongs to this run, and is undefined after its end, reported or not', async () => {
     const { acquire, server, clock, supervisor } = setUp();
     expect(supervisor.current).toBeUndefined();
     await clock.advanceAsync(1_000);
@@ -105,7 +105,7 @@ describe('acquiring', () => {
     expect(await outcome(acquire(1, AbortSignal.abort()))).toBe('ok');
   });
 
-  test('D-37 it waits at most five seconds, or until its own deadline, and then says that it reconnects', async () => {
+  test('D-37 it waits at most five seconds, or until its own deadline, and then fails with `reconnecting`', async () => {
     const { acquire, server, clock, supervisor } = setUp();
     server.next = () => ({ afterMs: 20_000 });
     const hurried = acquire(1_000);
@@ -172,7 +172,7 @@ describe('acquiring', () => {
     ['parked', 'server_parked', /server 'files' is parked .*exited with code 1.* 5\d s.*reload/],
     ['ejected', 'server_ejected', /server 'files' is ejected .*exited with code 1.*reload/],
     ['auth_required', 'needs_reauth', /server 'files' needs a new authorization/],
-  ] as const)('a server that is %s says %s', async (kind, code, text) => {
+  ] as const)('a server that is %s refuses with %s', async (kind, code, text) => {
     const onExhausted = kind === 'ejected' ? 'eject' : 'park';
     const { acquire, server, clock, supervisor, state } = setUp({ plan: { ...defaultPlan, onExhausted } });
     if (kind === 'stopped') await supervisor.stop();
@@ -247,7 +247,7 @@ describe('S9 parked', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('D-34 a call wakes it once between two probes, and it is told when the next one is', async () => {
+  test('D-34 a call wakes it once between two probes, and the refusal has the time of the next one', async () => {
     const { acquire, server, clock, park, heard } = setUp();
     await park();
     const before = server.starts;
@@ -278,7 +278,7 @@ describe('S9 parked', () => {
 });
 
 describe('starts and restarts', () => {
-  test('D-03 a server that cannot start is started as often as its plan says, however many calls there are', async () => {
+  test('D-03 a server that cannot start is started as often as its plan allows, for any number of calls', async () => {
     const { acquire, server, clock } = setUp({ random: () => 1 });
     server.next = () => failing;
     for (let i = 0; i < 3_600; i++) {
@@ -456,7 +456,7 @@ describe('a process that was suspended', () => {
   });
 });
 
-describe('what a call says about its server', () => {
+describe('what the outcome of a call means for its server', () => {
   test('D-33 only a result proves it: an error that it answers with is no more than a sign of life', async () => {
     const { acquire, clock, supervisor } = setUp();
     const { run } = await acquire();
@@ -492,9 +492,9 @@ describe('a suspect', () => {
   });
 
   test.each([
-    ['says no', async () => false],
+    ['fails', async () => false],
     ['throws', () => Promise.reject(new Error('gone'))],
-    ['says nothing', () => new Promise<boolean>(() => {})],
+    ['gets no answer', () => new Promise<boolean>(() => {})],
   ])('that %s is replaced', async (_how, verify) => {
     const { acquire, clock, supervisor, server } = await suspect(verify);
     acquire().catch(() => {});
@@ -504,8 +504,8 @@ describe('a suspect', () => {
   });
 
   test.each([
-    ['says no', async () => false],
-    ['says nothing', () => new Promise<boolean>(() => {})],
+    ['fails', async () => false],
+    ['gets no answer', () => new Promise<boolean>(() => {})],
   ])('W7 that %s while it works on a call is kept', async (_how, verify) => {
     const { acquire, clock, server, supervisor } = await suspect(verify);
     const waiting = acquire();
@@ -516,7 +516,7 @@ describe('a suspect', () => {
     expect(supervisor.snapshot()).toMatchObject({ state: 'ready', run: 1, restarts: 0 });
   });
 
-  test('that answers a call meanwhile is cleared, whatever the check says later', async () => {
+  test('that answers a call meanwhile is cleared, whatever the later result of the check', async () => {
     let say: (isAlive: boolean) => void = () => {};
     const verify = () => new Promise<boolean>((resolve) => (say = resolve));
     const { acquire, clock, supervisor, settle } = await suspect(verify);
@@ -678,7 +678,7 @@ describe('events', () => {
     expect(supervisor.snapshot().restarts).toBe(0);
   });
 
-  test('D-34 the same reason counts as a repeat until the server was proven in between; each revival is told once', async () => {
+  test('D-34 the same reason counts as a repeat until the server was proven in between; each revival is reported once', async () => {
     const { server, clock, park, supervisor, heard } = setUp();
     await park();
     server.next = () => ({});
@@ -692,7 +692,7 @@ describe('events', () => {
     expect(heard('parked').map((event) => event.kind === 'parked' && event.repeats)).toEqual([0, 0]);
   });
 
-  test('a listener may act on what it hears', async () => {
+  test('a listener may act on an event', async () => {
     const { acquire, events, supervisor, state, settle } = setUp();
     events.on('supervisor', (event) => {
       if (event.kind === 'state' && event.to === 'ready') void supervisor.stop();
@@ -704,7 +704,7 @@ describe('events', () => {
 });
 
 describe('disposing', () => {
-  test('closes what is open, answers who waits, leaves no timer, and is the end', async () => {
+  test('closes the connection, fails all waiting callers, leaves no timer, and is final', async () => {
     const { acquire, server, clock, supervisor, state, heard } = setUp();
     server.next = () => ({ afterMs: 1_000, closeMs: 100 });
     const waiting = outcome(acquire());
@@ -735,7 +735,7 @@ test('AC-R5 two that need a cold server at once hold two leases on one run', asy
   expect([supervisor.snapshot().state, server.live]).toEqual(['registered', 0]);
 });
 
-test('a telling or a remembering that throws leaves a supervisor that goes on and tells the rest', async () => {
+test('a listener or history that throws does not stop the supervisor or its other events', async () => {
   let fails = true;
   const remember = () => {
     if (fails) throw new Error('full disk');

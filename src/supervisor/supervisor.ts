@@ -248,7 +248,10 @@ export class Supervisor<C extends Connection> {
       if (failure === 'transient' && !isFree) this.#noteFreeze(this.#options.guard.failed(name));
     }
     const reason = { code: error.code, message: error.message };
-    return kind === 'lost' ? { kind, run, failure, reason } : { kind, run, failure, reason, isFree };
+    if (kind === 'lost') return { kind, run, failure, reason };
+    // `retryAfterMs` is at most five minutes (transports/http/http-errors.ts).
+    const pauseMs = error.code === 'overloaded' ? error.details.retryAfterMs : undefined;
+    return { kind, run, failure, reason, isFree, pauseMs };
   }
 
   #perform(effect: Effect): void {

@@ -103,7 +103,7 @@ describe('a question of the server', () => {
     ]);
   });
 
-  test('is refused where its owner cannot be asked, and goes to who handles the connection otherwise', () => {
+  test('is refused if its owner accepts no questions, and goes to the handler of the connection otherwise', () => {
     const { call, elicit, answers } = setUp();
     call('ann', { onServerRequest: undefined });
     elicit();
@@ -270,7 +270,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('is in doubt for as long as the message that says so waits to be written', () => {
+  test('is in doubt as long as its cancellation waits to be written', () => {
     const { clock, channel, call, elicit, whom } = setUp();
     const stop = new AbortController();
     call('gone', { signal: stop.signal });
@@ -386,7 +386,7 @@ describe('while a question is open', () => {
     expect(whom()).toEqual(['ann', 'ann']);
   });
 
-  test('its call may still be what says something', () => {
+  test('its call may still be the cause', () => {
     const { clock, call, elicit, note, told } = setUp();
     call('ann');
     elicit();
@@ -418,7 +418,7 @@ describe('while a question is open', () => {
 });
 
 describe('a note of the server', () => {
-  test('goes to the one request that can be behind it, otherwise to who handles the connection', () => {
+  test('goes to the one request that can be its cause, otherwise to the handler of the connection', () => {
     const heard: string[] = [];
     const { call, note, told } = setUp({ notification: ({ method }) => heard.push(method) });
     const ann = call('ann');

@@ -1,8 +1,8 @@
 /**
  * Reads one page of a list in slices, so that the caller can yield to the event loop between them. A page is refused as soon as
  * a limit is exceeded; the rest is not read. Not here: limits over all pages of a list (session/lists.ts).
- * Invariants: a slice ends after the element or member with which it reaches `sliceBytes`; each of these has its own size
- * limit. A duplicate key has no value. A page that is not an object, or has more than `LIMITS.members` members, has no
+ * Invariants: a slice ends after the element or member that brings it to `sliceBytes`. Elements and members have size limits, so
+ * a slice is bounded. A duplicate key has no value. A page that is not an object, or has more than `LIMITS.members` members, has no
  * elements.
  */
 import { LIMITS } from '../kernel/limits.js';

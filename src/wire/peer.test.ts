@@ -549,7 +549,7 @@ test('the more is owed, the more may leave together, up to a limit', () => {
   expect([0, 3, 7, 15, 63, 199].map((at) => channel.sent[at]?.batch)).toEqual([1, 1, 2, 4, 16, 16]);
 });
 
-test('callers who were all answered at once are still a crowd, and forgotten when they stay away', async () => {
+test('callers that were answered together still count as a crowd, until they stay away', async () => {
   const { channel, ask } = connect();
   const calls = Array.from({ length: 16 }, () => ask());
   for (let id = 1; id <= 16; id++) channel.say({ jsonrpc: '2.0', id, result: {} });

@@ -6,7 +6,7 @@ import { lost } from './wire-errors.js';
 const ended = new HostError('transport', 'the connection broke', { reason: 'ECONNRESET' });
 const frame = (phase: OutboundFrame['phase']) => ({ phase }) as OutboundFrame;
 
-describe('W24 what a lost connection says about a request', () => {
+describe('W24 the error of a request whose connection was lost', () => {
   test.each([
     ['queued', 'not_executed'],
     ['writing', 'uncertain'],

@@ -71,7 +71,7 @@ const batch = (count: number) =>
   `[${Array.from({ length: count }, () => '{"jsonrpc":"2.0","id":1,"method":"ping"}').join()}]`;
 
 test.each<[string, () => Iterable<string>, number]>([
-  ['a body said to have 1 GiB', () => [head(`Content-Length: ${1024 * MiB}`)], 413],
+  ['a body with a declared length of 1 GiB', () => [head(`Content-Length: ${1024 * MiB}`)], 413],
   ['a body of 5 MiB', () => repeated(head(`Content-Length: ${5 * MiB}`), 'x'.repeat(MiB), 5), 413],
   ['a body of 16 MiB in chunks', () => repeated(head('Transfer-Encoding: chunked'), chunk, 256), 413],
   [

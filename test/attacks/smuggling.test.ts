@@ -56,14 +56,14 @@ test.each<[string, () => string, number[]]>([
 
 test.each<[string, () => string, number]>([
   [
-    'an address of somebody else in the first line',
+    'an absolute address of another host in the request line',
     () => `GET http://evil.example/metrics HTTP/1.1\r\n${withKey()}`,
     404,
   ],
   ['two hosts', () => `GET /mcp HTTP/1.1\r\n${withKey('Host: evil.example')}`, 403],
   ['two keys', () => `GET /metrics HTTP/1.1\r\n${withKey('Authorization: Bearer x')}`, 401],
   ['no host', () => 'GET /mcp HTTP/1.0\r\n\r\n', 403],
-  ['no host, at a page that anybody may read', () => 'GET /healthz HTTP/1.0\r\n\r\n', 200],
+  ['no host, at a public page', () => 'GET /healthz HTTP/1.0\r\n\r\n', 200],
   ['another protocol', () => 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
 ])('%s: %s', async (_what, text, status) => {
   expect(statuses(await answersTo(text()))).toEqual([status]);
@@ -88,7 +88,7 @@ test('requests in one row are answered in their order, each with its own', async
 test.each([
   ['a name twice', '"name":"a__echo","name":"b__echo"'],
   ['a name twice, once in escapes', '"name":"a__echo","\\u006eame":"b__echo"'],
-])('%s: refused, and no server hears of it', async (_what, names) => {
+])('%s: refused, and no server receives it', async (_what, names) => {
   const lengths = () => Promise.all(['a', 'b'].map((name) => attacked.receivedBytes(name)));
   const before = await lengths();
   const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{${names},"arguments":{},"_meta":${JSON.stringify(META)}}}`;

@@ -75,7 +75,7 @@ describe('X10 a role that may call one tool', () => {
     },
   );
 
-  test('X10 calls nothing else: each name, method and era is refused, and no server hears of it', async () => {
+  test('X10 calls nothing else: each name, method and era is refused, and no server receives it', async () => {
     const lengths = () => Promise.all(['open', 'secret', 'vault'].map((name) => attacked.receivedBytes(name)));
     const before = await lengths();
     const names = ['secret__echo', 'secret__ask', 'vault__ask', 'open__ask', 'open__hidden', 'hidden', 'ask', 'echo'];
@@ -152,7 +152,7 @@ describe('X10 a role that may call one tool', () => {
     expect(said).not.toContain('rec://');
   });
 
-  test('X10 is what the operator is told of it', async () => {
+  test('X10 is logged for the operator', async () => {
     const why = async (what: string) => (await attacked.place.hostler('why', what, '--role', 'low')).stdout;
     expect(await why('open/echo')).toMatch(/^a call now +goes to the server/m);
     for (const what of ['secret/echo', 'open/hidden', 'vault/ask'])

@@ -109,7 +109,7 @@ describe('why', () => {
 });
 
 describe('logs', () => {
-  test('tell what happened and what the server said, without its secrets and its terminal codes', async () => {
+  test('print what happened and the text of the server, without secrets and terminal codes', async () => {
     const follow = place.follow('logs', 'loud', '--follow');
     await hostler('start', 'loud');
     const heard = await eventually('its words', () => follow.stdout.includes('stderr') && follow.stdout);

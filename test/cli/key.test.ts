@@ -111,7 +111,7 @@ describe('add', () => {
     ['a client on NATS', ['bob', '--nats'], /--nats needs --worker or --host/],
     ['a worker that is a host', ['bob', '--worker', 'bob', '--host'], /--host and --worker/],
     ['no name', [], /the name of the key is missing/],
-  ])('%s: told, and nothing is written', async (_, args, said) => {
+  ])('%s: reported, and nothing is written', async (_, args, said) => {
     await key('add', 'ann');
     const before = text();
     const { code, stderr, stdout } = await key('add', ...args);
@@ -143,7 +143,7 @@ describe('add', () => {
     expect(Object.keys(keys() ?? {})).toEqual(['odd', 'ann']);
   });
 
-  test('of several at once none is lost, and of two with one name one is told', async () => {
+  test('of several at once none is lost, and of two with one name one is refused', async () => {
     const names = ['a', 'b', 'a'];
     const ended = await Promise.all(names.map((name) => key('add', name)));
     expect(ended.map(({ code }) => code).sort()).toEqual([0, 0, 2]);

@@ -81,7 +81,7 @@ test.each(httpFixtures.map(({ name }) => name))('%s is reached over HTTP', async
   }
 });
 
-describe('what goes wrong is said in one line, with what to do, and the right exit code', () => {
+describe('a failure is one line, with what to do, and the right exit code', () => {
   test.each([
     ['nothing to probe', ['probe'], 2, 'usage: hostler probe'],
     ['an unknown command', ['prob'], 2, 'did you mean probe? hostler --help'],
@@ -98,7 +98,7 @@ describe('what goes wrong is said in one line, with what to do, and the right ex
     ['a server that is no MCP server', ['probe', '--timeout', '1s', '--', 'cat'], 1, 'answered initialize with error'],
     ['a variable that is not set', ['probe', '--env', 'NO_SUCH_VARIABLE', '--', 'true'], 2, 'not set'],
     ['a server that never answers', ['probe', '--timeout', '500ms', '--', 'sleep', '60'], 1, 'within 500 ms'],
-    ['a port nobody listens on', ['probe', 'http://127.0.0.1:9/mcp'], 1, 'ECONNREFUSED'],
+    ['a port without a listener', ['probe', 'http://127.0.0.1:9/mcp'], 1, 'ECONNREFUSED'],
   ])('%s', async (_what, args, code, words) => {
     const result = await hostler(...args);
     expect(result.code).toBe(code);
@@ -122,7 +122,7 @@ test('--env NAME passes a variable of ours on, and nothing else', async () => {
   expect(stderr).toContain('[REDACTED],');
 });
 
-test('--json neutralises what a server says, and still parses to it', async () => {
+test('--json neutralises the texts of a server, and still parses to them', async () => {
   const name = 'x\u009b31m\u202e\u200b\u{e0041}\u3164';
   const answer = (id: number, result: unknown) => JSON.stringify({ jsonrpc: '2.0', id, result });
   const hello = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name, version: '1' } };

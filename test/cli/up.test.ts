@@ -141,7 +141,7 @@ describe('when it serves', () => {
   });
 });
 
-describe('when it cannot serve it says why and what to do', () => {
+describe('when it cannot serve it prints the reason and what to do', () => {
   const ended = async (...args: string[]) => {
     const { code, stdout, stderr } = await place.up(...args).closed;
     return { code, stdout, said: stderr };
@@ -266,7 +266,7 @@ describe('the file is watched', () => {
     expect(running.stderr).not.toContain('is in effect');
   });
 
-  test('a broken edit changes nothing and is told', async () => {
+  test('a broken edit changes nothing and is reported', async () => {
     place.configure({ mcpServers: { good: fixtureEntry() } });
     const running = place.up();
     await running.ready();

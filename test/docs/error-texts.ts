@@ -20,8 +20,22 @@ export interface LogText {
 /** Path to source text. */
 export type Sources = Readonly<Record<string, string>>;
 
-type Node = Record<string, unknown> & { type: string; start: number };
-type Env = ReadonlyMap<string, readonly string[]>;
+type Node = Record<string, unknown> & { type: string; start: number; end: number };
+
+/** One text that an expression may have, and the outcome of each condition that leads to it. */
+interface Alternative {
+  readonly text: string;
+  readonly when: ReadonlyMap<string, boolean>;
+}
+
+type Env = ReadonlyMap<string, readonly Alternative[]>;
+
+/** A constant or parameter, visible in a range of its file. Without `init` its text is unknown. */
+interface Binding {
+  readonly name: string;
+  readonly scope: Node;
+  readonly init: Node | undefined;
+}
 
 /** A function whose parameters become part of an error. */
 interface Builder {
@@ -31,6 +45,8 @@ interface Builder {
 }
 
 const alternativesMax = 12;
+/** Builders that call builders; some call themselves. */
+const depthMax = 3;
 
 const isNode = (value: unknown): value is Node =>
   typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string';
@@ -59,23 +75,25 @@ const paramNames = (params: readonly Node[]): { name: string; initial: Node | un
   );
 
 class Extractor {
+  readonly #sources: Sources;
   readonly #trees: ReadonlyMap<string, Node>;
-  /** Constants of a file that hold text. */
-  readonly #constants = new Map<string, ReadonlyMap<string, Node>>();
+  readonly #bindings = new Map<string, readonly Binding[]>();
   readonly #builders = new Map<string, Builder[]>();
   /** Of each file: imported name to the file it comes from. */
   readonly #imports = new Map<string, ReadonlyMap<string, string>>();
   readonly errors: ErrorText[] = [];
 
   constructor(sources: Sources) {
+    this.#sources = sources;
     this.#trees = new Map(
       Object.entries(sources).map(([file, text]) => [file, parseAst(text, { lang: 'ts' }) as unknown as Node]),
     );
     for (const [file, tree] of this.#trees) {
-      this.#constants.set(file, constantsOf(tree));
+      this.#bindings.set(file, bindingsOf(tree));
       this.#imports.set(file, importsOf(file, tree));
     }
-    for (const [file, tree] of this.#trees) this.#findBuilders(file, tree);
+    // A second pass finds functions that call the builders of the first.
+    for (let pass = 0; pass < 2; pass++) for (const [file, tree] of this.#trees) this.#findBuilders(file, tree);
     for (const [file, tree] of this.#trees) this.#findErrors(file, tree);
   }
 
@@ -85,128 +103,193 @@ class Extractor {
       const isNamed = node.type === 'FunctionDeclaration';
       const made = isNamed ? node : node.type === 'VariableDeclarator' ? (node.init as Node | null) : undefined;
       if (!made || !isFunction(made)) continue;
-      for (const created of nodesOf(made.body as Node))
-        if (
-          isCreation(created) &&
-          usesAny(
-            created,
-            paramNames(list(made.params)).map(({ name }) => name),
-          )
-        ) {
-          const name = nameOf(node.id);
-          this.#builders.set(name, [...(this.#builders.get(name) ?? []), { file, params: list(made.params), created }]);
-        }
+      const params = list(made.params);
+      const names = paramNames(params).map(({ name }) => name);
+      const known = this.#builders.get(nameOf(node.id)) ?? [];
+      for (const created of nodesOf(made.body as Node)) {
+        const isNew = !known.some((each) => each.created === created);
+        const isBuilding = isCreation(created) || this.#buildersFor(file, created).length > 0;
+        if (isNew && isBuilding && usesAny(created, names)) known.push({ file, params, created });
+      }
+      if (known.length > 0) this.#builders.set(nameOf(node.id), known);
     }
+  }
+
+  /** The builders that a call calls. */
+  #buildersFor(file: string, { type, callee }: Node): readonly Builder[] {
+    if (type !== 'CallExpression' || !isNode(callee) || callee.type !== 'Identifier') return [];
+    const from = this.#imports.get(file)?.get(nameOf(callee)) ?? file;
+    return (this.#builders.get(nameOf(callee)) ?? []).filter((each) => each.file === from);
   }
 
   #findErrors(file: string, tree: Node): void {
     const built = new Set([...this.#builders.values()].flat().map(({ created }) => created));
     for (const node of nodesOf(tree)) {
-      if (isCreation(node) && !built.has(node)) this.#add(file, node, new Map());
-      else if (node.type === 'CallExpression') this.#call(file, node);
+      if (!built.has(node)) this.#add(file, node, new Map());
     }
   }
 
   /** A call of a builder: its arguments take the place of the parameters. */
-  #call(file: string, call: Node): void {
-    if (!isNode(call.callee) || call.callee.type !== 'Identifier') return;
-    const name = nameOf(call.callee);
-    const from = this.#imports.get(file)?.get(name) ?? file;
-    for (const builder of (this.#builders.get(name) ?? []).filter((each) => each.file === from)) {
+  #call(file: string, call: Node, env: Env, depth: number): void {
+    for (const builder of this.#buildersFor(file, call)) {
       const args = list(call.arguments);
-      const env = new Map(
+      const inner = new Map(
         paramNames(builder.params).map(({ name, initial }, at) => {
           const given = args[at];
-          if (given) return [name, this.text(file, given, new Map())] as const;
-          return [name, initial ? this.text(builder.file, initial, new Map()) : ['']] as const;
+          if (given) return [name, this.#alternatives(file, given, env)] as const;
+          return [name, initial ? this.#alternatives(builder.file, initial, new Map()) : always('')] as const;
         }),
       );
-      this.#add(builder.file, builder.created, env);
+      this.#add(builder.file, builder.created, inner, depth);
     }
   }
 
-  #add(file: string, created: Node, env: Env): void {
+  #add(file: string, created: Node, env: Env, depth = 0): void {
+    if (!isCreation(created)) return depth < depthMax ? this.#call(file, created, env, depth + 1) : undefined;
     const [code, message, options] = list(created.arguments);
     if (!code || !message) return;
-    const hints = options ? this.#hint(file, options, env) : [''];
-    for (const each of this.text(file, code, env))
-      for (const text of this.text(file, message, env))
-        for (const hint of hints) this.errors.push({ code: each, text, hint });
+    const codes = this.#alternatives(file, code, env);
+    const messages = this.#alternatives(file, message, env);
+    const hints = options ? this.#hint(file, options, env) : always('');
+    for (const { text } of join(join(codes, messages, '\0'), hints, '\0')) {
+      const [code = '', message = '', hint = ''] = text.split('\0');
+      this.errors.push({ code, text: message, hint });
+    }
   }
 
-  #hint(file: string, options: Node, env: Env): readonly string[] {
+  #hint(file: string, options: Node, env: Env): readonly Alternative[] {
     for (const property of list(options.properties)) {
       if (property.type === 'SpreadElement' || nameOf(property.key) !== 'hint') continue;
-      return this.text(file, property.value as Node, env);
+      return this.#alternatives(file, property.value as Node, env);
     }
-    return [''];
+    return always('');
   }
 
-  /** What the expression may be. */
-  text(file: string, node: Node, env: Env, inTemplate = false): readonly string[] {
-    const again = (each: unknown) => this.text(file, each as Node, env, inTemplate);
+  /** The texts that the expression may have. */
+  text(file: string, node: Node): readonly string[] {
+    return unique(this.#alternatives(file, node, new Map()).map(({ text }) => text));
+  }
+
+  #alternatives(file: string, node: Node, env: Env): readonly Alternative[] {
+    const again = (each: unknown) => this.#alternatives(file, each as Node, env);
     switch (node.type) {
       case 'Literal':
-        return [typeof node.value === 'string' ? node.value : `${String(node.value)}`];
+        return always(typeof node.value === 'string' ? node.value : `${String(node.value)}`);
       case 'TemplateLiteral':
         return this.#template(file, node, env);
       case 'ConditionalExpression':
-        return unique([...again(node.consequent), ...again(node.alternate)]);
+        return this.#conditional(file, node, env);
       case 'LogicalExpression':
-        return unique([...again(node.left), ...again(node.right)].filter((each) => each !== 'undefined'));
+        return [...again(node.left), ...again(node.right)].filter(({ text }) => text !== 'undefined');
       case 'BinaryExpression':
-        return product(again(node.left), again(node.right));
-      case 'Identifier': {
-        const name = nameOf(node);
-        if (name === 'undefined') return [''];
-        const constant = this.#constants.get(file)?.get(name);
-        return (
-          env.get(name) ??
-          (constant && constant !== node ? this.text(file, constant, new Map(), inTemplate) : [`<${name}>`])
-        );
-      }
+        return join(again(node.left), again(node.right));
+      case 'Identifier':
+        return this.#identifier(file, node, env);
       case 'CallExpression':
         return this.#callText(file, node, env);
       case 'MemberExpression':
-        return [`<${nameOf(node.property)}>`];
+        return always(`<${nameOf(node.property)}>`);
       case 'TSAsExpression':
       case 'TSNonNullExpression':
       case 'ParenthesizedExpression':
         return again(node.expression);
       default:
-        return ['<text>'];
+        return always('<text>');
     }
   }
 
-  #template(file: string, { quasis, expressions }: Node, env: Env): readonly string[] {
+  #identifier(file: string, node: Node, env: Env): readonly Alternative[] {
+    const name = nameOf(node);
+    if (name === 'undefined') return always('');
+    const found = (this.#bindings.get(file) ?? [])
+      .filter((each) => each.name === name && isWithin(node, each.scope))
+      .reduce<Binding | undefined>(
+        (inner, each) => (inner && isWithin(inner.scope, each.scope) ? inner : each),
+        undefined,
+      );
+    if (found?.init && found.init !== node) return this.#alternatives(file, found.init, env);
+    return env.get(name) ?? always(`<${name}>`);
+  }
+
+  /** A message and its hint often depend on the same condition: each branch notes the outcome, so that both take the same one. */
+  #conditional(file: string, { test, consequent, alternate }: Node, env: Env): readonly Alternative[] {
+    const { subject, isNegated } = conditionOf(test as Node);
+    const [yes, no] = [consequent, alternate].map((each) => this.#alternatives(file, each as Node, env));
+    const known = subject.type === 'Identifier' ? env.get(nameOf(subject)) : undefined;
+    // A parameter that is never empty here, or always.
+    for (const isEmpty of [true, false])
+      if (known?.every(({ text }) => (text === '') === isEmpty)) return (isNegated === isEmpty ? yes : no) ?? [];
+    const key = `${file} ${this.#functionAround(file, subject)} ${this.#sources[file]?.slice(subject.start, subject.end)}`;
+    return [...noted(yes, key, !isNegated), ...noted(no, key, isNegated)];
+  }
+
+  #functionAround(file: string, node: Node): number {
+    const tree = this.#trees.get(file) as Node;
+    return [...nodesOf(tree)].filter((each) => isFunction(each) && isWithin(node, each)).at(-1)?.start ?? 0;
+  }
+
+  #template(file: string, { quasis, expressions }: Node, env: Env): readonly Alternative[] {
     const texts = list(quasis).map(({ value }) => (value as { cooked: string }).cooked);
-    return list(expressions).reduce<readonly string[]>(
+    return list(expressions).reduce<readonly Alternative[]>(
       (before, expression, at) => {
-        const found = this.text(file, expression, env, true);
+        const found = this.#alternatives(file, expression, env);
         // A part that is empty in one case is optional.
-        const filled = found.filter((each) => each !== '');
-        const parts = filled.length < found.length && filled.length > 0 ? [`[${filled.join(' | ')}]`] : found;
-        return product(product(before, parts), [texts[at + 1] ?? '']);
+        const filled = unique(found.map(({ text }) => text).filter((text) => text !== ''));
+        const isOptional = found.some(({ text }) => text === '') && filled.length > 0;
+        const parts = isOptional ? always(`[${filled.join(' | ')}]`) : found;
+        return join(join(before, parts), always(texts[at + 1] ?? ''));
       },
-      [texts[0] ?? ''],
+      always(texts[0] ?? ''),
     );
   }
 
   /** `text.slice(0, 100)`, `neutraliseLine(text, 100)` and `String(text)` are the text. */
-  #callText(file: string, { callee, arguments: args }: Node, env: Env): readonly string[] {
+  #callText(file: string, { callee, arguments: args }: Node, env: Env): readonly Alternative[] {
     const [first] = list(args);
     if (
       isNode(callee) &&
       callee.type === 'MemberExpression' &&
       /^(?:slice|trim|toString|toLowerCase|join)$/.test(nameOf(callee))
     )
-      return this.text(file, callee.object as Node, env);
-    if (nameOf(callee) === 'usageOf') return ['usage: hostler <command> <usage>'];
+      return this.#alternatives(file, callee.object as Node, env);
+    if (nameOf(callee) === 'usageOf') return always('usage: hostler <command> <usage>');
     return first && /^(?:neutralise\w*|String|shown?|text|redact|quoted|oneLine)$/.test(nameOf(callee))
-      ? this.text(file, first, env)
-      : [`<${nameOf(callee)}>`];
+      ? this.#alternatives(file, first, env)
+      : always(`<${nameOf(callee)}>`);
   }
 }
+
+const always = (text: string): readonly Alternative[] => [{ text, when: new Map() }];
+
+const noted = (found: readonly Alternative[] = [], key: string, outcome: boolean): Alternative[] =>
+  found
+    .filter(({ when }) => (when.get(key) ?? outcome) === outcome)
+    .map(({ text, when }) => ({ text, when: new Map([...when, [key, outcome]]) }));
+
+/** Every pair whose conditions do not contradict each other. */
+const join = (before: readonly Alternative[], after: readonly Alternative[], between = ''): readonly Alternative[] =>
+  before
+    .flatMap((a) =>
+      after
+        .filter(({ when }) => [...when].every(([key, outcome]) => (a.when.get(key) ?? outcome) === outcome))
+        .map((b) => ({ text: a.text + between + b.text, when: new Map([...a.when, ...b.when]) })),
+    )
+    .slice(0, alternativesMax);
+
+/** `!x`, `x !== undefined` and `x === ''` are about `x`. */
+function conditionOf(test: Node): { readonly subject: Node; readonly isNegated: boolean } {
+  if (test.type === 'UnaryExpression' && test.operator === '!') {
+    const { subject, isNegated } = conditionOf(test.argument as Node);
+    return { subject, isNegated: !isNegated };
+  }
+  const isComparison = test.type === 'BinaryExpression' && /^[!=]==$/.test(String(test.operator));
+  const { right } = test as { right?: Node };
+  const isEmpty = right && ((right.type === 'Literal' && right.value === '') || nameOf(right) === 'undefined');
+  if (!isComparison || !isEmpty) return { subject: test, isNegated: false };
+  return { subject: test.left as Node, isNegated: test.operator === '===' };
+}
+
+const isWithin = (inner: Node, outer: Node): boolean => inner.start >= outer.start && inner.end <= outer.end;
 
 function importsOf(file: string, tree: Node): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
@@ -219,26 +302,35 @@ function importsOf(file: string, tree: Node): ReadonlyMap<string, string> {
   return found;
 }
 
-/** Top-level and local constants that are initialised with text. */
-function constantsOf(tree: Node): ReadonlyMap<string, Node> {
-  const found = new Map<string, Node>();
-  for (const node of nodesOf(tree)) {
-    const { init } = node as { init?: unknown };
-    if (node.type !== 'VariableDeclarator' || !isNode(init) || !isNode(node.id) || node.id.type !== 'Identifier')
-      continue;
-    if (/^(?:Literal|TemplateLiteral|ConditionalExpression)$/.test(init.type)) found.set(nameOf(node.id), init);
-  }
+/** Constants that are initialised with text, and parameters, each with the function or block in which it is visible. */
+function bindingsOf(tree: Node): readonly Binding[] {
+  const found: Binding[] = [];
+  const visit = (node: Node, scope: Node): void => {
+    const inner = isFunction(node) || node.type === 'BlockStatement' ? node : scope;
+    if (isFunction(node))
+      for (const { name } of paramNames(list(node.params))) found.push({ name, scope: node, init: undefined });
+    const { init, id } = node as { init?: unknown; id?: unknown };
+    if (node.type === 'VariableDeclarator' && isNode(id) && id.type === 'Identifier') {
+      const isText = isNode(init) && /^(?:Literal|TemplateLiteral|ConditionalExpression)$/.test(init.type);
+      found.push({ name: nameOf(id), scope, init: isText ? (init as Node) : undefined });
+    }
+    for (const child of childrenOf(node)) visit(child, inner);
+  };
+  visit(tree, tree);
   return found;
 }
 
 const isCreation = (node: Node): boolean => node.type === 'NewExpression' && nameOf(node.callee) === 'HostError';
 
 function usesAny(node: Node, names: readonly string[]): boolean {
-  const [code, message, options] = list(node.arguments);
-  const hint = list(options?.properties).find((each) => nameOf(each.key) === 'hint');
+  const args = list(node.arguments);
+  const hint = list(args[2]?.properties).find((each) => nameOf(each.key) === 'hint');
   // A name in a placeholder is shown as such: only whole texts are worth looking up.
-  const whole = [code, message, hint?.value].filter(isNode).flatMap(wholeNames);
-  return whole.some((name) => names.includes(name));
+  const texts = isCreation(node) ? [args[0], args[1], hint?.value] : args;
+  return texts
+    .filter(isNode)
+    .flatMap(wholeNames)
+    .some((name) => names.includes(name));
 }
 
 /** Identifiers that are the text, or one of its larger parts. */
@@ -254,9 +346,6 @@ function wholeNames(node: Node): string[] {
 }
 
 const unique = (texts: readonly string[]): string[] => [...new Set(texts)];
-const product = (before: readonly string[], after: readonly string[]): readonly string[] =>
-  before.flatMap((a) => after.map((b) => a + b)).slice(0, alternativesMax);
-
 export function errorTexts(sources: Sources): ErrorText[] {
   const { errors } = new Extractor(sources);
   // A text of placeholders alone comes from elsewhere: from a server, or from another error.
@@ -274,11 +363,11 @@ export function logTexts(sources: Sources): LogText[] {
   const found: LogText[] = [];
   const add = (file: string, level: Node | undefined, text: Node | undefined) => {
     if (!level || !text) return;
-    for (const shown of extractor.text(file, text, new Map()))
+    for (const shown of extractor.text(file, text))
       if (!/^<[^>]*>$/.test(shown) && shown !== '')
         found.push({
           level: extractor
-            .text(file, level, new Map())
+            .text(file, level)
             .filter((each) => levels.test(each))
             .join(' or '),
           text: shown,
@@ -295,7 +384,7 @@ export function logTexts(sources: Sources): LogText[] {
       const isPair =
         pair.length === 2 &&
         (node.type === 'ArrayExpression' || /^(?:write|writeLog|#?logText)$/.test(nameOf(node.callee)));
-      if (isPair && extractor.text(file, pair[0] as Node, new Map()).some((each) => levels.test(each)))
+      if (isPair && extractor.text(file, pair[0] as Node).some((each) => levels.test(each)))
         add(file, pair[0], pair[1]);
       if (node.type !== 'ObjectExpression') continue;
       const member = (name: string) =>

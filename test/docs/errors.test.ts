@@ -66,3 +66,18 @@ test('errors are found where they are created, and through functions that build 
     { code: 'invalid_spec', text: '--port: <given> is not a port', hint: 'correct it' },
   ]);
 });
+
+test('a hint belongs to its text: one condition decides both, and a constant counts only where it is visible', () => {
+  const source = `
+    const full = (isDisk: boolean) =>
+      new HostError('overloaded', isDisk ? 'the disk is full' : 'memory is full', { hint: isDisk ? 'free some space' : 'wait' });
+    function other() { const hint = 'never shown'; return hint; }
+    const invalid = (what: string, hint: string) => new HostError('invalid_spec', what, { hint });
+    const noFile = (why: string) => invalid(\`the file \${why}\`, 'name another file');
+    throw noFile('does not exist');`;
+  expect(errorTexts({ 'a.ts': source })).toEqual([
+    { code: 'invalid_spec', text: 'the file does not exist', hint: 'name another file' },
+    { code: 'overloaded', text: 'memory is full', hint: 'wait' },
+    { code: 'overloaded', text: 'the disk is full', hint: 'free some space' },
+  ]);
+});

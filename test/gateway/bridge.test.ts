@@ -60,7 +60,7 @@ describe.each(servers.map((cell) => [`${cell.era} server ${cell.name}`, cell] as
     return { upstream, end, client, heard };
   }
 
-  test.each(clients)('%s: the tool gets what the person said', async (name, connect) => {
+  test.each(clients)('%s: the tool gets the person’s answer', async (name, connect) => {
     const { client, upstream, end, heard } = await meet(connect, 'ann');
     const result = await client.request('tools/call', { name: 'ask', arguments: {} });
     expect(JSON.stringify(result)).toContain('Ann');

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { misdelivered } from './cross-clients.js';
 
-describe('the judge of who got what', () => {
+describe('the judge of mixed-up answers', () => {
   const nonces = new Map([[7, 'n']]);
   const progress = (message: string, progressToken = 7) => ({
     method: 'notifications/progress',

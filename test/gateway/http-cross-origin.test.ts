@@ -11,7 +11,7 @@ const asks = (origin: string, more: Record<string, string> = {}) => ({
 const body = rpc(1, 'tools/list', { _meta: META });
 const allowHeaders = (headers: object) => Object.keys(headers).filter((name) => name.startsWith('access-control'));
 
-test('a page that is listed is told what it may send, without a key', async () => {
+test('a listed page gets the allowed methods and headers, without a key', async () => {
   const { port, router } = await start({ listen });
   const { status, headers, text } = await send(
     port,
@@ -46,7 +46,7 @@ test.each([
   expect(headers['content-type']).toBe('application/json');
 });
 
-test('others are refused or served as before, and told nothing of it', async () => {
+test('other origins are refused or served as before, without CORS headers', async () => {
   const { port } = await start({ listen });
   const evil = await send(port, asks('https://evil.example'));
   expect([evil.status, allowHeaders(evil.headers)]).toEqual([403, []]);
@@ -82,7 +82,7 @@ test('answers are counted by their status, and of streams only those that listen
   expect(ingress.figures()).toEqual({ clients: { legacy: 0, modern: 1 }, httpAnswers: { 2: 2, 4: 1 } });
 });
 
-test('before there is anything to ask, who has a key is asked to come again', async () => {
+test('before the gateway is ready, a client with a key is asked to retry', async () => {
   let isOpen = false;
   const { port, router } = await start({ isOpen: () => isOpen });
   const early = await send(port, { body, headers: modernHeaders('tools/list') });

@@ -57,7 +57,7 @@ describe('opening', () => {
     expect([reply.status, reply.headers['mcp-session-id'], ingress.counts.sessions]).toEqual([200, undefined, 0]);
   });
 
-  test('the router hears once that it is open; requests before that are served', async () => {
+  test('the router is notified once that it is open; requests before that are served', async () => {
     const { router, port } = await start();
     const headers = await openSession(port, '2025-06-18', { initialized: false });
     expect((await send(port, { headers, body: rpc(1, 'tools/list') })).status).toBe(200);
@@ -68,7 +68,7 @@ describe('opening', () => {
     expect(router.sessions.map(({ id }) => id)).toEqual([headers['mcp-session-id']]);
   });
 
-  test('the router hears of the end of one whose client used it and never said that it is open', async () => {
+  test('the router is notified of the end of a session that was used without `initialized`', async () => {
     const { router, port } = await start();
     const silent = await openSession(port, '2025-06-18', { initialized: false });
     const other = await openSession(port);
@@ -113,7 +113,7 @@ describe('whose session', () => {
     expect(reply.status).toBe(400);
   });
 
-  test('the version must be the agreed one where it is said', async () => {
+  test('the version must be the agreed one where it is given', async () => {
     const { port } = await start();
     const { 'mcp-session-id': id = '' } = await openSession(port, '2025-06-18');
     const status = async (version?: string) => {
@@ -287,7 +287,7 @@ describe('asking the client', () => {
     },
   );
 
-  test('ends at its deadline, and tells the client so', async () => {
+  test('ends at its deadline, and the client gets a cancellation', async () => {
     const clock = new FakeClock(1_000);
     const harness = await start({ clock });
     const { stream, ask } = await asking(harness);

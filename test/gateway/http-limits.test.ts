@@ -35,7 +35,7 @@ describe('X19 sizes', () => {
     expect(router.reached).toBe(0);
   });
 
-  test('X19 4 MiB pass, one byte more is refused whether declared or in chunks, and the client hears why', async () => {
+  test('X19 4 MiB pass, one byte more is refused whether declared or in chunks, and the client gets the reason', async () => {
     const { router, port } = await start();
     const fill = (bytes: number) => {
       const body = rpc(1, 'a', { _meta: META, pad: '' });
@@ -77,7 +77,7 @@ describe('X19 sizes', () => {
     expect((await modern(port, 'a')).status).toBe(200);
   });
 
-  test('X19 what is not HTTP: 400, told as JSON', async () => {
+  test('X19 a request that is not HTTP: 400, as JSON', async () => {
     const { port } = await start();
     for (const text of [
       'hello\r\n\r\n',
@@ -106,7 +106,7 @@ describe('X19 sizes', () => {
   });
 });
 
-describe('X19 who still writes hears why it is refused', () => {
+describe('X19 a client that still writes gets the reason of its refusal', () => {
   const KiB = 1024;
   const long = head([json, 'X-A: '.padEnd(80 * KiB, 'x')]);
   const chunks = `${KiB.toString(16)}\r\n${'x'.repeat(KiB)}\r\n`.repeat(256);
@@ -154,12 +154,12 @@ describe('X19 who still writes hears why it is refused', () => {
     ['a body that is not JSON', head(['Connection: close', `Content-Length: ${MiB}`]) + chunks, 415],
     ['a body after a wrong key', head(lastRequest).replace('key-of-ann', 'nobody') + chunks, 401],
     ['a body at a path that is none', head(lastRequest).replace('/mcp', '/none') + chunks, 404],
-  ])('E12 %s on a connection that ends after it: the answer is heard', async (_name, text, status) => {
+  ])('E12 %s on a connection that ends after it: the answer arrives', async (_name, text, status) => {
     const { port } = await start();
     for (let i = 0; i < 3; i++) expect(statusOf(await lateReader(port, text))).toBe(status);
   });
 
-  test('X19 who writes for ever is cut', async () => {
+  test('X19 a client that writes without end is disconnected', async () => {
     const { port } = await start();
     const socket = rawSocket(port);
     const closed = new Promise((resolve) => socket.once('close', resolve));
@@ -171,7 +171,7 @@ describe('X19 who still writes hears why it is refused', () => {
     expect((await modern(port, 'a')).status).toBe(200);
   });
 
-  test('X19 the gateway closes without waiting for one who does not', async () => {
+  test('X19 the gateway closes without waiting for a client that does not', async () => {
     const clock = new FakeClock();
     const { port, ingress } = await start({ clock });
     const socket = new Socket({ allowHalfOpen: true }).connect(port, '127.0.0.1');
@@ -399,7 +399,7 @@ describe('F5 slow peers', () => {
     expect([served > 20, router.handled.length === served]).toEqual([true, true]);
   });
 
-  test.each(Object.entries(kinds))('F5 peers that %s are told 408 or nothing', async (_name, text) => {
+  test.each(Object.entries(kinds))('F5 peers that %s get 408 or nothing', async (_name, text) => {
     const { router, port } = await start({ limits });
     const answer = await raw(port, text, true);
     expect([0, 408]).toContain(statusOf(answer));

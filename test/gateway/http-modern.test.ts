@@ -81,7 +81,7 @@ test('large answers arrive whole', async () => {
   expect(reply.text).toBe(`{"jsonrpc":"2.0","id":1,"result":{"a":${big}}}`);
 });
 
-test('once something is told before the answer, the reply is a stream that ends with it', async () => {
+test('after a notification before the answer, the reply is a stream that ends with the answer', async () => {
   const { router, port } = await start();
   router.answers.set('tools/call', (exchange) => {
     exchange.notify('notifications/progress', '{"progress":1}');
@@ -134,7 +134,7 @@ test('an answered request is not cancelled by the end of its connection', async 
   expect(router.handled[0]?.signal.aborted).toBe(false);
 });
 
-test('a request that takes long gets a stream before anybody gives up on the connection', async () => {
+test('a slow request gets a stream before any peer gives up the connection', async () => {
   const clock = new FakeClock();
   const { router, port } = await start({ clock });
   router.answers.set('slow', () => {});
@@ -181,12 +181,12 @@ test('open streams get a comment now and then, on one timer', async () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-describe('what HTTP says', () => {
+describe('the HTTP status', () => {
   test.each([
     ['an unknown method', { code: -32601, message: 'm' }, 404],
     ['a capability that is missing', { code: -32021, message: 'm', data: '{"requiredCapabilities":{}}' }, 400],
     ['an error of a server', { code: -32602, message: 'm' }, 200],
-    ['one that says so itself', { code: -32602, message: 'm', httpStatus: 400 }, 400],
+    ['one that names its status itself', { code: -32602, message: 'm', httpStatus: 400 }, 400],
     ['one of ours', { code: -31015, message: 'm' }, 200],
   ])('%s', async (_name, failure, status) => {
     const { router, port } = await start();

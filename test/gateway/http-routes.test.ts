@@ -31,7 +31,7 @@ async function read(port: number, authorization = key): Promise<{ socket: Socket
   return { socket, text: () => text };
 }
 
-test('events arrive one by one, and the route is told once that its client is gone', async () => {
+test('events arrive one by one, and the route is notified once that its client is gone', async () => {
   const { state, routes } = streaming();
   const { port } = await start({ routes });
   const { socket, text } = await read(port);

@@ -71,7 +71,7 @@ const textOf = (result: Record<string, unknown>) => (result.content as [{ text: 
 describe.each(Object.keys(clients))('%s', (name) => {
   const isModern = name.endsWith('modern');
 
-  test('connects, lists, calls, hears progress and cancels', async () => {
+  test('connects, lists, calls, gets progress and cancels', async () => {
     const { harness, heard, client } = await connected(name);
     const { router, ingress } = harness;
     if (name !== 'SDK 1.32') expect(client.version).toBe(isModern ? '2026-07-28' : '2025-11-25');
@@ -103,7 +103,7 @@ describe.each(Object.keys(clients))('%s', (name) => {
     expect(harness.problems).toEqual([]);
   });
 
-  test('hears what belongs to no request', async () => {
+  test('gets notifications that belong to no request', async () => {
     const { harness, heard, client } = await connected(name);
     const { router, ingress } = harness;
     await client.listen();

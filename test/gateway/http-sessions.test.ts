@@ -125,7 +125,7 @@ describe('W18 what abandoned sessions keep', () => {
     expect(ingress.storedEvents).toEqual({ events: 0, bytes: 0 });
   });
 
-  test('W18 a client whose stream was lost hears of each changed list once, with and without Last-Event-ID', async () => {
+  test('W18 a client whose stream was lost gets each changed list once, with and without Last-Event-ID', async () => {
     const { port, ingress, router } = await start();
     const headers = await openSession(port);
     const session = router.sessions[0] as ClientSession;

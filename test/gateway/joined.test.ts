@@ -127,7 +127,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
     });
   });
 
-  test('reads what is listed and what a template promises, and hears when there is nothing', async () => {
+  test('reads listed resources and resources of a template, and gets an error for others', async () => {
     const read = (uri: string) => client.request('resources/read', { uri });
     expect(JSON.stringify(await read('hostler://old/fixture://one'))).toContain('fixture://one');
     expect(JSON.stringify(await read('hostler://new/fixture://item/7'))).toContain('item 7');

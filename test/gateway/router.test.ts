@@ -321,7 +321,7 @@ describe('tool calls', () => {
     ['arguments twice', '{"name":"fs__read","arguments":{},"arguments":{"a":1}}'],
     ['a name twice, once in disguise', '{"name":"fs__read","n\\u0061me":"fs__odd"}'],
     ['a _meta that is none', '{"name":"fs__read","_meta":[]}'],
-    ['a _meta that says something twice', '{"name":"fs__read","_meta":{"a":1,"a":2}}'],
+    ['a _meta with a duplicate key', '{"name":"fs__read","_meta":{"a":1,"a":2}}'],
   ])('with %s are refused before anything is sent', async (_title, params) => {
     const gateway = new FakeGateway(two);
     const { failure } = await gateway.ask(legacy, 'tools/call', params);
@@ -339,7 +339,7 @@ describe('tool calls', () => {
     expect(gateway.upstreams.calls).toHaveLength(2);
   });
 
-  test('of a modern client to a legacy server come back complete, and say who answered', async () => {
+  test('of a modern client to a legacy server come back complete, with the name of the server', async () => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onCall = () => big;
     const { result } = await gateway.ask(modern, 'tools/call', '{"name":"fs__read"}');
@@ -525,13 +525,13 @@ describe('tool calls that fail', () => {
     expect(said._meta[serverInfoKey].name).toBe('files');
   });
 
-  test('because the server said so keep its code and its words', async () => {
+  test('from the server keep its code and text', async () => {
     const error = new HostError('tool_error', 'fs/read: no such thing', { rpcCode: -32050 });
     const { failure } = await failing(error).ask(legacy, 'tools/call', '{"name":"fs__read"}');
     expect(failure).toEqual({ code: -32050, message: 'no such thing' });
   });
 
-  test('because the server said so keep its data where they are known', async () => {
+  test('from the server keep its data where they are known', async () => {
     const bytes = Buffer.from('{"code":-32602,"message":"bad","data":{"n":1.0}}');
     const cause = new RpcRefusal(bytes);
     const error = new HostError('invalid_arguments', 'fs/read: bad', { rpcCode: -32602, cause });
@@ -612,7 +612,7 @@ describe('other requests', () => {
     ['modern', 'web', -32021, -32021],
     ['modern', 'fs', -32042, -32603],
     ['legacy', 'web', -32022, -32603],
-  ] as const)('a %s client reads at %s, which says %i: it is told %i', async (era, server, code, told) => {
+  ] as const)('a %s client reads at %s, which answers %i: it gets %i', async (era, server, code, told) => {
     const gateway = new FakeGateway(two);
     gateway.upstreams.onRequest = () => ({ error: `{"code":${code},"message":"m","data":{"n":1.0}}` });
     const uri = server === 'fs' ? 'file:///a' : 'web://home';

@@ -133,7 +133,7 @@ test('W5 the same over stdio', async () => {
   await served;
 });
 
-test('W5 clients that came early are told of the tools when the server is there', async () => {
+test('W5 clients that connected early are notified of the tools when the server is ready', async () => {
   const { boot, hasAnswered, release } = await setUp();
   const { port } = await boot();
   const streams = await Promise.all(
@@ -178,7 +178,7 @@ test.each([
     (url: string, heard: Heard) => connectSdk2Client({ kind: 'streamable-http', url }, heard, 'modern'),
   ],
 ])(
-  'W5 %s connects before the server answers, hears of its tools, and knows its words after the next boot',
+  'W5 %s connects before the server answers, is notified of its tools, and gets its instructions after the next start',
   async (_sdk, connect) => {
     const { boot, hasAnswered, release, isKnown } = await setUp();
     const { url } = await boot();

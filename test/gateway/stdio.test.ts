@@ -38,7 +38,7 @@ const clients = [
 describe.each(clients)('%s', (_name, era, connect) => {
   const isModern = era.startsWith('modern');
 
-  test('lists, calls, and hears of progress', async () => {
+  test('lists, calls, and gets progress', async () => {
     const heard: Heard = [];
     client = await connect(heard);
     const { tools } = (await client.request('tools/list')) as { tools: { name: string }[] };
@@ -60,7 +60,7 @@ describe.each(clients)('%s', (_name, era, connect) => {
     expect(heard.filter(({ method }) => method === 'elicitation/create')).toHaveLength(isModern ? 0 : 5);
   });
 
-  test('hears of changes', async () => {
+  test('is notified of changes', async () => {
     const heard: Heard = [];
     client = await connect(heard);
     await client.listen();

@@ -97,7 +97,7 @@ describe('E1 answers that may be kept', () => {
     ]);
   });
 
-  test('E1 are not given to another account, whether its login was told or not', async () => {
+  test('E1 are not given to another account, whether its login was reported or not', async () => {
     await open(ann);
     await askAll();
     provider.login(bob);

@@ -126,7 +126,7 @@ describe.each(['modern', 'legacy'] as const)('a %s server whose token expires', 
     expect(authOf(events)).toEqual(['guarded needed', 'guarded failed']);
   });
 
-  test('D-38 a login is heard: the server is connected again and the next call is served', async () => {
+  test('D-38 after a login the server is connected again and the next call is served', async () => {
     const { server, provider, call, row, events } = await setup({ era });
     await call('warm');
     server.accept(third);
@@ -368,7 +368,7 @@ test('X15 no token is in any error, event, status or report, however much the se
 });
 
 describe('without a provider', () => {
-  test('what the definition says is sent, and a refusal is final', async () => {
+  test('a configured header is sent, and a refusal is final', async () => {
     const headers = { Authorization: `Bearer ${first}` };
     const { server, call, row } = await setup({ entry: { headers }, options: { authProvider: () => undefined } });
     expect(await call('served')).toBe('served');
@@ -389,7 +389,7 @@ describe('without a provider', () => {
   });
 });
 
-test('a call that waits for a token when the host closes is told that it did', async () => {
+test('a call that waits for a token when the host closes fails with that reason', async () => {
   const { host, server, provider, call } = await setup();
   await call('warm');
   server.accept(second);

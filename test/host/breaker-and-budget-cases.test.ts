@@ -111,7 +111,7 @@ describe('a budget of two restarts', () => {
     return moody;
   }
 
-  test('AC-C6 spent, it is parked and told so, a reload brings it back, and the end of the host is its end', async () => {
+  test('AC-C6 after its budget it is parked and reported, a reload brings it back, and closing the host ends it', async () => {
     const moody = await exhausted({});
     await moody.advanceUntil('parked', 100);
     expect(moody.events.filter(({ kind }) => kind === 'parked')).toHaveLength(1);

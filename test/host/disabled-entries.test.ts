@@ -23,7 +23,7 @@ async function open(config: HostConfig): Promise<Host> {
 const good = { command: 'node' };
 const stateOf = (name: string) => host?.status().find((row) => row.name === name)?.state;
 
-test('E10 an entry whose url is not a URL is a disabled server that says so, and the others live', async () => {
+test('E10 an entry whose url is not a URL is a disabled server with that reason, and the others run', async () => {
   await open({ mcpServers: { bad: { url: 'example.com/mcp' }, good } });
   expect([stateOf('bad'), stateOf('good')]).toEqual(['disabled', 'registered']);
   const [row] = host?.status() ?? [];

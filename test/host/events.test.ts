@@ -68,7 +68,7 @@ afterEach(async () => {
 });
 
 describe('the stream', () => {
-  test('tells each decision once and in order, and no secret', async () => {
+  test('reports each decision once and in order, without secrets', async () => {
     await open({
       mcpServers: { shop: eventful({ breaker: { threshold: 1, reset: '1s' }, timeouts: { call: '1s' } }) },
     });
@@ -158,7 +158,7 @@ describe('the stream', () => {
     expect(late.details.requestId).toBe(heard('call').at(-1)?.requestId);
   });
 
-  test('tells of a call that is sent again, and why that was safe', async () => {
+  test('reports a call that is sent again, and why that was safe', async () => {
     await open({ mcpServers: { shop: eventful({ trustAnnotations: true }) } });
     await host.call('shop', 'pay');
     await host.call('shop', 'look');
@@ -170,7 +170,7 @@ describe('the stream', () => {
     ]);
   });
 
-  test('tells a caller that is throttled, once for each call that is refused', async () => {
+  test('reports a throttled caller, once for each refused call', async () => {
     await open({ mcpServers: { shop: eventful() } });
     for (let i = 0; i < 5; i++) await host.call('shop', 'fail');
     expect(heard('throttled')).toEqual([]);
@@ -253,7 +253,7 @@ describe('status', () => {
     expect(row('shop')).toMatchObject({ state: 'stopped', pid: undefined, uptimeMs: undefined });
   });
 
-  test('what a process said on stderr can be read when it is gone, also when it never became a server', async () => {
+  test('stderr of a process can be read after its end, also if it never became a server', async () => {
     const script = (code: string) => ({ command: process.execPath, args: ['-e', code] });
     const broken = script("console.error('no such table'); process.exit(1)");
     await open({ mcpServers: { shop: eventful(), broken } });
@@ -281,7 +281,7 @@ describe('status', () => {
     expect(tail).not.toContain('KeyBody');
   });
 
-  test('tells when a parked server is tried next, by clock and by wall', async () => {
+  test('reports the next try of a parked server, as clock and wall time', async () => {
     await open({ mcpServers: { none: { command: 'no-such-command' } } });
     await failureOf(host.call('none', 'x'));
     const { nextProbeAt, nextProbeInMs } = row('none');

@@ -9,7 +9,7 @@ import { seededRandom } from '../../src/kernel/random.js';
 import { eventually } from '../eventually.js';
 import { outcomeOf } from './harness.js';
 
-test('S4 four servers that die together freeze the budgets, which is told once', async () => {
+test('S4 four servers that die together freeze the budgets, which is reported once', async () => {
   const clock = new FakeClock();
   const names = ['a', 'b', 'c', 'd'];
   const entry = { command: 'sh', args: ['-c', 'exit 1'] };

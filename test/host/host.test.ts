@@ -98,7 +98,7 @@ describe('spawning', () => {
     expect(host.status()).toEqual([]);
   });
 
-  test('the same definition again changes nothing, another one needs to be told so', async () => {
+  test('the same definition again changes nothing, another one needs { replace: true }', async () => {
     await open();
     await host.spawn({ name: 'one', ...entry() });
     await host.spawn({ name: 'one', ...entry() });
@@ -192,7 +192,7 @@ describe('order', () => {
   });
 });
 
-test('D-19 tools are known when a server is ready, and read again when it says that they changed', async () => {
+test('D-19 tools are known when a server is ready, and read again when it announces a change', async () => {
   await open({ mcpServers: { a: entry() } });
   await host.call('a', 'echo', { text: 'x' });
   const count = row('a')?.tools;
@@ -261,7 +261,7 @@ describe('D-25 a tool that changes', () => {
     expect((await failureOf(host.call('shop', 'pay'))).code).toBe('schema_changed');
   });
 
-  test('passes with pins: warn, and is told', async () => {
+  test('passes with pins: warn, and is reported', async () => {
     const { file, definition } = changing();
     await open({ mcpServers: { shop: { ...definition, pins: 'warn' } } });
     await host.call('shop', 'pay');
@@ -386,7 +386,7 @@ describe('answers that may be kept', () => {
   });
 });
 
-test('what a server says in an error is quoted without secrets and without power over a terminal', async () => {
+test('the text of a server in an error is quoted without secrets and terminal codes', async () => {
   const answer = '{"code":-32000,"message":"no \\u001b[31m token=abcdefgh12345678 sk-abcdefghijklmnopqrstu"}';
   const script = `
     process.stdin.setEncoding('utf8').on('data', (text) => text.split('\\n').filter(Boolean).forEach((line) => {
@@ -401,7 +401,7 @@ test('what a server says in an error is quoted without secrets and without power
   expect(message).not.toMatch(/abcdefgh|\u001b/);
 });
 
-test('D-05 a tool that keeps failing pauses its caller, and neither the server nor anybody else', async () => {
+test('D-05 a tool that keeps failing pauses its caller, but neither the server nor other callers', async () => {
   await open({ mcpServers: { a: entry() } });
   const outcomes: string[] = [];
   for (let i = 0; i < 20; i++)
@@ -465,7 +465,7 @@ describe('what outlives the host', () => {
     expect(row('a')?.tools).toBe(0);
   });
 
-  test('a damaged file is set aside and told, and the host works', async () => {
+  test('a damaged file is set aside and reported, and the host works', async () => {
     mkdirSync(path.join(folder, 'state'), { mode: 0o700 });
     writeFileSync(path.join(folder, 'state', 'state.db'), 'not a database, whatever it may look like'.repeat(100));
     await open({ mcpServers: { a: entry() } });
@@ -498,7 +498,7 @@ test('a stop does not wait for a server that hangs while its tools are read', as
   expect(row('slow')?.state).toBe('stopped');
 }, 10_000);
 
-test('calls that wait when the host closes are told that it did', async () => {
+test('calls that wait when the host closes fail with that reason', async () => {
   await open({ mcpServers: { a: entry({ concurrency: 1 }) } });
   await host.call('a', 'echo', { text: 'x' });
   const calls = Array.from({ length: 5 }, () => failureOf(host.call('a', 'sleep', { ms: 60_000 })));

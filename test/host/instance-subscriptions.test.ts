@@ -22,28 +22,31 @@ async function open(era: 'legacy' | 'modern') {
   return { listed, host, heard, call, subscribe, update };
 }
 
-test.each(['legacy', 'modern'] as const)('%s: each client hears of its own process, and of no other', async (era) => {
-  const { listed, host, heard, subscribe, update } = await open(era);
-  const ends = [await subscribe('ann'), await subscribe('bob')];
-  expect([listed.asked('start').length, host.status()[0]?.state]).toEqual([2, 'registered']);
-  await update('ann');
-  await eventually('ann heard of it', () => heard.length > 0);
-  await update('bob');
-  await eventually('bob heard of it', () => heard.length > 1);
-  // What was learnt of lists is of the server that all share: it was never started.
-  expect([heard, listed.asked('prompts/list'), listed.asked('start').length]).toEqual([['ann', 'bob'], [], 2]);
-  ends[0]?.();
-  await eventually(
-    'it was given back',
-    () => [...listed.asked('resources/unsubscribe'), ...listed.asked('unlisten')][0],
-  );
-  await update('ann');
-  await update('bob');
-  await eventually('bob heard of it', () => heard.length > 2);
-  expect(heard).toEqual(['ann', 'bob', 'bob']);
-  ends[1]?.();
-  expect(listed.problems).toEqual([]);
-});
+test.each(['legacy', 'modern'] as const)(
+  '%s: each client gets updates of its own process, and of no other',
+  async (era) => {
+    const { listed, host, heard, subscribe, update } = await open(era);
+    const ends = [await subscribe('ann'), await subscribe('bob')];
+    expect([listed.asked('start').length, host.status()[0]?.state]).toEqual([2, 'registered']);
+    await update('ann');
+    await eventually('ann heard of it', () => heard.length > 0);
+    await update('bob');
+    await eventually('bob heard of it', () => heard.length > 1);
+    // What was learnt of lists is of the server that all share: it was never started.
+    expect([heard, listed.asked('prompts/list'), listed.asked('start').length]).toEqual([['ann', 'bob'], [], 2]);
+    ends[0]?.();
+    await eventually(
+      'it was given back',
+      () => [...listed.asked('resources/unsubscribe'), ...listed.asked('unlisten')][0],
+    );
+    await update('ann');
+    await update('bob');
+    await eventually('bob heard of it', () => heard.length > 2);
+    expect(heard).toEqual(['ann', 'bob', 'bob']);
+    ends[1]?.();
+    expect(listed.problems).toEqual([]);
+  },
+);
 
 test('a subscription outlives the process, for as long as its client is there', async () => {
   const { listed, host, heard, call, subscribe, update } = await open('legacy');

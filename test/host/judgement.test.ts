@@ -54,7 +54,7 @@ test('one crash under many calls is one restart, and no reason to refuse the nex
   expect(moody.row).toMatchObject({ run: 2, restartCount: 1, circuit: 'closed' });
 });
 
-test('a server that is stopped is said to be stopped, whatever its breaker had to say', async () => {
+test('a stopped server is reported as stopped, whatever the state of its breaker', async () => {
   const moody = await MoodyHost.open({ breaker: { threshold: 3, reset: '60s' } });
   await moody.timeOut(3);
   expect(await outcomeOf(moody.call())).toBe('circuit_open');

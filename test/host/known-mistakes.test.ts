@@ -54,7 +54,7 @@ describe('D-01 one trial', () => {
   });
 });
 
-describe('D-06 what a tool says is not what a connection does', () => {
+describe('D-06 an error of a tool is no error of the connection', () => {
   const needles = [
     'server closed connection',
     'client is disconnected',

@@ -50,7 +50,7 @@ describe.each(eras)('a %s server', (era) => {
     expect(listed.problems).toEqual([]);
   });
 
-  test('a list that changed is told of when the new one is there, and the others are not read again', async () => {
+  test('a changed list is announced when the new one is stored, and the others are not read again', async () => {
     const listed = await ListedHost.open(era, { lazy: false });
     const { host } = listed;
     await eventually('all lists are known', () => all.every((method) => listed.keys(method) !== undefined));

@@ -95,7 +95,7 @@ afterEach(async () => {
 });
 
 describe('D-19 a list', () => {
-  test('is kept for as long as its server says, and asked for again when the server says that it changed', async () => {
+  test('is cached as long as its server allows, and read again when the server announces a change', async () => {
     const a = scripted('a', { 'tools/list': { tools: [tool('one')], ttlMs: 60_000, cacheScope: 'public' } });
     await open({ mcpServers: { a: a.entry } });
     for (let i = 0; i < 3; i++) expect(await names(host.tools('a'))).toEqual(['one']);
@@ -125,7 +125,7 @@ describe('D-19 a list', () => {
     expect(a.asked('prompts/list')).toBe(3);
   });
 
-  test('and a resource do not outlive a run, a reload, or a change of who may see them', async () => {
+  test('and a resource do not outlive a run, a reload, or a change of rights', async () => {
     const a = scripted('a', {
       'tools/list': { tools: [] },
       'resources/list': { resources: [{ uri: 'x:1', name: 'r' }], ttlMs: 60_000, cacheScope: 'public' },
@@ -218,7 +218,7 @@ describe('D-17 lists pass what calls pass', () => {
     expect(row('resting')?.run).toBe(0);
   });
 
-  test('a server that was stopped is told as stopped, and nothing starts it', async () => {
+  test('a stopped server is reported as stopped, and nothing starts it', async () => {
     const a = scripted('a', { 'tools/list': { tools: [tool('one')] } });
     const b = scripted('b', { 'tools/list': { tools: [] } });
     await open({ mcpServers: { a: a.entry, b: b.entry } });
@@ -256,7 +256,7 @@ test('D-18 one server that hangs leaves the rows of the others as they are, in t
   ]);
 });
 
-test('D-24 a tool that says it is of another server is listed under its own', async () => {
+test('D-24 a tool that names another server is listed under its own', async () => {
   const a = scripted('a', { 'tools/list': { tools: [tool('t', { _mcp_server: 'other', server: 'other' })] } });
   await open({ mcpServers: { a: a.entry } });
   const [listed] = await host.tools('a');
@@ -320,7 +320,7 @@ describe('server cards', () => {
     expect(lines(await host.discover())).toEqual(['a real stopped']);
   });
 
-  test('that cannot be read are told as one row, of three kinds', async () => {
+  test('that cannot be read are one row each, of three kinds', async () => {
     const web = await serve((_received, response) => response.writeHead(200).end('<html>'));
     const far = (source: string) => ({ url: 'http://127.0.0.1:9/mcp', card: source });
     await open({

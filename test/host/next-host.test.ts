@@ -90,7 +90,7 @@ describe('a server that was parked', () => {
     expect(problems).toEqual([]);
   });
 
-  test('D-16 a lazy one is at rest, says why it was parked, and is tried once when it is wanted', async () => {
+  test('D-16 a lazy one is at rest, has the reason of its parking, and is tried once when it is needed', async () => {
     await open(broken());
     const first = codeOfCall();
     await parked();
@@ -167,7 +167,7 @@ describe('a host that is killed', () => {
   });
 });
 
-test('a history that cannot be written is told, and nothing else changes', async () => {
+test('a history that cannot be written is reported, and nothing else changes', async () => {
   await open(broken({ lazy: false, restart: { max: 1 } }));
   const database = new Database(path.join(stateDir(), 'state.db'));
   database.exec('DROP TABLE histories');

@@ -30,7 +30,7 @@ async function setUp(idAt: 'first' | 'last' | 'never') {
 }
 
 test.each(['first', 'last'] as const)(
-  'W14 the call whose answer is too large is told so, and other writes in flight are uncertain (id %s)',
+  'W14 the call whose answer is too large fails with that reason, and other writes in flight are uncertain (id %s)',
   async (idAt) => {
     const { call, executions } = await setUp(idAt);
     const writes = Array.from({ length: 5 }, (_, i) => failureOf(call('write', `w${i}`)));
@@ -61,7 +61,7 @@ test('W14 a read in flight beside it is sent again, to the next run', async () =
   expect(await settled).toMatch(/ended the connection/);
 });
 
-test('W14 a message that names no request leaves the outcome of every write uncertain, and says why', async () => {
+test('W14 a message that names no request leaves the outcome of every write uncertain, with the reason', async () => {
   const { call, executions } = await setUp('never');
   const write = failureOf(call('write', 'w'));
   await eventually('the write is at the server', () => executions('write w') === 1);

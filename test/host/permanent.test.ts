@@ -161,15 +161,18 @@ describe('a URL', () => {
     await eventually('it was tried again', () => row().run > run);
   }
 
-  test.each([500, 502, 503, 429])('status %i says nothing about what it speaks: it is tried on', async (status) => {
-    site = () => ({ status, type: 'text/html', body: 'later' });
-    const opened = await open({ url: url() });
-    const start = outcomeOf(opened.start('a'));
-    await isTriedOn();
-    expect(row().restartCount).toBeGreaterThan(0);
-    await opened.close();
-    expect(await start).toBe('server_stopped');
-  });
+  test.each([500, 502, 503, 429])(
+    'status %i gives no evidence about its protocol: it is tried again',
+    async (status) => {
+      site = () => ({ status, type: 'text/html', body: 'later' });
+      const opened = await open({ url: url() });
+      const start = outcomeOf(opened.start('a'));
+      await isTriedOn();
+      expect(row().restartCount).toBeGreaterThan(0);
+      await opened.close();
+      expect(await start).toBe('server_stopped');
+    },
+  );
 
   test.each([
     ['internal error', -32603],

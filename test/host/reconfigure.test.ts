@@ -90,7 +90,7 @@ describe('reconfigure', () => {
     expect(starts('a', 'b', 'c')).toEqual([1, 1, 1]);
   });
 
-  test('a server that was spawned stays, whatever the configuration says of its name', async () => {
+  test('a spawned server stays, whatever entry the configuration has for its name', async () => {
     const { listed, host, entry, starts } = await open();
     await host.spawn({ name: 's', ...entry('s') });
     const mcpServers = { a: entry('a'), s: entry('s', { lazy: true, env: { NEW: '1' } }) };

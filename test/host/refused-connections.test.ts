@@ -50,7 +50,7 @@ test('W19 a port that stays closed ends the call before its deadline, with the r
   expect((await failureOf(call('n', 500))).toJSON()).toMatchObject({ code: 'connect_failed', reason: 'ECONNREFUSED' });
 });
 
-test('W19 a caller that leaves while the port is closed is told at once', async () => {
+test('W19 a caller that cancels while the port is closed gets its answer at once', async () => {
   const { server, call } = await setUp();
   await server.closePort();
   const leaving = new AbortController();

@@ -188,7 +188,7 @@ describe('what a shared server asks', () => {
   });
 });
 
-test('over HTTP the stream says which call is asked, however many are under way', async () => {
+test('over HTTP the stream shows which call is asked, for any number of open calls', async () => {
   await start({}, await startAskingHttp());
   const [ann, bob] = [new Someone('ann'), new Someone('bob')];
   const answers = await Promise.all([ann.call('ask'), bob.call('ask')]);

@@ -40,7 +40,7 @@ describe('roles', () => {
     expect(found.map((each) => ('tool' in each ? `${each.server}/${each.tool}` : each.server))).toEqual(['a/echo']);
   });
 
-  test('a refusal is told, whatever was asked for: a call, a list, a resource, a discovery that wakes, a spawn', async () => {
+  test('a refusal is reported for every action: a call, a list, a resource, a discovery that wakes, a spawn', async () => {
     await open({ mcpServers: { a: server, b: server }, roles: { dev: { allow: ['a/echo'] } } });
     const told: unknown[] = [];
     host.on('denied', ({ server: of, action, tool, principal: { id }, requestId }) =>
@@ -109,7 +109,7 @@ describe('roles', () => {
     expect(await outcomeOf(host.call('git', 'push', {}, dev))).toBe('denied');
   });
 
-  test('without roles and without a word on unlisted ones only who names a role is refused', async () => {
+  test('without roles and without unlistedRole only callers with a role are refused', async () => {
     await open({});
     expect(await outcomeOf(host.call('git', 'log', {}, as('ada')))).toBe('server_not_found');
     expect(await outcomeOf(host.call('git', 'log', {}, as('ada', 'dev')))).toBe('denied');

@@ -1,4 +1,7 @@
 /** What reaches a real HTTP server that asks for fewer requests. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { createHost } from '../../src/host/host.js';
 import type { HostCallOptions } from '../../src/host/host-interface.js';
@@ -110,3 +113,28 @@ test('W11 a reload ends the pause, as it forgives everything else', async () => 
   await host.reload('a');
   expect([await outcomeOf(call()), host.status()[0]?.throttledForMs]).toEqual(['ok', undefined]);
 });
+
+test.each([429, 503])(
+  'W25 a server that refuses initialize with %d is started again when its Retry-After is over',
+  async (status) => {
+    const server = createServer((request, response) => {
+      request.resume().on('end', () => response.writeHead(status, { 'Retry-After': '100' }).end());
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    let requests = 0;
+    server.on('request', () => requests++);
+    const { port } = server.address() as AddressInfo;
+    const host = await createHost({ mcpServers: { a: { url: `http://127.0.0.1:${port}/mcp` } } });
+    onTestFinished(async () => {
+      await host.close();
+      server.close();
+    });
+    const first = await failureOf(host.call('a', 'x', {}, { deadlineMs: 2_000 }));
+    expect(host.status()[0]?.state).toBe('backing_off');
+    const after = requests;
+    const { code, details } = await failureOf(host.call('a', 'x', {}, { deadlineMs: 1_000 }));
+    expect([first.code, code, details.execution, requests]).toEqual([code, code, 'not_executed', after]);
+    expect(details.retryAfterMs).toBeGreaterThan(60_000);
+  },
+);

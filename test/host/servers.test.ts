@@ -208,7 +208,7 @@ describe('D-12 calls under way', () => {
   });
 });
 
-describe('D-29 what is said to spawn', () => {
+describe('D-29 the options of spawn', () => {
   const reach = { name: 'b', command: 'perl' };
   test.each<[Record<string, unknown>, Record<string, unknown>, string]>([
     [reach, { bogus: 1 }, 'bogus'],

@@ -62,7 +62,7 @@ test('W22 a server that wants a login', async () => {
   expectGone(moody, error);
 });
 
-test('W22 `ejected` is said of a server whose probes were stopped, and of no parked one; the card is shown as it is', async () => {
+test('W22 `ejected` is set for a server whose probes were stopped, and for no parked one; the card is shown as it is', async () => {
   const moody = MoodyHost.make();
   const card = 'https://example.com/card.json';
   const entry = { command: 'no-such-command', card };

@@ -180,7 +180,7 @@ describe('W2 a server that keeps the streams of its answered requests open', () 
     return { server, channel, heard, held, arrived };
   }
 
-  test('hears a cancellation that comes after its answers', async () => {
+  test('gets a cancellation that comes after its answers', async () => {
     const { channel, heard, arrived } = await connect();
     for (let i = 0; i < 2; i++) channel.send(request('ping'));
     await until(() => heard.messages.length === 2);
@@ -188,7 +188,7 @@ describe('W2 a server that keeps the streams of its answered requests open', () 
     await arrived('notifications/cancelled');
   });
 
-  test('hears a cancellation that waited for its answers', async () => {
+  test('gets a cancellation that waited for its answers', async () => {
     const { server, channel, held, arrived } = await connect();
     for (let i = 0; i < 2; i++) channel.send(request('ping', { held: 'held' }));
     await server.until(() => held.length === 2);

@@ -9,7 +9,7 @@ import { expect, test } from 'vitest';
 
 const built = fileURLToPath(new URL('../../dist/index.js', import.meta.url));
 
-test('a process with nothing else to do is told how a start ended that took several tries', async () => {
+test('an idle process learns the result of a start that took several tries', async () => {
   const script = `
     import { createHost } from ${JSON.stringify(built)};
     const host = await createHost({ mcpServers: { broken: { command: 'perl', args: ['-e', 'exit 1'] } } });

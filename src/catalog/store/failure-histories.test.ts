@@ -106,7 +106,7 @@ describe('keeping', () => {
 });
 
 describe('a disk that fails', () => {
-  test('is told, and the next change brings everything', async () => {
+  test('is reported, and the next change writes everything', async () => {
     const { of, clock, disk, problems, rows } = setUp();
     disk.isFull = true;
     const servers = Array.from({ length: 15 }, (_, i) => of(`s${i}`));
@@ -137,7 +137,7 @@ describe('a disk that fails', () => {
     expect(heard).toHaveLength(1);
   });
 
-  test('a history that cannot be read is told by the name of its server, and holds nothing against it', async () => {
+  test('an unreadable history is reported with the name of its server and is ignored', async () => {
     const { of, disk, problems } = setUp();
     disk.isDamaged = true;
     expect(of('files').ledger).toBe(emptyLedger);

@@ -157,7 +157,7 @@ describe('versions of the file', () => {
     expect([pins.load('files'), pins.load('last'), problems]).toEqual([[pinned('newer')], [pinned('write')], []]);
   });
 
-  test('one of a version to come is set aside and told, not touched', () => {
+  test('a file of a newer version is set aside and reported, and stays unchanged', () => {
     writeVersion(6);
     const before = readFileSync(file());
     const { pins, histories } = open();

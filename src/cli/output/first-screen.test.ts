@@ -36,7 +36,7 @@ const screen = {
   width: 120,
 };
 
-test('says where, what, and how to connect; the key in full when it is new', () => {
+test('shows address, servers and how to connect; the key in full when it is new', () => {
   expect(firstScreen(screen).split('\n')).toEqual([
     'hostler 1.2.3  http://127.0.0.1:8383/mcp',
     'configuration /c/hostler.json',
@@ -55,7 +55,7 @@ test('says where, what, and how to connect; the key in full when it is new', () 
   ]);
 });
 
-test('afterwards it says where the key lies', () => {
+test('later it shows the path of the key file', () => {
   const text = firstScreen({ ...screen, key: { ...screen.key, isNew: false, file: "/my d'ata/key" } });
   expect(text).not.toContain('hk_secret');
   expect(text).toContain(`Bearer $(cat '/my d'\\''ata/key')"`);

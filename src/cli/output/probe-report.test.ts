@@ -21,7 +21,7 @@ const report: ProbeReport = {
   stop: { exitCode: 0, signal: undefined, rung: 'eof', left: 0, escaped: 0, escapedPids: [] },
 };
 
-test('what a server says stays on its line and drives nothing', () => {
+test('text of a server stays on its line and controls no terminal', () => {
   const text = renderReport(report);
   expect(text).toContain('files (real\\u{1b}[31m 1.0)');
   expect(text).toContain('read\\nhostler: fine');

@@ -10,7 +10,7 @@ const text = (config: unknown, more: object = {}) =>
     ...more,
   });
 
-test('E8 it says which file, whose, and what it would run, reach and open', () => {
+test('E8 it names the file, its owner, and what it would run, reach and open', () => {
   const config = {
     mcpServers: {
       docs: {

@@ -74,7 +74,7 @@ describe('without a key', () => {
 });
 
 describe('the data directory', () => {
-  test('is made for its user alone, and closed to others who may only read', () => {
+  test('is created for its user alone, and closed to other users with read access', () => {
     const made = path.join(folder, 'a', 'data');
     prepareDataDir(made);
     expect(statSync(made).mode & 0o777).toBe(0o700);

@@ -57,12 +57,12 @@ export function listenOf(configured: ListenSettings, { host, port, auth }: UpOpt
   if (auth === 'none' && !isLoopback(listen.host)) {
     throw usage(
       '--auth',
-      `none would admit every client that reaches ${listen.host}`,
+      `none would accept every client that can reach ${listen.host}`,
       'leave --auth out, or listen on 127.0.0.1 only',
     );
   }
   return listen;
 }
 
-const usage = (field: string, what: string, hint = 'hostler up --help shows how it is used'): HostError =>
+const usage = (field: string, what: string, hint = 'hostler up --help shows the usage'): HostError =>
   new HostError('invalid_spec', `${field}: ${what}`, { field, reason: 'usage', hint });

@@ -32,7 +32,7 @@ describe('what a request needs of a client', () => {
     expect(isDeclared('samplingTools', capabilitiesOf('{"sampling":{}}'))).toBe(false);
   });
 
-  test('is told as the protocol has it', () => {
+  test('is written as the protocol defines it', () => {
     expect(requiredCapabilities(new Set(['form', 'url', 'sampling', 'samplingTools', 'roots']))).toBe(
       '{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}',
     );
@@ -45,7 +45,7 @@ describe('what a request needs of a client', () => {
   });
 });
 
-describe('what a server is told of the client', () => {
+describe('the client capabilities that a server receives', () => {
   const carried = (raw: string, isReachable = true) =>
     forwardedCapabilities(fakeExchange('modern', { capabilities: raw }).client, isReachable);
 

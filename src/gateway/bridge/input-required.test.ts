@@ -21,7 +21,7 @@ describe('a result', () => {
     expect(read(text)).toBeUndefined();
   });
 
-  test('of a legacy server asks for nothing, whatever it says', () => {
+  test('of a legacy server is no question, whatever its text', () => {
     const relayed = legacyResult('{"resultType":"input_required","requestState":"x"}');
     expect(readInputRequired('files', 'tools/call', relayed)).toBeUndefined();
   });
@@ -57,7 +57,7 @@ describe('a result', () => {
       'input_malformed',
     ],
     [
-      'something nobody can be asked',
+      'a method that no client supports',
       '{"resultType":"input_required","inputRequests":{"a":{"method":"x/y","params":{}}}}',
       'input_malformed',
     ],
@@ -78,9 +78,9 @@ describe('a result', () => {
     );
   });
 
-  test('of a method that cannot be answered by asking is refused', () => {
+  test('of a method that cannot be answered with input_required is refused', () => {
     expect(() => read('{"resultType":"input_required","requestState":"x"}', 'tools/list')).toThrow(
-      /cannot be answered by asking/,
+      /cannot be answered with input_required/,
     );
   });
 

@@ -43,11 +43,12 @@ export function readInputRequired(
   if (!parts) return undefined;
   const broken = (what: string, reason: string) => brokenServer(server, what, reason);
   if (!METHODS.get(method)?.mayRequireInput)
-    throw broken(`${quoted(method)} cannot be answered by asking`, 'input_not_possible');
+    throw broken(`${quoted(method)} cannot be answered with input_required`, 'input_not_possible');
   if (bytes.length > inputRequiredBytesMax)
-    throw broken(`asks in more than ${inputRequiredBytesMax} bytes`, 'input_too_large');
+    throw broken(`sent an input_required result of more than ${inputRequiredBytesMax} bytes`, 'input_too_large');
   const requests = parts.requests ? inputRequests(server, bytes, parts.requests) : [];
-  if (requests.length === 0 && !parts.state) throw broken('asks for no input and has no requestState', 'input_empty');
+  if (requests.length === 0 && !parts.state)
+    throw broken('an input_required result has neither inputRequests nor requestState', 'input_empty');
   if (parts.state && bytes[parts.state.start] !== 0x22) throw broken('requestState is not a string', 'input_malformed');
   return { requests, state: parts.state };
 }
@@ -71,7 +72,7 @@ function outerParts(
     return undefined;
   });
   if (!asks) return undefined;
-  if (doubled) throw brokenServer(server, 'a result that asks has a key twice', 'input_ambiguous');
+  if (doubled) throw brokenServer(server, 'an input_required result has a duplicate key', 'input_ambiguous');
   return { requests: spans[1], state: spans[2] };
 }
 
@@ -80,14 +81,14 @@ function inputRequests(server: string, bytes: Buffer, { start, end }: Span): Inp
   const found = new Map<string, InputRequest>();
   const after = eachMember(bytes, start, end, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
     const key = readString(bytes, keyStart, keyEnd);
-    if (found.has(key)) throw broken(`asks twice under the key ${quoted(key)}`);
-    if (found.size >= inputRequestsMax) throw broken(`asks for more than ${inputRequestsMax} things at once`);
+    if (found.has(key)) throw broken(`has two questions with the key ${quoted(key)}`);
+    if (found.size >= inputRequestsMax) throw broken(`sends more than ${inputRequestsMax} questions at once`);
     const entry = bytes.subarray(valueStart, valueEnd);
     const method = memberString(entry, 'method') ?? '';
     const params = memberBytes(entry, 'params');
     const need = neededCapability(method, params);
-    if (!need) throw broken(`asks ${quoted(method)}, which no client can be asked`);
-    if (!params && need !== 'roots') throw broken(`asks ${quoted(method)} without params`);
+    if (!need) throw broken(`asks with ${quoted(method)}, which no client supports`);
+    if (!params && need !== 'roots') throw broken(`asks with ${quoted(method)} but without params`);
     found.set(key, { key, method, params, need });
     return undefined;
   });

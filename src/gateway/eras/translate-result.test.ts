@@ -34,15 +34,15 @@ describe('a result of the same era', () => {
     ],
     ['in disguise', '{"resultType":"complete","cacheScop\\u0065":"public"}', '"cacheScop\\u0065":"private"}'],
     ['left out', '{"resultType":"complete","ttlMs":9}', '{"cacheScope":"private","resultType":"complete","ttlMs":9}'],
-    ['said in an older way', '{"ttlMs":9}', '{"cacheScope":"private","ttlMs":9}'],
-  ])('E5 a resource whose scope is %s is private where callers are told apart', (_how, text, end) => {
+    ['written in an older form', '{"ttlMs":9}', '{"cacheScope":"private","ttlMs":9}'],
+  ])('E5 a resource whose scope is %s is private where callers have different rights', (_how, text, end) => {
     const worded = String(said(text, 'modern', 'modern', 'resources/read', false));
     expect(worded.endsWith(end), worded).toBe(true);
     expect(said(text, 'modern', 'modern', 'resources/read', true)).toBe(text);
     expect(said(text, 'modern', 'modern', 'tools/call', false)).toBe(text);
   });
 
-  test('E5 a resource whose scope is said twice is no result, and what asks for more is not touched', () => {
+  test('E5 a resource with two scopes is no result, and input_required is not changed', () => {
     const twice = '{"cacheScope":"private","cacheScope":"public"}';
     expect(said(twice, 'modern', 'modern', 'resources/read', false)).toMatchObject({ code: -32603 });
     const more = '{"resultType":"input_required","inputRequests":{}}';
@@ -90,7 +90,7 @@ describe('a legacy result for a modern client', () => {
 describe('a modern result for a legacy client', () => {
   test.each([
     [
-      'loses what says how it is to be kept',
+      'loses the members that describe caching',
       '{"resultType":"complete","ttlMs":1,"cacheScope":"public","n":1.0}',
       '{"n":1.0}',
     ],

@@ -43,7 +43,7 @@ test('the consumer of the body gets its pieces and its end, and no later disconn
   expect([told.slice(0, -1).join(''), told.at(-1)]).toEqual(['abcdef', 'end']);
 });
 
-test('a sender that leaves before the end is told of once, and the end never', async () => {
+test('a sender that leaves before the end is reported once, and its end never', async () => {
   const told: string[] = [];
   let isOver = () => {};
   const over = new Promise<void>((resolve) => {
@@ -88,7 +88,7 @@ test('a body without a consumer is a stream', async () => {
   expect(answer).toContain('<abc> true');
 });
 
-test('a client that expects 100 is told to continue', async () => {
+test('a client that expects 100 gets it', async () => {
   const answer = await serve([head(3, 'Expect: 100-continue\r\nX-Own: 1\r\n'), 'abc'], (request, response) => {
     expect(request.headers).toMatchObject({ expect: '100-continue', 'x-own': '1' });
     request.takeBody({ piece: () => {}, end: () => response.end('done'), left: () => {} });

@@ -28,7 +28,7 @@ test.each([
   ['one piece', ['abc'], ['abc']],
   ['as much as there may be', ['abc', 'de'], ['abcde']],
   ['more', ['abc', 'def'], ['too_large']],
-  ['much more, told once', ['abc', 'def', 'ghi'], ['too_large']],
+  ['much more, reported once', ['abc', 'def', 'ghi'], ['too_large']],
 ])('%s', (_name, pieces, told) => {
   expect(read(pieces, 5)).toEqual(told);
 });
@@ -42,7 +42,7 @@ test('too many pieces are too much', () => {
   expect(read(new Array(10_001).fill('x'), 1_000_000)).toEqual(['too_large']);
 });
 
-test('a sender that leaves is told nothing', () => {
+test('a sender that leaves gets no answer', () => {
   const body = new TestBody(5, new ByteBudget(10_000), () => expect.unreachable());
   body.piece(Buffer.from('a'));
   body.left();

@@ -132,7 +132,7 @@ describe('a modern stream', () => {
     expect(stream.ends).toBe(0);
   });
 
-  test('begins after two seconds with what is granted by then, and tells of the rest when it is', async () => {
+  test('begins after two seconds with the granted subscriptions, and reports the rest later', async () => {
     const gateway = new FakeGateway(servers);
     const { promise, resolve } = deferred();
     gateway.upstreams.onSubscribe = async (_server, uri) => (uri === 'file:///b' ? promise : undefined);
@@ -189,7 +189,7 @@ describe('a modern stream', () => {
   });
 
   test.each([[5], ['both'], [[]]])(
-    'tells of an update whose _meta is none (%j), before it began and after',
+    'forwards an update whose _meta is not an object (%j), before it began and after',
     async (meta) => {
       const gateway = new FakeGateway(servers);
       const { promise, resolve } = deferred();

@@ -14,7 +14,7 @@ describe('a log', () => {
     ['info', 'info', true],
     ['info', 'emergency', true],
     ['info', 'vendor', false],
-  ] as const)('for who wants %s, of level %s: %s', (level, own, expected) => {
+  ] as const)('a client with level %s, a message of level %s: %s', (level, own, expected) => {
     expect(isLogged(level, Buffer.from(JSON.stringify({ level: own })))).toBe(expected);
   });
 });

@@ -35,13 +35,13 @@ test('what the host remembers of a cause is not shown', () => {
   expect(JSON.stringify(requestFailure(cause, context))).not.toContain('secret');
 });
 
-test('whether it may be tried again is what the error says of itself', () => {
+test('the error itself decides whether it may be retried', () => {
   const facts = (error: HostError) => JSON.parse(String(requestFailure(error, context).data));
   expect(facts(new HostError('transport', 'x', { execution: 'not_executed' })).retryable).toBe(true);
   expect(facts(new HostError('transport', 'x', { execution: 'uncertain' })).retryable).toBe(false);
 });
 
-test('W11 a client is told why the server is overloaded, and when to come back', () => {
+test('W11 a client learns why the server is overloaded, and when to retry', () => {
   const error = new HostError('overloaded', 'x', {
     reason: 'throttled',
     retryAfterMs: 2_000,
@@ -94,7 +94,7 @@ describe('E13 an error code of a server, for a modern client', () => {
     },
   );
 
-  test('a legacy client is told the code of a legacy server as it is', () => {
+  test('a legacy client gets the code of a legacy server unchanged', () => {
     for (const code of [-32002, -32000, -32099])
       expect(translateError(Buffer.from(`{"code":${code},"message":"m"}`), context).code).toBe(code);
   });

@@ -5,7 +5,7 @@ const read = (text: string) => readMeta(Buffer.from(text));
 const key = (name: string) => `"io.modelcontextprotocol/${name}"`;
 
 describe('_meta', () => {
-  test('that is not there says nothing', () => {
+  test('that is missing has no members', () => {
     const nothing = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
     expect(readMeta(undefined)).toEqual(nothing);
     expect(read('{}')).toEqual(nothing);

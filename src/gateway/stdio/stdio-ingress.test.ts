@@ -407,6 +407,18 @@ describe('bounds', () => {
     expect(await send(modern('next', 'echo'))).toMatchObject([{ id: 'next', result: {} }]);
   });
 
+  test('a flood of requests beyond the bound is refused slowly, so that accepted requests are answered first', async () => {
+    const { send, router, written, clock, input } = open();
+    const lines = Array.from({ length: exchangesMax + 100 }, (_, i) => modern(i, 'wait'));
+    expect(await send(...lines)).toHaveLength(32);
+    router.exchanges[0]?.succeed('{}');
+    expect(await written()).toMatchObject([{ id: 0, result: {} }]);
+    clock.advance(5);
+    expect(await written()).toHaveLength(32);
+    input.end();
+    expect((await written()).filter(({ error }) => error)).toHaveLength(36);
+  });
+
   test('a client that does not read is not read from, and its answers do not pile up', async () => {
     const taken: (() => void)[] = [];
     let output = '';

@@ -14,6 +14,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
+import { RefusalPacer } from '../../kernel/refusal-pacer.js';
 import type { Principal } from '../../policy/operation.js';
 import { Envelope } from '../../wire/envelope.js';
 import type { JsonText } from '../../wire/frame.js';
@@ -74,11 +75,14 @@ class PipeIngress implements StdioIngress, Pipe {
   #isOver = false;
   #isDraining = false;
   #cancelDrain: Cancel = () => {};
+  /** Refusals of requests beyond `exchangesMax`. */
+  readonly #refusals: RefusalPacer;
   readonly #closed = deferred();
 
   constructor(options: StdioIngressOptions) {
     const { input, output, principal, endpoint, clock } = options;
     this.#options = options;
+    this.#refusals = new RefusalPacer(clock);
     this.#out = new LineWriter(output, { defer: process.nextTick, onTaken: () => this.#balance() });
     this.#in = new InboundLines({
       message: (envelope) => this.#message(envelope, undefined),
@@ -204,6 +208,7 @@ class PipeIngress implements StdioIngress, Pipe {
       bytes: idText.length + (params?.length ?? 0),
       batch,
     };
+    if (this.#isFull(request.bytes)) return this.#refuseFull(idText, batch);
     const refusal = this.#refusalOf(request);
     const { era, stdio } = claimant(this.#eras, undefined, params);
     // A ping is answered here, with or without a session: it checks only the gateway.
@@ -223,13 +228,22 @@ class PipeIngress implements StdioIngress, Pipe {
     }
   }
 
-  #refusalOf({ idText, method, params, bytes }: StdioRequest): RpcFailure | undefined {
+  #isFull(bytes: number): boolean {
+    return this.#exchanges.size >= exchangesMax || this.#exchangeBytes + bytes > exchangeBytesMax;
+  }
+
+  #refuseFull(idText: string, batch: PipeBatch | undefined): void {
+    const failure = ownFailure(tooMany(this.#exchanges.size));
+    // A batch is answered as a whole.
+    if (batch) this.#refuse({ idText, failure }, batch);
+    else this.#refusals.run(() => this.#refuse({ idText, failure }, undefined));
+  }
+
+  #refusalOf({ idText, method, params }: StdioRequest): RpcFailure | undefined {
     const { router, endpoint, principal } = this.#options;
     if (method === '') return invalid(idText, `the method has more than ${methodBytesMax} bytes, or none`).failure;
     if (this.#exchanges.has(idText)) return invalid(idText, 'a request with this id is in progress').failure;
     if (params && !isObject(params)) return { code: RPC.invalidParams, message: 'params must be an object' };
-    if (this.#exchanges.size >= exchangesMax || this.#exchangeBytes + bytes > exchangeBytesMax)
-      return ownFailure(tooMany(this.#exchanges.size));
     return router.hasEndpoint(endpoint, principal) ? undefined : ownFailure(noEndpoint(endpoint));
   }
 
@@ -275,6 +289,7 @@ class PipeIngress implements StdioIngress, Pipe {
   #drain(drainMs: number): void {
     if (this.#isOver) return;
     const { input, clock } = this.#options;
+    this.#refusals.flush();
     if (!this.#isDraining) {
       this.#isDraining = true;
       input.off('data', this.#data);

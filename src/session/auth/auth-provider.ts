@@ -3,8 +3,8 @@
  * Not here: the time of a renewal (auth-recovery.ts), sending a token (transports/http/headers.ts).
  *
  * Private answers of one account must not reach another: a token of another grant (`AuthToken.grant`) drops all cached data of
- * the server. If grants have no names, every token counts as a new grant, except one with which `recover` replaced a refused
- * token.
+ * the server. If grants have no names, every token counts as a new grant. A token from `recover` is the exception: it has the
+ * grant of the refused token.
  */
 import type { AuthToken } from '../../transports/http/auth-token.js';
 

@@ -120,7 +120,7 @@ describe('the account at the server', () => {
   });
 });
 
-describe('one renewal for everybody', () => {
+describe('one renewal for all requests', () => {
   test('D-38 50 requests refused for the same token at the same time cause one recovery, and all may be sent again', async () => {
     const { provider, ask } = setup();
     const end = held(provider);
@@ -188,7 +188,7 @@ describe('one renewal for everybody', () => {
 
 describe('no storm', () => {
   test.each([
-    ['says no', () => Promise.resolve(false)],
+    ['refuses', () => Promise.resolve(false)],
     ['rejects', () => Promise.reject(new Error('no network'))],
     [
       'throws',
@@ -265,7 +265,7 @@ describe('no storm', () => {
     expect(provider.recoveries.map(({ context }) => context.kind)).toEqual(['scope', 'token']);
   });
 
-  test('when it is closed everybody goes on, nothing is listened to and nothing is begun', async () => {
+  test('after close all requests continue, no listener remains and no renewal begins', async () => {
     const { provider, recovery, ask, clock } = setup();
     held(provider);
     let changes = 0;
@@ -397,7 +397,7 @@ describe('the tokens of a provider', () => {
     expect(changes).toBe(2);
   });
 
-  test('what the configuration says is a token that cannot be renewed', async () => {
+  test('a configured header is a token that cannot be renewed', async () => {
     const provider = staticHeaderProvider({ 'X-Region': 'eu', Authorization: 'Bearer configured ' });
     expect(provider.current()).toEqual({ header: ['authorization', 'Bearer configured'] });
     const { recovery } = setup(one, { provider });

@@ -91,7 +91,7 @@ describe('the phases of a request', () => {
     expect(call.head(200, json)).toBe(lost);
   });
 
-  test('a call that was given up aborts its exchange, and hears nothing more', () => {
+  test('a call that was given up aborts its exchange, and gets no further event', () => {
     const { call, look, aborts, respond } = newCall();
     call.giveUp();
     expect([call.over, aborts()]).toEqual([true, 1]);

@@ -175,7 +175,7 @@ const shuttingDown = (server: string) =>
   });
 
 const orphansNotReaped = () =>
-  new HostError('invalid_spec', 'this process is PID 1, and Node does not reap orphans: they stay as zombies', {
+  new HostError('invalid_spec', 'this process is PID 1, and Node does not reap orphans: they remain as zombies', {
     reason: 'pid_1',
     hint: 'run it under an init, such as docker run --init, or start the hostler command itself',
   });

@@ -243,7 +243,7 @@ npm error A complete log of this run can be found in: /srv/npm/_logs/2026-11-17T
   nothing: ['', ''],
 };
 
-test.each(Object.entries(outputs))('E18 the line that says why: %s', (_name, [said, chosen]) => {
+test.each(Object.entries(outputs))('E18 the line with the cause: %s', (_name, [said, chosen]) => {
   expect(crashLine(said, 500)).toBe(chosen);
 });
 

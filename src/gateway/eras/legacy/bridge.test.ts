@@ -34,7 +34,7 @@ test('members of the modern era that a legacy client sends do not reach the serv
 });
 
 describe('legacy client, modern server', () => {
-  test('the client is asked by requests, in order, and the call is sent again with what it said', async () => {
+  test('the client gets the questions as requests, in order, and the call is sent again with its answers', async () => {
     const { bridge, clock } = bench();
     const exchange = fakeExchange('legacy');
     const request = bridged(exchange, (_, round) =>
@@ -245,7 +245,7 @@ describe('legacy client, legacy server', () => {
     expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call has ended' } }]);
   });
 
-  test('a client that gives no answer is told of in words', async () => {
+  test('a client that gives no answer causes an error with a text', async () => {
     const exchange = fakeExchange('legacy');
     const asked = inbound('roots/list');
     const { relayed, finish } = middle(exchange, asked);

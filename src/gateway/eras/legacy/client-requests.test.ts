@@ -46,7 +46,7 @@ test.each([
   ['its signal', 'cancelled', ({ gone }: ReturnType<typeof setUp>) => gone.abort()],
   ['the end of its request', 'cancelled', ({ asks, owner }: ReturnType<typeof setUp>) => asks.withdraw(owner)],
   ['the end of its client', 'transport', ({ asks }: ReturnType<typeof setUp>) => asks.end()],
-])('%s ends it, tells the client, and leaves nothing', async (_name, code, happen) => {
+])('%s ends it, notifies the client, and leaves nothing', async (_name, code, happen) => {
   const all = setUp();
   const { asks, told, tell, owner, gone, clock } = all;
   const refused = expect(

@@ -47,7 +47,7 @@ function setUp() {
   return { budget, stream, attach, update };
 }
 
-test('W18 a stream that was never read keeps no event; of each list one change is told when it is', () => {
+test('W18 a stream that was never read stores no event; its reader gets one change of each list', () => {
   const { budget, stream, attach, update } = setUp();
   for (let n = 0; n < 300; n++) {
     stream.announce(tools);
@@ -69,7 +69,7 @@ test('W18 300 changes while the stream is lost are one, and keep no event', () =
   expect(reader.events).toEqual([`0-1 ${tools}`, `0-2 ${tools}`]);
 });
 
-test('W18 a change that was written to a connection that was already lost is told again', () => {
+test('W18 a change that was written to a lost connection is sent again', () => {
   const { stream, attach, update } = setUp();
   const first = attach();
   update(1);
@@ -82,7 +82,7 @@ test('W18 a change that was written to a connection that was already lost is tol
   expect(attach(4).events).toEqual([]);
 });
 
-test('W18 a change that is told anyway is not told twice', () => {
+test('W18 a change that is sent anyway is not sent twice', () => {
   const { stream, attach } = setUp();
   attach();
   stream.announce(tools);
@@ -91,7 +91,7 @@ test('W18 a change that is told anyway is not told twice', () => {
   expect(attach(0).events).toEqual([`0-2 ${tools}`]);
 });
 
-test('W18 a reader that is behind is told of one change of each list, when it has caught up', () => {
+test('W18 a slow reader gets one change of each list, when it has caught up', () => {
   const { stream, attach } = setUp();
   const reader = attach();
   reader.isStalled = true;

@@ -79,7 +79,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
   }
 
   async #ask(method: string, params: JsonText | undefined, limits: AskLimits): Promise<Answer> {
-    if (!this.isOpen) throw new HostError('cancelled', 'the request on whose behalf the client is asked has ended');
+    if (!this.isOpen) throw new HostError('cancelled', 'the request that caused the question has ended');
     return this.client.asks.ask(this, (parts) => this.#reply.send(parts), method, params, limits);
   }
 

@@ -89,7 +89,7 @@ test('W17 a session that is being opened makes no room, an older or newer unused
   expect([open('f').isAdmitted, ids('opening', 'd', 'e', 'f')]).toEqual([false, ['opening', 'd', 'e']]);
 });
 
-test('W17 a session that nothing is heard of after initialize is protected for its grace time only', () => {
+test('W17 a session without a message after initialize is protected for its grace time only', () => {
   const { clock, open, ids } = setUp();
   open('silent', false);
   clock.advance(HTTP_LIMITS.openingMs - 10);

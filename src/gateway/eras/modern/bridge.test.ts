@@ -27,7 +27,7 @@ function bench() {
 }
 
 describe('modern client, modern server', () => {
-  test('an answer passes as it is, and the server was told what the client can do', async () => {
+  test('an answer passes unchanged, and the server received the capabilities of the client', async () => {
     const { bridge } = bench();
     const request = bridged(modern(), () => done);
     expect(await bridge.relay(request)).toBe(done);

@@ -61,12 +61,12 @@ describe('the envelope of a modern request', () => {
       withMeta(version, `"io.modelcontextprotocol/clientCapabilities":{"x":"${'y'.repeat(65_536)}"}`),
     ],
     ['client info that is a text', withMeta(version, capabilities, '"io.modelcontextprotocol/clientInfo":"me"')],
-    ['a log level nobody knows', withMeta(version, capabilities, '"io.modelcontextprotocol/logLevel":"loud"')],
+    ['an unknown log level', withMeta(version, capabilities, '"io.modelcontextprotocol/logLevel":"loud"')],
   ])('%s is -32602', (_what, params) => {
     expect(readEnvelope(params && memberBytes(params, '_meta'))).toMatchObject({ code: -32602, httpStatus: 400 });
   });
 
-  test('another version is told what there is, and what it asked for, cut short', () => {
+  test('another version is refused with the supported versions and the requested one, cut short', () => {
     const params = withMeta(`"io.modelcontextprotocol/protocolVersion":"${'9'.repeat(1_000)}"`, capabilities);
     expect(modernEnvelope(params)).toEqual({
       code: -32022,

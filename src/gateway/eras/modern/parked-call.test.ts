@@ -296,7 +296,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect(parsed(await first).inputRequests['ask-1'].params).toEqual(JSON.parse(formParams));
   });
 
-  test('a failed call is told as it failed', async () => {
+  test('a failed call is reported with its own error', async () => {
     const { bridge } = bench();
     const server = legacyServer();
     const relayed = bridge.relay(bridged(modern(), server.script));

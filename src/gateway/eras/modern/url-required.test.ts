@@ -42,7 +42,7 @@ describe('modern client, legacy server that wants an address visited first', () 
     expect(agreed.sent[0]?.members).toBeUndefined();
   });
 
-  test('a client that cannot visit it is told what it lacks, in words of its own era', async () => {
+  test('a client that cannot visit it gets the missing capability, in the form of its own era', async () => {
     const { bridge } = bench();
     const told = await bridge.relay(bridged(modern({ capabilities: '{"elicitation":{}}' }), () => required));
     expect(parsed(told)).toMatchObject({ code: -32021, data: { requiredCapabilities: { elicitation: { url: {} } } } });

@@ -48,7 +48,7 @@ export class LegacyHttpSession implements HttpSession {
   ): Promise<Answer> {
     const seen = this.#renewal.count;
     if (!this.#renewal.isOpen) return this.#sendInNewSession(method, params, options, progressToken, seen);
-    return this.#peer.request(method, params, options).catch(async (error: unknown) => {
+    return this.#request(method, params, options, seen).catch(async (error: unknown) => {
       if (!(await this.#isRefusedForSession(error, options, seen))) return answerOf(error);
       return this.#sendInNewSession(method, params, options, progressToken, seen);
     });
@@ -72,7 +72,16 @@ export class LegacyHttpSession implements HttpSession {
   ): Promise<Answer> {
     const { deadlineAtMs, signal } = options;
     await this.#renewal.within({ method, deadlineAtMs, signal }, seen);
-    return this.#peer.request(method, params, { ...options, progressToken }).catch(answerOf);
+    return this.#request(method, params, { ...options, progressToken }, this.#renewal.count).catch(answerOf);
+  }
+
+  #request(method: string, params: JsonText | undefined, options: RequestOptions, seen: number): Promise<Answer> {
+    const request = this.#peer.request(method, params, options);
+    if (!this.#renewal.isUnproven) return request;
+    return request.then((answer) => {
+      this.#renewal.answered(seen);
+      return answer;
+    });
   }
 
   /** False also if the caller leaves during the check: the caller then gets the response of the server. */

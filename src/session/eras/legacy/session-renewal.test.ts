@@ -76,17 +76,20 @@ describe('W1 a session that is renewed', () => {
       new HostError('needs_reauth', 'sign in', { execution: 'not_executed' }),
       ['needs_reauth', undefined, 'not_executed', undefined],
     ],
-  ])('and is not, for %s, releases the channel and tells every request so', async (_name, error, told) => {
-    const { log, opens, renewal, within } = setup();
-    const waiting = [within(), within()];
-    opens[0]?.reject(error);
-    expect(await Promise.all(waiting)).toEqual([told, told]);
-    expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
-    expect(log).not.toContain('renewed');
-  });
+  ])(
+    'and is not, for %s, releases the channel and fails every request with that reason',
+    async (_name, error, told) => {
+      const { log, opens, renewal, within } = setup();
+      const waiting = [within(), within()];
+      opens[0]?.reject(error);
+      expect(await Promise.all(waiting)).toEqual([told, told]);
+      expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
+      expect(log).not.toContain('renewed');
+    },
+  );
 
   test('sends one initialize a second, each when a request asks for it', async () => {
-    const { clock, log, opens, within, settle } = setup();
+    const { clock, log, opens, renewal, within, settle } = setup();
     const first = within();
     await clock.advanceAsync(100);
     opens[0]?.reject(rpcError());
@@ -99,12 +102,57 @@ describe('W1 a session that is renewed', () => {
     expect(log.filter((entry) => entry.startsWith('initialize'))).toEqual(['initialize at 0', 'initialize at 1000']);
     opens[1]?.resolve();
     expect(await Promise.all(next)).toEqual(['renewed', 'renewed']);
+    renewal.answered(renewal.count);
     // Lost again within the same second.
     void within();
     await settle();
     expect(opens).toHaveLength(2);
     await clock.advanceAsync(1_000);
     expect(log.at(-1)).toBe('initialize at 2000');
+  });
+
+  test('W26 backs off to 30 s while new sessions answer no request, and refuses requests meanwhile', async () => {
+    const { clock, log, opens, renewal, within } = setup();
+    const renewOnce = async () => {
+      const waiting = within();
+      await clock.advanceAsync(1_000);
+      opens.at(-1)?.resolve();
+      return waiting;
+    };
+    const refusals: unknown[] = [];
+    for (let i = 0; i < 8; i++) {
+      const refused = await renewOnce();
+      if (refused === 'renewed') continue;
+      refusals.push(refused);
+      await clock.advanceAsync(Number(refused[3]) - 1_000);
+      expect(await renewOnce()).toBe('renewed');
+    }
+    const atMs = log.filter((entry) => entry.startsWith('initialize')).map((entry) => Number(entry.split(' ').at(-1)));
+    const gaps = atMs.slice(1).map((each, k) => each - (atMs[k] as number));
+    expect(gaps).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+    for (const refused of refusals)
+      expect(refused).toEqual(['transport', 'session_not_renewed', 'not_executed', expect.any(Number)]);
+    // An answer in an older session proves nothing; one in the present session ends the backoff.
+    renewal.answered(renewal.count - 1);
+    expect(await within()).toContain('session_not_renewed');
+    renewal.answered(renewal.count);
+    const next = within();
+    await clock.advanceAsync(1_000);
+    opens.at(-1)?.resolve();
+    expect(await next).toBe('renewed');
+  });
+
+  test('W26 waits as long as the server asks for, and at least a second', async () => {
+    const { clock, log, opens, within } = setup();
+    const first = within();
+    opens[0]?.reject(new HostError('overloaded', 'later', { httpStatus: 503, retryAfterMs: 20_000 }));
+    expect(await first).toEqual(['overloaded', undefined, 'not_executed', 20_000]);
+    await clock.advanceAsync(5_000);
+    expect(await within()).toEqual(['transport', 'session_not_renewed', 'not_executed', 15_000]);
+    await clock.advanceAsync(15_000);
+    void within();
+    await clock.advanceAsync(0);
+    expect(log.filter((entry) => entry.startsWith('initialize'))).toEqual(['initialize at 0', 'initialize at 20000']);
   });
 
   test('dials again after 100 ms where no connection could be opened', async () => {
@@ -134,7 +182,7 @@ describe('W1 a session that is renewed', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('says when initialize is slow, and not when it was answered in time', async () => {
+  test('reports a slow initialize, and none that was answered in time', async () => {
     const { clock, log, opens, within } = setup();
     void within();
     await clock.advanceAsync(9_999);

@@ -4,10 +4,12 @@
  * (transports/http/call-queue.ts).
  *
  * Invariants:
- * - At most one `initialize` is in flight, and at most one per second is sent (one per 100 ms if connecting fails).
+ * - At most one `initialize` is in flight, and at most one per second is sent (one per 100 ms if connecting fails). While new
+ *   sessions answer no request, the interval doubles to 30 s. A `Retry-After` of the server is respected.
  * - The channel gets the outcome of every renewal. A failed renewal fails all waiting requests with one error in one tick.
  * - A request waits no longer than its own deadline; the renewal continues for the others.
  */
+import { backoffMs } from '../../../kernel/backoff.js';
 import type { CancelSignal } from '../../../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../../../kernel/clock.js';
 import { HostError, isHostError } from '../../../kernel/errors.js';
@@ -36,8 +38,9 @@ interface WaitingRequest {
 
 type Life = { readonly kind: 'open' | 'lost' } | { readonly kind: 'renewing'; readonly done: Promise<void> };
 
-/** Minimum time between two `initialize` requests. */
+/** Minimum time between two `initialize` requests; it doubles with each session in which no request was answered. */
 const intervalMs = 1_000;
+const intervalMsMax = 30_000;
 /** Minimum time after an attempt that sent no `initialize`. */
 const unsentIntervalMs = 100;
 const slowMs = 10_000;
@@ -47,6 +50,8 @@ export class SessionRenewal {
   #life: Life = { kind: 'open' };
   #nextAtMs = Number.NEGATIVE_INFINITY;
   #count = 0;
+  /** Sessions in a row in which no request was answered. */
+  #unproven = 0;
 
   constructor(parts: RenewalParts) {
     this.#parts = parts;
@@ -62,10 +67,28 @@ export class SessionRenewal {
     return this.#count;
   }
 
+  /** True until a request is answered in a session that was renewed. */
+  get isUnproven(): boolean {
+    return this.#unproven > 0;
+  }
+
+  /** A request was answered in the session numbered `seen`. */
+  answered(seen: number): void {
+    if (seen !== this.#count || this.#unproven === 0) return;
+    this.#unproven = 0;
+    this.#nextAtMs = Math.min(this.#nextAtMs, this.#parts.clock.nowMs() + intervalMs);
+  }
+
   /** Resolves when a newer session than `seen` is open; rejects when none could be opened. */
   renew(seen: number): Promise<void> {
     if (this.#life.kind === 'renewing') return this.#life.done;
     if (this.#life.kind === 'open' && seen !== this.#count) return Promise.resolve();
+    const waitMs = this.#nextAtMs - this.#parts.clock.nowMs();
+    // A request waits a short time. In a long pause it is refused, so that its caller can decide.
+    if (waitMs > intervalMs) {
+      this.#life = { kind: 'lost' };
+      return Promise.reject(this.#refusal(undefined, waitMs));
+    }
     const done = this.#open();
     // Each waiting request gets the error. Without a waiting request, the rejection must not count as unhandled.
     done.catch(() => {});
@@ -111,6 +134,7 @@ export class SessionRenewal {
       await open();
     } catch (cause) {
       if (isHostError(cause) && cause.code === 'connect_failed') this.#nextAtMs = clock.nowMs() + unsentIntervalMs;
+      else this.#nextAtMs = Math.max(this.#nextAtMs, clock.nowMs() + askedMs(cause));
       const error = this.#refusal(cause);
       this.#life = { kind: 'lost' };
       channel?.failed(error);
@@ -120,12 +144,13 @@ export class SessionRenewal {
     }
     this.#life = { kind: 'open' };
     this.#count++;
+    this.#nextAtMs += backoffMs(intervalMs, this.#unproven++, intervalMsMax) - intervalMs;
     channel?.opened();
     renewed();
   }
 
   /** One error for all waiting requests, none of which was sent. */
-  #refusal(cause: unknown): HostError {
+  #refusal(cause: unknown, retryAfterMs = intervalMs): HostError {
     const { server } = this.#parts;
     const unsent = { phase: 'queued', execution: 'not_executed' } as const;
     // The whole connection was lost, not only the session: requests may use the next connection.
@@ -142,9 +167,13 @@ export class SessionRenewal {
       server,
       reason: 'session_not_renewed',
       // The next call opens the next session. `retryAfterMs` keeps this call from being replayed.
-      retryAfterMs: intervalMs,
+      retryAfterMs: Math.ceil(retryAfterMs),
       hint: 'try again shortly; if it lasts, look at how the server answers initialize',
       cause,
     });
   }
 }
+
+/** The pause that an overloaded server asked for. */
+const askedMs = (error: unknown): number =>
+  isHostError(error) && error.code === 'overloaded' ? (error.details.retryAfterMs ?? 0) : 0;

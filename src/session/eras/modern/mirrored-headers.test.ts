@@ -9,7 +9,7 @@ const tool = (name: string, header: string, padding = 0) => {
 };
 const listOf = (...items: ServerList['items']): ServerList => ({ items, pages: 1, ttlMs: 0, cacheScope: 'private' });
 
-test('the name of what is asked for goes along, and arguments whose schema says so', async () => {
+test('the name of the requested item is sent, and arguments that the schema marks', async () => {
   const headers = new MirroredHeaders();
   await headers.learn(listOf(tool('a', 'Region')));
   expect(headers.headersOfCall('a', '{"region":"eu"}')).toEqual({ name: 'a', params: [['Region', 'eu']] });

@@ -49,7 +49,7 @@ test.each([
   ['a number', { properties: { a: { ...text('A'), type: 'number' } } }, 'at a is not on a string'],
   ['several types', { properties: { a: { ...text('A'), type: ['string'] } } }, 'at a is not on a string'],
   ['the same header twice', { properties: { a: text('A'), b: text('a') } }, 'at b repeats the header a'],
-])('one on %s makes the tool unusable, and says where it stands', (_what, schema, reason) => {
+])('one on %s makes the tool unusable, and the reason names its place', (_what, schema, reason) => {
   expect(scan({ type: 'object', ...schema })).toEqual({ ok: false, reason: expect.stringContaining(reason) });
 });
 
@@ -71,7 +71,7 @@ test.each(['patternProperties', 'dependentSchemas', '$defs', 'definitions'])(
   },
 );
 
-test('one that stands there twice, below a key that does, or in escapes, is seen', () => {
+test('one that is a duplicate key, below a key that does, or in escapes, is seen', () => {
   const inTwo = `{"properties":{"a":{"type":"string","${key}":"A"}},"properties":{}}`;
   const inEscapes = `{"propert\\u0069es":{"a":{"x\\u002dmcp-header":"A","typ\\u0065":"string"}}}`;
   const raw = (schema: string) => scanToolHeaders(Buffer.from(`{"name":"t","inputSchema":${schema}}`));

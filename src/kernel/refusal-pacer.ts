@@ -1,0 +1,56 @@
+/**
+ * Delays refusals under overload. A client that repeats refused requests at once would otherwise take the CPU time that answers
+ * of accepted requests need: with 4,000 requests in flight over stdio, successes per second fall to a third.
+ * Invariant: at most `delayedMax` refusals are delayed, each for at most `refusalDelayMsMax`.
+ */
+import type { Clock } from './clock.js';
+
+/** Refusals per `tickMs`; the rest are delayed. */
+const refusalsPerTick = 32;
+const tickMs = 5;
+/** Past this many delayed refusals, half a second of them, the next ones run at once. */
+const delayedMax = 3_200;
+/** The longest delay. A request whose deadline is nearer is refused at once. */
+const refusalDelayMsMax = (delayedMax / refusalsPerTick) * tickMs;
+
+export class RefusalPacer {
+  readonly #clock: Clock;
+  readonly #delayed: (() => void)[] = [];
+  /** Number of refusals in this tick. */
+  #count = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  run(refuse: () => void, deadlineAtMs = Number.POSITIVE_INFINITY): void {
+    const isDelayed =
+      this.#count >= refusalsPerTick &&
+      this.#delayed.length < delayedMax &&
+      deadlineAtMs - this.#clock.nowMs() > refusalDelayMsMax;
+    if (isDelayed) {
+      this.#delayed.push(refuse);
+      return;
+    }
+    if (this.#count++ === 0) this.#planTick();
+    refuse();
+  }
+
+  /** Runs all delayed refusals now. */
+  flush(): void {
+    for (const refuse of this.#delayed.splice(0)) refuse();
+  }
+
+  #planTick(): void {
+    this.#clock.at(this.#clock.nowMs() + tickMs, () => this.#nextTick());
+  }
+
+  #nextTick(): void {
+    this.#count = 0;
+    for (const refuse of this.#delayed.splice(0, refusalsPerTick)) {
+      this.#count++;
+      refuse();
+    }
+    if (this.#count > 0) this.#planTick();
+  }
+}
