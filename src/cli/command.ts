@@ -32,7 +32,9 @@ export interface Command {
 export const dataDirOption = { 'data-dir=': 'the data directory of the running Hostler' };
 export const jsonOption = { json: 'print JSON' };
 
-export const usageOf = ({ name, usage }: Command): string => `usage: hostler ${name} ${usage}`.trimEnd();
+type Usage = Pick<Command, 'name' | 'usage'>;
+
+export const usageOf = ({ name, usage }: Usage): string => `usage: hostler ${name} ${usage}`.trimEnd();
 
 export function parseCommandArgs(command: Command, argv: readonly string[]): ParsedArgs {
   const dashes = command.takesCommand ? argv.indexOf('--') : -1;
@@ -77,7 +79,7 @@ function nearestOption(message: string, known: readonly string[]): string | unde
 }
 
 /** `reason: usage` gives the error exit code 2 (exit-codes.ts). */
-export const usageError = (command: Command, what: string, hint = usageOf(command)): HostError =>
+export const usageError = (command: Usage, what: string, hint = usageOf(command)): HostError =>
   new HostError('invalid_spec', `${command.name}: ${what}`, { reason: 'usage', hint });
 
 export function helpOf(command: Command, summary: string): string {

@@ -10,9 +10,10 @@ import { type KeyEntry, type Keys, parseKeys } from '../config/keys.js';
 import { systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Command, jsonOption, type ParsedArgs, usageError } from './command.js';
+import { type Command, jsonOption, type ParsedArgs } from './command.js';
 import { findConfig } from './config/find-config.js';
 import { EXIT } from './exit-codes.js';
+import { keyUsage, keyUsageError } from './key/key-usage.js';
 import { printJson, printText, textTable } from './output/print.js';
 
 /** Maximum length of an argument that an error quotes. */
@@ -20,8 +21,7 @@ const shownChars = 64;
 
 export const key: Command = {
   name: 'key',
-  usage:
-    'add NAME [--role R|--no-role] [--worker W|--host] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME | nats',
+  usage: keyUsage,
   options: {
     'role=': 'the role of the key, which decides what it may use',
     'no-role': 'for a worker without a role, which may use something only with unlistedRole: "allow"',
@@ -56,7 +56,7 @@ export const key: Command = {
       case 'nats':
         return (await import('./key/print-nats-config.js')).printNatsConfig(args, keysOf(file));
       default:
-        throw usageError(key, `'${neutraliseLine(String(what), shownChars)}' is not one of add, list, revoke, nats`);
+        throw keyUsageError(`'${neutraliseLine(String(what), shownChars)}' is not one of add, list, revoke, nats`);
     }
   },
 };
@@ -122,7 +122,7 @@ const entryOf = (config: unknown, name: string): { nkey?: unknown } | undefined 
     : undefined;
 
 function required(name: string | undefined): string {
-  if (name === undefined) throw usageError(key, 'the name of the key is missing');
+  if (name === undefined) throw keyUsageError('the name of the key is missing');
   return name;
 }
 

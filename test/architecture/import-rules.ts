@@ -38,6 +38,8 @@ export interface Import {
   readonly target: string | undefined;
   /** By `import()`: it happens when the line is reached, or not at all. */
   readonly isDynamic: boolean;
+  /** `import type`: the compiled file has none. */
+  readonly isType: boolean;
 }
 
 type Node = Record<string, unknown> & { type: string };
@@ -69,7 +71,8 @@ export function importsOf(file: string, text: string): Import[] {
     const target = specifier.startsWith('.')
       ? path.posix.join(path.posix.dirname(file), specifier).replace(/\.(m?)js$/, '.$1ts')
       : undefined;
-    found.push({ file, specifier, target, isDynamic: node.type === 'ImportExpression' });
+    const isType = node.type === 'ImportDeclaration' && node.importKind === 'type';
+    found.push({ file, specifier, target, isDynamic: node.type === 'ImportExpression', isType });
   }
   return found;
 }
@@ -129,21 +132,35 @@ export function cycleErrors(sources: Sources): string[] {
   return cycles;
 }
 
-/** Packages that sources use and users of the package would not have. Optional ones may be loaded, never presupposed. */
+/** Files whose declarations a user of the package compiles: those that an entry reaches without `import()`. */
+function reachedBy(entries: readonly string[], sources: Sources): ReadonlySet<string> {
+  const found = new Set(entries);
+  for (const file of found)
+    for (const { target, isDynamic } of allImports(sources).filter((each) => each.file === file))
+      if (target !== undefined && !isDynamic) found.add(target);
+  return found;
+}
+
+/**
+ * Packages that sources use and users of the package would not have. Optional ones may be loaded, never presupposed; their types may be named
+ * where the declarations of no entry show them.
+ */
 export function packageErrors(
   sources: Sources,
   dependencies: readonly string[],
   optional: readonly string[] = [],
+  entries: readonly string[] = Object.keys(sources),
 ): string[] {
   const allowed = new Set(dependencies);
-  return allImports(sources).flatMap(({ file, specifier, target, isDynamic }) => {
+  const published = reachedBy(entries, sources);
+  return allImports(sources).flatMap(({ file, specifier, target, isDynamic, isType }) => {
     if (target !== undefined || isTest(file)) return [];
     if (specifier.startsWith('node:')) {
       return builtinModules.includes(specifier.slice(5)) ? [] : [`${file} imports ${specifier}: no such builtin`];
     }
     if (builtinModules.includes(specifier)) return [`${file} imports ${specifier}: write node:${specifier}`];
     if (optional.includes(packageOf(specifier))) {
-      return isDynamic
+      return isDynamic || (isType && !published.has(file))
         ? []
         : [`${file} imports ${specifier}: optional, so load it with import() where it is asked for`];
     }

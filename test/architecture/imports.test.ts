@@ -13,6 +13,11 @@ const { dependencies = {}, peerDependenciesMeta = {} } = readJson('package.json'
 };
 const optional = Object.keys(peerDependenciesMeta).filter((name) => peerDependenciesMeta[name]?.optional === true);
 
+/** The entry points of package.json. */
+const entries = ['index', 'testing', 'gateway/index', 'broker/index', 'broker/worker/index'].map(
+  (name) => `src/${name}.ts`,
+);
+
 describe('our sources', () => {
   test('were found', () => {
     expect(Object.keys(sources)).toContain('src/kernel/errors.ts');
@@ -27,7 +32,7 @@ describe('our sources', () => {
     expect(cycleErrors(sources)).toEqual([]);
   });
   test('use no package but builtins and runtime dependencies', () => {
-    expect(packageErrors(sources, Object.keys(dependencies), optional)).toEqual([]);
+    expect(packageErrors(sources, Object.keys(dependencies), optional, entries)).toEqual([]);
   });
   test('have entry files that only pass names on', () => {
     expect(entryErrors(sources)).toEqual([]);
@@ -133,6 +138,14 @@ describe('the checker', () => {
     };
     const error = 'src/host/b.ts imports @scope/may-be: optional, so load it with import() where it is asked for';
     expect(packageErrors(files, [], ['@scope/may-be'])).toEqual([error, error]);
+    const typed = {
+      'src/host/a.ts': `import { b } from './b.js'; const load = () => import('./c.js')`,
+      'src/host/b.ts': `import type { X } from '@scope/may-be'`,
+      'src/host/c.ts': `import type { X } from '@scope/may-be'; import './d.js'`,
+      'src/host/d.ts': `import { X } from '@scope/may-be'`,
+    };
+    const names = packageErrors(typed, [], ['@scope/may-be'], ['src/host/a.ts']).map((each) => each.split(' ')[0]);
+    expect(names).toEqual(['src/host/b.ts', 'src/host/d.ts']);
   });
 
   test('refuses entry files that do more than pass names on', () => {

@@ -78,6 +78,17 @@ test('the methods of a host', () => {
       'showUnrouted',
       'spawn',
     ],
-    ...['start', 'startupListing', 'status', 'stderr', 'stop', 'subscribe', 'tools', 'whenAllListed', 'withBudget'],
+    ...[
+      'start',
+      'startupListing',
+      'status',
+      'stderr',
+      'stop',
+      'subscribe',
+      'tools',
+      'useKeyedCalls',
+      'whenAllListed',
+      'withBudget',
+    ],
   ]);
 });

@@ -64,7 +64,7 @@ export function readRow(bytes: Buffer): StoredRow {
       ...{
         execution: 'uncertain',
         cause,
-        hint: 'run one version of Hostler on all hosts, and let nobody else write there',
+        hint: 'run one version of Hostler on all hosts, and let no other program write there',
       },
     });
   }

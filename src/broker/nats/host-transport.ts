@@ -191,7 +191,7 @@ export class HostTransport implements WorkerTransport {
       .then((asked) => this.#respond(message, { op: 'asked', id, ...asked }), this.#options.onProblem);
   }
 
-  /** Whether a host is gone. Workers cannot see that: nats-server 2.9 does not tell another account that nobody listens. */
+  /** Whether a host is gone. Workers cannot see that: nats-server 2.9 does not tell another account that a subject has no listener. */
   #gone(message: NatsMessage, session: WorkerSession | undefined): void {
     const owner = bufferOf(message.data).toString();
     if (!session || !idPattern.test(owner)) return;

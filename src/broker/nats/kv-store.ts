@@ -112,7 +112,7 @@ export class KvStore {
     return this.#checking;
   }
 
-  /** Somebody has seen this sequence. Operations wait until the store is known to have it. */
+  /** A host or a worker has seen this sequence. Operations wait until the store is known to have it. */
   sawSequence(seq: number): void {
     if (seq > this.#seen) this.checkStore(seq);
   }
@@ -257,7 +257,7 @@ export class KvStore {
     }
   }
 
-  /** Reads the id of the store. Writes a new one if there is none, or if the store lost what somebody has seen. */
+  /** Reads the id of the store. Writes a new one if there is none, or if the store lost a sequence that was seen. */
   async #check(): Promise<void> {
     const kv = this.#buckets[callsBucket];
     for (;;) {

@@ -114,7 +114,7 @@ export function lostConnection(error: unknown): HostError {
   });
 }
 
-/** The server has no subscriber for the subject: nobody received the message. */
+/** The server has no subscriber for the subject, so the message was not received. */
 export const isNoResponders = (error: unknown): boolean =>
   (error as { isNoResponders?: () => boolean }).isNoResponders?.() === true;
 

@@ -1,6 +1,6 @@
 /**
  * Sessions of workers on NATS. A host does not see their connections: a session is there while it says hello.
- * Invariant: a worker that makes many sessions loses its own oldest ones, and nobody else's.
+ * Invariant: a worker that makes many sessions loses its own oldest ones, and none of another worker.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Identities } from '../identities.js';

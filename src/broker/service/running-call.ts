@@ -15,7 +15,7 @@ import { decideKnown, decideUnknown, isSurelyNew, type Sending } from './call-de
 import { cancelled, expired, hostFailed, rowRemoved, stopping, tooManyWaiting } from './call-errors.js';
 import type { RunningSlots, Turn } from './running-slots.js';
 
-/** One call, whoever sends it. */
+/** One call, of a worker or of the host itself. */
 export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sentBefore'> {
   readonly id: CallId;
   readonly session: string;

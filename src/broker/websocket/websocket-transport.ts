@@ -24,7 +24,7 @@ export interface WebSocketTransportOptions {
   readonly listen: ListenOptions;
   readonly identities: Pick<Identities, 'ofDigest' | 'current' | 'expiryOf' | 'onChange'>;
   readonly limits: { readonly connections: number; readonly bytesPerSecond: number };
-  /** Of the log of calls; told to each worker. */
+  /** Id of the log of calls, told to each worker. */
   readonly storeId: string;
   readonly handlers: ServiceHandlers;
   readonly clock: Clock;

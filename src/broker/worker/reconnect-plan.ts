@@ -18,7 +18,7 @@ export const goodMs = 10_000;
 export const reconnectDelayMs = (failures: number, random: Random): number =>
   failures <= 0 ? random() * soonMs : withJitter(backoffMs(firstMs, failures - 1, maxMs), random);
 
-/** `refusals`: attempts in a row that were refused, at least 1. The key may become valid, and nobody restarts the worker then. */
+/** `refusals`: attempts in a row that were refused, at least 1. The key may become valid, and the worker is not restarted then. */
 export const refusedDelayMs = (refusals: number, random: Random): number =>
   withJitter(backoffMs(refusedFirstMs, refusals - 1, refusedMaxMs), random);
 

@@ -11,12 +11,12 @@ import { newKey, parseKeys } from '../../config/keys.js';
 import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../../config/unlisted-roles.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { type ParsedArgs, usageError } from '../command.js';
+import type { ParsedArgs } from '../command.js';
 import { EXIT } from '../exit-codes.js';
-import { key } from '../key.js';
 import { printText } from '../output/print.js';
 import { digestOfKey } from '../trust/config-parts.js';
 import { TrustStore } from '../trust/trust-store.js';
+import { keyUsageError } from './key-usage.js';
 
 /** Maximum length of an argument that an error quotes. */
 const shownChars = 64;
@@ -70,13 +70,13 @@ export async function addKey(args: ParsedArgs, file: string, name: string): Prom
 
 function rightsOf(args: ParsedArgs) {
   const [role, worker, isHost] = [args.text('role'), args.text('worker'), args.has('host')];
-  if (isHost && worker !== undefined) throw usageError(key, '--host and --worker exclude each other');
-  if (isHost && role !== undefined) throw usageError(key, '--host and --role exclude each other');
-  if (role !== undefined && args.has('no-role')) throw usageError(key, '--role and --no-role exclude each other');
+  if (isHost && worker !== undefined) throw keyUsageError('--host and --worker exclude each other');
+  if (isHost && role !== undefined) throw keyUsageError('--host and --role exclude each other');
+  if (role !== undefined && args.has('no-role')) throw keyUsageError('--role and --no-role exclude each other');
   if (args.has('nats') && worker === undefined && !isHost)
-    throw usageError(key, '--nats needs --worker or --host', 'a key of a client is checked by Hostler, not by NATS');
+    throw keyUsageError('--nats needs --worker or --host', 'a key of a client is checked by Hostler, not by NATS');
   if (worker !== undefined && role === undefined && !args.has('no-role'))
-    throw usageError(key, 'a worker needs a role', 'add --role R, or --no-role if unlistedRole is "allow"');
+    throw keyUsageError('a worker needs a role', 'add --role R, or --no-role if unlistedRole is "allow"');
   return { role, worker, isHost };
 }
 

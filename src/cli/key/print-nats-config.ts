@@ -6,10 +6,10 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import type { Keys } from '../../config/keys.js';
 import { systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { type ParsedArgs, usageError } from '../command.js';
+import type { ParsedArgs } from '../command.js';
 import { EXIT } from '../exit-codes.js';
-import { key } from '../key.js';
 import { printText } from '../output/print.js';
+import { keyUsageError } from './key-usage.js';
 
 const listenDefault = '127.0.0.1:4222';
 const storeDirDefault = '/var/lib/nats';
@@ -48,21 +48,20 @@ export async function printNatsConfig(args: ParsedArgs, keys: Keys): Promise<num
 function tlsOf(args: ParsedArgs) {
   const [certFile, keyFile] = [args.text('tls-cert'), args.text('tls-key')];
   if (certFile === undefined && keyFile === undefined) return undefined;
-  if (certFile === undefined || keyFile === undefined)
-    throw usageError(key, '--tls-cert and --tls-key belong together');
+  if (certFile === undefined || keyFile === undefined) throw keyUsageError('--tls-cert and --tls-key belong together');
   return { certFile, keyFile };
 }
 
 function storeMiBOf(text: string | undefined): number {
   const size = text === undefined ? storeMiBDefault : /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
   if (size >= 1 && size <= storeMiBMax) return size;
-  throw usageError(key, `--max-store must be a number of MiB from 1 to ${storeMiBMax}`);
+  throw keyUsageError(`--max-store must be a number of MiB from 1 to ${storeMiBMax}`);
 }
 
 function pidOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (/^[1-9]\d{0,9}$/.test(text) && Number(text) > 1) return Number(text);
-  throw usageError(key, '--reload must be the process id of nats-server', 'pgrep nats-server prints it');
+  throw keyUsageError('--reload must be the process id of nats-server', 'pgrep nats-server prints it');
 }
 
 function reload(pid: number): void {

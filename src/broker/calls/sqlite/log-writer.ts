@@ -20,7 +20,7 @@ const pageBytes = 4096;
 const floorBytes = 16 * MiB;
 /** Replies above this wait while the disk is full; smaller outcomes are written. */
 const smallBytes = 64 * 1024;
-/** Of the write-ahead log, before it is written into the file. */
+/** Bytes of the write-ahead log before it is written into the file. */
 const checkpointBytes = 2 * MiB;
 /** Free pages that stay for the next replies, and how many are returned at once. */
 const sparePages = (8 * MiB) / pageBytes;

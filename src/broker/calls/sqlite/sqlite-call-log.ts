@@ -366,7 +366,7 @@ const foundIn = (answer: Answer): CallRow | undefined => (answer.kind === 'row' 
 
 const versionOf = (answer: Answer): number => (answer.kind === 'done' ? answer.version : 0);
 
-/** A private folder: whoever can write it can make the host believe that a call has run. */
+/** A private folder: a user who can write to it can make the host believe that a call has run. */
 function makeFolder(folder: string): string {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
