@@ -1,4 +1,6 @@
-/** Bounds of the WebSocket transport. */
+/** Path and bounds of the WebSocket transport. */
+export const brokerPath = '/broker';
+
 const KiB = 1024;
 const MiB = 1024 * KiB;
 

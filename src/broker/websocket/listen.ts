@@ -18,8 +18,7 @@ import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { TurnedAway } from '../broker-events.js';
 import { brokerLimits } from '../protocol/limits.js';
-import { chunksMax, fragmentsMax, helloMs } from './limits.js';
-import { brokerPath } from './listen-path.js';
+import { brokerPath, chunksMax, fragmentsMax, helloMs } from './limits.js';
 import { bracketed, ownNames } from './own-names.js';
 import { UnadmittedSockets } from './unadmitted-sockets.js';
 

@@ -1,7 +1,4 @@
-/**
- * Requests that wait for their answers, by id. One timer serves all of them: the oldest is first in the map.
- * Invariant: every promise settles.
- */
+/** Requests that wait for their answers, by id. One timer serves all: the oldest is first in the map. Every promise settles. */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 
@@ -26,42 +23,40 @@ export class PendingAnswers<Answer> {
 
   wait(id: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      // A second sending of the same call: the first one is given up, and its answer serves the second.
-      this.reject(id, this.#late());
+      // A call that is sent again over the same connection: the answer serves the later sending.
+      this.#take(id)?.reject(this.#late());
       this.#waiters.set(id, { untilMs: this.#clock.nowMs() + this.#limitMs, resolve, reject });
-      this.#cancel ??= this.#arm();
+      this.#cancel ??= this.#clock.at(this.#clock.nowMs() + this.#limitMs, () => this.#expire());
     });
   }
 
   resolve(id: string, answer: Answer): void {
-    const waiter = this.#waiters.get(id);
-    this.#waiters.delete(id);
-    waiter?.resolve(answer);
+    this.#take(id)?.resolve(answer);
   }
 
   reject(id: string, error: HostError): void {
+    this.#take(id)?.reject(error);
+  }
+
+  failAll(error: HostError): void {
+    this.#cancel?.();
+    for (const id of [...this.#waiters.keys()]) this.reject(id, error);
+  }
+
+  #take(id: string): Waiter<Answer> | undefined {
     const waiter = this.#waiters.get(id);
     this.#waiters.delete(id);
-    waiter?.reject(error);
-  }
-
-  failAll(error: () => HostError): void {
-    this.#cancel?.();
-    this.#cancel = undefined;
-    for (const id of [...this.#waiters.keys()]) this.reject(id, error());
-  }
-
-  #arm(): Cancel | undefined {
-    const [oldest] = this.#waiters.values();
-    return oldest && this.#clock.at(oldest.untilMs, () => this.#expire());
+    return waiter;
   }
 
   #expire(): void {
-    const nowMs = this.#clock.nowMs();
+    this.#cancel = undefined;
     for (const [id, { untilMs }] of this.#waiters) {
-      if (untilMs > nowMs) break;
+      if (untilMs > this.#clock.nowMs()) {
+        this.#cancel = this.#clock.at(untilMs, () => this.#expire());
+        return;
+      }
       this.reject(id, this.#late());
     }
-    this.#cancel = this.#arm();
   }
 }

@@ -8,10 +8,9 @@ import type { Clock } from '../../kernel/clock.js';
 import { helloBytesMax, helloMs, unadmittedMax, unadmittedOfAddressMax } from './limits.js';
 
 interface Place {
-  readonly count: (chunk: Buffer) => void;
+  readonly countBytes: (chunk: Buffer) => void;
   readonly release: () => void;
-  /** The socket presented a wrong key. */
-  isHeld: boolean;
+  hasWrongKey: boolean;
 }
 
 export class UnadmittedSockets {
@@ -32,9 +31,9 @@ export class UnadmittedSockets {
     const { remoteAddress: address } = socket;
     if (address === undefined) return false;
     if (this.#count >= unadmittedMax || (this.#ofAddress.get(address) ?? 0) >= unadmittedOfAddressMax) return false;
-    const place = this.#makePlace(socket, address);
+    const place = this.#addPlace(socket, address);
     socket.once('close', () => {
-      if (!place.isHeld) place.release();
+      if (!place.hasWrongKey) place.release();
     });
     return true;
   }
@@ -42,54 +41,51 @@ export class UnadmittedSockets {
   /** From now on the bytes of this socket are limited. `socket`: the TCP or TLS socket that was upgraded. */
   upgraded(socket: Socket): void {
     const place = this.#places.get(idOf(socket));
-    if (place) socket.on('data', place.count);
+    if (place) socket.on('data', place.countBytes);
   }
 
   admitted(socket: Socket): void {
     const place = this.#places.get(idOf(socket));
-    if (!place) return;
-    socket.off('data', place.count);
-    place.release();
+    if (place) socket.off('data', place.countBytes);
+    place?.release();
   }
 
   wrongKey(socket: Socket): void {
     const place = this.#places.get(idOf(socket));
-    if (place) place.isHeld = true;
+    if (place) place.hasWrongKey = true;
   }
 
-  #makePlace(socket: Socket, address: string): Place {
+  #addPlace(socket: Socket, address: string): Place {
     const id = idOf(socket);
     let bytes = 0;
-    let isReleased = false;
     const cancel = this.#clock.at(this.#clock.nowMs() + helloMs, () => {
       place.release();
-      if (socket.destroyed) return;
-      this.#timedOut();
+      if (!socket.destroyed) this.#timedOut();
       socket.destroy();
     });
     const place: Place = {
-      isHeld: false,
-      count: (chunk) => {
+      hasWrongKey: false,
+      countBytes: (chunk) => {
         bytes += chunk.length;
         if (bytes > helloBytesMax) socket.destroy();
       },
       release: () => {
-        if (isReleased) return;
-        isReleased = true;
+        if (this.#places.get(id) !== place) return;
         cancel();
-        this.#count--;
-        this.#changeOfAddress(address, -1);
-        if (this.#places.get(id) === place) this.#places.delete(id);
+        this.#places.delete(id);
+        this.#change(address, -1);
       },
     };
+    // A port is used again: the place of its last socket ends.
+    this.#places.get(id)?.release();
     this.#places.set(id, place);
-    this.#count++;
-    this.#changeOfAddress(address, 1);
+    this.#change(address, 1);
     return place;
   }
 
-  #changeOfAddress(address: string, by: number): void {
+  #change(address: string, by: number): void {
     const count = (this.#ofAddress.get(address) ?? 0) + by;
+    this.#count += by;
     if (count > 0) this.#ofAddress.set(address, count);
     else this.#ofAddress.delete(address);
   }

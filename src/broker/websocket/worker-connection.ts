@@ -5,18 +5,12 @@
  * Invariants: every promise settles, with its answer, after `answerMs`, or with the connection. `not_executed` is said of a call only if
  * it was not written, or if the host closed the connection and had not read it.
  */
-import type { Cancel, Clock } from '../../kernel/clock.js';
+import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { type CallRequest, type HostMessage, readHostMessage, writeWorkerMessage } from '../protocol/messages.js';
 import type { AskedCalls } from '../service/transport.js';
-import type {
-  ConnectionHandlers,
-  OpenConnection,
-  OpenConnectionOptions,
-  Receipt,
-  WorkerConnection,
-} from '../worker/connection.js';
+import type { ConnectionHandlers, OpenConnection, Receipt, WorkerConnection } from '../worker/connection.js';
 import { type CloseReason, closeError, lostConnection } from './close-reasons.js';
 import { checkedUrl, type OpenSocket, openSocket } from './connect.js';
 import { cancelledConnect, timeoutError } from './connect-errors.js';
@@ -38,16 +32,18 @@ export function openWebSocketConnection(options: WebSocketConnectionOptions): Op
   const { key, clock, insecure = false } = options;
   const url = checkedUrl(options.url, insecure);
   return async ({ session, handlers, signal }) => {
-    const open = await openSocket(url, clock, signal);
-    return SocketConnection.open({ open, url, key, clock, session, handlers, signal });
+    const connection = new SocketConnection(await openSocket(url, clock, signal), clock, handlers);
+    const onAbort = () => connection.giveUp(cancelledConnect());
+    const cancelLimit = clock.at(clock.nowMs() + answerMs, () => connection.giveUp(timeoutError(url)));
+    signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      await connection.hello(writeHello({ key, session }));
+    } finally {
+      cancelLimit();
+      signal.removeEventListener('abort', onAbort);
+    }
+    return connection;
   };
-}
-
-interface SocketConnectionParts extends OpenConnectionOptions {
-  readonly open: OpenSocket;
-  readonly url: URL;
-  readonly key: string;
-  readonly clock: Clock;
 }
 
 class SocketConnection implements WorkerConnection, FrameSocketReader {
@@ -58,46 +54,21 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
   readonly #asks: PendingAnswers<AskedCalls>;
   readonly #manifests: PendingAnswers<Buffer>;
   #welcome: Welcome | undefined;
-  #welcomed: (() => void) | undefined;
+  #welcomed: () => void = () => {};
   #isOver = false;
-  #closeReason: HostError | undefined;
+  /** Why this side gave the connection up. */
+  #ownError: HostError | undefined;
   #settleClosed: (error: HostError | undefined) => void = () => {};
 
-  static async open(parts: SocketConnectionParts): Promise<SocketConnection> {
-    const { clock, signal, url, key, session } = parts;
-    const connection = new SocketConnection(parts);
-    let cancelLimit: Cancel = () => {};
-    let onAbort = () => {};
-    try {
-      await new Promise<void>((resolve, reject) => {
-        const giveUp = (error: HostError) => {
-          connection.#socket.close('closed');
-          reject(error);
-        };
-        onAbort = () => giveUp(cancelledConnect());
-        cancelLimit = clock.at(clock.nowMs() + answerMs, () => giveUp(timeoutError(url)));
-        signal.addEventListener('abort', onAbort, { once: true });
-        connection.#welcomed = resolve;
-        void connection.closed.then((error) => reject(error ?? lostConnection('closed')));
-        connection.#socket.send(writeHello({ key, session }));
-      });
-    } finally {
-      cancelLimit();
-      signal.removeEventListener('abort', onAbort);
-    }
-    return connection;
-  }
-
-  private constructor({ open, clock, handlers }: SocketConnectionParts) {
+  constructor({ socket, below }: OpenSocket, clock: Clock, handlers: ConnectionHandlers) {
     this.#handlers = handlers;
     this.closed = new Promise((resolve) => {
       this.#settleClosed = resolve;
     });
-    const late = (what: string) => () => noAnswer(what);
-    this.#calls = new PendingAnswers(clock, answerMs, late('receipt'));
-    this.#asks = new PendingAnswers(clock, answerMs, late('answer'));
-    this.#manifests = new PendingAnswers(clock, answerMs, late('manifest'));
-    this.#socket = new FrameSocket(open.socket, open.below, clock, this);
+    this.#calls = new PendingAnswers(clock, answerMs, () => noAnswer('receipt'));
+    this.#asks = new PendingAnswers(clock, answerMs, () => noAnswer('answer'));
+    this.#manifests = new PendingAnswers(clock, answerMs, () => noAnswer('manifest'));
+    this.#socket = new FrameSocket(socket, below, clock, this);
   }
 
   get worker(): string {
@@ -110,6 +81,20 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
 
   get storeId(): string {
     return this.#welcome?.storeId ?? '';
+  }
+
+  /** Resolves with the welcome. */
+  hello(message: Buffer): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#welcomed = resolve;
+      void this.closed.then((error) => reject(error ?? lostConnection('closed')));
+      this.#socket.send(message);
+    });
+  }
+
+  giveUp(error: HostError): void {
+    this.#ownError ??= error;
+    this.#socket.close('bad_frame', error.message);
   }
 
   call(request: CallRequest): Promise<Receipt> {
@@ -143,27 +128,21 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
   frame(bytes: Buffer | undefined): void {
     try {
       if (bytes === undefined) throw new HostError('protocol_error', 'the broker sent a binary message');
-      if (this.#welcome) this.#read(readHostMessage(bytes));
-      else {
-        this.#welcome = readWelcome(bytes);
-        this.#welcomed?.();
-      }
+      if (this.#welcome) return this.#read(readHostMessage(bytes));
+      this.#welcome = readWelcome(bytes);
+      this.#welcomed();
     } catch (error) {
-      this.#closeReason = isHostError(error) ? error : new HostError('protocol_error', 'a message could not be read');
-      this.#socket.close('bad_frame', this.#closeReason.message);
+      this.giveUp(isHostError(error) ? error : new HostError('protocol_error', 'a message could not be read'));
     }
   }
 
   ended(reason: CloseReason | undefined, code: number, text: string): void {
     this.#isOver = true;
-    const error = this.#closeReason ?? closeError(reason, code, text);
     // A host that goes away has answered every call that it read.
-    const lost = lostConnection(reason ?? `closed_${code}`);
     const execution = reason === 'going_away' ? 'not_executed' : 'uncertain';
-    this.#calls.failAll(() => lost.with({ execution }));
-    this.#asks.failAll(() => lost);
-    this.#manifests.failAll(() => error);
-    this.#settleClosed(reason === 'closed' ? undefined : error);
+    const lost = lostConnection(reason ?? `closed_${code}`).with({ execution });
+    for (const pending of [this.#calls, this.#asks, this.#manifests]) pending.failAll(lost);
+    this.#settleClosed(this.#ownError ?? (reason === 'closed' ? undefined : closeError(reason, code, text)));
   }
 
   #request<Answer>(pending: PendingAnswers<Answer>, id: string, message: Buffer): Promise<Answer> {
