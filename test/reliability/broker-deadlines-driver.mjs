@@ -1,9 +1,8 @@
 /**
- * Runs alone in a PID namespace: a worker calls, with deadlines drawn by chance, a server that takes its time, through a broker and
- * a host of their own processes. When calls began is read from the server's ledger, when they were over from the worker. Some
- * are given up before. Prints one JSON line. Arguments: calls, seed, folder.
+ * Runs alone in a PID namespace: a worker calls, with random deadlines, a slow server of a host in another process. The server's ledger shows
+ * when calls began, the worker when they were over. Some are cancelled before. Prints one JSON line. Arguments: calls, seed, folder.
  *
- * All clocks are of one machine, so the walls of worker and server can be compared.
+ * All processes are on one machine, so their wall clocks can be compared.
  */
 import { spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -23,18 +22,10 @@ const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const wallMs = () => performance.timeOrigin + performance.now();
 const ledger = path.join(folder, 'ledger');
 
-// --- broker, host, worker
+// --- host, worker
 
-const names = { worker: { role: 'all' }, host: {} };
-const keyOf = new Map(Object.keys(names).map((name) => [name, `hk_${randomBytes(32).toString('base64url')}`]));
-const hash = (text) => `sha256:${createHash('sha256').update(text).digest('hex')}`;
-const shared = {
-  keys: Object.fromEntries(
-    Object.entries(names).map(([name, more]) => [name, { hash: hash(keyOf.get(name)), mailbox: name, ...more }]),
-  ),
-  roles: { all: { allow: ['sleepy/*'] } },
-  log: { level: 'error' },
-};
+const key = `hk_${randomBytes(32).toString('base64url')}`;
+const hash = `sha256:${createHash('sha256').update(key).digest('hex')}`;
 const write = (name, value) => {
   const file = path.join(folder, name);
   writeFileSync(file, typeof value === 'string' ? value : JSON.stringify(value), { mode: 0o600 });
@@ -59,12 +50,11 @@ async function start(...words) {
   }
   return JSON.parse(it.said);
 }
-const limits = { messagesPerSecond: 100_000, burst: 100_000 };
-const brokerConfig = write('broker.json', { ...shared, broker: { listen: { port: 0 }, limits } });
-const { url } = await start('broker', '--config', brokerConfig, '--data-dir', path.join(folder, 'broker'));
 const tools = JSON.stringify([{ name: 'work', inputSchema: { type: 'object' } }]);
 const hostConfig = write('host.json', {
-  ...shared,
+  keys: { worker: { hash, worker: 'worker', role: 'all' } },
+  roles: { all: { allow: ['sleepy/*'] } },
+  log: { level: 'error' },
   mcpServers: {
     sleepy: {
       command: 'perl',
@@ -76,10 +66,10 @@ const hostConfig = write('host.json', {
       pins: 'off',
     },
   },
-  broker: { url, keyFile: write('host.key', keyOf.get('host')) },
+  broker: { listen: { port: 0 } },
 });
-await start('up', '--config', hostConfig, '--port', '0', '--data-dir', path.join(folder, 'host'));
-const worker = await connect({ broker: url, key: keyOf.get('worker'), connectMs: 60_000 });
+const { broker } = await start('up', '--config', hostConfig, '--port', '0', '--data-dir', path.join(folder, 'host'));
+const worker = await connect({ broker, key, connectMs: 60_000 });
 await worker.execute('sleepy', 'work', { nonce: 'first', sleepMs: 0 });
 
 // --- calls
@@ -91,7 +81,7 @@ const codes = {};
 async function callOnce(number) {
   const nonce = `n${number}`;
   const isGivenUp = random() < 0.15;
-  // Whoever gives up has all the time there is: nothing but its word ends the call.
+  // A call that is cancelled has a long deadline: only the cancel ends it.
   const deadlineMs = isGivenUp ? 60_000 : randomInt(random, 20, 1_200);
   const giveUp = new AbortController();
   const beganMs = performance.now();
@@ -119,7 +109,7 @@ await Promise.all(
   }),
 );
 loopDelay.disable();
-// Cancels are still on their way: each call that nobody waits for any more is cancelled, or ends by itself.
+// Cancels are still on their way: each call without a caller is cancelled, or ends by itself.
 const isSettled = () => {
   const lines = readFileSync(ledger, 'utf8').split('\n').filter(Boolean);
   const over = new Set(lines.filter((line) => !line.startsWith('start ')).map((line) => line.split(' ')[1]));
@@ -143,7 +133,7 @@ let startedTwice = 0;
 for (const line of readFileSync(ledger, 'utf8').split('\n').filter(Boolean)) {
   const [what, nonce, atMs] = line.split(' ');
   if (what === 'start' && seen.start.has(nonce)) startedTwice++;
-  // A host that closes cancels what is left: nobody asked for that.
+  // A host that closes cancels the rest; those cancels are not counted.
   if (Number(atMs) > stoppedAtMs) continue;
   seen[what].set(nonce, Number(atMs));
 }
@@ -175,14 +165,13 @@ const serverDelayMs = Math.max(
     seen.end.has(nonce) ? [seen.end.get(nonce) - seen.start.get(nonce) - sleepMs] : [],
   ),
 );
-/** The longest that each process on the way stood still, in which a message waits and nobody can count its time. */
+/** The longest time that each process on the way stood still: messages wait then. */
 const stoodStillMs = {
   worker: loopDelay.max / 1e6,
-  broker: Number(readFileSync(delayFile('broker'), 'utf8')),
   host: Number(readFileSync(delayFile('up'), 'utf8')),
   server: serverDelayMs,
 };
-/** Begun, and nobody waits any more: it must hear of that, unless it was done by then. */
+/** Begun, and without a caller: the server must hear of that, unless it was done by then. */
 const unwanted = all.filter(
   ([nonce, { outcome, endedAtMs }]) =>
     outcome !== 'answered' && seen.start.has(nonce) && !(seen.end.get(nonce) <= endedAtMs),

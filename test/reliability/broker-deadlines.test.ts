@@ -1,7 +1,4 @@
-/**
- * Calls with little time, from a worker over a broker and a host to a server that takes its own: none begins when its time is
- * over, each is over when its time is, and the server hears of it.
- */
+/** Calls with short deadlines, from a worker to a slow server: none begins after its deadline, each is over by then, and the server hears of it. */
 import { expect, test } from 'vitest';
 import { isLongTier, timeLimitMs } from '../tier.js';
 import { runInNamespace } from './in-namespace.js';
@@ -24,7 +21,7 @@ interface Figures {
   readonly overDeadlineMs: Spread;
   readonly unwanted: number;
   readonly cancelMs: Spread;
-  readonly stoodStillMs: Readonly<Record<'worker' | 'broker' | 'host' | 'server', number>>;
+  readonly stoodStillMs: Readonly<Record<'worker' | 'host' | 'server', number>>;
 }
 
 test(`K9 ${calls} calls with deadlines: none begins after its own, each is over by then, and the server hears of it`, {
@@ -33,13 +30,13 @@ test(`K9 ${calls} calls with deadlines: none begins after its own, each is over 
   const figures = await runInNamespace<Figures>('K9', './broker-deadlines-driver.mjs', calls);
   expect(figures).toMatchObject({
     ...{ calls, notTold: 0, wrong: 0, startedTwice: 0, startedThoughPromisedNot: 0, inFlight: 0 },
-    ...{ neverCancelled: 0, errors: [], exits: [0, 0] },
+    ...{ neverCancelled: 0, errors: [], exits: [0] },
   });
   const { stoodStillMs, handedLateMs, startedLateMs, overDeadlineMs, cancelMs } = figures;
   // On a machine that others use too, a process may stand still for as long as it was seen to.
   const onTheWayMs = Object.values(stoodStillMs).reduce((sum, ms) => sum + ms);
-  // By the worker's clock, whoever stood still on the way: the host sees how long that was. Afterwards it is the server's time.
-  expect(handedLateMs.max).toBeLessThanOrEqual(timeLimitMs(0));
+  // What is left travels with the call, so the time on the way is not counted by the host.
+  expect(handedLateMs.max).toBeLessThanOrEqual(timeLimitMs(addedMs + onTheWayMs));
   expect(startedLateMs.max).toBeLessThanOrEqual(timeLimitMs(onTheWayMs));
   expect(figures.handedOver).toBeGreaterThanOrEqual(figures.started);
   expect(overDeadlineMs.max).toBeLessThanOrEqual(timeLimitMs(addedMs + stoodStillMs.worker));
