@@ -28,12 +28,10 @@ async function openKeyedCalls({
   clock = systemClock,
   onProblem = () => {},
 }: HostOptions): Promise<KeyedCalls> {
-  const { keyedCalls } = await import('./keyed-calls.js');
-  if (stateDir === undefined) {
-    const { MemoryCallLog } = await import('./calls/memory-call-log.js');
-    return keyedCalls(new MemoryCallLog(clock), clock, true, onProblem);
-  }
-  const { openSqliteCallLog } = await import('./calls/sqlite/sqlite-call-log.js');
-  const folder = path.join(stateDir, 'calls');
+  const [{ keyedCalls }, { openSqliteCallLog }] = await Promise.all([
+    import('./keyed-calls.js'),
+    import('./calls/sqlite/sqlite-call-log.js'),
+  ]);
+  const folder = stateDir === undefined ? undefined : path.join(stateDir, 'calls');
   return keyedCalls(await openSqliteCallLog({ folder, clock, onProblem }), clock, true, onProblem);
 }

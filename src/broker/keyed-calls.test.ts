@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryCallLog, MemoryRows } from '../../test/fakes/memory-call-log.js';
 import type { ToolResult } from '../host/host-interface.js';
 import type { KeyedCall } from '../host/keyed-calls.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import { MemoryCallLog, MemoryRows } from './calls/memory-call-log.js';
 import { keyedCalls } from './keyed-calls.js';
 import { brokerLimits } from './protocol/limits.js';
 

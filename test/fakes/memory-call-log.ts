@@ -1,14 +1,173 @@
-/** The log in memory, and logs with a planted bug, which the contract suite must find. */
-import type { CallId, CallLog, CallOutcome, CallRow } from '../../src/broker/calls/call-log.js';
-import { MemoryCallLog, MemoryRows } from '../../src/broker/calls/memory-call-log.js';
+/**
+ * The log of calls in memory, with the same bounds. Several logs on one `MemoryRows` are several hosts on one store. Below it are logs
+ * with a planted bug, which the contract suite must find.
+ */
+
+import { CallBounds, noRoom } from '../../src/broker/calls/call-bounds.js';
+import type {
+  CallId,
+  CallLog,
+  CallOutcome,
+  CallRow,
+  LogUsage,
+  NewCall,
+  Received,
+} from '../../src/broker/calls/call-log.js';
+import { brokerLimits } from '../../src/broker/protocol/limits.js';
+import { errorBody } from '../../src/broker/protocol/reply-body.js';
 import type { Clock } from '../../src/kernel/clock.js';
+import type { HostError } from '../../src/kernel/errors.js';
+import { newId } from '../../src/kernel/random.js';
+import { compositeKey } from '../../src/policy/composite-key.js';
 
-export { MemoryCallLog, MemoryRows };
+interface MemoryRow extends CallRow {
+  readonly id: CallId;
+  readonly isCallersKey: boolean;
+  readonly expiresAtMs: number;
+  /** Its worker was revoked while it ran. */
+  readonly isPurged: boolean;
+}
 
-/** One store with several hosts: each `open` is another start of a process. */
-export const memoryStore = (clock: Clock, rows = new MemoryRows()) => ({
-  open: async (storeId?: string): Promise<CallLog> => new MemoryCallLog(clock, rows, storeId),
-});
+export class MemoryRows {
+  readonly rows = new Map<string, MemoryRow>();
+  readonly bounds = new CallBounds();
+  /** Hosts whose log is open. */
+  readonly owners = new Set<string>();
+  readonly forRoom = new Set<() => void>();
+}
+
+export class MemoryCallLog implements CallLog {
+  readonly storeId: string;
+  readonly owner = newId();
+  readonly #clock: Clock;
+  readonly #store: MemoryRows;
+
+  constructor(clock: Clock, store = new MemoryRows(), storeId = newId()) {
+    this.#clock = clock;
+    this.#store = store;
+    this.storeId = storeId;
+    store.owners.add(this.owner);
+  }
+
+  refusal(worker: string, _epoch: string, isCallersKey: boolean): HostError | undefined {
+    this.#sweep();
+    return this.#store.bounds.refusal(worker, isCallersKey, 0);
+  }
+
+  async receive({ id, digest, isCallersKey, deadlineMs, state, reply }: NewCall): Promise<Received> {
+    this.#sweep();
+    const known = this.#store.rows.get(keyOf(id));
+    if (known) return { isNew: false, row: known };
+    const keptMs = isCallersKey ? brokerLimits.callersKeyMs : deadlineMs + brokerLimits.untakenMs;
+    const row: MemoryRow = {
+      ...{ id, digest, isCallersKey, state, reply, owner: this.owner, version: 1, isPurged: false },
+      ...{ attempts: state === 'running' ? 1 : 0, expiresAtMs: this.#clock.nowMs() + keptMs },
+    };
+    this.#put(row);
+    return { isNew: true, row };
+  }
+
+  async begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined> {
+    const row = this.#store.rows.get(keyOf(id));
+    if (!row || row.version !== version || !isOpen(row)) return row;
+    const { attempts } = row;
+    this.#put({ ...row, state: 'running', owner: this.owner, attempts: attempts + 1, version: version + 1 });
+    return 'begun';
+  }
+
+  async finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    const { isCallersKey, deadlineMs, reply, state } = outcome;
+    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
+    while (!isCallersKey && !this.#store.bounds.hasRoom(id.worker, reply.length)) {
+      if (this.#clock.nowMs() >= deadlineAtMs)
+        return this.#finish(id, owner, 'uncertain', errorBody(noRoom(reply.length)));
+      await this.#room(deadlineAtMs);
+    }
+    return this.#finish(id, owner, state, reply);
+  }
+
+  async find(id: CallId): Promise<CallRow | undefined> {
+    return this.#store.rows.get(keyOf(id));
+  }
+
+  taken(id: CallId): void {
+    const row = this.#store.rows.get(keyOf(id));
+    if (row && !isOpen(row) && (!row.isCallersKey || row.state === 'refused')) this.#remove(row);
+  }
+
+  async purge(worker: string, except: readonly string[] = []): Promise<void> {
+    for (const row of [...this.#store.rows.values()]) {
+      if (row.id.worker !== worker || except.includes(row.id.epoch) || row.isPurged) continue;
+      this.#remove(row);
+      if (row.state === 'running') this.#put({ ...row, isPurged: true });
+    }
+  }
+
+  async isGone(owner: string): Promise<boolean> {
+    return !this.#store.owners.has(owner);
+  }
+
+  usage(): LogUsage {
+    return this.#store.bounds.usage();
+  }
+
+  async close(): Promise<void> {
+    this.#store.owners.delete(this.owner);
+  }
+
+  #finish(id: CallId, owner: string, state: CallOutcome['state'], reply: Buffer): CallRow | undefined {
+    const row = this.#store.rows.get(keyOf(id));
+    if (!row || row.owner !== owner || !isOpen(row)) return row;
+    const made = { ...row, state, version: row.version + 1, reply: row.isPurged ? undefined : reply };
+    this.#put(made);
+    return made;
+  }
+
+  #room(untilMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = this.#clock.at(untilMs, () => wake());
+      const wake = () => {
+        cancel();
+        this.#store.forRoom.delete(wake);
+        resolve();
+      };
+      this.#store.forRoom.add(wake);
+    });
+  }
+
+  #put(row: MemoryRow): void {
+    const before = this.#store.rows.get(keyOf(row.id));
+    if (before) this.#count(before, -1);
+    this.#store.rows.set(keyOf(row.id), row);
+    this.#count(row, 1);
+  }
+
+  #remove(row: MemoryRow): void {
+    this.#store.rows.delete(keyOf(row.id));
+    this.#count(row, -1);
+    for (const wake of [...this.#store.forRoom]) wake();
+  }
+
+  #count(row: MemoryRow, sign: 1 | -1): void {
+    if (row.isPurged) return;
+    const [open, finished] = isOpen(row) ? [sign, 0] : [0, sign];
+    const { isCallersKey, id, reply } = row;
+    this.#store.bounds.change({ worker: id.worker, isCallersKey, open, finished, bytes: sign * (reply?.length ?? 0) });
+  }
+
+  #sweep(): void {
+    const nowMs = this.#clock.nowMs();
+    // Rows are nearly in the order in which they expire, so this reads few.
+    for (const row of this.#store.rows.values()) {
+      if (row.expiresAtMs > nowMs) break;
+      if (!isOpen(row) || !this.#store.owners.has(row.owner)) this.#remove(row);
+    }
+  }
+}
+
+const isOpen = ({ state }: CallRow): boolean => state === 'received' || state === 'running';
+
+const keyOf = ({ worker, epoch, key }: CallId): string => compositeKey(worker, epoch, key);
 
 /** Begins a row that another host has begun since. */
 export class BeginsTwice extends MemoryCallLog {

@@ -1,6 +1,5 @@
 /** A runner over a log in memory. Executions end when a test says so. */
 import type { CallRow } from '../../src/broker/calls/call-log.js';
-import { MemoryCallLog, MemoryRows } from '../../src/broker/calls/memory-call-log.js';
 import { readReplyBody, resultBody } from '../../src/broker/protocol/reply-body.js';
 import { CallRunner } from '../../src/broker/service/call-runner.js';
 import type { Caller, CallTask } from '../../src/broker/service/running-call.js';
@@ -8,6 +7,7 @@ import { RunningSlots } from '../../src/broker/service/running-slots.js';
 import type { CancelSignal } from '../../src/kernel/cancel-signal.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { MemoryCallLog, MemoryRows } from './memory-call-log.js';
 
 export const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 

@@ -1,6 +1,5 @@
 /** A service over a log in memory, and workers that only send and write down what they hear. */
 import type { BrokerEvent } from '../../src/broker/broker-events.js';
-import { MemoryCallLog, MemoryRows } from '../../src/broker/calls/memory-call-log.js';
 import type { CallRequest, HostMessage } from '../../src/broker/protocol/messages.js';
 import { readManifestBody, readReplyBody } from '../../src/broker/protocol/reply-body.js';
 import { BrokerService, type BrokerServiceOptions } from '../../src/broker/service/broker-service.js';
@@ -8,6 +7,7 @@ import type { WorkerIdentity, WorkerSession } from '../../src/broker/service/tra
 import type { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type FakeServer, FakeUpstreams } from './fake-upstreams.js';
+import { MemoryCallLog, MemoryRows } from './memory-call-log.js';
 
 export const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
 

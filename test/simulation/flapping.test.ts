@@ -6,7 +6,7 @@ import { readdirSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
-import { MemoryCallLog, MemoryRows } from '../../src/broker/calls/memory-call-log.js';
+import { MemoryCallLog, MemoryRows } from '../fakes/memory-call-log.js';
 import { manifestBody, resultBody } from '../../src/broker/protocol/reply-body.js';
 import { BrokerService } from '../../src/broker/service/broker-service.js';
 import type { WorkerSession } from '../../src/broker/service/transport.js';

@@ -91,7 +91,7 @@ export interface CallLog {
   find(id: CallId): Promise<CallRow | undefined>;
   /**
    * The worker has the reply. Not durable: after a crash the reply may be there again. Of callers' keys only `refused` ones are
-   * removed: the call did not run, so it may be sent again.
+   * removed, because the call did not run. A log of several hosts does that after the deadline, when no copy of the call is left.
    */
   taken(id: CallId): void;
   /** Removes the rows of a worker that are not running, and lets running ones end without a reply. All epochs but `except`, if given. */

@@ -84,9 +84,10 @@ export class KnownCalls {
     );
   }
 
-  /** A caller's key is counted until its row is removed. */
+  /** A caller's key is counted until its row is removed, unless its call was refused and did not run. */
   taken(known: KnownCall): void {
-    if (known.state !== 'finished' || known.bucket === keysBucket) return;
+    const isKept = known.bucket === keysBucket && known.row?.state !== 'refused';
+    if (known.state !== 'finished' || isKept) return;
     this.#count(known, -1);
     known.state = 'taken';
     if (this.#calls.size > callsMax) this.#calls.delete(known.rowKey);

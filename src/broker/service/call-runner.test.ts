@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { MemoryCallLog } from '../../../test/fakes/memory-call-log.js';
 import { RunnerRig, settle } from '../../../test/fakes/runner-rig.js';
 import { HostError } from '../../kernel/errors.js';
 import type { NewCall } from '../calls/call-log.js';
-import { MemoryCallLog } from '../calls/memory-call-log.js';
 
 describe('a call', () => {
   test('is durable before it executes, and its outcome before the reply', async () => {

@@ -9,7 +9,7 @@ import type Database from 'libsql';
 import type { HostError } from '../../../kernel/errors.js';
 import { errorBody } from '../../protocol/reply-body.js';
 import type { UsageChange } from '../call-bounds.js';
-import type { CallState } from '../call-log.js';
+import type { CallId, CallState } from '../call-log.js';
 import { damagedRow } from './log-errors.js';
 import type { Answer, Operation, ThreadRow } from './log-messages.js';
 
@@ -42,7 +42,6 @@ interface Row {
 }
 
 type Of<Op> = Extract<Operation, { op: Op }>;
-type Keyed = Of<'find'>;
 
 export class CallsTable {
   readonly #owner: string;
@@ -75,55 +74,45 @@ export class CallsTable {
     return changes;
   }
 
-  receive({ worker, epoch, key, state, digest, isCallersKey, expires, reply }: Of<'receive'>): Answer {
+  receive(operation: Of<'receive'>): Answer {
+    const { worker, epoch, key, state, digest, isCallersKey, expires, reply = null } = operation;
     const number = states.indexOf(state);
     const kind = isCallersKey ? classes.callersKey : classes.call;
-    const body = reply === undefined ? null : (reply as Buffer);
     const text = 'INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING';
     const attempts = number === running ? 1 : 0;
-    const values = [
-      worker,
-      epoch,
-      key,
-      number,
-      this.#owner,
-      expires,
-      digest,
-      kind,
-      attempts,
-      sumOf(digest, body),
-      body,
-    ];
-    if (this.#run(text, values) === 0) return this.find({ op: 'find', worker, epoch, key });
-    this.#change(worker, kind, number, 1, body?.length ?? 0);
-    return { kind: 'done', version: 1 };
+    const values = [worker, epoch, key, number, this.#owner, expires, digest, kind, attempts, sumOf(reply), reply];
+    if (this.#run(text, values) === 0) return this.find(operation);
+    this.#change(worker, kind, number, 1, reply?.length ?? 0);
+    return { kind: 'done' };
   }
 
   begin(operation: Of<'begin'>): Answer {
     const { worker, epoch, key, version } = operation;
     const text = `UPDATE calls SET state = ${running}, owner = ?, attempts = attempts + 1, version = version + 1
       WHERE worker = ? AND epoch = ? AND key = ? AND version = ? AND state <= ${running}`;
-    if (this.#run(text, [this.#owner, worker, epoch, key, version]) === 0)
-      return this.find({ op: 'find', worker, epoch, key });
-    return { kind: 'done', version: version + 1 };
+    const isBegun = this.#run(text, [this.#owner, worker, epoch, key, version]) > 0;
+    return isBegun ? { kind: 'done' } : this.find(operation);
   }
 
-  finish({ worker, epoch, key, owner, state, reply }: Of<'finish'>): Answer {
-    const row = this.#row(worker, epoch, key);
-    if (!row) return { kind: 'none' };
-    if (row.owner !== owner || !isOpen(row.state)) return { kind: 'row', row: this.#shown(row) };
-    const hasReply = row.class !== classes.purged;
-    const body = hasReply ? (reply as Buffer) : null;
-    const text =
-      'UPDATE calls SET state = ?, reply = ?, sum = ?, version = version + 1 WHERE worker = ? AND epoch = ? AND key = ?';
-    this.#run(text, [states.indexOf(state), body, sumOf(row.digest, body), worker, epoch, key]);
-    this.#change(worker, row.class, row.state, -1, 0);
-    this.#change(worker, row.class, states.indexOf(state), 1, body?.length ?? 0);
-    return { kind: 'done', version: row.version + 1, hasReply, digest: row.digest };
+  finish(operation: Of<'finish'>): Answer {
+    const { worker, epoch, key, owner, state, isCallersKey, reply = null } = operation;
+    const number = states.indexOf(state);
+    const kind = isCallersKey ? classes.callersKey : classes.call;
+    const text = `UPDATE calls SET state = ?, reply = ?, sum = ?, version = version + 1
+      WHERE worker = ? AND epoch = ? AND key = ? AND owner = ? AND state <= ${running} AND class = ?`;
+    const which = [worker, epoch, key, owner];
+    if (this.#run(text, [number, reply, sumOf(reply), ...which, kind]) > 0) {
+      this.#change(worker, kind, running, -1, 0);
+      this.#change(worker, kind, number, 1, reply?.length ?? 0);
+      return { kind: 'done' };
+    }
+    this.#run(text, [number, null, sumOf(null), ...which, classes.purged]);
+    return this.find(operation);
   }
 
-  find({ worker, epoch, key }: Keyed): Answer {
-    const row = this.#row(worker, epoch, key);
+  find({ worker, epoch, key }: CallId): Answer {
+    const text = 'SELECT * FROM calls WHERE worker = ? AND epoch = ? AND key = ?';
+    const row = this.#statement(text).get([worker, epoch, key]) as Row | undefined;
     return row ? { kind: 'row', row: this.#shown(row) } : { kind: 'none' };
   }
 
@@ -167,18 +156,15 @@ export class CallsTable {
     return first ?? undefined;
   }
 
-  #row(worker: string, epoch: string, key: string): Row | undefined {
-    const text = 'SELECT * FROM calls WHERE worker = ? AND epoch = ? AND key = ?';
-    return this.#statement(text).get([worker, epoch, key]) as Row | undefined;
-  }
-
   #shown(row: Row): ThreadRow {
     const { owner, digest, attempts, version, reply } = row;
     const state = states[row.state] as CallState;
-    const isDamaged = reply !== null && sumOf(digest, reply) !== row.sum;
-    if (!isDamaged) return { state, owner, digest, attempts, version, reply: reply ?? undefined };
+    const shown = { owner, digest, attempts, version };
+    // A copy, because small buffers share their memory.
+    if (reply === null || sumOf(reply) === row.sum)
+      return { ...shown, state, reply: reply ? new Uint8Array(reply) : undefined };
     this.#onProblem(damagedRow());
-    return { state: 'uncertain', owner, digest, attempts, version, reply: errorBody(damagedRow()) };
+    return { ...shown, state: 'uncertain', reply: new Uint8Array(errorBody(damagedRow())) };
   }
 
   #change(worker: string, kind: number, state: number, rows: number, bytes: number): void {
@@ -203,4 +189,4 @@ export class CallsTable {
 }
 
 /** Detects a disk that returns other bytes than were written. */
-const sumOf = (digest: string, reply: Buffer | null): number => crc32(reply ?? '', crc32(digest));
+const sumOf = (reply: Uint8Array | null): number => crc32(reply ?? '');

@@ -11,14 +11,8 @@ import { inUse } from './log-errors.js';
 /** Of several processes that start at once, each may block the others for a moment. */
 const busyMs = 250;
 
-/** Written beside the lock, for error messages. */
-export interface LockHolder {
-  readonly pid: number;
-  readonly startedAt: string;
-}
-
 /** Returns the function that releases the lock. Throws if another log has the folder. */
-export function lockFolder(folder: string, holder: LockHolder): () => void {
+export function lockFolder(folder: string, startedAt: string): () => void {
   const file = path.join(folder, 'calls.lock');
   const holderFile = path.join(folder, 'calls.owner');
   makePrivate(file);
@@ -32,7 +26,8 @@ export function lockFolder(folder: string, holder: LockHolder): () => void {
     throw sqliteCode(error).startsWith('SQLITE_BUSY') ? inUse(pidIn(holderFile)) : error;
   }
   try {
-    writeFileSync(holderFile, `${JSON.stringify(holder)}\n`, { mode: 0o600 });
+    // For error messages and people.
+    writeFileSync(holderFile, `${JSON.stringify({ pid: process.pid, startedAt })}\n`, { mode: 0o600 });
   } catch {
     // The disk may be full; the lock does not need it.
   }
@@ -54,7 +49,7 @@ function makePrivate(file: string): void {
 
 function pidIn(file: string): number | undefined {
   try {
-    const { pid } = JSON.parse(readFileSync(file, 'utf8')) as LockHolder;
+    const { pid } = JSON.parse(readFileSync(file, 'utf8')) as { pid?: number };
     return Number.isInteger(pid) ? pid : undefined;
   } catch {
     return undefined;

@@ -31,6 +31,12 @@ const busyMs = 1_000;
 /** Larger files are not checked when they are opened, because that would take too long. */
 const checkedBytesMax = 128 * 1024 * 1024;
 
+export function openInMemory<T>(use: (database: Database.Database) => T): T {
+  const database = new Database(':memory:');
+  database.exec(callsSchema);
+  return use(database);
+}
+
 /** `use` reads the file. What it throws counts as damage too. */
 export function openLogFile<T>(
   folder: string,

@@ -1,88 +1,75 @@
 /**
- * Messages between the log and its thread, as plain data. Replies are joined in one buffer, which is transferred instead of copied.
- * Invariants: answers come in the order of their operations. Replies are taken out in the order in which they were put in.
+ * Messages between the log and its thread, as plain data.
+ * Invariant: answers come in the order of their operations.
  */
 import { HostError, type HostErrorOptions } from '../../../kernel/errors.js';
 import type { UsageChange } from '../call-bounds.js';
-import type { CallState } from '../call-log.js';
-import type { LockHolder } from './folder-lock.js';
+import type { CallId, CallOutcome, CallRow, CallState } from '../call-log.js';
 
 export interface ThreadData {
-  readonly folder: string;
+  /** Undefined: the rows are in memory and end with the thread. */
+  readonly folder: string | undefined;
   readonly owner: string;
-  readonly holder: LockHolder;
+  readonly startedAt: string;
 }
 
-/** A reply, or its length while it is in the joined buffer. */
-export type Packed = Buffer | number;
-
-interface Keyed {
-  readonly worker: string;
-  readonly epoch: string;
-  readonly key: string;
-}
+/** Replies have their own memory: a clone copies the whole memory of a view. */
+type Reply = Uint8Array | undefined;
 
 export type Operation =
-  | (Keyed & {
+  | (CallId & {
       readonly op: 'receive';
       readonly state: CallState;
       readonly digest: string;
       readonly isCallersKey: boolean;
       readonly expires: number;
-      reply?: Packed | undefined;
+      readonly reply: Reply;
     })
-  | (Keyed & { readonly op: 'begin'; readonly version: number })
-  | (Keyed & { readonly op: 'finish'; readonly owner: string; readonly state: CallState; reply?: Packed | undefined })
-  | (Keyed & { readonly op: 'find' })
-  | (Keyed & { readonly op: 'taken' })
+  | (CallId & { readonly op: 'begin'; readonly version: number })
+  | (CallId & {
+      readonly op: 'finish';
+      readonly owner: string;
+      readonly state: CallOutcome['state'];
+      readonly reply: Reply;
+      readonly isCallersKey: boolean;
+    })
+  | (CallId & { readonly op: 'find' })
+  | (CallId & { readonly op: 'taken' })
   | { readonly op: 'purge'; readonly worker: string; readonly except: readonly string[] }
   /** Removes expired rows and returns free pages to the disk. */
   | { readonly op: 'tidy'; readonly isSweep: boolean };
 
-export interface ThreadRow {
-  readonly state: CallState;
-  readonly owner: string;
-  readonly digest: string;
-  readonly attempts: number;
-  readonly version: number;
-  reply?: Packed | undefined;
-}
+export type ThreadRow = Omit<CallRow, 'reply'> & { readonly reply: Reply };
 
-export interface PlainError extends HostErrorOptions {
-  readonly code: HostError['code'];
-  readonly message: string;
-}
+export type PlainError = HostErrorOptions & Pick<HostError, 'code' | 'message'>;
 
-/** `done`: the change was made, and the row has this version now. `row`: it was not, because of this row. */
+/** `done`: the change was made. `row`: it was not, because of this row. */
 export type Answer =
-  | { readonly kind: 'done'; readonly version: number; readonly hasReply?: boolean; readonly digest?: string }
+  | { readonly kind: 'done' | 'none' }
   | { readonly kind: 'row'; readonly row: ThreadRow }
-  | { readonly kind: 'none' }
   | { readonly kind: 'error'; readonly error: PlainError };
 
 export interface Batch {
   readonly operations: readonly Operation[];
-  readonly bytes: Uint8Array;
   /** Wall time, for expiry alone. */
   readonly nowMs: number;
 }
-
-export type ToThread = Batch | { readonly close: true };
 
 export type LogState = 'open' | 'full' | 'failed';
 
 export interface Answered {
   readonly kind: 'answered';
   readonly answers: readonly Answer[];
-  readonly bytes: Uint8Array;
   readonly changes: readonly UsageChange[];
   readonly state: LogState;
   /** Free pages are left to return. */
   readonly hasSpare: boolean;
   /** Time until the first rows expire, after a sweep. */
-  readonly expireInMs?: { readonly calls: number; readonly keys: number } | undefined;
+  readonly expireInMs: { readonly calls: number; readonly keys: number } | undefined;
   readonly problems: readonly PlainError[];
 }
+
+export type ToThread = Batch | { readonly close: true };
 
 export type FromThread =
   | Answered
@@ -90,41 +77,24 @@ export type FromThread =
   | { readonly kind: 'refused'; readonly error: PlainError }
   | { readonly kind: 'failed'; readonly cause: string };
 
-/** Replaces each reply by its length. `items` must not be used by others. */
-export function pack(items: readonly (Operation | Answer)[]): Uint8Array {
-  const holders = items.flatMap((item) => holderIn(item) ?? []);
-  let length = 0;
-  for (const { reply } of holders) length += (reply as Buffer).length;
-  const bytes = new Uint8Array(length);
-  let at = 0;
-  for (const holder of holders) {
-    const reply = holder.reply as Buffer;
-    bytes.set(reply, at);
-    at += reply.length;
-    holder.reply = reply.length;
-  }
-  return bytes;
-}
+/** Copying a small reply is cheaper than transferring its memory. */
+const transferBytes = 64 * 1024;
 
-export function unpack(items: readonly (Operation | Answer)[], bytes: Uint8Array): void {
-  let at = bytes.byteOffset;
-  for (const item of items) {
-    const holder = holderIn(item);
-    if (!holder) continue;
-    const length = holder.reply as number;
-    holder.reply = Buffer.from(bytes.buffer as ArrayBuffer, at, length);
-    at += length;
-  }
-}
+/** The memory of large replies, which changes hands instead of being copied. */
+export const transfersOf = (items: readonly (Operation | Answer)[]): ArrayBuffer[] =>
+  items.flatMap((item) => {
+    const holder = 'kind' in item && item.kind === 'row' ? item.row : item;
+    const reply = 'reply' in holder ? holder.reply : undefined;
+    return reply && reply.length >= transferBytes ? [reply.buffer as ArrayBuffer] : [];
+  });
 
-function holderIn(item: Operation | Answer): { reply?: Packed | undefined } | undefined {
-  const holder = 'op' in item ? item : item.kind === 'row' ? item.row : undefined;
-  return holder && 'reply' in holder && holder.reply !== undefined ? holder : undefined;
-}
-
-export function toPlain({ code, message, hint, details }: HostError): PlainError {
-  return { code, message, ...details, ...(hint === undefined ? {} : { hint }) };
-}
+export const toPlain = ({ code, message, hint, details }: HostError): PlainError => ({
+  ...{ code, message, ...details },
+  ...(hint === undefined ? {} : { hint }),
+});
 
 export const fromPlain = ({ code, message, ...options }: PlainError): HostError =>
   new HostError(code, message, options);
+
+export const asBuffer = (reply: Reply): Buffer | undefined =>
+  reply && Buffer.from(reply.buffer as ArrayBuffer, reply.byteOffset, reply.length);

@@ -13,11 +13,10 @@ import {
   type FromThread,
   type Operation,
   type PlainError,
-  pack,
   type ThreadData,
   type ToThread,
   toPlain,
-  unpack,
+  transfersOf,
 } from './log-messages.js';
 import { LogWriter, replyBytesOf } from './log-writer.js';
 
@@ -25,19 +24,19 @@ import { LogWriter, replyBytesOf } from './log-writer.js';
 const operationsMax = 1_024;
 const bytesMax = 1024 * 1024;
 
-const { folder, owner, holder } = workerData as ThreadData;
+const { folder, owner, startedAt } = workerData as ThreadData;
 const port = parentPort as NonNullable<typeof parentPort>;
 let waiting: Operation[] = [];
 let nowMs = 0;
 let isClosing = false;
 const problems: PlainError[] = [];
 
-const say = (message: FromThread, bytes?: Uint8Array): void =>
-  port.postMessage(message, bytes ? [bytes.buffer as ArrayBuffer] : []);
+const say = (message: FromThread): void =>
+  port.postMessage(message, message.kind === 'answered' ? transfersOf(message.answers) : []);
 const takeProblems = (): PlainError[] => problems.splice(0);
 
 try {
-  const unlock = lockFolder(folder, holder);
+  const unlock = folder === undefined ? () => {} : lockFolder(folder, startedAt);
   const writer = new LogWriter(folder, owner, (error) => problems.push(toPlain(error)));
   port.on('message', (message: ToThread) => {
     take(message);
@@ -56,7 +55,6 @@ function take(message: ToThread): void {
     isClosing = true;
     return;
   }
-  unpack(message.operations, message.bytes);
   waiting = waiting.length === 0 ? [...message.operations] : [...waiting, ...message.operations];
   nowMs = message.nowMs;
 }
@@ -70,9 +68,8 @@ function serve(writer: LogWriter): void {
   while (waiting.length > 0) {
     try {
       const { answers, changes, expireInMs } = writer.write({ operations: nextGroup(), nowMs });
-      const bytes = pack(answers);
       const { state, hasSpare } = writer;
-      say({ kind: 'answered', answers, bytes, changes, state, hasSpare, expireInMs, problems: takeProblems() }, bytes);
+      say({ kind: 'answered', answers, changes, state, hasSpare, expireInMs, problems: takeProblems() });
     } catch (error) {
       waiting = [];
       say({ kind: 'failed', cause: textOf(error) });

@@ -11,7 +11,7 @@ import type { HostError } from '../../../kernel/errors.js';
 import type { UsageChange } from '../call-bounds.js';
 import { CallsTable } from './calls-table.js';
 import { diskFull } from './log-errors.js';
-import { isFull, moveFailed, openLogFile } from './log-file.js';
+import { isFull, moveFailed, openInMemory, openLogFile } from './log-file.js';
 import { type Answer, type Batch, type LogState, type Operation, toPlain } from './log-messages.js';
 
 const MiB = 1024 * 1024;
@@ -33,7 +33,8 @@ export interface Written {
 }
 
 export class LogWriter {
-  readonly #folder: string;
+  /** Undefined: the rows are in memory. */
+  readonly #folder: string | undefined;
   readonly #table: CallsTable;
   readonly #database: Database.Database;
   readonly loaded: UsageChange[];
@@ -43,12 +44,13 @@ export class LogWriter {
   /** Free pages are left for the next tidying. */
   hasSpare = true;
 
-  constructor(folder: string, owner: string, onProblem: (error: HostError) => void) {
+  constructor(folder: string | undefined, owner: string, onProblem: (error: HostError) => void) {
     this.#folder = folder;
-    const opened = openLogFile(folder, onProblem, (database) => {
+    const use = (database: Database.Database) => {
       const table = new CallsTable(database, owner, onProblem);
       return { database, table, loaded: table.load() };
-    });
+    };
+    const opened = folder === undefined ? openInMemory(use) : openLogFile(folder, onProblem, use);
     this.#database = opened.database;
     this.#table = opened.table;
     this.loaded = opened.loaded;
@@ -68,7 +70,7 @@ export class LogWriter {
       return written;
     } catch (error) {
       this.#hasFailed = true;
-      moveFailed(this.#folder);
+      if (this.#folder !== undefined) moveFailed(this.#folder);
       throw error;
     }
   }
@@ -113,7 +115,7 @@ export class LogWriter {
     switch (operation.op) {
       case 'receive': {
         if (!this.#isFull) return this.#table.receive(operation);
-        const known = this.#table.find({ ...operation, op: 'find' });
+        const known = this.#table.find(operation);
         return known.kind === 'row' ? known : error(diskFull());
       }
       case 'begin':
@@ -155,6 +157,7 @@ export class LogWriter {
 
   /** Whether there is room on the disk. */
   #look(): void {
+    if (this.#folder === undefined) return;
     const { bavail, bsize } = statfsSync(this.#folder);
     const freeBytes = bavail * bsize;
     // Half more than the floor, so that the state does not change with every call.
@@ -174,9 +177,7 @@ export class LogWriter {
 
 export const isAnswered = ({ op }: Operation): boolean => op !== 'taken' && op !== 'tidy';
 
-export const replyBytesOf = (operation: Operation): number => {
-  if (!('reply' in operation) || operation.reply === undefined) return 0;
-  return typeof operation.reply === 'number' ? operation.reply : operation.reply.length;
-};
+export const replyBytesOf = (operation: Operation): number =>
+  'reply' in operation ? (operation.reply?.length ?? 0) : 0;
 
 const error = (refusal: HostError): Answer => ({ kind: 'error', error: toPlain(refusal) });

@@ -1,0 +1,166 @@
+/**
+ * The log's thread, seen from the main thread. All operations of one turn of the event loop are one message.
+ * Not here: the thread (log-thread.ts), the meaning of operations (sqlite-call-log.ts).
+ *
+ * Invariants: every question is answered or rejected, also when the thread ends. After a failure nothing is sent.
+ */
+import { Worker } from 'node:worker_threads';
+import type { Clock } from '../../../kernel/clock.js';
+import type { HostError } from '../../../kernel/errors.js';
+import { logClosed, logFailed } from './log-errors.js';
+import {
+  type Answer,
+  type Answered,
+  type FromThread,
+  fromPlain,
+  type Operation,
+  type ThreadData,
+  type ToThread,
+  transfersOf,
+} from './log-messages.js';
+import { logThreadStart } from './log-thread-start.js';
+
+export interface LogClientOptions {
+  readonly data: ThreadData;
+  readonly clock: Clock;
+  readonly onProblem: (error: HostError) => void;
+  /** Before the answers are given. */
+  readonly onAnswered: (message: Pick<Answered, 'changes'> & Partial<Answered>) => void;
+  readonly onFailed: () => void;
+}
+
+interface Waiting {
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: HostError) => void;
+}
+
+export class LogClient {
+  readonly opened: Promise<void>;
+  readonly #options: LogClientOptions;
+  readonly #thread: Worker;
+  readonly #exited: Promise<void>;
+  /** Operations of this turn, and how many of them are waited for. */
+  #turn: Operation[] = [];
+  #unsent = 0;
+  /** Operations that nothing waits for. They go with the next message, so they cost no sync of their own. */
+  #unasked: Operation[] = [];
+  #waiting: Waiting[] = [];
+  #failure: string | undefined;
+  #isClosed = false;
+
+  constructor(options: LogClientOptions) {
+    this.#options = options;
+    const { script, isCode } = logThreadStart();
+    // Neither secrets of the environment nor flags of this process are meant for the thread.
+    this.#thread = new Worker(script, { eval: isCode, workerData: options.data, env: {}, execArgv: [] });
+    this.opened = new Promise((resolve, reject) => {
+      this.#thread.on('message', (message: FromThread) => this.#heard(message, resolve, reject));
+      this.#thread.once('error', (error) => {
+        reject(logFailed(error.message, 'not_executed'));
+        this.#failed(error.message);
+      });
+    });
+    this.#exited = new Promise((resolve) => {
+      this.#thread.once('exit', () => {
+        if (!this.#isClosed) this.#failed('its thread ended');
+        resolve();
+      });
+    });
+  }
+
+  get hasFailed(): boolean {
+    return this.#failure !== undefined;
+  }
+
+  /** Why nothing can be asked any more; undefined while it can. */
+  gone(execution: 'uncertain' | 'not_executed'): HostError | undefined {
+    if (this.#failure !== undefined) return logFailed(this.#failure, execution);
+    return this.#isClosed ? logClosed() : undefined;
+  }
+
+  ask(operation: Operation): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const gone = this.gone('not_executed');
+      if (gone) return reject(gone);
+      if (this.#waiting.length === 0) this.#thread.ref();
+      this.#waiting.push({ resolve, reject });
+      this.#unsent++;
+      this.#turn.push(operation);
+      if (this.#turn.length === 1) setImmediate(() => this.flush());
+    });
+  }
+
+  /** Returns how many such operations wait for the next message. */
+  tell(operation: Operation): number {
+    return this.#unasked.push(operation);
+  }
+
+  flush(): void {
+    if (this.hasFailed || this.#turn.length + this.#unasked.length === 0) return;
+    // Taken calls first: they free room for the others.
+    const operations = [...this.#unasked, ...this.#turn];
+    [this.#unasked, this.#turn, this.#unsent] = [[], [], 0];
+    this.#post({ operations, nowMs: this.#options.clock.date().getTime() });
+  }
+
+  async close(): Promise<void> {
+    // The thread keeps the lock of a failed log until the process ends.
+    if (this.hasFailed || this.#isClosed) return;
+    this.flush();
+    this.#isClosed = true;
+    this.#thread.ref();
+    this.#post({ close: true });
+    await this.#exited;
+    for (const { reject } of this.#waiting) reject(logClosed());
+  }
+
+  #post(message: ToThread): void {
+    this.#thread.postMessage(message, 'operations' in message ? transfersOf(message.operations) : []);
+  }
+
+  #heard(message: FromThread, resolve: () => void, reject: (error: HostError) => void): void {
+    const { onProblem, onAnswered } = this.#options;
+    if ('problems' in message) for (const problem of message.problems) onProblem(fromPlain(problem));
+    switch (message.kind) {
+      case 'opened':
+        this.#thread.unref();
+        onAnswered({ changes: message.changes });
+        return resolve();
+      case 'refused':
+        this.#isClosed = true;
+        return reject(fromPlain(message.error));
+      case 'failed':
+        return this.#failed(message.cause);
+      case 'answered':
+        onAnswered(message);
+        return this.#settle(message.answers);
+      default:
+        return message satisfies never;
+    }
+  }
+
+  #settle(answers: readonly Answer[]): void {
+    const settled = this.#waiting.splice(0, answers.length);
+    if (this.#waiting.length === 0 && !this.#isClosed) this.#thread.unref();
+    settled.forEach(({ resolve, reject }, at) => {
+      const answer = answers[at] as Answer;
+      if (answer.kind === 'error') reject(fromPlain(answer.error));
+      else resolve(answer);
+    });
+  }
+
+  #failed(cause: string): void {
+    if (this.hasFailed) return;
+    this.#failure = cause;
+    this.#thread.unref();
+    this.#options.onProblem(logFailed(cause, 'not_executed'));
+    const waiting = this.#waiting;
+    const sent = waiting.length - this.#unsent;
+    [this.#waiting, this.#turn, this.#unasked] = [[], [], []];
+    // What the thread did not get was certainly not written.
+    waiting.forEach(({ reject }, at) => {
+      reject(logFailed(cause, at < sent ? 'uncertain' : 'not_executed'));
+    });
+    this.#options.onFailed();
+  }
+}
