@@ -36,8 +36,6 @@ export interface WebSocketTransport extends WorkerTransport {
   readonly url: string;
   /** Connections in all: a worker may have several. */
   readonly connections: number;
-  /** Sockets that were refused so far. */
-  readonly turnedAway: number;
 }
 
 export async function openWebSocketTransport(options: WebSocketTransportOptions): Promise<WebSocketTransport> {
@@ -58,7 +56,6 @@ class Transport implements WebSocketTransport {
   /** Sessions that were connected, for the log. */
   readonly #seen = new Map<string, true>();
   #listener: Listener | undefined;
-  #turnedAway = 0;
   #cancelExpiry: Cancel = () => {};
   readonly #offChange: () => void;
   #stopped: (() => void) | undefined;
@@ -68,7 +65,10 @@ class Transport implements WebSocketTransport {
     const { clock, storeId, handlers } = options;
     this.#parts = {
       ...{ clock, storeId, handlers },
-      badHello: (connection, why) => this.#refuse('bad_hello', () => connection.cut('bad_frame', why)),
+      badHello: (connection, why) => {
+        this.#turnAway('bad_hello');
+        connection.cut('bad_frame', why);
+      },
       ended: (connection, reason) => this.#ended(connection, reason),
       idle: () => this.#settleStop(),
     };
@@ -85,7 +85,7 @@ class Transport implements WebSocketTransport {
       clock,
       connectionsMax: limits.connections,
       hasRoom: () => this.#all.size < limits.connections,
-      turnedAway: (reason) => this.#tellTurnedAway(reason),
+      turnedAway: (reason) => this.#turnAway(reason),
       accept: (socket, below, admission) => this.#accept(socket, below, admission),
     });
   }
@@ -102,10 +102,6 @@ class Transport implements WebSocketTransport {
     let workers = 0;
     for (const { connections } of this.#traffic.values()) if (connections > 0) workers++;
     return workers;
-  }
-
-  get turnedAway(): number {
-    return this.#turnedAway;
   }
 
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void {
@@ -144,16 +140,17 @@ class Transport implements WebSocketTransport {
     const identity = identities.ofDigest(keyDigest);
     if (!identity) {
       admission.wrongKey();
-      return this.#refuse('unknown_key', () => connection.cut('unauthenticated'));
+      this.#turnAway('unknown_key');
+      return connection.cut('unauthenticated');
     }
     const { name, epoch, role } = identity;
     const session = this.#session(id, name, epoch);
     this.#current.get(sessionKey(session))?.cut('replaced');
     const traffic = this.#trafficOf(name);
-    if (traffic.connections >= connectionsOfWorkerMax)
-      return this.#refuse('too_many_connections', () =>
-        connection.cut('too_many_connections', `${connectionsOfWorkerMax} with this key`),
-      );
+    if (traffic.connections >= connectionsOfWorkerMax) {
+      this.#turnAway('too_many_connections');
+      return connection.cut('too_many_connections', `${connectionsOfWorkerMax} with this key`);
+    }
     admission.admitted();
     this.#current.set(sessionKey(session), connection);
     connection.admit({ keyDigest, role, session, traffic });
@@ -208,13 +205,7 @@ class Transport implements WebSocketTransport {
     this.#stopped();
   }
 
-  #refuse(reason: TurnedAway, cut: () => void): void {
-    this.#tellTurnedAway(reason);
-    cut();
-  }
-
-  #tellTurnedAway(reason: TurnedAway): void {
-    this.#turnedAway++;
+  #turnAway(reason: TurnedAway): void {
     this.#options.onEvent?.({ kind: 'turned_away', reason });
   }
 

@@ -1,5 +1,5 @@
 /** Errors that a worker makes itself. Errors of a host are passed on unchanged. */
-import { type Execution, HostError } from '../../kernel/errors.js';
+import { type ErrorCode, type Execution, HostError, type HostErrorOptions } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 
@@ -11,8 +11,11 @@ export interface CallTarget {
 const serversShown = 10;
 const shown = (name: string): string => neutraliseLine(name, LIMITS.quotedChars);
 const factsOf = ({ server, tool }: CallTarget) => ({ ...(server === undefined ? {} : { server }), tool });
-const nameOf = ({ server, tool }: CallTarget): string =>
-  server === undefined ? `tool '${shown(tool)}'` : `server '${shown(server)}': tool '${shown(tool)}'`;
+
+function callError(code: ErrorCode, call: CallTarget, what: string, facts: HostErrorOptions): HostError {
+  const server = call.server === undefined ? '' : `server '${shown(call.server)}': `;
+  return new HostError(code, `${server}tool '${shown(call.tool)}'${what}`, { ...factsOf(call), ...facts });
+}
 
 export const tooManyCalls = (limit: number): HostError =>
   new HostError('overloaded', `this worker has ${limit} calls in flight`, {
@@ -27,32 +30,26 @@ export const tooManyBytes = (limit: number, actual: number): HostError =>
   });
 
 export const tooLargeCall = (call: CallTarget, limit: number, actual: number): HostError =>
-  new HostError(
-    'invalid_arguments',
-    `${nameOf(call)}: the arguments have ${actual} bytes, at most ${limit} are allowed`,
-    {
-      ...factsOf(call),
-      ...{ field: 'args', reason: 'message_too_large', execution: 'not_executed', limit, actual },
-      hint: 'send smaller arguments',
-    },
-  );
-
-export const lateCall = (call: CallTarget, execution: Execution): HostError =>
-  new HostError('timeout', `${nameOf(call)} did not answer in time`, {
-    ...factsOf(call),
-    execution,
-    hint:
-      execution === 'uncertain'
-        ? 'it may have run: look before you call it again, or allow more time'
-        : 'the call was not sent: see whether the broker can be reached',
+  callError('invalid_arguments', call, `: the arguments have ${actual} bytes, at most ${limit} are allowed`, {
+    ...{ field: 'args', reason: 'message_too_large', execution: 'not_executed', limit, actual },
+    hint: 'send smaller arguments',
   });
 
+const lateHints: Record<Execution, string> = {
+  uncertain: 'it may have run: look before you call it again, or allow more time',
+  not_executed: 'the call was not sent: see whether the broker can be reached',
+};
+export const lateCall = (call: CallTarget, execution: Execution): HostError =>
+  callError('timeout', call, ' did not answer in time', { execution, hint: lateHints[execution] });
+
 export const cancelledCall = (call: CallTarget, execution: Execution): HostError =>
-  new HostError('cancelled', `${nameOf(call)}: the call was cancelled`, { ...factsOf(call), execution });
+  callError('cancelled', call, ': the call was cancelled', { execution });
+
+export const closedCall = (call: CallTarget, execution: Execution): HostError =>
+  callError('cancelled', call, ': the worker was closed', { execution, reason: 'closed' });
 
 export const notConnectedCall = (call: CallTarget): HostError =>
-  new HostError('reconnecting', `${nameOf(call)}: the worker is not connected to its broker`, {
-    ...factsOf(call),
+  callError('reconnecting', call, ': the worker is not connected to its broker', {
     execution: 'not_executed',
     hint: 'try again in a moment',
   });
@@ -61,40 +58,27 @@ export const notConnectedCall = (call: CallTarget): HostError =>
 export const refusedCall = (call: CallTarget, execution: Execution, error: HostError): HostError =>
   error.with({ ...factsOf(call), execution });
 
-export const closedCall = (call: CallTarget, execution: Execution): HostError =>
-  new HostError('cancelled', `${nameOf(call)}: the worker was closed`, {
-    ...factsOf(call),
-    execution,
-    reason: 'closed',
-  });
-
 export const keyConflict = (call: CallTarget): HostError =>
-  new HostError('key_conflict', `${nameOf(call)}: another call in flight has the same idempotency key`, {
-    ...factsOf(call),
+  callError('key_conflict', call, ': another call in flight has the same idempotency key', {
     execution: 'not_executed',
     hint: 'give each call its own idempotency key',
   });
 
-export function unknownTool(call: CallTarget): HostError {
-  const where = call.server === undefined ? '' : ` of server '${shown(call.server)}'`;
-  return new HostError('tool_not_found', `this worker has no tool '${shown(call.tool)}'${where}`, {
-    ...factsOf(call),
+export const unknownTool = (call: CallTarget): HostError =>
+  callError('tool_not_found', call, ' does not exist for this worker', {
     execution: 'not_executed',
     hint: 'list the tools to see their names',
   });
-}
 
 export const ambiguousTool = (call: CallTarget, servers: readonly string[]): HostError =>
-  new HostError('invalid_request', `several servers have a tool '${shown(call.tool)}'`, {
-    ...factsOf(call),
-    field: 'server',
-    execution: 'not_executed',
+  callError('invalid_request', call, ' exists on several servers', {
+    ...{ field: 'server', execution: 'not_executed' },
     hint: `name one of ${servers.slice(0, serversShown).map(shown).join(', ')}`,
   });
 
 export const notConnected = (cause: HostError | undefined): HostError =>
   new HostError('connect_failed', cause ? `not connected: ${cause.message}` : 'not connected to the broker in time', {
-    ...(cause?.details ?? {}),
+    ...cause?.details,
     execution: 'not_executed',
     hint: cause?.hint ?? 'see whether the broker and the host run and can be reached',
     cause,

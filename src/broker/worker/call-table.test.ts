@@ -3,7 +3,8 @@ import { FakeConnection, lost } from '../../../test/fakes/fake-connection.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { errorBody, resultBody } from '../protocol/reply-body.js';
-import { CallTable, type NewCall } from './call-table.js';
+import { CallTable } from './call-table.js';
+import type { NewCall } from './open-call.js';
 
 const result = (text: string): Buffer => resultBody(Buffer.from(`{"text":"${text}"}`), 'legacy');
 

@@ -8,7 +8,6 @@
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
-import type { CallRequest } from '../protocol/messages.js';
 import { type ReplyBody, readReplyBody } from '../protocol/reply-body.js';
 import {
   cancelledCall,
@@ -20,6 +19,16 @@ import {
   tooManyCalls,
 } from './call-errors.js';
 import type { Receipt, WorkerConnection } from './connection.js';
+import {
+  type CallResultBody,
+  type CallWaiter,
+  executionOf,
+  isSameCall,
+  isWaiting,
+  latestDeadline,
+  type NewCall,
+  type OpenCall,
+} from './open-call.js';
 import { OutcomeAsks } from './outcome-asks.js';
 import { TakenKeys } from './taken-keys.js';
 
@@ -31,33 +40,12 @@ const cancelsMax = 1_024;
 /** After a sending without an answer, or a refusal of a call that may have arrived before. */
 const resendMs = 1_000;
 
-export type NewCall = Omit<CallRequest, 'deadlineMs' | 'sentBefore'>;
-export type CallResultBody = Extract<ReplyBody, { kind: 'result' }>;
-
-export interface CallWaiter {
-  readonly deadlineAtMs: number;
-  readonly onProgress: ((params: Buffer) => void) | undefined;
-  readonly done: (outcome: CallResultBody | HostError) => void;
-}
-
 export interface CallTableParts {
   readonly clock: Clock;
   /** How long a call that was never sent waits for a connection; undefined: until its deadline. */
   readonly connectionWaitMs: number | undefined;
   /** An error shows that the manifest is out of date. */
   readonly stale: () => void;
-}
-
-/** One call. Several callers wait for it if they gave the same key. */
-interface OpenCall {
-  readonly call: NewCall;
-  readonly waiters: Map<CallWaiter, Cancel>;
-  /** The store to which it was first sent; undefined: no sending can have arrived. */
-  firstStoreId: string | undefined;
-  receipt: Receipt | undefined;
-  /** The connection over which it is being sent. */
-  sendingOver: WorkerConnection | undefined;
-  cancelTimer: Cancel | undefined;
 }
 
 export class CallTable {
@@ -321,19 +309,3 @@ export class CallTable {
     return this.#calls.get(open.call.key) === open;
   }
 }
-
-/** It has a receipt, and is not about to be sent again. */
-const isWaiting = (open: OpenCall | undefined): boolean =>
-  open?.receipt !== undefined && open.sendingOver === undefined && open.cancelTimer === undefined;
-
-const executionOf = ({ firstStoreId }: OpenCall): Execution =>
-  firstStoreId === undefined ? 'not_executed' : 'uncertain';
-
-function latestDeadline({ waiters }: OpenCall): number {
-  let latestMs = Number.NEGATIVE_INFINITY;
-  for (const { deadlineAtMs } of waiters.keys()) latestMs = Math.max(latestMs, deadlineAtMs);
-  return latestMs;
-}
-
-const isSameCall = (one: NewCall, other: NewCall): boolean =>
-  one.server === other.server && one.tool === other.tool && one.args.equals(other.args);

@@ -148,7 +148,7 @@ export class ConnectionKeeper {
     try {
       connection = await this.#open();
     } catch (cause) {
-      const error = isHostError(cause) ? cause : cannotOpen(cause);
+      const error = asError(cause);
       if (!isRefusal(error)) this.#failed(error);
       return error;
     }
@@ -159,35 +159,23 @@ export class ConnectionKeeper {
     return !isRefusal(error) && clock.nowMs() - openedAtMs >= goodMs ? undefined : error;
   }
 
-  #open(): Promise<WorkerConnection> {
+  async #open(): Promise<WorkerConnection> {
     const { open, clock, session } = this.#parts;
     const signal = new Cancellation();
-    return new Promise((resolve, reject) => {
-      let isGivenUp = false;
-      const giveUp = () => {
-        isGivenUp = true;
-        settled();
-        signal.abort();
-        reject(slowToOpen());
-      };
-      const cancel = clock.at(clock.nowMs() + openMs, giveUp);
-      const settled = () => {
-        cancel();
-        this.#stop.removeEventListener('abort', giveUp);
-      };
-      this.#stop.addEventListener('abort', giveUp);
-      open({ session, handlers: this.#handlers, signal }).then(
-        (connection) => {
-          settled();
-          if (isGivenUp) void connection.close().catch(() => {});
-          else resolve(connection);
-        },
-        (error) => {
-          settled();
-          reject(error);
-        },
-      );
-    });
+    const giveUp = () => signal.abort();
+    const cancel = clock.at(clock.nowMs() + openMs, giveUp);
+    this.#stop.addEventListener('abort', giveUp);
+    try {
+      const connection = await open({ session, handlers: this.#handlers, signal });
+      if (!signal.aborted) return connection;
+      void connection.close().catch(() => {});
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      cancel();
+      this.#stop.removeEventListener('abort', giveUp);
+    }
+    throw connectFailed(`the broker did not accept the connection within ${openMs / 1_000} s`);
   }
 
   /** Resolves at the end of the connection. A known manifest is used at once, and learned anew meanwhile. */
@@ -198,7 +186,7 @@ export class ConnectionKeeper {
         ...{ clock, random },
         ask: () => connection.manifest(),
         learned: (manifest, body) => this.#learned(connection, manifest, body),
-        failed: (error) => this.#failed(isHostError(error) ? error : cannotOpen(error)),
+        failed: (error) => this.#failed(asError(error)),
       });
       const over = (error: HostError) => {
         learner.end();
@@ -207,7 +195,7 @@ export class ConnectionKeeper {
       this.#current = { connection, learner, over };
       connection.closed.then(
         (error) => this.#lost(connection, error),
-        (cause) => this.#lost(connection, isHostError(cause) ? cause : cannotOpen(cause)),
+        (cause) => this.#lost(connection, asError(cause)),
       );
       learner.want();
       const { manifest } = this.#snapshot;
@@ -272,19 +260,13 @@ export class ConnectionKeeper {
 const isRefusal = ({ code }: HostError): boolean =>
   code === 'unauthenticated' || code === 'denied' || code === 'invalid_spec';
 
-const slowToOpen = (): HostError =>
-  new HostError('connect_failed', `the broker did not accept the connection within ${openMs / 1_000} s`, {
-    reason: 'slow',
-    execution: 'not_executed',
-    hint: 'see whether the broker runs and can be reached',
+const connectFailed = (message: string, cause?: unknown): HostError =>
+  new HostError('connect_failed', message, {
+    ...{ execution: 'not_executed', hint: 'see whether the broker runs and can be reached', cause },
   });
 
-const cannotOpen = (cause: unknown): HostError =>
-  new HostError('connect_failed', 'the connection to the broker failed', {
-    execution: 'not_executed',
-    hint: 'see whether the broker runs and can be reached',
-    cause,
-  });
+const asError = (cause: unknown): HostError =>
+  isHostError(cause) ? cause : connectFailed('the connection to the broker failed', cause);
 
 const lostConnection = (): HostError =>
   new HostError('transport', 'the connection to the broker was lost', { hint: 'the worker connects again by itself' });

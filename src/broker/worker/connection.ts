@@ -51,5 +51,5 @@ export interface OpenConnectionOptions {
   readonly signal: CancelSignal;
 }
 
-/** Resolves when the worker is connected and admitted. */
+/** Resolves when the worker is connected and admitted. Settles soon after `signal` aborts. */
 export type OpenConnection = (options: OpenConnectionOptions) => Promise<WorkerConnection>;

@@ -19,10 +19,11 @@ import type { Trace } from '../protocol/messages.js';
 import type { Manifest, ManifestTool } from '../protocol/reply-body.js';
 import { argumentsBytes, callKey, requireValidCall } from './call-arguments.js';
 import { ambiguousTool, type CallTarget, closedCall, notConnected, refusedCall, unknownTool } from './call-errors.js';
-import { type CallResultBody, CallTable, type NewCall } from './call-table.js';
+import { CallTable } from './call-table.js';
 import type { OpenConnection, WorkerConnection } from './connection.js';
 import { ConnectionKeeper, type ConnectionState } from './connection-keeper.js';
 import { readManifestFile, writeManifestFile } from './manifest-file.js';
+import type { CallResultBody, NewCall } from './open-call.js';
 import { within } from './within.js';
 
 export interface RemoteToolsOptions {
