@@ -63,7 +63,7 @@ test('a call is sent once, and ends with its reply; the reply is reported as tak
 test('D-47 taken keys are sent together, also those of replies for which no caller waits', async () => {
   const { clock, table, connection } = await received();
   for (const key of ['k1', 'other', 'k1']) table.replied(key, result('x'));
-  expect(table.droppedReplies).toBe(2);
+  expect(table.usage.droppedReplies).toBe(2);
   await clock.advanceAsync(10);
   expect(connection.takenKeys).toEqual([['k1', 'other']]);
   for (let at = 0; at < 40; at++) table.replied(`many-${at}`, result('x'));

@@ -6,7 +6,8 @@
  * Invariants: a call keeps its key and the id of the store to which it was first sent over all sendings. An error says `not_executed`
  * only if no sending can have arrived. A refusal is final only if it answers the only sending. Calls and their bytes are bounded.
  */
-import type { Cancel, Clock } from '../../kernel/clock.js';
+import { ByteBudget } from '../../kernel/byte-budget.js';
+import type { Clock } from '../../kernel/clock.js';
 import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
 import { type ReplyBody, readReplyBody } from '../protocol/reply-body.js';
 import {
@@ -28,6 +29,7 @@ import {
   latestDeadline,
   type NewCall,
   type OpenCall,
+  unsent,
 } from './open-call.js';
 import { OutcomeAsks } from './outcome-asks.js';
 import { TakenKeys } from './taken-keys.js';
@@ -60,7 +62,7 @@ export class CallTable {
   readonly #taken: TakenKeys;
   #connection: WorkerConnection | undefined;
   #reserved = 0;
-  #reservedBytes = 0;
+  readonly #bytes = new ByteBudget(callBytesMax);
   #droppedReplies = 0;
 
   constructor(parts: CallTableParts) {
@@ -74,28 +76,19 @@ export class CallTable {
     });
   }
 
-  get inFlight(): number {
-    return this.#reserved;
-  }
-
-  get inFlightBytes(): number {
-    return this.#reservedBytes;
-  }
-
-  /** Replies for which no caller waited any more. */
-  get droppedReplies(): number {
-    return this.#droppedReplies;
+  /** `droppedReplies`: those for which no caller waited any more. */
+  get usage(): { readonly inFlight: number; readonly inFlightBytes: number; readonly droppedReplies: number } {
+    return { inFlight: this.#reserved, inFlightBytes: this.#bytes.used, droppedReplies: this.#droppedReplies };
   }
 
   /** Reserves room for a call. Throws if there is none. The returned function releases it. */
   reserve(bytes: number): () => void {
     if (this.#reserved >= callsMax) throw tooManyCalls(callsMax);
-    if (this.#reservedBytes + bytes > callBytesMax) throw tooManyBytes(callBytesMax, this.#reservedBytes + bytes);
+    if (!this.#bytes.take(bytes)) throw tooManyBytes(callBytesMax, this.#bytes.used + bytes);
     this.#reserved++;
-    this.#reservedBytes += bytes;
     return () => {
       this.#reserved--;
-      this.#reservedBytes -= bytes;
+      this.#bytes.release(bytes);
     };
   }
 
@@ -170,14 +163,7 @@ export class CallTable {
   }
 
   #add(call: NewCall): OpenCall {
-    const open: OpenCall = {
-      call,
-      waiters: new Map(),
-      firstStoreId: undefined,
-      receipt: undefined,
-      sendingOver: undefined,
-      cancelTimer: undefined,
-    };
+    const open: OpenCall = { call, waiters: new Map(), ...unsent };
     this.#calls.set(call.key, open);
     this.#cancels.delete(call.key);
     return open;

@@ -41,3 +41,7 @@ export function latestDeadline({ waiters }: OpenCall): number {
 
 export const isSameCall = (one: NewCall, other: NewCall): boolean =>
   one.server === other.server && one.tool === other.tool && one.args.equals(other.args);
+
+export const unsent = {
+  ...{ firstStoreId: undefined, receipt: undefined, sendingOver: undefined, cancelTimer: undefined },
+};

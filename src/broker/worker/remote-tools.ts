@@ -192,10 +192,8 @@ export class RemoteTools {
       ...{ state, lastError, worker: this.#identity?.worker, role: this.#identity?.role },
       revision: snapshot.manifest?.revision,
       tools: this.toolCount,
-      inFlight: this.#calls.inFlight,
-      inFlightBytes: this.#calls.inFlightBytes,
       connections: opened,
-      droppedReplies: this.#calls.droppedReplies,
+      ...this.#calls.usage,
     };
   }
 
