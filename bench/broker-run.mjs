@@ -2,9 +2,10 @@
  * One client of the broker bench, in a process of its own. Prints one line of JSON: how many a second, and how long the median
  * took.
  * Arguments: kind, concurrency, seconds, address, key.
- *   call      whole calls through the executor          acks    receipts of the embedded broker, 16 clients
- *   ws-echo   a raw WebSocket and its echo              nats    a raw request of NATS and its reply
- *   ws-server, nats-responder: the other side of the last two; they print a line when they are there, and end with stdin
+ *   call      whole calls through the worker library    receipts  receipts of the embedded log, one client for each key
+ *   ws-echo   a raw WebSocket and its echo              nats      a raw request of NATS and its reply
+ *   claim     a bare create and update of a row in NATS KV
+ *   receipts-host, ws-server, nats-responder: the other side; they print a line when they serve, and end with stdin
  */
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -52,24 +53,77 @@ const kinds = {
     await load(once);
     await remote.close();
   },
-  async acks() {
-    const { openWorkerLink } = await import('../dist/broker/embedded/worker-link.js');
+  /** A receipt is counted when it comes; the reply is taken in the background, as a worker does. */
+  async receipts() {
+    const { openWebSocketConnection } = await import('../dist/broker/websocket/worker-connection.js');
     const { systemClock } = await import('../dist/kernel/clock.js');
-    const handlers = { replied: () => {}, told: () => {} };
-    const links = await Promise.all(
-      key
-        .split(',')
-        .map((each) =>
-          openWorkerLink({ url: address, key: each, clock: systemClock })(handlers, new AbortController().signal),
-        ),
+    const { Cancellation } = await import('../dist/kernel/cancel-signal.js');
+    const clients = await Promise.all(
+      key.split(',').map(async (each, at) => {
+        const client = { taken: [] };
+        const handlers = { reply: (id) => client.taken.push(id), progress() {}, manifestChanged() {} };
+        const open = openWebSocketConnection({ url: address, key: each, clock: systemClock });
+        client.connection = await open({
+          ...{ session: `bench-${process.pid}-${at}`, handlers, signal: new Cancellation() },
+        });
+        return client;
+      }),
     );
-    const body = Buffer.from(payload);
+    const flush = setInterval(() => {
+      for (const client of clients)
+        while (client.taken.length > 0) client.connection.taken(client.taken.splice(0, 256));
+    }, 2);
+    const args = Buffer.from(payload);
+    const none = { sentBefore: undefined, isCallersKey: false, wantsProgress: false, manifestRevision: undefined };
     let number = 0;
-    await load(
-      (lane) => links[lane % links.length].send({ id: `b${process.pid}-${number++}`, body, ttlMs: 60_000 }),
-      links.length * concurrency,
-    );
-    for (const link of links) await link.close();
+    await load(async (lane) => {
+      const { connection } = clients[lane % clients.length];
+      const call = { key: `b${process.pid}-${number++}`, deadlineMs: 60_000, server: 'echo', tool: 'echo', args };
+      // A worker may have 256 calls that are not taken.
+      await connection.call({ ...none, ...call, trace: undefined }).catch(() => sleep(1));
+    }, clients.length * concurrency);
+    clearInterval(flush);
+    for (const { connection } of clients) await connection.close();
+  },
+  async 'receipts-host'() {
+    const { serveWorkers } = await import('../dist/broker/serve-workers.js');
+    const { parseKeys } = await import('../dist/config/keys.js');
+    const { brokerEntry } = await import('../dist/config/broker-settings.js');
+    const { readFileSync } = await import('node:fs');
+    const result = { bytes: Buffer.from('{"content":[]}'), isError: false, era: 'legacy' };
+    const served = await serveWorkers({
+      host: {
+        names: () => ['echo'],
+        known: () => undefined,
+        isAllowed: () => true,
+        rulesRevision: 0,
+        startupListing: () => undefined,
+        onKnownChanged: () => () => {},
+        mayRunTwice: () => false,
+        call: async () => result,
+      },
+      settings: brokerEntry.parse({ listen: { port: 0 }, limits: { callsPerWorker: 256, bytesPerSecond: 1024 ** 3 } }),
+      keys: parseKeys(JSON.parse(readFileSync(address, 'utf8')), (problem) => {
+        throw problem;
+      }),
+      dataDir: key,
+    });
+    console.log(JSON.stringify({ url: served.url }));
+    await ended();
+    await served.close();
+  },
+  /** The two writes of a call on NATS, without the call. */
+  async claim() {
+    const { Kvm } = await import('@nats-io/kv');
+    const connection = await asHost();
+    const bucket = await new Kvm(connection).create('bench', { storage: 'file', history: 1 });
+    let number = 0;
+    await load(async () => {
+      const row = `r${process.pid}-${number++}`;
+      const version = await bucket.create(row, payload);
+      await bucket.update(row, payload, version);
+    });
+    await connection.close();
   },
   async 'ws-echo'() {
     const { WebSocket } = await import('ws');
@@ -87,8 +141,7 @@ const kinds = {
     socket.close();
   },
   async nats() {
-    const { connect } = await import('@nats-io/transport-node');
-    const connection = await connect({ servers: address });
+    const connection = await asHost();
     await load(() => connection.request('bench.echo', payload, { timeout: 30_000 }));
     await connection.close();
   },
@@ -101,14 +154,17 @@ const kinds = {
     await ended();
   },
   async 'nats-responder'() {
-    const { connect } = await import('@nats-io/transport-node');
-    const connection = await connect({ servers: address });
+    const connection = await asHost();
     connection.subscribe('bench.echo', { callback: (_, message) => message.respond(message.data) });
     await connection.flush();
     console.log('{}');
     await ended();
   },
 };
+async function asHost() {
+  const { connect, nkeyAuthenticator } = await import('@nats-io/transport-node');
+  return connect({ servers: address, authenticator: nkeyAuthenticator(new TextEncoder().encode(key)) });
+}
 const ended = () => new Promise((resolve) => process.stdin.resume().once('end', resolve));
 
 await kinds[kind]();
