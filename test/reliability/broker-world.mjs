@@ -97,7 +97,7 @@ export async function openWorld({ folder, engine, workers, config, hosts = 1, li
   const scheme = isNats ? 'nats' : 'ws';
   const address = (name) => `${scheme}://127.0.0.1:${proxyPort}/${isNats ? name : 'broker'}`;
   return {
-    ...{ errors, hosts: all, nats, proxy, port, dataDir },
+    ...{ errors, hosts: all, nats, proxy, port, dataDir, keyOf: (name) => secrets.get(name) },
     connect: (name, options = {}) =>
       connect({ broker: address(name), key: secrets.get(name), connectMs: 30_000, ...options }),
     status: (at) =>
