@@ -20,8 +20,8 @@ export interface NatsServerFake {
   /** SIGSTOP and SIGCONT. */
   pause(): void;
   resume(): void;
-  /** Writes a new configuration, and sends SIGHUP if the server runs. */
-  reload(config: string): void;
+  /** Writes a new configuration, and reloads it as `hostler key nats --reload` does. */
+  reload(config: string): Promise<void>;
   /** Deletes the store. The server must not run. */
   wipe(): void;
   /** Copies the store, and puts a copy back. The server must not run. */
@@ -83,6 +83,7 @@ export async function startNatsServer(options: NatsFakeOptions = {}): Promise<Na
   writeFileSync(configFile, config({ port, storeDir }));
   let child: ChildProcess | undefined;
   let log = '';
+  let reloads = 0;
 
   const start = async () => {
     const started = spawn('nats-server', ['-c', configFile], {
@@ -90,6 +91,7 @@ export async function startNatsServer(options: NatsFakeOptions = {}): Promise<Na
       env: { PATH: `${process.env.PATH}:/usr/sbin:/usr/local/sbin` },
     });
     const hear = (chunk: Buffer) => {
+      reloads += chunk.toString().split('Reloaded server configuration').length - 1;
       log = (log + chunk).slice(-20_000);
     };
     started.stdout.on('data', hear);
@@ -117,9 +119,13 @@ export async function startNatsServer(options: NatsFakeOptions = {}): Promise<Na
     ...{ url: `nats://127.0.0.1:${port}`, port, storeDir, start, kill, stop, log: () => log, pid: () => child?.pid },
     pause: () => void child?.kill('SIGSTOP'),
     resume: () => void child?.kill('SIGCONT'),
-    reload(text) {
+    async reload(text) {
       writeFileSync(configFile, text);
-      child?.kill('SIGHUP');
+      for (let times = 0; times < 2; times++) {
+        const before = reloads;
+        child?.kill('SIGHUP');
+        while (reloads === before) await new Promise((resolve) => setTimeout(resolve, 10));
+      }
     },
     wipe: () => rmSync(storeDir, { recursive: true, force: true }),
     backUp: () => cpSync(storeDir, backup, { recursive: true }),

@@ -20,9 +20,9 @@ import { Sessions } from './sessions.js';
 /** What calls need of the store. */
 export interface StoreGate {
   readonly storeId: string;
-  readonly seen: number;
+  readonly seenToken: string;
   readonly checking: Promise<void> | undefined;
-  sawSequence(seq: number): void;
+  sawToken(token: string): void;
 }
 
 export interface HostTransportOptions {
@@ -133,12 +133,12 @@ export class HostTransport implements WorkerTransport {
 
   #hello(message: NatsMessage, session: WorkerSession | undefined): void {
     const { store } = this.#options;
-    const { connection, seq } = readHello(bufferOf(message.data));
-    store.sawSequence(seq);
+    const { connection, seen } = readHello(bufferOf(message.data));
+    store.sawToken(seen);
     if (session) this.#sessions.connected(session, connection);
     const answer = () => {
       const identity = session?.identity();
-      if (identity) this.#send(message, writeWelcome({ ...identity, storeId: store.storeId, seq: store.seen }));
+      if (identity) this.#send(message, writeWelcome({ ...identity, storeId: store.storeId, seen: store.seenToken }));
       else this.#respond(message, { op: 'refused', key: 'hello', error: unknownWorker() });
     };
     if (store.checking !== undefined) void store.checking.then(answer);
@@ -165,7 +165,9 @@ export class HostTransport implements WorkerTransport {
       handlers.call({
         ...{ session, request },
         receipt: (owner) =>
-          answered(() => this.#send(message, writeReceipt({ key, owner, storeId: store.storeId, seq: store.seen }))),
+          answered(() =>
+            this.#send(message, writeReceipt({ key, owner, storeId: store.storeId, seen: store.seenToken })),
+          ),
         refuse: (error) => answered(() => this.#respond(message, { op: 'refused', key, error })),
       });
     if (store.checking !== undefined) void store.checking.then(serve);

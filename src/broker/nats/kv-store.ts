@@ -5,7 +5,7 @@
  * acknowledged writes (wiped, an older copy, a restored backup) gets another id before anything else is read or written: after each
  * reconnect, and when a sequence goes back, all operations wait until the id is checked.
  */
-import { randomBytes } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
 import { type Clock, sleep } from '../../kernel/clock.js';
@@ -52,6 +52,8 @@ export class KvStore {
   readonly #buckets: Readonly<Record<Bucket, KV>>;
   readonly #isClosed: () => boolean;
   #storeId = '';
+  /** Known to hosts only, and new with each id: a worker cannot make up a sequence, and one of another id means nothing. */
+  #secret = '';
   /** Highest sequence of the bucket of calls that this host, another host or a worker has seen. */
   #seen = 0;
   /** Counts lost connections: an acknowledgement may come from another store than the one that was asked. */
@@ -103,8 +105,9 @@ export class KvStore {
     return this.#storeId;
   }
 
-  get seen(): number {
-    return this.#seen;
+  /** The highest sequence that this host knows, for workers to keep. */
+  get seenToken(): string {
+    return this.#tokenOf(this.#seen);
   }
 
   /** Undefined: operations are served now. Otherwise it resolves when the id of the store was checked. */
@@ -112,9 +115,10 @@ export class KvStore {
     return this.#checking;
   }
 
-  /** A host or a worker has seen this sequence. Operations wait until the store is known to have it. */
-  sawSequence(seq: number): void {
-    if (seq > this.#seen) this.checkStore(seq);
+  /** A worker has seen this sequence. Operations wait until the store is known to have it. */
+  sawToken(token: string): void {
+    const seq = Number(token.slice(0, token.indexOf('.')));
+    if (seq > this.#seen && token === this.#tokenOf(seq)) this.checkStore(seq);
   }
 
   /** Looks at the id of the store before anything else. */
@@ -237,6 +241,10 @@ export class KvStore {
     }
   }
 
+  #tokenOf(seq: number): string {
+    return `${seq}.${createHmac('sha256', this.#secret).update(String(seq)).digest('base64url')}`;
+  }
+
   #requireStore(storeId: string): void {
     if (this.#storeId === storeId) return;
     throw new HostError('transport', 'the NATS server has another store than before', {
@@ -266,19 +274,20 @@ export class KvStore {
       const { state } = await this.#infoOrCreate();
       const entry = await kv.get(storeKey);
       const isOlder = state.last_seq < seen;
-      let [id, seq] = [entry?.string(), state.last_seq];
-      if (id === undefined || isOlder) {
-        id = randomBytes(12).toString('base64url');
+      let [value, seq] = [entry?.string(), state.last_seq];
+      if (value === undefined || isOlder) {
+        value = `${randomBytes(12).toString('base64url')}.${randomBytes(18).toString('base64url')}`;
         try {
-          seq = await kv.put(storeKey, id, { previousSeq: entry?.revision ?? 0, timeout: answerMs });
+          seq = await kv.put(storeKey, value, { previousSeq: entry?.revision ?? 0, timeout: answerMs });
         } catch (error) {
           // Another host wrote one.
           if (wrongSequence.includes(codeOf(error))) continue;
           throw error;
         }
       }
+      const [id = '', secret = ''] = value.split('.');
       const isNew = this.#storeId !== '' && this.#storeId !== id;
-      this.#storeId = id;
+      [this.#storeId, this.#secret] = [id, secret];
       this.#seen = isOlder ? seq : Math.max(this.#seen, seq);
       if (isNew) this.#options.onNewStore();
       if (reasons === this.#reasons) return;
@@ -298,8 +307,8 @@ export class KvStore {
   async #refresh(): Promise<void> {
     const kv = this.#buckets[callsBucket];
     const entry = await kv.get(storeKey);
-    if (!entry || entry.string() !== this.#storeId) return this.checkStore();
-    await kv.put(storeKey, this.#storeId, { previousSeq: entry.revision }).catch((error) => {
+    if (entry?.string() !== `${this.#storeId}.${this.#secret}`) return this.checkStore();
+    await kv.put(storeKey, entry.value, { previousSeq: entry.revision }).catch((error) => {
       if (!wrongSequence.includes(codeOf(error))) throw error;
     });
   }

@@ -1,6 +1,6 @@
 /**
  * Messages that only NATS has: the hello of a worker and its welcome, receipts with the sequence of the store, and whether a host is gone.
- * Invariant: a sequence is the highest one of the bucket of calls that its sender has seen. A store that has less is an older one.
+ * `seen` is the highest sequence of the store that its sender knows, as a token that only hosts can make (kv-store.ts).
  */
 import type { HostError } from '../../kernel/errors.js';
 import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
@@ -11,49 +11,49 @@ export interface Welcome {
   readonly name: string;
   readonly role: string | undefined;
   readonly storeId: string;
-  readonly seq: number;
+  readonly seen: string;
 }
 
 const head = (op: string): string => `{"v":${protocolVersion},"op":"${op}"`;
 
-/** Also says bye. `connection`: of the session, which may have a newer one. `seq`: that the worker has seen. */
+/** Also says bye. `connection`: of the session, which may have a newer one. `seen`: from the last host. */
 export interface Hello {
   readonly connection: string;
-  readonly seq: number;
+  readonly seen: string;
 }
 
-export const writeHello = ({ connection, seq }: Hello): string =>
-  `${head('hello')},"connection":"${connection}","seq":${seq}}`;
+export const writeHello = ({ connection, seen }: Hello): string =>
+  `${head('hello')},"connection":"${connection}","seen":"${seen}"}`;
 
 export function readHello(bytes: Buffer): Hello {
-  const [v, connection, seq] = uniqueMembers(bytes, ['v', 'connection', 'seq']) ?? [];
+  const [v, connection, seen] = uniqueMembers(bytes, ['v', 'connection', 'seen']) ?? [];
   requireVersion(v);
-  return { connection: idIn('connection', connection), seq: sequence(seq) };
+  return { connection: idIn('connection', connection), seen: tokenIn(seen) };
 }
 
-export const writeWelcome = ({ name, role, storeId, seq }: Welcome): string =>
-  `${head('welcome')},${JSON.stringify({ name, role, storeId, seq }).slice(1)}`;
+export const writeWelcome = ({ name, role, storeId, seen }: Welcome): string =>
+  `${head('welcome')},${JSON.stringify({ name, role, storeId, seen }).slice(1)}`;
 
 /** Returns the error of a host that refuses the worker. */
 export function readWelcome(bytes: Buffer): Welcome | HostError {
-  const members = uniqueMembers(bytes, ['v', 'name', 'role', 'storeId', 'seq', 'error']) ?? [];
-  const [v, name, role, storeId, seq, error] = members;
+  const members = uniqueMembers(bytes, ['v', 'name', 'role', 'storeId', 'seen', 'error']) ?? [];
+  const [v, name, role, storeId, seen, error] = members;
   const code = 'protocol_error';
   requireVersion(v, code);
   if (isObject(error)) return readError(error);
   return {
     ...{ name: idIn('name', name, code), role: role && stringOf(role) },
-    ...{ storeId: idIn('storeId', storeId, code), seq: sequence(seq) },
+    ...{ storeId: idIn('storeId', storeId, code), seen: tokenIn(seen) },
   };
 }
 
-/** A receipt as in protocol/messages.ts, with the sequence. */
-export const writeReceipt = (receipt: { key: string; owner: string; storeId: string; seq: number }): string =>
+/** A receipt as in protocol/messages.ts, with what the host has seen. */
+export const writeReceipt = (receipt: { key: string; owner: string; storeId: string; seen: string }): string =>
   `${head('receipt')},${JSON.stringify(receipt).slice(1)}`;
 
-export function readSequence(bytes: Buffer): number {
-  const [seq] = uniqueMembers(bytes, ['seq']) ?? [];
-  return sequence(seq);
+export function readSeen(bytes: Buffer): string {
+  const [seen] = uniqueMembers(bytes, ['seen']) ?? [];
+  return tokenIn(seen);
 }
 
 export const writeOwnerState = (isGone: boolean): string => `${head('owner')},"gone":${isGone}}`;
@@ -63,8 +63,8 @@ export function readOwnerState(bytes: Buffer): boolean {
   return gone?.toString() === 'true';
 }
 
-function sequence(value: Buffer | undefined): number {
-  const read = value === undefined || value.length > 16 ? 0 : Number(value.toString());
-  if (Number.isSafeInteger(read) && read >= 0) return read;
-  throw invalid('seq', 'must be a whole number');
+function tokenIn(value: Buffer | undefined): string {
+  const read = (value && stringOf(value)) ?? '';
+  if (/^[A-Za-z0-9_.-]{0,100}$/.test(read)) return read;
+  throw invalid('seen', 'must be as a host wrote it');
 }

@@ -23,12 +23,13 @@ import { type WorkerOperation, workerAsks, workerHears, workerSays } from './nam
 import {
   bufferOf,
   connectNats,
+  isNoResponders,
   lostConnection,
   type NatsAddress,
   type NatsConnection,
   notExecuted,
 } from './nats-client.js';
-import { readOwnerState, readSequence, readWelcome, type Welcome, writeHello } from './nats-messages.js';
+import { readOwnerState, readSeen, readWelcome, type Welcome, writeHello } from './nats-messages.js';
 import { helloMs } from './sessions.js';
 
 export interface NatsConnectionOptions extends NatsAddress {
@@ -52,7 +53,7 @@ const closeMs = 2_000;
 /** Opens connections of one worker process, one after the other. */
 export function openNatsConnection(options: NatsConnectionOptions): OpenConnection {
   // Kept over reconnects: the next store must have what this worker has seen of the last one.
-  const seen = { seq: 0 };
+  const seen = { token: '' };
   return async ({ session, handlers, signal }: OpenConnectionOptions) => {
     const nats = await connectNats({ ...options, name: 'hostler worker', reconnects: false });
     const connection = new NatsWorkerConnection(nats, { session, handlers, clock: options.clock, seen });
@@ -72,7 +73,7 @@ interface Parts {
   readonly session: string;
   readonly handlers: ConnectionHandlers;
   readonly clock: Clock;
-  readonly seen: { seq: number };
+  readonly seen: { token: string };
 }
 
 class NatsWorkerConnection implements WorkerConnection {
@@ -83,7 +84,7 @@ class NatsWorkerConnection implements WorkerConnection {
   /** When the calls that were sent end. */
   readonly #deadlines = new Map<string, number>();
   readonly #cancels = new Map<string, Cancel>();
-  #welcome: Welcome = { name: '', role: undefined, storeId: '', seq: 0 };
+  #welcome: Welcome = { name: '', role: undefined, storeId: '', seen: '' };
   #refusal: HostError | undefined;
   #isClosing = false;
   #stopHello: Cancel | undefined;
@@ -123,11 +124,12 @@ class NatsWorkerConnection implements WorkerConnection {
     for (;;) {
       if (signal.aborted) throw new HostError('cancelled', 'the connection is not needed any more', notExecuted);
       try {
-        await this.#hello(seen.seq);
+        await this.#hello(seen.token);
         break;
       } catch (error) {
         if (isHostError(error) && error.code !== 'transport') throw error;
         if (this.#nats.isClosed()) throw (await this.closed) ?? noHost(error);
+        if (isHostError(error) && isNoResponders(error.cause)) throw notReloaded(error);
         if (clock.nowMs() >= untilMs) throw noHost(error);
       }
     }
@@ -145,7 +147,7 @@ class NatsWorkerConnection implements WorkerConnection {
       throw answer.error;
     }
     if (answer?.op !== 'receipt' || answer.key !== request.key) throw unreadable('call');
-    seen.seq = Math.max(seen.seq, readSequence(data));
+    seen.token = readSeen(data);
     const { owner, storeId } = answer;
     this.#welcome = { ...this.#welcome, storeId };
     return { owner, storeId };
@@ -208,24 +210,24 @@ class NatsWorkerConnection implements WorkerConnection {
 
   async close(): Promise<void> {
     this.#isClosing = true;
-    this.#publish('bye', Buffer.from(writeHello({ connection: this.#id, seq: 0 })));
+    this.#publish('bye', Buffer.from(writeHello({ connection: this.#id, seen: '' })));
     const { clock } = this.#parts;
     await Promise.race([this.#nats.flush().catch(() => {}), sleep(clock, closeMs)]);
     await this.#nats.close();
     await this.closed;
   }
 
-  async #hello(seq: number): Promise<void> {
+  async #hello(token: string): Promise<void> {
     const { seen, session } = this.#parts;
     const answer = readWelcome(
       await this.#request(
         workerSays('hello', session),
-        Buffer.from(writeHello({ connection: this.#id, seq })),
+        Buffer.from(writeHello({ connection: this.#id, seen: token })),
         helloAnswerMs,
       ),
     );
     if (answer instanceof HostError) throw answer;
-    seen.seq = Math.max(seen.seq, answer.seq);
+    seen.token = answer.seen;
     this.#welcome = answer;
   }
 
@@ -235,7 +237,7 @@ class NatsWorkerConnection implements WorkerConnection {
     this.#stopHello = clock.at(clock.nowMs() + helloMs, () => {
       if (this.#isClosing) return;
       this.#helloLater();
-      this.#hello(0).catch((error) => {
+      this.#hello('').catch((error) => {
         if (isHostError(error) && error.code === 'unauthenticated') this.#end(error);
       });
     });
@@ -304,6 +306,17 @@ const noHost = (cause: unknown): HostError =>
   new HostError('connect_failed', 'no host answers on NATS', {
     ...{ ...notExecuted, reason: 'no_host', cause },
     hint: 'start hostler up with broker.url on some machine, and reload nats-server if the worker is new',
+  });
+
+/** The account of the worker has no import: nats-server 2.9 adds it with the second reload. */
+const notReloaded = (cause: unknown): HostError =>
+  new HostError('connect_failed', 'nats-server knows the key of this worker, but not yet where its requests go', {
+    ...{
+      ...notExecuted,
+      reason: 'not_reloaded',
+      cause,
+      hint: 'reload nats-server once more (hostler key nats --reload PID)',
+    },
   });
 
 const unreadable = (what: string): HostError =>

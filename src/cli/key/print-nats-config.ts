@@ -1,10 +1,10 @@
 /**
  * `hostler key nats`: prints the configuration of nats-server, and tells a running one to read it again.
- * Not here: the configuration itself (broker/nats/nats-server-config.ts).
+ * Not here: the configuration itself (broker/nats/server-config.ts).
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import type { Keys } from '../../config/keys.js';
-import { systemClock } from '../../kernel/clock.js';
+import { sleep, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { ParsedArgs } from '../command.js';
 import { EXIT } from '../exit-codes.js';
@@ -15,6 +15,8 @@ const listenDefault = '127.0.0.1:4222';
 const storeDirDefault = '/var/lib/nats';
 const storeMiBDefault = 1_024;
 const storeMiBMax = 1_048_576;
+/** A reload with 1,000 workers takes less. */
+const reloadMs = 1_000;
 
 export async function printNatsConfig(args: ParsedArgs, keys: Keys): Promise<number> {
   const pid = pidOf(args.text('reload'));
@@ -41,7 +43,7 @@ export async function printNatsConfig(args: ParsedArgs, keys: Keys): Promise<num
     writeFileSync(`${out}.new`, `${text}\n`, { mode: 0o640 });
     renameSync(`${out}.new`, out);
   }
-  if (pid !== undefined) reload(pid);
+  if (pid !== undefined) await reload(pid);
   return EXIT.done;
 }
 
@@ -64,11 +66,14 @@ function pidOf(text: string | undefined): number | undefined {
   throw keyUsageError('--reload must be the process id of nats-server', 'pgrep nats-server prints it');
 }
 
-function reload(pid: number): void {
+async function reload(pid: number): Promise<void> {
   // SIGHUP ends most other programs.
   const name = programOf(pid);
   if (name !== undefined && !name.startsWith('nats-server')) throw notReloaded(pid, `is ${name}, not nats-server`);
   try {
+    process.kill(pid, 'SIGHUP');
+    // nats-server 2.9 carries the requests of an added account only after the next reload.
+    await sleep(systemClock, reloadMs);
     process.kill(pid, 'SIGHUP');
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;

@@ -74,8 +74,8 @@ export class NatsStage {
   }
 
   /** As `hostler key nats --reload` does. */
-  reload(pairs: ReadonlyMap<string, Pair>, epochs?: (worker: string) => string): void {
-    this.server.reload(configOf(this.server.port, this.server.storeDir, this.hostPair, pairs, epochs));
+  reload(pairs: ReadonlyMap<string, Pair>, epochs?: (worker: string) => string): Promise<void> {
+    return this.server.reload(configOf(this.server.port, this.server.storeDir, this.hostPair, pairs, epochs));
   }
 
   async host(options: Partial<NatsHostOptions> & { runningPerWorker?: number } = {}): Promise<RigHost> {

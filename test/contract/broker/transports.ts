@@ -91,7 +91,7 @@ export const natsKind: TransportKind = {
     });
     const connectHost = () => connectNats({ url: server.url, key: pairs.host.seed, name: 'host', reconnects: true });
     const [intake, connection] = [await connectHost(), await connectHost()];
-    const store = { storeId: 'store-1', seen: 0, checking: undefined, sawSequence: () => {} };
+    const store = { storeId: 'store-1', seenToken: '', checking: undefined, sawToken: () => {} };
     const transport = new HostTransport({
       ...{ intake, connection, handlers, identities, store, owner: 'owner-1', clock: systemClock },
       ...{ isGone: async () => false, onProblem: () => {} },
@@ -114,7 +114,7 @@ export const natsKind: TransportKind = {
 
 /** The fake that tests of the worker use: it must behave like the others. */
 export const memoryKind: TransportKind = {
-  name: 'memory',
+  ...{ name: 'memory', knowsUnread: true },
   async open(handlers) {
     const transport = new MemoryTransport(handlers);
     return {
