@@ -9,6 +9,7 @@ const plain: Sending = {
 };
 const here = { storeId: 'here', hasReceipt: false };
 const elsewhere = { storeId: 'elsewhere', hasReceipt: false };
+const doubt = { sentBefore: elsewhere, isRepeatable: true };
 const withReceipt = { storeId: 'here', hasReceipt: true };
 
 describe('a key that the log does not know', () => {
@@ -24,6 +25,7 @@ describe('a key that the log does not know', () => {
     ['is refused without a row at its first sending', { refusal: denied }, true, 'refuse'],
     ['is refused by a row when it was sent before', { refusal: denied, sentBefore: here }, true, 'refused'],
     ['is refused by a row when a caller chose it', { refusal: denied, isCallersKey: true }, true, 'refused'],
+    ['is uncertain when a repeatable one must not run again', { ...doubt, refusal: denied }, true, 'uncertain'],
     ['is uncertain rather than refused in doubt', { refusal: denied, sentBefore: elsewhere }, true, 'uncertain'],
   ])('%s', (_name, sending, canBegin, state) => {
     expect(decideUnknown({ ...plain, ...sending }, 'here', canBegin)).toBe(state);

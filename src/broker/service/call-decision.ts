@@ -24,6 +24,10 @@ export interface Sending {
 export const isSurelyNew = ({ isCallersKey, sentBefore }: Pick<Sending, 'isCallersKey' | 'sentBefore'>): boolean =>
   !isCallersKey && sentBefore === undefined;
 
+/** Another store, or this one before it lost rows, may have begun a call whose key the log does not know. */
+export const mayHaveBegun = (sentBefore: SentBefore | undefined, storeId: string): boolean =>
+  sentBefore !== undefined && (sentBefore.storeId !== storeId || sentBefore.hasReceipt);
+
 /** The state in which a key is received that the log does not know. `refuse`: the sending leaves no row. */
 export function decideUnknown(
   sending: Sending,
@@ -31,9 +35,7 @@ export function decideUnknown(
   canBegin: boolean,
 ): Extract<CallState, 'running' | 'received' | 'uncertain' | 'refused'> | 'refuse' {
   const { sentBefore, isRepeatable, refusal } = sending;
-  // Another store, or this one before it lost rows, may have begun the call.
-  const mayHaveBegun = sentBefore !== undefined && (sentBefore.storeId !== storeId || sentBefore.hasReceipt);
-  if (mayHaveBegun && !isRepeatable) return 'uncertain';
+  if (mayHaveBegun(sentBefore, storeId) && (!isRepeatable || refusal !== undefined)) return 'uncertain';
   if (refusal !== undefined) return isSurelyNew(sending) ? 'refuse' : 'refused';
   return canBegin ? 'running' : 'received';
 }
@@ -57,9 +59,9 @@ export function decideKnown(row: CallRow, sending: Sending, ownership: Ownership
   if (row.digest !== sending.digest) return 'conflict';
   if (hasOutcome(row)) return 'reply';
   if (ownership === 'elsewhere') return 'elsewhere';
-  const mayHaveBegun = row.state === 'running';
-  if (mayHaveBegun && (!sending.isRepeatable || row.attempts >= brokerLimits.attempts)) return 'uncertain';
-  if (sending.refusal !== undefined) return mayHaveBegun ? 'uncertain' : 'refused';
+  const wasBegun = row.state === 'running';
+  if (wasBegun && (!sending.isRepeatable || row.attempts >= brokerLimits.attempts)) return 'uncertain';
+  if (sending.refusal !== undefined) return wasBegun ? 'uncertain' : 'refused';
   return 'begin';
 }
 

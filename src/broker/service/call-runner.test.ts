@@ -244,6 +244,36 @@ describe('after a host died', () => {
     expect(rig.executed).toHaveLength(3);
   });
 
+  test.each<[string, (rig: RunnerRig) => Promise<void>, string]>([
+    [
+      'refused',
+      async ({ runner }) => void runner.cancel({ worker: 'w1', epoch: 'e1', key: 'k1' }),
+      'outcome_uncertain',
+    ],
+    ['throttled', (rig) => rig.end(new HostError('overloaded', 'x', { execution: 'not_executed' })), 'overloaded'],
+  ])('a repeatable call that may have run is not said to have not run when it is %s', async (_name, end, code) => {
+    const rig = new RunnerRig();
+    rig.isRepeatable = true;
+    const executions: unknown[] = [];
+    const { finish, begin } = rig.log;
+    rig.send();
+    await settle();
+    await rig.restart();
+    rig.log.finish = (id, owner, outcome) => {
+      executions.push(JSON.parse(outcome.reply.toString()).error);
+      return finish.call(rig.log, id, owner, outcome);
+    };
+    rig.log.begin = async (id, version) => {
+      const begun = await begin.call(rig.log, id, version);
+      if (code === 'outcome_uncertain') await end(rig);
+      return begun;
+    };
+    rig.send('k1', { sentBefore: { storeId: 'store', hasReceipt: true } });
+    await settle();
+    if (code !== 'outcome_uncertain') await end(rig);
+    expect(executions).toMatchObject([{ code, execution: 'uncertain' }]);
+  });
+
   test('a call that another living host has is left to it', async () => {
     const rig = new RunnerRig();
     rig.send();

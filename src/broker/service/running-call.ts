@@ -11,7 +11,7 @@ import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { CallId, CallLog, CallOutcome, CallRow } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
-import { decideKnown, decideUnknown, isSurelyNew, type Sending } from './call-decision.js';
+import { decideKnown, decideUnknown, isSurelyNew, mayHaveBegun, type Sending } from './call-decision.js';
 import { cancelled, expired, hostFailed, rowRemoved, stopping, tooManyWaiting } from './call-errors.js';
 import type { RunningSlots, Turn } from './running-slots.js';
 
@@ -68,6 +68,8 @@ export class RunningCall {
   /** The owner that receipts name; undefined before the row is durable. */
   #owner: string | undefined;
   #turn: Turn | undefined;
+  /** The call may have run before, so it is never said that it did not. */
+  #mayHaveRun = false;
 
   constructor(task: CallTask, ports: RunnerPorts, isStopping: () => boolean, leave: () => void) {
     this.task = task;
@@ -110,8 +112,8 @@ export class RunningCall {
   }
 
   async #receive(): Promise<void> {
-    const { log } = this.#ports;
     const { task } = this;
+    const { log } = this.#ports;
     const { id, session, digest, isCallersKey } = task;
     const sending = this.#sending();
     const isNew = isSurelyNew(task);
@@ -129,14 +131,12 @@ export class RunningCall {
       ...{ id, session, digest, isCallersKey, state, reply },
       deadlineMs: this.#leftMs,
     });
-    if (!isReceived) {
-      this.#ports.onRepeated?.(task);
-      return this.#continue(row);
-    }
+    this.#mayHaveRun = isReceived && mayHaveBegun(task.sentBefore, log.storeId);
+    if (!isReceived) this.#ports.onRepeated?.(task);
+    if (!isReceived) return this.#continue(row);
     if (state === 'uncertain') this.#ports.onUncertain?.(task);
     this.#receipts(log.owner);
-    if (state === 'running') return this.#execute();
-    return this.#continue(row);
+    return state === 'running' ? this.#execute() : this.#continue(row);
   }
 
   /** Returns why the call cannot be received now. Otherwise the call has a turn, unless it is refused anyway. */
@@ -155,7 +155,8 @@ export class RunningCall {
     const { log } = this.#ports;
     let row: CallRow | undefined | 'over' = found;
     while (row !== undefined && row !== 'over') {
-      const decision = decideKnown(row, this.#sending(), await this.#ownershipOf(row));
+      const known = decideKnown(row, this.#sending(), await this.#ownershipOf(row));
+      const decision = known === 'refused' && this.#mayHaveRun ? 'uncertain' : known;
       switch (decision) {
         case 'conflict':
           return this.#refuse(this.task.conflict());
@@ -186,6 +187,7 @@ export class RunningCall {
     if (this.#refusal()) return row;
     const begun = await log.begin(this.task.id, row.version);
     if (begun !== 'begun') return begun;
+    this.#mayHaveRun ||= row.state === 'running';
     await this.#execute();
     return 'over';
   }
@@ -215,7 +217,10 @@ export class RunningCall {
   async #outcome(): Promise<CallOutcome> {
     // The row took time to become durable: role, epoch, cancel and deadline may have changed.
     const refusal = this.#isStopping() ? stopping() : this.#refusal();
-    if (refusal) return this.#outcomeOf('refused', errorBody(refusal));
+    if (refusal) {
+      const state = this.#mayHaveRun ? 'uncertain' : 'refused';
+      return this.#outcomeOf(state, errorBody(this.#mayHaveRun ? this.task.uncertain('host_lost') : refusal));
+    }
     this.isExecuting = true;
     const leftMs = this.#leftMs;
     try {
@@ -224,7 +229,9 @@ export class RunningCall {
     } catch (error) {
       if (!isHostError(error)) this.#ports.onProblem(error);
       const known = isHostError(error) ? error : hostFailed(error);
-      return this.#outcomeOf(known.details.execution === 'not_executed' ? 'refused' : 'done', errorBody(known));
+      if (known.details.execution !== 'not_executed') return this.#outcomeOf('done', errorBody(known));
+      if (!this.#mayHaveRun) return this.#outcomeOf('refused', errorBody(known));
+      return this.#outcomeOf('done', errorBody(known.with({ execution: 'uncertain' })));
     }
   }
 
@@ -256,8 +263,7 @@ export class RunningCall {
   }
 
   #outcomeAs(state: 'refused' | 'uncertain', { attempts }: CallRow): CallOutcome {
-    const isLast = attempts >= brokerLimits.attempts;
-    const error = this.task.uncertain(isLast ? 'attempts' : 'host_lost');
+    const error = this.task.uncertain(attempts >= brokerLimits.attempts ? 'attempts' : 'host_lost');
     return this.#outcomeOf(state, errorBody(state === 'refused' ? (this.#refusal() ?? cancelled()) : error));
   }
 
