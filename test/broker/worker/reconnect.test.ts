@@ -19,7 +19,7 @@ describe('a lost connection', () => {
     expect(host.ran).toHaveLength(3);
   });
 
-  test('D-50 is repaired once for all callers, each of whom waits for its own time', async () => {
+  test('D-50 is repaired once for all callers, and each caller waits for its own time', async () => {
     const { tools, broker, clock, settle } = await makeRig();
     broker.refusal = down();
     broker.cut();
