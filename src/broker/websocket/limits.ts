@@ -33,7 +33,6 @@ export const unansweredBytesMax = 8 * MiB;
 export const pingMs = 20_000;
 export const pongMs = 10_000;
 
-export const bytesPerSecondDefault = 16 * MiB;
 /** Time that a worker may use up at once after it was idle. */
 export const burstMs = 250;
 
