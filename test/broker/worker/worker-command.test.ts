@@ -138,7 +138,7 @@ describe('the process', () => {
 
   test('says on stderr that it is connected, never its key, and ends with its client', async () => {
     const worker = start(['--broker', broker.url, '--json'], { HOSTLER_KEY: workerKey });
-    await eventually('it is ready', () => worker.stderr.includes('is connected'));
+    await eventually('it is ready', () => /is connected.*"ready":true.*\n/s.test(worker.stderr));
     const line = worker.stderr.split('\n').find((each) => each.startsWith('{')) as string;
     expect(JSON.parse(line)).toEqual({ ready: true, worker: 'w1', role: 'reader', tools: 2, pid: worker.child.pid });
     expect(worker.stderr).toMatch(/info +worker 'w1' is connected, 2 tools/);
