@@ -160,7 +160,7 @@ test('after the host is closed, or while the server is stopped, there is none', 
   await expect(closed.use('ann')).rejects.toBeInstanceOf(HostError);
 });
 
-test('one that fails is kept with what is held against it', async () => {
+test('an instance that fails keeps its history', async () => {
   const { instances, server, use, clock } = setUp();
   server.next = () => ({ error: new HostError('connect_failed', 'no', { reason: 'exit' }) });
   const used = use('ann').catch((error: HostError) => error.code);
