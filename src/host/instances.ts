@@ -3,8 +3,8 @@
  * or with the server.
  * Not here: call policy: an instance uses the policy of its server, but has its own breaker (policy/); restarts (supervisor/).
  *
- * Invariants: only its own client of its own principal uses an instance. One principal cannot lock out others by naming many idle clients. Closing
- * the host waits for ended instances.
+ * Invariants: only its own client of its own principal uses an instance. One principal cannot lock out others by naming many
+ * idle clients. Closing the host waits for ended instances.
  */
 import type { ServerRun } from '../catalog/server-runs.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
@@ -146,7 +146,7 @@ export class Instances {
 
   /**
    * Key of the oldest idle instance of the principal with the most instances (of this server, or of all servers). Undefined if
-   * the eviction would leave that principal with fewer instances than `owner` then has.
+   * that principal would then have fewer instances than `owner`.
    */
   #idleOfGreediest(server: string | undefined, owner: string): string | undefined {
     const counts = new Map<string, number>([[owner, 0]]);
