@@ -189,7 +189,7 @@ test('a tool that changed without approval is shown as approved, listed twice or
   expect(shown()).toEqual(texts(item('t', 'old')));
 });
 
-test('where the policy is to warn, what is listed is shown; what has no name never is', () => {
+test('with the policy to warn, listed tools are shown; tools without a name never are', () => {
   const { learn, shown, texts } = open({ pins: 'warn' });
   learn(item('t', 'old'));
   learn(item('t', 'new'), item('u'), item(''));
@@ -224,7 +224,7 @@ test('listeners are notified later, once for all changes of a tick, and cannot i
   expect([heard.length, problems.length]).toEqual([3, 7]);
 });
 
-test('what was kept is there at once; what another of the name learns is not mixed with it', () => {
+test('a stored listing is shown at once; lists of another server with the name are not mixed with it', () => {
   const tools = { items: [item('t')], ttlMs: 5, isPublic: true };
   const { known, managed, servers, make, shown, texts, saved, revision } = open(
     { pins: 'off' },

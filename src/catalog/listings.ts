@@ -138,7 +138,7 @@ export class Listings {
     this.save(server);
   }
 
-  /** Sets a list other than tools in memory; `keep` stores it. */
+  /** Sets a list other than tools in memory; `save` stores it. */
   learnList(server: CatalogServer, method: ListMethod, list: KnownList): void {
     const record = this.#recordOf(server);
     const before = record.lists.get(method);
@@ -149,7 +149,7 @@ export class Listings {
     this.#revise(server, record);
   }
 
-  /** `offered`: lists that the server offers beside tools; other known lists are dropped. `keep` stores the change. */
+  /** `offered`: lists that the server offers beside tools; other known lists are dropped. `save` stores the change. */
   learnFacts(server: CatalogServer, facts: KnownFacts, offered: readonly ListMethod[]): void {
     const record = this.#recordOf(server);
     record.isOutdated = false;

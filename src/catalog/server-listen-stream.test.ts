@@ -52,7 +52,7 @@ function open(listChanges: ('toolsListChanged' | 'promptsListChanged')[] = ['too
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-test('what is wanted is asked for once, and for as long as the session lives', () => {
+test('subscriptions are requested once, for as long as the session lives', () => {
   const { stream, requests } = open();
   stream.update();
   stream.update();
@@ -60,7 +60,7 @@ test('what is wanted is asked for once, and for as long as the session lives', (
   expect(requests[0]?.options).toMatchObject({ deadlineAtMs: Number.POSITIVE_INFINITY, isLongLived: true });
 });
 
-test('nothing is asked for where nothing is wanted, and what is open is ended then', async () => {
+test('without subscriptions no stream is opened, and an open one is ended', async () => {
   const { stream, requests, set, acknowledge, live } = open([]);
   stream.update();
   expect(requests).toEqual([]);
@@ -136,7 +136,7 @@ test('a new stream that is refused leaves the old one open and rejects the waiti
   expect([requests[0]?.options.signal?.aborted, set.gaps]).toEqual([false, 0]);
 });
 
-test('a server that knows no such request is asked once', async () => {
+test('a server that does not know the request gets it once', async () => {
   const { clock, stream, requests, problems, outcome } = open();
   stream.update();
   requests[0]?.answer({ kind: 'error', bytes: Buffer.from('{"code":-32601,"message":"no"}') });

@@ -61,7 +61,7 @@ function open({ capabilities = everything, refuse = [] as string[] } = {}) {
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-test('what it offers is read when it is ready, one after the other; what fails leaves the others', async () => {
+test('offered lists are read when the server is ready, one after the other; a failed one does not affect the others', async () => {
   const { run, asked, learnt, keeps, problems } = open({ refuse: ['resources/list'] });
   expect(asked).toEqual([]);
   run.ready();

@@ -1,7 +1,7 @@
 /**
  * A lock file beside a file that commands change. It contains the pid of its owner. Waiting blocks the whole process.
- * Invariants: only the owner removes a lock, or, after the owner has exited, exactly one waiter. Waiting is bounded and then
- * fails with the name of the lock file.
+ * Invariants: the owner removes its lock. If the owner has exited, exactly one waiter removes the lock. Waiting is bounded and
+ * then fails with the name of the lock file.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';

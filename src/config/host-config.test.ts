@@ -97,7 +97,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     expect(error).toMatchObject({ code: 'invalid_spec', details: { field } });
   });
 
-  test('broker: nothing of it is left open, and what it does not know is refused', () => {
+  test('broker: all defaults are filled in, and unknown keys are refused', () => {
     expect(parse({}).settings.broker).toBeUndefined();
     expect(parse({ broker: {} }).settings.broker).toMatchObject({
       listen: { host: '127.0.0.1', port: 8384, insecure: false },
@@ -120,7 +120,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
       expect(() => parse({ broker: entry })).toThrow(field);
   });
 
-  test('every key that is taken is one of those listed', () => {
+  test('every accepted key is in the list of keys', () => {
     for (const key of hostConfigKeys)
       expect(() => parse({ [key]: key === 'unlistedRole' ? 'deny' : key === '$schema' ? 'x' : {} })).not.toThrow();
   });
@@ -203,7 +203,7 @@ describe('P-ROLE-6 probable mistakes are reported', () => {
     ]);
   });
 
-  test('patterns: trimmed, once each, and only those that are some', () => {
+  test('patterns: trimmed, without duplicates, and only valid ones', () => {
     const { settings, fields } = parse({
       ...git,
       roles: { dev: { allow: [' git/log ', 'git/log', '', '  ', 'git', '/log', 'git/', ' / ', 7, 'git/a/b'] } },

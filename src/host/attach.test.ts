@@ -40,7 +40,7 @@ function factory(script?: FakeTransportScript) {
   return { make, made };
 }
 
-describe('what is attached', () => {
+describe('attachable objects', () => {
   test('E23 an unstarted transport is started, initialized, listed and called', async () => {
     const { host, row } = await open();
     const transport = new FakeTransport();
@@ -54,7 +54,7 @@ describe('what is attached', () => {
     expect(transport.starts).toBe(1);
   });
 
-  test('a server that ignores the first question of the handshake is asked the older one', async () => {
+  test('a server that ignores the first request of the handshake gets the older one', async () => {
     const { host, clock, state } = await open();
     const attaching = host.attach('x', new FakeTransport({ ignores: ['server/discover'] }));
     await clock.advanceAsync(2_000);
@@ -66,7 +66,7 @@ describe('what is attached', () => {
     ['a started transport', () => Object.assign(new FakeTransport(), { _started: true }), 'source'],
     ['a transport in use', () => Object.assign(new FakeTransport(), { onmessage: () => {} }), 'source'],
     ['a connected server', () => ({ connect: fail, close: fail, isConnected: () => true }), 'source'],
-    ['what is neither', () => ({ start: fail }), 'source'],
+    ['objects that are neither', () => ({ start: fail }), 'source'],
     ['nothing', () => undefined, 'source'],
   ])('E23 %s is invalid_spec, and nothing is called on it', async (_title, make, field) => {
     const { host } = await open();
@@ -145,7 +145,7 @@ describe('names', () => {
     expect([transport.closes, problems.length, (await call(host)).isError]).toEqual([0, 2, false]);
   });
 
-  test('E23 a configured entry that waits for a free name does not replace what is attached before its turn', async () => {
+  test('E23 a configured entry that waits for a free name does not replace an object that was attached before its turn', async () => {
     const { host, clock, problems } = await open();
     const [stuck, next] = [new FakeTransport({ close: () => new Promise(() => {}) }), new FakeTransport()];
     await host.attach('x', stuck);
@@ -223,7 +223,7 @@ describe('the host owns it', () => {
     },
   );
 
-  test('E23 only what was attached is detached, and a detached name is free', async () => {
+  test('E23 only attached servers are detached, and a detached name is free', async () => {
     const { host } = await open({ mcpServers: { conf: { command: 'node' } } });
     expect((await failureOf(host.detach('conf'))).code).toBe('invalid_spec');
     expect((await failureOf(host.detach('x'))).code).toBe('server_not_found');
@@ -243,7 +243,7 @@ describe('the host owns it', () => {
     expect([(await attaching).code, transport.closes, host.names()]).toEqual(['server_stopped', 1, []]);
   });
 
-  test('a start that fails leaves nothing, and what was tried is closed', async () => {
+  test('a failed start leaves nothing, and its object is closed', async () => {
     const { host } = await open();
     const transport = new FakeTransport({ start: async () => fail() });
     const error = await failureOf(host.attach('x', transport));
@@ -280,7 +280,7 @@ describe('without a factory', () => {
     expect([state(), transport.closes]).toEqual(['ready', 0]);
   });
 
-  test('E23 once it is over it is stopped: no call, start, reload or time brings it back', async () => {
+  test('E23 after its end it is stopped: no call, start, reload or time brings it back', async () => {
     const { host, clock, row } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);

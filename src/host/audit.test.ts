@@ -40,7 +40,7 @@ test.each([
   ['an answer from the cache', fakeResult('{}', { run: 0 }), 'ok', 'not_executed', 0],
   ['a failure', failure('timeout', { execution: 'uncertain' }), 'timeout', 'uncertain', 3],
   ['a failure that promises nothing', failure('transport'), 'transport', undefined, 3],
-] as const)('%s is recorded as what it is', (_name, outcome, code, execution, run) => {
+] as const)('%s is recorded with its own outcome', (_name, outcome, code, execution, run) => {
   const stream = streamOf();
   observe(stream, call, outcome, facts);
   expect(stream.told).toMatchObject([{ kind: 'call', outcome: code, execution, run }]);

@@ -55,7 +55,7 @@ test('E11 a server that was taken out, put back and taken out again before it ha
   expect([...servers.byName.keys()]).toEqual(['y']);
 });
 
-test('E11 one that was put back before it had ended is there, as it was written last', async () => {
+test('E11 a server that was put back before it had ended runs with its last entry', async () => {
   const servers = new SlowServers();
   const configured = new ConfiguredServers(servers, () => {});
   configured.declare(settingsOf({ x: entry }));

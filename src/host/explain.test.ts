@@ -53,7 +53,7 @@ test.each<[string, Partial<ExplainFacts>, string, boolean]>([
 test.each<[string, Partial<ExplainFacts>, boolean, string]>([
   ['a rule of the role', {}, true, "a rule of role 'dev' allows it"],
   ['no role', { principal: { id: 'a', role: undefined, scopes: [] } }, true, 'callers without a role may use it'],
-  ['what the rules refuse is hidden', { denial: denied }, false, 'no rule allows it'],
+  ['tools that the rules refuse are hidden', { denial: denied }, false, 'no rule allows it'],
   ['a tool that is not listed', { isListed: false }, false, 'the server lists no such tool'],
   [
     'a server that was never seen',

@@ -84,7 +84,7 @@ export interface RelayOptions {
   readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
   /** Receives notifications that certainly belong to this request, such as logs, but not progress (`onProgress`). */
   readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
-  /** The client. Required for servers with `isolation: "per-client"`; shared servers ignore it. */
+  /** The client, within its principal. Required for servers with `isolation: "per-client"`; shared servers ignore it. */
   readonly instance?: string | undefined;
 }
 

@@ -10,7 +10,7 @@ import { StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
 import type { CallTarget } from './call-target.js';
-import { Instances, instancesMax, instancesPerServerMax } from './instances.js';
+import { Instances, instancesMax, instancesPerServerMax, subscriptionTargets } from './instances.js';
 import type { Supervise } from './supervise.js';
 
 const minute = 60_000;
@@ -60,6 +60,18 @@ test('each client has its own instance, the same each time', async () => {
   const [ann, bob, again] = [await use('ann'), await use('bob'), await use('ann')];
   expect([ann === again, ann === bob, server.opened, instances.countOf('a')]).toEqual([true, false, 2, 2]);
   expect(base.supervisor.current).toBeUndefined();
+});
+
+test('E4 two principals that name the same client never share an instance', async () => {
+  const { instances, server, base, use } = setUp();
+  const [ann, bob] = [await use('client', base, 'ann'), await use('client', base, 'bob')];
+  expect([ann === bob, await use('client', base, 'ann'), server.opened]).toEqual([false, ann, 2]);
+  const servers = { get: () => base } as unknown as Parameters<typeof subscriptionTargets>[0];
+  const targetOf = subscriptionTargets(servers, new FakeClock(), instances.targetOf, () => undefined);
+  const keys = ['ann', 'bob'].map((owner) => targetOf('a', 'client', owner).key);
+  expect(new Set(keys).size).toBe(2);
+  instances.end('client');
+  expect(instances.countOf('a')).toBe(0);
 });
 
 test('an instance that is idle for its keep-alive ends, and the next use creates another', async () => {
@@ -148,7 +160,7 @@ test('after the host is closed, or while the server is stopped, there is none', 
   await expect(closed.use('ann')).rejects.toBeInstanceOf(HostError);
 });
 
-test('one that fails is kept with what is held against it', async () => {
+test('an instance that fails keeps its history', async () => {
   const { instances, server, use, clock } = setUp();
   server.next = () => ({ error: new HostError('connect_failed', 'no', { reason: 'exit' }) });
   const used = use('ann').catch((error: HostError) => error.code);

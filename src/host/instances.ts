@@ -3,8 +3,8 @@
  * or with the server.
  * Not here: call policy: an instance uses the policy of its server, but has its own breaker (policy/); restarts (supervisor/).
  *
- * Invariants: only its own client uses an instance. One principal cannot lock out others by naming many idle clients. Closing
- * the host waits for ended instances.
+ * Invariants: only its own client of its own principal uses an instance. One principal cannot lock out others by naming many
+ * idle clients. Closing the host waits for ended instances.
  */
 import type { ServerRun } from '../catalog/server-runs.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
@@ -24,7 +24,8 @@ import type { Supervise, Supervised } from './supervise.js';
 export const instancesPerServerMax = 64;
 export const instancesMax = 256;
 
-const instanceKey = (server: string, client: string): string => compositeKey(server, client);
+/** Includes the principal, because principals choose the names of their clients. */
+const instanceKey = (server: string, owner: string, client: string): string => compositeKey(server, owner, client);
 
 interface InstancesParts {
   readonly clock: Clock;
@@ -89,7 +90,7 @@ export class Instances {
     return count;
   }
 
-  /** Called when a client has disconnected. */
+  /** Called when a client has disconnected. Ends its instances of all principals: the host's program names clients. */
   end(client: string): void {
     for (const [key, instance] of [...this.#byKey]) if (instance.client === client) this.#end(key);
   }
@@ -108,7 +109,7 @@ export class Instances {
 
   #of(base: ManagedServer, client: string, owner: string): Instance {
     const { name } = base.definition;
-    const key = instanceKey(name, client);
+    const key = instanceKey(name, owner, client);
     const known = this.#byKey.get(key);
     if (known) return known;
     // A stopped or disabled server has no instances either.
@@ -145,7 +146,7 @@ export class Instances {
 
   /**
    * Key of the oldest idle instance of the principal with the most instances (of this server, or of all servers). Undefined if
-   * the eviction would leave that principal with fewer instances than `owner` then has.
+   * that principal would then have fewer instances than `owner`.
    */
   #idleOfGreediest(server: string | undefined, owner: string): string | undefined {
     const counts = new Map<string, number>([[owner, 0]]);
@@ -249,7 +250,7 @@ export function subscriptionTargets(
     const target = targetOf(managed, instance, owner);
     if (instance === undefined || target === managed) return sharedTarget(server);
     return {
-      key: instanceKey(server, instance),
+      key: instanceKey(server, owner, instance),
       hold: () => {
         target.enter();
         return () => target.leave();

@@ -166,7 +166,7 @@ describe('a list', () => {
     expect(asked.length).toBe(3);
   });
 
-  test('without a lifetime is asked for each time, and one at a time by equal callers', async () => {
+  test('without a lifetime is read each time, and once for concurrent equal callers', async () => {
     const { listOperations, answer, asked, held } = open();
     const slow = later(listOf(['t']));
     answer(slow.list);
@@ -196,7 +196,7 @@ describe('a list', () => {
     ['prompts/list', 'notifications/prompts/list_changed'],
     ['resources/list', 'notifications/resources/list_changed'],
     ['resources/templates/list', 'notifications/resources/list_changed'],
-  ] as const)('%s is asked for again after %s, and after nothing else', async (method, notification) => {
+  ] as const)('%s is read again after %s, and after nothing else', async (method, notification) => {
     const { listOperations, answer, asked } = open();
     answer(listOf(['t'], { ttlMs: 1_000 }));
     const kinds = ['tools', 'prompts', 'resources'].map((kind) => `notifications/${kind}/list_changed`);
@@ -215,7 +215,7 @@ describe('a list', () => {
       'the server announces a change',
       (listOperations) => listOperations.onNotification('a', 'notifications/tools/list_changed', undefined),
     ],
-    ['the server starts anew', (listOperations) => listOperations.drop('a')],
+    ['the server restarts', (listOperations) => listOperations.drop('a')],
     ['others may see it', (listOperations) => listOperations.dropAll()],
   ])('that is being read while %s is not cached, and the next caller reads again', async (_what, happen) => {
     const { listOperations, answer, asked } = open();
@@ -236,11 +236,14 @@ describe('a list', () => {
   });
 });
 
-test.each(['tools/call', 'toString', '', undefined])('%j is no list, and no server is asked', async (method) => {
-  const { listOperations, asked } = open();
-  expect((await failureOf(listOperations.list('a', method as 'tools/list'))).details.field).toBe('method');
-  expect(asked).toEqual([]);
-});
+test.each(['tools/call', 'toString', '', undefined])(
+  '%j is not a list method, and no server gets it',
+  async (method) => {
+    const { listOperations, asked } = open();
+    expect((await failureOf(listOperations.list('a', method as 'tools/list'))).details.field).toBe('method');
+    expect(asked).toEqual([]);
+  },
+);
 
 describe('a resource', () => {
   const content = (text: string, hint = ''): ServerList => ({
@@ -320,7 +323,7 @@ describe('D-17 policy', () => {
   });
 });
 
-describe('D-17 a reading is held to what a call is held to', () => {
+describe('D-17 a read passes the same checks as a call', () => {
   const content = { ...listOf([]), items: [{ key: '', raw: Buffer.from('{"contents":[]}') }] };
 
   test('a resource is charged, kept or not, and refused when it is one too many; a list is not', async () => {
@@ -399,7 +402,7 @@ test('D-24 the server name inside a tool is ignored', async () => {
   expect(await listOperations.list('a', 'tools/list')).toMatchObject([{ server: 'a', key: 't' }]);
 });
 
-describe('what is learnt', () => {
+describe('what is stored from a list', () => {
   test('of two readings the one that began later counts, whichever ends first', async () => {
     const { listOperations, servers } = open();
     const early = listOperations.beginToolRead('a');
@@ -442,7 +445,7 @@ describe('what is learnt', () => {
     isShown = true;
   });
 
-  test('what was announced while a long list is judged keeps it from being kept', async () => {
+  test('a change that is announced while a long list is compared prevents its caching', async () => {
     const { listOperations, answer, asked } = open();
     const items = Array.from({ length: 32 }, (_, i) => item(`t${i}`, `,"description":"${'a'.repeat(32 * 1024)}"`));
     const reading = listOperations.beginToolRead('a')({ ...listOf([], { ttlMs: 1_000, cacheScope: 'public' }), items });
@@ -462,7 +465,7 @@ describe('what is learnt', () => {
     await listOperations.beginToolRead('nobody')(listOf(['x']));
   });
 
-  test('a public list that was read at the start is kept, a private one is not', async () => {
+  test('a public list that was read at the start is cached, a private one is not', async () => {
     const { listOperations, answer, asked } = open();
     answer(listOf(['asked']));
     await listOperations.beginToolRead('a')(listOf(['public'], { ttlMs: 1_000, cacheScope: 'public' }));
@@ -473,7 +476,7 @@ describe('what is learnt', () => {
     expect(asked.length).toBe(1);
   });
 
-  test('only what is new is written down, and only what has changed drops answers', async () => {
+  test('only new tools are stored, and only changed ones drop cached answers', async () => {
     const { listOperations, answer, saved, dropped } = open();
     answer(listOf(['t']));
     await listOperations.tools('a');
@@ -486,7 +489,7 @@ describe('what is learnt', () => {
     expect([saved, dropped]).toEqual([['t', 't'], ['a']]);
   });
 
-  test('what was known in an earlier life is recalled', () => {
+  test('tools that an earlier host knew are restored', () => {
     const { listOperations, servers } = open();
     listOperations.restore(servers.get('a') as ManagedServer);
     expect(keysOf(servers.get('a')?.tools ?? [])).toBe('recalled');

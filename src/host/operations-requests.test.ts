@@ -70,7 +70,7 @@ test('the answer of the server is returned, also an error, with the era it is wr
   expect(held.now).toBe(0);
 });
 
-test('it has the time a call has: what the server is allowed, moved by progress, at most ten minutes', async () => {
+test('it has the time limit of a call: the server’s, extended by progress, at most ten minutes', async () => {
   const { clock, asked, ask } = setUp({ timeouts: { call: '2m' } });
   const nowMs = clock.nowMs();
   void ask();

@@ -136,7 +136,7 @@ describe('a relayed call', () => {
     return world;
   };
 
-  test('hands its words and its ears on; a plain one has none', async () => {
+  test('passes its metadata and handlers on; a plain call has none', async () => {
     const { asked, caller } = setUp();
     const onServerNotification = () => {};
     const words = { meta: '"a":1', members: '"b":2', capabilities: '{}' };
@@ -149,7 +149,7 @@ describe('a relayed call', () => {
     expect((await Promise.all(calls)).map(({ era }) => era)).toEqual(['legacy', 'legacy']);
   });
 
-  test('is sent again when it may be, but not once the server has asked something', async () => {
+  test('is sent again when that is safe, but not after the server sent a question', async () => {
     const plain = trusting();
     const repeated = plain.caller.call('a', 'x', {}, { meta: '"a":1' });
     await settle();
@@ -167,7 +167,7 @@ describe('a relayed call', () => {
     expect([plain.asked.length, asked.length, heard]).toEqual([2, 1, ['elicitation/create']]);
   });
 
-  test('that goes on with something is sent again only if it never left', async () => {
+  test('that continues an earlier one is sent again only if no byte was sent', async () => {
     const { asked, caller, clock } = trusting();
     const call = caller.call('a', 'x', {}, { members: '"requestState":"s"' });
     await settle();
@@ -178,7 +178,7 @@ describe('a relayed call', () => {
     expect(asked).toHaveLength(2);
   });
 
-  test('that was asked something is not kept, whatever the server allows', async () => {
+  test('whose server sent a question is not cached, whatever the server allows', async () => {
     const { asked, caller, cache } = setUp();
     const call = async (answer: Answer) => {
       const called = caller.call('a', 'x', {}, {});
@@ -209,7 +209,7 @@ describe('a relayed call', () => {
     await expect(caller.call('a', 'x', {}, {})).rejects.toMatchObject({ code: 'denied' });
   });
 
-  test('to an instance of its own goes past what is kept', async () => {
+  test('to its own instance bypasses the cache', async () => {
     const { asked, caller, cache } = setUp({ isolation: 'per-client' });
     const called = caller.call('a', 'x', {}, { instance: 'ann' });
     await settle();
@@ -218,7 +218,7 @@ describe('a relayed call', () => {
     expect(cache.stats().entries).toBe(0);
   });
 
-  test('that the server refuses ends with its very words as the cause', async () => {
+  test('that the server refuses ends with the text of the server as the cause', async () => {
     const { asked, caller } = setUp();
     const called = caller.call('a', 'x', {}, {});
     await settle();
@@ -228,7 +228,7 @@ describe('a relayed call', () => {
   });
 });
 
-test('what the options of a call throw rejects its promise instead of throwing', async () => {
+test('an option of a call that throws rejects its promise instead of throwing', async () => {
   const { caller, asked } = setUp();
   const options = {
     get principal(): never {

@@ -70,7 +70,7 @@ test('the next probe is shown as wall time and as a delay, and is never in the p
   });
 });
 
-test('what is not known, and what belongs to a run when there is none, is undefined', () => {
+test('unknown values, and values of a run when there is none, are undefined', () => {
   const { uptimeMs, protocolVersion, pid, stderrTail, nextProbeAt, nextProbeInMs, lastError, lastSuccessAt, ...row } =
     rowOf({});
   expect([uptimeMs, protocolVersion, pid, stderrTail, nextProbeAt, nextProbeInMs, lastError, lastSuccessAt]).toEqual(

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { StderrTails } from './stderr-tails.js';
 
-test('what the last process wrote is there until the next one has written something', () => {
+test('the output of the last process stays until the next one has written some', () => {
   const words = new StderrTails();
   const said = ['', '', '', ''];
   const begin = (i: number) => words.began('a', (maxBytes) => (said[i] as string).slice(-(maxBytes ?? 9)));

@@ -58,7 +58,7 @@ test('D-28 a span says which server and tool, how often it was sent, to which ru
   expect(JSON.stringify(spans().map(({ status, events }) => [status, events]))).not.toContain('hunter2');
 });
 
-test('D-28 the parent is what was active when the call was made, however calls end', async () => {
+test('D-28 the parent is the span that was active when the call was made, however calls end', async () => {
   const tracing = await asked();
   const tracer = api.trace.getTracer('test');
   const within = (name: string) => {

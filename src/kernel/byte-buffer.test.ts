@@ -16,7 +16,7 @@ test('pieces of any size come out in order, and the buffer is empty afterwards',
   expect([buffer.length, buffer.take().length]).toEqual([0, 0]);
 });
 
-test('single bytes and pieces can be mixed, and what was taken is not written to again', () => {
+test('single bytes and pieces can be mixed, and taken bytes are not written to again', () => {
   const buffer = new ByteBuffer();
   for (const byte of Buffer.from('x'.repeat(600))) buffer.addByte(byte);
   buffer.add(Buffer.from('abc'), 1);
@@ -34,7 +34,7 @@ test('the buffer that is taken has at most twice the memory of its bytes', () =>
   }
 });
 
-test('what the budget has no room for is not added, and clearing returns everything to it', () => {
+test('a piece beyond the budget is not added, and clearing returns everything to it', () => {
   const budget = new ByteBudget(1_000);
   const [one, other] = [new ByteBuffer(budget), new ByteBuffer(budget)];
   expect(one.add(Buffer.alloc(700))).toBe(true);

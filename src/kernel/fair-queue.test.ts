@@ -64,7 +64,7 @@ describe('a full queue', () => {
     expect(queue.size).toBe(4);
   });
 
-  test('does not take from one what it would have to take back for it', () => {
+  test('does not displace an entry if that would make lines more unequal', () => {
     const queue = filled(3, { a: 2, b: 1 });
     expect(queue.push('b', entry('b', 2)).admitted).toBe(false);
   });

@@ -18,7 +18,7 @@ function turnsOf(waitingMax?: number) {
   return { turns, began, take, end };
 }
 
-test('a turn begins at once, the next under its name when it is over, even if it failed', async () => {
+test('a task starts at once, the next of its key when it has ended, even if it failed', async () => {
   const { began, take, end, turns } = turnsOf();
   const first = take('a', 'a1');
   const second = take('a', 'a2');

@@ -8,7 +8,7 @@ import type { Clock } from './clock.js';
 /** Refusals per `tickMs`; the rest are delayed. */
 const refusalsPerTick = 32;
 const tickMs = 5;
-/** Past this many delayed refusals, half a second of them, the next ones run at once. */
+/** Maximum of delayed refusals: those of half a second. Further refusals run at once. */
 const delayedMax = 3_200;
 /** The longest delay. A request whose deadline is nearer is refused at once. */
 const refusalDelayMsMax = (delayedMax / refusalsPerTick) * tickMs;

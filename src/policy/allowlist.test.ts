@@ -189,7 +189,7 @@ describe('roles', () => {
     ]);
   });
 
-  test('the guard keeps what it was made from', () => {
+  test('the guard does not see later changes of its rules', () => {
     const live = new Map([['dev', patterns('a/b')]]);
     const guard = roleGuard(live, 'deny');
     live.get('dev')?.push(...patterns('*/*'));
@@ -197,7 +197,7 @@ describe('roles', () => {
   });
 });
 
-describe('X10 against an oracle that knows nothing of how patterns are kept', () => {
+describe('X10 against an oracle with another representation of patterns', () => {
   // р, о and е are Cyrillic; ﬁ, K and ı fold to other letters; the last ones hide.
   const servers = ['files', 'Files', 'ﬁles', 'gitһub', 'github', 'git*', '*', '__proto__', 'constructor', '..', 'file'];
   const tools = [

@@ -40,7 +40,7 @@ test('D-17 an open breaker refuses a list, and the server is not asked', async (
   expect(asked).toBe(0);
 });
 
-test('D-17 a list that works neither closes what calls opened nor forgives what they have failed', async () => {
+test('D-17 a list that succeeds neither closes a breaker that calls opened nor resets their failures', async () => {
   const { clock, breaker, list, callFails } = open();
   callFails();
   await list(async () => 'fine');

@@ -10,7 +10,7 @@ import type { Call } from './operation.js';
 const error = (code: ConstructorParameters<typeof HostError>[0], details: HostErrorOptions = {}) =>
   new HostError(code, 'could not connect', details);
 
-describe('AC-H11 what speaks against a server is its connection, by code and facts, whatever the text', () => {
+describe('AC-H11 failures of the connection count against a server, by code and facts, whatever the text', () => {
   const timedOut = error('timeout', { phase: 'written', execution: 'uncertain' });
   test.each([
     ['the end of its stream', 'loss', error('transport', { reason: 'exit' })],
@@ -33,9 +33,9 @@ describe('AC-H11 what speaks against a server is its connection, by code and fac
       ['bad arguments', error('invalid_arguments', { rpcCode: -32602 })],
       ['a refused authorization', error('needs_reauth', { httpStatus: 401 })],
       ['too many requests', error('overloaded', { httpStatus: 429 })],
-      ['a refusal in words of HTTP', error('protocol_error', { httpStatus: 403 })],
+      ['a refusal as an HTTP status', error('protocol_error', { httpStatus: 403 })],
       ['a caller that cancelled', error('cancelled')],
-      ['a caller whose time was up before anything was sent', error('timeout', { phase: 'queued' })],
+      ['a caller whose deadline passed before anything was sent', error('timeout', { phase: 'queued' })],
       ['D-37 a server that is just reconnecting', error('reconnecting')],
       ['a server that is parked', error('server_parked')],
       ['a denial', error('denied')],

@@ -59,7 +59,7 @@ describe('its change events', () => {
     ]);
   });
 
-  test('nothing while it is closed, whatever calls do, and nothing of a reset that changes nothing', () => {
+  test('none while it is closed, whatever calls do, and none for a reset that changes nothing', () => {
     const { breaker, changes, fail } = told();
     fail(0);
     breaker.succeeded(ticketOf(breaker.admit(0)));

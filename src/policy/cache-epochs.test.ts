@@ -39,7 +39,7 @@ test('no epoch comes back, also past the bound', () => {
   }
 });
 
-test('a time stands for the epoch of every key: only what was advanced since is not as it was', () => {
+test('one epoch can stand for every key: only keys that advanced since have another', () => {
   const epochs = new Epochs(3);
   const keys = ['a', 'b', 'c', 'd', 'e'];
   for (let i = 0; i < 200; i++) {

@@ -30,7 +30,7 @@ test.each([
   ['an error', '{"ttlMs":100,"isError":true}'],
   ['an error with a duplicate key', '{"isError":true,"ttlMs":100,"isError":false}'],
   ['an odd error', '{"ttlMs":100,"isError":"no"}'],
-  ['another round is asked for', '{"ttlMs":100,"resultType":"input_required"}'],
+  ['the server asks for input', '{"ttlMs":100,"resultType":"input_required"}'],
   ['an unknown result type', '{"ttlMs":100,"resultType":7}'],
   ['a duplicate result type', '{"ttlMs":100,"resultType":"complete","resultType":"input_required"}'],
   ['not an object', '["ttlMs",5]'],
@@ -47,6 +47,6 @@ test.each([
   ['{"\\u0072esultType":"input_required"}', false],
   ['{"resultType":"complete","resultType":"complete"}', false],
   ['{"resultType":null}', false],
-])('the last word on what was asked: %s is %s', (text, expected) => {
+])('whether a result is complete: %s is %s', (text, expected) => {
   expect(isComplete(Buffer.from(text))).toBe(expected);
 });

@@ -104,7 +104,7 @@ describe('a drop', () => {
     expect([keys(), keys(read('file:///a')), keys({ server: 'github' })]).toEqual([undefined, undefined, ['b']]);
   });
 
-  test('of a resource takes it and what it is a part of', () => {
+  test('of a resource drops it and the resources that contain it', () => {
     const { cache, put, keys } = open();
     for (const uri of ['file:///a', 'file:///a/b', 'file:///c']) put(read(uri), [item(uri)]);
     cache.drop('files', 'resources/read', (uri) => 'file:///a/b'.startsWith(uri));
@@ -180,7 +180,7 @@ describe('bounds', () => {
     expect(['a', 'b', 'c', 'd'].map((uri) => keys(read(uri)))).toEqual([undefined, ['b'], ['c'], ['d']]);
   });
 
-  test('what is gone costs nothing', () => {
+  test('a dropped answer costs no memory', () => {
     const { cache, put } = open();
     for (let i = 0; i < 10; i++) put({ server: `s${i}` }, [item('a')]);
     cache.dropAll();

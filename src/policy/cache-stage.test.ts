@@ -132,7 +132,7 @@ describe('a kept answer', () => {
   });
 });
 
-describe('nothing is kept', () => {
+describe('no answer is cached', () => {
   const asked = async (send: (call: Call) => Promise<CallResult>, part: Partial<Call> = {}) => {
     await send(fakeCall(part));
     return (await send(fakeCall(part))).fromCache;
@@ -255,7 +255,7 @@ describe('D-22 equal calls at the same time', () => {
 });
 
 describe('a relayed call', () => {
-  test('that goes on with something is neither answered from here nor kept nor shared', async () => {
+  test('that continues an earlier one is neither answered from the cache nor cached nor shared', async () => {
     const { cache, state, held, sent, send } = setUp();
     await send(fakeCall());
     expect(cache.stats().entries).toBe(1);
@@ -272,7 +272,7 @@ describe('a relayed call', () => {
     await Promise.all(both);
   });
 
-  test('shares nothing with one whose client can do something else', async () => {
+  test('shares nothing with one whose client has other capabilities', async () => {
     const { state, held, sent, send } = setUp();
     state.readOnly = true;
     state.holds = true;
@@ -284,7 +284,7 @@ describe('a relayed call', () => {
     await Promise.all(calls);
   });
 
-  test('is answered in the words that were kept', async () => {
+  test('is answered with the cached bytes', async () => {
     const { send } = setUp();
     const eras = [await send(fakeCall()), await send(fakeCall())].map(({ era, fromCache }) => [era, fromCache]);
     expect(eras).toEqual([
@@ -310,7 +310,7 @@ describe('E1 another account', () => {
     });
   };
 
-  test('E1 is noticed before a kept answer is given out, and the answer to it is kept', async () => {
+  test('E1 is noticed before a cached answer is returned, and its own answer is cached', async () => {
     const { send, sent, change } = changing();
     await send(fakeCall());
     expect((await send(fakeCall())).fromCache).toBe(true);

@@ -173,7 +173,7 @@ describe('D-22 room', () => {
     expect(cache.entriesOf('github')).toBe(64);
   });
 
-  test('what has expired goes before what is old', () => {
+  test('expired entries are removed before old ones', () => {
     const { clock, put, get } = setUp();
     for (let n = 0; n < 64; n++) put(nth(n), `${n}`, own(n === 40 ? 5 : 1_000));
     clock.advance(5);

@@ -255,7 +255,7 @@ export class Epochs {
     this.#keysMax = keysMax;
   }
 
-  /** At least the epoch of every key, and less than all later epochs. */
+  /** The newest epoch of any key. Every later drop gets a higher one. */
   get now(): number {
     return this.#newest;
   }

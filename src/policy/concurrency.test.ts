@@ -30,7 +30,7 @@ function setUp(runningMax: number, waitingMax: number) {
 const callers = (started: readonly Call[]) => started.map(({ principal }) => principal.id);
 const counts = ({ running, waiting }: CallSlots) => ({ running, waiting });
 
-test('as many calls run as there are places, the next ones wait, and what is past that is refused', async () => {
+test('as many calls run as there are slots, the next ones wait, and further ones are refused', async () => {
   const { slots, started, from, finish } = setUp(2, 1);
   const first = [from('a'), from('a'), from('a')];
   const error = await failureOf(from('a'));

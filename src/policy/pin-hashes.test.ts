@@ -23,7 +23,7 @@ function setUp() {
 const hashOf = ({ raw }: PinItem) => pinHash('tool', raw)?.hash;
 
 describe('a list', () => {
-  test('X18 whose bytes are those of the one before costs no hash, and what changed costs one', () => {
+  test('X18 with the bytes of the previous list costs no hash, and a changed tool costs one', () => {
     const { made, list } = setUp();
     const first = list(item('a'), item('b'));
     expect(list(item('b'), item('a')).toReversed()).toEqual(first);
@@ -88,7 +88,7 @@ describe('ahead of a list', () => {
     expect(hashes.ahead('s', many(129, 1))).toBeInstanceOf(Promise);
   });
 
-  test('X18 so many that comparing them is a turn of its own are judged in the next one', async () => {
+  test('X18 so many that comparing them takes a whole tick are compared in the next one', async () => {
     const { hashes, made, list } = setUp();
     list(...many(1_001, 1));
     expect(hashes.ahead('s', many(1_000, 1))).toBeUndefined();
@@ -96,7 +96,7 @@ describe('ahead of a list', () => {
     expect(made.length).toBe(1_001);
   });
 
-  test('what is known from the list before is not done again', async () => {
+  test('a hash that is known from the previous list is not computed again', async () => {
     const { hashes, made, list } = setUp();
     list(...many(64, 32 * 1024));
     expect(hashes.ahead('s', many(64, 32 * 1024))).toBeUndefined();

@@ -234,7 +234,7 @@ describe('approval', () => {
     expect(failure(() => pins.approve(server, 'get_issue', pendingHash(), day(9))).code).toBe('schema_changed');
   });
 
-  test('of what is approved changes nothing, and of what is unknown is refused', () => {
+  test('of an approved version changes nothing, and of an unknown one is refused', () => {
     const { list, pins } = pinsOf();
     expect(failure(() => pins.approve(server, 'get_issue', '', day(9))).code).toBe('tool_not_found');
     list(first);
@@ -272,7 +272,7 @@ describe('approval', () => {
   });
 });
 
-test('X18 what the store writes later counts at once, and is handed in again with the next list if it could not be', () => {
+test('X18 a deferred write counts at once, and is repeated with the next list if it failed', () => {
   const handed: { count: number; failed: (error: unknown) => void }[] = [];
   const told: unknown[] = [];
   const saveSoon: PinStore['saveSoon'] = (_name, records, failed) => handed.push({ count: records.length, failed });
@@ -299,7 +299,7 @@ test('pins outlive the host, and a list that brings nothing new is not written a
   expect(pinsOf({ store }).pins.statusOf(server, 'get_issue')).toBe('changed');
 });
 
-test('X11 what the store fails to take after the settings of a server changed is known all the same', () => {
+test('X11 a status that the store cannot write after a change of settings is still known in memory', () => {
   const failures: ((error: unknown) => void)[] = [];
   const kept = memoryPinStore();
   let isSlow = false;

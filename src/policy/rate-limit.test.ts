@@ -106,7 +106,7 @@ describe('around a piece of work', () => {
     });
   });
 
-  test('AC-BG6 what is repeated behind the budget is not charged again', async () => {
+  test('AC-BG6 a retry behind the budget is not charged again', async () => {
     let again: Send | undefined;
     const { budgets, send } = setUp({
       enter: (next) => {
@@ -240,7 +240,7 @@ describe('per principal', () => {
   });
 });
 
-test('what is left can be asked for, and costs nothing', () => {
+test('the remaining budget can be read at no cost', () => {
   const clock = new FakeClock();
   const rateLimits = { principals: new Map(), roles: new Map([['dev', { calls: 2, windowMs: 1_000 }]]) };
   const budgets = new CallBudgets(clock, () => rateLimits);

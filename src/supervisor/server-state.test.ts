@@ -528,7 +528,7 @@ describe('C-INV whatever happens in whatever order', () => {
           const isOut = ['disabled', 'stopped', 'ejected'].includes(state.kind);
           const hasRun = ['connecting', 'ready', 'suspect', 'closing', 'stopping'].includes(state.kind);
           const isArmed = server.armedAtMs() !== undefined;
-          // A registered server is brought back by whoever wants it: `wanted` opens it at once.
+          // A registered server is brought back by the next caller: `wanted` opens it at once.
           if (!isOut && !hasRun && state.kind !== 'registered') expect(isArmed).toBe(true);
           if (isOut) expect(isArmed).toBe(false);
           // Nobody is taken out of use but for cause: a fault that stays, a spent budget, or a probe that failed.

@@ -37,6 +37,9 @@ export interface Acquired<C> {
   readonly sinceMs: number;
 }
 
+/** Longest wait that a server may ask for with `Retry-After` before its next start: it is served soon after it is healthy again. */
+const pauseMsMax = 15_000;
+
 type RunEvent = Extract<ServerEvent, { run: number }>;
 type Plain = Exclude<ServerEvent, { kind: 'open_failed' | 'lost' }>;
 type Queued = Plain | { readonly kind: 'open_failed' | 'lost'; readonly run: number; readonly error: HostError };
@@ -249,8 +252,7 @@ export class Supervisor<C extends Connection> {
     }
     const reason = { code: error.code, message: error.message };
     if (kind === 'lost') return { kind, run, failure, reason };
-    // `retryAfterMs` is at most five minutes (transports/http/http-errors.ts).
-    const pauseMs = error.code === 'overloaded' ? error.details.retryAfterMs : undefined;
+    const pauseMs = error.code === 'overloaded' ? Math.min(error.details.retryAfterMs ?? 0, pauseMsMax) : undefined;
     return { kind, run, failure, reason, isFree, pauseMs };
   }
 

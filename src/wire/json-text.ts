@@ -67,7 +67,7 @@ export function checkParams(text: JsonText): void {
   });
 }
 
-/** The protocol defines only a few; the arguments of a tool are one of them. */
+/** Maximum of members of params. The protocol defines only a few, and all arguments of a tool are in one of them. */
 const paramsKeysMax = 256;
 
 const refused = (field: string, what: string) =>

@@ -45,7 +45,7 @@ export interface RequestOptions extends CauseHandlers {
   readonly nowMs?: number | undefined;
   /** True for `initialize`, which must not be cancelled. */
   readonly uncancellable?: boolean;
-  /** The request stays open as long as the connection (`subscriptions/listen`), and its answer does not count as owed. */
+  /** The request stays open as long as the connection (`subscriptions/listen`), and does not count as unanswered. */
   readonly isLongLived?: boolean | undefined;
 }
 

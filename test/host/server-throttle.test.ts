@@ -135,6 +135,7 @@ test.each([429, 503])(
     const after = requests;
     const { code, details } = await failureOf(host.call('a', 'x', {}, { deadlineMs: 1_000 }));
     expect([first.code, code, details.execution, requests]).toEqual([code, code, 'not_executed', after]);
-    expect(details.retryAfterMs).toBeGreaterThan(60_000);
+    // The server asked for 100 s; 15 s is the longest wait before a start.
+    expect(Math.ceil((details.retryAfterMs ?? 0) / 15_000)).toBe(1);
   },
 );

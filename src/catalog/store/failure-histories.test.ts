@@ -34,7 +34,7 @@ function setUp() {
 }
 
 describe('keeping', () => {
-  test('a change is there in its own tick, and the next to ask for it has it', () => {
+  test('a change is stored in its own tick, and the next reader gets it', () => {
     const { of, rows } = setUp();
     of('files').remember(failed(3));
     expect(rows.get('files f')?.unprovenStarts).toBe(3);
@@ -91,7 +91,7 @@ describe('keeping', () => {
     expect(sizes()).toHaveLength(9);
   });
 
-  test('what is forgiven is forgotten, once; what never was there is not', () => {
+  test('a reset history is deleted once; one that never existed is not', () => {
     const { of, clock, rows, sizes } = setUp();
     const { remember } = of('files');
     remember(emptyLedger);

@@ -3,7 +3,7 @@ import Database from 'libsql';
 import { describe, expect, test } from 'vitest';
 import { RowNames, RowSets, rowSetSchema } from './row-sets.js';
 
-test('many questions of one tick are one, and what is written meanwhile counts', async () => {
+test('many lookups of one tick are one query, and writes meanwhile count', async () => {
   let reads = 0;
   const rows = ['a'];
   const names = new RowNames(() => {

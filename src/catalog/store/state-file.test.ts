@@ -184,7 +184,7 @@ describe('versions of the file', () => {
     expect(locks()).toBe(held);
   });
 
-  test('what a host wrote that was killed is there, though it never came into the file itself', () => {
+  test('writes of a killed host are readable, even if they are only in the log file', () => {
     const killed = mkdtempSync(path.join(os.tmpdir(), 'hostler-state-'));
     try {
       StateFile.open(killed, () => expect.unreachable()).histories.save([row('files')]);

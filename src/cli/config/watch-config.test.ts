@@ -67,7 +67,7 @@ test('after the end nothing is reported', async () => {
   expect([changes, clock.pendingTimers]).toEqual([0, 0]);
 });
 
-describe('however often something stirs', () => {
+describe('for any number of file events', () => {
   let stir: (name: string | null) => void;
   beforeEach(() => {
     end();

@@ -91,7 +91,7 @@ test('an error comes over with its code, details and hint, and without its cause
   client.close();
 });
 
-test('what was asked for ends with the connection', async () => {
+test('operations end with their connection', async () => {
   let ended = () => {};
   const over = new Promise<void>((resolve) => {
     ended = resolve;
@@ -111,8 +111,8 @@ test('what was asked for ends with the connection', async () => {
 
 describe('a client that breaks the protocol is cut off, and no other', () => {
   test.each([
-    ['what is no JSON', 'hello\n'],
-    ['what is no object', '5\n'],
+    ['a text that is not JSON', 'hello\n'],
+    ['a value that is not an object', '5\n'],
     ['a request without an id', '{"op":"version"}\n'],
     ['a request without an operation', '{"id":1}\n'],
     ['a line without an end', `{"id":1,"op":"${'x'.repeat(frameBytesMax)}`],
@@ -125,7 +125,7 @@ describe('a client that breaks the protocol is cut off, and no other', () => {
   });
 });
 
-test('too much at once is refused, and the rest goes on', async () => {
+test('too many requests at once are refused, and the others continue', async () => {
   let go = () => {};
   const gate = new Promise<void>((resolve) => {
     go = resolve;

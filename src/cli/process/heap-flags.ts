@@ -3,7 +3,7 @@
  * - Garbage and new space: without the first two flags V8 lets garbage grow to four times the live heap and new space to 32 MiB. After
  *   a load of 64 concurrent calls RSS is 133 MB instead of 93, at the same CPU per call.
  * - Helper threads: a collection of this new space takes about a millisecond, and waking threads to share it costs more than they save.
- *   On one thread, a call takes 10 % less CPU (46 us instead of 52 at 16 concurrent calls over stdio, Node 20, 2 cores).
+ *   On one thread, a call takes 7 % less CPU (59 us instead of 64 at 16 concurrent calls over stdio, Node 20, 2 busy cores).
  * - Fragmentation: in the soak, old space takes 38 MB for 22 MB of live objects after 9 minutes and grows on. With compaction on every
  *   full collection it stays between 22 and 28 MB. Compaction costs 10 us of CPU per call under full load, so a busy process does
  *   without it.

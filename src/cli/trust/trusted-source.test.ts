@@ -74,7 +74,7 @@ describe('a start', () => {
     await expect(source().open(answer('', false))).rejects.toThrow('changed since it was confirmed: mcpServers.b');
   });
 
-  test('E8 what starts nothing, and what is taken out, is not asked for again', async () => {
+  test('E8 parts that start nothing, and removed parts, need no new confirmation', async () => {
     write({ mcpServers: { a: { command: 'x' }, b: { command: 'y' } } });
     await source().open(answer('y\n'));
     write({ mcpServers: { a: { command: 'x', timeouts: { call: '1s' } } }, roles: {}, log: { level: 'debug' } });

@@ -89,7 +89,7 @@ test.each([
   expect(newLines(before, now)).toEqual(fresh);
 });
 
-test('new lines are those behind the longest end of the old ones, and cost the same whatever they say', () => {
+test('new lines are those after the longest overlap with the old ones, at the same cost for any text', () => {
   const lines = fc.array(fc.constantFrom('a', 'b'), { maxLength: 12 });
   const longestEnd = (before: string[], now: string[]) =>
     before.map((_, from) => before.slice(from)).find((end) => end.every((line, i) => line === now[i]))?.length ?? 0;

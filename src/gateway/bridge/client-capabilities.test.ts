@@ -49,7 +49,7 @@ describe('the client capabilities that a server receives', () => {
   const carried = (raw: string, isReachable = true) =>
     forwardedCapabilities(fakeExchange('modern', { capabilities: raw }).client, isReachable);
 
-  test('is what the client wrote, as it wrote it', () => {
+  test('is the client’s own JSON, unchanged', () => {
     expect(carried(everything)).toBe(everything);
     expect(carried('{"sampling":{"x": 12345678901234567890}}')).toBe('{"sampling":{"x": 12345678901234567890}}');
     expect(carried('{}')).toBe('{}');

@@ -52,7 +52,7 @@ test('E12 another key gets its quarter from the key with the most: idle ones fir
   expect([closed, refused, shares.size]).toEqual([[second, third, kept[0]], 1, 12]);
 });
 
-test('E12 keys with a quarter each keep what they have', () => {
+test('E12 keys with a quarter each keep their connections', () => {
   const { open } = setUp();
   for (const key of ['a', 'b', 'c', 'd']) expect(open(key, 3)).toMatchObject({ closed: [], refused: 0 });
   for (const key of ['a', 'b', 'c', 'd', 'e']) expect(open(key, 1)).toMatchObject({ closed: [], refused: 1 });

@@ -57,7 +57,7 @@ describe('E12 one key', () => {
   });
 });
 
-test('E12 four keys that want everything get a quarter each, whatever the first one held', () => {
+test('E12 four keys that use all they can get a quarter each, whatever the first one held', () => {
   const { shares, take, giveBack } = setUp(100);
   const held: Record<string, number> = { a: take('a', 100), b: 0, c: 0, d: 0 };
   for (let round = 0; round < 200; round++) {
@@ -71,7 +71,7 @@ test('E12 four keys that want everything get a quarter each, whatever the first 
   expect(Object.values(held).every((count) => count >= 24 && count <= 25)).toBe(true);
 });
 
-test('E12 what is given back leaves nothing behind', () => {
+test('E12 a released slot leaves no entry', () => {
   const { shares, take, giveBack } = setUp(4);
   for (let i = 0; i < 100; i++) {
     expect(take(`key ${i}`, 1)).toBe(1);

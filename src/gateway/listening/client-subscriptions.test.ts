@@ -91,7 +91,7 @@ describe('a legacy session', () => {
     expect((await gateway.ask(client, 'resources/subscribe', uri)).result).toBe('{}');
   });
 
-  test('must be open, and name something that is there', async () => {
+  test('must be open, and name an existing resource', async () => {
     const gateway = new FakeGateway({ ...servers, web: { resources: [] } });
     expect((await gateway.ask(client, 'resources/subscribe', uri)).failure?.code).toBe(-32600);
     gateway.open();
@@ -109,7 +109,7 @@ describe('a legacy session', () => {
 });
 
 describe('a modern stream', () => {
-  test('begins with what was granted, and marks everything as its own', async () => {
+  test('begins with the granted subscriptions, and marks every message with its id', async () => {
     const gateway = new FakeGateway({ ...servers, web: { resources: [] } });
     const filter = '{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["file:///a","no://"]}';
     const stream = gateway.send(modern, 'subscriptions/listen', listening(filter), '"id-1"');

@@ -46,7 +46,7 @@ describe('servers', () => {
     expect([levels.of('s1'), levels.of('s3'), levels.of('other')]).toEqual(['warning', 'debug', undefined]);
   });
 
-  test('are looked for among those of each session without going through them', () => {
+  test('are found per session without a search through all', () => {
     const { levels } = make();
     let looks = 0;
     class Watched extends Array<string> {

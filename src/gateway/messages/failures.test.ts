@@ -28,7 +28,7 @@ describe('a tool call that fails with', () => {
   });
 });
 
-test('what the host remembers of a cause is not shown', () => {
+test('the cause that the host stores is not shown', () => {
   const cause = new Error('secret');
   const error = new HostError('transport', 'the pipe broke', { cause, exitCode: 3 });
   expect(JSON.stringify(callFailure(error, context))).not.toContain('secret');
@@ -61,7 +61,7 @@ test('an answer without a usable code is an internal error', () => {
 test.each([
   ['legacy', -32603],
   ['modern', -32021],
-] as const)('what a modern server misses in its client is, for a %s one, %i', (clientEra, code) => {
+] as const)('a missing capability of a modern server is, for a %s client, %i', (clientEra, code) => {
   const bytes = Buffer.from('{"code":-32021,"message":"needs sampling"}');
   expect(translateError(bytes, { ...context, clientEra, serverEra: 'modern' })).toMatchObject({
     code,

@@ -11,7 +11,7 @@ const viewOf = (servers: Record<string, FakeServer>, path = '/mcp') => {
 
 describe('capabilities', () => {
   test.each([
-    ['what they have', { a: { capabilities: '{"logging":{}}' } }, '/mcp'],
+    ['the declared capabilities', { a: { capabilities: '{"logging":{}}' } }, '/mcp'],
     ['having none', {}, '/mcp'],
     ['a group of one that was never seen', { a: { capabilities: null } }, '/mcp/@all'],
     ['one server that was never seen', { a: { capabilities: null } }, '/mcp/a'],

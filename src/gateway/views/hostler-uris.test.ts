@@ -98,7 +98,7 @@ describe('two servers with the same URI', () => {
     expect(gateway.upstreams.requests[0]?.params).toContain('"uri":"file:///{path}"');
   });
 
-  test('updates are of what was subscribed to, in both eras', async () => {
+  test('updates have the subscribed URI, in both eras', async () => {
     const gateway = new FakeGateway(servers);
     const session = gateway.open();
     await gateway.ask(client, 'resources/subscribe', JSON.stringify({ uri: wrapped }));
@@ -120,7 +120,7 @@ describe('two servers with the same URI', () => {
 });
 
 describe('E6 a URI that a server lists', () => {
-  test('is that server’s, whatever templates and prefixes others have', async () => {
+  test('belongs to that server, whatever templates and prefixes others have', async () => {
     const gateway = new FakeGateway({
       evil: { templates: ['file:///{+any}', anything, 'f{+any}'] },
       good: { resources: ['file:///secret'] },

@@ -115,7 +115,7 @@ describe('a page', () => {
 describe('reading a list page by page', () => {
   const names = (page: { tools: { name: string }[] }) => page.tools.map(({ name }) => name);
 
-  test('skips and repeats nothing that stays, whatever changes between the pages', () => {
+  test('skips and repeats no unchanged item, whatever changes between the pages', () => {
     const toolOf = fc.nat({ max: 5_999 }).map((i) => `t${i}`);
     const change = fc.record({
       server: fc.constantFrom('a', 'b', 'c'),

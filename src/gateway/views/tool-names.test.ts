@@ -35,7 +35,7 @@ describe('names at an endpoint of many servers', () => {
     expect(new Set(named(['s', '\ud800'], ['s', '\ud801'], ['s', '\udfff'])).size).toBe(3);
   });
 
-  test('100,000 pairs: each its own, short, clean, and the same whatever else is there', () => {
+  test('100,000 pairs: each unique, short and valid, and independent of the other names', () => {
     const part = fc.oneof(
       fc.constantFrom('a', 'b', 'a__b', 'b__c', '_', '__', 'c', 'ä', 'ö', 'x/y', 'x y'),
       fc.stringMatching(/^[A-Za-z0-9_.-]{1,40}$/),
@@ -70,7 +70,7 @@ describe('names at an endpoint of many servers', () => {
 });
 
 describe('names at the endpoint of one server', () => {
-  test('are its own, whatever they look like', () => {
+  test('stay unchanged, whatever they look like', () => {
     const names = ['a b', 'x'.repeat(200), 'ä'];
     expect(
       uniqueNames(

@@ -142,7 +142,7 @@ describe('a view', () => {
     expect(now().table('tools/list').isPublic).toBe(false);
   });
 
-  test('shares what it shows with others that show the same', () => {
+  test('shares its lists with views that show the same', () => {
     const { views } = make({ a: { tools: ['t'] } });
     const [one, other] = ['x', 'y'].map((id) => views.of(endpoint, principalOf(id)).table('tools/list'));
     expect(one).toBe(other);

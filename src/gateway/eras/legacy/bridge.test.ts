@@ -116,7 +116,7 @@ describe('legacy client, modern server', () => {
       { isError: true, content: [{ type: 'text', text: expect.stringContaining('does not support roots') }] },
     ],
     ['prompts/get', { code: -32603, message: expect.stringContaining('does not support roots') }],
-  ])('nothing is asked when one of the things was not declared: %s', async (method, told) => {
+  ])('no question is sent when one capability was not declared: %s', async (method, told) => {
     const { bridge } = bench();
     const exchange = fakeExchange('legacy', { capabilities: '{"elicitation":{}}', method });
     const request = bridged(exchange, () => asks(`"a":${form},"b":{"method":"roots/list"}`));
@@ -151,7 +151,7 @@ describe('legacy client, modern server', () => {
     expect(request.sent).toHaveLength(1);
   });
 
-  test('a client that leaves is asked no more', async () => {
+  test('a client that cancels gets no more questions', async () => {
     const { bridge } = bench();
     const exchange = fakeExchange('legacy');
     const request = bridged(exchange, () => asks(`"a":${form}`));
@@ -206,7 +206,7 @@ describe('legacy client, legacy server', () => {
     expect(parsed(await relayed)).toEqual({ content: [] });
   });
 
-  test('what the server takes back is taken back from the client, and not answered', async () => {
+  test('a question that the server cancels is cancelled at the client, and not answered', async () => {
     const exchange = fakeExchange('legacy');
     const asked = inbound('elicitation/create', formParams);
     const { relayed, finish } = middle(exchange, asked);
@@ -218,7 +218,7 @@ describe('legacy client, legacy server', () => {
     await relayed;
   });
 
-  test('a call that ends takes back what it asked', async () => {
+  test('a call that ends cancels its questions', async () => {
     const exchange = fakeExchange('legacy');
     const asked = inbound('elicitation/create', formParams);
     const { relayed, finish } = middle(exchange, asked);

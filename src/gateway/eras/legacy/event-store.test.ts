@@ -37,7 +37,7 @@ test('an event larger than all there is room for moves nothing', () => {
   expect(seqs(store, 0)).toEqual([1]);
 });
 
-test('all stores together keep to the budget, and give back what they held', () => {
+test('all stores together stay within the budget, and release their bytes', () => {
   const budget = new EventBudget(held(1, 10));
   const [one, other] = [new EventStore(budget, 10, 1_000), new EventStore(budget, 10, 1_000)];
   one.add(0, 1, text(8));

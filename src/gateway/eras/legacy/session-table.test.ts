@@ -190,7 +190,7 @@ test('X19 W17 sessions that are all in use lock out only their own principal', (
   expect([left, ids('a', 'b'), table.size]).toEqual([['e2', 'e3'], ['a', 'b'], 4]);
 });
 
-test('W17 what a principal holds is counted down again', () => {
+test('W17 the count of a principal decreases when its sessions end', () => {
   const { table, open } = setUp(4);
   const eve = { ...ann, id: 'eve' };
   for (let i = 0; i < 3; i++) table.end(open(`gone ${i}`, true, eve).session);

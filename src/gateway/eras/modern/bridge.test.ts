@@ -48,7 +48,7 @@ describe('modern client, modern server', () => {
     expect(second.sent[0]?.members).toBe(`"inputResponses":${inputResponses},"requestState":${state}`);
   });
 
-  test('a server without state is gone on with without one', async () => {
+  test('a call to a server without state continues without state', async () => {
     const { bridge } = bench();
     const result = asks(`"k":${form}`);
     expect(await bridge.relay(bridged(modern(), () => result))).toBe(result);
@@ -57,7 +57,7 @@ describe('modern client, modern server', () => {
     expect(second.sent[0]?.members).toBe('"inputResponses":{"k":{}}');
   });
 
-  test('state alone, without anything asked, is gone on from too', async () => {
+  test('a result with state but without questions is continued too', async () => {
     const { bridge } = bench();
     const first = await bridge.relay(
       bridged(modern(), () => modernResult('{"resultType":"input_required","requestState":"s"}')),
@@ -98,7 +98,7 @@ describe('modern client, modern server', () => {
     expect([...other.sent, ...late.sent]).toEqual([]);
   });
 
-  test('what the client did not declare does not reach it', async () => {
+  test('questions without a declared capability do not reach the client', async () => {
     const { bridge } = bench();
     const request = bridged(modern({ capabilities: '{"elicitation":{}}' }), () =>
       asks(
@@ -114,14 +114,14 @@ describe('modern client, modern server', () => {
     });
   });
 
-  test("the server's own error for what is missing passes", async () => {
+  test('the server’s own error for a missing capability passes', async () => {
     const { bridge } = bench();
     const error: Relayed = { kind: 'error', bytes: Buffer.from('{"code":-32021,"message":"m"}'), era: 'modern' };
     expect(await bridge.relay(bridged(modern({ capabilities: '{}' }), () => error))).toBe(error);
     expect(await bridge.relay(bridged(modern(), () => error))).toBe(error);
   });
 
-  test('what the server cannot mean is an error of the server', async () => {
+  test('an impossible result is an error of the server', async () => {
     const { bridge } = bench();
     const request = bridged(modern(), () => modernResult('{"resultType":"input_required"}'));
     await expect(bridge.relay(request)).rejects.toMatchObject({ code: 'protocol_error' });

@@ -85,7 +85,7 @@ test('E12 Mcp-Method counts as it is written, and not in base64', () => {
   expect(checkModernNotification('tools/list', undefined, wrong)).toMatchObject({ code: -32020 });
 });
 
-test('an argument is found whatever its name is', () => {
+test('an argument is found under any name', () => {
   const asked = [{ name: 'Size', path: ['größe'] }];
   const params = `{${meta},"name":"x","arguments":{"größe":"xl"}}`;
   expect([check(params, ['mcp-param-size', 'xl'], asked).ok, check(params, [], asked).ok]).toEqual([true, false]);

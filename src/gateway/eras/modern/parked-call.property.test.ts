@@ -198,7 +198,7 @@ async function live(moves: Moves): Promise<void> {
   expect([calls.size, calls.answerBytes.used, clock.pendingTimers]).toEqual([0, 0, 0]);
 }
 
-test('whatever happens, every ask and every wait ends once, and nothing is left', { timeout: 60_000 }, async () => {
+test('in every sequence each question and each wait ends once, and nothing is left', { timeout: 60_000 }, async () => {
   await fc.assert(fc.asyncProperty(history, live), { numRuns: 300 });
   expect(Math.min(seen.answered, seen.refused, seen.withdrawn)).toBeGreaterThan(10);
   expect(seen.rounds).toBeGreaterThan(2);

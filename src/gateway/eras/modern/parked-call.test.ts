@@ -35,7 +35,7 @@ async function parkedCall(exchange = modern(), on = bench()) {
 }
 
 describe('modern client, legacy server that asks in the middle of a call', () => {
-  test('the call is parked, the client answers by coming back, and the server goes on', async () => {
+  test('the call is parked, the client answers with its next request, and the server continues', async () => {
     const { bridge, clock, calls } = bench();
     const server = legacyServer();
     const exchange = modern();
@@ -71,7 +71,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([calls.size, calls.answerBytes.used, clock.pendingTimers]).toEqual([0, 0, 0]);
   });
 
-  test('what was left unanswered is asked again, together with what came since', async () => {
+  test('unanswered questions are sent again, together with new ones', async () => {
     const { bridge, clock } = bench();
     const server = legacyServer();
     const first = bridge.relay(bridged(modern(), server.script));
@@ -135,7 +135,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([late.isCancelled(), calls.size, clock.pendingTimers]).toEqual([true, 0, 0]);
   });
 
-  test('what the client did not declare is refused, and the call goes on', async () => {
+  test('a question without a declared capability is refused, and the call continues', async () => {
     const { bridge, clock } = bench();
     for (const capabilities of ['{}', '{"roots":{}}']) {
       const server = legacyServer();
@@ -161,7 +161,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect(parsed(await second)).toEqual({ content: [] });
   });
 
-  test('what the server takes back is not asked', async () => {
+  test('a question that the server cancels is not sent', async () => {
     const { bridge, clock } = bench();
     const server = legacyServer();
     const first = bridge.relay(bridged(modern(), server.script));
@@ -271,7 +271,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
       return { clock, server, relayed };
     };
 
-    test('leaves the server time to end the call: no client is asked in vain', async () => {
+    test('waits for the server to end the call, so that no client gets a useless question', async () => {
       const { clock, server, relayed } = start();
       await clock.advanceAsync(249);
       server.finish('{"content":[],"isError":true}');
@@ -279,7 +279,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
       expect(clock.pendingTimers).toBe(0);
     });
 
-    test('and the other one is asked when the server goes on', async () => {
+    test('and the other question is sent when the server continues', async () => {
       const { clock, relayed } = start();
       await clock.advanceAsync(250);
       const { inputRequests } = parsed(await relayed);
@@ -287,7 +287,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     });
   });
 
-  test('what is asked is kept though its buffer is used for something else', async () => {
+  test('a question is stored as a copy, because its buffer is reused', async () => {
     const { bridge, clock } = bench();
     const server = legacyServer();
     const first = bridge.relay(bridged(modern(), server.script));

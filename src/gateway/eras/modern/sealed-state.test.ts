@@ -16,7 +16,7 @@ describe('a sealed state', () => {
     expect(seal.open(seal.seal('parked', '', owner), owner)).toEqual({ kind: 'parked', text: '' });
   });
 
-  test('shows nothing of what is in it and never looks the same twice', () => {
+  test('reveals nothing of its content and never has the same bytes twice', () => {
     const seal = new StateSeal(new FakeClock());
     const state = seal.seal('relayed', '"the secret"', owner);
     expect(state).toMatch(/^[\w-]+$/);

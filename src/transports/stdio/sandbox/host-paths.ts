@@ -1,6 +1,6 @@
 /**
  * Paths of Hostler that affect every sandbox: the homes of servers, and files that no server may see.
- * Not here: paths that one server declares (view.ts).
+ * Not here: paths that one server declares (sandbox-view.ts).
  */
 import os from 'node:os';
 import path from 'node:path';

@@ -1,6 +1,6 @@
 /**
  * The file system of one sandbox as a list of mounts, and that list as options of bubblewrap. It starts empty.
- * Not here: choosing the visible paths (view.ts).
+ * Not here: choosing the visible paths (sandbox-view.ts).
  * Invariants: a mount follows the mount that contains it. No mount is inside a folder that the server can write to, because the
  * server could have replaced the mount point by a link. Folders created for a mount are read-only.
  */

@@ -1,7 +1,7 @@
 /**
  * Finds the program files of a server: the real file of its command, its installation, its interpreter, and the package of its
  * script. An installation is the folder above `bin` (nvm, pyenv, uv tools, virtual environments).
- * Not here: hidden files (view.ts), files that the server works on (its definition declares them).
+ * Not here: hidden files (sandbox-view.ts), files that the server works on (its definition declares them).
  * Invariants: a link that the server can change is not followed, and the first line of a script that it can change names no
  * file. Otherwise a server could point them at any file and see that file after its next start. The home of a user or a folder
  * of many programs is never shown completely.

@@ -2,7 +2,7 @@
  * Isolates a server from the machine, by profile:
  * - `group`: a process group only. A process that leaves the group escapes the stop, and is reported.
  * - `standard`: bubblewrap. A PID namespace, so no process survives the stop or the death of Hostler. A limited file system
- *   (view.ts). No capabilities. The network is that of the host, including its abstract sockets.
+ *   (sandbox-view.ts). No capabilities. The network is that of the host, including its abstract sockets.
  * Not here: finding the command (command.ts). It runs first, so that a missing command is a clear error.
  */
 import { constants } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * The parts of the operating system that every sandboxed server sees: programs, libraries, and settings for names, users,
  * certificates, time zones and packages. No other system file is visible.
- * Not here: the program of the server (program-paths.ts), declared paths (view.ts).
+ * Not here: the program of the server (program-paths.ts), declared paths (sandbox-view.ts).
  * Invariant: a setting that only its owner or group may read is not shown, even if root runs Hostler.
  */
 import { lstat, readdir, readlink, realpath, stat } from 'node:fs/promises';
