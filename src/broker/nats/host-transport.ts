@@ -16,6 +16,7 @@ import { anyWorker, queueGroup, senderIn, toSession, toWorker, type WorkerOperat
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-client.js';
 import { readHello, writeOwnerState, writeReceipt, writeWelcome } from './nats-messages.js';
 import { Sessions } from './sessions.js';
+import type { TurnBatch } from './turn-batch.js';
 
 /** What calls need of the store. */
 export interface StoreGate {
@@ -36,11 +37,13 @@ export interface HostTransportOptions {
   readonly clock: Clock;
   readonly isGone: (owner: string) => Promise<boolean>;
   readonly onProblem: (error: unknown) => void;
+  readonly batch: TurnBatch;
 }
 
 const tickMs = 1_000;
 /** A process that stood still for this time (suspended, swapped out) may have old requests in its socket. */
 const pauseMs = 20_000;
+const lookMs = 20;
 const stopMs = 3_000;
 
 export class HostTransport implements WorkerTransport {
@@ -53,6 +56,7 @@ export class HostTransport implements WorkerTransport {
   #isStopped = false;
   #stopTick: Cancel | undefined;
   #tickedAtMs: number;
+  #lookedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: HostTransportOptions) {
     this.#options = options;
@@ -214,23 +218,28 @@ export class HostTransport implements WorkerTransport {
     this.#send(message, joinedParts([...writeHostMessage(answer)]));
   }
 
-  #send(message: NatsMessage, bytes: Uint8Array | string): void {
-    try {
-      message.respond(bytes);
-    } catch (error) {
-      this.#options.onProblem(error);
-    }
+  /** Over the connection of the writes of the log: one write to the socket for all of them. */
+  #send({ reply }: NatsMessage, bytes: Uint8Array | string): void {
+    if (reply) this.#inTurn(() => this.#options.connection.publish(reply, bytes));
   }
 
   #publish(subject: string, message: HostMessage): boolean {
-    const { connection, onProblem } = this.#options;
-    try {
-      connection.publish(subject, joinedParts([...writeHostMessage(message)]));
-      return true;
-    } catch (error) {
-      if (!connection.isClosed()) onProblem(error);
-      return false;
-    }
+    const { connection } = this.#options;
+    if (connection.isClosed()) return false;
+    const bytes = joinedParts([...writeHostMessage(message)]);
+    this.#inTurn(() => connection.publish(subject, bytes));
+    return true;
+  }
+
+  #inTurn(send: () => void): void {
+    const { batch, connection, onProblem } = this.#options;
+    batch.add(() => {
+      try {
+        send();
+      } catch (error) {
+        if (!connection.isClosed()) onProblem(error);
+      }
+    });
   }
 
   #sinceBootMs(): number {
@@ -251,7 +260,10 @@ export class HostTransport implements WorkerTransport {
    * older than that. A new connection has none of them.
    */
   #wasPaused(): boolean {
-    const { intake } = this.#options;
+    const { intake, clock } = this.#options;
+    // The time since boot is a system call.
+    if (clock.nowMs() - this.#lookedAtMs < lookMs) return false;
+    this.#lookedAtMs = clock.nowMs();
     if (this.#sinceBootMs() - this.#tickedAtMs < pauseMs) return false;
     this.#tickedAtMs = this.#sinceBootMs();
     void intake.reconnect().catch(this.#options.onProblem);

@@ -40,6 +40,7 @@ export class KnownCalls {
   /** By the time at which they are due, in steps. A call may be in two of them. */
   readonly #due = new Map<number, KnownCall[]>();
   readonly #waiting = new Set<() => void>();
+  #waitingBytes = 0;
   #nextStep = 0;
   #cancelTimer: Cancel | undefined;
 
@@ -99,12 +100,14 @@ export class KnownCalls {
     return bucket === keysBucket || this.#bounds.hasRoom(worker, bytes);
   }
 
-  /** Resolves when a reply was taken, or after this time. */
-  room(ms: number): Promise<void> {
+  /** A reply of this size waits for room. Resolves when another one was taken, or after this time. */
+  room(bytes: number, ms: number): Promise<void> {
+    this.#waitingBytes += bytes;
     return new Promise((resolve) => {
       const done = () => {
         cancel();
         this.#waiting.delete(done);
+        this.#waitingBytes -= bytes;
         resolve();
       };
       const cancel = this.#clock.at(this.#clock.nowMs() + ms, done);
@@ -115,7 +118,7 @@ export class KnownCalls {
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
     const dueMs = this.#nextStep * stepMs - this.#clock.nowMs();
     if (this.#cancelTimer) this.#bounds.expireInMs = { calls: dueMs, keys: dueMs };
-    return this.#bounds.refusal(worker, isCallersKey, 0);
+    return this.#bounds.refusal(worker, isCallersKey, this.#waitingBytes);
   }
 
   usage(): LogUsage {

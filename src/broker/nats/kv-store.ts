@@ -5,7 +5,7 @@
  * acknowledged writes (wiped, an older copy, a restored backup) gets another id before anything else is read or written: after each
  * reconnect, and when a sequence goes back, all operations wait until the id is checked.
  */
-import { createHmac, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
 import { type Clock, sleep } from '../../kernel/clock.js';
@@ -14,6 +14,7 @@ import { readRow, type StoredRow, writeRow } from './call-rows.js';
 import { createStores } from './create-stores.js';
 import { bodiesStream, bodySubject, callsBucket, keysBucket, storeKey, streamOf } from './names.js';
 import { bufferOf, loadJetStream, loadKv, type NatsConnection, notExecuted } from './nats-client.js';
+import type { TurnBatch } from './turn-batch.js';
 
 export type Bucket = typeof callsBucket | typeof keysBucket;
 export type Written =
@@ -31,6 +32,7 @@ export interface KvStoreOptions {
   readonly replicas: number;
   readonly owner: string;
   readonly onProblem: (error: unknown) => void;
+  readonly batch: TurnBatch;
   /** Another host must look at the id of the store too. */
   readonly onNewStore: () => void;
 }
@@ -61,8 +63,8 @@ export class KvStore {
   /** Counts reasons to check the id. A check that began before the newest reason is repeated. */
   #reasons = 0;
   #checking: Promise<void> | undefined;
-  /** Rejects when the connection is lost: an answer does not come any more. */
-  #loss = newLoss();
+  /** Rejects what waits for an answer: when the connection is lost, none comes. */
+  readonly #waiting = new Set<(error: Error) => void>();
   #online: Promise<void> = Promise.resolve();
   #writes = 0;
 
@@ -148,8 +150,10 @@ export class KvStore {
       this.#requireStore(limits.storeId);
       const losses = this.#losses;
       try {
-        const put = this.#buckets[bucket].put(key, value, { previousSeq: expected, timeout: answerMs });
-        const seq = await Promise.race([put, this.#loss.promise]);
+        const options = { previousSeq: expected, timeout: answerMs };
+        const seq = await this.#answer<number>((resolve, reject) =>
+          this.#options.batch.add(() => this.#buckets[bucket].put(key, value, options).then(resolve, reject)),
+        );
         const isInOrder = bucket !== callsBucket || seq > this.#seen;
         if (bucket === callsBucket && isInOrder) this.#seen = seq;
         if (isInOrder && losses === this.#losses) return { kind: 'written', seq };
@@ -241,8 +245,22 @@ export class KvStore {
     }
   }
 
+  #answer<T>(ask: (resolve: (value: T) => void, reject: (error: Error) => void) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error) => {
+        this.#waiting.delete(fail);
+        reject(error);
+      };
+      this.#waiting.add(fail);
+      ask((value) => {
+        this.#waiting.delete(fail);
+        resolve(value);
+      }, fail);
+    });
+  }
+
   #tokenOf(seq: number): string {
-    return `${seq}.${createHmac('sha256', this.#secret).update(String(seq)).digest('base64url')}`;
+    return `${seq}.${hash('sha256', `${this.#secret}.${seq}.${this.#secret}`, 'base64url')}`;
   }
 
   #requireStore(storeId: string): void {
@@ -257,7 +275,7 @@ export class KvStore {
     for (let failures = 0; !this.#isClosed(); failures++) {
       await this.#online;
       try {
-        return await Promise.race([this.#check(), this.#loss.promise]);
+        return await this.#answer((resolve, reject) => void this.#check().then(resolve, reject));
       } catch (error) {
         if (failures === 20) onProblem(storeError(error));
         await sleep(clock, retryMs);
@@ -322,21 +340,11 @@ export class KvStore {
         });
         this.#losses++;
         this.checkStore();
-        this.#loss.reject(new Error('the connection was lost'));
-        this.#loss = newLoss();
+        for (const reject of [...this.#waiting]) reject(new Error('the connection was lost'));
       } else if (type === 'reconnect') goOnline();
     }
     goOnline();
   }
-}
-
-function newLoss(): { readonly promise: Promise<never>; readonly reject: (error: Error) => void } {
-  let reject: (error: Error) => void = () => {};
-  const promise = new Promise<never>((_resolve, rejectLoss) => {
-    reject = rejectLoss;
-  });
-  promise.catch(() => {});
-  return { promise, reject };
 }
 
 interface Parts {

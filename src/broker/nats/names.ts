@@ -18,7 +18,10 @@ export const streamOf = (bucket: string): string => `KV_${bucket}`;
 export const workerAccount = (worker: string, epoch: string): string => `HOSTLER_W_${token(worker)}.${token(epoch)}`;
 
 /** One valid token of a subject. `=` begins an escaped byte. */
-export const token = (name: string): string =>
+export const token = (name: string): string => (plain.test(name) ? name : escaped(name));
+
+const plain = /^[A-Za-z0-9_-]*$/;
+const escaped = (name: string): string =>
   name.replace(/[^A-Za-z0-9_-]/gu, (char) => Buffer.from(char).toString('hex').replace(/../g, '=$&'));
 
 export const nameOfToken = (text: string): string =>

@@ -22,6 +22,7 @@ import {
   type NatsConnection,
 } from './nats-client.js';
 import { checkServer, type StartCheckOptions } from './start-check.js';
+import { TurnBatch } from './turn-batch.js';
 
 export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
   readonly identities: Identities;
@@ -63,11 +64,12 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
     const connection = await open('hostler host');
     await checkServer(connection, options);
     const intake = await open('hostler host, calls');
+    const batch = new TurnBatch();
     const state = { isConnected: true };
     void watch(connection, state, onEvent);
     connection.subscribe(hostSubject(owner), { callback: (_error, message) => void message.respond() });
     const store = await KvStore.open({
-      ...{ connection, clock, owner, onProblem, replicas: options.replicas },
+      ...{ connection, clock, owner, onProblem, batch, replicas: options.replicas },
       onNewStore: () => connection.publish(storeChanged),
     });
     connection.subscribe(storeChanged, { callback: () => store.checkStore() });
@@ -86,7 +88,7 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
       },
       async open(handlers) {
         const transport = new HostTransport({
-          ...{ intake, connection, handlers, identities, store, owner, clock, isGone, onProblem },
+          ...{ intake, connection, handlers, identities, store, owner, clock, isGone, onProblem, batch },
         });
         await Promise.all([intake.flush(), connection.flush()]);
         return transport;

@@ -30,15 +30,16 @@ const tools = ['run', 'again'].map((name) => ({
   raw: Buffer.from(JSON.stringify({ name })),
   isOversized: false,
 }));
+const known = {
+  ...{ definition: { tools: { rename: {} } }, state: 'ready', isReady: true, facts: {}, revision: 1 },
+  lists: new Map([['tools/list', { items: tools }]]),
+};
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 let running = 0;
 const queue = [];
 const host = {
   names: () => ['srv'],
-  known: () => ({
-    ...{ definition: { tools: { rename: {} } }, state: 'ready', isReady: true, facts: {}, revision: 1 },
-    lists: new Map([['tools/list', { items: tools }]]),
-  }),
+  known: () => known,
   isAllowed: () => true,
   rulesRevision: 0,
   startupListing: () => undefined,

@@ -8,6 +8,7 @@ import { openSqliteCallLog } from '../../../src/broker/calls/sqlite/sqlite-call-
 import { KvCallLog } from '../../../src/broker/nats/kv-call-log.js';
 import { KvStore } from '../../../src/broker/nats/kv-store.js';
 import { connectNats, type NatsConnection } from '../../../src/broker/nats/nats-client.js';
+import { TurnBatch } from '../../../src/broker/nats/turn-batch.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { BeginsTwice, MemoryCallLog, MemoryRows, OverwritesOutcomes } from '../../fakes/memory-call-log.js';
 import { startNatsServer } from '../../fakes/nats-server.js';
@@ -70,7 +71,7 @@ async function onNats(): Promise<StoreUnderTest> {
       const owner = `host-${ended.size}`;
       const onProblem = () => {};
       const store = await KvStore.open({
-        ...{ connection, clock, owner, replicas: 1, onProblem },
+        ...{ connection, clock, owner, replicas: 1, onProblem, batch: new TurnBatch() },
         onNewStore: () => {},
       });
       const isGone = async (other: string) => ended.has(other);

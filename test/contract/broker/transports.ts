@@ -3,6 +3,7 @@ import { Identities } from '../../../src/broker/identities.js';
 import { HostTransport } from '../../../src/broker/nats/host-transport.js';
 import { connectNats, newUserPair } from '../../../src/broker/nats/nats-client.js';
 import { natsServerConfig } from '../../../src/broker/nats/server-config.js';
+import { TurnBatch } from '../../../src/broker/nats/turn-batch.js';
 import { openNatsConnection } from '../../../src/broker/nats/worker-connection.js';
 import type { CallRequest } from '../../../src/broker/protocol/messages.js';
 import type {
@@ -94,7 +95,7 @@ export const natsKind: TransportKind = {
     const store = { storeId: 'store-1', seenToken: '', checking: undefined, sawToken: () => {} };
     const transport = new HostTransport({
       ...{ intake, connection, handlers, identities, store, owner: 'owner-1', clock: systemClock },
-      ...{ isGone: async () => false, onProblem: () => {} },
+      ...{ isGone: async () => false, onProblem: () => {}, batch: new TurnBatch() },
     });
     await Promise.all([intake.flush(), connection.flush()]);
     return {
