@@ -37,8 +37,10 @@ export interface KvStoreOptions {
   readonly onNewStore: () => void;
 }
 
-/** The answer to a write or a read. */
-const answerMs = 3_000;
+/** A write or a read without an answer, e.g. after a change of the leader, is tried again after this time. */
+const answerMs = 1_000;
+/** The answer to a body of 4 MiB. */
+const bodyMs = 6_000;
 const retryMs = 100;
 /** The row with the id must be younger than the age limit of its bucket. */
 const refreshMs = 10 * 60_000;
@@ -194,7 +196,7 @@ export class KvStore {
   async addBody(key: string, bytes: Buffer, write: string): Promise<number | undefined> {
     await this.#checking;
     try {
-      return (await this.#js.publish(bodySubject(key), bytes, { msgID: write, timeout: 2 * answerMs })).seq;
+      return (await this.#js.publish(bodySubject(key), bytes, { msgID: write, timeout: bodyMs })).seq;
     } catch (error) {
       if (noRoom.includes(codeOf(error))) return undefined;
       throw storeError(error);
