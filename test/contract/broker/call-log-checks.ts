@@ -176,6 +176,14 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(log.usage()).toEqual({ open: 1, finished: 1, replyBytes: 0, callersKeys: 1 });
   },
 
+  'a call that was sent again before its reply was taken is known, also in the same turn': async (store) => {
+    const log = await store.open();
+    await done(log, 'k1', '{"n":1}');
+    const again = log.receive(newCall('k1'));
+    log.taken(idOf('k1'));
+    expect(await again).toMatchObject({ isNew: false, row: { state: 'done' } });
+  },
+
   'a refused key that a caller chose is removed when taken, because it did not run': async (store) => {
     const log = await store.open();
     const isCallersKey = true;

@@ -39,11 +39,13 @@ export class LogClient {
   readonly #options: LogClientOptions;
   readonly #thread: Worker;
   readonly #exited: Promise<void>;
-  /** Operations of this turn, and how many of them are waited for. */
-  #turn: Operation[] = [];
+  /**
+   * Operations for the next message, in the order in which they came: a call that is sent again before its reply is taken must find its
+   * row. Those that nothing waits for cost no sync of their own.
+   */
+  #next: Operation[] = [];
+  /** How many of them are waited for. */
   #unsent = 0;
-  /** Operations that nothing waits for. They go with the next message, so they cost no sync of their own. */
-  #unasked: Operation[] = [];
   #waiting: Waiting[] = [];
   #failure: string | undefined;
   #isClosed = false;
@@ -84,22 +86,20 @@ export class LogClient {
       if (gone) return reject(gone);
       if (this.#waiting.length === 0) this.#thread.ref();
       this.#waiting.push({ resolve, reject });
-      this.#unsent++;
-      this.#turn.push(operation);
-      if (this.#turn.length === 1) setImmediate(() => this.flush());
+      this.#next.push(operation);
+      if (++this.#unsent === 1) setImmediate(() => this.flush());
     });
   }
 
   /** Returns how many such operations wait for the next message. */
   tell(operation: Operation): number {
-    return this.#unasked.push(operation);
+    return this.#next.push(operation) - this.#unsent;
   }
 
   flush(): void {
-    if (this.hasFailed || this.#turn.length + this.#unasked.length === 0) return;
-    // Taken calls first: they free room for the others.
-    const operations = [...this.#unasked, ...this.#turn];
-    [this.#unasked, this.#turn, this.#unsent] = [[], [], 0];
+    if (this.hasFailed || this.#next.length === 0) return;
+    const operations = this.#next;
+    [this.#next, this.#unsent] = [[], 0];
     this.#post({ operations, nowMs: this.#options.clock.date().getTime() });
   }
 
@@ -156,7 +156,7 @@ export class LogClient {
     this.#options.onProblem(logFailed(cause, 'not_executed'));
     const waiting = this.#waiting;
     const sent = waiting.length - this.#unsent;
-    [this.#waiting, this.#turn, this.#unasked] = [[], [], []];
+    [this.#waiting, this.#next] = [[], []];
     // What the thread did not get was certainly not written.
     waiting.forEach(({ reject }, at) => {
       reject(logFailed(cause, at < sent ? 'uncertain' : 'not_executed'));
