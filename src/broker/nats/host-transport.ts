@@ -5,22 +5,22 @@
  * Invariants: name and epoch of a worker are in the subject, which its account binds; its role comes from the configuration of this host.
  * Calls wait while the id of the store is checked. Calls that this process may have read long after they were sent are dropped.
  */
-import type { Cancel, Clock } from '../../kernel/clock.js';
+import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { joinedParts } from '../../wire/json-text.js';
 import type { Identities } from '../identities.js';
 import { idPattern } from '../protocol/limits.js';
 import { type HostMessage, readWorkerMessage, type WorkerMessage, writeHostMessage } from '../protocol/messages.js';
-import type { ServiceHandlers, WorkerIdentity, WorkerSession, WorkerTransport } from '../service/transport.js';
+import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
 import { anyWorker, queueGroup, senderIn, toSession, toWorker, type WorkerOperation } from './names.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-client.js';
 import { readHello, writeOwnerState, writeReceipt, writeWelcome } from './nats-messages.js';
-import { Sessions } from './sessions.js';
+import { type NatsSession, Sessions } from './sessions.js';
 import type { TurnBatch } from './turn-batch.js';
 
 /** What calls need of the store. */
 export interface StoreGate {
-  readonly storeId: string;
+  readonly id: string;
   readonly seenToken: string;
   readonly checking: Promise<void> | undefined;
   sawToken(token: string): void;
@@ -43,7 +43,6 @@ export interface HostTransportOptions {
 const tickMs = 1_000;
 /** A process that stood still for this time (suspended, swapped out) may have old requests in its socket. */
 const pauseMs = 20_000;
-const lookMs = 20;
 const stopMs = 3_000;
 
 export class HostTransport implements WorkerTransport {
@@ -55,15 +54,22 @@ export class HostTransport implements WorkerTransport {
   #answered: (() => void) | undefined;
   #isStopped = false;
   #stopTick: Cancel | undefined;
-  #tickedAtMs: number;
-  #lookedAtMs = Number.NEGATIVE_INFINITY;
+  #tickedAt: readonly [number, number] = [0, 0];
+  /** Until the intake has a new connection. */
+  #isStale = false;
 
   constructor(options: HostTransportOptions) {
     this.#options = options;
     const { intake, connection, identities, handlers, clock, owner } = options;
-    const publish = ({ name, epoch, id }: WorkerSession, message: HostMessage) =>
-      this.#publish(toSession(name, epoch, id), message);
-    this.#sessions = new Sessions({ clock, identities, publish, onLeft: (session) => handlers.left(session) });
+    this.#sessions = new Sessions({
+      ...{
+        clock,
+        identities,
+        onJoined: (session) => handlers.joined(session),
+        onLeft: (session) => handlers.left(session),
+      },
+      publish: ({ name, epoch, id }, message) => this.#publish(toSession(name, epoch, id), message),
+    });
     this.#stopListening = identities.onChange(() => this.#sessions.dropRevoked());
     const on = (from: NatsConnection, operation: WorkerOperation, run: Run, settings: { queue?: string } = {}) => {
       const subject = anyWorker(operation, operation === 'ask' ? owner : undefined);
@@ -79,12 +85,12 @@ export class HostTransport implements WorkerTransport {
     on(intake, 'call', (message, session) => this.#call(message, session), queue);
     on(intake, 'bye', (message, session) => this.#bye(message, session));
     on(connection, 'cancel', (message, session) => this.#cancel(message, session));
-    on(connection, 'taken', (message, session) => this.#taken(message, session));
+    on(connection, 'taken', (message, session) => session && handlers.taken(session, parsed(message, 'taken').keys));
     on(connection, 'ask', (message, session) => this.#ask(message, session));
     on(connection, 'gone', (message, session) => this.#gone(message, session), queue);
     on(connection, 'manifest', (message, session) => this.#manifest(message, session), queue);
-    this.#tickedAtMs = this.#sinceBootMs();
     this.#tick();
+    void this.#watchIntake();
   }
 
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void {
@@ -100,10 +106,7 @@ export class HostTransport implements WorkerTransport {
     if (!this.#isStopped) for (const subscription of this.#subscriptions.splice(0, 3)) subscription.unsubscribe();
     this.#isStopped = true;
     const { clock, intake } = this.#options;
-    let cancel: Cancel | undefined;
-    const late = new Promise<void>((resolve) => {
-      cancel = clock.at(clock.nowMs() + stopMs, resolve);
-    });
+    const late = sleep(clock, stopMs);
     // What the server had sent before it read that this host hears no more calls is read by then.
     await Promise.race([intake.flush().catch(() => {}), late]);
     const idle = new Promise<void>((resolve) => {
@@ -111,7 +114,6 @@ export class HostTransport implements WorkerTransport {
       if (this.#unanswered === 0) resolve();
     });
     await Promise.race([idle, late]);
-    cancel?.();
   }
 
   async close(): Promise<void> {
@@ -127,36 +129,36 @@ export class HostTransport implements WorkerTransport {
     try {
       const { worker, epoch, session: id } = senderIn(message.subject);
       const session = idPattern.test(id) ? this.#sessions.of(worker, epoch, id) : undefined;
-      if (session?.isFirst) this.#options.handlers.joined(session.session);
-      run(message, session?.session);
+      run(message, session);
     } catch (error) {
       if (message.reply) this.#respond(message, { op: 'refused', key: 'unknown', error: asHostError(error) });
       else this.#options.onProblem(error);
     }
   }
 
-  #hello(message: NatsMessage, session: WorkerSession | undefined): void {
+  #hello(message: NatsMessage, session: NatsSession | undefined): void {
     const { store } = this.#options;
     const { connection, seen } = readHello(bufferOf(message.data));
     store.sawToken(seen);
-    if (session) this.#sessions.connected(session, connection);
+    if (session) session.connection = connection;
     const answer = () => {
       const identity = session?.identity();
-      if (identity) this.#send(message, writeWelcome({ ...identity, storeId: store.storeId, seen: store.seenToken }));
+      if (identity) this.#send(message, writeWelcome({ ...identity, storeId: store.id, seen: store.seenToken }));
       else this.#respond(message, { op: 'refused', key: 'hello', error: unknownWorker() });
     };
     if (store.checking !== undefined) void store.checking.then(answer);
     else answer();
   }
 
-  #bye(message: NatsMessage, session: WorkerSession | undefined): void {
-    if (session) this.#sessions.disconnected(session, readHello(bufferOf(message.data)).connection);
+  #bye(message: NatsMessage, session: NatsSession | undefined): void {
+    const { connection } = readHello(bufferOf(message.data));
+    if (session?.connection === connection) this.#sessions.drop(session);
   }
 
-  #call(message: NatsMessage, session: WorkerSession | undefined): void {
+  #call(message: NatsMessage, session: NatsSession | undefined): void {
     const { store, handlers } = this.#options;
-    // Stopped: another host answers the next sending. The worker sends it again.
-    if (this.#wasPaused()) return;
+    // The worker sends it again.
+    if (this.#isStale || this.#wasPaused()) return;
     const request = parsed(message, 'call');
     const { key } = request;
     if (!session) return this.#respond(message, { op: 'refused', key, error: unknownWorker() });
@@ -169,9 +171,7 @@ export class HostTransport implements WorkerTransport {
       handlers.call({
         ...{ session, request },
         receipt: (owner) =>
-          answered(() =>
-            this.#send(message, writeReceipt({ key, owner, storeId: store.storeId, seen: store.seenToken })),
-          ),
+          answered(() => this.#send(message, writeReceipt({ key, owner, storeId: store.id, seen: store.seenToken }))),
         refuse: (error) => answered(() => this.#respond(message, { op: 'refused', key, error })),
       });
     if (store.checking !== undefined) void store.checking.then(serve);
@@ -179,17 +179,12 @@ export class HostTransport implements WorkerTransport {
   }
 
   /** Only the host that has the call answers; the worker asks again until one did. */
-  #cancel(message: NatsMessage, session: WorkerSession | undefined): void {
+  #cancel(message: NatsMessage, session: NatsSession | undefined): void {
     const { key } = parsed(message, 'cancel');
     if (session && this.#options.handlers.cancel(session, key)) message.respond();
   }
 
-  #taken(message: NatsMessage, session: WorkerSession | undefined): void {
-    const { keys } = parsed(message, 'taken');
-    if (session) this.#options.handlers.taken(session, keys);
-  }
-
-  #ask(message: NatsMessage, session: WorkerSession | undefined): void {
+  #ask(message: NatsMessage, session: NatsSession | undefined): void {
     const { id, keys } = parsed(message, 'ask');
     if (!session) return;
     void this.#options.handlers
@@ -198,7 +193,7 @@ export class HostTransport implements WorkerTransport {
   }
 
   /** Whether a host is gone. Workers cannot see that: nats-server 2.9 does not tell another account that a subject has no listener. */
-  #gone(message: NatsMessage, session: WorkerSession | undefined): void {
+  #gone(message: NatsMessage, session: NatsSession | undefined): void {
     const owner = bufferOf(message.data).toString();
     if (!session || !idPattern.test(owner)) return;
     void this.#options
@@ -206,7 +201,7 @@ export class HostTransport implements WorkerTransport {
       .then((isGone) => this.#send(message, writeOwnerState(isGone)), this.#options.onProblem);
   }
 
-  #manifest(message: NatsMessage, session: WorkerSession | undefined): void {
+  #manifest(message: NatsMessage, session: NatsSession | undefined): void {
     const { id } = parsed(message, 'manifest');
     if (!session) return this.#respond(message, { op: 'refused', key: id, error: unknownWorker() });
     void this.#options.handlers
@@ -242,36 +237,34 @@ export class HostTransport implements WorkerTransport {
     });
   }
 
-  #sinceBootMs(): number {
-    const { clock } = this.#options;
-    return clock.sinceBootMs?.() ?? clock.nowMs();
-  }
-
   #tick(): void {
     const { clock } = this.#options;
+    this.#tickedAt = [clock.nowMs(), clock.date().getTime()];
     this.#stopTick = clock.at(clock.nowMs() + tickMs, () => {
-      if (!this.#wasPaused()) this.#tickedAtMs = this.#sinceBootMs();
+      this.#wasPaused();
       this.#tick();
     });
   }
 
   /**
-   * Rows are removed a minute after the deadline of their calls. A request that was in the socket of a process which stood still may be
-   * older than that. A new connection has none of them.
+   * Rows are removed a minute after the deadline of their calls. A request that was in the socket of a process which stood still, or of a
+   * machine that slept (which only wall time shows), may be older than that. A new connection has none of them.
    */
   #wasPaused(): boolean {
-    const { intake, clock } = this.#options;
-    // The time since boot is a system call.
-    if (clock.nowMs() - this.#lookedAtMs < lookMs) return false;
-    this.#lookedAtMs = clock.nowMs();
-    if (this.#sinceBootMs() - this.#tickedAtMs < pauseMs) return false;
-    this.#tickedAtMs = this.#sinceBootMs();
-    void intake.reconnect().catch(this.#options.onProblem);
+    const { intake, clock, onProblem } = this.#options;
+    const [tickedMs, tickedWallMs] = this.#tickedAt;
+    if (Math.max(clock.nowMs() - tickedMs, clock.date().getTime() - tickedWallMs) < pauseMs) return false;
+    if (!this.#isStale) void intake.reconnect().catch(onProblem);
+    this.#isStale = true;
     return true;
+  }
+
+  async #watchIntake(): Promise<void> {
+    for await (const { type } of this.#options.intake.status()) if (type === 'reconnect') this.#isStale = false;
   }
 }
 
-type Run = (message: NatsMessage, session: WorkerSession | undefined) => void;
+type Run = (message: NatsMessage, session: NatsSession | undefined) => void;
 
 function parsed<T extends WorkerMessage['op']>(message: NatsMessage, op: T): Extract<WorkerMessage, { op: T }> {
   const read = readWorkerMessage(bufferOf(message.data));

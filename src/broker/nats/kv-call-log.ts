@@ -39,7 +39,7 @@ export class KvCallLog implements CallLog {
   readonly #options: KvCallLogOptions;
   readonly #known: KnownCalls;
   readonly #rows: SharedRows;
-  #used = { calls: 0, bodies: 0, keys: 0, keyCount: 0 };
+  #used = { calls: { bytes: 0, rows: 0 }, keys: { bytes: 0, rows: 0 } };
   #usedAtMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
@@ -54,20 +54,20 @@ export class KvCallLog implements CallLog {
   }
 
   get storeId(): string {
-    return this.#store.storeId;
+    return this.#store.id.id;
   }
 
   refusal(worker: string, _epoch: string, isCallersKey: boolean): HostError | undefined {
     this.#measure();
-    const { calls, keys, keyCount } = this.#used;
-    if (isCallersKey && (keyCount >= brokerLimits.callersKeys || keys >= brokerLimits.callersKeyBytes))
+    const { calls, keys } = this.#used;
+    if (isCallersKey && (keys.rows >= brokerLimits.callersKeys || keys.bytes >= brokerLimits.callersKeyBytes))
       return noRoomNow('keys that callers chose', fullRetryMs);
-    if (!isCallersKey && calls > storeBytes - reservedBytes) return noRoomNow('calls', fullRetryMs);
+    if (!isCallersKey && calls.bytes > storeBytes - reservedBytes) return noRoomNow('calls', fullRetryMs);
     return this.#known.refusal(worker, isCallersKey);
   }
 
   async receive({ id, digest, state, reply, isCallersKey, deadlineMs }: NewCall): Promise<Received> {
-    const { storeId } = this.#store;
+    const { storeId } = this;
     const key = keyOf(id);
     const bucket = isCallersKey ? keysBucket : callsBucket;
     const row: StoredRow = {
@@ -78,7 +78,7 @@ export class KvCallLog implements CallLog {
     let isNew = false;
     try {
       for (;;) {
-        const written = await this.#rows.write({ bucket, key }, row, 0, storeId);
+        const written = await this.#store.write(bucket, key, row, 0, storeId);
         if (written.kind === 'full') throw noRoomNow(isCallersKey ? 'keys that callers chose' : 'calls', fullRetryMs);
         isNew = written.kind === 'written';
         const found = written.kind === 'written' ? { row, seq: written.seq } : await this.#rows.read(bucket, key);
@@ -92,7 +92,7 @@ export class KvCallLog implements CallLog {
   }
 
   async begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined> {
-    const { storeId } = this.#store;
+    const { storeId } = this;
     const key = keyOf(id);
     const known = this.#known.get(key);
     const at = (known?.seq === version ? openRow(known) : undefined) ?? (await this.#rows.locate(key));
@@ -103,7 +103,7 @@ export class KvCallLog implements CallLog {
       ...{ ...before, state: 'running', owner: this.owner, storeId },
       ...{ attempts: before.attempts + 1, write: this.#store.newWrite() },
     };
-    const written = await this.#rows.write(at, row, version, storeId);
+    const written = await this.#store.write(at.bucket, key, row, version, storeId);
     if (written.kind === 'full') throw noRoomNow('calls', fullRetryMs);
     if (written.kind === 'conflict') {
       if (known?.seq === version) known.row = undefined;
@@ -146,7 +146,7 @@ export class KvCallLog implements CallLog {
   usage(): LogUsage {
     this.#measure();
     const usage = this.#known.usage();
-    return { ...usage, callersKeys: Math.max(usage.callersKeys, this.#used.keyCount) };
+    return { ...usage, callersKeys: Math.max(usage.callersKeys, this.#used.keys.rows) };
   }
 
   close(): Promise<void> {
@@ -160,7 +160,7 @@ export class KvCallLog implements CallLog {
     if (row.body) await this.#store.removeBody(row.body.seq);
     if ((known?.inlineBytes ?? row.inline?.length ?? 0) <= staysBytes) return;
     const bare: StoredRow = { ...row, write: this.#store.newWrite(), inline: undefined };
-    const written = await this.#rows.write({ bucket, key }, bare, seq, this.storeId);
+    const written = await this.#store.write(bucket, key, bare, seq, this.storeId);
     if (written.kind === 'written' && known) [known.row, known.seq] = [bare, written.seq];
   }
 
@@ -170,13 +170,13 @@ export class KvCallLog implements CallLog {
    */
   async #purgeRow(bucket: Bucket, key: string): Promise<void> {
     for (;;) {
-      const { storeId } = this.#store;
+      const { storeId } = this;
       const found = await this.#store.read(bucket, key);
       if (!found || found.row.isPurged) return;
       const { row, seq } = found;
       const state = row.state === 'received' ? 'refused' : row.state;
       const bare = { isPurged: true, body: undefined, inline: undefined, write: this.#store.newWrite() };
-      const written = await this.#rows.write({ bucket, key }, { ...row, ...bare, state }, seq, storeId);
+      const written = await this.#store.write(bucket, key, { ...row, ...bare, state }, seq, storeId);
       if (written.kind === 'conflict') continue;
       if (row.body) await this.#store.removeBody(row.body.seq);
       this.#rows.takeRead(key);
@@ -203,9 +203,9 @@ export class KvCallLog implements CallLog {
     const nowMs = this.#clock.nowMs();
     if (nowMs - this.#usedAtMs < usedMs || this.#isClosed) return;
     this.#usedAtMs = nowMs;
-    this.#store.usedBytes().then(
-      (used) => {
-        this.#used = used;
+    Promise.all([this.#store.used(callsBucket), this.#store.used(keysBucket)]).then(
+      ([calls, keys]) => {
+        this.#used = { calls, keys };
       },
       // The last sizes are used. The server refuses what does not fit.
       () => {},

@@ -72,7 +72,7 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
       ...{ connection, clock, owner, onProblem, batch, replicas: options.replicas },
       onNewStore: () => connection.publish(storeChanged),
     });
-    connection.subscribe(storeChanged, { callback: () => store.checkStore() });
+    connection.subscribe(storeChanged, { callback: () => store.id.check() });
     const gone = new Map<string, number>();
     const isGone = async (other: string) => {
       if ((gone.get(other) ?? 0) > clock.nowMs()) return true;
@@ -88,7 +88,7 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
       },
       async open(handlers) {
         const transport = new HostTransport({
-          ...{ intake, connection, handlers, identities, store, owner, clock, isGone, onProblem, batch },
+          ...{ intake, connection, handlers, identities, store: store.id, owner, clock, isGone, onProblem, batch },
         });
         await Promise.all([intake.flush(), connection.flush()]);
         return transport;

@@ -1,11 +1,17 @@
 /**
- * Messages that only NATS has: the hello of a worker and its welcome, receipts with the sequence of the store, and whether a host is gone.
- * `seen` is the highest sequence of the store that its sender knows, as a token that only hosts can make (kv-store.ts).
+ * Messages that only NATS has: the hello of a worker and its welcome, receipts with what the host has seen of the store, and whether a host
+ * is gone. `seen` is the highest sequence of the store that its sender knows, as a token that only hosts can make (store-id.ts).
  */
 import type { HostError } from '../../kernel/errors.js';
 import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { readError } from '../protocol/error-codec.js';
 import { idIn, invalid, protocolVersion, requireVersion } from '../protocol/messages.js';
+
+/** Also says bye. `connection`: of the session, which may have a newer one. */
+export interface Hello {
+  readonly connection: string;
+  readonly seen: string;
+}
 
 export interface Welcome {
   readonly name: string;
@@ -14,16 +20,15 @@ export interface Welcome {
   readonly seen: string;
 }
 
-const head = (op: string): string => `{"v":${protocolVersion},"op":"${op}"`;
+const write = (op: string, members: object): string => JSON.stringify({ v: protocolVersion, op, ...members });
 
-/** Also says bye. `connection`: of the session, which may have a newer one. `seen`: from the last host. */
-export interface Hello {
-  readonly connection: string;
-  readonly seen: string;
-}
-
-export const writeHello = ({ connection, seen }: Hello): string =>
-  `${head('hello')},"connection":"${connection}","seen":"${seen}"}`;
+export const writeHello = (hello: Hello): Buffer => Buffer.from(write('hello', hello));
+export const writeWelcome = ({ name, role, storeId, seen }: Welcome): string =>
+  write('welcome', { name, role, storeId, seen });
+/** As in protocol/messages.ts, with `seen`. */
+export const writeReceipt = (receipt: { key: string; owner: string; storeId: string; seen: string }): string =>
+  write('receipt', receipt);
+export const writeOwnerState = (gone: boolean): string => write('owner', { gone });
 
 export function readHello(bytes: Buffer): Hello {
   const [v, connection, seen] = uniqueMembers(bytes, ['v', 'connection', 'seen']) ?? [];
@@ -31,37 +36,19 @@ export function readHello(bytes: Buffer): Hello {
   return { connection: idIn('connection', connection), seen: tokenIn(seen) };
 }
 
-export const writeWelcome = ({ name, role, storeId, seen }: Welcome): string =>
-  `${head('welcome')},${JSON.stringify({ name, role, storeId, seen }).slice(1)}`;
-
 /** Returns the error of a host that refuses the worker. */
 export function readWelcome(bytes: Buffer): Welcome | HostError {
+  const code = 'protocol_error';
   const members = uniqueMembers(bytes, ['v', 'name', 'role', 'storeId', 'seen', 'error']) ?? [];
   const [v, name, role, storeId, seen, error] = members;
-  const code = 'protocol_error';
   requireVersion(v, code);
   if (isObject(error)) return readError(error);
-  return {
-    ...{ name: idIn('name', name, code), role: role && stringOf(role) },
-    ...{ storeId: idIn('storeId', storeId, code), seen: tokenIn(seen) },
-  };
+  const known = { name: idIn('name', name, code), role: role && stringOf(role) };
+  return { ...known, storeId: idIn('storeId', storeId, code), seen: tokenIn(seen) };
 }
 
-/** A receipt as in protocol/messages.ts, with what the host has seen. */
-export const writeReceipt = (receipt: { key: string; owner: string; storeId: string; seen: string }): string =>
-  `${head('receipt')},${JSON.stringify(receipt).slice(1)}`;
-
-export function readSeen(bytes: Buffer): string {
-  const [seen] = uniqueMembers(bytes, ['seen']) ?? [];
-  return tokenIn(seen);
-}
-
-export const writeOwnerState = (isGone: boolean): string => `${head('owner')},"gone":${isGone}}`;
-
-export function readOwnerState(bytes: Buffer): boolean {
-  const [gone] = uniqueMembers(bytes, ['gone']) ?? [];
-  return gone?.toString() === 'true';
-}
+export const readSeen = (bytes: Buffer): string => tokenIn(uniqueMembers(bytes, ['seen'])?.[0]);
+export const readOwnerState = (bytes: Buffer): boolean => uniqueMembers(bytes, ['gone'])?.[0]?.toString() === 'true';
 
 function tokenIn(value: Buffer | undefined): string {
   const read = (value && stringOf(value)) ?? '';

@@ -11,12 +11,13 @@ export interface SessionsOptions {
   readonly clock: Clock;
   readonly identities: Identities;
   readonly publish: (session: WorkerSession, message: HostMessage) => boolean;
+  readonly onJoined: (session: WorkerSession) => void;
   readonly onLeft: (session: WorkerSession) => void;
 }
 
-interface Entry {
-  readonly session: WorkerSession;
+export interface NatsSession extends WorkerSession {
   seenAtMs: number;
+  /** The newest one. */
   connection: string | undefined;
 }
 
@@ -27,8 +28,8 @@ const sessionsPerWorker = 64;
 
 export class Sessions {
   readonly #options: SessionsOptions;
-  /** By worker, then by session; the one that was seen last is at the end. */
-  readonly #workers = new Map<string, Map<string, Entry>>();
+  /** By worker and epoch, then by session; the one that was seen last is at the end. */
+  readonly #workers = new Map<string, Map<string, NatsSession>>();
   #cancel: Cancel | undefined;
 
   constructor(options: SessionsOptions) {
@@ -41,59 +42,43 @@ export class Sessions {
   }
 
   /** Undefined: the worker has no valid key with this epoch. */
-  of(
-    name: string,
-    epoch: string,
-    id: string,
-  ): { readonly session: WorkerSession; readonly isFirst: boolean } | undefined {
-    const { identities, clock } = this.#options;
+  of(name: string, epoch: string, id: string): NatsSession | undefined {
+    const { identities, clock, onJoined } = this.#options;
     if (!identities.current(name, epoch)) return undefined;
-    const worker = workerOf({ name, epoch });
-    const sessions = this.#workers.get(worker) ?? new Map<string, Entry>();
-    this.#workers.set(worker, sessions);
+    const sessions = this.#workers.get(`${name}.${epoch}`) ?? new Map<string, NatsSession>();
+    this.#workers.set(`${name}.${epoch}`, sessions);
     const known = sessions.get(id);
-    const entry = known ?? { session: this.#newSession(name, epoch, id), seenAtMs: 0, connection: undefined };
-    entry.seenAtMs = clock.nowMs();
+    const session = known ?? this.#newSession(name, epoch, id);
+    session.seenAtMs = clock.nowMs();
     sessions.delete(id);
-    sessions.set(id, entry);
+    sessions.set(id, session);
     const [oldest] = sessions.values();
-    if (sessions.size > sessionsPerWorker && oldest) this.drop(oldest.session);
-    return { session: entry.session, isFirst: known === undefined };
+    if (sessions.size > sessionsPerWorker && oldest) this.drop(oldest);
+    if (!known) onJoined(session);
+    return session;
   }
 
-  /** The session has this connection now. */
-  connected(session: WorkerSession, connection: string): void {
-    const entry = this.#workers.get(workerOf(session))?.get(session.id);
-    if (entry) entry.connection = connection;
-  }
-
-  /** The session leaves, unless it has a newer connection. */
-  disconnected(session: WorkerSession, connection: string): void {
-    const entry = this.#workers.get(workerOf(session))?.get(session.id);
-    if (entry?.connection === connection) this.drop(session);
-  }
-
-  drop(session: WorkerSession): void {
-    const sessions = this.#workers.get(workerOf(session));
-    if (sessions?.get(session.id)?.session !== session) return;
-    sessions.delete(session.id);
-    if (sessions.size === 0) this.#workers.delete(workerOf(session));
+  drop(session: NatsSession): void {
+    const worker = `${session.name}.${session.epoch}`;
+    const sessions = this.#workers.get(worker);
+    if (!sessions?.delete(session.id)) return;
+    if (sessions.size === 0) this.#workers.delete(worker);
     this.#options.onLeft(session);
   }
 
   dropRevoked(): void {
-    for (const { session } of this.#all()) if (!session.identity()) this.drop(session);
+    for (const session of this.#all()) if (!session.identity()) this.drop(session);
   }
 
   close(): void {
     this.#cancel?.();
-    for (const { session } of this.#all()) this.drop(session);
+    for (const session of this.#all()) this.drop(session);
   }
 
-  #newSession(name: string, epoch: string, id: string): WorkerSession {
+  #newSession(name: string, epoch: string, id: string): NatsSession {
     const { identities, publish } = this.#options;
-    const session: WorkerSession = {
-      ...{ id, name, epoch },
+    const session: NatsSession = {
+      ...{ id, name, epoch, seenAtMs: 0, connection: undefined },
       identity: () => identities.current(name, epoch),
       send: (message) => publish(session, message),
     };
@@ -103,14 +88,12 @@ export class Sessions {
   #sweepLater(): void {
     const { clock } = this.#options;
     this.#cancel = clock.at(clock.nowMs() + helloMs, () => {
-      for (const { session, seenAtMs } of this.#all()) if (clock.nowMs() - seenAtMs > silentMs) this.drop(session);
+      for (const session of this.#all()) if (clock.nowMs() - session.seenAtMs > silentMs) this.drop(session);
       this.#sweepLater();
     });
   }
 
-  #all(): Entry[] {
+  #all(): NatsSession[] {
     return [...this.#workers.values()].flatMap((sessions) => [...sessions.values()]);
   }
 }
-
-const workerOf = ({ name, epoch }: { readonly name: string; readonly epoch: string }): string => `${name}.${epoch}`;

@@ -11,7 +11,7 @@ import type { CallOutcome, CallRow } from '../calls/call-log.js';
 import { errorBody } from '../protocol/reply-body.js';
 import { isOutcome, type StoredRow } from './call-rows.js';
 import type { KnownCall, KnownCalls } from './known-calls.js';
-import type { Bucket, KvStore, VersionedRow, Written } from './kv-store.js';
+import { type Bucket, type KvStore, type VersionedRow, writeMs } from './kv-store.js';
 import { callsBucket, keysBucket } from './names.js';
 import { notExecuted } from './nats-client.js';
 
@@ -23,8 +23,6 @@ export interface LocatedRow {
 
 /** Larger replies are in the stream of bodies: a bucket does not give back the room of large rows soon. */
 const inlineBytes = 64 * 1024;
-/** A write that is not known to be made after this time is given up. */
-const writeMs = 10_000;
 const retryMs = 250;
 const repliesReadMax = 10_000;
 
@@ -42,17 +40,6 @@ export class SharedRows {
     this.#clock = clock;
   }
 
-  /** Writes the row if the one that is there has this sequence. `storeId`: under which the write was decided. */
-  async write(
-    at: { key: string; bucket: Bucket },
-    row: StoredRow,
-    expected: number,
-    storeId: string,
-  ): Promise<Written> {
-    const limits = { storeId, untilMs: this.#clock.nowMs() + writeMs };
-    return this.#store.write(at.bucket, at.key, row, expected, limits);
-  }
-
   /** The row in the store. Of callers' keys, which have their own bucket, only the key says nothing. */
   async locate(key: string): Promise<LocatedRow | undefined> {
     const bucket = this.#known.get(key)?.bucket ?? callsBucket;
@@ -65,18 +52,18 @@ export class SharedRows {
   async read(bucket: Bucket, key: string): Promise<VersionedRow | undefined> {
     for (;;) {
       const found = await this.#store.read(bucket, key);
-      if (!found || isOutcome(found.row.state) || found.row.storeId === this.#store.storeId) return found;
+      if (!found || isOutcome(found.row.state) || found.row.storeId === this.#store.id.id) return found;
       // Another host may have written a new id that this host has not read yet.
-      this.#store.checkStore();
-      await this.#store.checking;
-      const { storeId } = this.#store;
+      this.#store.id.check();
+      await this.#store.id.checking;
+      const storeId = this.#store.id.id;
       if (found.row.storeId === storeId) return found;
       const row: StoredRow = {
         ...found.row,
         ...{ state: 'uncertain', storeId, write: this.#store.newWrite() },
         inline: errorBody(olderStore()),
       };
-      const written = await this.write({ bucket, key }, row, found.seq, storeId);
+      const written = await this.#store.write(bucket, key, row, found.seq, storeId);
       if (written.kind === 'written') return { row, seq: written.seq };
       if (written.kind === 'full') throw noRoomNow('the outcome of a call', retryMs);
     }
@@ -119,9 +106,9 @@ export class SharedRows {
       }
       if (!isLarge || body) {
         const inline = body || before.isPurged ? undefined : reply;
-        const { storeId } = this.#store;
+        const storeId = this.#store.id.id;
         const row: StoredRow = { ...before, ...{ state, storeId, write, body, inline } };
-        const written = await this.#patiently(giveUpAtMs, () => this.write(at, row, seq, storeId));
+        const written = await this.#patiently(giveUpAtMs, () => this.#store.write(at.bucket, key, row, seq, storeId));
         if (written.kind === 'written') {
           if (known) this.stored(known, row, written.seq);
           return visible(row, written.seq, before.isPurged ? undefined : reply);

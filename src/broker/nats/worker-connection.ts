@@ -3,14 +3,14 @@
  * Not here: sending calls again, which is the same on every transport (worker/).
  *
  * Invariants: every promise settles when the connection is closed, at the latest. A cancellation is repeated until the host that has the
- * call answers, its reply comes, or its deadline has passed.
+ * call answers, its reply comes, or a minute has passed.
  */
 import { randomBytes } from 'node:crypto';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
-import { type CallRequest, type HostMessage, readHostMessage, writeWorkerMessage } from '../protocol/messages.js';
+import { type CallRequest, readHostMessage, writeWorkerMessage } from '../protocol/messages.js';
 import type { AskedCalls } from '../service/transport.js';
 import type {
   ConnectionHandlers,
@@ -48,12 +48,13 @@ const answerMs = 5_000;
 const ownerMs = 500;
 const cancelMs = 500;
 const cancelMsMax = 5_000;
+const cancelForMs = 60_000;
 const closeMs = 2_000;
 
 /** Opens connections of one worker process, one after the other. */
 export function openNatsConnection(options: NatsConnectionOptions): OpenConnection {
   // Kept over reconnects: the next store must have what this worker has seen of the last one.
-  const seen = { token: '' };
+  const seen = { storeId: '', token: '' };
   return async ({ session, handlers, signal }: OpenConnectionOptions) => {
     const nats = await connectNats({ ...options, name: 'hostler worker', reconnects: false });
     const connection = new NatsWorkerConnection(nats, { session, handlers, clock: options.clock, seen });
@@ -73,7 +74,7 @@ interface Parts {
   readonly session: string;
   readonly handlers: ConnectionHandlers;
   readonly clock: Clock;
-  readonly seen: { token: string };
+  readonly seen: { storeId: string; token: string };
 }
 
 class NatsWorkerConnection implements WorkerConnection {
@@ -81,8 +82,6 @@ class NatsWorkerConnection implements WorkerConnection {
   readonly #nats: NatsConnection;
   readonly #parts: Parts;
   readonly #id = newId();
-  /** When the calls that were sent end. */
-  readonly #deadlines = new Map<string, number>();
   readonly #cancels = new Map<string, Cancel>();
   #welcome: Welcome = { name: '', role: undefined, storeId: '', seen: '' };
   #refusal: HostError | undefined;
@@ -99,8 +98,12 @@ class NatsWorkerConnection implements WorkerConnection {
       return this.#isClosing ? undefined : lostConnection(error || undefined);
     });
     const callback = (error: Error | null, { data }: { data: Uint8Array }) => {
-      if (error) this.#end(lostConnection(error));
-      else this.#heard(bufferOf(data));
+      try {
+        if (error) throw error;
+        this.#heard(bufferOf(data));
+      } catch (thrown) {
+        this.#end(isHostError(thrown) ? thrown : lostConnection(thrown));
+      }
     };
     for (const subject of workerHears(parts.session)) nats.subscribe(subject, { callback });
   }
@@ -137,19 +140,13 @@ class NatsWorkerConnection implements WorkerConnection {
   }
 
   async call(request: CallRequest): Promise<Receipt> {
-    const { clock, seen } = this.#parts;
-    this.#deadlines.set(request.key, clock.nowMs() + request.deadlineMs);
     const body = writeWorkerMessage({ op: 'call', ...request });
     const data = await this.#request(workerSays('call', this.#parts.session), body, receiptMs);
-    const answer = read(data);
-    if (answer?.op === 'refused') {
-      this.#deadlines.delete(request.key);
-      throw answer.error;
-    }
+    const answer = readHostMessage(data);
+    if (answer?.op === 'refused') throw answer.error;
     if (answer?.op !== 'receipt' || answer.key !== request.key) throw unreadable('call');
-    seen.token = readSeen(data);
     const { owner, storeId } = answer;
-    this.#welcome = { ...this.#welcome, storeId };
+    this.#welcomed({ ...this.#welcome, storeId, seen: readSeen(data) });
     return { owner, storeId };
   }
 
@@ -157,17 +154,18 @@ class NatsWorkerConnection implements WorkerConnection {
     const { clock, session } = this.#parts;
     const body = writeWorkerMessage({ op: 'ask', id: newId(), keys });
     const asked = this.#request(workerAsks(owner, session), body, answerMs);
-    const isSlow = await Promise.race([asked.then(() => false), sleep(clock, ownerMs).then(() => true)]).catch(
+    const answered = asked.then(
       () => true,
+      () => false,
     );
-    if (isSlow) {
-      // Rejected as soon as another host knows that the owner is gone; its own answer may still come before that.
+    if (!(await Promise.race([answered, sleep(clock, ownerMs)]))) {
+      // Another host knows whether the owner is gone. The answer of the owner may come before that.
       const gone = this.#request(workerSays('gone', session), Buffer.from(owner), answerMs).then(readOwnerState);
-      const isGone = await Promise.race([asked.then(() => false), gone]).catch(() => gone.catch(() => false));
-      asked.catch(() => {});
-      if (isGone) throw noOwner();
+      const isThere = await Promise.race([answered, gone.then((isGone) => !isGone)]).catch(() => true);
+      if (!isThere && !(await gone.catch(() => false))) throw noAnswer(undefined);
+      if (!isThere) throw noOwner();
     }
-    const answer = read(await asked);
+    const answer = readHostMessage(await asked);
     if (answer?.op !== 'asked') throw unreadable('ask');
     return { running: answer.running, resend: answer.resend };
   }
@@ -175,14 +173,12 @@ class NatsWorkerConnection implements WorkerConnection {
   cancel(key: string): void {
     if (this.#cancels.has(key)) return;
     const { clock, session } = this.#parts;
-    const untilMs = this.#deadlines.get(key) ?? clock.nowMs() + brokerLimits.deadlineMs;
+    const untilMs = clock.nowMs() + cancelForMs;
     const body = writeWorkerMessage({ op: 'cancel', key });
     const attempt = (waitMs: number) => {
       if (clock.nowMs() >= untilMs || this.#nats.isClosed()) return this.#stopCancel(key);
-      this.#cancels.set(
-        key,
-        clock.at(clock.nowMs() + waitMs, () => attempt(Math.min(2 * waitMs, cancelMsMax))),
-      );
+      const again = () => attempt(Math.min(2 * waitMs, cancelMsMax));
+      this.#cancels.set(key, clock.at(clock.nowMs() + waitMs, again));
       this.#request(workerSays('cancel', session), body, waitMs).then(
         () => this.#stopCancel(key),
         () => {},
@@ -192,17 +188,14 @@ class NatsWorkerConnection implements WorkerConnection {
   }
 
   taken(keys: readonly string[]): void {
-    for (const key of keys) this.#deadlines.delete(key);
-    for (let at = 0; at < keys.length; at += brokerLimits.keysPerMessage)
-      this.#publish(
-        'taken',
-        writeWorkerMessage({ op: 'taken', keys: keys.slice(at, at + brokerLimits.keysPerMessage) }),
-      );
+    const step = brokerLimits.keysPerMessage;
+    for (let at = 0; at < keys.length; at += step)
+      this.#publish('taken', writeWorkerMessage({ op: 'taken', keys: keys.slice(at, at + step) }));
   }
 
   async manifest(): Promise<Buffer> {
     const body = writeWorkerMessage({ op: 'manifest', id: newId() });
-    const answer = read(await this.#request(workerSays('manifest', this.#parts.session), body, answerMs));
+    const answer = readHostMessage(await this.#request(workerSays('manifest', this.#parts.session), body, answerMs));
     if (answer?.op === 'refused') throw answer.error;
     if (answer?.op !== 'manifest') throw unreadable('manifest');
     return answer.body;
@@ -210,25 +203,25 @@ class NatsWorkerConnection implements WorkerConnection {
 
   async close(): Promise<void> {
     this.#isClosing = true;
-    this.#publish('bye', Buffer.from(writeHello({ connection: this.#id, seen: '' })));
-    const { clock } = this.#parts;
-    await Promise.race([this.#nats.flush().catch(() => {}), sleep(clock, closeMs)]);
+    this.#publish('bye', writeHello({ connection: this.#id, seen: '' }));
+    await Promise.race([this.#nats.flush().catch(() => {}), sleep(this.#parts.clock, closeMs)]);
     await this.#nats.close();
     await this.closed;
   }
 
-  async #hello(token: string): Promise<void> {
-    const { seen, session } = this.#parts;
-    const answer = readWelcome(
-      await this.#request(
-        workerSays('hello', session),
-        Buffer.from(writeHello({ connection: this.#id, seen: token })),
-        helloAnswerMs,
-      ),
-    );
+  async #hello(seen: string): Promise<void> {
+    const hello = writeHello({ connection: this.#id, seen });
+    const answer = readWelcome(await this.#request(workerSays('hello', this.#parts.session), hello, helloAnswerMs));
     if (answer instanceof HostError) throw answer;
-    seen.token = answer.seen;
-    this.#welcome = answer;
+    this.#welcomed(answer);
+  }
+
+  /** Another host may have seen less of the same store. */
+  #welcomed(welcome: Welcome): void {
+    const { seen } = this.#parts;
+    if (seen.storeId !== welcome.storeId || sequenceOf(welcome.seen) > sequenceOf(seen.token))
+      [seen.storeId, seen.token] = [welcome.storeId, welcome.seen];
+    this.#welcome = welcome;
   }
 
   /** Hosts see by it that the worker is there, and the worker that its key was revoked. */
@@ -244,17 +237,10 @@ class NatsWorkerConnection implements WorkerConnection {
   }
 
   #heard(bytes: Buffer): void {
-    let message: HostMessage | undefined;
-    try {
-      message = read(bytes);
-    } catch (error) {
-      // A newer host may send what this worker cannot read.
-      return this.#end(error as HostError);
-    }
     const { handlers } = this.#parts;
+    const message = readHostMessage(bytes);
     if (message?.op === 'reply') {
       this.#stopCancel(message.key);
-      this.#deadlines.delete(message.key);
       handlers.reply(message.key, message.body);
     } else if (message?.op === 'progress') handlers.progress(message.key, message.params);
     else if (message?.op === 'manifest_changed') handlers.manifestChanged(message.revision);
@@ -274,7 +260,7 @@ class NatsWorkerConnection implements WorkerConnection {
     try {
       return bufferOf((await this.#nats.request(subject, body, { timeout })).data);
     } catch (error) {
-      throw new HostError('transport', 'no host answered on NATS', { execution: 'uncertain', cause: error });
+      throw noAnswer(error);
     }
   }
 
@@ -287,17 +273,17 @@ class NatsWorkerConnection implements WorkerConnection {
   }
 }
 
-const read = (bytes: Buffer): HostMessage | undefined => readHostMessage(bytes);
+const sequenceOf = (token: string): number => Number.parseInt(token, 10) || 0;
 const newId = (): string => randomBytes(9).toString('base64url');
 
 const wrongWorker = (actual: string, wanted: string): HostError =>
   new HostError('denied', `the key belongs to worker '${actual}', not to '${wanted}'`, {
-    ...{
-      ...notExecuted,
-      reason: 'wrong_worker',
-      hint: 'write the name of the worker into the address, or use its key',
-    },
+    ...{ ...notExecuted, reason: 'wrong_worker' },
+    hint: 'write the name of the worker into the address, or use its key',
   });
+
+const noAnswer = (cause: unknown): HostError =>
+  new HostError('transport', 'no host answered on NATS', { execution: 'uncertain', cause });
 
 const noOwner = (): HostError =>
   new HostError('connect_failed', 'the host that received the call is gone', { ...notExecuted, reason: 'no_owner' });
@@ -311,12 +297,8 @@ const noHost = (cause: unknown): HostError =>
 /** The account of the worker has no import: nats-server 2.9 adds it with the second reload. */
 const notReloaded = (cause: unknown): HostError =>
   new HostError('connect_failed', 'nats-server knows the key of this worker, but not yet where its requests go', {
-    ...{
-      ...notExecuted,
-      reason: 'not_reloaded',
-      cause,
-      hint: 'reload nats-server once more (hostler key nats --reload PID)',
-    },
+    ...{ ...notExecuted, reason: 'not_reloaded', cause },
+    hint: 'reload nats-server once more (hostler key nats --reload PID)',
   });
 
 const unreadable = (what: string): HostError =>

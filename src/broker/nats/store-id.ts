@@ -1,0 +1,204 @@
+/**
+ * The id of the store, which is a row of the bucket of calls.
+ *
+ * Invariant: a store that lost acknowledged writes (wiped, an older copy, a restored backup) gets another id before anything else is read
+ * or written: after each reconnect, and when a sequence goes back, all operations wait until the id is checked.
+ */
+import { hash, randomBytes } from 'node:crypto';
+import type { StreamInfo } from '@nats-io/jetstream';
+import type { KV } from '@nats-io/kv';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { storeKey } from './names.js';
+import { type NatsConnection, notExecuted } from './nats-client.js';
+
+export interface StoreIdOptions {
+  readonly connection: NatsConnection;
+  readonly clock: Clock;
+  readonly bucket: KV;
+  /** Makes the bucket if it is missing. */
+  readonly info: () => Promise<StreamInfo>;
+  readonly onProblem: (error: unknown) => void;
+  /** The other hosts must look at the id too. */
+  readonly onNewStore: () => void;
+}
+
+const retryMs = 100;
+/** The row must be younger than the age limit of its bucket. */
+const refreshMs = 10 * 60_000;
+/** Error codes of JetStream. */
+const wrongSequence = [10071, 10164];
+
+export class StoreId {
+  readonly #options: StoreIdOptions;
+  #id = '';
+  /** Known to hosts only, and new with each id: a worker cannot make up a sequence, and one of another id means nothing. */
+  #secret = '';
+  /** Highest sequence that this host, another host or a worker has seen. */
+  #seen = 0;
+  /** Counts reasons to check the id. A check that began before the newest reason is repeated. */
+  #reasons = 0;
+  #losses = 0;
+  #checking: Promise<void> | undefined;
+  #online: Promise<void> = Promise.resolve();
+  /** Rejects what waits for an answer: when the connection is lost, none comes. */
+  readonly #waiting = new Set<(error: Error) => void>();
+
+  private constructor(options: StoreIdOptions) {
+    this.#options = options;
+  }
+
+  static async open(options: StoreIdOptions): Promise<StoreId> {
+    const made = new StoreId(options);
+    void made.#watchConnection();
+    await made.#check();
+    made.#refreshLater();
+    return made;
+  }
+
+  get id(): string {
+    return this.#id;
+  }
+
+  /** Lost connections: an acknowledgement may come from another store than the one that was asked. */
+  get losses(): number {
+    return this.#losses;
+  }
+
+  /** Undefined: operations are served now. Otherwise it resolves when the id was checked. */
+  get checking(): Promise<void> | undefined {
+    return this.#checking;
+  }
+
+  /** The highest sequence that this host knows, for workers to keep. */
+  get seenToken(): string {
+    return this.#tokenOf(this.#seen);
+  }
+
+  /** A worker has seen this sequence. Operations wait until the store is known to have it. */
+  sawToken(token: string): void {
+    const seq = Number.parseInt(token, 10);
+    if (seq > this.#seen && token === this.#tokenOf(seq)) this.check(seq);
+  }
+
+  /** A write of this host has this sequence. Returns false if that is not later than all others. */
+  sawWrite(seq: number): boolean {
+    if (seq <= this.#seen) return false;
+    this.#seen = seq;
+    return true;
+  }
+
+  /** Looks at the id before anything else. */
+  check(seq = 0): void {
+    this.#seen = Math.max(this.#seen, seq);
+    this.#reasons++;
+    if (this.#options.connection.isClosed()) return;
+    this.#checking ??= this.#checkUntilDone().finally(() => {
+      this.#checking = undefined;
+    });
+  }
+
+  require(id: string): void {
+    if (this.#id === id) return;
+    throw new HostError('transport', 'the NATS server has another store than before', {
+      ...{ ...notExecuted, reason: 'store_changed', hint: 'send the call again' },
+    });
+  }
+
+  /** Rejects also when the connection is lost. `ask` calls one of the two functions. */
+  answer<T>(ask: (resolve: (value: T) => void, reject: (error: Error) => void) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error) => {
+        this.#waiting.delete(fail);
+        reject(error);
+      };
+      this.#waiting.add(fail);
+      ask((value) => {
+        this.#waiting.delete(fail);
+        resolve(value);
+      }, fail);
+    });
+  }
+
+  async #checkUntilDone(): Promise<void> {
+    const { clock, onProblem, connection } = this.#options;
+    for (let failures = 0; !connection.isClosed(); failures++) {
+      await this.#online;
+      try {
+        return await this.answer((resolve, reject) => void this.#check().then(resolve, reject));
+      } catch (error) {
+        if (failures === 20) onProblem(error);
+        await sleep(clock, retryMs);
+      }
+    }
+  }
+
+  /** Reads the id. Writes a new one if there is none, or if the store lost a sequence that was seen. */
+  async #check(): Promise<void> {
+    const { bucket, info, onNewStore } = this.#options;
+    for (;;) {
+      // Before the question: a sequence that is seen meanwhile may be younger than its answer.
+      const [seen, reasons] = [this.#seen, this.#reasons];
+      const { state } = await info();
+      const entry = await bucket.get(storeKey);
+      const isOlder = state.last_seq < seen;
+      let [value, seq] = [entry?.string(), state.last_seq];
+      if (value === undefined || isOlder) {
+        value = `${randomBytes(12).toString('base64url')}.${randomBytes(18).toString('base64url')}`;
+        const written = await this.#put(value, entry?.revision ?? 0);
+        if (written === undefined) continue;
+        seq = written;
+      }
+      const [id = '', secret = ''] = value.split('.');
+      const isNew = this.#id !== '' && this.#id !== id;
+      [this.#id, this.#secret] = [id, secret];
+      this.#seen = isOlder ? seq : Math.max(this.#seen, seq);
+      if (isNew) onNewStore();
+      if (reasons === this.#reasons) return;
+    }
+  }
+
+  /** Undefined: another host was faster. */
+  async #put(value: string, previousSeq: number): Promise<number | undefined> {
+    try {
+      return await this.#options.bucket.put(storeKey, value, { previousSeq });
+    } catch (error) {
+      if (wrongSequence.includes((error as { code?: number }).code ?? 0)) return undefined;
+      throw error;
+    }
+  }
+
+  #refreshLater(): void {
+    const { clock, bucket, connection, onProblem } = this.#options;
+    const refresh = async () => {
+      const entry = await bucket.get(storeKey);
+      const value = `${this.#id}.${this.#secret}`;
+      if (entry?.string() === value) await this.#put(value, entry.revision);
+      else this.check();
+    };
+    clock.at(clock.nowMs() + refreshMs, () => {
+      if (connection.isClosed()) return;
+      refresh().catch(onProblem);
+      this.#refreshLater();
+    });
+  }
+
+  async #watchConnection(): Promise<void> {
+    let goOnline = () => {};
+    for await (const { type } of this.#options.connection.status()) {
+      if (type === 'disconnect') {
+        this.#online = new Promise((resolve) => {
+          goOnline = resolve;
+        });
+        this.#losses++;
+        this.check();
+        for (const reject of [...this.#waiting]) reject(new Error('the connection was lost'));
+      } else if (type === 'reconnect') goOnline();
+    }
+    goOnline();
+  }
+
+  #tokenOf(seq: number): string {
+    return `${seq}.${hash('sha256', `${this.#secret}.${seq}.${this.#secret}`, 'base64url')}`;
+  }
+}
