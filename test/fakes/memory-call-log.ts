@@ -3,7 +3,7 @@
  * with a planted bug, which the contract suite must find.
  */
 
-import { CallBounds, noRoom } from '../../src/broker/calls/call-bounds.js';
+import { CallBounds, keptMs, noRoom } from '../../src/broker/calls/call-bounds.js';
 import type {
   CallId,
   CallLog,
@@ -15,7 +15,7 @@ import type {
 } from '../../src/broker/calls/call-log.js';
 import { brokerLimits } from '../../src/broker/protocol/limits.js';
 import { errorBody } from '../../src/broker/protocol/reply-body.js';
-import type { Clock } from '../../src/kernel/clock.js';
+import { type Clock, systemClock } from '../../src/kernel/clock.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import { newId } from '../../src/kernel/random.js';
 import { compositeKey } from '../../src/policy/composite-key.js';
@@ -30,10 +30,22 @@ interface MemoryRow extends CallRow {
 
 export class MemoryRows {
   readonly rows = new Map<string, MemoryRow>();
-  readonly bounds = new CallBounds();
   /** Hosts whose log is open. */
   readonly owners = new Set<string>();
   readonly forRoom = new Set<() => void>();
+  readonly bounds: CallBounds;
+
+  constructor(clock: Clock = systemClock) {
+    this.bounds = new CallBounds(clock, (kind, worker) => {
+      const expiries = [...this.rows.values()]
+        .filter(
+          (row) =>
+            !isOpen(row) && row.isCallersKey === (kind === 'keys') && (worker ?? row.id.worker) === row.id.worker,
+        )
+        .map(({ expiresAtMs }) => expiresAtMs);
+      return expiries.length > 0 ? Math.min(...expiries) - clock.nowMs() : keptMs[kind];
+    });
+  }
 }
 
 export class MemoryCallLog implements CallLog {
@@ -51,7 +63,7 @@ export class MemoryCallLog implements CallLog {
 
   refusal(worker: string, _epoch: string, isCallersKey: boolean): HostError | undefined {
     this.#sweep();
-    return this.#store.bounds.refusal(worker, isCallersKey, 0);
+    return this.#store.bounds.refusal(worker, isCallersKey);
   }
 
   async receive({ id, digest, isCallersKey, deadlineMs, state, reply }: NewCall): Promise<Received> {
@@ -81,7 +93,9 @@ export class MemoryCallLog implements CallLog {
     while (!isCallersKey && !this.#store.bounds.hasRoom(id.worker, reply.length)) {
       if (this.#clock.nowMs() >= deadlineAtMs)
         return this.#finish(id, owner, 'uncertain', errorBody(noRoom(reply.length)));
+      const endWait = this.#store.bounds.wait(id.worker, reply.length);
       await this.#room(deadlineAtMs);
+      endWait();
     }
     return this.#finish(id, owner, state, reply);
   }

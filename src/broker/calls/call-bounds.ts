@@ -2,6 +2,7 @@
  * Counts what a log holds, and says why a new call finds no room. The bounds are those of protocol/limits.ts.
  * Invariant: a call is refused before it runs; a key that a caller chose is never removed to make room.
  */
+import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
 import type { LogUsage } from './call-log.js';
@@ -17,10 +18,18 @@ export interface UsageChange {
 
 interface Held {
   rows: number;
+  /** Rows with an outcome. */
+  finished: number;
   bytes: number;
+  /** Replies in memory for which there is no room. */
+  waitingBytes: number;
+  changedAtMs: number;
 }
 
-type Class = 'calls' | 'keys';
+export type RowClass = 'calls' | 'keys';
+
+/** Time until the first row of this worker, or of all, expires by itself. */
+export type FirstExpiry = (kind: RowClass, worker?: string) => number;
 
 const limitsOf = {
   calls: {
@@ -33,28 +42,46 @@ const limitsOf = {
   },
 };
 
-/** A worker frees its own room by taking its replies. */
+/** A worker that reads takes its replies within this time. */
 const takeMs = 1_000;
+/** If nothing of a worker changes for so long, nobody takes its replies: its process has ended. They stay until they expire. */
+const leftMs = 5_000;
 
 export class CallBounds {
-  readonly #all: Record<Class, Held> = { calls: { rows: 0, bytes: 0 }, keys: { rows: 0, bytes: 0 } };
-  readonly #byWorker: Record<Class, Map<string, Held>> = { calls: new Map(), keys: new Map() };
-  #open = 0;
-  #finished = 0;
-  /** When the oldest rows expire, from now. Set by the log. */
-  expireInMs: Record<Class, number> = { calls: brokerLimits.untakenMs, keys: brokerLimits.callersKeyMs };
+  readonly #clock: Clock;
+  readonly #firstExpiryMs: FirstExpiry;
+  readonly #all: Record<RowClass, Held> = { calls: nothing(), keys: nothing() };
+  readonly #byWorker: Record<RowClass, Map<string, Held>> = { calls: new Map(), keys: new Map() };
+
+  constructor(clock: Clock, firstExpiryMs: FirstExpiry) {
+    this.#clock = clock;
+    this.#firstExpiryMs = firstExpiryMs;
+  }
 
   change({ worker, isCallersKey, open, finished, bytes }: UsageChange): void {
     const kind = isCallersKey ? 'keys' : 'calls';
-    const held = this.#byWorker[kind].get(worker) ?? { rows: 0, bytes: 0 };
+    const held = this.#heldBy(worker, kind);
     for (const each of [held, this.#all[kind]]) {
       each.rows += open + finished;
+      each.finished += finished;
       each.bytes += bytes;
+      each.changedAtMs = this.#clock.nowMs();
     }
-    if (held.rows <= 0) this.#byWorker[kind].delete(worker);
-    else this.#byWorker[kind].set(worker, held);
-    this.#open += open;
-    this.#finished += finished;
+    this.#forgetEmpty(worker, kind, held);
+  }
+
+  /** A reply of this size waits for room. The returned function ends that. */
+  wait(worker: string, bytes: number): () => void {
+    const held = this.#heldBy(worker, 'calls');
+    const count = (by: number) => {
+      held.waitingBytes += by;
+      this.#all.calls.waitingBytes += by;
+    };
+    count(bytes);
+    return () => {
+      count(-bytes);
+      this.#forgetEmpty(worker, 'calls', held);
+    };
   }
 
   /** Whether a reply to a worker's own key fits. */
@@ -64,32 +91,62 @@ export class CallBounds {
     return held + bytes <= ofOne.bytes && this.#all.calls.bytes + bytes <= ofAll.bytes;
   }
 
-  /** `waitingBytes`: replies in memory that wait for room. */
-  refusal(worker: string, isCallersKey: boolean, waitingBytes: number): HostError | undefined {
+  refusal(worker: string, isCallersKey: boolean): HostError | undefined {
     const kind = isCallersKey ? 'keys' : 'calls';
     const { ofOne, ofAll } = limitsOf[kind];
     const held = this.#byWorker[kind].get(worker);
-    const freeMs = Math.max(takeMs, Math.ceil(this.expireInMs[kind]));
-    if (held && (held.rows >= ofOne.rows || held.bytes >= ofOne.bytes)) {
+    if (held && isFull(held, ofOne)) {
       const what = `${kind === 'keys' ? 'keys that callers chose' : 'calls whose replies are not taken'}`;
-      const text = `worker '${worker}' has ${held.rows} ${what}, with ${held.bytes} bytes`;
-      return full(kind === 'keys' ? 'worker_keys' : 'worker_calls', text, kind === 'keys' ? freeMs : takeMs);
+      const bytes = held.bytes + held.waitingBytes;
+      const text = `worker '${worker}' has ${held.rows} ${what}, with ${bytes} bytes`;
+      return full(kind === 'keys' ? 'worker_keys' : 'worker_calls', text, this.#freeMs(held, kind, worker));
     }
     const all = this.#all[kind];
-    if (all.rows < ofAll.rows && all.bytes + (kind === 'calls' ? waitingBytes : 0) < ofAll.bytes) return undefined;
+    if (!isFull(all, ofAll)) return undefined;
     const text = `the log of calls is full: ${all.rows} rows with ${all.bytes} bytes`;
-    return full(kind === 'keys' ? 'all_keys' : 'all_replies', text, freeMs);
+    return full(kind === 'keys' ? 'all_keys' : 'all_replies', text, this.#freeMs(all, kind));
   }
 
   usage(): LogUsage {
     const { calls, keys } = this.#all;
-    return { open: this.#open, finished: this.#finished, replyBytes: calls.bytes, callersKeys: keys.rows };
+    const finished = calls.finished + keys.finished;
+    const open = calls.rows + keys.rows - finished;
+    return { open, finished, replyBytes: calls.bytes, callersKeys: keys.rows };
+  }
+
+  /** Workers take replies soon, if they are there. */
+  #freeMs({ finished, changedAtMs }: Held, kind: RowClass, worker?: string): number {
+    const isLeft = finished > 0 && this.#clock.nowMs() - changedAtMs >= leftMs;
+    return kind === 'keys' || isLeft ? this.#firstExpiryMs(kind, worker) : takeMs;
+  }
+
+  #forgetEmpty(worker: string, kind: RowClass, { rows, waitingBytes }: Held): void {
+    if (rows <= 0 && waitingBytes === 0) this.#byWorker[kind].delete(worker);
+  }
+
+  #heldBy(worker: string, kind: RowClass): Held {
+    const held = this.#byWorker[kind].get(worker) ?? nothing();
+    this.#byWorker[kind].set(worker, held);
+    return held;
   }
 }
 
-const full = (reason: string, message: string, retryAfterMs: number): HostError =>
+const isFull = (
+  { rows, bytes, waitingBytes }: Held,
+  limit: { readonly rows: number; readonly bytes: number },
+): boolean => rows >= limit.rows || bytes + waitingBytes >= limit.bytes;
+
+const nothing = (): Held => ({ rows: 0, finished: 0, bytes: 0, waitingBytes: 0, changedAtMs: 0 });
+
+/** A row that gets its outcome now is kept at least so long. */
+export const keptMs: Readonly<Record<RowClass, number>> = {
+  calls: brokerLimits.untakenMs,
+  keys: brokerLimits.callersKeyMs,
+};
+
+const full = (reason: string, message: string, freeMs: number): HostError =>
   new HostError('overloaded', message, {
-    ...{ reason, retryAfterMs, execution: 'not_executed' },
+    ...{ reason, retryAfterMs: Math.max(takeMs, Math.ceil(freeMs)), execution: 'not_executed' },
     hint: reason.endsWith('keys') ? 'use fewer keys of your own' : 'take the replies of earlier calls first',
   });
 

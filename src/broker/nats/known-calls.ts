@@ -6,9 +6,8 @@
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
-import { CallBounds } from '../calls/call-bounds.js';
+import { CallBounds, keptMs, type RowClass } from '../calls/call-bounds.js';
 import type { CallId, LogUsage } from '../calls/call-log.js';
-import { brokerLimits } from '../protocol/limits.js';
 import type { StoredRow } from './call-rows.js';
 import type { Bucket } from './kv-store.js';
 import { keysBucket, rowKey } from './names.js';
@@ -25,6 +24,8 @@ export interface KnownCall {
   /** Size of the reply, and of the part in the row itself. */
   replyBytes: number;
   inlineBytes: number;
+  /** Of a finished call. */
+  expiresAtMs: number;
 }
 
 /** When there are more, rows are removed by the age limit of the bucket. */
@@ -36,17 +37,20 @@ export class KnownCalls {
   readonly #clock: Clock;
   readonly #remove: (calls: readonly KnownCall[]) => void;
   readonly #calls = new Map<string, KnownCall>();
-  readonly #bounds = new CallBounds();
+  readonly #bounds: CallBounds;
+  /** When the first finished row of each worker expires, as of `#lookedAtMs`. */
+  #expiries: Record<RowClass, Map<string, number>> = { calls: new Map(), keys: new Map() };
+  #lookedAtMs = Number.NEGATIVE_INFINITY;
   /** By the time at which they are due, in steps. A call may be in two of them. */
   readonly #due = new Map<number, KnownCall[]>();
   readonly #waiting = new Set<() => void>();
-  #waitingBytes = 0;
   #nextStep = 0;
   #cancelTimer: Cancel | undefined;
 
   constructor(clock: Clock, remove: (calls: readonly KnownCall[]) => void) {
     this.#clock = clock;
     this.#remove = remove;
+    this.#bounds = new CallBounds(clock, (kind, worker) => this.#firstExpiryMs(kind, worker));
   }
 
   get(key: string): KnownCall | undefined {
@@ -57,7 +61,7 @@ export class KnownCalls {
   add({ worker, epoch, key }: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
     const known: KnownCall = {
       ...{ rowKey: rowKey(worker, epoch, key), bucket, worker, deadlineAtMs: this.#clock.nowMs() + deadlineMs },
-      ...{ row: undefined, seq: 0, state: 'open', replyBytes: 0, inlineBytes: 0 },
+      ...{ row: undefined, seq: 0, state: 'open', replyBytes: 0, inlineBytes: 0, expiresAtMs: 0 },
     };
     this.#calls.set(known.rowKey, known);
     this.#count(known, 1);
@@ -76,13 +80,9 @@ export class KnownCalls {
     this.#count(known, -1);
     known.state = 'finished';
     known.replyBytes = replyBytes;
+    known.expiresAtMs = (kindOf(known) === 'keys' ? this.#clock.nowMs() : known.deadlineAtMs) + keptMs[kindOf(known)];
     this.#count(known, 1);
-    this.#removeAt(
-      known,
-      known.bucket === keysBucket
-        ? this.#clock.nowMs() + brokerLimits.callersKeyMs
-        : known.deadlineAtMs + brokerLimits.untakenMs,
-    );
+    this.#removeAt(known, known.expiresAtMs);
   }
 
   /** A caller's key is counted until its row is removed, unless its call was refused and did not run. */
@@ -101,13 +101,13 @@ export class KnownCalls {
   }
 
   /** A reply of this size waits for room. Resolves when another one was taken, or after this time. */
-  room(bytes: number, ms: number): Promise<void> {
-    this.#waitingBytes += bytes;
+  room(known: KnownCall | undefined, bytes: number, ms: number): Promise<void> {
+    const endWait = known && this.#bounds.wait(known.worker, bytes);
     return new Promise((resolve) => {
       const done = () => {
         cancel();
         this.#waiting.delete(done);
-        this.#waitingBytes -= bytes;
+        endWait?.();
         resolve();
       };
       const cancel = this.#clock.at(this.#clock.nowMs() + ms, done);
@@ -116,9 +116,7 @@ export class KnownCalls {
   }
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
-    const dueMs = this.#nextStep * stepMs - this.#clock.nowMs();
-    if (this.#cancelTimer) this.#bounds.expireInMs = { calls: dueMs, keys: dueMs };
-    return this.#bounds.refusal(worker, isCallersKey, this.#waitingBytes);
+    return this.#bounds.refusal(worker, isCallersKey);
   }
 
   usage(): LogUsage {
@@ -128,6 +126,25 @@ export class KnownCalls {
   close(): void {
     this.#cancelTimer?.();
     for (const done of [...this.#waiting]) done();
+  }
+
+  #firstExpiryMs(kind: RowClass, worker: string | undefined): number {
+    const nowMs = this.#clock.nowMs();
+    // Not for each refusal: there may be many calls and many refusals.
+    if (nowMs - this.#lookedAtMs >= stepMs) this.#lookAtExpiries(nowMs);
+    const known = this.#expiries[kind];
+    const first = worker === undefined ? Math.min(...known.values()) : known.get(worker);
+    return first === undefined || first === Number.POSITIVE_INFINITY ? keptMs[kind] : first - nowMs;
+  }
+
+  #lookAtExpiries(nowMs: number): void {
+    this.#lookedAtMs = nowMs;
+    this.#expiries = { calls: new Map(), keys: new Map() };
+    for (const known of this.#calls.values()) {
+      if (known.state !== 'finished') continue;
+      const first = this.#expiries[kindOf(known)];
+      first.set(known.worker, Math.min(first.get(known.worker) ?? Number.POSITIVE_INFINITY, known.expiresAtMs));
+    }
   }
 
   #removeAt(known: KnownCall, atMs: number): void {
@@ -171,3 +188,5 @@ export class KnownCalls {
     this.#bounds.change({ worker, isCallersKey: bucket === keysBucket, open, finished, bytes: by * replyBytes });
   }
 }
+
+const kindOf = ({ bucket }: KnownCall): RowClass => (bucket === keysBucket ? 'keys' : 'calls');

@@ -120,7 +120,8 @@ export class SharedRows {
         }
       }
       if (this.#isClosed) throw noRoomNow('the outcome of a call', retryMs);
-      if (this.#clock.nowMs() < deadlineAtMs && !outcome.isCallersKey) await this.#known.room(reply.length, retryMs);
+      if (this.#clock.nowMs() < deadlineAtMs && !outcome.isCallersKey)
+        await this.#known.room(known, reply.length, retryMs);
       else if (state === 'uncertain') throw noRoomNow('the outcome of a call', retryMs);
       else [state, reply, body] = ['uncertain', errorBody(noRoom(reply.length)), undefined];
     }

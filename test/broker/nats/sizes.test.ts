@@ -34,24 +34,32 @@ test('results of 3.9 MB, many times the bound: none is refused or dropped, and t
   }
 }, 300_000);
 
-test('replies past the bound of a worker wait in memory until it takes earlier ones; none is lost', async () => {
+test('AC-BR7 replies that are not taken: the worker is refused before its next call runs, and served again when it takes them', async () => {
   const stage = await NatsStage.start();
   try {
     const host = await stage.host();
     host.upstreams.onCall = () => `{"content":[],"text":"${'x'.repeat(3_900_000)}"}`;
     const { connection, replies } = await stage.connect('w1');
-    const all = keys(20);
+    const { log } = host.nats;
+    // 64 MiB are 17 replies. The next one waits in memory until others are taken.
+    const all = keys(18);
     for (const key of all) {
       await connection.call(request(key));
-      await eventually('the call is over or waits', () => replies.has(key) || host.nats.log.usage().finished >= 16);
+      await eventually('the call is over or waits', () => replies.has(key) || log.refusal('w1', 'e_w1', false));
     }
-    // 64 MiB are 17 replies.
-    await eventually('17 replies', () => replies.size === 17);
-    expect(host.nats.log.usage()).toMatchObject({ open: 3, finished: 17 });
+    await expect(connection.call(request('refused'))).rejects.toMatchObject({
+      code: 'overloaded',
+      details: { execution: 'not_executed', retryAfterMs: 1_000 },
+    });
+    expect(host.ran()).toHaveLength(18);
+    expect(replies.size).toBe(17);
+    expect(log.usage()).toMatchObject({ open: 1, finished: 17 });
     connection.taken([...replies.keys()]);
-    await eventually('the other replies', () => replies.size === all.length);
-    connection.taken(all);
-    await eventually('all are taken', () => host.nats.log.usage().replyBytes === 0);
+    await eventually('the other reply', () => replies.size === all.length);
+    await connection.call(request('after'));
+    await eventually('the reply', () => replies.has('after'));
+    connection.taken([...replies.keys()]);
+    await eventually('all are taken', () => log.usage().replyBytes === 0);
   } finally {
     await stage.stop();
   }

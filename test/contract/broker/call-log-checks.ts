@@ -233,6 +233,26 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(log.refusal('w1', 'e1', false)).toBeUndefined();
   },
 
+  'AC-BR7: a worker that takes is told to come back in 1 s; replies that nobody takes, when they expire': async (
+    store,
+  ) => {
+    const log = await store.open();
+    for (let at = 0; at < brokerLimits.callsPerWorker; at++) await done(log, `k${at}`, '{}');
+    const retryAfterMs = () => log.refusal('w1', 'e1', false)?.details.retryAfterMs;
+    expect(retryAfterMs()).toBe(1_000);
+    await store.clock.advanceAsync(60_000);
+    const toldMs = retryAfterMs() ?? 0;
+    // Deadline and ten minutes after the calls came, which was a minute ago.
+    expect(toldMs).toBeGreaterThan(brokerLimits.untakenMs - 1_000);
+    expect(toldMs).toBeLessThanOrEqual(brokerLimits.untakenMs);
+    await store.clock.advanceAsync(toldMs - 2_000);
+    await eventually('a shorter time', () => (retryAfterMs() ?? Number.POSITIVE_INFINITY) <= 2_000);
+    await eventually('room after that time', async () => {
+      await store.clock.advanceAsync(1_000);
+      return retryAfterMs() === undefined;
+    });
+  },
+
   'a reply without room waits until others are taken': async (store) => {
     const log = await store.open();
     const keys = await fill(log);

@@ -16,13 +16,13 @@ import { checks, type StoreUnderTest } from './call-log-checks.js';
 
 function inMemory(Kind: typeof MemoryCallLog = MemoryCallLog, fixedId?: string): StoreUnderTest {
   const clock = new FakeClock();
-  let rows = new MemoryRows();
+  let rows = new MemoryRows(clock);
   return {
     clock,
     open: async () => new Kind(clock, rows, fixedId),
     end: (log) => log.close(),
     wipe: async () => {
-      rows = new MemoryRows();
+      rows = new MemoryRows(clock);
     },
     close: async () => {},
   };

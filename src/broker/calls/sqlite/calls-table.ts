@@ -149,11 +149,11 @@ export class CallsTable {
     }
   }
 
-  /** When the first finished row of a class expires. */
-  firstExpiry(kind: 'call' | 'callersKey'): number | undefined {
-    const text = `SELECT min(expires) AS first FROM calls WHERE class = ? AND state > ${running}`;
-    const [{ first }] = this.#all(text, [classes[kind]]) as [{ first: number | null }];
-    return first ?? undefined;
+  /** When the first finished row of each worker expires. */
+  firstExpiries(kind: 'call' | 'callersKey'): Map<string, number> {
+    const text = `SELECT worker, min(expires) AS first FROM calls WHERE class = ? AND state > ${running} GROUP BY worker`;
+    const rows = this.#all(text, [classes[kind]]) as { worker: string; first: number }[];
+    return new Map(rows.map(({ worker, first }) => [worker, first]));
   }
 
   #shown(row: Row): ThreadRow {

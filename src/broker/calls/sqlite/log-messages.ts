@@ -3,7 +3,7 @@
  * Invariant: answers come in the order of their operations.
  */
 import { HostError, type HostErrorOptions } from '../../../kernel/errors.js';
-import type { UsageChange } from '../call-bounds.js';
+import type { RowClass, UsageChange } from '../call-bounds.js';
 import type { CallId, CallOutcome, CallRow, CallState } from '../call-log.js';
 
 export interface ThreadData {
@@ -64,8 +64,8 @@ export interface Answered {
   readonly state: LogState;
   /** Free pages are left to return. */
   readonly hasSpare: boolean;
-  /** Time until the first rows expire, after a sweep. */
-  readonly expireInMs: { readonly calls: number; readonly keys: number } | undefined;
+  /** After a sweep: when the first finished row of each worker expires, by the wall clock. */
+  readonly expiries: Readonly<Record<RowClass, ReadonlyMap<string, number>>> | undefined;
   readonly problems: readonly PlainError[];
 }
 

@@ -67,9 +67,9 @@ function takeAll(): void {
 function serve(writer: LogWriter): void {
   while (waiting.length > 0) {
     try {
-      const { answers, changes, expireInMs } = writer.write({ operations: nextGroup(), nowMs });
+      const { answers, changes, expiries } = writer.write({ operations: nextGroup(), nowMs });
       const { state, hasSpare } = writer;
-      say({ kind: 'answered', answers, changes, state, hasSpare, expireInMs, problems: takeProblems() });
+      say({ kind: 'answered', answers, changes, state, hasSpare, expiries, problems: takeProblems() });
     } catch (error) {
       waiting = [];
       say({ kind: 'failed', cause: textOf(error) });

@@ -12,7 +12,7 @@ import type { UsageChange } from '../call-bounds.js';
 import { CallsTable } from './calls-table.js';
 import { diskFull } from './log-errors.js';
 import { isFull, moveFailed, openInMemory, openLogFile } from './log-file.js';
-import { type Answer, type Batch, type LogState, type Operation, toPlain } from './log-messages.js';
+import { type Answer, type Answered, type Batch, type LogState, type Operation, toPlain } from './log-messages.js';
 
 const MiB = 1024 * 1024;
 const pageBytes = 4096;
@@ -29,7 +29,7 @@ const returnedPages = (4 * MiB) / pageBytes;
 export interface Written {
   readonly answers: Answer[];
   readonly changes: UsageChange[];
-  readonly expireInMs?: { calls: number; keys: number } | undefined;
+  readonly expiries?: Answered['expiries'];
 }
 
 export class LogWriter {
@@ -92,7 +92,7 @@ export class LogWriter {
       this.#database.exec('COMMIT');
       for (const operation of operations) this.#walBytes += pageBytes + replyBytesOf(operation);
       const changes = this.#table.takeChanges();
-      return { answers, changes, expireInMs: this.#expireInMs(operations, nowMs) };
+      return { answers, changes, expiries: this.#expiries(operations) };
     } catch (error) {
       this.#table.takeChanges();
       if (this.#database.inTransaction) this.#database.exec('ROLLBACK');
@@ -164,10 +164,9 @@ export class LogWriter {
     this.#isFull = freeBytes < (this.#isFull ? 1.5 * floorBytes : floorBytes);
   }
 
-  #expireInMs(operations: readonly Operation[], nowMs: number): Written['expireInMs'] {
+  #expiries(operations: readonly Operation[]): Answered['expiries'] {
     if (!operations.some((operation) => operation.op === 'tidy' && operation.isSweep)) return undefined;
-    const inMs = (kind: 'call' | 'callersKey') => Math.max(0, (this.#table.firstExpiry(kind) ?? nowMs) - nowMs);
-    return { calls: inMs('call'), keys: inMs('callersKey') };
+    return { calls: this.#table.firstExpiries('call'), keys: this.#table.firstExpiries('callersKey') };
   }
 
   #number(pragma: string): number {

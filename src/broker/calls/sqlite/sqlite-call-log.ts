@@ -11,7 +11,7 @@ import { newId } from '../../../kernel/random.js';
 import { requireTrusted } from '../../../transports/stdio/state-dir.js';
 import { brokerLimits } from '../../protocol/limits.js';
 import { errorBody } from '../../protocol/reply-body.js';
-import { CallBounds, noRoom } from '../call-bounds.js';
+import { CallBounds, type FirstExpiry, keptMs, noRoom } from '../call-bounds.js';
 import type { CallId, CallLog, CallOutcome, CallRow, LogUsage, NewCall, Received } from '../call-log.js';
 import { LogClient } from './log-client.js';
 import { diskFull, inUse, logFailed } from './log-errors.js';
@@ -54,13 +54,13 @@ class SqliteCallLog implements CallLog {
   readonly #folder: string | undefined;
   readonly #clock: Clock;
   readonly #onProblem: (error: HostError) => void;
-  readonly #bounds = new CallBounds();
+  readonly #bounds: CallBounds;
   readonly #client: LogClient;
   #state: LogState = 'open';
+  #expiries: Answered['expiries'];
   #closing: Promise<void> | undefined;
   /** Replies that wait for room. */
   readonly #forRoom = new Set<() => void>();
-  #forRoomBytes = 0;
   #cancelTidy: Cancel = () => {};
   #tidyAtMs = never;
   #sweepAtMs: number;
@@ -70,6 +70,7 @@ class SqliteCallLog implements CallLog {
     this.#clock = clock;
     this.#onProblem = onProblem;
     this.#sweepAtMs = clock.nowMs();
+    this.#bounds = new CallBounds(clock, this.#firstExpiryMs);
     const startedAt = new Date(this.#wallMs() - process.uptime() * 1_000).toISOString();
     this.#client = new LogClient({
       ...{ data: { folder, owner: this.owner, startedAt }, clock, onProblem },
@@ -86,7 +87,7 @@ class SqliteCallLog implements CallLog {
   refusal(worker: string, _epoch: string, isCallersKey: boolean): HostError | undefined {
     const gone = this.#client.gone('not_executed');
     if (gone || this.#state === 'full') return gone ?? diskFull();
-    return this.#bounds.refusal(worker, isCallersKey, this.#forRoomBytes);
+    return this.#bounds.refusal(worker, isCallersKey);
   }
 
   async receive({ id, digest, isCallersKey, deadlineMs, state, reply }: NewCall): Promise<Received> {
@@ -117,7 +118,7 @@ class SqliteCallLog implements CallLog {
           if (!isHostError(error) || error.details.reason !== 'disk_full') throw error;
         }
       }
-      await this.#room(reply.length, deadlineAtMs);
+      await this.#room(id.worker, reply.length, deadlineAtMs);
     } while (this.#clock.nowMs() < deadlineAtMs);
     return this.#finish(id, owner, { ...outcome, state: 'uncertain', reply: errorBody(noRoom(reply.length)) });
   }
@@ -168,11 +169,11 @@ class SqliteCallLog implements CallLog {
   }
 
   /** Resolves when rows were removed, after a while on a full disk, and at the deadline. */
-  async #room(bytes: number, deadlineAtMs: number): Promise<void> {
+  async #room(worker: string, bytes: number, deadlineAtMs: number): Promise<void> {
     const gone = this.#client.gone('uncertain');
     if (gone) throw gone;
     const retryAtMs = this.#state === 'full' ? this.#clock.nowMs() + tidyMs : never;
-    this.#forRoomBytes += bytes;
+    const endWait = this.#bounds.wait(worker, bytes);
     this.#tidyIn(0);
     await new Promise<void>((resolve) => {
       const cancel = this.#clock.at(Math.min(deadlineAtMs, retryAtMs), () => wake());
@@ -183,16 +184,16 @@ class SqliteCallLog implements CallLog {
       };
       this.#forRoom.add(wake);
     });
-    this.#forRoomBytes -= bytes;
+    endWait();
   }
 
   #wakeReplies(): void {
     for (const wake of [...this.#forRoom]) wake();
   }
 
-  #answered({ changes, state = 'open', hasSpare, expireInMs }: Pick<Answered, 'changes'> & Partial<Answered>): void {
+  #answered({ changes, state = 'open', hasSpare, expiries }: Pick<Answered, 'changes'> & Partial<Answered>): void {
     for (const change of changes) this.#bounds.change(change);
-    if (expireInMs) this.#bounds.expireInMs = expireInMs;
+    if (expiries) this.#expiries = expiries;
     if (state === 'full' && this.#state !== 'full') this.#onProblem(diskFull());
     this.#state = state;
     if (hasSpare || state === 'full') this.#tidyIn(tidyMs);
@@ -219,6 +220,13 @@ class SqliteCallLog implements CallLog {
     this.#client.flush();
     this.#tidyIn(this.#sweepAtMs - nowMs);
   }
+
+  /** As of the last sweep: rows that got their outcome since then have at least their usual time. */
+  readonly #firstExpiryMs: FirstExpiry = (kind, worker) => {
+    const known = this.#expiries?.[kind] ?? new Map<string, number>();
+    const first = worker === undefined ? Math.min(...known.values()) : (known.get(worker) ?? never);
+    return first === never ? keptMs[kind] : first - this.#wallMs();
+  };
 
   #wallMs(): number {
     return this.#clock.date().getTime();
