@@ -188,8 +188,8 @@ function dataDirFinding(dataDir: string): Finding {
 /** Reports damaged databases that were renamed at a start, and the consequence of each. */
 function setAsideFindings(dataDir: string): Finding[] {
   const places = [
-    [dataDir, 'state', 'its tools were pinned again as if seen for the first time'],
-    [storeFolder(dataDir), 'broker store', 'calls sent before that are not run again but answered as uncertain'],
+    [dataDir, 'state', 'all tools were pinned again as new tools'],
+    [storeFolder(dataDir), 'broker store', 'earlier calls are not run again; they are answered as uncertain'],
   ] as const;
   return places.flatMap(([folder, check, meaning]): Finding[] => {
     const [first] = asideIn(folder);

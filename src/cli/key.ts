@@ -76,7 +76,7 @@ async function add(args: ParsedArgs, file: string, name: string): Promise<number
     destinations: isHost && mailbox !== hostMailbox ? [everyMailbox] : undefined,
   };
   // The check is repeated below, under the lock. This one runs before the key file is written.
-  mustFit(file, name, entry);
+  checkNewEntry(file, name, entry);
   const out = args.text('key-file');
   if (out !== undefined) writeKey(out, made.key);
   const written: unknown = JSON.parse(JSON.stringify(entry));
@@ -84,7 +84,7 @@ async function add(args: ParsedArgs, file: string, name: string): Promise<number
     editConfigFile(file, ['keys', name], written, (config) => {
       // Another command may have added the key in the meantime.
       if (holds(config, name)) throw taken(name);
-      mustFit(file, name, entry);
+      checkNewEntry(file, name, entry);
       // The key is confirmed before the file is written, so a running Hostler accepts it at once.
       confirmKey(file, name, written);
     });
@@ -113,7 +113,7 @@ function confirmKey(file: string, name: string, entry: unknown): void {
 }
 
 /** Throws the first problem that the entry adds; a new entry can also make another entry invalid. */
-function mustFit(file: string, name: string, entry: object): void {
+function checkNewEntry(file: string, name: string, entry: object): void {
   const { keys = {} } = readConfigFile(file, process.env).config as { keys?: object };
   const known = new Set(problemsOf(keys).map(({ message }) => message));
   const own = `keys.${neutraliseLine(name, shownChars)}`;
