@@ -69,7 +69,7 @@ export class ListReader {
 }
 
 /**
- * Reads the tools of a new connection. The server is not ready before: its read-only tools would be unknown.
+ * Reads the tools of a new connection. The server becomes ready only after this read, which tells which tools are read-only.
  * Resolves when the tools are known or the server cannot list them. If the connection is lost, closes it and rejects.
  */
 export async function readFirstTools(

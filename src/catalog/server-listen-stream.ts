@@ -3,7 +3,7 @@
  * Not here: subscribers (subscriptions.ts), handling a notification (server-runs.ts).
  *
  * Invariants: at most two requests are open. The old one is closed only after the new one is acknowledged, so no notification
- * is missed; a notification may arrive twice. A stream that ends before its session is opened again, with exponential backoff.
+ * is missed; a notification may arrive twice. If a stream ends before its session, it is reopened with exponential backoff.
  */
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';

@@ -229,8 +229,8 @@ function brokerFindings({ broker, keys }: HostSettings, config: FindConfig): Fin
 /** Reports damaged databases that were renamed at a start, and the consequence of each. */
 function setAsideFindings(dataDir: string): Finding[] {
   const places = [
-    [dataDir, 'state', 'its tools were pinned again as if seen for the first time'],
-    [logFolder(dataDir), 'log of calls', 'calls sent before that are not run again but answered as uncertain'],
+    [dataDir, 'state', 'all tools were pinned again as new tools'],
+    [logFolder(dataDir), 'log of calls', 'earlier calls are not run again; they are answered as uncertain'],
   ] as const;
   return places.flatMap(([folder, check, meaning]): Finding[] => {
     const [first] = asideIn(folder);

@@ -43,14 +43,14 @@ function removeStale(lock: string): boolean {
   const seen = read(lock);
   const [, pid, token, machine] = /^(\d{1,10}) ([0-9a-f]{16}) (.*)\n$/.exec(seen) ?? [];
   if (token === undefined || machine !== hostname() || isRunning(Number(pid))) return false;
-  const right = `${lock}.${token}`;
-  if (!create(right, seen)) return false;
+  const claim = `${lock}.${token}`;
+  if (!create(claim, seen)) return false;
   try {
     if (read(lock) !== seen) return false;
     rmSync(lock);
     return true;
   } finally {
-    rmSync(right, { force: true });
+    rmSync(claim, { force: true });
   }
 }
 

@@ -218,9 +218,9 @@ describe('P-ROLE-6 probable mistakes are reported', () => {
       ...[to('gti', 'log'), to('*', 'log'), to('git', 're*'), to('g*', 'log')],
     ]);
     expect(told.map(({ message }) => message)).toEqual([
-      "roles.dev.allow.0: names the server 'gti', which is not configured; it is enforced as written",
+      "roles.dev.allow.0: names the server 'gti', which is not configured; the pattern applies as written",
       "roles.dev.allow.2: 'git/re*' matches only a tool with exactly this name, star included",
-      "roles.dev.allow.3: names the server 'g*', which is not configured; it is enforced as written",
+      "roles.dev.allow.3: names the server 'g*', which is not configured; the pattern applies as written",
     ]);
   });
 });

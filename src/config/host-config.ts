@@ -105,18 +105,20 @@ function parseWith(input: unknown, onProblem: OnProblem, parse: typeof parseServ
     roles:
       roles === undefined
         ? undefined
-        : each('roles', roles, report, (at, entry) => parseRole(at, entry, names, report)),
+        : parseEntries('roles', roles, report, (at, entry) => parseRole(at, entry, names, report)),
     unlistedRole: unlistedRole ?? (roles === undefined ? undefined : 'deny'),
     budgets: Object.freeze({
-      principals: each('budgets.principals', principals, report, (at, entry) => parseRateLimit(at, entry, report)),
-      roles: each('budgets.roles', ofRoles, report, (at, entry) => parseRateLimit(at, entry, report)),
+      principals: parseEntries('budgets.principals', principals, report, (at, entry) =>
+        parseRateLimit(at, entry, report),
+      ),
+      roles: parseEntries('budgets.roles', ofRoles, report, (at, entry) => parseRateLimit(at, entry, report)),
     }),
-    groups: each('groups', groups, report, (at, entry, name) => parseGroup(at, entry, name, names, report)),
-    telemetry: whole('telemetry', telemetryEntry, table('telemetry', telemetry)),
+    groups: parseEntries('groups', groups, report, (at, entry, name) => parseGroup(at, entry, name, names, report)),
+    telemetry: parseSection('telemetry', telemetryEntry, table('telemetry', telemetry)),
     keys: table('keys', keys),
-    listen: whole('listen', listenEntry, table('listen', listen)),
-    log: whole('log', logEntry, table('log', log)),
-    broker: broker === undefined ? undefined : whole('broker', brokerEntry, table('broker', broker)),
+    listen: parseSection('listen', listenEntry, table('listen', listen)),
+    log: parseSection('log', logEntry, table('log', log)),
+    broker: broker === undefined ? undefined : parseSection('broker', brokerEntry, table('broker', broker)),
   };
   for (const { key, role } of unlistedRoles(settings.keys, settings.roles, settings.unlistedRole))
     report(`keys.${shown(key)}.role`, `${unlistedRoleText(role)}: this key may use nothing`, unlistedRoleHint);
@@ -161,7 +163,7 @@ function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, rep
     if (server !== '*' && !servers.has(server)) {
       report(
         field,
-        `names the server '${shown(server)}', which is not configured; it is enforced as written`,
+        `names the server '${shown(server)}', which is not configured; the pattern applies as written`,
         patternHint,
       );
     } else if (tool !== '*' && tool.includes('*')) {
@@ -222,7 +224,7 @@ function parseGroup(
 }
 
 /** Parses a section without entries. One mistake makes the whole configuration unusable. */
-function whole<T extends object>(at: string, schema: z.ZodMiniType<T>, input: Entries): Readonly<T> {
+function parseSection<T extends object>(at: string, schema: z.ZodMiniType<T>, input: Entries): Readonly<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
   const { field, what } = firstIssue(parsed.error, at);
@@ -231,7 +233,7 @@ function whole<T extends object>(at: string, schema: z.ZodMiniType<T>, input: En
 }
 
 /** Trims names, drops blank names, and prefers the later of two equal names. Reports each of these changes. */
-function each<T>(
+function parseEntries<T>(
   path: string,
   input: unknown,
   report: Report,
@@ -285,10 +287,10 @@ function list(
 }
 
 function table(path: string, input: unknown): Entries {
-  const whose = path === '' ? 'the configuration: ' : '';
+  const prefix = path === '' ? 'the configuration: ' : '';
   if (typeof input !== 'object' || input === null || Array.isArray(input))
-    throw invalidSpec(path, `${whose}must be an object`);
-  if (Object.keys(input).length > entriesMax) throw invalidSpec(path, `${whose}has more than ${entriesMax} entries`);
+    throw invalidSpec(path, `${prefix}must be an object`);
+  if (Object.keys(input).length > entriesMax) throw invalidSpec(path, `${prefix}has more than ${entriesMax} entries`);
   return input as Entries;
 }
 

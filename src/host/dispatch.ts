@@ -97,7 +97,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   /** True if the server has sent a question to the caller. */
   private wasAsked = false;
   /** Ends the current retry in the retry budget. */
-  private paid: (() => void) | undefined = undefined;
+  private endRetry: (() => void) | undefined = undefined;
   /** True after one renewal of the token. That extra attempt is not charged as a retry. */
   private isReauthorized = false;
 
@@ -162,8 +162,8 @@ class Dispatch implements CallOptions, DeadlineExtension {
     const { server, tool, args, trail, isFresh, relay } = call;
     // A fresh call is still in the tick of its earlier stages, which made these checks.
     if (!isFresh) {
-      const quarantined = tool === undefined ? undefined : this.quarantine(server, tool);
-      if (quarantined) return this.over(quarantined);
+      const pinError = tool === undefined ? undefined : this.pinError(server, tool);
+      if (pinError) return this.over(pinError);
       this.nowMs = context.clock.nowMs();
     }
     call.stage.sentAtMs = this.nowMs;
@@ -214,7 +214,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
   }
 
   /** The check throws if the server was removed. Its error must end the call; otherwise the caller would wait forever. */
-  private quarantine(server: string, tool: string): Error | undefined {
+  private pinError(server: string, tool: string): Error | undefined {
     try {
       return this.context.pinRefusal(server, tool);
     } catch (error) {
@@ -250,8 +250,8 @@ class Dispatch implements CallOptions, DeadlineExtension {
 
   private over(outcome: Outcome): void {
     // A retry counts as in flight until its outcome is known; a third attempt is another retry.
-    this.paid?.();
-    this.paid = undefined;
+    this.endRetry?.();
+    this.endRetry = undefined;
     const { server, context } = this;
     if (!(outcome instanceof Error)) {
       if (this.call.kind === 'call') server.retries.succeeded();
@@ -269,8 +269,8 @@ class Dispatch implements CallOptions, DeadlineExtension {
     if (error.code === 'timeout' && deadlineLeftMs > 0) retries.timedOut();
     const attempt = this.attempts++;
     const reason = this.isUnanswered(error) ? this.reasonFor(error, attempt, deadlineLeftMs) : undefined;
-    this.paid = reason && retries.take();
-    if (!reason || !this.paid) return this.fail(error);
+    this.endRetry = reason && retries.take();
+    if (!reason || !this.endRetry) return this.fail(error);
     this.mayHaveRun ||= error.details.execution !== 'not_executed';
     this.context.onReplay(this.call, attempt + 2, reason, error);
     this.attemptLater(attempt + 1, deadlineLeftMs);
@@ -281,7 +281,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
     const { call, context, server } = this;
     const { deadlineAtMs, signal } = call;
     if (this.reasonFor(error, 0, deadlineAtMs - context.clock.nowMs()) === undefined) return this.fail(error);
-    // The dial of a server that was stopped meanwhile.
+    // The server was stopped while the connection was being opened.
     const refusal = this.target.supervisor.refusal();
     if (refusal?.code === 'server_stopped') return this.fail(refusal);
     if (this.refusedSinceMs < 0) this.refusedSinceMs = this.nowMs;

@@ -34,7 +34,7 @@ import {
   type Result,
   StageState,
 } from '../policy/operation.js';
-import { checkPins, type PinFacts, quarantineError } from '../policy/pin-stage.js';
+import { checkPins, type PinFacts, pinRefusalError } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import { budget, type CallBudgets } from '../policy/rate-limit.js';
 import type { ReconnectBackoff } from '../policy/reconnect-backoff.js';
@@ -154,7 +154,7 @@ export class Operations {
         clock,
         reconnects: parts.reconnects,
         clean: parts.clean,
-        pinRefusal: (server, tool) => quarantineError(facts, server, tool),
+        pinRefusal: (server, tool) => pinRefusalError(facts, server, tool),
         exchange: (server, operation, session, options) =>
           operation.kind === 'request'
             ? session

@@ -126,8 +126,8 @@ function checkTrial(
     breaker.released(ticket);
     end(uncheckedError(operation, code, why));
   };
-  const onAbort = () => leave('cancelled', 'the caller cancelled it');
-  const cancelTimer = clock.at(deadlineAtMs, () => leave('timeout', 'its deadline passed'));
+  const onAbort = () => leave('cancelled', 'the caller cancelled');
+  const cancelTimer = clock.at(deadlineAtMs, () => leave('timeout', 'the deadline passed'));
   signal?.addEventListener('abort', onAbort, { once: true });
   void checking.then((result) => {
     const isPassed = result === 'alive' || result === 'unasked';
@@ -154,7 +154,7 @@ function circuitOpen(operation: Operation, refused: Extract<Admission, { admitte
 }
 
 const uncheckedError = (operation: Operation, code: 'timeout' | 'cancelled', why: string): HostError =>
-  new HostError(code, `server '${operation.server}' is being checked after failures: ${why}`, {
+  new HostError(code, `${why} while server '${operation.server}' was being checked after failures`, {
     ...namesOf(operation),
     reason: 'trial_check',
     phase: 'queued',

@@ -37,7 +37,7 @@ export interface PinFacts {
 }
 
 /** The refusal of a call to this tool now; undefined if it passes. */
-export function quarantineError(facts: PinFacts, server: string, tool: string): HostError | undefined {
+export function pinRefusalError(facts: PinFacts, server: string, tool: string): HostError | undefined {
   const status = facts.statusOf(server, tool);
   // Fast path of nearly every call.
   if (status === 'approved') return undefined;
@@ -48,7 +48,7 @@ export function quarantineError(facts: PinFacts, server: string, tool: string): 
 /** Evaluated for each call, so a new list or configuration applies to the next call. */
 export const checkPins = (facts: PinFacts): Stage<Call> => ({
   enter: (next, back) => (call) => {
-    const error = quarantineError(facts, call.server, call.tool);
+    const error = pinRefusalError(facts, call.server, call.tool);
     return error ? back(call, error) : next(call);
   },
 });

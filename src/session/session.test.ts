@@ -405,7 +405,7 @@ describe('liveness', () => {
     expect(await call).toBe('timeout');
   }
 
-  test('there is no probe while nothing is owed', async () => {
+  test('there is no probe while no request is unanswered', async () => {
     const { clock, methods } = await open('legacy', false, () => undefined);
     await clock.advanceAsync(10_000);
     expect(methods()).not.toContain('ping');
@@ -618,7 +618,7 @@ describe('liveness', () => {
   });
 });
 
-test('close closes the channel, and what is owed fails', async () => {
+test('close closes the channel and fails unanswered requests', async () => {
   const { session, channel, until } = await open('legacy', false, () => undefined);
   const call = session.callTool('x', '{}', until());
   call.catch(() => {});

@@ -270,7 +270,7 @@ export class Session {
     this.#checkOrEnd();
   }
 
-  /** Resolves when nothing is owed, at the latest after `withinMs`. Undefined: nothing is owed now. */
+  /** Resolves when no request is unanswered, at the latest after `withinMs`. Undefined: none is unanswered now. */
   drain(withinMs: number): Promise<void> | undefined {
     const { clock } = this.#parts;
     if (this.#peer.pending.unanswered === 0) return undefined;

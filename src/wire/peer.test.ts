@@ -543,7 +543,7 @@ test('W14 an answer that is too large fails the request it names; the others los
   expect(bystander?.hint).toMatch(/may have run/);
 });
 
-test('the more is owed, the more may leave together, up to a limit', () => {
+test('more unanswered requests allow larger batches, up to a limit', () => {
   const { channel, ask } = connect();
   for (let i = 0; i < 200; i++) ask().catch(() => {});
   expect([0, 3, 7, 15, 63, 199].map((at) => channel.sent[at]?.batch)).toEqual([1, 1, 2, 4, 16, 16]);
@@ -564,7 +564,7 @@ test('callers that were answered together still count as a crowd, until they sta
   expect([batches[0], batches.at(-1)]).toEqual([4, 1]);
 });
 
-test('a standing request is not owed, and is no reason to wait for an answer', async () => {
+test('a long-lived request does not count as unanswered', async () => {
   const { clock, channel, peer, ask } = connect();
   let clears = 0;
   peer.onClear = () => clears++;

@@ -33,7 +33,7 @@ import { cancelledByServer, givenUp, inboundTooDeep, lost, refusalOf, tooLarge }
 export class Peer implements ChannelListener {
   readonly #counters = { late: 0, unknown: 0, forbidden: 0 };
   readonly pending = new PendingRequests();
-  /** Called each time the number of owed answers drops to 0. */
+  /** Called each time the number of unanswered requests drops to 0. */
   onClear: (() => void) | undefined;
   /** Called for each request that is given up, with the time until which the server may still work on it. */
   onGivenUp: ((allowedUntilMs: number) => void) | undefined;

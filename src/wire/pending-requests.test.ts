@@ -8,7 +8,7 @@ const pending = (id: number, options: { progressToken?: number; isLongLived?: bo
   return { frame, options, deadlineAtMs } as unknown as PendingRequest;
 };
 
-test('a standing request is not owed', () => {
+test('a long-lived request does not count as unanswered', () => {
   const table = new PendingRequests();
   const [call, listen] = [pending(1), pending(2, { isLongLived: true })];
   table.add(call);

@@ -35,7 +35,7 @@ export class PendingRequests {
   readonly #byToken = new Map<number, PendingRequest>();
   /** Number of requests with `isLongLived`. */
   #longLived = 0;
-  /** Maximum number of owed answers, decaying. */
+  /** Recent maximum of `unanswered`; decays with each request. */
   #peakUnanswered = 0;
 
   get size(): number {
@@ -47,13 +47,13 @@ export class PendingRequests {
   }
 
   /**
-   * Number of frames to write together: a quarter of the usually owed answers, so that the server works on one part while
+   * Number of frames to write together: a quarter of the requests that are usually unanswered. The server works on one part while
    * callers prepare the next. The peak counts, because callers that were answered together send their next requests one by one.
    */
   nextBatch(): number {
-    const { unanswered: owed } = this;
+    const { unanswered } = this;
     this.#peakUnanswered =
-      owed >= this.#peakUnanswered ? owed : this.#peakUnanswered - this.#peakUnanswered * peakDecay;
+      unanswered >= this.#peakUnanswered ? unanswered : this.#peakUnanswered - this.#peakUnanswered * peakDecay;
     return Math.min(batchFramesMax, Math.max(1, Math.round(this.#peakUnanswered / 4)));
   }
 
@@ -66,7 +66,7 @@ export class PendingRequests {
     return frames;
   }
 
-  /** Whether the server may work on a request. Standing requests, and those that open or check a session, do not count. */
+  /** Whether the server may work on a request. Long-lived requests and session requests do not count. */
   get isAtWork(): boolean {
     let found = false;
     this.byId.forEach(({ frame, options }) => {

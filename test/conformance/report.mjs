@@ -36,11 +36,12 @@ export function document({ rows, expected, versions, date }) {
 
 Written by \`npm run conformance -- --save\` on ${date}, with ${list.join(', ')}.
 
-The official suite against the gateway: a server that has everything the scenarios name stands behind \`hostler up\`, reached in
-each way and each era, next to a second server. A cell is right when every scored scenario passes, or fails as listed below.
-In the cells where client and server are of one era nothing may be listed. Warnings count as failures. At \`/mcp\` names have the
-server's in front, so only scenarios that name no tool and no prompt can run there. What fails of the unscored ones is the
-tasks extension, which neither the gateway nor the server offers.
+The official suite runs against the gateway. Behind \`hostler up\` are two servers. The first one has every tool, prompt and resource
+that the scenarios name. It is reached over each transport and in each era; each combination with a revision of the client is a cell.
+A cell passes when every scored scenario passes or is listed below as a failure. If client and server have the same era, no failure
+may be listed. Warnings count as failures. At \`/mcp\` all names begin with the name of their server, so only scenarios that name no
+tool and no prompt can run there. The unscored scenarios that fail test the tasks extension, which neither the gateway nor the
+server offers.
 
 Over stdio and HTTP+SSE no field says which call a question or a log line belongs to, and the gateway does not guess: for 30 s
 after a call of another client, the question or log line reaches no client. Each scenario opens a session, and each legacy session
@@ -48,8 +49,7 @@ is a client. So in these cells the server has \`isolation: "per-client"\`, excep
 
 ${table(rows)}
 
-Rows named \`client\` are the other way round: the suite is the server behind the gateway. Scenarios that need authorization are
-not among them.
+In rows named \`client\` the suite is the server behind the gateway. They include no scenarios that need authorization.
 
 ## What fails, and why
 

@@ -3,8 +3,8 @@
  * file aside. Used by state-file.ts and the broker's store.
  * Not here: the tables, and the decision to move a file.
  *
- * Invariants: the header is checked without SQLite. libsql does not close a file that it has opened, and a new file of the same
- * name would share its log. A moved file is never overwritten; at most `asideMax` are kept.
+ * Invariants: the header is checked without SQLite, because libsql does not close a file that it has opened, and a new file of
+ * the same name would share the log of the open one. A moved file is never overwritten; at most `asideMax` are kept.
  */
 import { chmodSync, closeSync, existsSync, openSync, readdirSync, readSync, renameSync, rmSync } from 'node:fs';
 import path from 'node:path';

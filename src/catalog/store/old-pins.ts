@@ -1,9 +1,9 @@
 /**
  * Takes over the pins of a state.db before version 5, where all pins of a server were one row of the table `pins`.
- * Not here: the tables of today (pins-table.ts).
+ * Not here: the current tables (pins-table.ts).
  *
  * Invariants: one transaction takes over all rows or none. A row that cannot be read is reported and stays in
- * `unreadable_pins`. A server that has pins of today keeps them.
+ * `unreadable_pins`. A server that already has pins in the current tables keeps those.
  */
 import type Database from 'libsql';
 import * as z from 'zod/mini';

@@ -69,7 +69,7 @@ export function pinsTable(database: Database.Database, pending: WriteBehind): Pi
     saveSoon(key, records, onFailed) {
       const bytes = records.reduce((sum, record) => sum + recordBytes(record), 0);
       // Without pins the next host would treat every tool as new, so older pins are better than none.
-      const row = { value: records, write: () => write(key, records), onFailed, isOlderGood: true };
+      const row = { value: records, write: () => write(key, records), onFailed, fallsBackToOlder: true };
       pending.put(pinsEntry(key), row, bytes > largeBytes);
     },
   };

@@ -1,6 +1,6 @@
 /**
- * Loads libsql synchronously from its installed package. Bundles replace this file. The replacement in `hostler up` contains
- * libsql. That in the library returns undefined, so state-file.ts uses an import that bundlers follow.
+ * Loads libsql synchronously from its installed package. Bundles replace this file: in the `hostler` command, the replacement
+ * contains libsql; in the library, it returns undefined, and state-file.ts then uses an import that bundlers follow.
  */
 import { createRequire } from 'node:module';
 

@@ -120,7 +120,7 @@ test('where a newer entry fails, an older one that is still good is written, and
   expect(later.get('b')).toBeUndefined();
   await turn();
   later.put('a', row('A'), true);
-  later.put('a', { ...row('A2', 'write'), isOlderGood: true }, false);
+  later.put('a', { ...row('A2', 'write'), fallsBackToOlder: true }, false);
   expect([later.get('a'), later.finish('a')]).toEqual(['A', false]);
   const done: string[] = [];
   for (let i = 0; i < 4; i++) done.push(...(await turn()));

@@ -12,8 +12,8 @@ export interface PendingEntry {
   readonly value: unknown;
   readonly write: () => Iterator<undefined, void>;
   readonly onFailed: (error: unknown) => void;
-  /** If this entry cannot be written, the entry that it replaces still is. */
-  readonly isOlderGood?: boolean;
+  /** True: if this entry cannot be written, the entry that it replaces is written instead. */
+  readonly fallsBackToOlder?: boolean;
 }
 
 export const queuedMax = 64;
@@ -33,7 +33,7 @@ export class WriteBehind {
     this.#failed.delete(key);
     if (!isLarge || this.#queue.size >= queuedMax) {
       // The newer entry still counts as failed, so `finish` returns false.
-      if (!this.#writeAll(key, entry) && older && entry.isOlderGood) this.#queue.set(key, older);
+      if (!this.#writeAll(key, entry) && older && entry.fallsBackToOlder) this.#queue.set(key, older);
       return;
     }
     this.#queue.set(key, entry);

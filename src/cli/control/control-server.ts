@@ -79,12 +79,12 @@ const triesMax = 3;
 
 async function bind(server: Server, file: string, clock: Clock): Promise<void> {
   for (let tries = 1; ; tries++) {
-    const inTheWay = await listenPrivately(server, file);
-    if (inTheWay === undefined) return chmodSync(file, 0o600);
+    const listenError = await listenPrivately(server, file);
+    if (listenError === undefined) return chmodSync(file, 0o600);
     const found = statSync(file, { throwIfNoEntry: false, bigint: true });
-    if (inTheWay.code !== 'EADDRINUSE' || tries === triesMax) throw unusable(file, inTheWay);
+    if (listenError.code !== 'EADDRINUSE' || tries === triesMax) throw unusable(file, listenError);
     if (found === undefined) continue;
-    if (!found.isSocket()) throw unusable(file, inTheWay);
+    if (!found.isSocket()) throw unusable(file, listenError);
     const other = await fetchRunningFacts(file, clock);
     if (other !== undefined) throw inUse(file, other.pid);
     removeStale(file, found);

@@ -56,7 +56,7 @@ export function eventLine(event: HostEvent): EventLine | undefined {
     case 'denied':
       return {
         level: 'warn',
-        text: `${event.action} denied${event.tool === undefined ? '' : ` of ${name(event.tool)}`} for ${principalText(event.principal)}`,
+        text: `${event.action}${event.tool === undefined ? '' : ` of ${name(event.tool)}`} denied for ${principalText(event.principal)}`,
       };
     case 'budget':
       return { level: 'warn', text: `call of ${name(event.tool)} over budget for ${principalText(event.principal)}` };

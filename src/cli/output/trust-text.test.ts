@@ -48,7 +48,7 @@ test('E8 of a file that was confirmed before it shows what changed', () => {
   const config = { mcpServers: { a: { command: 'a' }, b: { command: 'b' } } };
   const [first] = partsOf(config, new PlaceholderFiles('/'));
   const shown = text(config, { confirmed: new Set([first?.digest]) });
-  expect(shown).toContain('confirmed before; 1 changed, 1 as confirmed');
+  expect(shown).toContain('confirmed before; 1 changed, 1 unchanged');
   expect([shown.includes('mcpServers.a'), shown.includes('mcpServers.b')]).toEqual([false, true]);
 });
 
@@ -56,7 +56,7 @@ test('a file without anything to confirm says so, and one that is confirmed does
   const config = { mcpServers: { a: { command: 'a' } } };
   const confirmed = new Set(partsOf(config, new PlaceholderFiles('/')).map(({ digest }) => digest));
   expect(text({ log: {} })).toMatch(/starts no program, reaches no address and admits no client$/);
-  expect(text(config, { confirmed })).toMatch(/0 changed, 1 as confirmed\n\n {2}nothing changed since then$/);
+  expect(text(config, { confirmed })).toMatch(/0 changed, 1 unchanged\n\n {2}nothing changed since then$/);
 });
 
 test('E8 control characters are neutralised, and text that is cut says so', () => {

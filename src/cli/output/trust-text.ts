@@ -35,7 +35,7 @@ export function trustText({ file, uid, ownUid, confirmed, parts }: TrustQuestion
   return [
     neutraliseLine(file, valueChars),
     `  owner: ${ownerText(uid, ownUid)}`,
-    `  ${confirmed === undefined ? 'never confirmed on this machine' : `confirmed before; ${open.length} changed, ${rest} as confirmed`}`,
+    `  ${confirmed === undefined ? 'never confirmed on this machine' : `confirmed before; ${open.length} changed, ${rest} unchanged`}`,
     '',
     ...(open.length === 0 ? [`  ${parts.length === 0 ? startsNothing : 'nothing changed since then'}`] : []),
     ...open.slice(0, partsShown).flatMap(partLines),

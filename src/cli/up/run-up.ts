@@ -218,7 +218,7 @@ class Run {
     const { isJson, isStdio, showsKey, config, dataDir } = this.#options;
     const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
     const broker = this.#workers?.url;
-    // Log files must not contain the key: output of later starts, and stderr with --stdio, often end there.
+    // The output of later starts, and stderr with --stdio, often go to log files, which must not contain the key.
     const isKeyShown = showsKey || (isNewKey === true && !isStdio);
     const ready = {
       ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },

@@ -9,6 +9,7 @@
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Deferred, deferred } from '../../kernel/deferred.js';
+import { IdTable } from '../../wire/id-table.js';
 import type { CurrentPrincipal } from '../exchange.js';
 
 /** An exchange as the sweep and the shutdown of the ingress see it. */
@@ -29,7 +30,8 @@ const sweepsPerSilence = 10;
 
 export class OpenExchanges {
   /** Open exchanges, with the key that each counts for. */
-  readonly #open = new Map<OpenExchange, string>();
+  readonly #open = new IdTable<{ readonly exchange: OpenExchange; readonly key: string }>();
+  #lastId = 0;
   readonly #shares: FairShares;
   readonly #clock: Clock;
   readonly #silentMs: number;
@@ -49,7 +51,9 @@ export class OpenExchanges {
   /** Number of listen streams. */
   get endless(): number {
     let count = 0;
-    for (const { isEndless } of this.#open.keys()) if (isEndless) count++;
+    this.#open.forEach(({ exchange }) => {
+      if (exchange.isEndless) count++;
+    });
     return count;
   }
 
@@ -57,22 +61,25 @@ export class OpenExchanges {
     return this.#shares.admits(key);
   }
 
-  add(exchange: OpenExchange, key: string): void {
-    this.#open.set(exchange, key);
+  /** Returns the id with which the exchange is deleted. */
+  add(exchange: OpenExchange, key: string): number {
+    const id = ++this.#lastId;
+    this.#open.set(id, { exchange, key });
     this.#shares.take(key);
     this.#cancelSweep ??= this.#sweepLater();
+    return id;
   }
 
-  delete(exchange: OpenExchange): void {
-    const key = this.#open.get(exchange);
-    if (key === undefined) return;
-    this.#open.delete(exchange);
-    this.#shares.release(key);
+  delete(id: number): void {
+    const open = this.#open.get(id);
+    if (!open) return;
+    this.#open.delete(id);
+    this.#shares.release(open.key);
     if (this.#open.size === 0) this.#empty?.resolve();
   }
 
   shutDown(which: 'endless' | 'all'): void {
-    for (const exchange of [...this.#open.keys()]) if (which === 'all' || exchange.isEndless) exchange.shutDown();
+    for (const { exchange } of this.#open.values()) if (which === 'all' || exchange.isEndless) exchange.shutDown();
   }
 
   close(): void {
@@ -87,7 +94,7 @@ export class OpenExchanges {
   #sweep(): void {
     const beforeMs = this.#clock.nowMs() - this.#silentMs;
     let isAnySilent = false;
-    for (const exchange of [...this.#open.keys()]) {
+    for (const { exchange } of this.#open.values()) {
       if (exchange.isSilent && exchange.startedAtMs <= beforeMs) exchange.linger();
       isAnySilent ||= exchange.isSilent;
     }
@@ -95,7 +102,7 @@ export class OpenExchanges {
   }
 
   keysChanged(now: CurrentPrincipal): void {
-    for (const exchange of [...this.#open.keys()]) exchange.keysChanged(now);
+    for (const { exchange } of this.#open.values()) exchange.keysChanged(now);
   }
 
   emptied(): Promise<void> {

@@ -21,6 +21,7 @@ import {
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
+import { IdTable } from '../../wire/id-table.js';
 import { isSessionRequest, listenMethod, NOTIFICATION } from '../../wire/rpc-codes.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
@@ -68,7 +69,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   protected listener: ChannelListener | undefined;
   protected closedBy: HostError | undefined;
   /** Requests whose outcome has not been reported. */
-  protected readonly open = new Map<OutboundFrame, Call>();
+  readonly #open = new IdTable<Call>();
   readonly #callPool: Dispatcher;
   readonly #controlPool: Dispatcher;
   readonly #oneWayPool: Dispatcher;
@@ -124,7 +125,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     }
     if (!this.#outbound.take(frame.bytes)) return overloaded(this.server, this.#outbound.used);
     const call = this.newCall(frame, isControl(frame));
-    this.open.set(frame, call);
+    this.#open.set(frame.id as number, call);
     // A listen stream stays open, so it must not use a connection of short requests.
     if (frame.method === listenMethod) this.dispatch(call, this.streamPool);
     else this.#queueOf(call).add(call);
@@ -136,7 +137,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   }
 
   withdraw(frame: OutboundFrame): Withdrawal {
-    const call = this.open.get(frame);
+    const call = this.callOf(frame);
     if (call) {
       this.forget(call);
       call.giveUp();
@@ -176,7 +177,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   }
 
   failed(call: Call, error: HostError): void {
-    if (!this.open.has(call.frame)) return;
+    if (!this.callOf(call.frame)) return;
     this.forget(call);
     if (!this.closedBy) this.listener?.failed(call.frame, error);
   }
@@ -189,6 +190,12 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   }
 
   // --- for the transports
+
+  /** Undefined if the outcome of the request was reported. */
+  protected callOf(frame: OutboundFrame): Call | undefined {
+    const call = frame.id === undefined ? undefined : this.#open.get(frame.id);
+    return call?.frame === frame ? call : undefined;
+  }
 
   protected dispatch(call: Call, pool: Dispatcher): void {
     call.exchange = this.post(call.frame, pool, call);
@@ -221,7 +228,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
 
   /** The call is answered, failed or withdrawn. Its exchange may still be running. */
   protected forget(call: Call): void {
-    this.open.delete(call.frame);
+    this.#open.delete(call.frame.id as number);
     if (call.isWaiting) this.#waitOver(call);
     if (this.#queueOf(call).remove(call)) this.releaseBytes(call);
   }
@@ -240,8 +247,10 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     this.#controlCalls.close();
     this.#oneWay.close();
     this.#controlOneWay.close();
-    for (const call of this.open.values()) call.giveUp();
-    this.open.clear();
+    for (const call of this.#open.values()) {
+      this.#open.delete(call.frame.id as number);
+      call.giveUp();
+    }
     this.listener?.closed(error);
   }
 

@@ -121,7 +121,7 @@ class HttpSseChannel extends HttpChannel<OneWayPost> {
 
   override released(post: OneWayPost): void {
     super.released(post);
-    this.open.delete(post.frame);
+    this.forget(post);
   }
 
   protected newCall(frame: OutboundFrame, isControl: boolean): OneWayPost {

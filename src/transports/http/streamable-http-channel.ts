@@ -59,7 +59,7 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
   }
 
   override withdraw(frame: OutboundFrame): Withdrawal {
-    const era = this.open.get(frame)?.era ?? this.headers.eraOf(frame);
+    const era = this.callOf(frame)?.era ?? this.headers.eraOf(frame);
     const withdrawal = super.withdraw(frame);
     return withdrawal === 'notify' && era?.closeCancels ? 'aborted' : withdrawal;
   }

@@ -117,7 +117,7 @@ export class ChildProcesses {
       this.#journal?.notStarted(run);
       throw error;
     } finally {
-      this.#watch.expected(run);
+      this.#watch.stopExpecting(run);
     }
   }
 

@@ -1,6 +1,6 @@
 /**
- * A small shell process that outlives Hostler. When Hostler dies, its stdin closes, and it ends the groups of all listed
- * children.
+ * A small shell process that outlives Hostler. When Hostler dies, the stdin of the shell closes, and the shell ends the groups
+ * of all listed children.
  * Not here: cleanup if the death watch was killed too (reaper.ts).
  * Invariants: the shell signals only listed groups, and never a reused group number. It never keeps Hostler alive. With an
  * empty list it exits.
@@ -138,18 +138,18 @@ export class DeathWatch {
     return this.#shell?.pid;
   }
 
-  /** Announces a child before its spawn. `expected` must follow after the spawn succeeded or failed. */
+  /** Announces a child before its spawn. `stopExpecting` must follow after the spawn succeeded or failed. */
   expect(run: number): void {
     this.#expected.add(run);
     if (this.#shell) this.#shell.stdin?.write(`? ${run}\n`);
     else this.#start();
   }
 
-  expected(run: number): void {
+  stopExpecting(run: number): void {
     if (this.#expected.delete(run)) this.#shell?.stdin?.write(`! ${run}\n`);
   }
 
-  /** Call right after the spawn, before `expected`. */
+  /** Call right after the spawn, before `stopExpecting`. */
   add(leader: GroupLeader): void {
     this.#groups.add(entryOf(leader));
     // A write to a pipe with room is complete when `write` returns, so no bytes stay in a buffer of this process.

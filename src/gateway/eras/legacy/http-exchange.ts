@@ -32,6 +32,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
   readonly #context: IngressContext;
   readonly #reply: LegacyReply;
   readonly #admit: Admit | undefined;
+  readonly #openId: number;
   #headers: HeaderList = [];
 
   /** `admit` is set only for `initialize`. */
@@ -49,7 +50,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
     // The client has no session before `initialize` is answered, so it could not answer a request.
     this.ask = admit ? undefined : (method, params, limits) => this.#ask(method, params, limits);
     session.exchanges.set(this.idText, this);
-    context.open.add(this, session.principal.id);
+    this.#openId = context.open.add(this, session.principal.id);
   }
 
   /** False for `initialize`: its session header is known only at its end, so it cannot become a stream. */
@@ -92,7 +93,7 @@ export class LegacyHttpExchange extends ExchangeBase<LegacySession> implements O
     this.client.asks.withdraw(this);
     // The answer to `initialize` is not a use of the session, because the client may not have read it.
     if (!this.#admit) this.client.touch();
-    this.#context.open.delete(this);
+    this.#context.open.delete(this.#openId);
     const isFull = failure === sessionsFull;
     const status = isFull || failure === stopping ? failure.httpStatus : understood;
     const headers = isFull ? REFUSALS.sessionsFull.headers : this.#headers;

@@ -31,13 +31,14 @@ export class ModernHttpExchange extends ExchangeBase implements OpenExchange {
   readonly ask = undefined;
   readonly #response: ServerResponse;
   readonly #context: IngressContext;
+  readonly #openId: number;
   #stream: SseStream | undefined;
 
   constructor(context: IngressContext, response: ServerResponse, client: Client, request: ReceivedRequest) {
     super(client, request);
     this.#context = context;
     this.#response = response;
-    context.open.add(this, client.principal.id);
+    this.#openId = context.open.add(this, client.principal.id);
     response.on('close', () => this.cancel());
   }
 
@@ -79,7 +80,7 @@ export class ModernHttpExchange extends ExchangeBase implements OpenExchange {
   }
 
   protected write(answer: JsonText[] | undefined, failure: RpcFailure | undefined): void {
-    this.#context.open.delete(this);
+    this.#context.open.delete(this.#openId);
     if (this.#stream) {
       if (answer) this.#stream.write(eventText(undefined, answer));
       this.#stream.end();

@@ -14,7 +14,7 @@ export interface HostPaths {
   /** Files and folders of Hostler: keys, sockets, configuration. They need not exist yet. */
   readonly hidden: readonly string[];
   /** Paths of `hidden` that stay hidden while they do not exist: an editor may remove a file before writing it again. */
-  readonly named?: readonly string[];
+  readonly hiddenWhileMissing?: readonly string[];
   /** Homes of the user. Shown only if a definition declares them. */
   readonly userHomes: readonly string[];
   /** Program files of Hostler. A server that changed them would run code outside its sandbox. */
@@ -32,7 +32,7 @@ export function hostPaths(
   return {
     homes: stateDir === undefined || !keepsHomes ? undefined : path.resolve(stateDir, 'sandbox'),
     hidden: hidden.filter((entry) => entry !== undefined),
-    named: hiddenPaths,
+    hiddenWhileMissing: hiddenPaths,
     userHomes: [ambient.HOME, accountHome()].filter((home) => home !== undefined && isHome(home)) as string[],
     programs: [process.execPath, process.argv[1]].filter((file) => file !== undefined && file !== '') as string[],
   };
@@ -53,7 +53,7 @@ function accountHome(): string | undefined {
 /** `HostPaths` with resolved paths, and checks against them. */
 export interface ResolvedHostPaths {
   readonly hidden: readonly string[];
-  readonly named: readonly string[];
+  readonly hiddenWhileMissing: readonly string[];
   readonly userHomes: readonly string[];
   /** Paths that no server may write to: hidden paths, links that lead to them, and the program of Hostler. */
   readonly guarded: readonly string[];
@@ -70,9 +70,9 @@ const sharedInHome = ['.local', '.local/share', '.config', '.cache'];
 
 export async function resolveHostPaths(paths: HostPaths): Promise<ResolvedHostPaths> {
   const traceAll = (files: readonly string[]) => Promise.all(files.map(traceFuturePath));
-  const [own, named, homes, programs] = await Promise.all([
+  const [own, missing, homes, programs] = await Promise.all([
     traceAll(paths.hidden),
-    traceAll(paths.named ?? []),
+    traceAll(paths.hiddenWhileMissing ?? []),
     traceAll(paths.userHomes),
     traceAll(paths.programs),
   ]);
@@ -85,7 +85,7 @@ export async function resolveHostPaths(paths: HostPaths): Promise<ResolvedHostPa
   const isHidden = (real: string): boolean => hidden.some((folder) => isWithin(folder, real));
   return {
     hidden,
-    named: named.map(({ real }) => real),
+    hiddenWhileMissing: missing.map(({ real }) => real),
     userHomes,
     guarded: [...own, ...programs].flatMap(({ real, links }) => [real, ...links.map(({ at }) => at)]),
     isHidden,

@@ -72,7 +72,13 @@ test('the configuration is left out of the folder it lies in', async () => {
 test('a configuration that is being replaced stays hidden', async () => {
   const named = [at('home/project/hostler.json')];
   rmSync(named[0] as string);
-  const hostPaths = { homes: undefined, hidden: named, named, userHomes: [at('home')], programs: [] };
+  const hostPaths = {
+    homes: undefined,
+    hidden: named,
+    hiddenWhileMissing: named,
+    userHomes: [at('home')],
+    programs: [],
+  };
   expect(await mounted({ readablePaths: [at('home/project')], hostPaths })).not.toContain('ro-bind-try home/project');
 });
 

@@ -53,13 +53,13 @@ export async function sandboxView(request: SandboxViewRequest): Promise<SandboxV
 }
 
 /** Returns hidden files outside hidden folders, including paths that may become files. */
-async function hiddenFilesOf({ hidden, named }: ResolvedHostPaths): Promise<string[]> {
+async function hiddenFilesOf({ hidden, hiddenWhileMissing }: ResolvedHostPaths): Promise<string[]> {
   const facts = await Promise.all(hidden.map((entry) => lstat(entry).catch(() => undefined)));
   const isFolder = (i: number): boolean => facts[i]?.isDirectory() === true;
   const folders = hidden.filter((_, i) => isFolder(i));
   return hidden.filter(
     (entry, i) =>
-      (facts[i] !== undefined || named.includes(entry)) &&
+      (facts[i] !== undefined || hiddenWhileMissing.includes(entry)) &&
       !isFolder(i) &&
       !folders.some((folder) => isWithin(folder, entry)),
   );
