@@ -6,7 +6,6 @@ import { readdirSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
-import { MemoryCallLog, MemoryRows } from '../fakes/memory-call-log.js';
 import { manifestBody, resultBody } from '../../src/broker/protocol/reply-body.js';
 import { BrokerService } from '../../src/broker/service/broker-service.js';
 import type { WorkerSession } from '../../src/broker/service/transport.js';
@@ -16,6 +15,7 @@ import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { FakeUpstreams } from '../fakes/fake-upstreams.js';
+import { MemoryCallLog, MemoryRows } from '../fakes/memory-call-log.js';
 import { SimulatedBroker } from './simulated-broker.js';
 
 /** Rounds that are judged. */

@@ -2,7 +2,7 @@
  * A simulated host that serves one worker, all on the host's clock: the service over a log in memory. The worker takes each reply, so that
  * the log forgets it.
  */
-import { MemoryCallLog, MemoryRows } from '../fakes/memory-call-log.js';
+
 import type { HostMessage } from '../../src/broker/protocol/messages.js';
 import { readReplyBody } from '../../src/broker/protocol/reply-body.js';
 import { BrokerService } from '../../src/broker/service/broker-service.js';
@@ -10,6 +10,7 @@ import type { WorkerSession } from '../../src/broker/service/transport.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import type { Random } from '../../src/kernel/random.js';
 import { FakeUpstreams } from '../fakes/fake-upstreams.js';
+import { MemoryCallLog, MemoryRows } from '../fakes/memory-call-log.js';
 import { SimulatedHost } from './simulated-host.js';
 
 /** `ok`, or the code of the error and whether the call was executed. */
