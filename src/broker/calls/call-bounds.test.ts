@@ -100,8 +100,8 @@ test('AC-BR7 replies that are not taken: the refusal names the time at which the
 });
 
 test('D-43 replies of one worker that find no room affect no other worker', () => {
-  const { bounds, hold } = make();
+  const { hold, refusal } = make();
   hold('ann', 1, brokerLimits.replyBytesPerWorker);
-  expect(bounds.refusal('ann', false, 0)).toBeDefined();
-  expect(bounds.refusal('bob', false, 0)).toBeUndefined();
+  expect(refusal('ann')).toBeDefined();
+  expect(refusal('bob')).toBeUndefined();
 });
