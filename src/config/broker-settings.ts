@@ -25,8 +25,8 @@ const listen = z.extend(z.omit(listenEntry, { drain: true }), {
 });
 const limits = z.strictObject({
   connections: count(100_000, 4_096),
-  /** Calls of one worker that run at the same time. */
-  callsPerWorker: count(256, 64),
+  /** Calls of one worker that run at the same time. A worker sends no more than the maximum. */
+  callsPerWorker: count(192, 64),
   /** Bytes that are read from one worker in a second. Without effect on NATS. */
   bytesPerSecond: count(1024 ** 3, 16 * 1024 ** 2),
 });

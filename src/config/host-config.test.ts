@@ -111,7 +111,7 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
       [{ limits: { connections: 0 } }, 'broker.limits.connections'],
       [{ monitor: 'localhost:8222' }, 'broker.monitor'],
       [{ engine: 'x' }, 'broker.engine'],
-      [{ limits: { callsPerWorker: 257 } }, 'broker.limits.callsPerWorker'],
+      [{ limits: { callsPerWorker: 193 } }, 'broker.limits.callsPerWorker'],
       [{ url: 'wss://other:8384' }, 'broker.url: workers connect to hostler up directly; several hosts use NATS'],
       [{ url: 'nats://other:4222/worker' }, 'broker.url: must begin with nats:// or tls:// and name a server'],
       [{ compat: true }, 'broker.compat: is not used any more'],

@@ -34,7 +34,7 @@ export interface KeyEntry {
   readonly isHost: boolean;
 }
 
-export interface WorkerName {
+interface WorkerName {
   readonly name: string;
   /** Tells apart the owners of one name. A later owner sees nothing of an earlier one. */
   readonly epoch: string;

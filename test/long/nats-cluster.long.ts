@@ -15,11 +15,12 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { eventually } from '../eventually.js';
 import { freePort } from '../fakes/free-port.js';
 
-const seconds = 20;
-const keysMax = 1_000;
+const seconds = Number(process.env.CLUSTER_SECONDS ?? 20);
+/** A shorter run only shows that the lane works. */
+const keysMin = seconds < 20 ? 10 * seconds : 1_000;
 const streams = ['KV_hostler_calls', 'HOSTLER_BODIES', 'KV_hostler_keys'];
 
-test('step-downs of the leader every 150 ms: each of 1,000 keys has one winner and one outcome', async () => {
+test('step-downs of the leader every 150 ms: each of 1,000 keys and more has one winner and one outcome', async () => {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-cluster-'));
   const servers = await Promise.all(
     [0, 1, 2].map(async (at) => ({ at, port: await freePort(), route: await freePort() })),
@@ -65,7 +66,7 @@ cluster { name: c, listen: "127.0.0.1:${route}", routes: [${routes}] }\n`,
     let next = 0;
     await Promise.all(
       Array.from({ length: 16 }, async () => {
-        while (performance.now() < untilMs && next < keysMax * 20) {
+        while (performance.now() < untilMs && next < keysMin * 20) {
           const key = `k${next++}`;
           const id = { worker: 'w1', epoch: 'e1', key };
           const call = {
@@ -107,8 +108,8 @@ cluster { name: c, listen: "127.0.0.1:${route}", routes: [${routes}] }\n`,
     );
     expect([...winners].filter(([, owners]) => owners.length > 1)).toEqual([]);
     expect([...outcomes].filter(([, replies]) => replies.size !== 1)).toEqual([]);
-    expect(count).toBeGreaterThanOrEqual(keysMax);
-    expect(stepDowns).toBeGreaterThan(10);
+    expect(count).toBeGreaterThanOrEqual(keysMin);
+    expect(stepDowns).toBeGreaterThan(seconds / 2);
     await client.close();
     await Promise.all(hosts.map((host) => host.close()));
   } finally {

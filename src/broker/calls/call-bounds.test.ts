@@ -85,7 +85,7 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
   });
 });
 
-test('AC-BR7 replies that nobody takes: the refusal names the time at which they expire', () => {
+test('AC-BR7 replies that are not taken: the refusal names the time at which they expire', () => {
   const { clock, asked, bounds, hold, refusal } = make();
   hold('w1', 256, 0);
   clock.advance(4_999);
@@ -97,4 +97,11 @@ test('AC-BR7 replies that nobody takes: the refusal names the time at which they
   bounds.change({ worker: 'w2', isCallersKey: false, open: 256, finished: 0, bytes: 0 });
   clock.advance(60_000);
   expect(refusal('w2')?.retryAfterMs).toBe(1_000);
+});
+
+test('D-43 replies of one worker that find no room affect no other worker', () => {
+  const { hold, refusal } = make();
+  hold('ann', 1, brokerLimits.replyBytesPerWorker);
+  expect(refusal('ann')).toBeDefined();
+  expect(refusal('bob')).toBeUndefined();
 });

@@ -44,6 +44,10 @@ const tickMs = 1_000;
 /** A process that stood still for this time (suspended, swapped out) may have old requests in its socket. */
 const pauseMs = 20_000;
 const stopMs = 3_000;
+/** A worker sends a call again that got no answer in this time. The earlier copy must not be served later: its row may be removed by then. */
+const heldMs = 5_000;
+/** Calls that wait for the check of the store. Others are dropped, and sent again. */
+const heldBytesMax = 16 * 1024 * 1024;
 
 export class HostTransport implements WorkerTransport {
   readonly #options: HostTransportOptions;
@@ -57,6 +61,8 @@ export class HostTransport implements WorkerTransport {
   #tickedAt: readonly [number, number] = [0, 0];
   /** Until the intake has a new connection. */
   #isStale = false;
+  #pauses = 0;
+  #heldBytes = 0;
 
   constructor(options: HostTransportOptions) {
     this.#options = options;
@@ -174,8 +180,21 @@ export class HostTransport implements WorkerTransport {
           answered(() => this.#send(message, writeReceipt({ key, owner, storeId: store.id, seen: store.seenToken }))),
         refuse: (error) => answered(() => this.#respond(message, { op: 'refused', key, error })),
       });
-    if (store.checking !== undefined) void store.checking.then(serve);
-    else serve();
+    if (store.checking === undefined) serve();
+    else this.#hold(message.data.length, store.checking, (isInTime) => (isInTime ? serve() : answered(() => {})));
+  }
+
+  /** Calls `done` when the id of the store was checked, and says whether that was soon enough for a call. */
+  #hold(bytes: number, checking: Promise<void>, done: (isInTime: boolean) => void): void {
+    if (this.#heldBytes + bytes > heldBytesMax) return done(false);
+    const { clock } = this.#options;
+    const [heldAtMs, pauses] = [clock.nowMs(), this.#pauses];
+    this.#heldBytes += bytes;
+    void checking.then(() => {
+      this.#heldBytes -= bytes;
+      const isStale = this.#isStale || this.#wasPaused() || this.#pauses !== pauses;
+      done(!isStale && clock.nowMs() - heldAtMs < heldMs);
+    });
   }
 
   /** Only the host that has the call answers; the worker asks again until one did. */
@@ -255,7 +274,9 @@ export class HostTransport implements WorkerTransport {
     const [tickedMs, tickedWallMs] = this.#tickedAt;
     if (Math.max(clock.nowMs() - tickedMs, clock.date().getTime() - tickedWallMs) < pauseMs) return false;
     if (!this.#isStale) void intake.reconnect().catch(onProblem);
+    this.#tickedAt = [clock.nowMs(), clock.date().getTime()];
     this.#isStale = true;
+    this.#pauses++;
     return true;
   }
 

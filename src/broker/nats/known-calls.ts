@@ -24,7 +24,7 @@ export interface KnownCall {
   /** Size of the reply, and of the part in the row itself. */
   replyBytes: number;
   inlineBytes: number;
-  /** Of a finished call. */
+  /** For a finished call. */
   expiresAtMs: number;
 }
 

@@ -50,6 +50,8 @@ const bodyMs = 6_000;
 const retryMs = 100;
 /** A write that is not known to be made after this time is given up. */
 export const writeMs = 10_000;
+/** A row that was not made by then is not made. */
+const createMs = 20_000;
 /** Error codes of JetStream. */
 const wrongSequence = [10071, 10164];
 const noRoom = [10077, 10047, 10023];
@@ -107,9 +109,12 @@ export class KvStore {
     const value = writeRow(row);
     const options = { previousSeq: expected, timeout: answerMs };
     const untilMs = clock.nowMs() + writeMs;
+    const startedAtMs = clock.date().getTime();
     for (;;) {
       await id.checking;
       id.require(storeId);
+      // Wall time, because the machine may have slept meanwhile: the row of an earlier copy of the call may be removed by now.
+      if (expected === 0 && clock.date().getTime() - startedAtMs > createMs) throw storeError(undefined);
       const { losses } = id;
       try {
         const seq = await id.answer<number>((resolve, reject) =>

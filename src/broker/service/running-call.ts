@@ -169,9 +169,13 @@ export class RunningCall {
           if (busy) return this.#refuse(busy);
           row = await this.#begin(row);
           break;
-        default:
+        default: {
           if (decision === 'uncertain') this.#ports.onUncertain?.(this.task);
-          row = await log.finish(this.task.id, row.owner, this.#outcomeAs(decision, row));
+          const ended = await log.finish(this.task.id, row.owner, this.#outcomeAs(decision, row));
+          if (ended === undefined) return this.#refuse(rowRemoved());
+          this.#receipts(log.owner);
+          return this.#reply(ended.reply);
+        }
       }
     }
     if (row === undefined) this.#refuse(rowRemoved());

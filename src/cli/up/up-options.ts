@@ -44,7 +44,7 @@ export function upOptions(args: ParsedArgs, env: NodeJS.ProcessEnv, cwd: string)
   };
 }
 
-export function portOf(text: string | undefined): number | undefined {
+function portOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
   if (port <= 65_535) return port;

@@ -21,7 +21,10 @@ export class RawWorker {
   static async open(url: string, ca?: string): Promise<RawWorker> {
     const socket = new WebSocket(url, ca === undefined ? {} : { ca: readFileSync(ca) });
     const raw = new RawWorker(socket);
-    await eventually('an open socket', () => socket.readyState === WebSocket.OPEN);
+    await eventually('an open socket', () => {
+      if (raw.closed) throw new Error('the socket was closed');
+      return socket.readyState === WebSocket.OPEN;
+    });
     return raw;
   }
 
@@ -46,9 +49,11 @@ export class RawWorker {
   }
 
   heard(op: string, key?: string): Promise<Message> {
-    return eventually(`a ${op}`, () =>
-      this.messages.find((message) => message.op === op && (key === undefined || message.key === key)),
-    );
+    return eventually(`a ${op}`, () => {
+      const found = this.messages.find((message) => message.op === op && (key === undefined || message.key === key));
+      if (!found && this.closed) throw new Error(`closed with ${this.closed.code} before a ${op}`);
+      return found;
+    });
   }
 
   end(): void {

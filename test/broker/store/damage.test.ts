@@ -59,7 +59,7 @@ test.each([
   },
 );
 
-test('D-40: an outcome that changed on disk is uncertain and told, and the other rows are served', async () => {
+test('AC-BR15 an outcome that changed on disk is uncertain and told, and the other rows are served', async () => {
   const first = await open();
   await done(first, 'k1', '{"text":"the reply of the first call"}');
   await done(first, 'k2', '{"text":"another one"}');

@@ -1,0 +1,150 @@
+import { expect, test } from 'vitest';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import { Identities } from '../identities.js';
+import { writeWorkerMessage } from '../protocol/messages.js';
+import type { IncomingCall, ServiceHandlers } from '../service/transport.js';
+import { HostTransport } from './host-transport.js';
+import type { NatsConnection, NatsMessage } from './nats-client.js';
+import { TurnBatch } from './turn-batch.js';
+
+const MiB = 1024 * 1024;
+
+/** Hands over what a worker says on its subjects. */
+class FakeNats {
+  readonly callbacks = new Map<string, (error: null, message: NatsMessage) => void>();
+  reconnects = 0;
+  #tell: (type: string) => void = () => {};
+
+  subscribe(subject: string, { callback }: { callback: (error: null, message: NatsMessage) => void }) {
+    this.callbacks.set(subject, callback);
+    return { unsubscribe: () => {} };
+  }
+  publish(): void {}
+  isClosed = () => false;
+  async reconnect(): Promise<void> {
+    this.reconnects++;
+  }
+  async *status() {
+    for (;;) yield { type: await new Promise<string>((resolve) => (this.#tell = resolve)) };
+  }
+  async reconnected(): Promise<void> {
+    this.#tell('reconnect');
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+function rig() {
+  const clock = new FakeClock();
+  const intake = new FakeNats();
+  const served: string[] = [];
+  const worker = { digest: undefined, nkey: 'U', role: 'r', expiresAtMs: undefined, isHost: false };
+  const identities = new Identities(new Map([['w1', { ...worker, worker: { name: 'w1', epoch: 'e1' } }]]), clock);
+  const handlers = {
+    call: ({ request, receipt }: IncomingCall) => {
+      served.push(request.key);
+      receipt('owner');
+    },
+    ...{ joined: () => {}, left: () => {} },
+  } as unknown as ServiceHandlers;
+  const store = {
+    ...{ id: 's', seenToken: '', sawToken: () => {} },
+    checking: undefined as Promise<void> | undefined,
+  };
+  const connections = { intake, connection: new FakeNats() } as unknown as Record<
+    'intake' | 'connection',
+    NatsConnection
+  >;
+  new HostTransport({
+    ...{ ...connections, handlers, identities, store, owner: 'owner', clock, batch: new TurnBatch() },
+    ...{ isGone: async () => false, onProblem: () => {} },
+  });
+  const call = (key: string, bytes = 0) => {
+    const args = Buffer.from(JSON.stringify({ text: 'x'.repeat(bytes) }));
+    const data = writeWorkerMessage({
+      ...{ op: 'call', key, deadlineMs: 60_000, server: undefined, tool: 't', args, sentBefore: undefined },
+      ...{ isCallersKey: false, wantsProgress: false, manifestRevision: undefined, trace: undefined },
+    });
+    const message = { subject: 'hostler.in.w1.e1.call.s1', data } as unknown as NatsMessage;
+    intake.callbacks.get('hostler.in.*.*.call.*')?.(null, message);
+  };
+  /** The check ends when the returned function is called. */
+  const check = () => {
+    let end = () => {};
+    store.checking = new Promise((resolve) => {
+      end = () => {
+        store.checking = undefined;
+        resolve();
+      };
+    });
+    return async () => {
+      end();
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+  };
+  return { clock, intake, served, call, check };
+}
+
+test('a call waits for the check of the store', async () => {
+  const { served, call, check } = rig();
+  const end = check();
+  call('k1');
+  expect(served).toEqual([]);
+  await end();
+  expect(served).toEqual(['k1']);
+});
+
+test('D-40 a call that waited for the check until its worker sent it again is not served: its row may be removed', async () => {
+  const { clock, served, call, check } = rig();
+  const end = check();
+  call('old');
+  clock.advance(5_000);
+  call('new');
+  await end();
+  expect(served).toEqual(['new']);
+});
+
+test('D-40 a call that was held while the machine slept is not served', async () => {
+  const { clock, intake, served, call, check } = rig();
+  const end = check();
+  call('old');
+  clock.sleep(600_000);
+  clock.advance(1_000);
+  await intake.reconnected();
+  await end();
+  expect(served).toEqual([]);
+  call('new');
+  expect(served).toEqual(['new']);
+});
+
+test('calls that wait for the check are bounded in bytes', async () => {
+  const { served, call, check } = rig();
+  const end = check();
+  for (let at = 0; at < 30; at++) call(`k${at}`, MiB);
+  await end();
+  expect(served.length).toBe(15);
+});
+
+test.each<[string, (clock: FakeClock) => void]>([
+  ['the machine slept right after a call', (clock) => clock.sleep(600_000)],
+  [
+    'it slept, and a timer fires first',
+    (clock) => {
+      clock.advance(990);
+      clock.sleep(600_000);
+      clock.advance(10);
+    },
+  ],
+])('D-40 %s: no call is served before there is another connection', async (_, pause) => {
+  const { clock, intake, served, call } = rig();
+  call('before');
+  pause(clock);
+  // Several requests may be in one read of the socket.
+  call('old1');
+  call('old2');
+  clock.advance(100);
+  call('old3');
+  expect([served, intake.reconnects]).toEqual([['before'], 1]);
+  await intake.reconnected();
+  call('new');
+  expect(served).toEqual(['before', 'new']);
+});
