@@ -44,7 +44,7 @@ const limitsOf = {
 
 /** A worker that reads takes its replies within this time. */
 const takeMs = 1_000;
-/** If nothing of a worker changes for so long, nobody takes its replies: its process has ended. They stay until they expire. */
+/** If the rows of a worker do not change for so long, its process has ended, and its replies stay until they expire. */
 const leftMs = 5_000;
 
 export class CallBounds {
