@@ -56,13 +56,18 @@ afterAll(async () => {
   await place.remove();
 });
 
-async function beginFlood(): Promise<void> {
+/** Resolves when so many calls of the flood have begun. */
+async function beginFlood(lanes: number, bytes: number, began: number): Promise<void> {
+  const before = starts().length;
   flood = spawn(process.execPath, [file('./flood-worker.mjs'), ready.broker, 'sleepy'], {
-    env: { ...process.env, KEY: keys.get('flood'), LANES: String(floodLanes), SLEEP_MS: String(sleepMs) },
+    env: {
+      ...{ ...process.env, KEY: keys.get('flood'), LANES: String(lanes), BYTES: String(bytes) },
+      SLEEP_MS: String(sleepMs),
+    },
     stdio: ['pipe', 'pipe', 'inherit'],
   });
-  // As many run as may, and more wait.
-  await eventually('a flood', () => starts().filter((name) => name === 'flood').length > 100, 30_000);
+  const ofFlood = () => starts().slice(before);
+  await eventually('a flood', () => ofFlood().filter((name) => name === 'flood').length > began, 30_000);
 }
 
 async function endFlood(): Promise<void> {
@@ -100,7 +105,8 @@ test('K8 one worker floods: each of the others has its share of the server', {
   const calls = countFor(10, 60);
   await together(10, 1);
   const soloMs = await together(calls, 1);
-  await beginFlood();
+  // As many run as may, and more wait.
+  await beginFlood(floodLanes, 0, 100);
   // One call at a time is below their share of the server.
   const floodedMs = await together(calls, 1);
   const ratios = soloMs.map((ms, at) => Math.round((ms / (floodedMs[at] as number)) * 100));
@@ -163,6 +169,35 @@ test('three workers with 96 slow calls each do not delay a fourth on an idle ser
   );
   await Promise.all(busy);
   expect(p99(beside)).toBeLessThanOrEqual(timeLimitMs(bound));
+});
+
+test('one worker floods with bytes: another has half of its speed at least, with a tool of 20 ms', {
+  timeout: 120_000,
+}, async () => {
+  const [{ tools }] = workers as [(typeof workers)[0]];
+  const p50 = async (count: number): Promise<number> => {
+    const all: number[] = [];
+    for (let i = 0; i < count; i++) {
+      const beganMs = performance.now();
+      await tools.execute('idle', 'work', { nonce: `p50-${number++}`, sleepMs }, { deadlineMs: 60_000 });
+      all.push(performance.now() - beganMs);
+    }
+    return all.sort((a, b) => a - b)[Math.floor(count / 2)] as number;
+  };
+  const count = countFor(30, 200);
+  await p50(10);
+  const aloneMs = await p50(count);
+  await beginFlood(16, 3_900_000, 4);
+  const before = starts().length;
+  const beganMs = performance.now();
+  const besideMs = await p50(count);
+  const floodBytes = 3_900_000 * (starts().length - before);
+  const rate = floodBytes / (performance.now() - beganMs) / 1_000;
+  await endFlood();
+  console.log(`p50 ${aloneMs.toFixed(1)} ms alone, ${besideMs.toFixed(1)} ms beside ${rate.toFixed(1)} MB/s`);
+  expect(besideMs).toBeLessThanOrEqual(timeLimitMs(2 * aloneMs));
+  // The burst, and calls that the host had read before.
+  expect(rate).toBeLessThan(2 * 16.8);
 });
 
 /** Most calls of the flood between two calls of one calm worker. */
