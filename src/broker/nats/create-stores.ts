@@ -10,6 +10,8 @@ import { notExecuted } from './nats-client.js';
 const MiB = 1024 * 1024;
 const minuteNs = 60_000_000_000;
 
+/** Rows of a host that ended are removed so late. */
+const rowMinutes = 15;
 /** Size of each bucket, and of the stream of bodies. */
 export const storeBytes = 256 * MiB;
 
@@ -25,14 +27,15 @@ const storeSettings = (replicas: number): readonly Settings[] => {
   };
   const bucket = (name: string, minutes: number): Settings => ({
     ...{ name: streamOf(name), subjects: [`$KV.${name}.>`], max_msgs_per_subject: 1, max_age: minutes * minuteNs },
-    // Unlike other buckets: rows are removed by sequence, because a delete marker would take room for half an hour.
+    // Unlike other buckets: rows are removed by sequence, because a delete marker would take room until it expires.
     ...{ ...common, deny_delete: false, allow_rollup_hdrs: true },
   });
   return [
-    bucket(callsBucket, 30),
+    // Deadlines are at most 10 minutes after the first write of a row, and rows stay at least a minute longer.
+    bucket(callsBucket, rowMinutes),
     bucket(keysBucket, 25 * 60),
     {
-      ...{ name: bodiesStream, subjects: ['hostler.body.>'], max_msgs_per_subject: -1, max_age: 30 * minuteNs },
+      ...{ name: bodiesStream, subjects: ['hostler.body.>'], max_msgs_per_subject: -1, max_age: rowMinutes * minuteNs },
       ...{ ...common, deny_delete: false, allow_direct: true },
     },
   ];

@@ -1,8 +1,6 @@
 /**
- * The calls that this host received, in memory: bounds per worker, usage, and the time at which each row is removed.
+ * The calls that this host received and that are not taken, in memory: bounds per worker and usage. Callers' keys stay for a day.
  * Each host counts what it knows; the sizes of the buckets bound the sum of all hosts.
- *
- * Invariant: a row is never removed earlier than a minute after the deadline of its call: another host may still have a copy of the request.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
@@ -20,7 +18,7 @@ export interface KnownCall {
   /** What is stored, without the reply. Undefined: not known. */
   row: StoredRow | undefined;
   seq: number;
-  state: 'open' | 'finished' | 'taken';
+  state: 'open' | 'finished';
   /** Size of the reply, and of the part in the row itself. */
   replyBytes: number;
   inlineBytes: number;
@@ -28,28 +26,24 @@ export interface KnownCall {
   expiresAtMs: number;
 }
 
-/** When there are more, rows are removed by the age limit of the bucket. */
-const callsMax = 300_000;
-const stepMs = 1_000;
-const afterDeadlineMs = 60_000;
+const lookMs = 1_000;
+const sweepMs = 10_000;
 
 export class KnownCalls {
   readonly #clock: Clock;
-  readonly #remove: (calls: readonly KnownCall[]) => void;
+  readonly #onExpired: (known: KnownCall) => void;
   readonly #calls = new Map<string, KnownCall>();
   readonly #bounds: CallBounds;
   /** When the first finished row of each worker expires, as of `#lookedAtMs`. */
   #expiries: Record<RowClass, Map<string, number>> = { calls: new Map(), keys: new Map() };
   #lookedAtMs = Number.NEGATIVE_INFINITY;
-  /** By the time at which they are due, in steps. A call may be in two of them. */
-  readonly #due = new Map<number, KnownCall[]>();
   readonly #waiting = new Set<() => void>();
-  #nextStep = 0;
-  #cancelTimer: Cancel | undefined;
+  #cancelSweep: Cancel | undefined;
 
-  constructor(clock: Clock, remove: (calls: readonly KnownCall[]) => void) {
+  constructor(clock: Clock, onExpired: (known: KnownCall) => void) {
     this.#clock = clock;
-    this.#remove = remove;
+    this.#onExpired = onExpired;
+    this.#sweepLater();
     this.#bounds = new CallBounds(clock, (kind, worker) => this.#firstExpiryMs(kind, worker));
   }
 
@@ -82,18 +76,15 @@ export class KnownCalls {
     known.replyBytes = replyBytes;
     known.expiresAtMs = (kindOf(known) === 'keys' ? this.#clock.nowMs() : known.deadlineAtMs) + keptMs[kindOf(known)];
     this.#count(known, 1);
-    this.#removeAt(known, known.expiresAtMs);
   }
 
-  /** A caller's key is counted until its row is removed, unless its call was refused and did not run. */
-  taken(known: KnownCall): void {
+  /** Returns false for a call that stays: one without an outcome, or a caller's key that was not refused. */
+  taken(known: KnownCall): boolean {
     const isKept = known.bucket === keysBucket && known.row?.state !== 'refused';
-    if (known.state !== 'finished' || isKept) return;
-    this.#count(known, -1);
-    known.state = 'taken';
-    if (this.#calls.size > callsMax) this.#calls.delete(known.rowKey);
-    else this.#removeAt(known, known.deadlineAtMs + afterDeadlineMs);
+    if (known.state !== 'finished' || isKept) return false;
+    this.forget(known);
     for (const done of [...this.#waiting]) done();
+    return true;
   }
 
   hasRoom({ worker, bucket }: KnownCall, bytes: number): boolean {
@@ -124,14 +115,14 @@ export class KnownCalls {
   }
 
   close(): void {
-    this.#cancelTimer?.();
+    this.#cancelSweep?.();
     for (const done of [...this.#waiting]) done();
   }
 
   #firstExpiryMs(kind: RowClass, worker: string | undefined): number {
     const nowMs = this.#clock.nowMs();
     // Not for each refusal: there may be many calls and many refusals.
-    if (nowMs - this.#lookedAtMs >= stepMs) this.#lookAtExpiries(nowMs);
+    if (nowMs - this.#lookedAtMs >= lookMs) this.#lookAtExpiries(nowMs);
     const known = this.#expiries[kind];
     const first = worker === undefined ? Math.min(...known.values()) : known.get(worker);
     return first === undefined || first === Number.POSITIVE_INFINITY ? keptMs[kind] : first - nowMs;
@@ -147,43 +138,18 @@ export class KnownCalls {
     }
   }
 
-  #removeAt(known: KnownCall, atMs: number): void {
-    const step = Math.ceil(atMs / stepMs);
-    const list = this.#due.get(step);
-    if (list) list.push(known);
-    else this.#due.set(step, [known]);
-    if (!this.#cancelTimer || step < this.#nextStep) this.#arm(step);
-  }
-
-  #arm(step: number): void {
-    this.#cancelTimer?.();
-    this.#nextStep = step;
-    this.#cancelTimer = this.#clock.at(step * stepMs, () => this.#removeDue());
-  }
-
-  #removeDue(): void {
-    this.#cancelTimer = undefined;
-    const now = Math.floor(this.#clock.nowMs() / stepMs);
-    const removed: KnownCall[] = [];
-    let next = Number.POSITIVE_INFINITY;
-    for (const [step, calls] of this.#due) {
-      if (step > now) {
-        next = Math.min(next, step);
-        continue;
-      }
-      this.#due.delete(step);
-      for (const known of calls) {
-        if (this.#calls.get(known.rowKey) !== known) continue;
+  #sweepLater(): void {
+    this.#cancelSweep = this.#clock.at(this.#clock.nowMs() + sweepMs, () => {
+      for (const known of this.#calls.values()) {
+        if (known.state !== 'finished' || known.expiresAtMs > this.#clock.nowMs()) continue;
         this.forget(known);
-        removed.push(known);
+        this.#onExpired(known);
       }
-    }
-    if (Number.isFinite(next)) this.#arm(next);
-    if (removed.length > 0) this.#remove(removed);
+      this.#sweepLater();
+    });
   }
 
   #count({ worker, bucket, state, replyBytes }: KnownCall, by: 1 | -1): void {
-    if (state === 'taken') return;
     const [open, finished] = state === 'open' ? [by, 0] : [0, by];
     this.#bounds.change({ worker, isCallersKey: bucket === keysBucket, open, finished, bytes: by * replyBytes });
   }

@@ -14,6 +14,7 @@ import { storeBytes } from './create-stores.js';
 import { type KnownCall, KnownCalls } from './known-calls.js';
 import type { Bucket, KvStore } from './kv-store.js';
 import { callsBucket, keysBucket, rowKey, token } from './names.js';
+import { RowRemovals } from './row-removals.js';
 import { knownRow, type LocatedRow, noRoomNow, openRow, SharedRows } from './shared-rows.js';
 
 export interface KvCallLogOptions {
@@ -31,6 +32,8 @@ const usedMs = 2_000;
 const reservedBytes = 16 * 1024 * 1024;
 const fullRetryMs = 60_000;
 const removalsAtOnce = 32;
+/** Another host may have a copy of the request for so long. */
+const afterDeadlineMs = 60_000;
 
 export class KvCallLog implements CallLog {
   readonly owner: string;
@@ -38,6 +41,7 @@ export class KvCallLog implements CallLog {
   readonly #clock: Clock;
   readonly #options: KvCallLogOptions;
   readonly #known: KnownCalls;
+  readonly #removals: RowRemovals;
   readonly #rows: SharedRows;
   #used = { calls: { bytes: 0, rows: 0 }, keys: { bytes: 0, rows: 0 } };
   #usedAtMs = Number.NEGATIVE_INFINITY;
@@ -48,7 +52,8 @@ export class KvCallLog implements CallLog {
     this.owner = options.owner;
     this.#store = options.store;
     this.#clock = options.clock;
-    this.#known = new KnownCalls(options.clock, (calls) => void this.#removeRows(calls));
+    this.#removals = new RowRemovals(options.clock, (bucket, sequences) => void this.#removeRows(bucket, sequences));
+    this.#known = new KnownCalls(options.clock, (known) => this.#expired(known));
     this.#rows = new SharedRows(options.store, this.#known, options.clock);
     this.#measure();
   }
@@ -126,10 +131,14 @@ export class KvCallLog implements CallLog {
     const key = keyOf(id);
     const known = this.#known.get(key);
     const read = this.#rows.takeRead(key);
+    if (known ? !this.#known.taken(known) : read?.bucket !== callsBucket) return;
     const at = known?.row ? knownRow(known, known.row) : read;
-    if (known?.state === 'finished') this.#known.taken(known);
-    if (!at || at.bucket !== callsBucket || !isOutcome(at.found.row.state)) return;
-    void this.#dropReply(at, known).catch(this.#options.onProblem);
+    if (!at) return;
+    const dropped = this.#dropReply(at, known?.inlineBytes ?? at.found.row.inline?.length ?? 0);
+    dropped.then(
+      (seq) => known && this.#removals.add(known.deadlineAtMs + afterDeadlineMs, at.bucket, seq),
+      this.#options.onProblem,
+    );
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {
@@ -152,16 +161,18 @@ export class KvCallLog implements CallLog {
   close(): Promise<void> {
     this.#isClosed = true;
     this.#known.close();
+    this.#removals.close();
     this.#rows.close();
     return Promise.resolve();
   }
 
-  async #dropReply({ key, bucket, found: { row, seq } }: LocatedRow, known?: KnownCall): Promise<void> {
+  /** Returns the sequence of the row. */
+  async #dropReply({ key, bucket, found: { row, seq } }: LocatedRow, inlineBytes: number): Promise<number> {
     if (row.body) await this.#store.removeBody(row.body.seq);
-    if ((known?.inlineBytes ?? row.inline?.length ?? 0) <= staysBytes) return;
+    if (inlineBytes <= staysBytes) return seq;
     const bare: StoredRow = { ...row, write: this.#store.newWrite(), inline: undefined };
     const written = await this.#store.write(bucket, key, bare, seq, this.storeId);
-    if (written.kind === 'written' && known) [known.row, known.seq] = [bare, written.seq];
+    return written.kind === 'written' ? written.seq : seq;
   }
 
   /**
@@ -187,15 +198,15 @@ export class KvCallLog implements CallLog {
     }
   }
 
-  async #removeRows(calls: readonly KnownCall[]): Promise<void> {
-    for (let at = 0; at < calls.length && !this.#isClosed; at += removalsAtOnce) {
-      const removals = calls.slice(at, at + removalsAtOnce).map(async ({ bucket, seq, row }) => {
-        if (row?.body) await this.#store.removeBody(row.body.seq);
-        await this.#store.remove(bucket, seq);
-      });
-      // Rows that cannot be removed now are removed by the age limit of the bucket.
-      await Promise.allSettled(removals);
-    }
+  #expired({ bucket, seq, row }: KnownCall): void {
+    if (row?.body) this.#store.removeBody(row.body.seq).catch(() => {});
+    this.#removals.add(this.#clock.nowMs(), bucket, seq);
+  }
+
+  /** Rows that cannot be removed now are removed by the age limit of the bucket. */
+  async #removeRows(bucket: Bucket, sequences: readonly number[]): Promise<void> {
+    for (let at = 0; at < sequences.length && !this.#isClosed; at += removalsAtOnce)
+      await Promise.allSettled(sequences.slice(at, at + removalsAtOnce).map((seq) => this.#store.remove(bucket, seq)));
   }
 
   /** Asks for the sizes, at most every two seconds and only while the log is used. */

@@ -25,7 +25,7 @@ export interface StoreIdOptions {
 
 const retryMs = 100;
 /** The row must be younger than the age limit of its bucket. */
-const refreshMs = 10 * 60_000;
+const refreshMs = 3 * 60_000;
 /** Error codes of JetStream. */
 const wrongSequence = [10071, 10164];
 

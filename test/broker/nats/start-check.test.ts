@@ -82,7 +82,7 @@ test.each([
       max_bytes: 268_435_456,
       ...settings,
     };
-    await jsm.streams.add({ max_age: 1_800_000_000_000, storage: 'file', discard: 'new', ...config } as never);
+    await jsm.streams.add({ max_age: 900_000_000_000, storage: 'file', discard: 'new', ...config } as never);
     await client.close();
     await expect(opening({ ...process, url: other.url })).rejects.toMatchObject({
       code: 'invalid_spec',
