@@ -11,7 +11,7 @@ import { type HostError, isHostError } from '../../kernel/errors.js';
 import type { CallId, CallLog, CallOutcome, CallRow } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
-import { decideKnown, decideUnknown, isSurelyNew, mayHaveBegun, type Sending } from './call-decision.js';
+import { decideKnown, decideUnknown, hasOutcome, isSurelyNew, mayHaveBegun, type Sending } from './call-decision.js';
 import { cancelled, expired, hostFailed, rowRemoved, stopping, tooManyWaiting } from './call-errors.js';
 import type { RunningSlots, Turn } from './running-slots.js';
 
@@ -169,16 +169,29 @@ export class RunningCall {
           if (busy) return this.#refuse(busy);
           row = await this.#begin(row);
           break;
-        default: {
+        default:
           if (decision === 'uncertain') this.#ports.onUncertain?.(this.task);
-          const ended = await log.finish(this.task.id, row.owner, this.#outcomeAs(decision, row));
-          if (ended === undefined) return this.#refuse(rowRemoved());
+          row = decision === 'refused' ? await this.#refuseRow(row) : await this.#finishLost(row);
+          if (!row || !hasOutcome(row)) break;
           this.#receipts(log.owner);
-          return this.#reply(ended.reply);
-        }
+          return this.#reply(row.reply);
       }
     }
     if (row === undefined) this.#refuse(rowRemoved());
+  }
+
+  #finishLost({ owner, attempts }: CallRow): Promise<CallRow | undefined> {
+    const error = this.task.uncertain(attempts >= brokerLimits.attempts ? 'attempts' : 'host_lost');
+    return this.#ports.log.finish(this.task.id, owner, this.#outcomeOf('uncertain', errorBody(error)));
+  }
+
+  /** First makes this host its owner, by version: an owner that was only cut off may have begun it meanwhile. */
+  async #refuseRow({ version }: CallRow): Promise<CallRow | undefined> {
+    const { log } = this.#ports;
+    const { id } = this.task;
+    const begun = await log.begin(id, version);
+    if (begun !== 'begun') return begun;
+    return log.finish(id, log.owner, this.#outcomeOf('refused', errorBody(this.#refusal() ?? cancelled())));
   }
 
   /** Returns the row if it was not begun: another host was faster, or the call must not run any more. */
@@ -264,11 +277,6 @@ export class RunningCall {
   #bodyFor(state: string, refusal: HostError | undefined): Buffer | undefined {
     if (state === 'uncertain') return errorBody(this.task.uncertain('store_changed'));
     return state === 'refused' && refusal ? errorBody(refusal) : undefined;
-  }
-
-  #outcomeAs(state: 'refused' | 'uncertain', { attempts }: CallRow): CallOutcome {
-    const error = this.task.uncertain(attempts >= brokerLimits.attempts ? 'attempts' : 'host_lost');
-    return this.#outcomeOf(state, errorBody(state === 'refused' ? (this.#refusal() ?? cancelled()) : error));
   }
 
   #outcomeOf(state: CallOutcome['state'], reply: Buffer): CallOutcome {
