@@ -15,7 +15,8 @@ export const settle = () => new Promise<void>((resolve) => setImmediate(resolve)
 export class Heard implements Caller {
   readonly all: string[] = [];
   receipt = (owner: string) => void this.all.push(`receipt ${owner === 'me' ? owner : 'other'}`);
-  refuse = (error: HostError) => void this.all.push(`refused ${error.code}`);
+  refuse = ({ code, details }: HostError) =>
+    void this.all.push(`refused ${code}${details.execution === 'uncertain' ? ' uncertain' : ''}`);
   ended = () => void this.all.push('ended');
   reply = (body: Buffer) => {
     const read = readReplyBody(body);

@@ -217,25 +217,6 @@ describe('after a host died', () => {
     expect(await rig.row()).toMatchObject({ state: 'done', attempts: 1, owner: rig.log.owner });
   });
 
-  test('a call that it begins after all, when it was only cut off, is not said to have not run', async () => {
-    const rig = new RunnerRig();
-    rig.limit(1, 10);
-    rig.send('first');
-    rig.send();
-    await settle();
-    const { log: cutOff } = rig;
-    const waiting = await rig.row();
-    await rig.restart();
-    rig.refusal = new HostError('denied', 'no');
-    rig.log.isGone = async () => {
-      await cutOff.begin({ worker: 'w1', epoch: 'e1', key: 'k1' }, waiting?.version ?? 0);
-      return true;
-    };
-    const again = rig.send('k1', { sentBefore: { storeId: 'store', hasReceipt: true } });
-    await settle();
-    expect(again.all).toEqual(['receipt me', 'error outcome_uncertain host_lost']);
-  });
-
   test('a call that it had begun is uncertain', async () => {
     const rig = new RunnerRig();
     rig.send();

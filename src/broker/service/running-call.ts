@@ -103,7 +103,7 @@ export class RunningCall {
       await this.#receive();
     } catch (error) {
       if (!isHostError(error)) this.#ports.onProblem(error);
-      this.#refuse((isHostError(error) ? error : hostFailed(error)).with({ execution: 'not_executed' }));
+      this.#refuseInDoubt(isHostError(error) ? error : hostFailed(error));
     } finally {
       this.#turn?.release();
       this.#leave();
@@ -166,7 +166,7 @@ export class RunningCall {
         case 'elsewhere':
           return this.#receipts(row.owner);
         case 'begin':
-          if (busy) return this.#refuse(busy);
+          if (busy) return row.state === 'running' ? this.#refuseInDoubt(busy) : this.#refuse(busy);
           row = await this.#begin(row);
           break;
         default:
@@ -177,7 +177,7 @@ export class RunningCall {
           return this.#reply(row.reply);
       }
     }
-    if (row === undefined) this.#refuse(rowRemoved());
+    if (row === undefined) this.#refuseInDoubt(rowRemoved());
   }
 
   #finishLost({ owner, attempts }: CallRow): Promise<CallRow | undefined> {
@@ -300,6 +300,11 @@ export class RunningCall {
       this.#callers.delete(party);
       caller.refuse(error);
     }
+  }
+
+  /** This sending did not run. Of a key that was not made for it, an earlier one may have. */
+  #refuseInDoubt(error: HostError): void {
+    this.#refuse(error.with({ execution: isSurelyNew(this.task) ? 'not_executed' : 'uncertain' }));
   }
 
   /** Undefined: the row was purged. */

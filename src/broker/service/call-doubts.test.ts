@@ -1,0 +1,69 @@
+/** What a caller hears of a call that may have run, and that this host cannot look at. */
+import { describe, expect, test } from 'vitest';
+import { RunnerRig, settle } from '../../../test/fakes/runner-rig.js';
+import { HostError } from '../../kernel/errors.js';
+
+describe('a key that a caller chose is not said to have not run when its row', () => {
+  const isCallersKey = true;
+  const lost = () => Promise.reject(new HostError('insufficient_storage', 'disk', { execution: 'not_executed' }));
+
+  test('cannot be read', async () => {
+    const rig = new RunnerRig();
+    rig.log.receive = lost;
+    const heard = rig.send('k1', { isCallersKey });
+    await settle();
+    expect(heard.all).toEqual(['refused insufficient_storage uncertain']);
+  });
+
+  test('cannot be read, and the log is full', async () => {
+    const rig = new RunnerRig();
+    rig.log.refusal = () => new HostError('overloaded', 'full', { execution: 'not_executed' });
+    rig.log.find = lost;
+    const heard = rig.send('k1', { isCallersKey });
+    await settle();
+    expect(heard.all).toEqual(['refused insufficient_storage uncertain']);
+  });
+
+  test('was begun, and there is no room to begin it again', async () => {
+    const rig = new RunnerRig();
+    rig.isRepeatable = true;
+    rig.send('k1', { isCallersKey });
+    await settle();
+    await rig.restart();
+    rig.log.refusal = () => new HostError('overloaded', 'full', { execution: 'not_executed' });
+    const heard = rig.send('k1', { isCallersKey });
+    await settle();
+    expect(heard.all).toEqual(['refused overloaded uncertain']);
+    expect(rig.executed).toHaveLength(1);
+  });
+
+  test('was removed meanwhile', async () => {
+    const rig = new RunnerRig();
+    rig.send('k1', { isCallersKey });
+    await settle();
+    await rig.restart();
+    rig.log.finish = async () => undefined;
+    const heard = rig.send('k1', { isCallersKey });
+    await settle();
+    expect(heard.all).toEqual(['refused overloaded uncertain']);
+  });
+});
+
+test('a call that its host begins after all, when it was only cut off, is not said to have not run', async () => {
+  const rig = new RunnerRig();
+  rig.limit(1, 10);
+  rig.send('first');
+  rig.send();
+  await settle();
+  const { log: cutOff } = rig;
+  const waiting = await rig.row();
+  await rig.restart();
+  rig.refusal = new HostError('denied', 'no');
+  rig.log.isGone = async () => {
+    await cutOff.begin({ worker: 'w1', epoch: 'e1', key: 'k1' }, waiting?.version ?? 0);
+    return true;
+  };
+  const again = rig.send('k1', { sentBefore: { storeId: 'store', hasReceipt: true } });
+  await settle();
+  expect(again.all).toEqual(['receipt me', 'error outcome_uncertain host_lost']);
+});
