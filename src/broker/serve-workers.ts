@@ -154,9 +154,9 @@ async function openEmbedded({ settings, dataDir, identities, clock, onEvent }: E
 
 async function openNats({ settings, identities, clock, onEvent }: EngineOptions): Promise<Engine> {
   const { openNatsHost } = await import('./nats/nats-host.js');
-  const { url = '', keyFile, insecure, durability, replicas, monitor } = settings;
+  const { url = '', keyFile, insecure, durability, replicas, unsafeReplicas, monitor } = settings;
   const nats = await openNatsHost({
-    ...{ url, insecure, durability, replicas, monitor, identities, clock, onEvent },
+    ...{ url, insecure, durability, replicas, unsafeReplicas, monitor, identities, clock, onEvent },
     key: keyFile === undefined ? undefined : readKeyFile(keyFile, 'broker.keyFile'),
   });
   return {

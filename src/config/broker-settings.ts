@@ -50,6 +50,8 @@ export const brokerEntry = z.strictObject({
   durability: z._default(z.enum(['power', 'process'], 'must be power or process'), 'power'),
   /** NATS only. Number of copies in a cluster. */
   replicas: count(5, 1),
+  /** NATS only. Accepts `replicas` on nats-server before 2.11, where two hosts may run one call after a leader change. */
+  unsafeReplicas: yesOrNo,
   /** NATS only. Address of the monitoring port, which reports whether the server syncs every write. */
   monitor: z.optional(
     z

@@ -37,7 +37,7 @@ export async function checkServer({ info }: NatsConnection, options: StartCheckO
     throw refused(
       'broker.replicas',
       `${replicas} needs nats-server 2.11; ${version} may let two hosts run one call after a leader change`,
-      'upgrade nats-server, or set broker.replicas to 1',
+      'upgrade nats-server, set broker.replicas to 1, or accept it with broker.unsafeReplicas',
     );
   if (durability === 'process') return;
   if (monitor !== undefined && (await syncsEveryWrite(monitor, serverId))) return;
