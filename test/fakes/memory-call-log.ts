@@ -24,7 +24,7 @@ interface MemoryRow extends CallRow {
   readonly id: CallId;
   readonly isCallersKey: boolean;
   readonly expiresAtMs: number;
-  /** Its worker was revoked while it ran. */
+  /** Its worker was revoked. */
   readonly isPurged: boolean;
 }
 
@@ -101,7 +101,8 @@ export class MemoryCallLog implements CallLog {
   }
 
   async find(id: CallId): Promise<CallRow | undefined> {
-    return this.#store.rows.get(keyOf(id));
+    const row = this.#store.rows.get(keyOf(id));
+    return row?.isPurged && !isOpen(row) ? undefined : row;
   }
 
   taken(id: CallId): void {
@@ -113,7 +114,7 @@ export class MemoryCallLog implements CallLog {
     for (const row of [...this.#store.rows.values()]) {
       if (row.id.worker !== worker || except.includes(row.id.epoch) || row.isPurged) continue;
       this.#remove(row);
-      if (row.state === 'running') this.#put({ ...row, isPurged: true });
+      if (row.state !== 'received') this.#put({ ...row, isPurged: true, reply: undefined });
     }
   }
 

@@ -94,7 +94,9 @@ export interface CallLog {
    * removed, because the call did not run. A log of several hosts does that after the deadline, when no copy of the call is left.
    */
   taken(id: CallId): void;
-  /** Removes the rows of a worker that are not running, and lets running ones end without a reply. All epochs but `except`, if given. */
+  /**
+   * Removes the calls of a worker: those that began stay in `receive` alone and have no reply. All epochs but `except`, if given.
+   */
   purge(worker: string, except?: readonly string[]): Promise<void>;
   /** Whether the process that owns a row has ended. Never true for this host. */
   isGone(owner: string): Promise<boolean>;

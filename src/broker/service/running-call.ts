@@ -162,7 +162,8 @@ export class RunningCall {
           return this.#refuse(this.task.conflict());
         case 'reply':
           this.#receipts(log.owner);
-          return this.#reply(row.reply);
+          // A purge removed the reply, and the worker is back.
+          return this.#reply(row.reply ?? errorBody(this.task.uncertain('store_changed')));
         case 'elsewhere':
           return this.#receipts(row.owner);
         case 'begin':

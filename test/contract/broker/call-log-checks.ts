@@ -213,6 +213,16 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(await log.find(idOf('kept', 'w1', 'e2'))).toBeUndefined();
   },
 
+  'a purged call that has run is not new when its worker is back': async (store) => {
+    const log = await store.open();
+    await done(log, 'k1', '{"n":1}');
+    await done(log, 'own', '{"n":1}', { isCallersKey: true });
+    await log.purge('w1');
+    expect(log.usage()).toMatchObject({ finished: 0, replyBytes: 0 });
+    expect(await log.receive(newCall('k1'))).toMatchObject({ isNew: false, row: { state: 'done', reply: undefined } });
+    expect((await log.receive(newCall('own', { isCallersKey: true }))).isNew).toBe(false);
+  },
+
   'AC-BR7: a worker with 256 calls that are not taken is refused, others are not': async (store) => {
     const log = await store.open();
     const keys = Array.from({ length: brokerLimits.callsPerWorker }, (_, at) => `k${at}`);

@@ -26,7 +26,7 @@ const states: readonly CallState[] = ['received', 'running', 'done', 'uncertain'
 const running = 1;
 const refused = 4;
 const isOpen = (state: number): boolean => state <= running;
-/** Class of a row. `purged`: its worker was revoked while it ran; it ends without a reply and counts for no bound. */
+/** Class of a row. `purged`: its worker was revoked after it began; it has no reply and counts for no bound. */
 const classes = { call: 0, callersKey: 1, purged: 2 } as const;
 const removedAtOnce = 5_000;
 
@@ -81,7 +81,7 @@ export class CallsTable {
     const text = 'INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING';
     const attempts = number === running ? 1 : 0;
     const values = [worker, epoch, key, number, this.#owner, expires, digest, kind, attempts, sumOf(reply), reply];
-    if (this.#run(text, values) === 0) return this.find(operation);
+    if (this.#run(text, values) === 0) return this.#found(operation);
     this.#change(worker, kind, number, 1, reply?.length ?? 0);
     return { kind: 'done' };
   }
@@ -110,10 +110,8 @@ export class CallsTable {
     return this.find(operation);
   }
 
-  find({ worker, epoch, key }: CallId): Answer {
-    const text = 'SELECT * FROM calls WHERE worker = ? AND epoch = ? AND key = ?';
-    const row = this.#statement(text).get([worker, epoch, key]) as Row | undefined;
-    return row ? { kind: 'row', row: this.#shown(row) } : { kind: 'none' };
+  find(id: CallId): Answer {
+    return this.#found(id, `AND (class <> ${classes.purged} OR state <= ${running})`);
   }
 
   /** A caller's key stays, because it may be sent again, unless its call was refused and did not run. */
@@ -133,8 +131,12 @@ export class CallsTable {
     const text = `SELECT class, state, count(*) AS rows, sum(coalesce(length(reply), 0)) AS bytes FROM calls WHERE ${which} GROUP BY class, state`;
     for (const group of this.#all(text, values) as { class: number; state: number; rows: number; bytes: number }[])
       this.#change(worker, group.class, group.state, -group.rows, -group.bytes);
-    this.#run(`DELETE FROM calls WHERE ${which} AND state <> ${running}`, values);
-    this.#run(`UPDATE calls SET class = ${classes.purged} WHERE ${which}`, values);
+    this.#run(`DELETE FROM calls WHERE ${which} AND state < ${running}`, values);
+    // What has begun stays, without a reply: the key may be listed again, and its worker may send the call again.
+    this.#run(`UPDATE calls SET class = ${classes.purged}, reply = NULL, sum = ? WHERE ${which}`, [
+      sumOf(null),
+      ...values,
+    ]);
   }
 
   /** Removes expired rows, a bounded number. */
@@ -154,6 +156,12 @@ export class CallsTable {
     const text = `SELECT worker, min(expires) AS first FROM calls WHERE class = ? AND state > ${running} GROUP BY worker`;
     const rows = this.#all(text, [classes[kind]]) as { worker: string; first: number }[];
     return new Map(rows.map(({ worker, first }) => [worker, first]));
+  }
+
+  #found({ worker, epoch, key }: CallId, condition = ''): Answer {
+    const text = `SELECT * FROM calls WHERE worker = ? AND epoch = ? AND key = ? ${condition}`;
+    const row = this.#statement(text).get([worker, epoch, key]) as Row | undefined;
+    return row ? { kind: 'row', row: this.#shown(row) } : { kind: 'none' };
   }
 
   #shown(row: Row): ThreadRow {
