@@ -116,6 +116,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       queueMicrotask(() => servers.isClosed || startupListing.listUnlisted());
     },
     onChannel: (name, channel) => stderrTails.opened(name, channel),
+    onToolsFailed: (name, error) => servers.find(name)?.toolsFailed(error),
     onProblem,
     authProvider: options.authProvider,
     histories,

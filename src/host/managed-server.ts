@@ -6,6 +6,7 @@ import { listsOriginOf, originOf } from '../catalog/server-origin.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
+import { type HostError, isHostError, withoutStack } from '../kernel/errors.js';
 import { type Breaker, type CircuitChanged, defaultBreakerPlan } from '../policy/breaker.js';
 import { CallSlots, defaultConcurrencyPlan } from '../policy/concurrency.js';
 import type { ToolTraits } from '../policy/operation.js';
@@ -44,6 +45,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
   /** Tools whose annotations are trusted; undefined: none. */
   #trusted: ReadonlySet<string> | undefined;
   #tools: readonly ListedItem[] = [];
+  #toolsError: HostError | undefined;
 
   constructor(
     definition: ServerDefinition,
@@ -134,9 +136,19 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     return this.#tools;
   }
 
+  /** Why the tools could not be read the last time; undefined: they could. */
+  get toolsError(): HostError | undefined {
+    return this.#toolsError;
+  }
+
+  toolsFailed(error: unknown): void {
+    if (isHostError(error) && error.code === 'protocol_error') this.#toolsError = withoutStack(error);
+  }
+
   /** Trusts annotations only if the operator allows it and the tool has its approved version. */
   learn(tools: readonly ListedItem[], isApproved: (tool: string) => boolean): void {
     this.#tools = tools;
+    this.#toolsError = undefined;
     this.#traits = undefined;
     this.#trusted = this.definition.trustAnnotations
       ? new Set(tools.map(({ key }) => key).filter((key) => isApproved(key)))

@@ -58,6 +58,8 @@ export interface StatusRow {
   readonly lastSuccessAt: string | undefined;
   readonly lastSuccessAgoMs: number | undefined;
   readonly tools: number;
+  /** Why its tools could not be read the last time. It can be called all the same. */
+  readonly toolsError: string | undefined;
   /** Number of tools that differ from their approved version. */
   readonly changedTools: number;
   /** Resource templates that a gateway does not route at `/mcp`; undefined: none. */
@@ -159,6 +161,7 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
     lastSuccessAt: lastSuccessAtMs === undefined ? undefined : wallTime(lastSuccessAtMs, instant),
     lastSuccessAgoMs: lastSuccessAtMs === undefined ? undefined : nowMs - lastSuccessAtMs,
     tools: tools.length,
+    toolsError: managed.toolsError?.message,
     changedTools: sources.pins.differingOf(name),
     unroutedTemplates: sources.routing?.unroutedOf?.(name),
     cacheEntries: sources.cache.entriesOf(name),

@@ -50,6 +50,8 @@ interface SuperviseParts {
   /** Called when the next request uses a token of another grant: cached answers may belong to another account. */
   readonly accountChanged: (server: string) => void;
   readonly onChannel: (server: string, channel: Channel) => void;
+  /** The tools of the server could not be read. The server can be called all the same. */
+  readonly onToolsFailed: (server: string, error: unknown) => void;
   readonly onProblem: (error: unknown) => void;
   /** Token source of servers over HTTP; default: the headers of the definition. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
@@ -151,7 +153,11 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const { clock, connector, reading, onNotification, runs, onProblem } = parts;
   const { definition, auth, supervisor, run, limits, onLost, instance } = attempt;
   const { name, spec } = definition;
-  const tools = new ListReader('tools/list', clock, () => reading(name), onProblem);
+  const onToolsFailed = (error: unknown) => {
+    parts.onToolsFailed(name, error);
+    onProblem(error);
+  };
+  const tools = new ListReader('tools/list', clock, () => reading(name), onToolsFailed);
   // A close before the handover fails this attempt, but must not end the run: another attempt may follow.
   let isUp = false;
   let isUnattributedReported = false;
@@ -194,7 +200,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   const unwatch = auth?.onNewGrant(() => {
     isAccountChanged = true;
   });
-  await readFirstTools(tools, session, limits, onProblem).finally(() => unwatch?.());
+  await readFirstTools(tools, session, limits, onToolsFailed).finally(() => unwatch?.());
   const { closedBy } = session;
   if (closedBy) {
     // A process whose pipe closed may still run: the next start waits for its end.

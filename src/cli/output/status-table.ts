@@ -38,6 +38,7 @@ export function noteOf(row: StatusRow): string {
     row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
     row.throttledForMs === undefined ? '' : `throttled for ${formatDuration(row.throttledForMs)}`,
+    row.toolsError === undefined ? '' : neutraliseLine(row.toolsError, errorChars),
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
     unroutedNote(row),
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',

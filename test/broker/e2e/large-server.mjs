@@ -1,13 +1,18 @@
-/** A legacy MCP server with one tool, whose result has as many bytes as the call asks for. */
+/** A legacy MCP server whose results have as many bytes as the call asks for. $TOOLS tools, each with a description of $BYTES. */
 import { createInterface } from 'node:readline';
 
+const { TOOLS = 1, BYTES = 0 } = process.env;
+const description = 'x'.repeat(Number(BYTES));
+const inputSchema = { type: 'object' };
 const results = {
   initialize: {
     protocolVersion: '2025-11-25',
     capabilities: { tools: {} },
     serverInfo: { name: 'large', version: '1' },
   },
-  'tools/list': { tools: [{ name: 'work', inputSchema: { type: 'object' } }] },
+  'tools/list': {
+    tools: Array.from({ length: Number(TOOLS) }, (_, at) => ({ name: `work${at || ''}`, description, inputSchema })),
+  },
 };
 for await (const line of createInterface({ input: process.stdin })) {
   const { id, method, params } = JSON.parse(line);
