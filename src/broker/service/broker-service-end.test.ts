@@ -20,9 +20,9 @@ describe('a worker that is revoked', () => {
     expect(rig.host.calls).toHaveLength(1);
     expect(worker.heard).toEqual([]);
     expect(await rig.log.find({ worker: 'w1', epoch: 'e1', key: 'waits' })).toBeUndefined();
-    expect(await rig.log.find({ worker: 'w1', epoch: 'e1', key: 'runs' })).toMatchObject({
-      state: 'done',
-      reply: undefined,
+    const again = { session: 's1', digest: '', isCallersKey: false, deadlineMs: 1_000, state: 'running' } as const;
+    expect(await rig.log.receive({ ...again, id: { worker: 'w1', epoch: 'e1', key: 'runs' } })).toMatchObject({
+      ...{ isNew: false, row: { state: 'done', reply: undefined } },
     });
     await worker.call('late', 'nova_click');
     expect(worker.refusals.get('late')).toMatchObject({ code: 'denied', details: { reason: 'revoked' } });
