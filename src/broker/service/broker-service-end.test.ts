@@ -68,3 +68,56 @@ test('a stop answers everything that was read', async () => {
   await worker.call('waits', 'nova_click', {}, { sentBefore });
   expect(worker.outcome('waits')).toBe('{"n":1}');
 });
+
+describe('a reply', () => {
+  const books = { books: { tools: ['read'] } };
+
+  test('D-43 that cannot be recorded is sent, and the service serves this worker and others as before', async () => {
+    const rig = new ServiceRig(books);
+    const [ann, bob] = [rig.worker('ann'), rig.worker('bob')];
+    rig.host.onCall = ({ options }) => `{"for":"${options.principal?.id}"}`;
+    const finish = rig.log.finish.bind(rig.log);
+    rig.log.finish = (id, ...rest) =>
+      id.worker === 'ann' ? Promise.reject(new Error('no answer')) : finish(id, ...rest);
+    await ann.call('k1', 'read');
+    await bob.call('k2', 'read');
+    expect([ann.outcome('k1'), bob.outcome('k2')]).toEqual(['{"for":"ann"}', '{"for":"bob"}']);
+    expect(rig.events.map(({ kind }) => kind)).toEqual(['problem']);
+    rig.log.finish = finish;
+    await ann.call('k3', 'read');
+    expect(ann.outcome('k3')).toBe('{"for":"ann"}');
+    expect(rig.service.status()).toMatchObject({ running: 0, waiting: 0 });
+  });
+
+  test('D-43 that its worker does not read stays in the log until it asks, and delays nobody', async () => {
+    const rig = new ServiceRig(books);
+    const [ann, bob] = [rig.worker('ann'), rig.worker('bob')];
+    ann.isReading = false;
+    await ann.call('k1', 'read');
+    await bob.call('k2', 'read');
+    expect([ann.outcome('k1'), bob.outcome('k2')]).toEqual([undefined, '{"content":[]}']);
+    expect(await rig.service.ask(ann, ['k1'])).toEqual({ running: ['k1'], resend: [] });
+    ann.isReading = true;
+    expect(await rig.service.ask(ann, ['k1'])).toEqual({ running: [], resend: [] });
+    expect(ann.outcome('k1')).toBe('{"content":[]}');
+    expect(rig.host.calls).toHaveLength(2);
+  });
+
+  test('D-43 without room waits, while other workers are served; it is sent when there is room', async () => {
+    const rig = new ServiceRig(books);
+    const [ann, bob] = [rig.worker('ann'), rig.worker('bob')];
+    rig.host.onCall = () => `{"text":"${'x'.repeat(4_000_000)}"}`;
+    const keys = Array.from({ length: 17 }, (_, at) => `k${at}`);
+    for (const key of keys) await ann.call(key, 'read');
+    // 64 MiB have room for 16 of them.
+    expect(keys.filter((key) => ann.outcome(key) === undefined)).toEqual(['k16']);
+    await ann.call('next', 'read');
+    expect(ann.answers.get('next')).toBe('overloaded');
+    await bob.call('k0', 'read');
+    expect(bob.outcome('k0')).toBeDefined();
+    rig.service.taken(ann, ['k0']);
+    await settled();
+    await settled();
+    expect(ann.outcome('k16')).toBeDefined();
+  });
+});

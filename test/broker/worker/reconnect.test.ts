@@ -53,6 +53,25 @@ describe('a lost connection', () => {
     expect(tools.status()).toMatchObject({ state: 'ready', lastError: undefined, connections: 2 });
   });
 
+  test('D-52 counts as a good one after 10 s: connections that end earlier are opened more and more slowly', async () => {
+    const { broker, clock } = await makeRig();
+    /** Ends the connection after this time; returns how long the next one took. */
+    const delayAfter = async (lastedMs: number) => {
+      await clock.advanceAsync(lastedMs);
+      const { attempts } = broker;
+      broker.cut();
+      let waitedMs = 0;
+      for (; broker.attempts === attempts && waitedMs < 10_000; waitedMs += 50) await clock.advanceAsync(50);
+      return waitedMs;
+    };
+    const short: number[] = [];
+    for (let times = 0; times < 6; times++) short.push(await delayAfter(9_000));
+    expect(short.at(-1)).toBeGreaterThanOrEqual(1_500);
+    expect(short[0]).toBeLessThanOrEqual(250);
+    expect(await delayAfter(10_000)).toBeLessThanOrEqual(150);
+    expect(await delayAfter(9_000)).toBeLessThanOrEqual(250);
+  });
+
   test('connected again is an event', async () => {
     const { tools, broker, clock } = await makeRig();
     const times: number[] = [];
