@@ -175,7 +175,7 @@ export class MemoryCallLog implements CallLog {
     // Rows are nearly in the order in which they expire, so this reads few.
     for (const row of this.#store.rows.values()) {
       if (row.expiresAtMs > nowMs) break;
-      if (!isOpen(row) || !this.#store.owners.has(row.owner)) this.#remove(row);
+      this.#remove(row);
     }
   }
 }

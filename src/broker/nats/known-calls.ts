@@ -22,7 +22,6 @@ export interface KnownCall {
   /** Size of the reply, and of the part in the row itself. */
   replyBytes: number;
   inlineBytes: number;
-  /** For a finished call. */
   expiresAtMs: number;
 }
 
@@ -53,9 +52,11 @@ export class KnownCalls {
 
   /** Counts a call that is being received. */
   add({ worker, epoch, key }: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
+    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
+    const expiresAtMs = deadlineAtMs + keptMs[kindOf({ bucket })];
     const known: KnownCall = {
-      ...{ rowKey: rowKey(worker, epoch, key), bucket, worker, deadlineAtMs: this.#clock.nowMs() + deadlineMs },
-      ...{ row: undefined, seq: 0, state: 'open', replyBytes: 0, inlineBytes: 0, expiresAtMs: 0 },
+      ...{ rowKey: rowKey(worker, epoch, key), bucket, worker, deadlineAtMs, expiresAtMs },
+      ...{ row: undefined, seq: 0, state: 'open', replyBytes: 0, inlineBytes: 0 },
     };
     this.#calls.set(known.rowKey, known);
     this.#count(known, 1);
@@ -141,7 +142,8 @@ export class KnownCalls {
   #sweepLater(): void {
     this.#cancelSweep = this.#clock.at(this.#clock.nowMs() + sweepMs, () => {
       for (const known of this.#calls.values()) {
-        if (known.state !== 'finished' || known.expiresAtMs > this.#clock.nowMs()) continue;
+        // Open ones too: their calls ended at their deadline, and their outcome could not be written.
+        if (known.expiresAtMs > this.#clock.nowMs()) continue;
         this.forget(known);
         this.#onExpired(known);
       }
@@ -155,4 +157,4 @@ export class KnownCalls {
   }
 }
 
-const kindOf = ({ bucket }: KnownCall): RowClass => (bucket === keysBucket ? 'keys' : 'calls');
+const kindOf = ({ bucket }: Pick<KnownCall, 'bucket'>): RowClass => (bucket === keysBucket ? 'keys' : 'calls');

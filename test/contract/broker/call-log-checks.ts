@@ -223,6 +223,29 @@ export const checks: Readonly<Record<string, Check>> = {
     expect((await log.receive(newCall('own', { isCallersKey: true }))).isNew).toBe(false);
   },
 
+  'a jump of the wall clock, or sleep of the machine, removes no row': async (store) => {
+    const log = await store.open();
+    await done(log, 'k1', '{"n":1}');
+    await done(log, 'own', '{"n":1}', { isCallersKey: true });
+    store.clock.jumpWall(2 * brokerLimits.callersKeyMs);
+    store.clock.sleep(2 * brokerLimits.callersKeyMs);
+    for (let minutes = 0; minutes < 3; minutes++) {
+      await store.clock.advanceAsync(30_001);
+      expect((await log.receive(newCall('k1'))).isNew).toBe(false);
+      expect((await log.receive(newCall('own', { isCallersKey: true }))).isNew).toBe(false);
+    }
+  },
+
+  'a call whose outcome could not be written does not count for ever': async (store) => {
+    const log = await store.open();
+    await log.receive(newCall('lost'));
+    await store.clock.advanceAsync(60_000 + brokerLimits.untakenMs);
+    await eventually('it is removed', async () => {
+      await store.clock.advanceAsync(30_001);
+      return log.refusal('w1', 'e1', false) === undefined && log.usage().open === 0;
+    });
+  },
+
   'AC-BR7: a worker with 256 calls that are not taken is refused, others are not': async (store) => {
     const log = await store.open();
     const keys = Array.from({ length: brokerLimits.callsPerWorker }, (_, at) => `k${at}`);

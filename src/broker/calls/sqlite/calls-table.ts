@@ -2,7 +2,7 @@
  * The rows of the log as a table. One method per operation; each is one step of a transaction.
  * Not here: transactions and the disk (log-writer.ts), bounds (call-bounds.ts), what rows mean (service/call-decision.ts).
  *
- * Invariants: an outcome is written once. A row of an open call of this process is never removed, except by a purge.
+ * Invariants: an outcome is written once. A row of an open call is removed long after its deadline, or by a purge.
  */
 import { crc32 } from 'node:zlib';
 import type Database from 'libsql';
@@ -141,11 +141,10 @@ export class CallsTable {
 
   /** Removes expired rows, a bounded number. */
   sweep(nowMs: number): void {
-    // A call of this process writes its outcome before it expires.
-    const which = `expires < ? AND (state > ${running} OR owner <> ?)`;
-    const text = `SELECT rowid AS at, worker, class, state, length(reply) AS bytes FROM calls WHERE ${which} LIMIT ${removedAtOnce}`;
+    // Open ones too: their calls ended at their deadline, and their outcome could not be written.
+    const text = `SELECT rowid AS at, worker, class, state, length(reply) AS bytes FROM calls WHERE expires < ? LIMIT ${removedAtOnce}`;
     type Expired = { at: number; worker: string; class: number; state: number; bytes: number | null };
-    for (const { at, worker, class: kind, state, bytes } of this.#all(text, [nowMs, this.#owner]) as Expired[]) {
+    for (const { at, worker, class: kind, state, bytes } of this.#all(text, [nowMs]) as Expired[]) {
       this.#run('DELETE FROM calls WHERE rowid = ?', [at]);
       this.#change(worker, kind, state, -1, -(bytes ?? 0));
     }

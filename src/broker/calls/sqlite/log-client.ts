@@ -5,7 +5,6 @@
  * Invariants: every question is answered or rejected, also when the thread ends. After a failure nothing is sent.
  */
 import { Worker } from 'node:worker_threads';
-import type { Clock } from '../../../kernel/clock.js';
 import type { HostError } from '../../../kernel/errors.js';
 import { logClosed, logFailed } from './log-errors.js';
 import {
@@ -22,7 +21,8 @@ import { logThreadStart } from './log-thread-start.js';
 
 export interface LogClientOptions {
   readonly data: ThreadData;
-  readonly clock: Clock;
+  /** For the expiry of rows. */
+  readonly wallMs: () => number;
   readonly onProblem: (error: HostError) => void;
   /** Before the answers are given. */
   readonly onAnswered: (message: Pick<Answered, 'changes'> & Partial<Answered>) => void;
@@ -100,7 +100,7 @@ export class LogClient {
     if (this.hasFailed || this.#next.length === 0) return;
     const operations = this.#next;
     [this.#next, this.#unsent] = [[], 0];
-    this.#post({ operations, nowMs: this.#options.clock.date().getTime() });
+    this.#post({ operations, nowMs: this.#options.wallMs() });
   }
 
   async close(): Promise<void> {

@@ -64,6 +64,7 @@ class SqliteCallLog implements CallLog {
   #cancelTidy: Cancel = () => {};
   #tidyAtMs = never;
   #sweepAtMs: number;
+  readonly #wallOffsetMs: number;
 
   constructor({ folder, clock, onProblem = () => {} }: SqliteCallLogOptions) {
     this.#folder = folder;
@@ -71,9 +72,10 @@ class SqliteCallLog implements CallLog {
     this.#onProblem = onProblem;
     this.#sweepAtMs = clock.nowMs();
     this.#bounds = new CallBounds(clock, this.#firstExpiryMs);
+    this.#wallOffsetMs = clock.date().getTime() - clock.nowMs();
     const startedAt = new Date(this.#wallMs() - process.uptime() * 1_000).toISOString();
     this.#client = new LogClient({
-      ...{ data: { folder, owner: this.owner, startedAt }, clock, onProblem },
+      ...{ data: { folder, owner: this.owner, startedAt }, wallMs: () => this.#wallMs(), onProblem },
       onAnswered: (message) => this.#answered(message),
       onFailed: () => {
         if (folder !== undefined) openFolders.set(folder, 'failed');
@@ -228,8 +230,9 @@ class SqliteCallLog implements CallLog {
     return first === never ? keptMs[kind] : first - this.#wallMs();
   };
 
+  /** Does not jump with the wall clock, nor with sleep of the machine: a worker on it may still send a call again. */
   #wallMs(): number {
-    return this.#clock.date().getTime();
+    return this.#wallOffsetMs + this.#clock.nowMs();
   }
 }
 
