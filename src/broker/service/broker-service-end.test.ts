@@ -4,6 +4,25 @@ import { HostError } from '../../kernel/errors.js';
 
 const three = { nova: { tools: ['fetch_url', 'nova_click', 'nova_screenshot'] } };
 
+test('questions of one worker are answered one after the other: replies that are read may have 4 MiB each', async () => {
+  const rig = new ServiceRig(three);
+  const { find } = rig.log;
+  let [reading, most] = [0, 0];
+  rig.log.find = async (id) => {
+    most = Math.max(most, ++reading);
+    await settled();
+    reading--;
+    return find.call(rig.log, id);
+  };
+  const keys = Array.from({ length: 32 }, (_, at) => `k${at % 16}`);
+  const worker = rig.worker();
+  const asked = await Promise.all(Array.from({ length: 200 }, () => rig.service.ask(worker, keys)));
+  expect(most).toBe(8);
+  expect(asked[0]).toEqual({ running: [], resend: keys.slice(0, 16) });
+  // The worker asks again.
+  expect(asked.at(-1)).toEqual({ running: keys, resend: [] });
+});
+
 describe('a worker that is revoked', () => {
   test('AC-BR12 has its waiting calls removed and its running ones cancelled, and hears nothing more', async () => {
     const rig = new ServiceRig(three, { runningPerWorker: 1 });

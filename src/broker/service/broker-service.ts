@@ -44,6 +44,8 @@ const unlistedMax = 100;
 const recordMs = 1_000;
 /** Rows that are read at once for one question: replies may have 4 MiB each. */
 const asksAtOnce = 8;
+/** Questions of one worker that wait. More are answered as if all their calls ran: it asks again. */
+const asksMax = 64;
 
 export class BrokerService implements ServiceHandlers {
   readonly #options: BrokerServiceOptions;
@@ -52,6 +54,8 @@ export class BrokerService implements ServiceHandlers {
   readonly #ports: WorkerCallPorts;
   /** Calls that were cancelled before they came, with the time of the cancel. */
   readonly #cancels = new Map<string, number>();
+  /** Questions of each worker, and the end of the last one. */
+  readonly #asks = new Map<string, { count: number; last: Promise<unknown> }>();
   readonly #unlisted = new Map<string | undefined, true>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0, uncertain: 0 };
   #transport: WorkerTransport | undefined;
@@ -150,7 +154,23 @@ export class BrokerService implements ServiceHandlers {
     for (const key of keys) this.#options.log.taken(idOf(session, key));
   }
 
+  /** One after the other for each worker: what is read for them is in memory. */
   async ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
+    const worker = compositeKey(session.name, session.epoch);
+    const asks = this.#asks.get(worker) ?? { count: 0, last: Promise.resolve() };
+    if (asks.count >= asksMax) return { running: keys, resend: [] };
+    this.#asks.set(worker, asks);
+    asks.count++;
+    const answer = asks.last.then(() => this.#ask(session, [...new Set(keys)]));
+    asks.last = answer.catch(() => {});
+    try {
+      return await answer;
+    } finally {
+      if (--asks.count === 0) this.#asks.delete(worker);
+    }
+  }
+
+  async #ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
     const running: string[] = [];
     const resend: string[] = [];
     let isReading = identityOf(session) !== undefined;
