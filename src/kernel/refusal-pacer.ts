@@ -4,6 +4,7 @@
  * Invariant: at most `delayedMax` refusals are delayed, each for at most `refusalDelayMsMax`.
  */
 import type { Clock } from './clock.js';
+import { Fifo } from './fifo.js';
 
 /** Refusals per `tickMs`; the rest are delayed. */
 const refusalsPerTick = 32;
@@ -15,7 +16,7 @@ const refusalDelayMsMax = (delayedMax / refusalsPerTick) * tickMs;
 
 export class RefusalPacer {
   readonly #clock: Clock;
-  readonly #delayed: (() => void)[] = [];
+  #delayed = new Fifo<() => void>();
   /** Number of refusals in this tick. */
   #count = 0;
 
@@ -26,7 +27,7 @@ export class RefusalPacer {
   run(refuse: () => void, deadlineAtMs = Number.POSITIVE_INFINITY): void {
     const isDelayed =
       this.#count >= refusalsPerTick &&
-      this.#delayed.length < delayedMax &&
+      this.#delayed.size < delayedMax &&
       deadlineAtMs - this.#clock.nowMs() > refusalDelayMsMax;
     if (isDelayed) {
       this.#delayed.push(refuse);
@@ -38,7 +39,9 @@ export class RefusalPacer {
 
   /** Runs all delayed refusals now. */
   flush(): void {
-    for (const refuse of this.#delayed.splice(0)) refuse();
+    const delayed = this.#delayed;
+    this.#delayed = new Fifo();
+    for (const refuse of delayed) refuse();
   }
 
   #planTick(): void {
@@ -47,9 +50,9 @@ export class RefusalPacer {
 
   #nextTick(): void {
     this.#count = 0;
-    for (const refuse of this.#delayed.splice(0, refusalsPerTick)) {
+    for (let left = Math.min(refusalsPerTick, this.#delayed.size); left > 0; left--) {
       this.#count++;
-      refuse();
+      this.#delayed.shift()?.();
     }
     if (this.#count > 0) this.#planTick();
   }
