@@ -108,7 +108,7 @@ describe('a reply', () => {
     expect(rig.service.status()).toMatchObject({ running: 0, waiting: 0 });
   });
 
-  test('D-43 that its worker does not read stays in the log until it asks, and delays nobody', async () => {
+  test('D-43 that its worker does not read stays in the log until it asks, and delays no other call', async () => {
     const rig = new ServiceRig(books);
     const [ann, bob] = [rig.worker('ann'), rig.worker('bob')];
     ann.isReading = false;

@@ -303,7 +303,7 @@ export class RunningCall {
     }
   }
 
-  /** This sending did not run. Of a key that was not made for it, an earlier one may have. */
+  /** This sending did not run. An earlier call with the same key may have, unless the key was made for this call. */
   #refuseInDoubt(error: HostError): void {
     this.#refuse(error.with({ execution: isSurelyNew(this.task) ? 'not_executed' : 'uncertain' }));
   }
