@@ -56,7 +56,7 @@ function rig() {
   >;
   new HostTransport({
     ...{ ...connections, handlers, identities, store, owner: 'owner', clock, batch: new TurnBatch() },
-    ...{ isGone: async () => false, onProblem: () => {} },
+    ...{ isGone: async () => false, onProblem: () => {}, onEvent: () => {} },
   });
   const call = (key: string, bytes = 0) => {
     const args = Buffer.from(JSON.stringify({ text: 'x'.repeat(bytes) }));

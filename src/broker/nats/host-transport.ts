@@ -8,6 +8,7 @@
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { joinedParts } from '../../wire/json-text.js';
+import type { BrokerEvent } from '../broker-events.js';
 import type { Identities } from '../identities.js';
 import { idPattern } from '../protocol/limits.js';
 import { type HostMessage, readWorkerMessage, type WorkerMessage, writeHostMessage } from '../protocol/messages.js';
@@ -37,6 +38,7 @@ export interface HostTransportOptions {
   readonly clock: Clock;
   readonly isGone: (owner: string) => Promise<boolean>;
   readonly onProblem: (error: unknown) => void;
+  readonly onEvent: (event: BrokerEvent) => void;
   readonly batch: TurnBatch;
 }
 
@@ -72,7 +74,12 @@ export class HostTransport implements WorkerTransport {
         clock,
         identities,
         onJoined: (session) => handlers.joined(session),
-        onLeft: (session) => handlers.left(session),
+        onConnected: ({ name, id }, isAgain) =>
+          options.onEvent({ kind: 'connected', worker: name, session: id, isAgain }),
+        onLeft: (session, reason) => {
+          options.onEvent({ kind: 'disconnected', worker: session.name, session: session.id, reason });
+          handlers.left(session);
+        },
       },
       publish: ({ name, epoch, id }, message) => this.#publish(toSession(name, epoch, id), message),
     });
@@ -146,7 +153,7 @@ export class HostTransport implements WorkerTransport {
     const { store } = this.#options;
     const { connection, seen } = readHello(bufferOf(message.data));
     store.sawToken(seen);
-    if (session) session.connection = connection;
+    if (session) this.#sessions.connected(session, connection);
     const answer = () => {
       const identity = session?.identity();
       if (identity) this.#send(message, writeWelcome({ ...identity, storeId: store.id, seen: store.seenToken }));
@@ -158,7 +165,7 @@ export class HostTransport implements WorkerTransport {
 
   #bye(message: NatsMessage, session: NatsSession | undefined): void {
     const { connection } = readHello(bufferOf(message.data));
-    if (session?.connection === connection) this.#sessions.drop(session);
+    if (session?.connection === connection) this.#sessions.drop(session, 'closed');
   }
 
   #call(message: NatsMessage, session: NatsSession | undefined): void {

@@ -13,6 +13,7 @@ import { readRow, type StoredRow, writeRow } from './call-rows.js';
 import { createStores } from './create-stores.js';
 import { bodiesStream, bodySubject, callsBucket, keysBucket, streamOf } from './names.js';
 import { bufferOf, loadJetStream, loadKv, type NatsConnection } from './nats-client.js';
+import { RowWrites } from './row-writes.js';
 import { StoreId } from './store-id.js';
 import type { TurnBatch } from './turn-batch.js';
 
@@ -41,9 +42,10 @@ interface Parts {
   readonly jsm: JetStreamManager;
   readonly buckets: Readonly<Record<Bucket, KV>>;
   readonly id: StoreId;
+  readonly writes: RowWrites;
 }
 
-/** A write or a read without an answer, e.g. after a change of the leader, is tried again after this time. */
+/** A read without an answer, e.g. after a change of the leader, is tried again after this time. */
 const answerMs = 1_000;
 /** The answer to a body of 4 MiB. */
 const bodyMs = 6_000;
@@ -90,8 +92,9 @@ export class KvStore {
         return jsm.streams.info(streamOf(callsBucket));
       }
     };
-    const id = await StoreId.open({ ...options, bucket: calls, info });
-    return new KvStore(options, { js, jsm, id, buckets: { [callsBucket]: calls, [keysBucket]: keys } });
+    const writes = await RowWrites.open(connection, options.clock, options.batch);
+    const id = await StoreId.open({ ...options, bucket: calls, info, onLoss: () => writes.fail() });
+    return new KvStore(options, { js, jsm, id, writes, buckets: { [callsBucket]: calls, [keysBucket]: keys } });
   }
 
   /** A name for one write, for its row. */
@@ -104,10 +107,9 @@ export class KvStore {
    * tried again. Rejects if it is not known in time, or if the store has not the id `storeId`, for which the write was decided.
    */
   async write(bucket: Bucket, key: string, row: StoredRow, expected: number, storeId: string): Promise<Written> {
-    const { clock, batch, connection } = this.#options;
+    const { clock, connection } = this.#options;
     const { id } = this;
     const value = writeRow(row);
-    const options = { previousSeq: expected, timeout: answerMs };
     const untilMs = clock.nowMs() + writeMs;
     const startedAtMs = clock.date().getTime();
     for (;;) {
@@ -117,9 +119,7 @@ export class KvStore {
       if (expected === 0 && clock.date().getTime() - startedAtMs > createMs) throw storeError(undefined);
       const { losses } = id;
       try {
-        const seq = await id.answer<number>((resolve, reject) =>
-          batch.add(() => this.#parts.buckets[bucket].put(key, value, options).then(resolve, reject)),
-        );
+        const seq = await this.#parts.writes.put(`$KV.${bucket}.${key}`, value, expected);
         const isInOrder = bucket !== callsBucket || id.sawWrite(seq);
         if (isInOrder && losses === id.losses) return { kind: 'written', seq };
         // Maybe into another store than the one for which it was decided.

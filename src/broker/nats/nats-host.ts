@@ -88,7 +88,19 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
       },
       async open(handlers) {
         const transport = new HostTransport({
-          ...{ intake, connection, handlers, identities, store: store.id, owner, clock, isGone, onProblem, batch },
+          ...{
+            intake,
+            connection,
+            handlers,
+            identities,
+            store: store.id,
+            owner,
+            clock,
+            isGone,
+            onProblem,
+            onEvent,
+            batch,
+          },
         });
         await Promise.all([intake.flush(), connection.flush()]);
         return transport;

@@ -2,6 +2,7 @@
  * Sessions of workers on NATS. A host does not see their connections: a session is there while it says hello.
  * Invariant: a worker that makes many sessions loses its own oldest ones, and none of another worker.
  */
+import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Identities } from '../identities.js';
 import type { HostMessage } from '../protocol/messages.js';
@@ -12,7 +13,9 @@ export interface SessionsOptions {
   readonly identities: Identities;
   readonly publish: (session: WorkerSession, message: HostMessage) => boolean;
   readonly onJoined: (session: WorkerSession) => void;
-  readonly onLeft: (session: WorkerSession) => void;
+  /** It said hello over a new connection. `isAgain`: it had one before. */
+  readonly onConnected: (session: WorkerSession, isAgain: boolean) => void;
+  readonly onLeft: (session: WorkerSession, reason: string) => void;
 }
 
 export interface NatsSession extends WorkerSession {
@@ -25,11 +28,14 @@ export interface NatsSession extends WorkerSession {
 export const helloMs = 10_000;
 const silentMs = 3 * helloMs;
 const sessionsPerWorker = 64;
+const seenMax = 4_096;
 
 export class Sessions {
   readonly #options: SessionsOptions;
   /** By worker and epoch, then by session; the one that was seen last is at the end. */
   readonly #workers = new Map<string, Map<string, NatsSession>>();
+  /** Sessions that were connected, for the log. */
+  readonly #seen = new Map<string, true>();
   #cancel: Cancel | undefined;
 
   constructor(options: SessionsOptions) {
@@ -53,26 +59,34 @@ export class Sessions {
     sessions.delete(id);
     sessions.set(id, session);
     const [oldest] = sessions.values();
-    if (sessions.size > sessionsPerWorker && oldest) this.drop(oldest);
+    if (sessions.size > sessionsPerWorker && oldest) this.drop(oldest, 'too_many_sessions');
     if (!known) onJoined(session);
     return session;
   }
 
-  drop(session: NatsSession): void {
+  connected(session: NatsSession, connection: string): void {
+    if (session.connection === connection) return;
+    session.connection = connection;
+    const isAgain = this.#seen.has(session.id);
+    setBounded(this.#seen, session.id, true, seenMax);
+    this.#options.onConnected(session, isAgain);
+  }
+
+  drop(session: NatsSession, reason: string): void {
     const worker = `${session.name}.${session.epoch}`;
     const sessions = this.#workers.get(worker);
     if (!sessions?.delete(session.id)) return;
     if (sessions.size === 0) this.#workers.delete(worker);
-    this.#options.onLeft(session);
+    this.#options.onLeft(session, reason);
   }
 
   dropRevoked(): void {
-    for (const session of this.#all()) if (!session.identity()) this.drop(session);
+    for (const session of this.#all()) if (!session.identity()) this.drop(session, 'revoked');
   }
 
   close(): void {
     this.#cancel?.();
-    for (const session of this.#all()) this.drop(session);
+    for (const session of this.#all()) this.drop(session, 'going_away');
   }
 
   #newSession(name: string, epoch: string, id: string): NatsSession {
@@ -88,7 +102,7 @@ export class Sessions {
   #sweepLater(): void {
     const { clock } = this.#options;
     this.#cancel = clock.at(clock.nowMs() + helloMs, () => {
-      for (const session of this.#all()) if (clock.nowMs() - session.seenAtMs > silentMs) this.drop(session);
+      for (const session of this.#all()) if (clock.nowMs() - session.seenAtMs > silentMs) this.drop(session, 'silent');
       this.#sweepLater();
     });
   }

@@ -21,6 +21,7 @@ export interface StoreIdOptions {
   readonly onProblem: (error: unknown) => void;
   /** The other hosts must look at the id too. */
   readonly onNewStore: () => void;
+  readonly onLoss: () => void;
 }
 
 const retryMs = 100;
@@ -41,8 +42,8 @@ export class StoreId {
   #losses = 0;
   #checking: Promise<void> | undefined;
   #online: Promise<void> = Promise.resolve();
-  /** Rejects what waits for an answer: when the connection is lost, none comes. */
-  readonly #waiting = new Set<(error: Error) => void>();
+  /** Ends the wait for answers of a lost connection. */
+  #lost = () => {};
 
   private constructor(options: StoreIdOptions) {
     this.#options = options;
@@ -105,27 +106,15 @@ export class StoreId {
     });
   }
 
-  /** Rejects also when the connection is lost. `ask` calls one of the two functions. */
-  answer<T>(ask: (resolve: (value: T) => void, reject: (error: Error) => void) => void): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const fail = (error: Error) => {
-        this.#waiting.delete(fail);
-        reject(error);
-      };
-      this.#waiting.add(fail);
-      ask((value) => {
-        this.#waiting.delete(fail);
-        resolve(value);
-      }, fail);
-    });
-  }
-
   async #checkUntilDone(): Promise<void> {
     const { clock, onProblem, connection } = this.#options;
     for (let failures = 0; !connection.isClosed(); failures++) {
       await this.#online;
       try {
-        return await this.answer((resolve, reject) => void this.#check().then(resolve, reject));
+        return await new Promise<void>((resolve, reject) => {
+          this.#lost = () => reject(new Error('the connection was lost'));
+          this.#check().then(resolve, reject);
+        });
       } catch (error) {
         if (failures === 20) onProblem(error);
         await sleep(clock, retryMs);
@@ -192,7 +181,8 @@ export class StoreId {
         });
         this.#losses++;
         this.check();
-        for (const reject of [...this.#waiting]) reject(new Error('the connection was lost'));
+        this.#lost();
+        this.#options.onLoss();
       } else if (type === 'reconnect') goOnline();
     }
     goOnline();

@@ -38,7 +38,7 @@ test('a thousand workers connect, and each call is answered to its worker', asyn
   }
 }, 180_000);
 
-test('a worker that is added while hosts run connects after a reload, and others stay connected', async () => {
+test('a worker that is added while hosts run connects after a reload, and again; others stay connected', async () => {
   const stage = await NatsStage.start();
   try {
     const host = await stage.host();
@@ -57,6 +57,11 @@ test('a worker that is added while hosts run connects after a reload, and others
     await old.connection.call(request('k2'));
     await eventually('the reply', () => old.replies.has('k2'));
     expect(host.events.filter(({ kind }) => kind === 'nats_lost')).toEqual([]);
+    expect(host.events).toContainEqual({ kind: 'connected', worker: 'w3', session: 's_w3', isAgain: false });
+    await added.connection.close();
+    await eventually('it has left', () => host.events.some(({ kind }) => kind === 'disconnected'));
+    await stage.connect('w3');
+    await eventually('connected again', () => host.events.some((event) => 'isAgain' in event && event.isAgain));
   } finally {
     await stage.stop();
   }

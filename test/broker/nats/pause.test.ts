@@ -20,7 +20,7 @@ test('calls that are read after a pause are dropped until the connection is new;
   const store = { id: 'store-1', seenToken: '', checking: undefined, sawToken: () => {} };
   const transport = new HostTransport({
     ...{ intake, connection, handlers: host, identities, store, owner: 'owner-1', clock, batch: new TurnBatch() },
-    ...{ isGone: async () => false, onProblem: () => {} },
+    ...{ isGone: async () => false, onProblem: () => {}, onEvent: () => {} },
   });
   try {
     await Promise.all([intake.flush(), connection.flush()]);

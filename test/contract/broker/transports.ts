@@ -95,7 +95,7 @@ export const natsKind: TransportKind = {
     const store = { id: 'store-1', seenToken: '', checking: undefined, sawToken: () => {} };
     const transport = new HostTransport({
       ...{ intake, connection, handlers, identities, store, owner: 'owner-1', clock: systemClock },
-      ...{ isGone: async () => false, onProblem: () => {}, batch: new TurnBatch() },
+      ...{ isGone: async () => false, onProblem: () => {}, onEvent: () => {}, batch: new TurnBatch() },
     });
     await Promise.all([intake.flush(), connection.flush()]);
     return {
