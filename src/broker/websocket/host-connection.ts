@@ -16,7 +16,7 @@ import type { ServiceHandlers, WorkerSession } from '../service/transport.js';
 import type { CloseReason } from './close-reasons.js';
 import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
 import { type Hello, readHello, writeWelcome } from './hello.js';
-import { slowMs, unansweredBytesMax, unansweredMax } from './limits.js';
+import { itemBytes, slowMs, unansweredBytesMax, unansweredMax } from './limits.js';
 import type { SendKind, WorkerTraffic } from './worker-traffic.js';
 
 export interface ConnectionParts {
@@ -83,7 +83,7 @@ export class HostConnection implements FrameSocketReader {
     if (this.#isOver) return;
     try {
       if (bytes === undefined) throw new HostError('invalid_request', 'a binary message is not part of the protocol');
-      if (this.#admitted) this.#read(readWorkerMessage(bytes), bytes.length, this.#admitted.session);
+      if (this.#admitted) this.#readFrom(bytes, this.#admitted);
       else this.#parts.hello(this, readHello(bytes));
     } catch (error) {
       const why = isHostError(error) ? error.message : 'a message could not be read';
@@ -127,6 +127,12 @@ export class HostConnection implements FrameSocketReader {
 
   ended(reason: CloseReason | undefined, code: number): void {
     this.#finish(reason ?? `closed_${code}`);
+  }
+
+  #readFrom(bytes: Buffer, { session, traffic }: Admitted): void {
+    const message = readWorkerMessage(bytes);
+    traffic.rate.use(itemBytes * ('keys' in message ? 1 + message.keys.length : 1));
+    this.#read(message, bytes.length, session);
   }
 
   #read(message: WorkerMessage, bytes: number, session: WorkerSession): void {

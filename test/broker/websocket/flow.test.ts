@@ -47,6 +47,20 @@ describe('bytes', () => {
     expect(performance.now() - startMs).toBeGreaterThan(450);
   });
 
+  test('AC-BR6 are counted for each message and each key too: many small ones cost more than their bytes', async () => {
+    const place = await open({ limits: { bytesPerSecond: MiB } });
+    const connection = await place.connect();
+    const keys = Array.from({ length: 256 }, () => 'k');
+    const startMs = performance.now();
+    for (let n = 0; n < 25; n++) connection.taken(keys);
+    await connection.call(request('k1'));
+    // What has arrived with them is read; the next message waits.
+    await connection.call(request('k2'));
+    // 28 KiB, but 6,400 keys of 128 bytes each: 780 ms, of which the burst is free.
+    expect(performance.now() - startMs).toBeGreaterThan(450);
+    expect(place.service.takenKeys).toHaveLength(25 * 256);
+  });
+
   test('AC-BR6 of one worker do not slow down another', async () => {
     const place = await open({ limits: { bytesPerSecond: MiB } });
     const [flood, other] = [await place.connect(), await place.connect(new RecordingWorker(), 'w2')];
