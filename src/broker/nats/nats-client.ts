@@ -136,7 +136,7 @@ const refusedKey = (cause: unknown): HostError =>
 
 function parsedUrl(url: string): URL {
   if (/^(?:nats|tls):\/\//.test(url) && URL.canParse(url)) return new URL(url);
-  throw new HostError('invalid_spec', `url: '${url.slice(0, 200)}' is not the address of a NATS server`, {
+  throw new HostError('invalid_spec', 'url: it is not the address of a NATS server', {
     ...{ field: 'url', ...notExecuted, hint: 'write it like tls://nats.example.com:4222' },
   });
 }

@@ -126,6 +126,12 @@ test.each(['http://x', 'nats:', 'wss://x', ''])('%s is not the address of a NATS
   await expect(opening({ url })).rejects.toMatchObject({ code: 'invalid_spec', details: { field: 'url' } });
 });
 
+test('an address that cannot be read is not quoted: it may contain a password', async () => {
+  const error = await opening({ url: 'nats://user:secret-text@host:99999' }).catch((caught) => caught);
+  expect(error).toMatchObject({ code: 'invalid_spec', details: { field: 'url' } });
+  expect(JSON.stringify(error)).not.toContain('secret-text');
+});
+
 test('a key that is neither a seed nor user:password is refused, and not quoted', async () => {
   const error = await opening({ key: 'secret-text' }).catch((caught) => caught);
   expect(error).toMatchObject({ code: 'invalid_spec', details: { field: 'key' } });
