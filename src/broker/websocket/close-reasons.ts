@@ -8,8 +8,8 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 
 export const closeCodes = {
   closed: 1000,
-  /** The host stops. It has answered everything that it read, and reads nothing more. */
-  going_away: 1001,
+  /** The host stops. It has answered everything that it read, and reads nothing more. Not 1001, with which a proxy may close too. */
+  going_away: 4007,
   /** The host stops with calls that it read and did not answer. */
   stopped: 1011,
   bad_frame: 4000,

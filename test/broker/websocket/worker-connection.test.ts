@@ -204,6 +204,23 @@ test('D-52 a host that stops says so, and not that the key was refused; calls it
   await closing;
 });
 
+test('a proxy that closes with 1001 knows nothing of the calls that it passed on: they are uncertain', async () => {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  ends.push(() => server.close());
+  server.on('connection', (socket) => {
+    socket.once('message', () => {
+      socket.send(JSON.stringify({ v: 1, op: 'welcome', worker: 'w1', storeId: 's' }));
+      socket.once('message', () => socket.close(1001));
+    });
+  });
+  await eventually('it listens', () => server.address() !== null);
+  const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}/broker`;
+  const open = openWebSocketConnection({ url, key: keys.w1, clock: systemClock });
+  const connection = await new RecordingWorker().connect(open);
+  const call = await connection.call(request('k1')).catch((error: HostError) => error);
+  expect(call).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
+});
+
 test('a host that closes with unanswered calls leaves them uncertain', async () => {
   const place = await SocketPlace.open();
   place.service.onCall = () => {};
