@@ -182,6 +182,28 @@ test('a cancel of one caller does not end the call of another; the last one does
   expect(await rig.call({ key: 'k2', signal: AbortSignal.abort() })).toMatch(/^cancelled/);
 });
 
+test('a cancelled caller of a call that another host runs hears so at once, and does not run it later', async () => {
+  const rig = new Rig();
+  rig.isRepeatable = true;
+  void rig.call();
+  await settle();
+  const { log: first } = rig;
+  rig.log = new MemoryCallLog(rig.clock, rig.rows);
+  rig.calls = keyedCalls(rig.log, rig.clock, true, () => {});
+  const caller = new AbortController();
+  let heard: string | undefined;
+  void rig.call({ signal: caller.signal }).then((text) => {
+    heard = text;
+  });
+  await settle();
+  caller.abort();
+  await settle();
+  expect(heard).toBe('cancelled uncertain');
+  await first.close();
+  await rig.clock.advanceAsync(600);
+  expect(rig.executed).toHaveLength(1);
+});
+
 test('a result that is too large for the log reaches its caller, and later ones hear that it ran', async () => {
   const rig = new Rig();
   const first = rig.call();

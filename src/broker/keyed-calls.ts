@@ -65,6 +65,7 @@ class WaitingCaller implements Caller {
   /** A result that is too large for the log. */
   #large: ToolResult | undefined;
   #stopWaiting = () => {};
+  #cancelLook = () => {};
 
   constructor(call: KeyedCall, parts: Parts) {
     this.#call = call;
@@ -103,7 +104,11 @@ class WaitingCaller implements Caller {
   /** Another host runs the call. */
   ended(): void {
     const { clock } = this.#parts;
-    if (clock.nowMs() + lookMs < this.#deadlineAtMs) return void clock.at(clock.nowMs() + lookMs, () => this.#send());
+    if (this.#call.signal?.aborted) return this.refuse(cancelled().with({ execution: 'uncertain' }));
+    if (clock.nowMs() + lookMs < this.#deadlineAtMs) {
+      this.#cancelLook = clock.at(clock.nowMs() + lookMs, () => this.#send());
+      return;
+    }
     this.refuse(uncertain(this.#call.server, this.#call.tool, 'host_lost'));
   }
 
@@ -136,8 +141,8 @@ class WaitingCaller implements Caller {
     const { signal } = this.#call;
     waiting.set(key, (waiting.get(key) ?? 0) + 1);
     const onAbort = () => {
-      if (waiting.get(key) === 1) runner.cancel(this.#id);
-      else this.refuse(cancelled().with({ execution: 'uncertain' }));
+      if (waiting.get(key) === 1 && runner.cancel(this.#id)) return;
+      this.refuse(cancelled().with({ execution: 'uncertain' }));
     };
     const cancelTimer = clock.at(this.#deadlineAtMs + lookMs, () => this.refuse(lateError(this.#call)));
     this.#stopWaiting = () => {
@@ -152,6 +157,7 @@ class WaitingCaller implements Caller {
   }
 
   #end(settle: () => void): void {
+    this.#cancelLook();
     this.#stopWaiting();
     this.#stopWaiting = () => {};
     settle();
