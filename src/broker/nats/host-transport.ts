@@ -20,7 +20,7 @@ import { type NatsSession, Sessions } from './sessions.js';
 import type { TurnBatch } from './turn-batch.js';
 
 /** What calls need of the store. */
-export interface StoreGate {
+interface StoreGate {
   readonly id: string;
   readonly seenToken: string;
   readonly checking: Promise<void> | undefined;

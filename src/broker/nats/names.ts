@@ -24,7 +24,7 @@ const plain = /^[A-Za-z0-9_-]*$/;
 const escaped = (name: string): string =>
   name.replace(/[^A-Za-z0-9_-]/gu, (char) => Buffer.from(char).toString('hex').replace(/../g, '=$&'));
 
-export const nameOfToken = (text: string): string =>
+const nameOfToken = (text: string): string =>
   Buffer.from(
     text.replace(/=([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16))),
     'latin1',

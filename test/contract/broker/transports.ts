@@ -49,7 +49,7 @@ export const workerEntry = (name: string, key: string, entry: Partial<KeyEntry> 
   ...entry,
 });
 
-export const webSocketKind: TransportKind = {
+const webSocketKind: TransportKind = {
   ...{ name: 'WebSocket', knowsUnread: true },
   async open(handlers) {
     const keys = { w1: newKey(), w2: newKey(), nobody: newKey() };
@@ -71,7 +71,7 @@ export const webSocketKind: TransportKind = {
   },
 };
 
-export const natsKind: TransportKind = {
+const natsKind: TransportKind = {
   ...{ name: 'NATS', knowsUnread: false },
   async open(handlers) {
     const names = ['host', 'w1', 'w2', 'nobody'] as const;
@@ -114,7 +114,7 @@ export const natsKind: TransportKind = {
 };
 
 /** The fake that tests of the worker use: it must behave like the others. */
-export const memoryKind: TransportKind = {
+const memoryKind: TransportKind = {
   ...{ name: 'memory', knowsUnread: true },
   async open(handlers) {
     const transport = new MemoryTransport(handlers);

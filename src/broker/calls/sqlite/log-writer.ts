@@ -174,7 +174,7 @@ export class LogWriter {
   }
 }
 
-export const isAnswered = ({ op }: Operation): boolean => op !== 'taken' && op !== 'tidy';
+const isAnswered = ({ op }: Operation): boolean => op !== 'taken' && op !== 'tidy';
 
 export const replyBytesOf = (operation: Operation): number =>
   'reply' in operation ? (operation.reply?.length ?? 0) : 0;
