@@ -21,14 +21,19 @@ $SIG{TERM} = 'IGNORE' if $opt{'ignore-term'};
 syswrite STDERR, plain($opt{stderr}) if defined $opt{stderr};
 if (defined $opt{grandchild}) {
   # 'plain' stays in the group, 'setsid' leaves it, 'daemon' leaves it and our parentage.
+  pipe my $ready, my $not_ready;
   my $pid = fork;
   if (!$pid) {
     if ($opt{grandchild} ne 'plain') { require POSIX; POSIX::setsid() }
     if ($opt{grandchild} eq 'daemon') { exit 0 if fork }
     if ($opt{grandchild} eq 'double') { exit 0 if fork }
     $SIG{HUP} = 'IGNORE';
+    close $not_ready;
     sleep 1 while 1;
   }
+  # Our exit ends the whole group: first the grandchild leaves it.
+  close $not_ready;
+  sysread $ready, my $nothing, 1;
   waitpid $pid, 0 if $opt{grandchild} =~ /daemon|double/;
 }
 syswrite STDOUT, plain($opt{say}) if defined $opt{say};
