@@ -19,7 +19,7 @@ export const brokerLimits = {
   /** Keys that callers chose. They are remembered for a day. */
   callersKeys: 100_000,
   callersKeyBytes: 192 * MiB,
-  /** Of one worker, so that one cannot use up the keys of all. */
+  /** Limit per worker: one worker cannot use up the room of all. */
   callersKeysPerWorker: 25_000,
   callersKeyBytesPerWorker: 48 * MiB,
   callersKeyMs: 24 * 3_600_000,
