@@ -14,8 +14,9 @@ const timeoutDefault = '30s';
 export const call: Command = {
   name: 'call',
   usage: 'SERVER TOOL [JSON] [--arg k=v]... [--timeout 30s] [--json]',
+  example: 'call memory search_nodes --arg query=hostler',
   options: {
-    'arg=*': 'one argument, parsed as JSON if possible, else taken as text',
+    'arg=*': 'one argument: JSON if it is valid JSON, else text',
     'timeout=': 'time limit of the call, like 30s',
     json: 'print the result as the server wrote it',
     ...dataDirOption,

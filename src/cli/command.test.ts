@@ -1,9 +1,11 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ERRORS, type ErrorCode, HostError } from '../kernel/errors.js';
 import { answerText, argumentsText, call } from './call.js';
-import { helpOf, parseCommandArgs, usageOf } from './command.js';
-import { commands } from './commands.js';
+import { optionOf, parseCommandArgs, usageOf } from './command.js';
+import { commandRows, commands } from './commands.js';
 import { exitCodeOf } from './exit-codes.js';
+import { helpOf, overview } from './output/help.js';
+import { paint, plainScreen, widthOf } from './output/styled.js';
 import { probe } from './probe.js';
 
 const all = await Promise.all(Object.values(commands).map(([, load]) => load()));
@@ -12,26 +14,49 @@ test('the commands and their arguments are an interface', () => {
   expect(all.map(({ name }) => name)).toEqual(Object.keys(commands));
   expect(all.map((command) => usageOf(command).replace('usage: ', ''))).toEqual([
     'hostler up [--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
-    'hostler trust [FILE] [--yes] | --list [--json] | --remove [FILE]',
     'hostler status [--json] [--watch]',
     'hostler tools [--server S] [--json]',
     'hostler call SERVER TOOL [JSON] [--arg k=v]... [--timeout 30s] [--json]',
+    'hostler logs SERVER [--follow]',
+    'hostler why SERVER[/TOOL] [--role R] [--json]',
+    'hostler doctor [--config FILE] [--json]',
     'hostler start SERVER',
     'hostler stop SERVER',
     'hostler reload SERVER',
-    'hostler why SERVER[/TOOL] [--role R] [--json]',
-    'hostler logs SERVER [--follow]',
-    'hostler broker',
+    'hostler trust [FILE] [--yes] [--json] | --list | --remove [FILE]',
     'hostler key add NAME [--role R|--no-role] [--worker W|--host] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME | nats',
-    'hostler doctor [--config FILE] [--json]',
     'hostler worker --broker URL [--key-file FILE] [--timeout 60s] [--insecure] [--json]',
     'hostler probe [--json] [--timeout 30s] [--env NAME=VALUE]... [--cwd DIR] [--sandbox group|standard] -- COMMAND... | [--header "NAME: VALUE"]... URL',
   ]);
 });
 
-test.each(all)('$name explains each of its options', (command) => {
-  const help = helpOf(command, 'Summary.');
-  for (const key of Object.keys(command.options)) expect(help).toContain(`--${key.split('=')[0]} `);
+describe('AC-E14 a help page fits a terminal of 80 columns and 24 lines', () => {
+  const pages = all.flatMap((command) => {
+    const [summary] = commands[command.name as keyof typeof commands];
+    return [undefined, ...Object.keys(command.optionsOf ?? {})].map(
+      (sub) => [`${command.name} ${sub ?? ''}`, helpOf(command, summary, sub)] as const,
+    );
+  });
+  test.each([...pages, ['hostler', overview('1.2.3', commandRows())] as const])('%s', (_name, lines) => {
+    const text = lines.map((line) => paint(line, plainScreen));
+    expect(text.length).toBeLessThanOrEqual(24);
+    expect(text.filter((line) => widthOf(line) > 80)).toEqual([]);
+  });
+  test.each(all)('$name explains each of its options, after one example', (command) => {
+    const { name, options, optionsOf = {} } = command;
+    const text = [undefined, ...Object.keys(optionsOf)]
+      .flatMap((sub) => helpOf(command, 'Summary.', sub))
+      .map((line) => paint(line, plainScreen))
+      .join('\n');
+    expect(text).toMatch(new RegExp(`^Summary\\.\n\n {2}\\$ hostler ${name}\\b.*\n\nusage: hostler ${name}`));
+    for (const key of [options, ...Object.values(optionsOf)].flatMap(Object.keys))
+      expect(text).toContain(`--${optionOf(key).name} `);
+  });
+});
+
+test('AC-E14 the overview names every command once', () => {
+  const names = commandRows().flatMap(([row]) => row.split(', '));
+  expect(names).toEqual(Object.keys(commands));
 });
 
 test('options and positionals are parsed', () => {
@@ -60,7 +85,7 @@ test.each(all)('E12 $name refuses an option it does not know', (spec) => {
     expect(run).toThrow(expect.objectContaining({ details: expect.objectContaining({ reason: 'usage' }) }));
   }
   for (const key of Object.keys(spec.options)) {
-    const [name = ''] = key.split('=');
+    const { name } = optionOf(key);
     const mistyped = `--${name.slice(0, 1)}${name.slice(2)}`;
     if (name.length < 4) continue;
     expect(() => parseCommandArgs(spec, [mistyped])).toThrow(`unknown option '${mistyped}'; did you mean --${name}?`);

@@ -18,15 +18,28 @@ export interface ParsedArgs {
   has(option: string): boolean;
 }
 
+type OptionTexts = Readonly<Record<string, string>>;
+
 export interface Command {
   readonly name: string;
   readonly usage: string;
-  /** Help text by option name. A name that ends in `=` takes one value; `=*` may be repeated. */
-  readonly options: Readonly<Record<string, string>>;
+  /** A command line that works, without `hostler`. Help pages begin with it. */
+  readonly example: string;
+  /** Help text by option: `name`, `name|n` with a short form, `name=` with a value, `name=*` with values, repeated. */
+  readonly options: OptionTexts;
+  /** Further options of a subcommand, which only its own help page lists. */
+  readonly optionsOf?: Readonly<Record<string, OptionTexts>>;
   readonly positionals: readonly [min: number, max: number];
   /** True if the arguments after `--` are the command line of another program. */
   readonly takesCommand?: boolean;
   run(args: ParsedArgs): Promise<number>;
+}
+
+/** Reads the key of an option, such as `follow|f` or `tail|n=`. */
+export function optionOf(key: string) {
+  const [names = '', kind] = key.split('=');
+  const [name = '', short] = names.split('|');
+  return { name, short, takesValue: kind !== undefined, isMultiple: kind === '*' };
 }
 
 export const dataDirOption = { 'data-dir=': 'the data directory of the running Hostler' };
@@ -57,9 +70,10 @@ export function parseCommandArgs(command: Command, argv: readonly string[]): Par
 
 function parse(command: Command, argv: readonly string[]) {
   const options: Options = {};
-  for (const key of Object.keys(command.options)) {
-    const [name = '', kind] = key.split('=');
-    options[name] = kind === undefined ? { type: 'boolean' } : { type: 'string', multiple: kind === '*' };
+  for (const key of [command.options, ...Object.values(command.optionsOf ?? {})].flatMap(Object.keys)) {
+    const { name, short, takesValue, isMultiple } = optionOf(key);
+    const named = short === undefined ? {} : { short };
+    options[name] = takesValue ? { type: 'string', multiple: isMultiple, ...named } : { type: 'boolean', ...named };
   }
   try {
     return parseArgs({ args: [...argv], options, allowPositionals: true, strict: true });
@@ -81,13 +95,3 @@ function nearestOption(message: string, known: readonly string[]): string | unde
 /** `reason: usage` gives the error exit code 2 (exit-codes.ts). */
 export const usageError = (command: Usage, what: string, hint = usageOf(command)): HostError =>
   new HostError('invalid_spec', `${command.name}: ${what}`, { reason: 'usage', hint });
-
-export function helpOf(command: Command, summary: string): string {
-  const rows = Object.entries(command.options).map(([key, meaning]) => {
-    const [name = '', kind] = key.split('=');
-    return [`  --${name}${kind === undefined ? '' : ' <value>'}`, meaning] as const;
-  });
-  const width = Math.max(0, ...rows.map(([option]) => option.length));
-  const lines = rows.map(([option, meaning]) => `${option.padEnd(width)}  ${meaning}`);
-  return [`${summary}\n`, usageOf(command), ...(lines.length === 0 ? [] : ['', ...lines])].join('\n');
-}

@@ -1,25 +1,29 @@
 /**
  * Table of all commands. A new command is one file and one line here.
- * The file of a command is imported when the command runs, so `hostler up` does not load the other files.
+ * The file of a command is imported when the command runs, so a command does not load the files of another.
  */
 import type { Command } from './command.js';
 
-type Entry = readonly [summary: string, load: () => Promise<Command>];
+/** `row` is the text of a row of the overview that this command shares with those below it, whose own `row` is empty. */
+type Entry = readonly [summary: string, load: () => Promise<Command>, row?: string];
 
 const table = {
-  up: ['Run the servers of a configuration and serve them to MCP clients.', async () => (await import('./up.js')).up],
-  trust: ['Show what a hostler.json would run, and confirm it.', async () => (await import('./trust.js')).trust],
+  up: ['Run the servers of a configuration and serve them.', async () => (await import('./up.js')).up],
   status: ['Show every server and its state.', async () => (await import('./status.js')).status],
-  tools: ['List the tools of all servers, or of one; starts nothing.', async () => (await import('./tools.js')).tools],
+  tools: ['List the tools of all servers, or of one.', async () => (await import('./tools.js')).tools],
   call: ['Call a tool.', async () => (await import('./call.js')).call],
-  start: ['Start a server, also one that was stopped.', async () => (await import('./start-stop.js')).start],
-  stop: ['Stop a server; neither calls nor timers restart it.', async () => (await import('./start-stop.js')).stop],
-  reload: ['Clear the failures of a server and restart it.', async () => (await import('./start-stop.js')).reload],
-  why: ['Explain who may use a tool and what a call would meet now.', async () => (await import('./why.js')).why],
-  logs: ['Show the events of a server and its stderr.', async () => (await import('./logs.js')).logs],
-  broker: ['Say what replaces the separate broker.', async () => (await import('./broker.js')).broker],
-  key: ['Create, list and revoke keys of clients, workers and hosts.', async () => (await import('./key.js')).key],
+  logs: ['Show the events of servers and their stderr.', async () => (await import('./logs.js')).logs],
+  why: ['Explain who may use a tool, and what a call meets.', async () => (await import('./why.js')).why],
   doctor: ['Check what could keep Hostler from working.', async () => (await import('./doctor.js')).doctor],
+  start: [
+    'Start a server, also one that was stopped.',
+    async () => (await import('./start-stop.js')).start,
+    'Start, stop or reset one server.',
+  ],
+  stop: ['Stop a server; neither calls nor timers restart it.', async () => (await import('./start-stop.js')).stop, ''],
+  reload: ['Clear the failures of a server and restart it.', async () => (await import('./start-stop.js')).reload, ''],
+  trust: ['Show what a hostler.json would run, and confirm it.', async () => (await import('./trust.js')).trust],
+  key: ['Add, list and revoke keys of clients and workers.', async () => (await import('./key.js')).key],
   worker: [
     'Serve the tools of a remote Hostler to one stdio client.',
     async () => (await import('./worker.js')).worker,
@@ -31,3 +35,14 @@ export type CommandName = keyof typeof table;
 
 export const commands: Readonly<Record<CommandName, Entry>> = table;
 export const isCommand = (name: string): name is CommandName => Object.hasOwn(table, name);
+
+/** The rows of the overview: names that share a row, and their summary. */
+export function commandRows(): (readonly [names: string, summary: string])[] {
+  const rows: [string, string][] = [];
+  for (const [name, [summary, , row]] of Object.entries<Entry>(table)) {
+    const last = rows.at(-1);
+    if (row === '' && last) last[0] += `, ${name}`;
+    else rows.push([name, row ?? summary]);
+  }
+  return rows;
+}

@@ -49,6 +49,7 @@ const lineChars = 400;
 export const doctor: Command = {
   name: 'doctor',
   usage: '[--config FILE] [--json]',
+  example: 'doctor',
   options: { 'config=': 'the configuration to check', ...jsonOption, 'data-dir=': 'the data directory to check' },
   positionals: [0, 0],
   async run(args) {

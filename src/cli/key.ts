@@ -14,7 +14,9 @@ import { type Command, jsonOption, type ParsedArgs } from './command.js';
 import { findConfig } from './config/find-config.js';
 import { EXIT } from './exit-codes.js';
 import { keyUsage, keyUsageError } from './key/key-usage.js';
-import { printJson, printText, textTable } from './output/print.js';
+import { printJson, printLines, printText } from './output/print.js';
+import { screenOf } from './output/styled.js';
+import { table } from './output/table.js';
 
 /** Maximum length of an argument that an error quotes. */
 const shownChars = 64;
@@ -22,25 +24,30 @@ const shownChars = 64;
 export const key: Command = {
   name: 'key',
   usage: keyUsage,
+  example: 'key add ann --role reader',
   options: {
     'role=': 'the role of the key, which decides what it may use',
-    'no-role': 'for a worker without a role, which may use something only with unlistedRole: "allow"',
-    'worker=': 'for the worker of this name on another machine: it opens the broker and nothing else',
+    'no-role': 'for a worker without a role; needs unlistedRole: "allow"',
+    'worker=': 'for a worker of this name: it opens the broker only',
     host: 'for a host that serves workers over NATS',
-    'expires=': 'when it expires, like 2027-01-31 or 2027-01-31T12:00:00Z',
-    nats: 'a key pair for NATS, whose server knows only the public half',
-    'key-file=': 'write the key into this new file instead of printing it',
-    'listen=': 'with nats: address of the NATS server, 127.0.0.1:4222',
-    'store-dir=': 'with nats: data folder of the NATS server, /var/lib/nats',
-    'tls-cert=': 'with nats: certificate of the NATS server',
-    'tls-key=': 'with nats: private key of that certificate',
-    sync: 'with nats: sync each write to disk before it is acknowledged; nats-server 2.10 or newer',
-    'max-store=': 'with nats: size of its data folder in MiB, 1024',
-    'monitor=': 'with nats: address of its monitoring port, like 127.0.0.1:8222',
-    'output=': 'with nats: write the configuration into this file instead of printing it',
-    'reload=': 'with nats: then tell the nats-server with this process id to read its configuration again',
+    'expires=': 'when it expires, like 2027-01-31 or 2027-01-31T12:00Z',
+    nats: 'a key pair for NATS, which knows only the public half',
+    'key-file=': 'write the key to this new file instead of printing it',
     'config=': 'the configuration to change',
     ...jsonOption,
+  },
+  optionsOf: {
+    nats: {
+      'listen=': 'address of the NATS server, 127.0.0.1:4222',
+      'store-dir=': 'data folder of the NATS server, /var/lib/nats',
+      'tls-cert=': 'certificate of the NATS server',
+      'tls-key=': 'private key of that certificate',
+      sync: 'sync each write to disk first; nats-server 2.10 or newer',
+      'max-store=': 'size of its data folder in MiB, 1024',
+      'monitor=': 'address of its monitoring port, like 127.0.0.1:8222',
+      'output=': 'write the configuration to this file',
+      'reload=': 'then tell the nats-server with this pid to reload',
+    },
   },
   positionals: [1, 2],
   async run(args) {
@@ -52,7 +59,7 @@ export const key: Command = {
       case 'list':
         return list(args, file);
       case 'revoke':
-        return revoke(file, required(name));
+        return revoke(args, file, required(name));
       case 'nats':
         return (await import('./key/print-nats-config.js')).printNatsConfig(args, keysOf(file));
       default:
@@ -71,30 +78,34 @@ function list(args: ParsedArgs, file: string): number {
     expires: entry.expiresAtMs === undefined ? null : new Date(entry.expiresAtMs).toISOString(),
     isExpired: isExpired(entry, now),
   }));
-  if (args.has('json')) printJson(rows);
+  if (args.has('json')) printJson({ keys: rows });
   else if (rows.length === 0) printText('the configuration has no keys; only the local key of this machine is valid');
   else
-    printText(
-      textTable([
-        ['NAME', 'OPENS', 'ROLE', 'WORKER', 'EXPIRES'],
-        ...rows.map(({ name, opens, role, worker, expires, isExpired: isOver }) => [
-          ...[name, opens, role ?? '-', worker ?? '-'],
-          expires === null ? 'never' : isOver ? `${expires} (expired)` : expires,
-        ]),
-      ]),
+    printLines(
+      table(
+        [
+          ['NAME', 'OPENS', 'ROLE', 'WORKER', 'EXPIRES'],
+          ...rows.map(({ name, opens, role, worker, expires, isExpired: isOver }) => [
+            ...[name, opens, role ?? '-', worker ?? '-'],
+            expires === null ? 'never' : isOver ? `${expires} (expired)` : expires,
+          ]),
+        ],
+        screenOf(process.stdout),
+      ),
     );
   return EXIT.done;
 }
 
 const isExpired = ({ expiresAtMs }: KeyEntry, now: number): boolean => expiresAtMs !== undefined && expiresAtMs <= now;
 
-function revoke(file: string, name: string): number {
+function revoke(args: ParsedArgs, file: string, name: string): number {
   // `hasEntry` does not parse the entry: an invalid entry can be revoked too.
   if (!hasEntry(file, name)) throw unknown(name);
   let isPair = false;
   editConfigFile(file, ['keys', name], undefined, (config) => {
     isPair = entryOf(config, name)?.nkey !== undefined;
   });
+  if (args.has('json')) printJson({ revoked: name, file, isNatsPair: isPair });
   process.stderr.write(
     isPair
       ? `key '${name}' was removed from ${file}; nats-server accepts it until you install the output of hostler key nats\n`

@@ -11,7 +11,8 @@ const lineChars = 4_096;
 export const logs: Command = {
   name: 'logs',
   usage: 'SERVER [--follow]',
-  options: { follow: 'keep printing until Ctrl-C', ...dataDirOption },
+  example: 'logs memory --follow',
+  options: { 'follow|f': 'keep printing until Ctrl-C', ...dataDirOption },
   positionals: [1, 1],
   run(args) {
     const request = { server: args.positionals[0], follow: args.has('follow') };

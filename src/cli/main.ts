@@ -1,17 +1,17 @@
 #!/usr/bin/env node
 /** Entry point: runs the command that argv names, and sets the exit code. */
-import { stripVTControlCharacters } from 'node:util';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import { nearestName } from '../kernel/nearest-name.js';
+import { didYouMean } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { closeInheritedDescriptors } from '../transports/stdio/inherited-descriptors.js';
-import { helpOf, parseCommandArgs } from './command.js';
-import { commands, isCommand } from './commands.js';
+import { parseCommandArgs } from './command.js';
+import { commandRows, commands, isCommand } from './commands.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
+import { helpOf, overview } from './output/help.js';
+import { printLines } from './output/print.js';
+import type { Line } from './output/styled.js';
 import { version } from './version.js';
-
-const print = (text: string) => console.log(process.stdout.isTTY ? text : stripVTControlCharacters(text));
 
 /** As PID 1, `up` runs below a reaper, because Node does not reap orphans of servers. */
 async function start(argv: string[]): Promise<number> {
@@ -24,35 +24,22 @@ async function run(argv: string[]): Promise<number> {
   const [name, ...rest] = argv;
   const beforeCommand = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
   const wantsHelp = beforeCommand.includes('--help') || beforeCommand.includes('-h');
-  if (name === '--version') return show(version, EXIT.done);
+  if (name === '--version' || name === '-v') return show([version]);
   if (name !== undefined && isCommand(name)) {
     const [summary, load] = commands[name];
     const command = await load();
-    return wantsHelp ? show(helpOf(command, summary), EXIT.done) : command.run(parseCommandArgs(command, rest));
+    return wantsHelp ? show(helpOf(command, summary, rest[0])) : command.run(parseCommandArgs(command, rest));
   }
-  if (name === undefined || wantsHelp) return show(overview(), wantsHelp ? EXIT.done : EXIT.usage);
-  const near = nearestName(name, [...Object.keys(commands), '--help', '--version']);
+  if (name === undefined || wantsHelp) return show(overview(version, commandRows()));
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
     reason: 'usage',
-    hint: `${near === undefined ? '' : `did you mean ${near}? `}hostler --help lists the commands`,
+    hint: `${didYouMean(name, [...Object.keys(commands), '--help', '--version'])}hostler --help lists the commands`,
   });
 }
 
-function overview(): string {
-  return [
-    `The supervised host for MCP servers. (hostler v${version})`,
-    '',
-    'USAGE hostler COMMAND [OPTIONS]',
-    '',
-    ...Object.entries(commands).map(([name, [summary]]) => `  ${name.padEnd(14)}${summary}`),
-    '',
-    'hostler COMMAND --help shows the options of a command.',
-  ].join('\n');
-}
-
-function show(text: string, exitCode: number): number {
-  print(text);
-  return exitCode;
+function show(lines: readonly Line[]): number {
+  printLines(lines);
+  return EXIT.done;
 }
 
 /** An error may quote text of a server, which must not start a new line. */

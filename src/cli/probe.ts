@@ -25,10 +25,11 @@ export const probe: Command = {
   name: 'probe',
   usage:
     '[--json] [--timeout 30s] [--env NAME=VALUE]... [--cwd DIR] [--sandbox group|standard] -- COMMAND... | [--header "NAME: VALUE"]... URL',
+  example: 'probe -- npx -y @modelcontextprotocol/server-memory',
   options: {
     json: 'print one JSON object',
     'timeout=': 'time limit of the start, 30s',
-    'env=*': 'NAME=VALUE for the server, or NAME to pass on the value that hostler has',
+    'env=*': 'NAME=VALUE for the server, or NAME to pass on its value',
     'header=*': '"Name: value" for an HTTP server',
     'cwd=': 'working folder of the server',
     'sandbox=': 'group, or standard (bubblewrap)',

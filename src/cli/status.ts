@@ -5,8 +5,9 @@ import { type Command, dataDirOption, jsonOption } from './command.js';
 import { type ControlClient, untilInterrupted, withControlClient } from './control/control-client.js';
 import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
-import { formatDuration, printJson, printText, terminalWidth } from './output/print.js';
+import { formatDuration, printJson, printLines } from './output/print.js';
 import { statusTable } from './output/status-table.js';
+import { screenOf } from './output/styled.js';
 import { waitingText } from './output/trust-text.js';
 
 const noteChars = 400;
@@ -14,7 +15,8 @@ const noteChars = 400;
 export const status: Command = {
   name: 'status',
   usage: '[--json] [--watch]',
-  options: { ...jsonOption, watch: 'redraw until Ctrl-C', ...dataDirOption },
+  example: 'status --watch',
+  options: { ...jsonOption, 'watch|w': 'redraw until Ctrl-C', ...dataDirOption },
   positionals: [0, 0],
   run: (args) =>
     withControlClient(args, async (client) => {
@@ -28,13 +30,16 @@ async function once(client: ControlClient, isJson: boolean): Promise<void> {
   const facts = (await client.request('status', {}, (row) => rows.push(row as StatusRow))) as RunningFacts;
   if (isJson) return printJson({ ...facts, servers: rows });
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
-  const waits = facts.waiting === undefined ? '' : `\n\n${waitingText(facts.waiting)}`;
-  const notes = (facts.notes ?? []).map((note) => `\n! ${neutraliseLine(note, noteChars)}`).join('');
-  const workers = facts.broker && !facts.isStopping ? `\n\n${brokerLine(facts.broker)}` : '';
-  const table = facts.isStopping ? 'Hostler is stopping' : statusTable(rows, terminalWidth(process.stdout));
-  printText(
-    `hostler ${facts.version} (pid ${facts.pid}) ${where}\n\n${table}${workers}${notes === '' ? '' : `\n${notes}`}${waits}`,
-  );
+  const table = facts.isStopping ? ['Hostler is stopping'] : statusTable(rows, screenOf(process.stdout));
+  const notes = (facts.notes ?? []).map((note) => `! ${neutraliseLine(note, noteChars)}`);
+  printLines([
+    `hostler ${facts.version} (pid ${facts.pid}) ${where}`,
+    '',
+    ...table,
+    ...(facts.broker && !facts.isStopping ? ['', brokerLine(facts.broker)] : []),
+    ...(notes.length === 0 ? [] : ['', ...notes]),
+    ...(facts.waiting === undefined ? [] : ['', waitingText(facts.waiting)]),
+  ]);
 }
 
 export function brokerLine(facts: BrokerFacts): string {
@@ -53,7 +58,7 @@ async function watch(client: ControlClient, isJson: boolean): Promise<void> {
     if (isJson) printJson({ servers: rows });
     else {
       if (process.stdout.isTTY) process.stdout.write('\u001b[H\u001b[2J');
-      printText(`${statusTable(rows, terminalWidth(process.stdout))}\n`);
+      printLines([...statusTable(rows, screenOf(process.stdout)), '']);
     }
     rows = [];
   };

@@ -3,7 +3,9 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
 import { withControlClient } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText, terminalWidth, textTable } from './output/print.js';
+import { printJson, printLines } from './output/print.js';
+import { type Line, screenOf } from './output/styled.js';
+import { table } from './output/table.js';
 
 interface InputSchema {
   readonly properties?: Readonly<Record<string, unknown>>;
@@ -25,6 +27,7 @@ const argumentsChars = 120;
 export const tools: Command = {
   name: 'tools',
   usage: '[--server S] [--json]',
+  example: 'tools --server memory',
   options: { 'server=': 'only the tools of this server', ...jsonOption, ...dataDirOption },
   positionals: [0, 0],
   run(args) {
@@ -34,7 +37,7 @@ export const tools: Command = {
       await client.request('tools', server === undefined ? {} : { server }, (frame) => found.push(frame as ToolFrame));
       if (args.has('json'))
         printJson({ tools: found.filter(({ tool }) => tool !== undefined), failed: found.filter(isFailed) });
-      else printText(table(found));
+      else printLines(toolLines(found));
       return EXIT.done;
     });
   },
@@ -42,14 +45,14 @@ export const tools: Command = {
 
 const isFailed = ({ tool }: ToolFrame): boolean => tool === undefined;
 
-function table(found: readonly ToolFrame[]): string {
+function toolLines(found: readonly ToolFrame[]): Line[] {
   const rows = found.map((frame) =>
     frame.tool === undefined
       ? [frame.server, '-', `not known: ${neutraliseLine(String(frame.error?.message), argumentsChars)}`]
       : [frame.server, `${neutraliseLine(frame.tool, 64)}${pinMark(frame)}`, argumentsOf(frame)],
   );
-  if (rows.length === 0) return 'no tools are known';
-  return textTable([['SERVER', 'TOOL', 'ARGUMENTS'], ...rows], terminalWidth(process.stdout));
+  if (rows.length === 0) return ['no tools are known'];
+  return table([['SERVER', 'TOOL', 'ARGUMENTS'], ...rows], screenOf(process.stdout));
 }
 
 const pinMark = ({ pin = 'approved' }: ToolFrame): string => (pin === 'approved' ? '' : ` (${pin})`);

@@ -70,16 +70,29 @@ test('E8 confirmations are listed and withdrawn', async () => {
   await run([file, '--yes']);
   printed = '';
   await run(['--list', '--json']);
-  expect(JSON.parse(printed)).toEqual([{ file, folder, uid: process.getuid?.(), at: expect.any(String) }]);
+  const entry = { file, folder, uid: process.getuid?.(), at: expect.any(String) };
+  expect(JSON.parse(printed)).toEqual({ v: 1, files: [entry] });
   expect([await run(['--remove', file]), await run(['--remove', file]), await opens()]).toEqual([0, 1, false]);
 });
 
-test.each([[['--list', '--yes']], [['--list', 'x']], [['--json']], [['--remove', '--yes']]])(
-  '%j is wrong usage',
-  async (argv) => {
-    await expect(run(argv)).rejects.toMatchObject({ details: { reason: 'usage' } });
-  },
-);
+test('with --json it never asks, and says whether the file is confirmed', async () => {
+  const answered = async (...argv: string[]) => {
+    printed = '';
+    const code = await run([file, '--json', ...argv]);
+    const { isConfirmed, parts } = JSON.parse(printed.split('\n')[0] ?? '') as {
+      isConfirmed: boolean;
+      parts: unknown[];
+    };
+    return [code, isConfirmed, parts.length > 0];
+  };
+  expect(await answered()).toEqual([1, false, true]);
+  expect(await answered('--yes')).toEqual([0, true, true]);
+  expect(await answered()).toEqual([0, true, true]);
+});
+
+test.each([[['--list', '--yes']], [['--list', 'x']], [['--remove', '--yes']]])('%j is wrong usage', async (argv) => {
+  await expect(run(argv)).rejects.toMatchObject({ details: { reason: 'usage' } });
+});
 
 test('a file that cannot be read is not confirmed', async () => {
   writeFileSync(file, '{');

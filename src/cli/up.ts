@@ -10,15 +10,16 @@ export const up: Command = {
   name: 'up',
   usage:
     '[--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
+  example: 'up --config hostler.json',
   options: {
-    'config=': './hostler.json (not with --stdio), or hostler/hostler.json in your configuration folder',
-    'host=': 'address to listen on, 127.0.0.1 unless the configuration has another',
-    'port=': 'port to listen on, 8383 unless the configuration has another; 0 for any',
-    'data-dir=': 'folder for keys, pins and lists, hostler in your data folder',
+    'config=': './hostler.json, else that of your configuration folder',
+    'host=': 'address to listen on, 127.0.0.1',
+    'port=': 'port to listen on, 8383; 0 for any',
+    'data-dir=': 'folder for keys, pins and lists',
     'auth=': 'key (clients need a key) or none (loopback only)',
-    stdio: 'serve one client over stdin and stdout; HTTP only with --port',
+    stdio: 'serve one client over stdin and stdout',
     json: 'print one line of JSON when it serves',
-    'show-key': 'with --json: print the local key on every start, not only when it was just created',
+    'show-key': 'with --json: print the local key on every start',
   },
   positionals: [0, 0],
   async run(args) {

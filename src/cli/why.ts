@@ -5,7 +5,7 @@ import { type Command, dataDirOption, jsonOption } from './command.js';
 import { withControlClient } from './control/control-client.js';
 import { EXIT } from './exit-codes.js';
 import { formatDuration, printJson, printText } from './output/print.js';
-import { stateText } from './output/status-table.js';
+import { stateText } from './output/states.js';
 
 const labelChars = 100;
 const lineChars = 400;
@@ -14,6 +14,7 @@ const hashChars = 19;
 export const why: Command = {
   name: 'why',
   usage: 'SERVER[/TOOL] [--role R] [--json]',
+  example: 'why memory/read_graph --role reader',
   options: { 'role=': 'explain for this role; without it, for the operator', ...jsonOption, ...dataDirOption },
   positionals: [1, 1],
   run(args) {

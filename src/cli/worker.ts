@@ -33,12 +33,13 @@ type WriteLog = (level: 'info' | 'warn', text: string) => void;
 export const worker: Command = {
   name: 'worker',
   usage: '--broker URL [--key-file FILE] [--timeout 60s] [--insecure] [--json]',
+  example: 'worker --broker wss://host:8384/broker --key-file worker.key',
   options: {
-    'broker=': 'address of the broker: wss://host:8384/broker, or nats://host:4222/worker',
-    'key-file=': 'file with the key of this worker; without it $HOSTLER_KEY_FILE, else the key in $HOSTLER_KEY',
-    'timeout=': 'time limit of a call whose client does not ask for progress, like 60s',
-    insecure: 'connect to another machine without TLS: key, calls and results can be read on the network',
-    json: 'print one line of JSON to stderr when the worker is connected',
+    'broker=': 'wss://host:8384/broker, or nats://host:4222/worker',
+    'key-file=': 'its key; else $HOSTLER_KEY_FILE or $HOSTLER_KEY',
+    'timeout=': 'limit of a call without progress, like 60s',
+    insecure: 'no TLS: key, calls and results can be read',
+    json: 'print one line of JSON to stderr when connected',
   },
   positionals: [0, 0],
   async run(args) {

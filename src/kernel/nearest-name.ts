@@ -32,3 +32,9 @@ function editsBetween(a: string, b: string): number {
 }
 
 const at = (row: readonly number[], index: number): number => row[index] ?? Number.POSITIVE_INFINITY;
+
+/** The start of a hint; empty if no known name is close. */
+export function didYouMean(written: string, known: Iterable<string>): string {
+  const near = nearestName(written, known);
+  return near === undefined ? '' : `did you mean ${near}? `;
+}

@@ -1,15 +1,9 @@
-/** `hostler broker` as a process, and `hostler status` of one that serves workers. */
+/** `hostler status` of a Hostler that serves workers. */
 import { afterAll, expect, test } from 'vitest';
 import { Workplace } from './hostler-process.js';
 
 const place = new Workplace();
 afterAll(() => place.remove());
-
-test('hostler broker says in one sentence what replaces it', async () => {
-  const { code, stdout, stderr } = await place.hostler('broker', '--port', '1');
-  expect([code, stdout]).toEqual([2, '']);
-  expect(stderr).toContain('hostler up with "broker": {} serves workers itself, and several hosts use NATS');
-});
 
 test('status shows the broker: connected workers, waiting, running, uncertain', { timeout: 60_000 }, async () => {
   place.configure({ mcpServers: {}, broker: { listen: { port: 0 } } });

@@ -177,10 +177,13 @@ test('list shows what each opens, and no hash', async () => {
   ]);
   expect(shown.stdout).not.toContain('sha256');
   const { stdout } = await key('list', '--json');
-  expect(JSON.parse(stdout)).toMatchObject([
-    { name: 'ann', opens: 'broker', worker: 'laptop', isExpired: false },
-    { name: 'bob', opens: 'gateway', role: null, isExpired: true },
-  ]);
+  expect(JSON.parse(stdout)).toMatchObject({
+    v: 1,
+    keys: [
+      { name: 'ann', opens: 'broker', worker: 'laptop', isExpired: false },
+      { name: 'bob', opens: 'gateway', role: null, isExpired: true },
+    ],
+  });
 });
 
 test('nats prints both keys of a worker and no expired one; revoke explains what nats-server needs', async () => {

@@ -54,7 +54,7 @@ describe('a server over stdio', () => {
     expect(code).toBe(0);
     expect(Object.keys(report)).toEqual([
       ...['server', 'transport', 'era', 'version', 'serverInfo', 'capabilities', 'instructions', 'startMs', 'tools'],
-      ...['droppedTools', 'resources', 'resourceTemplates', 'prompts', 'failures', 'junkLines', 'stopMs', 'stop'],
+      ...['droppedTools', 'resources', 'resourceTemplates', 'prompts', 'failures', 'junkLines', 'stopMs', 'stop', 'v'],
     ]);
     expect(report).toMatchObject({
       transport: 'stdio',
@@ -87,7 +87,6 @@ describe('a failure is one line, with what to do, and the right exit code', () =
     ['an unknown command', ['prob'], 2, 'did you mean probe? hostler --help'],
     ['E12 a mistyped option', ['probe', '--sanbox', 'standard', '--', 'true'], 2, 'did you mean --sandbox?'],
     ['E12 an option without effect', ['probe', '--sandbox', 'standard', 'http://127.0.0.1:9'], 2, '--sandbox is for'],
-    ['no command at all', [], 2, 'USAGE'],
     ['a bad duration', ['probe', '--timeout', 'soon', '--', 'true'], 2, '250ms, 30s, 5m, 2h'],
     ['a bad URL', ['probe', 'ftp://example.com'], 2, 'http or https'],
     ['a bad --header', ['probe', '--header', 'NAME', 'http://127.0.0.1:9'], 2, "has no ':'"],

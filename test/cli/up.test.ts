@@ -49,7 +49,7 @@ describe('when it serves', () => {
     place.configure({ mcpServers: { bad: { comand: 'x' }, good: fixtureEntry() } });
     const running = place.up();
     const ready = await running.ready();
-    expect(Object.keys(ready)).toEqual(['ready', 'url', 'key', 'pid', 'dataDir']);
+    expect(Object.keys(ready)).toEqual(['ready', 'url', 'key', 'pid', 'dataDir', 'v']);
     expect(ready).toMatchObject({ ready: true, pid: running.child.pid, dataDir: place.dataDir });
     expect(ready.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/);
     await eventually('the bad entry is named', () => running.stderr.includes('mcpServers.bad'));

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { firstScreen } from '../../src/cli/output/first-screen.js';
+import { paint, plainScreen } from '../../src/cli/output/styled.js';
 import { version } from '../../src/cli/version.js';
 import type { StatusRow } from '../../src/host/status.js';
 
@@ -20,9 +21,9 @@ test('the first screen, line by line', () => {
   const [, shown] = /^```text\n([\s\S]*?)\n```$/m.exec(page) ?? [];
   const folder = '/tmp/hostler-start-fpZpUm';
   const screen = firstScreen({
-    ...{ version, url: 'http://127.0.0.1:8383/mcp', rows, width: 160 },
+    ...{ version, url: 'http://127.0.0.1:8383/mcp', rows, screen: { ...plainScreen, width: 160 } },
     ...{ config: `${folder}/hostler.json`, dataDir: `${folder}/data` },
     key: { text: 'hk_...', isNew: true, file: `${folder}/data/key` },
   });
-  expect(shown?.split('\n')).toEqual(screen.split('\n'));
+  expect(shown?.split('\n')).toEqual(screen.map((line) => paint(line, plainScreen)));
 });

@@ -8,6 +8,7 @@ import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { didYouMean } from '../../kernel/nearest-name.js';
 import type { Principal } from '../../policy/operation.js';
 import { embedder } from '../../policy/operation.js';
 import { loggedKinds } from '../output/event-line.js';
@@ -104,7 +105,10 @@ function rowOf(host: Host, server: string) {
   const names = host.status().map((each) => each.name);
   throw new HostError('server_not_found', `there is no server '${server.slice(0, 100)}'`, {
     server,
-    hint: names.length === 0 ? 'the configuration has no servers' : `there are: ${names.slice(0, 20).join(', ')}`,
+    hint:
+      names.length === 0
+        ? 'the configuration has no servers'
+        : `${didYouMean(server, names)}there are: ${names.slice(0, 20).join(', ')}`,
   });
 }
 

@@ -13,7 +13,7 @@ import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { ParsedArgs } from '../command.js';
 import { EXIT } from '../exit-codes.js';
-import { printText } from '../output/print.js';
+import { printJson, printText } from '../output/print.js';
 import { digestOfKey } from '../trust/config-parts.js';
 import { TrustStore } from '../trust/trust-store.js';
 import { keyUsageError } from './key-usage.js';
@@ -60,7 +60,9 @@ export async function addKey(args: ParsedArgs, file: string, name: string): Prom
     if (out !== undefined) rmSync(out, { force: true });
     throw error;
   }
-  if (out === undefined) printText(made.key);
+  if (args.has('json'))
+    printJson({ added: name, file, key: out === undefined ? made.key : null, keyFile: out ?? null });
+  else if (out === undefined) printText(made.key);
   const where = out === undefined ? '; it is not shown again' : `, and written to ${out}`;
   process.stderr.write(`key '${name}' was added to ${file}${where}\n`);
   if ('nkey' in made.entry)

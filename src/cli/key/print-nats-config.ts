@@ -8,7 +8,7 @@ import { sleep, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { ParsedArgs } from '../command.js';
 import { EXIT } from '../exit-codes.js';
-import { printText } from '../output/print.js';
+import { printJson, printText } from '../output/print.js';
 import { keyUsageError } from './key-usage.js';
 
 const listenDefault = '127.0.0.1:4222';
@@ -37,8 +37,9 @@ export async function printNatsConfig(args: ParsedArgs, keys: Keys): Promise<num
     maxFileBytes: storeMiBOf(args.text('max-store')) * 1024 ** 2,
   }).trimEnd();
   const out = args.text('output');
-  if (out === undefined) printText(text);
-  else {
+  if (args.has('json')) printJson({ config: out === undefined ? text : null, output: out ?? null });
+  else if (out === undefined) printText(text);
+  if (out !== undefined) {
     // nats-server must never read half of it.
     writeFileSync(`${out}.new`, `${text}\n`, { mode: 0o640 });
     renameSync(`${out}.new`, out);

@@ -6,6 +6,7 @@ import type { LogLevel } from '../../config/listen-settings.js';
 import type { HostEvent, HostEventKind } from '../../host/host-events.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { formatDuration } from './print.js';
+import { stateText } from './states.js';
 
 const textChars = 300;
 const nameChars = 100;
@@ -27,7 +28,10 @@ export interface EventLine {
 export function eventLine(event: HostEvent): EventLine | undefined {
   switch (event.kind) {
     case 'state':
-      return { level: event.to === 'ready' ? 'info' : 'debug', text: `${event.from} → ${event.to} (run ${event.run})` };
+      return {
+        level: event.to === 'ready' ? 'info' : 'debug',
+        text: `${stateText(event.from)} → ${stateText(event.to)} (run ${event.run})`,
+      };
     case 'restart':
       return { level: 'warn', text: `restart in ${formatDuration(event.delayMs)}: ${text(event.reason.message)}` };
     case 'parked':

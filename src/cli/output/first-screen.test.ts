@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
 import type { StatusRow } from '../../host/status.js';
 import { firstLine, firstScreen } from './first-screen.js';
-import { formatDuration, textTable } from './print.js';
+import { ago, formatDuration } from './print.js';
 import { statusTable } from './status-table.js';
+import { type Line, paint, plainScreen, type Screen } from './styled.js';
+import { table } from './table.js';
 
 const row = (name: string, changes: Partial<StatusRow> = {}) =>
   ({
@@ -33,11 +35,12 @@ const screen = {
   dataDir: '/d',
   rows,
   key: { text: 'hk_secret', isNew: true, file: '/d/key' },
-  width: 120,
+  screen: { ...plainScreen, width: 120 },
 };
+const shown = (lines: readonly Line[], look: Screen = plainScreen) => lines.map((line) => paint(line, look));
 
 test('shows address, servers and how to connect; the key in full when it is new', () => {
-  expect(firstScreen(screen).split('\n')).toEqual([
+  expect(shown(firstScreen(screen))).toEqual([
     'hostler 1.2.3  http://127.0.0.1:8383/mcp',
     'configuration /c/hostler.json',
     'data in /d',
@@ -56,7 +59,9 @@ test('shows address, servers and how to connect; the key in full when it is new'
 });
 
 test('later it shows the path of the key file', () => {
-  const text = firstScreen({ ...screen, key: { ...screen.key, isNew: false, file: "/my d'ata/key" } });
+  const text = shown(firstScreen({ ...screen, key: { ...screen.key, isNew: false, file: "/my d'ata/key" } })).join(
+    '\n',
+  );
   expect(text).not.toContain('hk_secret');
   expect(text).toContain(`Bearer $(cat '/my d'\\''ata/key')"`);
   expect(firstLine({ ...screen, servers: 3 })).toBe(
@@ -65,19 +70,21 @@ test('later it shows the path of the key file', () => {
 });
 
 test('without a key or without HTTP there is none to show', () => {
-  expect(firstScreen({ ...screen, key: undefined })).toContain('No key is needed');
-  expect(firstScreen({ ...screen, url: undefined })).not.toContain('Connect');
-  expect(firstScreen({ ...screen, rows: [] })).toContain('no servers are configured');
+  const text = (changes: object) => shown(firstScreen({ ...screen, ...changes })).join('\n');
+  expect(text({ key: undefined })).toContain('No key is needed');
+  expect(text({ url: undefined })).not.toContain('Connect');
+  expect(text({ rows: [] })).toContain('no servers are configured');
 });
 
 test('the table of states is aligned, and as wide as the terminal', () => {
-  expect(statusTable(rows, 60).split('\n')).toEqual([
+  const narrow = { ...plainScreen, width: 60 };
+  expect(shown(statusTable(rows, narrow))).toEqual([
     'SERVER  STATE   FOR    TOOLS  CALLS  PID  NOTE',
     'memory  ready   1m 5s  9      2+1    7',
     'sleepy  asleep  1m 5s  0      -      -',
-    'lost    parked  1m 5s  0      -      -    next try in 56s; …',
+    'lost    parked  1m 5s  0      -      -    next try in 56s;…',
   ]);
-  expect(textTable([])).toBe('');
+  expect(table([], narrow)).toEqual([]);
 });
 
 test.each([
@@ -90,4 +97,13 @@ test.each([
   [90_000_000, '1d 1h'],
 ])('%i ms is %s', (ms, text) => {
   expect(formatDuration(ms)).toBe(text);
+});
+
+test.each([
+  [0, 'just now'],
+  [59_000, '59s ago'],
+  [125_000, '2m ago'],
+  [90_000_000, '1d ago'],
+])('%i ms before now is %s', (ms, text) => {
+  expect(ago(ms)).toBe(text);
 });

@@ -4,8 +4,11 @@
  */
 import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { textTable } from './print.js';
-import { noteOf, stateText } from './status-table.js';
+import { counted } from './print.js';
+import { stateSpan } from './states.js';
+import { noteOf } from './status-table.js';
+import type { Line, Screen } from './styled.js';
+import { table } from './table.js';
 
 export interface FirstScreen {
   readonly version: string;
@@ -15,23 +18,22 @@ export interface FirstScreen {
   readonly dataDir: string;
   readonly rows: readonly StatusRow[];
   readonly key: { readonly text: string; readonly isNew: boolean; readonly file: string } | undefined;
-  readonly width: number;
+  readonly screen: Screen;
 }
 
 const pathChars = 300;
 
-export function firstScreen(screen: FirstScreen): string {
-  const { version, url, config, rows, width, dataDir } = screen;
+export function firstScreen({ version, url, config, rows, screen, dataDir, key }: FirstScreen): Line[] {
   return [
     `hostler ${version}  ${url ?? 'over stdio'}`,
     `configuration ${neutraliseLine(config, pathChars)}`,
     `data in ${neutraliseLine(dataDir, pathChars)}`,
     '',
-    serversText(rows, width),
-    ...(url === undefined ? [] : ['', clientText(url, screen.key)]),
+    ...serverLines(rows, screen),
+    ...(url === undefined ? [] : ['', ...clientLines(url, key)]),
     '',
     'Ctrl-C stops everything. Elsewhere: hostler status, hostler tools, hostler why SERVER.',
-  ].join('\n');
+  ];
 }
 
 /** Replaces the screen if stderr is not a terminal. */
@@ -45,21 +47,21 @@ export const firstLine = ({
     key === undefined ? '' : `; the key is in ${key.file}`
   }`;
 
-function serversText(rows: readonly StatusRow[], width: number): string {
-  if (rows.length === 0) return 'no servers are configured: add some under mcpServers, the file is watched';
-  return textTable(
+function serverLines(rows: readonly StatusRow[], screen: Screen): Line[] {
+  if (rows.length === 0) return ['no servers are configured: add some under mcpServers, the file is watched'];
+  return table(
     rows.map((row) => [
       `  ${row.name}`,
-      stateText(row.state),
-      row.tools === 0 ? '' : `${row.tools} ${row.tools === 1 ? 'tool' : 'tools'}`,
+      stateSpan(row),
+      row.tools === 0 ? '' : counted(row.tools, 'tool'),
       noteOf(row),
     ]),
-    width,
+    screen,
   );
 }
 
 /** Prints a new key in full. For an existing key, the printed command reads it from the key file. */
-function clientText(url: string, key: FirstScreen['key']): string {
+function clientLines(url: string, key: FirstScreen['key']): string[] {
   const shown = key === undefined || key.isNew ? key?.text : `$(cat ${quoted(key.file)})`;
   const header = shown === undefined ? '' : ` --header "Authorization: Bearer ${shown}"`;
   const inJson = key === undefined ? undefined : key.isNew ? key.text : '<the key>';
@@ -75,7 +77,7 @@ function clientText(url: string, key: FirstScreen['key']): string {
     ...(key === undefined
       ? ['No key is needed: every user of this machine may use it.']
       : [`The key is stored in ${neutraliseLine(key.file, pathChars)}${key.isNew ? ' and is not shown again' : ''}.`]),
-  ].join('\n');
+  ];
 }
 
 const quoted = (file: string): string => (/^[\w./@%+-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`);

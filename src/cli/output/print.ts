@@ -1,34 +1,20 @@
-/** Prints text and JSON to stdout, both neutralised; formats tables and durations. */
+/** Prints text and JSON, both neutralised; formats durations and sizes. */
 import { neutralise, neutraliseJson } from '../../kernel/terminal-text.js';
+import { type Line, paint, screenOf } from './styled.js';
+
+/** Version of all shapes that `hostler schema` lists. Members may be added to a shape; other changes need a new version. */
+const shapeVersion = 1;
+
+type Output = Pick<NodeJS.WriteStream, 'write' | 'isTTY' | 'columns'>;
 
 export const printText = (text: string): void => void process.stdout.write(`${neutralise(text)}\n`);
-export const printJson = (value: unknown): void => printJsonText(JSON.stringify(value));
+export const printJson = (value: object): void => printJsonText(JSON.stringify({ ...value, v: shapeVersion }));
 export const printJsonText = (json: string): void => void process.stdout.write(`${neutraliseJson(json)}\n`);
 
-/** Some terminals report 0 columns. */
-export const terminalWidth = ({ isTTY, columns }: Pick<NodeJS.WriteStream, 'isTTY' | 'columns'>): number =>
-  isTTY ? columns || 80 : 200;
-
-const cellCharsMax = 48;
-const gap = '  ';
-
-/** Aligns columns. Only the last one may be longer than `cellCharsMax`. */
-export function textTable(rows: readonly (readonly string[])[], widthMax = 200): string {
-  const columns = Math.max(0, ...rows.map((row) => row.length));
-  const widths = Array.from({ length: columns }, (_, at) =>
-    Math.min(cellCharsMax, Math.max(...rows.map((row) => (row[at] ?? '').length))),
-  );
-  return rows
-    .map((row) => {
-      const cells = row.map((cell, at) =>
-        at === columns - 1 ? cell : cut(cell, cellCharsMax).padEnd(widths[at] ?? 0),
-      );
-      return cut(cells.join(gap).trimEnd(), Math.max(widthMax, 40));
-    })
-    .join('\n');
+export function printLines(lines: readonly Line[], output: Output = process.stdout): void {
+  const screen = screenOf(output);
+  output.write(`${lines.map((line) => paint(line, screen)).join('\n')}\n`);
 }
-
-const cut = (text: string, chars: number): string => (text.length > chars ? `${text.slice(0, chars - 1)}…` : text);
 
 /** Formats a duration with at most two units: `3d 4h`, `2m 5s`, `850ms`. */
 export function formatDuration(durationMs: number): string {
@@ -44,3 +30,14 @@ export function formatDuration(durationMs: number): string {
 
 const twoUnits = (large: number, unit: string, small: number, smaller: string): string =>
   small === 0 ? `${large}${unit}` : `${large}${unit} ${small}${smaller}`;
+
+/** A time in the past, as people say it: `just now`, `5m ago`, `3d ago`. */
+export function ago(durationMs: number): string {
+  if (durationMs < 2_000) return 'just now';
+  return `${formatDuration(durationMs).split(' ')[0]} ago`;
+}
+
+export const formatSize = (bytes: number): string =>
+  bytes < 1_000 ? `${bytes} B` : bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+
+export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;

@@ -2,6 +2,7 @@
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { StopReport } from '../../transports/stdio/child.js';
 import type { Channel, Era } from '../../wire/channel.js';
+import { formatSize } from './print.js';
 
 /** Object that `--json` prints. */
 export interface ProbeReport {
@@ -40,10 +41,10 @@ export function renderReport(report: ProbeReport): string {
     ['speaks', `${report.version}, ${report.era} era, over ${report.transport}`],
     ['ready', `in ${report.startMs} ms`],
     ['offers', show(Object.keys(report.capabilities).sort().join(', ')) || 'nothing'],
-    ['tools', `${tools.length}, ${size(bytes)}`],
+    ['tools', `${tools.length}, ${formatSize(bytes)}`],
     ...tools
       .slice(0, toolsShownMax)
-      .map(({ name, bytes: own }): [string, string] => ['', `${show(name).padEnd(width)}  ${size(own)}`]),
+      .map(({ name, bytes: own }): [string, string] => ['', `${show(name).padEnd(width)}  ${formatSize(own)}`]),
     ...(tools.length > toolsShownMax ? [['', `and ${tools.length - toolsShownMax} more`] as [string, string]] : []),
     ...Object.entries(report.droppedTools).map(([name, why]): [string, string] => [
       '',
@@ -68,5 +69,3 @@ function stopText(stop: StopReport | null): string {
 }
 
 const show = (text: string): string => neutraliseLine(text, lineCharsMax);
-
-const size = (bytes: number): string => (bytes < 1_000 ? `${bytes} B` : `${(bytes / 1_000).toFixed(1)} kB`);

@@ -1,29 +1,22 @@
 /** Formats status rows as a table. */
 import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { formatDuration, textTable } from './print.js';
+import { formatDuration } from './print.js';
+import { stateSpan } from './states.js';
+import { type Line, type Piece, type Screen, span } from './styled.js';
+import { table } from './table.js';
 
 const errorChars = 120;
 
-/** Texts for states whose internal name is unclear to a user. */
-const stateTexts: Readonly<Partial<Record<StatusRow['state'], string>>> = {
-  registered: 'asleep',
-  connecting: 'starting',
-  backing_off: 'restarting',
-  auth_required: 'needs login',
-};
-
-export const stateText = (state: StatusRow['state']): string => stateTexts[state] ?? state;
-
-export function statusTable(rows: readonly StatusRow[], width?: number): string {
-  if (rows.length === 0) return 'no servers are configured';
-  const head = ['SERVER', 'STATE', 'FOR', 'TOOLS', 'CALLS', 'PID', 'NOTE'];
-  return textTable([head, ...rows.map(cells)], width);
+export function statusTable(rows: readonly StatusRow[], screen: Screen): Line[] {
+  if (rows.length === 0) return ['no servers are configured'];
+  const head = ['SERVER', 'STATE', 'FOR', 'TOOLS', 'CALLS', 'PID', 'NOTE'].map((name) => span('dim', name));
+  return table([head, ...rows.map(cells)], screen);
 }
 
-const cells = (row: StatusRow): string[] => [
+const cells = (row: StatusRow): Piece[] => [
   row.name,
-  stateText(row.state),
+  stateSpan(row),
   formatDuration(row.forMs),
   String(row.tools),
   row.running + row.queue === 0 ? '-' : `${row.running}${row.queue > 0 ? `+${row.queue}` : ''}`,

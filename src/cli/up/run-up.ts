@@ -28,8 +28,9 @@ import { createOperations } from '../control/operations.js';
 import { EXIT, exitCodeOf } from '../exit-codes.js';
 import { brokerLines } from '../output/broker-event-line.js';
 import { firstLine, firstScreen } from '../output/first-screen.js';
-import { printJson, terminalWidth } from '../output/print.js';
+import { printJson, printLines } from '../output/print.js';
 import { LevelLog } from '../output/stderr-log.js';
+import { screenOf } from '../output/styled.js';
 import { waitingText } from '../output/trust-text.js';
 import { onStopSignals } from '../process/stop-signals.js';
 import { askTrust } from '../trust/ask-trust.js';
@@ -228,11 +229,11 @@ class Run {
     else if (isJson) printJson(ready);
     const shown =
       key === undefined || keyFile === undefined ? undefined : { text: key, isNew: isNewKey === true, file: keyFile };
-    const screen = { version, url, config, dataDir, key: shown };
+    const facts = { version, url, config, dataDir, key: shown };
     if (process.stderr.isTTY) {
       const rows = this.#host?.status() ?? [];
-      process.stderr.write(`\n${firstScreen({ ...screen, rows, width: terminalWidth(process.stderr) })}\n\n`);
-    } else process.stderr.write(`${firstLine({ ...screen, servers: this.#host?.names().length ?? 0 })}\n`);
+      printLines(['', ...firstScreen({ ...facts, rows, screen: screenOf(process.stderr) }), ''], process.stderr);
+    } else process.stderr.write(`${firstLine({ ...facts, servers: this.#host?.names().length ?? 0 })}\n`);
   }
 
   /** Resolves with the first signal. The second ends the process, and the death watch ends the servers. */

@@ -1,0 +1,84 @@
+import { expect, test } from 'vitest';
+import { cut, paint, plainScreen, type Screen, screenOf, span, widthOf, wrap } from './styled.js';
+import { table } from './table.js';
+
+const terminal = { isTTY: true, columns: 100 };
+const sgr = '\u001b[';
+
+test.each<[string, object, NodeJS.ProcessEnv, boolean]>([
+  ['a terminal', terminal, {}, true],
+  ['a pipe', {}, {}, false],
+  ['NO_COLOR', terminal, { NO_COLOR: '1' }, false],
+  ['an empty NO_COLOR', terminal, { NO_COLOR: '' }, true],
+  ['TERM=dumb', terminal, { TERM: 'dumb' }, false],
+  ['FORCE_COLOR on a pipe', {}, { FORCE_COLOR: '1' }, true],
+  ['FORCE_COLOR and NO_COLOR', {}, { FORCE_COLOR: '1', NO_COLOR: '1' }, true],
+  ['FORCE_COLOR=0', terminal, { FORCE_COLOR: '0' }, false],
+])('AC-E14 %s', (_name, stream, env, isColoured) => {
+  const text = paint(span('good', 'ready'), screenOf(stream, env));
+  expect(text.includes(sgr)).toBe(isColoured);
+});
+
+test.each([
+  [{ isTTY: true, columns: 120 }, 120],
+  [{ isTTY: true, columns: 0 }, 80],
+  [{ isTTY: true }, 80],
+  [{}, Number.POSITIVE_INFINITY],
+])('the output %j is %s columns wide', (stream, width) => {
+  expect(screenOf(stream, {}).width).toBe(width);
+});
+
+test('symbols are for terminals; a script gets the word alone', () => {
+  const state = span('good', 'ready', '●');
+  expect(paint(state, screenOf(terminal, { NO_COLOR: '1' }))).toBe('● ready');
+  expect([paint(state, screenOf({}, {})), paint(state, screenOf(terminal, { TERM: 'dumb' }))]).toEqual([
+    'ready',
+    'ready',
+  ]);
+});
+
+test('text of a server stays on its line and brings no control character, coloured or not', () => {
+  const hostile = 'a\u001b[2J\nb\u202e\r\u0007';
+  const shown = paint(['x ', span('bad', hostile)], { width: 80, isColoured: true, hasSymbols: true });
+  expect(shown).toBe(`x ${sgr}31ma\\u{1b}[2J\\nb\\u{202e}\\u{d}\\u{7}${sgr}39m`);
+});
+
+test.each([
+  ['abcdef', 6, 'abcdef'],
+  ['abcdef', 5, 'abcd…'],
+  ['ab cdef', 4, 'ab…'],
+  ['日本語', 6, '日本語'],
+  ['日本語', 5, '日本…'],
+  ['日本語', 4, '日…'],
+  ['e\u0301e\u0301', 2, 'e\u0301e\u0301'],
+])('%s in %i columns is %s', (text, width, shown) => {
+  expect(cut(text, width)).toBe(shown);
+  expect(widthOf(shown)).toBeLessThanOrEqual(width);
+});
+
+const rows = [
+  ['SERVER', 'STATE', 'NOTE'],
+  ['memory', span('good', 'ready', '●'), ''],
+  [
+    'a-server-with-a-very-long-name-from-a-client',
+    span('bad', 'parked', '✗'),
+    'the command was not found on the PATH '.repeat(9),
+  ],
+];
+
+test.each([40, 80, 120, 200])('a table fits %i columns, and every row is one line', (width) => {
+  const screen: Screen = { width, isColoured: false, hasSymbols: true };
+  const lines = table(rows, screen).map((line) => paint(line, screen));
+  expect(lines).toHaveLength(3);
+  expect(Math.max(...lines.map(widthOf))).toBeLessThanOrEqual(width);
+  expect(lines[1]).toMatch(/^memory +● ready$/);
+  expect(lines[2]).toMatch(/✗ parked .*…$/);
+});
+
+test('a pipe gets every column uncut', () => {
+  expect(paint(table(rows, plainScreen)[2] ?? '', plainScreen)).toContain(String(rows[2]?.[2]).trimEnd());
+});
+
+test('text is broken between words, never within one', () => {
+  expect(wrap('one two three fourteen'.split(' '), 9, '  ')).toEqual(['one two', '  three', '  fourteen']);
+});
