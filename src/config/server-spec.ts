@@ -6,6 +6,7 @@ import * as z from 'zod/mini';
 import type { HostError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { authEntry } from './auth-settings.js';
 import { copyEntry } from './copy-config.js';
 import { firstIssue, invalidSpec, refuseProto } from './schema-issues.js';
 
@@ -82,10 +83,11 @@ export const http = z.strictObject({
     {},
   ),
   transport: z._default(z.enum(['auto', 'streamable-http', 'http-sse']), 'auto'),
+  auth: z.optional(authEntry),
 });
 
 export type StdioServerSpec = Readonly<z.infer<typeof stdio>>;
-type HttpServerSpec = Readonly<z.infer<typeof http>>;
+export type HttpServerSpec = Readonly<z.infer<typeof http>>;
 export type ConfiguredServerSpec = StdioServerSpec | HttpServerSpec;
 
 /** A server that the embedder attached. A configuration cannot contain one. */
@@ -116,16 +118,30 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
   const isHttp = isObject && Object.hasOwn(input, 'url');
   if (isObject && Object.hasOwn(input, 'command') === isHttp)
     throw invalid('', isHttp ? 'has a command (stdio) and a url (HTTP): keep one of them' : unreachable(input));
-  refuseProto(input, ['env', 'headers'], (field) => invalid(field, 'is not a valid server name'));
+  if (isObject && !isHttp && Object.hasOwn(input, 'auth'))
+    throw invalid('auth', 'is for servers with a url; a program gets its credentials by env');
+  refuseProto(input, ['env', 'headers', 'auth.authorizeParams', 'auth.tokenParams'], (field) =>
+    invalid(field, 'is not a valid server name'),
+  );
   const parsed = (isHttp ? http : stdio).safeParse(input);
-  if (parsed.success) return freeze(parsed.data);
+  if (parsed.success) {
+    refuseTwoTokens(parsed.data);
+    return freeze(parsed.data);
+  }
   const { field, what } = firstIssue(parsed.error);
   throw invalid(field, what);
 }
 
-/** A spec has at most two levels. */
+/** A configured header would replace the token of every login. */
+function refuseTwoTokens(spec: ConfiguredServerSpec): void {
+  if (isStdio(spec) || spec.auth === undefined || spec.auth.grant === 'none') return;
+  const header = Object.keys(spec.headers).find((each) => each.toLowerCase() === 'authorization');
+  if (header === undefined) return;
+  throw invalid(`headers.${header}`, 'cannot be used together with auth: remove it, or set auth.grant to "none"');
+}
+
 function freeze<T extends object>(spec: T): T {
-  for (const value of Object.values(spec)) if (typeof value === 'object' && value !== null) Object.freeze(value);
+  for (const value of Object.values(spec)) if (typeof value === 'object' && value !== null) freeze(value);
   return Object.freeze(spec);
 }
 

@@ -6,7 +6,7 @@ import type { KnownServer } from '../catalog/catalog-server.js';
 import type { Discovered, DiscoverOptions } from '../catalog/discovery.js';
 import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
 import { approvalEvent } from '../catalog/schema-events.js';
-import { loadLibsql } from '../catalog/store/state-file.js';
+import { loadLibsql } from '../catalog/store/libsql.js';
 import { copyEntry } from '../config/copy-config.js';
 import { parseHostConfig } from '../config/host-config.js';
 import type { Listener } from '../kernel/emitter.js';

@@ -16,6 +16,7 @@ const layers: readonly (readonly string[])[] = [
   ['transports'],
   ['session'],
   ['catalog'],
+  ['identity'],
   ['host'],
   ['gateway', 'broker', 'dashboard'],
   ['cli'],

@@ -1,6 +1,6 @@
 /**
  * Loads libsql synchronously from its installed package. Bundles replace this file: in the `hostler` command, the replacement
- * contains libsql; in the library, it returns undefined, and state-file.ts then uses an import that bundlers follow.
+ * contains libsql; in the library, it returns undefined, and libsql.ts then uses an import that bundlers follow.
  */
 import { createRequire } from 'node:module';
 

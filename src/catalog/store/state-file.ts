@@ -15,10 +15,10 @@ import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { pinKey } from '../server-origin.js';
 import { checkVersion, claimDatabase, isDamage, type OwnFormat, setAside, sqliteCode } from './database-file.js';
 import { type HistoriesTable, historiesSchema, historiesTable } from './failure-histories.js';
+import { loadedLibsql } from './libsql.js';
 import { type ListingsTable, listingsTable } from './listings-table.js';
 import { adoptOldPins } from './old-pins.js';
 import { type PinsTable, pinsTable } from './pins-table.js';
-import { requireLibsql } from './require-libsql.js';
 import { rowSetSchema } from './row-sets.js';
 import { WriteBehind } from './write-behind.js';
 
@@ -27,19 +27,6 @@ const schemaVersion = 5;
 const format: OwnFormat = { noun: 'state', version: schemaVersion };
 /** Wait for a lock of another process. It blocks the event loop. */
 const busyMs = 250;
-
-let libsql: typeof Database | undefined;
-
-/** Await it before the first `StateFile.open`: libsql is native, and a bundle can load it only by `import`. */
-export async function loadLibsql(): Promise<void> {
-  libsql ??= requireLibsql() ?? (await import('libsql')).default;
-}
-
-function loadedLibsql(): typeof Database {
-  libsql ??= requireLibsql();
-  if (libsql === undefined) throw new Error('libsql is used before it was loaded');
-  return libsql;
-}
 
 /**
  * Open files, by path and inode. libsql releases descriptors only when its objects are garbage-collected, so a file is opened

@@ -19,19 +19,54 @@ export interface RecoverContext {
   readonly deadlineAtMs: number;
 }
 
+/** Facts about the tokens of a server, for status and `why`. Never contains a secret. Times are ISO 8601. */
+export interface AuthDescription {
+  /**
+   * `none`: no login yet. `granted`: a token exists. `step_up`: a call needs more scopes. `dead`: the grant has ended. `locked`: the
+   * store cannot be opened.
+   */
+  readonly state: 'none' | 'granted' | 'refreshing' | 'step_up' | 'dead' | 'locked';
+  /** True if a person has to log in before all calls work. */
+  readonly needsLogin: boolean;
+  readonly grant: 'code' | 'client_credentials';
+  readonly issuer?: string | undefined;
+  readonly resource?: string | undefined;
+  readonly resourceMetadata?: string | undefined;
+  readonly registration?: string | undefined;
+  readonly clientId?: string | undefined;
+  readonly identity?: string | undefined;
+  readonly scopes?: readonly string[] | undefined;
+  readonly wanted?: readonly string[] | undefined;
+  readonly expiresAt?: string | undefined;
+  readonly refreshAt?: string | undefined;
+  readonly lastRefreshAt?: string | undefined;
+  readonly lastError?: { readonly reason: string; readonly at: string } | undefined;
+  /** What to do next; undefined: nothing. */
+  readonly next?: string | undefined;
+}
+
+export interface AuthAdvice {
+  /** Finer cause, such as `scope_denied`. */
+  readonly reason?: string | undefined;
+  readonly hint: string;
+}
+
 export interface AuthProvider {
   /** Returns the token of the next request. Called for each request, so it must return at once, from memory. */
   current(): AuthToken | undefined;
   /**
    * Called when the server refused `failed`. True: `current()` now returns another token. With `kind: "token"` it is a refresh
-   * of `failed`, with the same grant unless it names another. False or a rejection: a user has to log in. Not called again for
-   * the same token before `signal` aborts.
+   * of `failed`, with the same grant unless it names another. False or a rejection: a user has to log in. A rejection with the
+   * code `reconnecting` is passed to the callers: no login is needed. Not called again for the same token before `signal` aborts.
    */
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;
   /** Calls `listener` when a token arrived in another way, such as a login. Returns the function that removes the listener. */
   onChanged(listener: () => void): () => void;
   /** Name of the account at the server, for people; never part of a token. Called with every status. */
   identity?(): string | undefined;
+  describe?(): AuthDescription;
+  /** Text for the error of a refused request. Undefined: the text of the transport. */
+  advice?(kind: RecoverContext['kind']): AuthAdvice | undefined;
 }
 
 /** Provider of the `authorization` header in the configuration, which cannot be renewed. */

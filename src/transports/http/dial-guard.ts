@@ -1,6 +1,7 @@
 /**
  * Decides which addresses may be dialled. The operator may configure any address (`any`). A URL sent by a server may lead only
- * to the public internet (`public`), never to a metadata service or a local device.
+ * to the public internet (`public`), never to a metadata service or a local device. If the server itself is on this machine, its
+ * URLs may also lead to this machine (`public-or-loopback`).
  * Not here: same-origin rules for redirects (http-exchange.ts).
  * Invariant: the checked address is the dialled address. Names are checked inside the lookup of the connection, so DNS
  * rebinding has no effect. Literal addresses never reach a lookup and are checked before the dial.
@@ -11,7 +12,7 @@ import type { buildConnector } from 'undici';
 import { HostError } from '../../kernel/errors.js';
 import { undici } from './undici.js';
 
-type DialPolicy = 'any' | 'public';
+export type DialPolicy = 'any' | 'public' | 'public-or-loopback';
 export type Dial = buildConnector.connector;
 
 /** Returns all addresses of a name, like `dns.lookup` with `all`. */
@@ -41,7 +42,8 @@ export function guardedDial(options: DialOptions): Dial {
     ...(options.ca === undefined ? {} : { ca: options.ca }),
   };
   if (options.policy === 'any' && !options.resolve) return connector(base as buildConnector.BuildOptions);
-  const check = options.policy === 'public' ? (address: string) => refusal(address, options.server) : () => undefined;
+  const { policy, server } = options;
+  const check = (address: string) => (policy === 'any' ? undefined : refusal(address, policy, server));
   const lookup = checkedLookup(options.resolve ?? systemResolve, check);
   const connect = connector({ ...base, lookup } as buildConnector.BuildOptions);
   return (target, done) => {
@@ -69,9 +71,9 @@ function checkedLookup(resolve: Resolve, check: (address: string) => HostError |
   };
 }
 
-function refusal(address: string, server: string): HostError | undefined {
+function refusal(address: string, policy: DialPolicy, server: string): HostError | undefined {
   const kind = addressClass(address);
-  if (kind === 'public') return undefined;
+  if (kind === 'public' || (kind === 'loopback' && policy === 'public-or-loopback')) return undefined;
   return new HostError('denied', `server '${server}' sent a URL that leads to a ${kind} address; it was not dialled`, {
     server,
     reason: 'address_refused',
@@ -98,7 +100,7 @@ export function checkUrl(text: string, policy: DialPolicy, server: string): URL 
     return wrong('must not contain a user name or password; use headers', 'url_userinfo');
   }
   const literal = url.hostname.replace(/^\[|\]$/g, '');
-  if (policy === 'public' && isIP(literal) !== 0) return refusal(literal, server) ?? url;
+  if (policy !== 'any' && isIP(literal) !== 0) return refusal(literal, policy, server) ?? url;
   return url;
 }
 

@@ -5,6 +5,7 @@
  */
 import { HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import { type AuthToken, type RefusalKind, TokenRefused } from './auth-token.js';
+import { type Challenge, parseChallenges } from './challenges.js';
 import { headerText, type ResponseHeaders } from './headers.js';
 
 const retryAfterMsMax = 5 * 60_000;
@@ -65,7 +66,8 @@ export function statusError(facts: StatusFacts): HostError {
 /** Returns why a response refuses the token, or undefined if the token is not the cause. */
 export function tokenRefusal(status: number, headers: ResponseHeaders): RefusalKind | undefined {
   if (status === 401) return 'token';
-  return status === 403 && /\binsufficient_scope\b/.test(challengeOf(headers) ?? '') ? 'scope' : undefined;
+  const isScope = ({ params }: Challenge) => params.get('error') === 'insufficient_scope';
+  return status === 403 && parseChallenges(challengeOf(headers)).some(isScope) ? 'scope' : undefined;
 }
 
 function tokenRefused(kind: RefusalKind, details: HostErrorOptions, { server, headers, sent }: StatusFacts): HostError {
@@ -90,8 +92,11 @@ export function parseRetryAfter(value: string | undefined, now: Date): number | 
   return Number.isNaN(atMs) ? undefined : Math.min(Math.max(atMs - now.getTime(), 0), retryAfterMsMax);
 }
 
-const challengeOf = (headers: ResponseHeaders): string | undefined =>
-  headerText(headers, 'www-authenticate')?.slice(0, challengeCharsMax);
+/** A server may send one header for each challenge. */
+function challengeOf(headers: ResponseHeaders): string | undefined {
+  const value = headers['www-authenticate'];
+  return (Array.isArray(value) ? value.join(', ') : value)?.slice(0, challengeCharsMax);
+}
 
 /** `reason` is the error code of the system. Its text is only in `cause`. */
 export function networkError(error: Error, server: string, written: boolean): HostError {

@@ -32,6 +32,8 @@ interface ExchangeRequest {
   readonly method: 'POST' | 'GET' | 'DELETE';
   readonly headers: HeaderList;
   readonly body: string | Buffer | null;
+  /** False: a redirect is passed to the sink like any other response. Default: true. */
+  readonly followsRedirects?: boolean;
 }
 
 const redirectsMax = 3;
@@ -88,7 +90,8 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
 
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
     if (status < 200 || this.#silent) return;
-    if (status >= 300 && status < 400 && status !== 304) return this.#redirected(status, headers);
+    const { followsRedirects = true } = this.#request;
+    if (followsRedirects && status >= 300 && status < 400 && status !== 304) return this.#redirected(status, headers);
     const encoding = headers['content-encoding'];
     if (status < 300 && encoding !== undefined && encoding !== '' && encoding !== 'identity') {
       const message = 'sent an encoded response although the request accepts none';

@@ -1,0 +1,75 @@
+/** One grant of identity.db, and what each part of Hostler may see of it. */
+import { createHash } from 'node:crypto';
+
+/** What makes two grants the same. `resource` is empty if the parameter is left out. */
+export interface GrantKey {
+  readonly resource: string;
+  readonly issuer: string;
+  readonly clientId: string;
+  /** `auth.account` of the configuration: two accounts of one service stand side by side. */
+  readonly account: string;
+}
+
+export type ClientAuthMethod = 'none' | 'client_secret_basic' | 'client_secret_post' | 'private_key_jwt';
+
+export type RegistrationWay = 'configured' | 'metadata_document' | 'registered';
+
+/** Everything about a grant that is neither secret nor searched for. */
+export interface GrantFacts {
+  readonly grantType: 'code' | 'client_credentials';
+  readonly tokenEndpoint: string;
+  readonly revocationEndpoint?: string | undefined;
+  readonly authMethod: ClientAuthMethod;
+  readonly way: RegistrationWay;
+  /** Address of the protected resource metadata; absent: the server has none. */
+  readonly resourceMetadata?: string | undefined;
+  /** Name of the account at the authorization server, for people. */
+  readonly identity?: string | undefined;
+  readonly loginMs: number;
+  readonly refreshedMs?: number | undefined;
+  /** Scopes that the last logins asked for, newest last. */
+  readonly asked: readonly { readonly scopes: readonly string[]; readonly atMs: number }[];
+  readonly lastError?: { readonly reason: string; readonly atMs: number } | undefined;
+}
+
+export interface GrantTokens {
+  readonly accessToken: string;
+  readonly refreshToken: string | undefined;
+  readonly scopes: readonly string[];
+  readonly issuedMs: number;
+  /** Undefined: the authorization server did not say. */
+  readonly expiresMs: number | undefined;
+}
+
+export interface GrantRow extends GrantKey, GrantTokens {
+  readonly id: string;
+  /** Changes with each login: tokens of two logins may belong to two accounts. */
+  readonly login: string;
+  /** Raised with each new token. */
+  readonly gen: number;
+  readonly state: 'live' | 'dead';
+  /** Why it is dead. */
+  readonly reason: string | undefined;
+  /** Scopes that a server asked for and that no login has obtained yet. */
+  readonly wanted: readonly string[];
+  readonly facts: GrantFacts;
+  /** A request of this generation may have been sent without an answer. */
+  readonly isInterrupted: boolean;
+  readonly failures: number;
+  /** No refresh before this time. */
+  readonly retryMs: number;
+  /** First of the refusals in a row that do not end a grant. */
+  readonly refusedMs: number | undefined;
+}
+
+export const grantId = ({ resource, issuer, clientId, account }: GrantKey): string =>
+  createHash('sha256')
+    .update(JSON.stringify([resource, issuer, clientId, account]))
+    .digest('base64url');
+
+/** Lower-case scheme and host, no default port, no fragment, no lone trailing slash: equal for equal resources. */
+export function canonicalUrl(text: string): string {
+  const url = new URL(text);
+  url.hash = '';
+  return url.pathname === '/' && url.search === '' ? url.href.slice(0, -1) : url.href;
+}

@@ -1,0 +1,304 @@
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type Database from 'libsql';
+import { afterEach, describe, expect, test } from 'vitest';
+import { loadedLibsql } from '../catalog/store/libsql.js';
+import { seededRandom } from '../kernel/random.js';
+import type { IdentityStore, NewGrant } from './identity-store.js';
+import { ownHolder } from './lease-holder.js';
+import { openStore } from './open-store.js';
+
+const folders: string[] = [];
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+});
+
+function newFolder(): string {
+  const folder = mkdtempSync(path.join(tmpdir(), 'hostler-identity-'));
+  folders.push(folder);
+  return folder;
+}
+
+const open = (folder: string, key?: string, problems: unknown[] = []): IdentityStore =>
+  openStore({ folder, key, onProblem: (error) => problems.push(error) });
+
+const grant = (change: Partial<NewGrant> = {}): NewGrant => ({
+  url: 'https://mcp.example/a',
+  resource: 'https://mcp.example/a',
+  issuer: 'https://as.example',
+  clientId: 'client-1',
+  account: '',
+  accessToken: 'planted-access-token-1',
+  refreshToken: 'planted-refresh-token-1',
+  scopes: ['read'],
+  wanted: [],
+  issuedMs: 1_000,
+  expiresMs: 3_601_000,
+  facts: {
+    grantType: 'code',
+    tokenEndpoint: 'https://as.example/token',
+    authMethod: 'none',
+    way: 'registered',
+    loginMs: 1,
+    asked: [],
+  },
+  ...change,
+});
+
+/** Another connection to the same file, as another program would have. */
+const raw = (folder: string): Database.Database => new (loadedLibsql())(path.join(folder, 'identity.db'));
+
+/** Copy of the store under another path, so that it is opened again. */
+function copyOf(folder: string, change: (database: Database.Database) => void): string {
+  const to = newFolder();
+  raw(folder).pragma('wal_checkpoint(TRUNCATE)');
+  for (const name of ['identity.db', 'identity.key'])
+    writeFileSync(path.join(to, name), readFileSync(path.join(folder, name)), { mode: 0o600 });
+  change(raw(to));
+  return to;
+}
+
+describe('grants', () => {
+  test('are found by URL and account, the newest login first, and never for another URL', () => {
+    const store = open(newFolder());
+    store.saveLogin(grant());
+    store.saveLogin(grant({ account: 'work', accessToken: 'token-of-work' }));
+    const find = (url: string, account = '') => store.findGrant(url, { account })?.accessToken;
+    expect(find('https://mcp.example/a')).toBe('planted-access-token-1');
+    expect(find('HTTPS://MCP.example:443/a#x')).toBe('planted-access-token-1');
+    expect(find('https://mcp.example/a', 'work')).toBe('token-of-work');
+    for (const other of [
+      'https://mcp.example/',
+      'https://mcp.example/a/b',
+      'http://mcp.example/a',
+      'https://mcp.example.org/a',
+    ])
+      expect(find(other)).toBeUndefined();
+  });
+
+  test('another issuer, client or resource is another grant; the old one stays', () => {
+    const store = open(newFolder());
+    const facts = { ...grant().facts, way: 'configured' as const };
+    for (const [at, change] of [
+      {},
+      { issuer: 'https://other' },
+      { clientId: 'c2' },
+      { resource: 'https://r' },
+    ].entries())
+      store.saveLogin(grant({ ...change, facts: { ...facts, loginMs: at } }));
+    expect(store.grants()).toHaveLength(4);
+    const find = (filter: object) => store.findGrant(grant().url, { account: '', ...filter });
+    expect(find({})).toMatchObject({ resource: 'https://r' });
+    expect(find({ issuer: 'https://other' })).toMatchObject({ issuer: 'https://other', clientId: 'client-1' });
+    expect(find({ clientId: 'unknown' })).toBeUndefined();
+  });
+
+  test('a login of a newly registered client replaces the grant of the old registration', () => {
+    const store = open(newFolder());
+    store.saveLogin(grant());
+    store.saveLogin(grant({ clientId: 'client-2' }));
+    expect(store.grants().map(({ clientId }) => clientId)).toEqual(['client-2']);
+  });
+
+  test('a generation is replaced once, by whichever answer comes first', () => {
+    const store = open(newFolder());
+    const first = store.saveLogin(grant());
+    expect(store.advance(first, { ...first, accessToken: 'two' }, first.facts)).toBe(true);
+    expect(store.advance(first, { ...first, accessToken: 'three' }, first.facts)).toBe(false);
+    expect(store.markDead(first, 'grant_revoked', 1)).toBe(false);
+    expect(store.readGrant(first.id)).toMatchObject({ gen: 2, accessToken: 'two', state: 'live' });
+  });
+
+  test('a dead grant keeps its tokens, and the next login revives it', () => {
+    const store = open(newFolder());
+    const first = store.saveLogin(grant());
+    expect(store.markDead(first, 'grant_revoked', 7)).toBe(true);
+    const dead = store.readGrant(first.id);
+    expect(dead).toMatchObject({ state: 'dead', reason: 'grant_revoked', refreshToken: 'planted-refresh-token-1' });
+    expect(store.takeLease(first, 'me', 0, () => true)).toBe(false);
+    const again = store.saveLogin(grant({ accessToken: 'new' }));
+    expect(again).toMatchObject({ state: 'live', gen: 2, accessToken: 'new' });
+    expect(again.login).not.toBe(first.login);
+    expect([store.removeGrant(first.id), store.removeGrant(first.id)]).toEqual([true, false]);
+    expect(store.findGrant(grant().url, { account: '' })).toBeUndefined();
+  });
+});
+
+describe('the lease of a generation', () => {
+  test.each([
+    ['is free', undefined, 0, false, true],
+    ['is ours', 'me', 0, false, true],
+    ['is of a process that lives', 'other', 0, false, false],
+    ['is of a process that is gone', 'other', 0, true, true],
+    ['is over, of a process that may live', 'other', 119_999, false, false],
+    ['is 120 s old', 'other', 120_000, false, true],
+  ])('that %s', (_what, holder, atMs, isGone, isTaken) => {
+    const store = open(newFolder());
+    const row = store.saveLogin(grant());
+    if (holder !== undefined) expect(store.takeLease(row, holder, 0, () => false)).toBe(true);
+    expect(store.takeLease(row, 'me', atMs, () => isGone)).toBe(isTaken);
+    const isInterrupted = holder !== undefined && isTaken;
+    expect(store.readGrant(row.id)?.isInterrupted).toBe(isInterrupted);
+  });
+
+  test('ends with the answer, and a failure is recorded by its holder only', () => {
+    const store = open(newFolder());
+    const row = store.saveLogin(grant());
+    const note = {
+      failures: 1,
+      retryMs: 9,
+      refusedMs: undefined,
+      isInterrupted: true,
+      lastError: { reason: 'x', atMs: 1 },
+    };
+    store.takeLease(row, 'me', 0, () => false);
+    store.noteFailure(row, 'other', note);
+    expect(store.takeLease(row, 'other', 0, () => false)).toBe(false);
+    store.noteFailure(row, 'me', note);
+    expect(store.readGrant(row.id)).toMatchObject({ failures: 1, retryMs: 9, isInterrupted: true });
+    expect(store.takeLease(row, 'other', 0, () => false)).toBe(true);
+    expect(ownHolder()).toContain(String(process.pid));
+  });
+});
+
+describe('registered clients', () => {
+  const client = {
+    issuer: 'https://as',
+    clientId: 'c',
+    redirect: 'http://127.0.0.1:5/callback',
+    method: 'none' as const,
+  };
+  test('the newest that is neither gone nor expired is found', () => {
+    const store = open(newFolder());
+    const save = (clientId: string, createdMs: number, secretExpiresMs?: number) =>
+      store.saveClient({ ...client, clientId, createdMs, secretExpiresMs, secret: `secret-of-${clientId}` });
+    save('old', 1);
+    save('expired', 2, 50);
+    save('gone', 3);
+    store.clientGone('https://as', 'gone');
+    expect(store.findClient('https://as', 100, () => true)).toMatchObject({ clientId: 'old', secret: 'secret-of-old' });
+    expect(store.findClient('https://as', 100, () => false)).toBeUndefined();
+    expect(store.findClient('https://as2', 100, () => true)).toBeUndefined();
+    expect(store.readClient('https://as', 'gone')).toMatchObject({ secret: 'secret-of-gone' });
+  });
+});
+
+describe('AC-A24 what is on disk', () => {
+  test('AC-A24 no token is in the files in any encoding, and files and folder are private', () => {
+    const folder = newFolder();
+    chmodSync(folder, 0o755);
+    const store = open(folder);
+    const planted = Array.from({ length: 20 }, (_, at) => `planted-secret-${at}-${'x'.repeat(20)}`);
+    for (const [at, secret] of planted.entries()) {
+      store.saveLogin(grant({ account: String(at), accessToken: secret, refreshToken: `${secret}-refresh` }));
+      store.saveClient({
+        issuer: 'i',
+        clientId: String(at),
+        redirect: 'r',
+        method: 'none',
+        secret,
+        secretExpiresMs: 1,
+        createdMs: 1,
+      });
+    }
+    const files = readdirSync(folder);
+    expect(files.sort()).toEqual(['identity.db', 'identity.db-shm', 'identity.db-wal', 'identity.key']);
+    const all = Buffer.concat(files.map((name) => readFileSync(path.join(folder, name)))).toString('latin1');
+    for (const secret of planted)
+      for (const encoding of ['latin1', 'base64', 'hex', 'base64url'] as const)
+        expect(all.includes(Buffer.from(secret).toString(encoding).replace(/=+$/, '').slice(0, -1))).toBe(false);
+    expect(all).toContain('https://as.example');
+    for (const name of files) expect(statSync(path.join(folder, name)).mode & 0o077).toBe(0);
+    expect(statSync(folder).mode & 0o777).toBe(0o700);
+  });
+
+  test('AC-A24 a value moved to another row, column or generation, or changed in one bit, does not open', () => {
+    const folder = newFolder();
+    const store = open(folder);
+    const [one, two] = [store.saveLogin(grant()), store.saveLogin(grant({ account: 'b' }))];
+    const changes = {
+      'row to row': `UPDATE grants SET access = (SELECT access FROM grants WHERE id = '${two.id}') WHERE id = '${one.id}'`,
+      'column to column': `UPDATE grants SET access = refresh WHERE id = '${one.id}'`,
+      'refresh from access': `UPDATE grants SET refresh = access WHERE id = '${one.id}'`,
+      'generation edited': `UPDATE grants SET gen = 2 WHERE id = '${one.id}'`,
+    };
+    for (const [what, sql] of Object.entries(changes)) {
+      const changed = open(copyOf(folder, (database) => database.exec(sql)));
+      expect([what, changed.readGrant(one.id)]).toMatchObject([what, { state: 'dead', reason: 'unreadable' }]);
+      expect(changed.readGrant(two.id)?.state).toBe('live');
+    }
+    const random = seededRandom(24);
+    const copy = open(copyOf(folder, () => {}));
+    expect(copy.readGrant(one.id)).toMatchObject({ state: 'live', accessToken: 'planted-access-token-1' });
+    const database = raw(folder);
+    const { access } = database.prepare('SELECT access FROM grants WHERE id = ?').get(one.id) as { access: Buffer };
+    for (let flips = 0; flips < 4_096; flips++) {
+      const flipped = Buffer.from(access);
+      const bit = Math.floor(random() * flipped.length * 8);
+      flipped[bit >> 3] = (flipped[bit >> 3] as number) ^ (1 << (bit & 7));
+      if (flips % 512 === 0) {
+        database.prepare('UPDATE grants SET access = ? WHERE id = ?').run(flipped, one.id);
+        expect(store.readGrant(one.id)?.reason).toBe('unreadable');
+      }
+    }
+  });
+
+  test.each([
+    ['a passphrase', 'a long passphrase of an operator', 'another long passphrase here'],
+    ['32 bytes in base64', Buffer.alloc(32, 7).toString('base64'), Buffer.alloc(32, 8).toString('base64')],
+  ])('AC-A24 a wrong key (%s) is store_locked and changes nothing; the right key opens', (_what, right, wrong) => {
+    const folder = newFolder();
+    const store = open(folder, right);
+    const row = store.saveLogin(grant());
+    raw(folder).pragma('wal_checkpoint(TRUNCATE)');
+    const to = newFolder();
+    const file = path.join(to, 'identity.db');
+    writeFileSync(file, readFileSync(path.join(folder, 'identity.db')), { mode: 0o600 });
+    const before = readFileSync(file);
+    for (const key of [wrong, undefined])
+      expect(() => open(to, key)).toThrow(
+        expect.objectContaining({ details: expect.objectContaining({ reason: 'store_locked' }) }),
+      );
+    expect(readFileSync(file).equals(before)).toBe(true);
+    expect(readdirSync(to).includes('identity.key')).toBe(false);
+    expect(open(to, right).readGrant(row.id)?.accessToken).toBe('planted-access-token-1');
+  });
+
+  test('AC-A24 a short passphrase, and a key file that others may read or that is no key, are refused', () => {
+    expect(() => open(newFolder(), 'too short')).toThrow(/shorter than 16/);
+    for (const [text, mode] of [
+      ['x', 0o600],
+      [Buffer.alloc(32).toString('base64'), 0o644],
+    ] as const) {
+      const folder = newFolder();
+      writeFileSync(path.join(folder, 'identity.key'), text, { mode });
+      expect(() => open(folder)).toThrow(
+        expect.objectContaining({ details: expect.objectContaining({ reason: 'store_locked' }) }),
+      );
+    }
+  });
+
+  test('AC-A24 a damaged file is set aside and reported, and a new one begins', () => {
+    const folder = newFolder();
+    writeFileSync(
+      path.join(folder, 'identity.db'),
+      'this is not a database, and it is long enough to have a header'.repeat(4),
+    );
+    const problems: unknown[] = [];
+    const store = open(folder, undefined, problems);
+    expect(problems).toMatchObject([{ details: { reason: 'unusable_store' } }]);
+    expect(readdirSync(folder)).toContain('identity.db.unusable');
+    expect(store.saveLogin(grant()).gen).toBe(1);
+  });
+});
+
+test('another process sees a change by the data version', () => {
+  const folder = newFolder();
+  const store = open(folder);
+  const before = store.dataVersion();
+  store.saveLogin(grant());
+  expect(store.dataVersion()).toBe(before);
+  raw(folder).exec("UPDATE grants SET wanted = '[1]'");
+  expect(store.dataVersion()).not.toBe(before);
+});

@@ -1,0 +1,339 @@
+/**
+ * identity.db: grants, registered clients and the proof of the sealing key; one file per user, shared by all processes.
+ * Not here: the lifetime of a token (grant.ts), sealing (seal.ts), network file systems and the folder (open-store.ts).
+ *
+ * Invariants: each change is one durable transaction. A token of a generation is replaced only by the next generation. No
+ * method deletes a grant except `removeGrant` and `saveLogin`. A row that does not open is reported as dead and stays as it is.
+ */
+import type Database from 'libsql';
+import { HostError } from '../kernel/errors.js';
+import { newId } from '../kernel/random.js';
+import {
+  type ClientAuthMethod,
+  canonicalUrl,
+  type GrantFacts,
+  type GrantKey,
+  type GrantRow,
+  type GrantTokens,
+  grantId,
+} from './grant-row.js';
+import type { Sealer } from './seal.js';
+
+const rowsMax = 1_000;
+/** Time that a request may take, and after which a lease is taken even from a process that may live. */
+const leaseMs = 30_000;
+const leaseMsMax = 120_000;
+
+export const identitySchema = `
+  CREATE TABLE IF NOT EXISTS store (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+  CREATE TABLE IF NOT EXISTS clients (
+    issuer TEXT NOT NULL, client_id TEXT NOT NULL, redirect TEXT NOT NULL, method TEXT NOT NULL, secret BLOB,
+    secret_expires_ms INTEGER, is_gone INTEGER NOT NULL, created_ms INTEGER NOT NULL, PRIMARY KEY (issuer, client_id));
+  CREATE TABLE IF NOT EXISTS grants (
+    id TEXT PRIMARY KEY, resource TEXT NOT NULL, issuer TEXT NOT NULL, client_id TEXT NOT NULL, account TEXT NOT NULL,
+    login TEXT NOT NULL, gen INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, access BLOB NOT NULL, refresh BLOB,
+    scopes TEXT NOT NULL, wanted TEXT NOT NULL, issued_ms INTEGER NOT NULL, expires_ms INTEGER, facts TEXT NOT NULL,
+    lease_by TEXT, lease_ms INTEGER, interrupted INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0,
+    retry_ms INTEGER NOT NULL DEFAULT 0, refused_ms INTEGER);
+  CREATE TABLE IF NOT EXISTS served (
+    url TEXT NOT NULL, account TEXT NOT NULL, grant_id TEXT NOT NULL, login_ms INTEGER NOT NULL,
+    PRIMARY KEY (url, account, grant_id));`;
+
+export interface GrantFilter {
+  readonly account: string;
+  readonly issuer?: string | undefined;
+  readonly clientId?: string | undefined;
+  readonly resource?: string | undefined;
+}
+
+export interface NewGrant extends GrantKey, GrantTokens {
+  /** Configured URL that the grant is for. */
+  readonly url: string;
+  readonly wanted: readonly string[];
+  readonly facts: GrantFacts;
+}
+
+export interface ClientRow {
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly redirect: string;
+  readonly method: ClientAuthMethod;
+  readonly secret: string | undefined;
+  readonly secretExpiresMs: number | undefined;
+  readonly createdMs: number;
+}
+
+/** What a failed request changes. */
+export interface FailureNote {
+  readonly failures: number;
+  readonly retryMs: number;
+  readonly refusedMs: number | undefined;
+  readonly isInterrupted: boolean;
+  readonly lastError: NonNullable<GrantFacts['lastError']>;
+}
+
+type Row = Readonly<Record<string, string | number | Buffer | null>>;
+
+export class IdentityStore {
+  readonly #database: Database.Database;
+  readonly #sealer: Sealer;
+
+  constructor(database: Database.Database, sealer: Sealer) {
+    this.#database = database;
+    this.#sealer = sealer;
+  }
+
+  /** Changes whenever another process has changed the file. */
+  dataVersion(): number {
+    const [row] = this.#all('PRAGMA data_version');
+    return Number(row?.data_version);
+  }
+
+  /** The grant of the newest login for this URL. */
+  findGrant(url: string, { account, issuer, clientId, resource }: GrantFilter): GrantRow | undefined {
+    const [row] = this.#all(
+      `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
+       WHERE served.url = ? AND served.account = ? AND (? IS NULL OR issuer = ?) AND (? IS NULL OR client_id = ?)
+       AND (? IS NULL OR resource = ?) ORDER BY served.login_ms DESC, grants.gen DESC LIMIT 1`,
+      ...[canonicalUrl(url), account, issuer ?? null, issuer ?? null, clientId ?? null, clientId ?? null],
+      ...[resource ?? null, resource ?? null],
+    );
+    return row && this.#grantOf(row);
+  }
+
+  readGrant(id: string): GrantRow | undefined {
+    const [row] = this.#all('SELECT * FROM grants WHERE id = ?', id);
+    return row && this.#grantOf(row);
+  }
+
+  grants(): GrantRow[] {
+    return this.#all('SELECT * FROM grants ORDER BY issued_ms').map((row) => this.#grantOf(row));
+  }
+
+  /** Replaces the grant with the same key, and registrations of the same server that this login has replaced. */
+  saveLogin(grant: NewGrant): GrantRow {
+    const id = grantId(grant);
+    const { resource, issuer, clientId, account, wanted, facts } = grant;
+    const url = canonicalUrl(grant.url);
+    this.#write(() => {
+      const [before] = this.#all('SELECT gen FROM grants WHERE id = ?', id);
+      const [count] = this.#all('SELECT count(*) AS n FROM grants');
+      if (!before && Number(count?.n) >= rowsMax) throw full();
+      const gen = Number(before?.gen ?? 0) + 1;
+      this.#run('DELETE FROM grants WHERE id = ?', id);
+      this.#run(
+        `INSERT INTO grants (id, resource, issuer, client_id, account, login, gen, state, access, refresh, scopes, wanted,
+         issued_ms, expires_ms, facts) VALUES (?, ?, ?, ?, ?, ?, ?, 'live', ?, ?, ?, ?, ?, ?, ?)`,
+        ...[id, resource, issuer, clientId, account, newId(), gen, ...this.#sealed(id, gen, grant)],
+        ...[JSON.stringify(grant.scopes), JSON.stringify(wanted), grant.issuedMs, grant.expiresMs ?? null],
+        JSON.stringify(facts),
+      );
+      this.#run('INSERT OR REPLACE INTO served VALUES (?, ?, ?, ?)', url, account, id, facts.loginMs);
+      if (facts.way === 'registered')
+        this.#run(
+          `DELETE FROM grants WHERE resource = ? AND issuer = ? AND account = ? AND id <> ?
+           AND json_extract(facts, '$.way') = 'registered'`,
+          ...[resource, issuer, account, id],
+        );
+      this.#run('DELETE FROM served WHERE grant_id NOT IN (SELECT id FROM grants)');
+    });
+    return this.readGrant(id) as GrantRow;
+  }
+
+  /** Ends the grant here; returns false if it does not exist. */
+  removeGrant(id: string): boolean {
+    return this.#write(() => {
+      this.#run('DELETE FROM served WHERE grant_id = ?', id);
+      return this.#run('DELETE FROM grants WHERE id = ?', id) === 1;
+    });
+  }
+
+  /**
+   * Takes the lease of a generation. False: another process has it, or the generation is over. A lease that a process left is
+   * recorded as interrupted: its request may have been sent.
+   */
+  takeLease({ id, gen }: GrantRow, by: string, nowMs: number, isGone: (holder: string) => boolean): boolean {
+    return this.#write(() => {
+      const [row] = this.#all(`SELECT * FROM grants WHERE id = ? AND gen = ? AND state = 'live'`, id, gen);
+      if (!row) return false;
+      const holder = row.lease_by as string | null;
+      const isOver = nowMs >= Number(row.lease_ms) + leaseMsMax - leaseMs;
+      if (holder !== null && holder !== by && !isOver && !isGone(holder)) return false;
+      const isInterrupted = holder === null ? Number(row.interrupted) : 1;
+      this.#run(
+        'UPDATE grants SET lease_by = ?, lease_ms = ?, interrupted = ? WHERE id = ?',
+        ...[by, nowMs + leaseMs, isInterrupted, id],
+      );
+      return true;
+    });
+  }
+
+  /** Stores the next generation. False: a login or another process has moved the generation meanwhile. */
+  advance({ id, gen }: GrantRow, tokens: GrantTokens, facts: GrantFacts): boolean {
+    return this.#write(
+      () =>
+        this.#run(
+          `UPDATE grants SET gen = ?, access = ?, refresh = ?, scopes = ?, issued_ms = ?, expires_ms = ?, facts = ?,
+           lease_by = NULL, lease_ms = NULL, interrupted = 0, failures = 0, retry_ms = 0, refused_ms = NULL
+           WHERE id = ? AND gen = ?`,
+          ...[gen + 1, ...this.#sealed(id, gen + 1, tokens), JSON.stringify(tokens.scopes), tokens.issuedMs],
+          ...[tokens.expiresMs ?? null, JSON.stringify(facts), id, gen],
+        ) === 1,
+    );
+  }
+
+  /** Frees the lease after a request that does not end the grant. */
+  noteFailure({ id, gen, facts }: GrantRow, by: string, note: FailureNote): void {
+    this.#write(() =>
+      this.#run(
+        `UPDATE grants SET lease_by = NULL, lease_ms = NULL, interrupted = ?, failures = ?, retry_ms = ?, refused_ms = ?,
+         facts = ? WHERE id = ? AND gen = ? AND lease_by = ?`,
+        ...[Number(note.isInterrupted), note.failures, note.retryMs, note.refusedMs ?? null],
+        ...[JSON.stringify({ ...facts, lastError: note.lastError }), id, gen, by],
+      ),
+    );
+  }
+
+  /** Marks the grant as dead and keeps it. False: the generation has moved. */
+  markDead({ id, gen, facts }: GrantRow, reason: string, atMs: number): boolean {
+    return this.#write(
+      () =>
+        this.#run(
+          `UPDATE grants SET state = 'dead', reason = ?, lease_by = NULL, lease_ms = NULL, facts = ? WHERE id = ? AND gen = ?`,
+          ...[reason, JSON.stringify({ ...facts, lastError: { reason, atMs } }), id, gen],
+        ) === 1,
+    );
+  }
+
+  setWanted(id: string, wanted: readonly string[]): void {
+    this.#write(() => this.#run('UPDATE grants SET wanted = ? WHERE id = ?', JSON.stringify(wanted), id));
+  }
+
+  /** The newest usable registration at this issuer whose redirect URI is accepted. */
+  findClient(issuer: string, nowMs: number, accepts: (redirect: string) => boolean): ClientRow | undefined {
+    return this.#all('SELECT * FROM clients WHERE issuer = ? AND is_gone = 0 ORDER BY created_ms DESC', issuer)
+      .map((row) => this.#clientOf(row))
+      .find(
+        (client) =>
+          client !== undefined && accepts(client.redirect) && (client.secretExpiresMs ?? Number.MAX_VALUE) > nowMs,
+      );
+  }
+
+  readClient(issuer: string, clientId: string): ClientRow | undefined {
+    const [row] = this.#all('SELECT * FROM clients WHERE issuer = ? AND client_id = ?', issuer, clientId);
+    return row && this.#clientOf(row);
+  }
+
+  saveClient(client: ClientRow): void {
+    const { issuer, clientId, redirect, method, secret, secretExpiresMs, createdMs } = client;
+    const sealed = secret === undefined ? null : this.#sealer.seal(secret, secretPlace(issuer, clientId));
+    this.#write(() => {
+      this.#run(
+        'INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, 0, ?)',
+        ...[issuer, clientId, redirect, method, sealed, secretExpiresMs ?? null, createdMs],
+      );
+      this.#run(
+        `DELETE FROM clients WHERE (issuer, client_id) IN (SELECT issuer, client_id FROM clients
+         WHERE (issuer, client_id) NOT IN (SELECT issuer, client_id FROM grants)
+         ORDER BY is_gone DESC, created_ms LIMIT max(0, (SELECT count(*) FROM clients) - ${rowsMax}))`,
+      );
+    });
+  }
+
+  /** The authorization server has forgotten this client: the next login registers another. */
+  clientGone(issuer: string, clientId: string): void {
+    this.#write(() => this.#run('UPDATE clients SET is_gone = 1 WHERE issuer = ? AND client_id = ?', issuer, clientId));
+  }
+
+  #sealed(id: string, gen: number, { accessToken, refreshToken }: GrantTokens): [Buffer, Buffer | null] {
+    return [
+      this.#sealer.seal(accessToken, tokenPlace(id, 'access', gen)),
+      refreshToken === undefined ? null : this.#sealer.seal(refreshToken, tokenPlace(id, 'refresh', gen)),
+    ];
+  }
+
+  #grantOf(row: Row): GrantRow {
+    const [id, gen] = [String(row.id), Number(row.gen)];
+    const open = (column: 'access' | 'refresh') => {
+      const sealed = row[column];
+      return sealed === null
+        ? undefined
+        : this.#sealer.open(Buffer.from(sealed as Buffer), tokenPlace(id, column, gen));
+    };
+    const accessToken = open('access');
+    const refreshToken = open('refresh');
+    const isReadable = accessToken !== undefined && (row.refresh === null || refreshToken !== undefined);
+    return {
+      id,
+      gen,
+      resource: String(row.resource),
+      issuer: String(row.issuer),
+      clientId: String(row.client_id),
+      account: String(row.account),
+      login: String(row.login),
+      state: isReadable && row.state === 'live' ? 'live' : 'dead',
+      reason: isReadable ? textOf(row.reason) : 'unreadable',
+      accessToken: accessToken ?? '',
+      refreshToken,
+      scopes: JSON.parse(String(row.scopes)) as string[],
+      wanted: JSON.parse(String(row.wanted)) as string[],
+      issuedMs: Number(row.issued_ms),
+      expiresMs: numberOf(row.expires_ms),
+      facts: JSON.parse(String(row.facts)) as GrantFacts,
+      isInterrupted: row.interrupted === 1,
+      failures: Number(row.failures),
+      retryMs: Number(row.retry_ms),
+      refusedMs: numberOf(row.refused_ms),
+    };
+  }
+
+  #clientOf(row: Row): ClientRow | undefined {
+    const [issuer, clientId] = [String(row.issuer), String(row.client_id)];
+    const sealed = row.secret as Buffer | null;
+    const secret = sealed === null ? undefined : this.#sealer.open(Buffer.from(sealed), secretPlace(issuer, clientId));
+    if (sealed !== null && secret === undefined) return undefined;
+    return {
+      issuer,
+      clientId,
+      redirect: String(row.redirect),
+      method: row.method as ClientAuthMethod,
+      secret,
+      secretExpiresMs: numberOf(row.secret_expires_ms),
+      createdMs: Number(row.created_ms),
+    };
+  }
+
+  #all(sql: string, ...values: unknown[]): Row[] {
+    return this.#database.prepare(sql).all(...values) as Row[];
+  }
+
+  #run(sql: string, ...values: unknown[]): number {
+    return this.#database.prepare(sql).run(...values).changes;
+  }
+
+  /** IMMEDIATE: two processes that read before they write would otherwise deadlock. */
+  #write<T>(change: () => T): T {
+    this.#database.exec('BEGIN IMMEDIATE');
+    try {
+      const result = change();
+      this.#database.exec('COMMIT');
+      return result;
+    } catch (error) {
+      if (this.#database.inTransaction) this.#database.exec('ROLLBACK');
+      throw error;
+    }
+  }
+}
+
+const tokenPlace = (id: string, column: 'access' | 'refresh', gen: number) => ['grants', id, column, gen] as const;
+const secretPlace = (issuer: string, clientId: string) => ['clients', issuer, clientId, 'secret'] as const;
+const textOf = (value: Row[string] | undefined): string | undefined => (typeof value === 'string' ? value : undefined);
+const numberOf = (value: Row[string] | undefined): number | undefined =>
+  typeof value === 'number' ? value : undefined;
+
+const full = (): HostError =>
+  new HostError('insufficient_storage', `identity.db has ${rowsMax} grants`, {
+    limit: rowsMax,
+    reason: 'store_full',
+    hint: 'remove grants that are no longer used: hostler auth lists them, hostler logout removes one',
+  });

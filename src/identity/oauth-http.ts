@@ -1,0 +1,143 @@
+/**
+ * HTTP requests to authorization servers and for their metadata. Connections use the pools of transports/http, so proxy and
+ * certificate settings are the same as for servers.
+ * Invariants: https, or http on loopback. A URL that a server named leads to the public internet, to an origin that the operator
+ * wrote, or to loopback if the server is there. No redirect is followed here. Time and size are bounded.
+ */
+import { isLoopback } from '../config/values.js';
+import { ByteBuffer } from '../kernel/byte-buffer.js';
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
+import { checkUrl, guardedDial } from '../transports/http/dial-guard.js';
+import type { ResponseHeaders } from '../transports/http/headers.js';
+import { type ExchangeSink, HttpExchange } from '../transports/http/http-exchange.js';
+import { openPool } from '../transports/http/http-pool.js';
+import { loadUndici } from '../transports/http/undici.js';
+
+export const documentBytesMax = 64 * 1024;
+const requestMsMax = 10_000;
+
+export interface OAuthRequest {
+  readonly url: string;
+  readonly method: 'GET' | 'POST';
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly timeoutMs?: number;
+  readonly bytesMax?: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface OAuthAnswer {
+  readonly status: number;
+  readonly headers: ResponseHeaders;
+  readonly body: Buffer;
+}
+
+export type OAuthHttp = (request: OAuthRequest) => Promise<OAuthAnswer>;
+
+export interface OAuthHttpOptions {
+  readonly server: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** URLs that the operator wrote: the server itself, and `auth.issuer`. */
+  readonly trusted: readonly string[];
+}
+
+export function createOAuthHttp(options: OAuthHttpOptions): OAuthHttp {
+  const { server, clock, random } = options;
+  const trusted = new Set(options.trusted.filter((text) => URL.canParse(text)).map((text) => new URL(text).origin));
+  const [own = ''] = options.trusted;
+  const named = URL.canParse(own) && isLoopback(new URL(own).hostname) ? 'public-or-loopback' : 'public';
+  return async (request) => {
+    const origin = URL.canParse(request.url) ? new URL(request.url).origin : '';
+    const policy = trusted.has(origin) ? 'any' : named;
+    const url = checkUrl(request.url, policy, server);
+    if (url instanceof HostError) throw url;
+    if (url.protocol !== 'https:' && !isLoopback(url.hostname)) throw insecure(server);
+    url.hash = '';
+    await loadUndici();
+    const dial = guardedDial({ policy, server });
+    const dispatcher = openPool({ server, url: url.href }, { clock, random, dial }, 1);
+    try {
+      return await exchange(request, url, dispatcher, options);
+    } finally {
+      void dispatcher.destroy();
+    }
+  };
+}
+
+type Pool = ReturnType<typeof openPool>;
+
+function exchange(request: OAuthRequest, url: URL, dispatcher: Pool, options: OAuthHttpOptions): Promise<OAuthAnswer> {
+  const { server, clock } = options;
+  const { method, headers: given = {}, body = null, bytesMax = documentBytesMax, signal } = request;
+  const headers = ['accept', 'application/json', 'accept-encoding', 'identity', 'user-agent', 'hostler'];
+  for (const [name, value] of Object.entries(given)) if (!headers.includes(name)) headers.push(name, value);
+  return new Promise((resolve, reject) => {
+    const received = new ByteBuffer();
+    let head: Pick<OAuthAnswer, 'status' | 'headers'> | undefined;
+    let isStarted = false;
+    const settle = (run: () => void) => {
+      cancel();
+      signal?.removeEventListener('abort', onAbort);
+      run();
+    };
+    const sink: ExchangeSink = {
+      started() {
+        isStarted = true;
+      },
+      head(status, answered) {
+        head = { status, headers: answered };
+        return undefined;
+      },
+      data(chunk) {
+        if (received.length + chunk.length > bytesMax) return tooLarge(server, bytesMax);
+        received.add(chunk);
+        return undefined;
+      },
+      end: () =>
+        settle(() => resolve({ status: head?.status ?? 0, headers: head?.headers ?? {}, body: received.take() })),
+      failed: (error) => settle(() => reject(error)),
+      released() {},
+    };
+    const sent = new HttpExchange({ server, dispatcher, url, method, headers, body, followsRedirects: false }, sink);
+    const leave = () =>
+      settle(() => {
+        sent.abort();
+        reject(late(server, isStarted));
+      });
+    const onAbort = () => leave();
+    const cancel = clock.at(clock.nowMs() + (request.timeoutMs ?? requestMsMax), leave);
+    if (signal?.aborted) return leave();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    sent.start();
+  });
+}
+
+const insecure = (server: string): HostError =>
+  new HostError('denied', `server '${server}': an address of its authorization is not https`, {
+    server,
+    reason: 'address_refused',
+    execution: 'not_executed',
+    hint: 'http is used on loopback only; ask the operator of the server for https',
+  });
+
+const tooLarge = (server: string, limit: number): HostError =>
+  new HostError(
+    'result_too_large',
+    `server '${server}': an answer about its authorization has more than ${limit} bytes`,
+    {
+      server,
+      limit,
+      reason: 'metadata_too_large',
+    },
+  );
+
+const late = (server: string, isSent: boolean): HostError =>
+  new HostError('timeout', `server '${server}': its authorization server did not answer in time`, {
+    server,
+    reason: 'metadata_unreachable',
+    execution: isSent ? 'uncertain' : 'not_executed',
+    hint: 'check that this machine can reach the authorization server, then try again',
+  });

@@ -1,0 +1,140 @@
+/**
+ * Opens identity.db in the folder of the user: checks the folder, obtains the key and proves it.
+ * Invariants: a damaged file is set aside and reported. A missing or wrong key is `store_locked`, and the file is not changed.
+ * A process opens a file once, because libsql does not release it.
+ */
+import { randomBytes } from 'node:crypto';
+import { chmodSync, mkdirSync, realpathSync, statfsSync, statSync } from 'node:fs';
+import path from 'node:path';
+import type Database from 'libsql';
+import {
+  checkVersion,
+  claimDatabase,
+  isDamage,
+  type OwnFormat,
+  setAside,
+  sqliteCode,
+} from '../catalog/store/database-file.js';
+import { loadedLibsql } from '../catalog/store/libsql.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import { requireTrusted } from '../transports/stdio/state-dir.js';
+import { IdentityStore, identitySchema } from './identity-store.js';
+import { createKeyFile, createSealer, operatorKey, readKeyFile, type Sealer } from './seal.js';
+
+export const identityFileName = 'identity.db';
+const keyFileName = 'identity.key';
+const format: OwnFormat = { noun: 'identity store', version: 1 };
+const busyMs = 250;
+const proof = ['store', 'proof', 'value'];
+const proofText = 'hostler identity';
+
+/** NFS, SMB, CIFS and SMB2: locks of SQLite do not work there. */
+const networkFileSystems: ReadonlySet<number> = new Set([0x6969, 0x517b, 0xff534d42, 0xfe534d42]);
+
+export interface StoreSettings {
+  readonly folder: string;
+  /** `identity.key` of the user's configuration; undefined: a key file beside the database. */
+  readonly key?: string | undefined;
+  readonly onProblem: (error: unknown) => void;
+}
+
+export type KeySource = 'operator' | 'file';
+
+const opened = new Map<string, IdentityStore>();
+
+/** Await `loadLibsql` before. */
+export function openStore(settings: StoreSettings): IdentityStore {
+  prepareFolder(settings.folder);
+  const file = path.join(realpathSync(settings.folder), identityFileName);
+  const known = opened.get(openedKey(file));
+  if (known) return known;
+  const store = new IdentityStore(...prepare(file, settings));
+  opened.set(openedKey(file), store);
+  return store;
+}
+
+const openedKey = (file: string): string => `${statSync(file, { throwIfNoEntry: false })?.ino} ${file}`;
+
+function prepareFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  requireTrusted(folder);
+  if ((statSync(folder).mode & 0o077) !== 0) chmodSync(folder, 0o700);
+  if (networkFileSystems.has(statfsSync(folder).type))
+    throw locked('is on a network file system', 'set identity.dir to a folder on a local disk');
+}
+
+function prepare(file: string, settings: StoreSettings): [Database.Database, Sealer] {
+  try {
+    const database = openDatabase(file);
+    return [database, sealerOf(database, path.join(path.dirname(file), keyFileName), settings.key)];
+  } catch (error) {
+    if (isHostError(error)) throw error;
+    if (!isDamage(error)) {
+      const isBusy = sqliteCode(error).startsWith('SQLITE_BUSY');
+      throw locked(
+        isBusy ? 'is in use' : 'cannot be used',
+        'check that Hostler may write to it, then try again',
+        error,
+      );
+    }
+    const aside = path.basename(setAside(file));
+    settings.onProblem(
+      new HostError('invalid_spec', `${identityFileName} could not be read and was set aside`, {
+        field: 'identity.dir',
+        reason: 'unusable_store',
+        hint: `log in to each server again; the old file is ${aside}`,
+        cause: error,
+      }),
+    );
+    return prepare(file, settings);
+  }
+}
+
+function openDatabase(file: string): Database.Database {
+  claimDatabase(file, format);
+  const database = new (loadedLibsql())(file);
+  database.pragma(`busy_timeout = ${busyMs}`);
+  const [{ user_version: found }] = database.prepare('PRAGMA user_version').all() as [{ user_version: number }];
+  checkVersion(found, format);
+  database.pragma('journal_mode = WAL');
+  database.pragma('synchronous = FULL');
+  database.pragma('cache_size = -256');
+  if (found !== format.version)
+    database.exec(`BEGIN IMMEDIATE; ${identitySchema} PRAGMA user_version = ${format.version}; COMMIT`);
+  return database;
+}
+
+function sealerOf(database: Database.Database, keyFile: string, operator: string | undefined): Sealer {
+  const read = (name: string) => {
+    const row = database.prepare('SELECT value FROM store WHERE name = ?').get(name) as { value: Buffer } | undefined;
+    return row && Buffer.from(row.value);
+  };
+  const write = (name: string, value: Buffer) =>
+    database.prepare('INSERT OR IGNORE INTO store VALUES (?, ?)').run(name, value);
+  const proven = read('proof');
+  // A new key is created only for a store that has none yet: another key would open nothing.
+  if (!proven) write('salt', randomBytes(16));
+  const salt = read('salt') ?? Buffer.alloc(0);
+  const key =
+    operator === undefined
+      ? (readKeyFile(keyFile) ?? (proven ? undefined : createKeyFile(keyFile)))
+      : operatorKey(operator, salt);
+  if (!key) throw locked('has no key', `restore ${keyFile}, or set identity.key if the key came from there`);
+  const sealer = createSealer(key);
+  if (!proven) write('proof', sealer.seal(proofText, proof));
+  const found = read('proof');
+  if (!found || sealer.open(found, proof) !== proofText)
+    throw locked(
+      'was sealed with another key',
+      'set identity.key to the key of this store, or remove it if a key file is used',
+    );
+  return sealer;
+}
+
+const locked = (what: string, hint: string, cause?: unknown): HostError =>
+  new HostError('invalid_spec', `${identityFileName} ${what}`, {
+    field: 'identity',
+    reason: 'store_locked',
+    hint,
+    ...(cause === undefined ? {} : { cause }),
+  });

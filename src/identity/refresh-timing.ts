@@ -1,0 +1,24 @@
+/** When a token is refreshed, and when a failed refresh is tried again. Pure. */
+import type { Random } from '../kernel/random.js';
+
+const shortLifetimeMs = 120_000;
+const marginMsMin = 60_000;
+const marginMsMax = 5 * 60_000;
+const retryMsMin = 2_000;
+const retryMsMax = 5 * 60_000;
+
+/** Time of the refresh; undefined: the lifetime is not known, so only a 401 causes one. */
+export function refreshAtMs(issuedMs: number, expiresMs: number | undefined, random: Random): number | undefined {
+  if (expiresMs === undefined) return undefined;
+  const lifetimeMs = Math.max(0, expiresMs - issuedMs);
+  // The last quarter of a short life, so that a token of a minute is not refreshed all the time.
+  if (lifetimeMs <= shortLifetimeMs) return expiresMs - (lifetimeMs / 4) * (0.6 + 0.4 * random());
+  const marginMs = Math.max(marginMsMin, Math.min(lifetimeMs / 10, marginMsMax));
+  return expiresMs - marginMs * (0.8 + 0.4 * random());
+}
+
+/** `failures`: number of failures in a row, the new one included. */
+export function retryDelayMs(failures: number, retryAfterMs: number | undefined, random: Random): number {
+  const delayMs = Math.min(retryMsMax, retryMsMin * 2 ** Math.min(failures - 1, 20));
+  return Math.max(retryAfterMs ?? 0, delayMs * (0.8 + 0.4 * random()));
+}

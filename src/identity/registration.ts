@@ -1,0 +1,138 @@
+/**
+ * Decides which client Hostler is at an authorization server: configured, then a client id metadata document, then dynamic
+ * registration (RFC 7591). Without any of them, the error says which client to create.
+ * Invariants: a registration is sent only inside a login, with the redirect URI that is used afterwards. Credentials belong to
+ * one issuer and are never sent to another.
+ */
+import type { AuthSettings } from '../config/auth-settings.js';
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import type { Redact } from '../kernel/redact.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type AuthorizationServer, sameIssuer } from './discovery.js';
+import type { ClientAuthMethod, RegistrationWay } from './grant-row.js';
+import type { ClientRow } from './identity-store.js';
+import type { OAuthHttp } from './oauth-http.js';
+import { type OAuthClient, objectOf } from './token-endpoint.js';
+
+const answerCharsShown = 2_048;
+const clientName = 'Hostler';
+
+export interface ChosenClient extends OAuthClient {
+  readonly way: RegistrationWay;
+}
+
+/** The way in which a client is found. `none`: an operator has to create one. */
+export function registrationWay(as: AuthorizationServer, auth: AuthSettings): RegistrationWay | 'none' {
+  if (auth.clientId !== undefined) return 'configured';
+  if (as.client_id_metadata_document_supported && auth.clientMetadataUrl !== undefined) return 'metadata_document';
+  return as.registration_endpoint === undefined ? 'none' : 'registered';
+}
+
+/** Client of the configuration. Its secret is used at its own issuer only. */
+export function configuredClient(server: string, as: AuthorizationServer, auth: AuthSettings): ChosenClient {
+  const { clientId = '', clientSecret: secret, clientKey: key, issuer } = auth;
+  if ((secret !== undefined || key !== undefined) && (issuer === undefined || !sameIssuer(issuer, as.issuer)))
+    throw new HostError('denied', `server '${server}': its client secret belongs to another authorization server`, {
+      server,
+      reason: 'issuer_changed',
+      execution: 'not_executed',
+      hint: 'check the server; if its authorization server has changed, correct auth.issuer and the client',
+    });
+  return { clientId, method: methodOf(as, secret, key), secret, key, way: 'configured' };
+}
+
+export const metadataClient = (auth: AuthSettings): ChosenClient => ({
+  clientId: auth.clientMetadataUrl ?? '',
+  method: 'none',
+  way: 'metadata_document',
+});
+
+/** Without a list, an authorization server takes Basic (RFC 8414). */
+function methodOf(as: AuthorizationServer, secret: unknown, key: unknown): ClientAuthMethod {
+  if (key !== undefined) return 'private_key_jwt';
+  if (secret === undefined) return 'none';
+  const listed = as.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
+  const isPostOnly = !listed.includes('client_secret_basic') && listed.includes('client_secret_post');
+  return isPostOnly ? 'client_secret_post' : 'client_secret_basic';
+}
+
+export interface RegistrationInput {
+  readonly server: string;
+  readonly as: AuthorizationServer;
+  readonly redirect: string;
+  readonly http: OAuthHttp;
+  readonly clock: Clock;
+  readonly redact: Redact;
+}
+
+/** Throws `registration_refused` with the redacted answer of the authorization server. */
+export async function registerClient(input: RegistrationInput): Promise<ClientRow> {
+  const { server, as, redirect, http, clock } = input;
+  const methods: readonly ClientAuthMethod[] = ['none', 'client_secret_basic', 'client_secret_post'];
+  const listed = as.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
+  const wanted = methods.find((method) => listed.includes(method)) ?? 'none';
+  const body = {
+    client_name: clientName,
+    application_type: 'native',
+    redirect_uris: [redirect],
+    grant_types: ['authorization_code', 'refresh_token'],
+    response_types: ['code'],
+    token_endpoint_auth_method: wanted,
+  };
+  const { status, body: answer } = await http({
+    url: as.registration_endpoint ?? '',
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  const json = objectOf(answer);
+  const { client_id: clientId, client_secret: secret, token_endpoint_auth_method: method } = json ?? {};
+  if ((status !== 201 && status !== 200) || typeof clientId !== 'string' || clientId === '')
+    throw refused(input, status, answer);
+  const expiresS = json?.client_secret_expires_at;
+  const hasSecret = typeof secret === 'string' && secret !== '';
+  return {
+    issuer: as.issuer,
+    clientId,
+    redirect,
+    method:
+      methods.find((each) => each === method) ?? (hasSecret && wanted === 'none' ? 'client_secret_basic' : wanted),
+    secret: hasSecret ? secret : undefined,
+    secretExpiresMs: typeof expiresS === 'number' && expiresS > 0 ? expiresS * 1_000 : undefined,
+    createdMs: clock.date().getTime(),
+  };
+  function refused({ redact }: RegistrationInput, found: number, text: Buffer): HostError {
+    const quoted = neutraliseLine(redact(text.toString('utf8')), answerCharsShown);
+    return new HostError(
+      'denied',
+      `server '${server}': its authorization server refused to register Hostler (${found}): ${quoted}`,
+      {
+        server,
+        httpStatus: found,
+        reason: 'registration_refused',
+        execution: 'not_executed',
+        hint: createHint(redirect),
+      },
+    );
+  }
+}
+
+/** Error of an authorization server that registers no clients. */
+export const clientNeeded = (server: string, as: AuthorizationServer, redirect: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `server '${server}': its authorization server ${as.issuer} does not register clients by itself`,
+    {
+      server,
+      field: 'auth.clientId',
+      reason: 'client_needed',
+      execution: 'not_executed',
+      hint: `${createHint(redirect)}; "issuer" is ${as.issuer}`,
+    },
+  );
+
+function createHint(redirect: string): string {
+  const entry = `"auth": {"issuer": "…", "clientId": "…", "redirect": {"port": ${new URL(redirect).port || 80}}}`;
+  return `create an OAuth client there with the redirect URI ${redirect}, then write ${entry} in the server's entry`;
+}

@@ -1,0 +1,113 @@
+/**
+ * Seals secret columns of identity.db with AES-256-GCM, and obtains the key: text of the operator, or a 0600 file.
+ * Not here: the columns and rows (identity-store.ts).
+ * Invariants: place (table, row, column, generation) is authenticated, so a value that was moved does not open. A key file
+ * appears with its whole content and is never replaced.
+ */
+import { createCipheriv, createDecipheriv, randomBytes, scryptSync } from 'node:crypto';
+import { closeSync, fstatSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { HostError } from '../kernel/errors.js';
+
+const keyBytes = 32;
+const nonceBytes = 12;
+const tagBytes = 16;
+const formatVersion = 1;
+const headBytes = 1 + nonceBytes + tagBytes;
+
+/** 32 bytes in base64 or base64url. */
+const keyText = /^[A-Za-z0-9+/_-]{43}=?$/;
+const passphraseCharsMin = 16;
+const scryptCost = { N: 2 ** 15, r: 8, p: 1, maxmem: 64 * 1024 * 1024 };
+
+export interface Sealer {
+  seal(text: string, place: readonly (string | number)[]): Buffer;
+  /** Undefined: wrong key, another place, or changed bytes. */
+  open(sealed: Buffer, place: readonly (string | number)[]): string | undefined;
+}
+
+export function createSealer(key: Buffer): Sealer {
+  const placeOf = (place: readonly (string | number)[]) => Buffer.from(JSON.stringify(place));
+  return {
+    seal(text, place) {
+      const nonce = randomBytes(nonceBytes);
+      const cipher = createCipheriv('aes-256-gcm', key, nonce);
+      cipher.setAAD(placeOf(place));
+      const body = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+      return Buffer.concat([Buffer.of(formatVersion), nonce, cipher.getAuthTag(), body]);
+    },
+    open(sealed, place) {
+      if (sealed.length < headBytes || sealed[0] !== formatVersion) return undefined;
+      const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(1, 1 + nonceBytes), {
+        authTagLength: tagBytes,
+      });
+      decipher.setAAD(placeOf(place));
+      decipher.setAuthTag(sealed.subarray(1 + nonceBytes, headBytes));
+      try {
+        return decipher.update(sealed.subarray(headBytes), undefined, 'utf8') + decipher.final('utf8');
+      } catch {
+        return undefined;
+      }
+    },
+  };
+}
+
+/** The key of an operator: 32 bytes in base64, or a passphrase. */
+export function operatorKey(text: string, salt: Buffer): Buffer {
+  if (keyText.test(text)) return Buffer.from(text, 'base64');
+  if (text.length < passphraseCharsMin)
+    throw new HostError('invalid_spec', `identity.key: is shorter than ${passphraseCharsMin} characters`, {
+      field: 'identity.key',
+      hint: 'write 32 random bytes in base64 (openssl rand -base64 32), or a longer passphrase',
+    });
+  return scryptSync(text, salt, keyBytes, scryptCost);
+}
+
+/** Undefined: there is no such file. Throws if it is not a key, or if other users may read it. */
+export function readKeyFile(file: string): Buffer | undefined {
+  let descriptor: number;
+  try {
+    descriptor = openSync(file, 'r');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw locked('cannot be read', 'allow Hostler to read it', error);
+  }
+  try {
+    if ((fstatSync(descriptor).mode & 0o077) !== 0) throw locked('can be read by other users', `chmod 600 ${file}`);
+    const text = readFileSync(descriptor, 'utf8').trim();
+    if (!keyText.test(text)) throw locked('is not a key', 'restore it from a backup, or remove it with identity.db');
+    return Buffer.from(text, 'base64');
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Creates the file, or returns the key that another process has just created. */
+export function createKeyFile(file: string): Buffer {
+  const beside = `${file}.${randomBytes(8).toString('hex')}`;
+  const descriptor = openSync(beside, 'wx', 0o600);
+  try {
+    try {
+      writeSync(descriptor, `${randomBytes(keyBytes).toString('base64')}\n`);
+      fsyncSync(descriptor);
+    } finally {
+      closeSync(descriptor);
+    }
+    // Unlike a rename, a link fails if the name is taken: the first process decides.
+    linkSync(beside, file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    rmSync(beside, { force: true });
+  }
+  const key = readKeyFile(file);
+  if (!key) throw locked('was removed', 'try again');
+  return key;
+}
+
+const locked = (what: string, hint: string, cause?: unknown): HostError =>
+  new HostError('invalid_spec', `the key file of identity.db ${what}`, {
+    field: 'identity.key',
+    reason: 'store_locked',
+    hint,
+    ...(cause === undefined ? {} : { cause }),
+  });

@@ -1,0 +1,196 @@
+/**
+ * Requests to token and revocation endpoints, and the meaning of their answers (a closed list).
+ * Not here: what a grant does with an answer (grant.ts, login.ts).
+ * Invariants: the text of an authorization server is never part of an answer; an error is one of the registered words or
+ * `other`. A refresh token of a 200 is returned even if the access token beside it is no good.
+ */
+import { HostError } from '../kernel/errors.js';
+import { headerText, type ResponseHeaders } from '../transports/http/headers.js';
+import { parseRetryAfter } from '../transports/http/http-errors.js';
+import type { ClientAuthMethod } from './grant-row.js';
+import type { OAuthAnswer, OAuthHttp } from './oauth-http.js';
+
+const tokenRequestMs = 20_000;
+const tokenCharsMax = 16 * 1024;
+const lifetimeSMax = 10 * 365 * 86_400;
+
+/** How Hostler proves to the authorization server which client it is. */
+export interface OAuthClient {
+  readonly clientId: string;
+  readonly method: ClientAuthMethod;
+  readonly secret?: string | undefined;
+  readonly key?: { readonly pem: string; readonly alg: string; readonly kid?: string | undefined } | undefined;
+}
+
+export interface TokenRequest {
+  readonly issuer: string;
+  readonly tokenEndpoint: string;
+  readonly client: OAuthClient;
+  readonly grantType: 'authorization_code' | 'refresh_token' | 'client_credentials';
+  readonly params: Readonly<Record<string, string>>;
+}
+
+export type TokenAnswer =
+  | {
+      readonly kind: 'tokens';
+      /** Empty: the answer has no usable access token. */
+      readonly accessToken: string;
+      readonly refreshToken: string | undefined;
+      readonly expiresInS: number | undefined;
+      readonly scope: string | undefined;
+      readonly idToken: string | undefined;
+    }
+  /** The authorization server refused the request. */
+  | { readonly kind: 'refused'; readonly error: RefusalWord }
+  /** The answer says nothing about the grant. `isSent`: the request may have had an effect. */
+  | {
+      readonly kind: 'unavailable';
+      readonly reason: string;
+      readonly isSent: boolean;
+      readonly retryAfterMs: number | undefined;
+    };
+
+const words = [
+  ...(['invalid_request', 'invalid_client', 'invalid_grant', 'unauthorized_client', 'unsupported_grant_type'] as const),
+  ...(['invalid_scope', 'invalid_target', 'access_denied', 'server_error', 'temporarily_unavailable'] as const),
+] as const;
+export type RefusalWord = (typeof words)[number] | 'other';
+
+export const refusalWord = (value: unknown): RefusalWord => words.find((word) => word === value) ?? 'other';
+
+export async function requestToken(http: OAuthHttp, request: TokenRequest, now: Date): Promise<TokenAnswer> {
+  const oauth = await import('oauth4webapi');
+  const { issuer, tokenEndpoint, client, grantType, params } = request;
+  let answer: OAuthAnswer | undefined;
+  const sent = async (url: string, options: FetchOptions): Promise<Response> => {
+    answer = await post(http, url, options);
+    return new Response(null, { status: 200 });
+  };
+  try {
+    await oauth.genericTokenEndpointRequest(
+      { issuer, token_endpoint: tokenEndpoint },
+      { client_id: client.clientId },
+      await authenticationOf(client),
+      grantType,
+      params,
+      { [oauth.customFetch]: sent as never, [oauth.allowInsecureRequests]: true },
+    );
+  } catch (error) {
+    return unavailable(error);
+  }
+  return answer ? readTokenAnswer(answer, now) : unavailable(undefined);
+}
+
+/** True if the authorization server confirmed it. */
+export async function revokeToken(
+  http: OAuthHttp,
+  { issuer, client, endpoint }: { readonly issuer: string; readonly client: OAuthClient; readonly endpoint: string },
+  token: string,
+  kind: 'refresh_token' | 'access_token',
+): Promise<boolean> {
+  const oauth = await import('oauth4webapi');
+  let status = 0;
+  const sent = async (url: string, options: FetchOptions): Promise<Response> => {
+    ({ status } = await post(http, url, options));
+    return new Response(null, { status: 200 });
+  };
+  try {
+    await oauth.revocationRequest(
+      { issuer, revocation_endpoint: endpoint },
+      { client_id: client.clientId },
+      await authenticationOf(client),
+      token,
+      {
+        [oauth.customFetch]: sent as never,
+        [oauth.allowInsecureRequests]: true,
+        additionalParameters: { token_type_hint: kind },
+      },
+    );
+  } catch {
+    return false;
+  }
+  return status === 200;
+}
+
+interface FetchOptions {
+  readonly headers: Headers | Record<string, string>;
+  readonly body?: unknown;
+}
+
+const post = (http: OAuthHttp, url: string, { headers, body }: FetchOptions): Promise<OAuthAnswer> =>
+  http({
+    url,
+    method: 'POST',
+    headers: {
+      ...Object.fromEntries(Object.entries(headers instanceof Headers ? Object.fromEntries(headers) : headers)),
+      'content-type': 'application/x-www-form-urlencoded',
+    },
+    body: String(body),
+    timeoutMs: tokenRequestMs,
+  });
+
+async function authenticationOf({ method, secret = '', key }: OAuthClient) {
+  const oauth = await import('oauth4webapi');
+  if (method === 'client_secret_basic') return oauth.ClientSecretBasic(secret);
+  if (method === 'client_secret_post') return oauth.ClientSecretPost(secret);
+  if (method !== 'private_key_jwt' || !key) return oauth.None();
+  const { importPKCS8 } = await import('jose');
+  const imported = await importPKCS8(key.pem, key.alg).catch(() => {
+    throw new HostError('invalid_spec', `auth.clientKey: is not a PKCS #8 private key for ${key.alg}`, {
+      field: 'auth.clientKey.pem',
+      reason: 'client_key',
+      execution: 'not_executed',
+      hint: 'write a key such as that of openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256',
+    });
+  });
+  return oauth.PrivateKeyJwt(key.kid === undefined ? imported : { key: imported, kid: key.kid });
+}
+
+function unavailable(error: unknown): TokenAnswer {
+  const details = error instanceof HostError ? error.details : undefined;
+  // An invalid key or address never left this machine.
+  const isSent = details?.execution === 'uncertain';
+  const reason = details?.reason ?? 'request_failed';
+  return { kind: 'unavailable', reason, isSent, retryAfterMs: undefined };
+}
+
+export function readTokenAnswer({ status, headers, body }: OAuthAnswer, now: Date): TokenAnswer {
+  const json = objectOf(body);
+  if (status === 200 && json) return tokensOf(json);
+  if ((status === 400 || status === 401) && json) return { kind: 'refused', error: refusalWord(json.error) };
+  // Most of these come from a proxy. An answer of 200 that is no JSON may have used the refresh token.
+  const isSent = status === 200 || status >= 500;
+  return { kind: 'unavailable', reason: `status_${status}`, isSent, retryAfterMs: retryAfterOf(headers, now) };
+}
+
+function tokensOf(json: Readonly<Record<string, unknown>>): TokenAnswer {
+  const { access_token: access, refresh_token: refresh, token_type: type, expires_in: expires, scope } = json;
+  const isBearer = typeof type === 'string' && type.toLowerCase() === 'bearer';
+  const seconds = typeof expires === 'string' ? Number(expires) : expires;
+  const isTime = typeof seconds === 'number' && seconds > 0 && seconds <= lifetimeSMax;
+  return {
+    kind: 'tokens',
+    accessToken: isBearer && isToken(access) ? access : '',
+    refreshToken: isToken(refresh) ? refresh : undefined,
+    expiresInS: isTime ? seconds : undefined,
+    scope: typeof scope === 'string' ? scope : undefined,
+    idToken: isToken(json.id_token) ? json.id_token : undefined,
+  };
+}
+
+const isToken = (value: unknown): value is string =>
+  typeof value === 'string' && value.length <= tokenCharsMax && /^[\x21-\x7e]+$/.test(value);
+
+const retryAfterOf = (headers: ResponseHeaders, now: Date): number | undefined =>
+  parseRetryAfter(headerText(headers, 'retry-after'), now);
+
+export function objectOf(body: Buffer): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(body.toString('utf8'));
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
