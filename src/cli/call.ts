@@ -5,7 +5,7 @@
 import { parseDuration } from '../config/values.js';
 import { HostError } from '../kernel/errors.js';
 import { type Command, dataDirOption } from './command.js';
-import { withControlClient } from './control/control-client.js';
+import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJsonText, printText } from './output/print.js';
 

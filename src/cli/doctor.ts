@@ -11,7 +11,7 @@ import { requireTls } from '../broker/require-tls.js';
 import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type KeyEntry, parseKeys } from '../config/keys.js';
-import { type ListenSettings, listenEntry } from '../config/listen-settings.js';
+import { type ListenSettings, listenEntry, portDefault } from '../config/listen-settings.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
 import { isLoopback } from '../config/values.js';
@@ -23,7 +23,7 @@ import { type HostPaths, hostPaths } from '../transports/stdio/sandbox/host-path
 import { sandboxView } from '../transports/stdio/sandbox/sandbox-view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Command, jsonOption } from './command.js';
-import { dataDirOf } from './config/data-dir.js';
+import { dataDirOf, givenDataDir } from './config/data-dir.js';
 import { type ConfigLocation, findConfig } from './config/find-config.js';
 import { fetchRunningFacts } from './control/control-client.js';
 import { controlPath } from './control/control-protocol.js';
@@ -31,6 +31,7 @@ import { EXIT } from './exit-codes.js';
 import { printJson, printText } from './output/print.js';
 import { notTrusted } from './trust/ask-trust.js';
 import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
+import { rememberedPort } from './up/port.js';
 
 interface Finding {
   readonly check: string;
@@ -54,7 +55,8 @@ export const doctor: Command = {
   positionals: [0, 0],
   async run(args) {
     const config = () => findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
-    const findings = await examine(config, dataDirOf(args), process.env);
+    const dataDir = givenDataDir(args, process.env) ?? dataDirOf(fileOf(config), process.env);
+    const findings = await examine(config, dataDir, process.env);
     const isBroken = findings.some(({ level }) => level === 'broken');
     if (args.has('json')) printJson({ ok: !isBroken, findings });
     else printText([...findings.flatMap(lines), '', isBroken ? 'a check failed' : 'all checks passed'].join('\n'));
@@ -78,7 +80,7 @@ async function examine(config: FindConfig, dataDir: string, env: NodeJS.ProcessE
   findings.push(...setAsideFindings(dataDir));
   if (settings?.broker) findings.push(...brokerFindings(settings, config));
   const running = await socketFinding(dataDir, findings);
-  if (!running) findings.push(await portFinding(settings?.listen ?? listenEntry.parse({})));
+  if (!running) findings.push(await portFinding(settings?.listen ?? listenEntry.parse({}), rememberedPort(dataDir)));
   return findings;
 }
 
@@ -124,15 +126,19 @@ function trustFindings({ file, isFoundInFolder }: ConfigLocation, env: NodeJS.Pr
   return [{ check: 'trust', level: 'note', what: message, hint }];
 }
 
+/** Undefined if there is no configuration, which configFindings reports. */
+function fileOf(config: FindConfig): string | undefined {
+  try {
+    return path.resolve(config().file);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Must return the same paths as `hostler up` uses. */
 function hostPathsOf(config: FindConfig, dataDir: string, env: NodeJS.ProcessEnv): HostPaths {
-  let hiddenPaths: string[] = [];
-  try {
-    hiddenPaths = [path.resolve(config().file)];
-  } catch {
-    // A missing configuration is reported by configFindings.
-  }
-  return hostPaths(env, dataDir, hiddenPaths);
+  const file = fileOf(config);
+  return hostPaths(env, dataDir, file === undefined ? [] : [file]);
 }
 
 async function serverFinding(
@@ -275,14 +281,17 @@ async function socketFinding(dataDir: string, findings: Finding[]): Promise<bool
   }
 }
 
-async function portFinding({ host, port }: ListenSettings): Promise<Finding> {
+async function portFinding({ host, port: wanted }: ListenSettings, remembered?: number): Promise<Finding> {
   const check = 'port';
+  const port = wanted === portDefault ? (remembered ?? wanted) : wanted;
   const code = await new Promise<string | undefined>((resolve) => {
     const server = createServer();
     server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'unknown'));
     server.listen(port, host, () => server.close(() => resolve(undefined)));
   });
   if (code === undefined) return { check, level: 'ok', what: `${port} of ${host} is free` };
+  if (code === 'EADDRINUSE' && wanted === portDefault)
+    return { check, level: 'note', what: `${port} of ${host} is already in use; hostler up takes a free one` };
   if (code === 'EADDRINUSE') {
     const hint = 'stop the other program, or use any free port with hostler up --port 0';
     return { check, level: 'broken', what: `${port} of ${host} is already in use`, hint };

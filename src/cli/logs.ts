@@ -1,7 +1,8 @@
 /** `hostler logs`: prints the events of a server and its stderr, once or until Ctrl-C. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption } from './command.js';
-import { untilInterrupted, withControlClient } from './control/control-client.js';
+import { untilInterrupted } from './control/control-client.js';
+import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printText } from './output/print.js';
 import type { LogLine } from './up/server-logs.js';

@@ -1,7 +1,7 @@
 /** `hostler start|stop|reload`: changes one server and prints its new state. */
 import type { StatusRow } from '../host/status.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
-import { withControlClient } from './control/control-client.js';
+import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printLines } from './output/print.js';
 import { stateSpan } from './output/states.js';

@@ -2,8 +2,9 @@
 import type { StatusRow } from '../host/status.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
-import { type ControlClient, untilInterrupted, withControlClient } from './control/control-client.js';
+import { type ControlClient, untilInterrupted } from './control/control-client.js';
 import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
+import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { formatDuration, printJson, printLines } from './output/print.js';
 import { statusTable } from './output/status-table.js';

@@ -1,7 +1,7 @@
 /** `hostler tools`: prints the known tools; starts no server. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
-import { withControlClient } from './control/control-client.js';
+import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printLines } from './output/print.js';
 import { type Line, screenOf } from './output/styled.js';

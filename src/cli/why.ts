@@ -2,7 +2,7 @@
 import type { CallForecast, Explanation } from '../host/explain.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
-import { withControlClient } from './control/control-client.js';
+import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { formatDuration, printJson, printText } from './output/print.js';
 import { stateText } from './output/states.js';

@@ -18,8 +18,11 @@ export const stateFolder = (env: Environment): string | undefined =>
   namedFolder(env) ?? baseFolder(env, 'XDG_STATE_HOME', '.local', 'state');
 
 /** Folder of the keys, pins, lists and control socket of a running Hostler. */
-export const dataFolder = (env: Environment): string | undefined =>
-  namedFolder(env) ?? baseFolder(env, 'XDG_DATA_HOME', '.local', 'share');
+export const dataFolder = (env: Environment): string | undefined => namedFolder(env) ?? userDataFolder(env);
+
+/** Data folder of the user, which HOSTLER_DATA_DIR does not change. */
+export const userDataFolder = (env: Environment): string | undefined =>
+  baseFolder(env, 'XDG_DATA_HOME', '.local', 'share');
 
 /**
  * Like `dataFolder`, for files that run code or grant access before any confirmation. A relative HOSTLER_DATA_DIR is ignored,

@@ -71,7 +71,8 @@ export interface Gateway {
   /** True if this start created the local key. */
   readonly isNewKey: boolean;
   readonly keyFile: string | undefined;
-  listen(): Promise<string>;
+  /** `port` replaces that of the settings. */
+  listen(port?: number): Promise<string>;
   /** With `opensLater`: reports that the host is open. */
   opened(): void;
   /** Serves one client over a pipe with the rights of the operator. Resolves when the pipe has ended. */
@@ -148,9 +149,9 @@ class JoinedGateway implements Gateway {
     this.#awaitExpiry();
   }
 
-  async listen(): Promise<string> {
+  async listen(port = this.#options.settings.listen.port): Promise<string> {
     const { listen, auth } = this.#options.settings;
-    const { host, port, allowedHosts, allowedOrigins } = listen;
+    const { host, allowedHosts, allowedOrigins } = listen;
     const [createHttpIngress, routes] = await Promise.all([this.#parts.http(), this.#routes()]);
     this.#http = await createHttpIngress({
       ...{ router: this.#router, clock: this.#clock, random: this.#random, onProblem: this.#onProblem },

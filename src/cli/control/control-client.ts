@@ -2,9 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import type { ParsedArgs } from '../command.js';
-import { dataDirOf } from '../config/data-dir.js';
-import { controlPath, errorFrom, frameOf, type RunningFacts, readFrames } from './control-protocol.js';
+import { errorFrom, frameOf, type RunningFacts, readFrames } from './control-protocol.js';
 
 export interface ControlClient {
   /** Resolves with the result. `onEvent` is called for each event before the result. */
@@ -100,15 +98,6 @@ function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): 
         : `check the permissions of ${file}; it belongs to the user who started Hostler`,
     },
   );
-}
-
-export async function withControlClient<T>(args: ParsedArgs, use: (client: ControlClient) => Promise<T>): Promise<T> {
-  const client = await connectControl(controlPath(dataDirOf(args)));
-  try {
-    return await use(client);
-  } finally {
-    client.close();
-  }
 }
 
 /** Resolves when `work` ends. On Ctrl-C closes the connection, and ignores the error that this causes. */

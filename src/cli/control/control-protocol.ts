@@ -8,7 +8,7 @@ import { ERRORS, type ErrorCode, HostError, type HostErrorOptions, isHostError }
 import { LineReader } from '../../wire/line-reader.js';
 
 /** A socket address has 108 bytes on Linux and 104 on macOS; one byte is the final NUL. */
-const pathBytesMax = process.platform === 'linux' ? 107 : 103;
+const pathBytesMax = 103;
 
 export function controlPath(dataDir: string): string {
   const file = path.join(path.resolve(dataDir), 'control.sock');

@@ -21,6 +21,7 @@ import { type HostError, isHostError } from '../../kernel/errors.js';
 import { createRedactor } from '../../kernel/redact.js';
 import type { ParsedArgs } from '../command.js';
 import { prepareDataDir } from '../config/data-dir.js';
+import { registerHost } from '../config/running-hosts.js';
 import { contentOf, watchConfig } from '../config/watch-config.js';
 import { type BrokerFacts, controlPath } from '../control/control-protocol.js';
 import { type Operations, openControl } from '../control/control-server.js';
@@ -37,6 +38,7 @@ import { askTrust } from '../trust/ask-trust.js';
 import { TrustedSource, type UsableConfig } from '../trust/trusted-source.js';
 import { version } from '../version.js';
 import { applyConfig } from './apply-config.js';
+import { hasPort, listenAnywhere } from './port.js';
 import { ServerLogs } from './server-logs.js';
 import { findRunning, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
@@ -123,6 +125,7 @@ class Run {
     // The control socket opens first: it is the lock of the data directory.
     const control = await openControl(controlPath(dataDir), () => this.#running());
     this.#closers.push(() => control.close());
+    this.#closers.push(registerHost(dataDir, process.env));
     const host = new Host({
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
@@ -152,7 +155,9 @@ class Run {
     const { isStdio, port } = this.#options;
     // With --stdio only --port opens a port: clients with different configurations each run a Hostler.
     // The port opens before any server starts, so a port in use has no side effects.
-    if (!isStdio || port !== undefined) await gateway.listen();
+    const isChosen = port !== undefined || hasPort(config);
+    if (!isStdio || port !== undefined)
+      await (isChosen ? gateway.listen() : listenAnywhere(gateway, dataDir, listen.port, this.#problem));
     await host.open(config);
     gateway.opened();
     await this.#serveWorkers(host, settings);

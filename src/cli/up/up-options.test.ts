@@ -35,7 +35,7 @@ test('the defaults', () => {
     isFoundInFolder: false,
     host: undefined,
     port: undefined,
-    dataDir: '/h/.local/share/hostler',
+    dataDir: expect.stringMatching(/^\/h\/\.local\/share\/hostler\/projects\/w-[0-9a-f]{10}$/),
     auth: 'key',
     isStdio: false,
     isJson: false,
@@ -99,7 +99,7 @@ describe('the data directory', () => {
 
   test('must leave room for the path of a socket', () => {
     expect(controlPath('/data')).toBe('/data/control.sock');
-    expect(failure(() => controlPath(`/${'d'.repeat(100)}`))).toEqual([1, expect.stringContaining('--data-dir')]);
+    expect(failure(() => controlPath(`/${'d'.repeat(91)}`))).toEqual([1, expect.stringContaining('--data-dir')]);
   });
 });
 

@@ -7,7 +7,7 @@ import type { ListenSettings } from '../../config/listen-settings.js';
 import { isLoopback } from '../../config/values.js';
 import { HostError } from '../../kernel/errors.js';
 import type { ParsedArgs } from '../command.js';
-import { dataDirOf } from '../config/data-dir.js';
+import { dataDirOf, givenDataDir } from '../config/data-dir.js';
 import { type ConfigLocation, findConfig } from '../config/find-config.js';
 
 export interface UpOptions {
@@ -30,13 +30,14 @@ export function upOptions(args: ParsedArgs, env: NodeJS.ProcessEnv, cwd: string)
   const isStdio = args.has('stdio');
   // A client starts --stdio in the working folder of its user, which may be an untrusted repository.
   const location = findConfig({ given: args.text('config'), env, cwd, searchesFolder: !isStdio });
+  // The path is absolute, because a Hostler in another folder compares it with its own (stdio-socket.ts).
+  const config = path.resolve(cwd, location.file);
   return {
-    // The path is absolute, because a Hostler in another folder compares it with its own (stdio-socket.ts).
-    config: path.resolve(cwd, location.file),
+    config,
     isFoundInFolder: location.isFoundInFolder,
     host: args.text('host'),
     port,
-    dataDir: path.resolve(cwd, dataDirOf(args, env)),
+    dataDir: path.resolve(cwd, givenDataDir(args, env) ?? dataDirOf(config, env)),
     auth,
     isStdio,
     isJson: args.has('json'),

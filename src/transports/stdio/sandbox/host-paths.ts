@@ -4,7 +4,7 @@
  */
 import os from 'node:os';
 import path from 'node:path';
-import { configFolder, dataFolder, stateFolder } from '../../../config/folders.js';
+import { configFolder, dataFolder, stateFolder, userDataFolder } from '../../../config/folders.js';
 import type { Environment } from '../../environment.js';
 import { isWithin, traceFuturePath } from './trace-path.js';
 
@@ -28,7 +28,8 @@ export function hostPaths(
   hiddenPaths: readonly string[],
   keepsHomes = true,
 ): HostPaths {
-  const hidden = [...hiddenPaths, stateDir, stateFolder(ambient), dataFolder(ambient), configFolder(ambient)];
+  const ofUser = [stateFolder(ambient), dataFolder(ambient), userDataFolder(ambient), configFolder(ambient)];
+  const hidden = [...new Set([...hiddenPaths, stateDir, ...ofUser])];
   return {
     homes: stateDir === undefined || !keepsHomes ? undefined : path.resolve(stateDir, 'sandbox'),
     hidden: hidden.filter((entry) => entry !== undefined),

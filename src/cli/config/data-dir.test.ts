@@ -1,0 +1,41 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { controlPath } from '../control/control-protocol.js';
+import { dataDirOf } from './data-dir.js';
+
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-data-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const env = { HOME: '/h', XDG_CONFIG_HOME: folder };
+const own = path.join(folder, 'hostler', 'hostler.json');
+mkdirSync(path.dirname(own));
+writeFileSync(own, '{}');
+
+test('A8 the configuration of the user has the data folder itself, also behind a link', () => {
+  expect(dataDirOf(own, env)).toBe('/h/.local/share/hostler');
+  const link = path.join(folder, 'link.json');
+  symlinkSync(own, link);
+  expect(dataDirOf(link, env)).toBe('/h/.local/share/hostler');
+  expect(dataDirOf(undefined, env)).toBe('/h/.local/share/hostler');
+});
+
+test('A8 every other file has a data directory of its own, which stays the same', () => {
+  const [one, other] = ['/w/My Shop/hostler.json', '/w/My Shop/other.json'].map((file) => dataDirOf(file, env));
+  expect(one).toMatch(/^\/h\/\.local\/share\/hostler\/projects\/my-shop-[0-9a-f]{10}$/);
+  expect(other).not.toBe(one);
+  expect(dataDirOf('/w/x/../My Shop/hostler.json', env)).toBe(one);
+});
+
+test('A8 a socket fits into the data directory of the longest folder and a long home', () => {
+  const home = `/home/${'u'.repeat(32)}`;
+  for (const name of ['f'.repeat(255), '漢'.repeat(80), '/'])
+    expect(() => controlPath(dataDirOf(`/w/${name}/hostler.json`, { ...env, HOME: home }))).not.toThrow();
+});
+
+test('without a home there is no data directory, with the way out', () => {
+  expect(() => dataDirOf('/w/hostler.json', {})).toThrow(
+    expect.objectContaining({ hint: expect.stringContaining('--data-dir') }),
+  );
+});

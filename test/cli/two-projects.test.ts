@@ -1,0 +1,65 @@
+/** A8: two projects at once, without an option, and the commands that find the right one from any folder. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { eventually } from '../eventually.js';
+import { type Ready, Running } from './hostler-process.js';
+
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-two-'));
+const running: Running[] = [];
+afterAll(async () => {
+  for (const { child, closed } of running) {
+    child.kill('SIGTERM');
+    await closed;
+  }
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const env = { XDG_DATA_HOME: path.join(folder, 'share'), HOSTLER_DATA_DIR: '' };
+const projectOf = (name: string) => {
+  const project = path.join(folder, name);
+  mkdirSync(project);
+  writeFileSync(path.join(project, 'hostler.json'), '{"mcpServers": {}}');
+  return project;
+};
+const up = (project: string) => {
+  const started = new Running(['up', '--config', path.join(project, 'hostler.json'), '--json'], env, project);
+  running.push(started);
+  return started;
+};
+const status = async (cwd: string) => {
+  const { code, stdout, stderr } = await new Running(['status', '--json'], env, cwd).closed;
+  return { code, stderr, pid: code === 0 ? (JSON.parse(stdout) as Ready).pid : undefined };
+};
+
+test('A8 two projects run at once, each with its data and port, and commands find them from any folder', async () => {
+  const [one, two, elsewhere] = ['one', 'two', 'elsewhere'].map((name, at) =>
+    at < 2 ? projectOf(name) : path.join(folder, name),
+  ) as [string, string, string];
+  mkdirSync(elsewhere);
+  const [first, second] = [up(one), up(two)];
+  const [readyOne, readyTwo] = [await first.ready(), await second.ready()];
+  expect(readyOne.dataDir).not.toBe(readyTwo.dataDir);
+  expect(readyOne.url).not.toBe(readyTwo.url);
+
+  expect([(await status(one)).pid, (await status(two)).pid]).toEqual([readyOne.pid, readyTwo.pid]);
+  const asked = await status(elsewhere);
+  expect(asked).toMatchObject({ code: 2, stderr: expect.stringContaining('2 Hostlers are running') });
+  for (const project of [one, two]) expect(asked.stderr).toContain(path.join(project, 'hostler.json'));
+
+  // The one with a port of its own keeps it, because clients have its URL.
+  const [kept, other] = readyOne.url.includes(':8383/') ? [second, first] : [first, second];
+  const { url, pid } = kept === second ? readyTwo : readyOne;
+  kept.child.kill('SIGKILL');
+  await kept.closed;
+  const alone = kept === second ? readyOne : readyTwo;
+  expect((await status(elsewhere)).pid).toBe(alone.pid);
+  expect((await status(kept === second ? two : one)).pid).toBe(alone.pid);
+  const again = await up(kept === second ? two : one).ready();
+  expect([again.url, again.pid === pid]).toEqual([url, false]);
+
+  other.child.kill('SIGTERM');
+  await other.closed;
+  await eventually('only one is left', async () => (await status(elsewhere)).pid === again.pid);
+});
