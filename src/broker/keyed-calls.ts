@@ -36,10 +36,8 @@ export function keyedCalls(
   onProblem: (error: unknown) => void,
 ): KeyedCalls {
   const runner = new CallRunner({ log, clock, onProblem });
-  /** Callers of each call that runs here. */
-  const waiting = new Map<string, number>();
   return {
-    run: (call) => new WaitingCaller(call, { log, clock, runner, waiting }).result,
+    run: (call) => new WaitingCaller(call, { log, clock, runner }).result,
     async close() {
       await runner.stop(0, recordMs);
       if (isOwnLog) await log.close();
@@ -51,7 +49,6 @@ interface Parts {
   readonly log: CallLog;
   readonly clock: Clock;
   readonly runner: CallRunner;
-  readonly waiting: Map<string, number>;
 }
 
 class WaitingCaller implements Caller {
@@ -59,6 +56,7 @@ class WaitingCaller implements Caller {
   readonly #call: KeyedCall;
   readonly #parts: Parts;
   readonly #id: CallId;
+  readonly #party = newId();
   readonly #deadlineAtMs: number;
   #resolve: (result: ToolResult) => void = () => {};
   #reject: (error: HostError) => void = () => {};
@@ -113,7 +111,7 @@ class WaitingCaller implements Caller {
   }
 
   #send(): void {
-    this.#parts.runner.send(this.#task(), newId(), this);
+    this.#parts.runner.send(this.#task(), this.#party, this);
   }
 
   #task(): CallTask {
@@ -136,21 +134,16 @@ class WaitingCaller implements Caller {
 
   /** Ends this wait on a cancel or at the deadline; the last one to leave cancels the call. */
   #wait(): void {
-    const { clock, waiting, runner } = this.#parts;
-    const { key } = this.#id;
+    const { clock, runner } = this.#parts;
     const { signal } = this.#call;
-    waiting.set(key, (waiting.get(key) ?? 0) + 1);
     const onAbort = () => {
-      if (waiting.get(key) === 1 && runner.cancel(this.#id)) return;
-      this.refuse(cancelled().with({ execution: 'uncertain' }));
+      if (runner.cancel(this.#id, this.#party) !== 'cancelled')
+        this.refuse(cancelled().with({ execution: 'uncertain' }));
     };
     const cancelTimer = clock.at(this.#deadlineAtMs + lookMs, () => this.refuse(lateError(this.#call)));
     this.#stopWaiting = () => {
       cancelTimer();
       signal?.removeEventListener('abort', onAbort);
-      const left = (waiting.get(key) ?? 1) - 1;
-      if (left === 0) waiting.delete(key);
-      else waiting.set(key, left);
     };
     if (signal?.aborted) queueMicrotask(onAbort);
     else signal?.addEventListener('abort', onAbort, { once: true });

@@ -233,7 +233,7 @@ test('the page names the limits of the code', () => {
   for (const text of [
     `at most ${brokerLimits.deadlineMs / 60_000} min`,
     `| ${brokerLimits.callsPerWorker} that it has not taken`,
-    `| ${brokerLimits.replyBytesPerWorker / MiB} MiB; ${brokerLimits.replyBytesInAll / MiB} MiB of all workers`,
+    `| ${brokerLimits.replyBytesPerWorker / MiB} MiB; ${brokerLimits.replyBytesInAll / MiB} MiB in the log`,
     `| ${brokerLimits.messageBytes / MiB} MiB`,
     `at most ${brokerLimits.callersKeys.toLocaleString('en')}`,
     `removed ${brokerLimits.untakenMs / 60_000} min after`,

@@ -3,7 +3,7 @@
  * with a planted bug, which the contract suite must find.
  */
 
-import { CallBounds, keptMs, noRoom } from '../../src/broker/calls/call-bounds.js';
+import { CallBounds, keptMs, noRoom, notKept } from '../../src/broker/calls/call-bounds.js';
 import type {
   CallId,
   CallLog,
@@ -90,7 +90,11 @@ export class MemoryCallLog implements CallLog {
   async finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
     const { isCallersKey, deadlineMs, reply, state } = outcome;
     const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
-    while (!isCallersKey && !this.#store.bounds.hasRoom(id.worker, reply.length)) {
+    if (isCallersKey && !this.#store.bounds.hasRoom(id.worker, reply.length, true)) {
+      const row = this.#finish(id, owner, state, errorBody(notKept(reply.length)));
+      return row && { ...row, reply };
+    }
+    while (!isCallersKey && !this.#store.bounds.hasRoom(id.worker, reply.length, false)) {
       if (this.#clock.nowMs() >= deadlineAtMs)
         return this.#finish(id, owner, 'uncertain', errorBody(noRoom(reply.length)));
       const endWait = this.#store.bounds.wait(id.worker, reply.length);

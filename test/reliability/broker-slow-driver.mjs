@@ -74,7 +74,7 @@ class Place {
       this.slow.send(
         JSON.stringify({
           ...{ v: 1, op: 'call', key, deadlineMs: 300_000, server: 'large', tool: 'work' },
-          arguments: { bytes: largeBytes },
+          args: { bytes: largeBytes },
         }),
       );
   }

@@ -35,7 +35,8 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
     const { bounds, hold, refusal } = make();
     hold('w1', 1, 64 * MiB - 1);
     expect(refusal('w1')).toBeUndefined();
-    expect([bounds.hasRoom('w1', 1), bounds.hasRoom('w1', 2), bounds.hasRoom('w2', 2)]).toEqual([true, false, true]);
+    const fits = (worker: string, bytes: number) => bounds.hasRoom(worker, bytes, false);
+    expect([fits('w1', 1), fits('w1', 2), fits('w2', 2)]).toEqual([true, false, true]);
     hold('w1', 1, 1);
     expect(refusal('w1')).toMatchObject({ reason: 'worker_calls' });
     expect(refusal('w2')).toBeUndefined();
@@ -48,7 +49,7 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
     expect(refusal('w1')).toBeUndefined();
     const endOther = bounds.wait('w1', 1);
     expect(refusal('w1')).toMatchObject({ reason: 'worker_calls', retryAfterMs: 1_000 });
-    expect([refusal('w2'), bounds.hasRoom('w1', 2)]).toEqual([undefined, true]);
+    expect([refusal('w2'), bounds.hasRoom('w1', 2, false)]).toEqual([undefined, true]);
     endOther();
     endWait();
     expect(refusal('w1')).toBeUndefined();
@@ -58,13 +59,24 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
     const { clock, bounds, hold, refusal } = make();
     for (const worker of ['w1', 'w2', 'w3']) hold(worker, 17, 64 * MiB - 1);
     expect(refusal('w4')).toBeUndefined();
-    expect([bounds.hasRoom('w4', 3), bounds.hasRoom('w4', 4)]).toEqual([true, false]);
+    expect([bounds.hasRoom('w4', 3, false), bounds.hasRoom('w4', 4, false)]).toEqual([true, false]);
     bounds.wait('w4', 3);
     expect(refusal('w5')).toMatchObject({ reason: 'all_replies', retryAfterMs: 1_000 });
     clock.advance(5_000);
     expect(refusal('w5')).toMatchObject({ reason: 'all_replies', retryAfterMs: 123_456 });
-    // Keys that callers chose have their own room.
-    expect(refusal('w5', true)).toBeUndefined();
+    expect(refusal('w5', true)).toMatchObject({ reason: 'all_keys' });
+  });
+
+  test('192 MiB of replies to workers and to keys of callers together, of which keys have half', () => {
+    const { bounds, hold, refusal } = make();
+    for (const worker of ['w1', 'w2', 'w3', 'w4']) hold(worker, 1, 24 * MiB, true);
+    expect([refusal('w5', true)?.reason, refusal('w5')?.reason]).toEqual(['all_keys', undefined]);
+    expect([bounds.hasRoom('w5', 1, true), bounds.hasRoom('w5', 1, false)]).toEqual([false, true]);
+    hold('w5', 17, 64 * MiB - 1);
+    hold('w6', 17, 32 * MiB);
+    expect(refusal('w7')).toBeUndefined();
+    hold('w6', 1, 1);
+    expect(refusal('w7')).toMatchObject({ reason: 'all_replies' });
   });
 
   test('25,000 keys of callers of one worker, 100,000 of all, and their bytes', () => {

@@ -31,15 +31,9 @@ export type RowClass = 'calls' | 'keys';
 /** Time until the first row of this worker, or of all, expires by itself. */
 export type FirstExpiry = (kind: RowClass, worker?: string) => number;
 
-const limitsOf = {
-  calls: {
-    ofOne: { rows: brokerLimits.callsPerWorker, bytes: brokerLimits.replyBytesPerWorker },
-    ofAll: { rows: Number.POSITIVE_INFINITY, bytes: brokerLimits.replyBytesInAll },
-  },
-  keys: {
-    ofOne: { rows: brokerLimits.callersKeysPerWorker, bytes: brokerLimits.callersKeyBytesPerWorker },
-    ofAll: { rows: brokerLimits.callersKeys, bytes: brokerLimits.callersKeyBytes },
-  },
+const perWorker = {
+  calls: { rows: brokerLimits.callsPerWorker, bytes: brokerLimits.replyBytesPerWorker },
+  keys: { rows: brokerLimits.callersKeysPerWorker, bytes: brokerLimits.callersKeyBytesPerWorker },
 };
 
 /** A worker that reads takes its replies within this time. */
@@ -84,25 +78,27 @@ export class CallBounds {
     };
   }
 
-  /** Whether a reply to a worker's own key fits. */
-  hasRoom(worker: string, bytes: number): boolean {
-    const { ofOne, ofAll } = limitsOf.calls;
+  hasRoom(worker: string, bytes: number, isCallersKey: boolean): boolean {
+    const { calls, keys } = this.#all;
     const held = this.#byWorker.calls.get(worker)?.bytes ?? 0;
-    return held + bytes <= ofOne.bytes && this.#all.calls.bytes + bytes <= ofAll.bytes;
+    const hasOwnRoom = isCallersKey
+      ? keys.bytes + bytes <= brokerLimits.callersKeyBytes
+      : held + bytes <= brokerLimits.replyBytesPerWorker;
+    return hasOwnRoom && calls.bytes + keys.bytes + bytes <= brokerLimits.replyBytesInAll;
   }
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
     const kind = isCallersKey ? 'keys' : 'calls';
-    const { ofOne, ofAll } = limitsOf[kind];
     const held = this.#byWorker[kind].get(worker);
-    if (held && isFull(held, ofOne)) {
+    const limit = perWorker[kind];
+    if (held && (held.rows >= limit.rows || held.bytes + held.waitingBytes >= limit.bytes)) {
       const what = `${kind === 'keys' ? 'keys that callers chose' : 'calls whose replies are not taken'}`;
       const bytes = held.bytes + held.waitingBytes;
       const text = `worker '${worker}' has ${held.rows} ${what}, with ${bytes} bytes`;
       return full(kind === 'keys' ? 'worker_keys' : 'worker_calls', text, this.#freeMs(held, kind, worker));
     }
+    if (!this.#isFull(kind)) return undefined;
     const all = this.#all[kind];
-    if (!isFull(all, ofAll)) return undefined;
     const text = `the log of calls is full: ${all.rows} rows with ${all.bytes} bytes`;
     return full(kind === 'keys' ? 'all_keys' : 'all_replies', text, this.#freeMs(all, kind));
   }
@@ -112,6 +108,12 @@ export class CallBounds {
     const finished = calls.finished + keys.finished;
     const open = calls.rows + keys.rows - finished;
     return { open, finished, replyBytes: calls.bytes, callersKeys: keys.rows };
+  }
+
+  #isFull(kind: RowClass): boolean {
+    const { calls, keys } = this.#all;
+    if (calls.bytes + calls.waitingBytes + keys.bytes >= brokerLimits.replyBytesInAll) return true;
+    return kind === 'keys' && (keys.rows >= brokerLimits.callersKeys || keys.bytes >= brokerLimits.callersKeyBytes);
   }
 
   /** Workers take replies soon, if they are there. */
@@ -131,11 +133,6 @@ export class CallBounds {
   }
 }
 
-const isFull = (
-  { rows, bytes, waitingBytes }: Held,
-  limit: { readonly rows: number; readonly bytes: number },
-): boolean => rows >= limit.rows || bytes + waitingBytes >= limit.bytes;
-
 const nothing = (): Held => ({ rows: 0, finished: 0, bytes: 0, waitingBytes: 0, changedAtMs: 0 });
 
 /** A row that gets its outcome now is kept at least so long. */
@@ -148,6 +145,13 @@ const full = (reason: string, message: string, freeMs: number): HostError =>
   new HostError('overloaded', message, {
     ...{ reason, retryAfterMs: Math.max(takeMs, Math.ceil(freeMs)), execution: 'not_executed' },
     hint: reason.endsWith('keys') ? 'use fewer keys of your own' : 'take the replies of earlier calls first',
+  });
+
+/** Recorded instead of the reply to a caller's key for which there is no room. The caller that waits gets the reply. */
+export const notKept = (actual: number): HostError =>
+  new HostError('result_too_large', 'the call has run, but the log had no room to keep its reply', {
+    ...{ reason: 'not_kept', actual, execution: 'uncertain' },
+    hint: 'look at its effect; a new call needs a new key',
   });
 
 /** The tool has run, and its reply was dropped at the deadline. */

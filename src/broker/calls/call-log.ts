@@ -3,7 +3,8 @@
  * (nats/) for several; both pass test/contract/broker/call-log.test.ts.
  * Not here: what the rows mean for a call (service/call-decision.ts).
  *
- * Invariants: a promise resolves when the change is durable. A rejected promise means that the change may or may not have been made.
+ * Invariants: a promise resolves when the change is durable; the outcome of a worker's own key, when it outlives this process. A rejected
+ * promise means that the change may or may not have been made.
  * Of two changes of one version of a row, one is made, and the other sees its result.
  */
 import type { HostError } from '../../kernel/errors.js';
@@ -85,7 +86,7 @@ export interface CallLog {
   /**
    * Writes the outcome if `owner` still owns the row and it has none; returns the outcome that stays, or undefined if the row was removed.
    * A reply for which there is no room waits until the deadline of the call, and is then recorded as `uncertain`. A reply to a
-   * caller's key never waits: such keys are refused at their bound, before they run.
+   * caller's key does not wait, because such replies stay for a day: it is returned, and not kept.
    */
   finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined>;
   find(id: CallId): Promise<CallRow | undefined>;

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import { joinedParts } from '../../wire/json-text.js';
 import { Identities } from '../identities.js';
-import { writeWorkerMessage } from '../protocol/messages.js';
+import { writeMessage } from '../protocol/messages.js';
 import type { IncomingCall, ServiceHandlers } from '../service/transport.js';
 import { HostTransport } from './host-transport.js';
 import type { NatsConnection, NatsMessage } from './nats-client.js';
@@ -60,10 +61,12 @@ function rig() {
   });
   const call = (key: string, bytes = 0) => {
     const args = Buffer.from(JSON.stringify({ text: 'x'.repeat(bytes) }));
-    const data = writeWorkerMessage({
-      ...{ op: 'call', key, deadlineMs: 60_000, server: undefined, tool: 't', args, sentBefore: undefined },
-      ...{ isCallersKey: false, wantsProgress: false, manifestRevision: undefined, trace: undefined },
-    });
+    const data = joinedParts(
+      writeMessage({
+        ...{ op: 'call', key, deadlineMs: 60_000, server: undefined, tool: 't', args, sentBefore: undefined },
+        ...{ isCallersKey: false, wantsProgress: false, manifestRevision: undefined, trace: undefined },
+      }),
+    );
     const message = { subject: 'hostler.in.w1.e1.call.s1', data } as unknown as NatsMessage;
     intake.callbacks.get('hostler.in.*.*.call.*')?.(null, message);
   };

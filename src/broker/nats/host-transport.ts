@@ -11,11 +11,16 @@ import { joinedParts } from '../../wire/json-text.js';
 import type { BrokerEvent } from '../broker-events.js';
 import type { Identities } from '../identities.js';
 import { idPattern } from '../protocol/limits.js';
-import { type HostMessage, readWorkerMessage, type WorkerMessage, writeHostMessage } from '../protocol/messages.js';
+import {
+  type HostMessage,
+  invalid,
+  readWorkerMessage,
+  type WorkerMessage,
+  writeMessage,
+} from '../protocol/messages.js';
 import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
-import { anyWorker, queueGroup, senderIn, toSession, toWorker, type WorkerOperation } from './names.js';
+import { anyWorker, queueGroup, senderIn, toSession, toWorker } from './names.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-client.js';
-import { readHello, writeOwnerState, writeReceipt, writeWelcome } from './nats-messages.js';
 import { type NatsSession, Sessions } from './sessions.js';
 import type { TurnBatch } from './turn-batch.js';
 
@@ -84,7 +89,7 @@ export class HostTransport implements WorkerTransport {
       publish: ({ name, epoch, id }, message) => this.#publish(toSession(name, epoch, id), message),
     });
     this.#stopListening = identities.onChange(() => this.#sessions.dropRevoked());
-    const on = (from: NatsConnection, operation: WorkerOperation, run: Run, settings: { queue?: string } = {}) => {
+    const on = (from: NatsConnection, operation: WorkerMessage['op'], run: Run, settings: { queue?: string } = {}) => {
       const subject = anyWorker(operation, operation === 'ask' ? owner : undefined);
       const callback = (error: Error | null, message: NatsMessage) => {
         if (error) options.onProblem(error);
@@ -94,7 +99,7 @@ export class HostTransport implements WorkerTransport {
     };
     const queue = { queue: queueGroup };
     // All hosts hear it, in order with calls: each compares the sequence that the worker has seen.
-    on(intake, 'hello', (message, session) => this.#hello(message, session));
+    on(intake, 'here', (message, session) => this.#hello(message, session));
     on(intake, 'call', (message, session) => this.#call(message, session), queue);
     on(intake, 'bye', (message, session) => this.#bye(message, session));
     on(connection, 'cancel', (message, session) => this.#cancel(message, session));
@@ -151,20 +156,20 @@ export class HostTransport implements WorkerTransport {
 
   #hello(message: NatsMessage, session: NatsSession | undefined): void {
     const { store } = this.#options;
-    const { connection, seen } = readHello(bufferOf(message.data));
+    const { connection, seen = '' } = parsed(message, 'here');
     store.sawToken(seen);
     if (session) this.#sessions.connected(session, connection);
     const answer = () => {
-      const identity = session?.identity();
-      if (identity) this.#send(message, writeWelcome({ ...identity, storeId: store.id, seen: store.seenToken }));
-      else this.#respond(message, { op: 'refused', key: 'hello', error: unknownWorker() });
+      const { name: worker, role } = session?.identity() ?? {};
+      if (worker === undefined) this.#respond(message, { op: 'refused', key: 'hello', error: unknownWorker() });
+      else this.#respond(message, { op: 'welcome', worker, role, storeId: store.id, seen: store.seenToken });
     };
     if (store.checking !== undefined) void store.checking.then(answer);
     else answer();
   }
 
   #bye(message: NatsMessage, session: NatsSession | undefined): void {
-    const { connection } = readHello(bufferOf(message.data));
+    const { connection } = parsed(message, 'bye');
     if (session?.connection === connection) this.#sessions.drop(session, 'closed');
   }
 
@@ -176,19 +181,18 @@ export class HostTransport implements WorkerTransport {
     const { key } = request;
     if (!session) return this.#respond(message, { op: 'refused', key, error: unknownWorker() });
     this.#unanswered++;
-    const answered = (answer: () => void) => {
-      answer();
+    const answer = (given: HostMessage | undefined) => {
+      if (given) this.#respond(message, given);
       if (--this.#unanswered === 0) this.#answered?.();
     };
     const serve = () =>
       handlers.call({
         ...{ session, request },
-        receipt: (owner) =>
-          answered(() => this.#send(message, writeReceipt({ key, owner, storeId: store.id, seen: store.seenToken }))),
-        refuse: (error) => answered(() => this.#respond(message, { op: 'refused', key, error })),
+        receipt: (owner) => answer({ op: 'receipt', key, owner, storeId: store.id, seen: store.seenToken }),
+        refuse: (error) => answer({ op: 'refused', key, error }),
       });
     if (store.checking === undefined) serve();
-    else this.#hold(message.data.length, store.checking, (isInTime) => (isInTime ? serve() : answered(() => {})));
+    else this.#hold(message.data.length, store.checking, (isInTime) => (isInTime ? serve() : answer(undefined)));
   }
 
   /** Calls `done` when the id of the store was checked, and says whether that was soon enough for a call. */
@@ -220,11 +224,11 @@ export class HostTransport implements WorkerTransport {
 
   /** Whether a host is gone. Workers cannot see that: nats-server 2.9 does not tell another account that a subject has no listener. */
   #gone(message: NatsMessage, session: NatsSession | undefined): void {
-    const owner = bufferOf(message.data).toString();
-    if (!session || !idPattern.test(owner)) return;
+    const { owner } = parsed(message, 'gone');
+    if (!session) return;
     void this.#options
       .isGone(owner)
-      .then((isGone) => this.#send(message, writeOwnerState(isGone)), this.#options.onProblem);
+      .then((isGone) => this.#respond(message, { op: 'owner', isGone }), this.#options.onProblem);
   }
 
   #manifest(message: NatsMessage, session: NatsSession | undefined): void {
@@ -235,32 +239,23 @@ export class HostTransport implements WorkerTransport {
       .then((body) => this.#respond(message, { op: 'manifest', id, body }), this.#options.onProblem);
   }
 
-  #respond(message: NatsMessage, answer: HostMessage): void {
-    this.#send(message, joinedParts([...writeHostMessage(answer)]));
+  #respond({ reply }: NatsMessage, answer: HostMessage): void {
+    if (reply) this.#publish(reply, answer);
   }
 
   /** Over the connection of the writes of the log: one write to the socket for all of them. */
-  #send({ reply }: NatsMessage, bytes: Uint8Array | string): void {
-    if (reply) this.#inTurn(() => this.#options.connection.publish(reply, bytes));
-  }
-
   #publish(subject: string, message: HostMessage): boolean {
-    const { connection } = this.#options;
-    if (connection.isClosed()) return false;
-    const bytes = joinedParts([...writeHostMessage(message)]);
-    this.#inTurn(() => connection.publish(subject, bytes));
-    return true;
-  }
-
-  #inTurn(send: () => void): void {
     const { batch, connection, onProblem } = this.#options;
+    if (connection.isClosed()) return false;
+    const bytes = joinedParts(writeMessage(message));
     batch.add(() => {
       try {
-        send();
+        connection.publish(subject, bytes);
       } catch (error) {
         if (!connection.isClosed()) onProblem(error);
       }
     });
+    return true;
   }
 
   #tick(): void {
@@ -297,10 +292,7 @@ type Run = (message: NatsMessage, session: NatsSession | undefined) => void;
 function parsed<T extends WorkerMessage['op']>(message: NatsMessage, op: T): Extract<WorkerMessage, { op: T }> {
   const read = readWorkerMessage(bufferOf(message.data));
   if (read.op === op) return read as Extract<WorkerMessage, { op: T }>;
-  throw new HostError('invalid_request', `broker message: op must be ${op}`, {
-    execution: 'not_executed',
-    field: 'op',
-  });
+  throw invalid('op', `must be ${op}`);
 }
 
 const asHostError = (error: unknown): HostError =>

@@ -89,7 +89,7 @@ export class KnownCalls {
   }
 
   hasRoom({ worker, bucket }: KnownCall, bytes: number): boolean {
-    return bucket === keysBucket || this.#bounds.hasRoom(worker, bytes);
+    return bucket === keysBucket || this.#bounds.hasRoom(worker, bytes, false);
   }
 
   /** A reply of this size waits for room. Resolves when another one was taken, or after this time. */

@@ -6,6 +6,8 @@
  * `hostler.out.<worker>.<epoch>`: its account imports these two and nothing else. A later worker of the same name has another epoch, so a
  * revoked worker hears nothing of it, also while nats-server still has the old configuration. No two names have the same token.
  */
+import type { WorkerMessage } from '../protocol/messages.js';
+
 export const callsBucket = 'hostler_calls';
 export const keysBucket = 'hostler_keys';
 export const bodiesStream = 'HOSTLER_BODIES';
@@ -35,12 +37,11 @@ export const rowKey = (worker: string, epoch: string, key: string): string =>
 
 export const bodySubject = (rowKeyOfCall: string): string => `hostler.body.${rowKeyOfCall}`;
 
-/** Operations of a worker. `ask` has the owner as one more token before the session. */
-export type WorkerOperation = 'hello' | 'bye' | 'call' | 'cancel' | 'taken' | 'manifest' | 'ask' | 'gone';
+type Operation = WorkerMessage['op'];
 
-/** Subjects as a worker uses them. Its account maps them to subjects with its name and epoch. */
-export const workerSays = (operation: WorkerOperation, session: string): string => `hostler.in.${operation}.${session}`;
-export const workerAsks = (owner: string, session: string): string => `hostler.in.ask.${owner}.${session}`;
+/** Subjects as a worker uses them. Its account maps them to subjects with its name and epoch. `owner`: the host that is meant. */
+export const workerSays = (operation: Operation, session: string, owner?: string): string =>
+  `hostler.in.${operation}.${owner === undefined ? '' : `${owner}.`}${session}`;
 export const workerHears = (session: string): readonly string[] => [`hostler.out.one.${session}`, 'hostler.out.all'];
 
 /** All subjects of one worker, for its account: `local` for the worker, `shared` for the hosts. */
@@ -50,7 +51,7 @@ export const workerSubjects = (worker: string, epoch: string) => ({
 });
 
 /** Subjects as a host uses them. */
-export const anyWorker = (operation: WorkerOperation, owner?: string): string =>
+export const anyWorker = (operation: Operation, owner?: string): string =>
   `hostler.in.*.*.${operation}.${owner === undefined ? '' : `${owner}.`}*`;
 export const toSession = (worker: string, epoch: string, session: string): string =>
   `hostler.out.${token(worker)}.${token(epoch)}.one.${session}`;

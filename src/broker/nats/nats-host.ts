@@ -103,6 +103,7 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
           },
         });
         await Promise.all([intake.flush(), connection.flush()]);
+        transport.notify(() => true, { op: 'serving' });
         return transport;
       },
       async close() {

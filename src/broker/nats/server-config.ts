@@ -2,6 +2,7 @@
  * Configuration of nats-server for the hosts and workers of Hostler (`hostler key nats` prints it).
  * Each worker has its own account, which imports its own subjects. Permissions in one account are not enough: a client names the subject
  * that the server answers to, so it could send the answer to any subject, e.g. one of the JetStream API that empties a stream.
+ * Many workers that reconnect at once on a busy machine need more than the 2 s that nats-server gives them to authenticate.
  * nats-server 2.9 must reload this configuration twice: the requests of an account that a reload adds go nowhere until the next reload.
  *
  * Invariant: it has no secret, only public keys.
@@ -49,6 +50,7 @@ export function natsServerConfig(plan: NatsServerPlan): string {
 max_payload: ${payloadBytes}
 ping_interval: "10s"
 ping_max: 2
+authorization { timeout: 10 }
 ${monitor === undefined ? '' : `http: ${quoted(monitor)}\n`}${tls ? `tls { cert_file: ${quoted(tls.certFile)}, key_file: ${quoted(tls.keyFile)} }\n` : ''}jetstream {
   store_dir: ${quoted(storeDir)}
   max_mem: 64M

@@ -6,7 +6,7 @@
  */
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
-import { noRoom } from '../calls/call-bounds.js';
+import { noRoom, notKept } from '../calls/call-bounds.js';
 import type { CallOutcome, CallRow } from '../calls/call-log.js';
 import { errorBody } from '../protocol/reply-body.js';
 import { isOutcome, type StoredRow } from './call-rows.js';
@@ -111,7 +111,8 @@ export class SharedRows {
         const written = await this.#patiently(giveUpAtMs, () => this.#store.write(at.bucket, key, row, seq, storeId));
         if (written.kind === 'written') {
           if (known) this.stored(known, row, written.seq);
-          return visible(row, written.seq, before.isPurged ? undefined : reply);
+          const answer = outcome.isCallersKey ? outcome.reply : reply;
+          return visible(row, written.seq, before.isPurged ? undefined : answer);
         }
         if (written.kind === 'conflict') {
           // The row was changed by another host. The next round reads it.
@@ -120,7 +121,8 @@ export class SharedRows {
         }
       }
       if (this.#isClosed) throw noRoomNow('the outcome of a call', retryMs);
-      if (this.#clock.nowMs() < deadlineAtMs && !outcome.isCallersKey)
+      if (outcome.isCallersKey && reply === outcome.reply) reply = errorBody(notKept(reply.length));
+      else if (this.#clock.nowMs() < deadlineAtMs && !outcome.isCallersKey)
         await this.#known.room(known, reply.length, retryMs);
       else if (state === 'uncertain') throw noRoomNow('the outcome of a call', retryMs);
       else [state, reply, body] = ['uncertain', errorBody(noRoom(reply.length)), undefined];

@@ -5,12 +5,20 @@
  * Invariants: every promise settles when the connection is closed, at the latest. A cancellation is repeated until the host that has the
  * call answers, its reply comes, or a minute has passed.
  */
-import { randomBytes } from 'node:crypto';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
+import { joinedParts } from '../../wire/json-text.js';
 import { brokerLimits } from '../protocol/limits.js';
-import { type CallRequest, readHostMessage, writeWorkerMessage } from '../protocol/messages.js';
+import {
+  type CallRequest,
+  type HostMessage,
+  readHostMessage,
+  type Welcome,
+  type WorkerMessage,
+  writeMessage,
+} from '../protocol/messages.js';
 import type { AskedCalls } from '../service/transport.js';
 import type {
   ConnectionHandlers,
@@ -19,7 +27,7 @@ import type {
   Receipt,
   WorkerConnection,
 } from '../worker/connection.js';
-import { type WorkerOperation, workerAsks, workerHears, workerSays } from './names.js';
+import { workerHears, workerSays } from './names.js';
 import {
   bufferOf,
   connectNats,
@@ -27,9 +35,9 @@ import {
   lostConnection,
   type NatsAddress,
   type NatsConnection,
+  type NatsMessage,
   notExecuted,
 } from './nats-client.js';
-import { readOwnerState, readSeen, readWelcome, type Welcome, writeHello } from './nats-messages.js';
 import { helloMs } from './sessions.js';
 
 export interface NatsConnectionOptions extends NatsAddress {
@@ -83,7 +91,9 @@ class NatsWorkerConnection implements WorkerConnection {
   readonly #parts: Parts;
   readonly #id = newId();
   readonly #cancels = new Map<string, Cancel>();
-  #welcome: Welcome = { name: '', role: undefined, storeId: '', seen: '' };
+  /** End the wait for receipts, because a host has come that never heard the requests. */
+  readonly #unanswered = new Set<() => void>();
+  #welcome: Welcome = { worker: '', storeId: '' };
   #refusal: HostError | undefined;
   #isClosing = false;
   #stopHello: Cancel | undefined;
@@ -109,7 +119,7 @@ class NatsWorkerConnection implements WorkerConnection {
   }
 
   get worker(): string {
-    return this.#welcome.name;
+    return this.#welcome.worker;
   }
 
   get role(): string | undefined {
@@ -127,7 +137,7 @@ class NatsWorkerConnection implements WorkerConnection {
     for (;;) {
       if (signal.aborted) throw new HostError('cancelled', 'the connection is not needed any more', notExecuted);
       try {
-        await this.#hello(seen.token);
+        await this.#hello(seen.token || undefined);
         break;
       } catch (error) {
         if (isHostError(error) && error.code !== 'transport') throw error;
@@ -140,46 +150,40 @@ class NatsWorkerConnection implements WorkerConnection {
   }
 
   async call(request: CallRequest): Promise<Receipt> {
-    const body = writeWorkerMessage({ op: 'call', ...request });
-    const data = await this.#request(workerSays('call', this.#parts.session), body, receiptMs);
-    const answer = readHostMessage(data);
-    if (answer?.op === 'refused') throw answer.error;
-    if (answer?.op !== 'receipt' || answer.key !== request.key) throw unreadable('call');
-    const { owner, storeId } = answer;
-    this.#welcomed({ ...this.#welcome, storeId, seen: readSeen(data) });
+    const { owner, storeId, seen } = await this.#untilServing(
+      this.#request({ op: 'call', ...request }, 'receipt', receiptMs),
+    );
+    this.#welcomed({ ...this.#welcome, storeId, seen });
     return { owner, storeId };
   }
 
   async ask(owner: string, keys: readonly string[]): Promise<AskedCalls> {
-    const { clock, session } = this.#parts;
-    const body = writeWorkerMessage({ op: 'ask', id: newId(), keys });
-    const asked = this.#request(workerAsks(owner, session), body, answerMs);
+    const { clock } = this.#parts;
+    const asked = this.#request({ op: 'ask', id: newId(), keys }, 'asked', answerMs, owner);
     const answered = asked.then(
       () => true,
       () => false,
     );
     if (!(await Promise.race([answered, sleep(clock, ownerMs)]))) {
       // Another host knows whether the owner is gone. The answer of the owner may come before that.
-      const gone = this.#request(workerSays('gone', session), Buffer.from(owner), answerMs).then(readOwnerState);
+      const gone = this.#request({ op: 'gone', owner }, 'owner', answerMs).then(({ isGone }) => isGone);
       const isThere = await Promise.race([answered, gone.then((isGone) => !isGone)]).catch(() => true);
       if (!isThere && !(await gone.catch(() => false))) throw noAnswer(undefined);
       if (!isThere) throw noOwner();
     }
-    const answer = readHostMessage(await asked);
-    if (answer?.op !== 'asked') throw unreadable('ask');
-    return { running: answer.running, resend: answer.resend };
+    const { running, resend } = await asked;
+    return { running, resend };
   }
 
   cancel(key: string): void {
     if (this.#cancels.has(key)) return;
-    const { clock, session } = this.#parts;
+    const { clock } = this.#parts;
     const untilMs = clock.nowMs() + cancelForMs;
-    const body = writeWorkerMessage({ op: 'cancel', key });
     const attempt = (waitMs: number) => {
       if (clock.nowMs() >= untilMs || this.#nats.isClosed()) return this.#stopCancel(key);
       const again = () => attempt(Math.min(2 * waitMs, cancelMsMax));
       this.#cancels.set(key, clock.at(clock.nowMs() + waitMs, again));
-      this.#request(workerSays('cancel', session), body, waitMs).then(
+      this.#ask({ op: 'cancel', key }, waitMs).then(
         () => this.#stopCancel(key),
         () => {},
       );
@@ -189,38 +193,31 @@ class NatsWorkerConnection implements WorkerConnection {
 
   taken(keys: readonly string[]): void {
     const step = brokerLimits.keysPerMessage;
-    for (let at = 0; at < keys.length; at += step)
-      this.#publish('taken', writeWorkerMessage({ op: 'taken', keys: keys.slice(at, at + step) }));
+    for (let at = 0; at < keys.length; at += step) this.#publish({ op: 'taken', keys: keys.slice(at, at + step) });
   }
 
   async manifest(): Promise<Buffer> {
-    const body = writeWorkerMessage({ op: 'manifest', id: newId() });
-    const answer = readHostMessage(await this.#request(workerSays('manifest', this.#parts.session), body, answerMs));
-    if (answer?.op === 'refused') throw answer.error;
-    if (answer?.op !== 'manifest') throw unreadable('manifest');
-    return answer.body;
+    return (await this.#request({ op: 'manifest', id: newId() }, 'manifest', answerMs)).body;
   }
 
   async close(): Promise<void> {
     this.#isClosing = true;
-    this.#publish('bye', writeHello({ connection: this.#id, seen: '' }));
+    this.#publish({ op: 'bye', connection: this.#id });
     await Promise.race([this.#nats.flush().catch(() => {}), sleep(this.#parts.clock, closeMs)]);
     await this.#nats.close();
     await this.closed;
   }
 
-  async #hello(seen: string): Promise<void> {
-    const hello = writeHello({ connection: this.#id, seen });
-    const answer = readWelcome(await this.#request(workerSays('hello', this.#parts.session), hello, helloAnswerMs));
-    if (answer instanceof HostError) throw answer;
-    this.#welcomed(answer);
+  async #hello(seen?: string): Promise<void> {
+    this.#welcomed(await this.#request({ op: 'here', connection: this.#id, seen }, 'welcome', helloAnswerMs));
   }
 
   /** Another host may have seen less of the same store. */
   #welcomed(welcome: Welcome): void {
     const { seen } = this.#parts;
-    if (seen.storeId !== welcome.storeId || sequenceOf(welcome.seen) > sequenceOf(seen.token))
-      [seen.storeId, seen.token] = [welcome.storeId, welcome.seen];
+    const { storeId, seen: token = '' } = welcome;
+    if (seen.storeId !== storeId || sequenceOf(token) > sequenceOf(seen.token))
+      [seen.storeId, seen.token] = [storeId, token];
     this.#welcome = welcome;
   }
 
@@ -230,7 +227,7 @@ class NatsWorkerConnection implements WorkerConnection {
     this.#stopHello = clock.at(clock.nowMs() + helloMs, () => {
       if (this.#isClosing) return;
       this.#helloLater();
-      this.#hello('').catch((error) => {
+      this.#hello().catch((error) => {
         if (isHostError(error) && error.code === 'unauthenticated') this.#end(error);
       });
     });
@@ -241,9 +238,19 @@ class NatsWorkerConnection implements WorkerConnection {
     const message = readHostMessage(bytes);
     if (message?.op === 'reply') {
       this.#stopCancel(message.key);
-      handlers.reply(message.key, message.body);
+      handlers.reply(message.key, message.body, message.digest);
     } else if (message?.op === 'progress') handlers.progress(message.key, message.params);
     else if (message?.op === 'manifest_changed') handlers.manifestChanged(message.revision);
+    else if (message?.op === 'serving') for (const giveUp of [...this.#unanswered]) giveUp();
+  }
+
+  /** nats-server does not tell a worker that no host heard a request. */
+  #untilServing<T>(answer: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const giveUp = () => reject(noAnswer(undefined).with({ retryAfterMs: 0 }));
+      this.#unanswered.add(giveUp);
+      answer.then(resolve, reject).finally(() => this.#unanswered.delete(giveUp));
+    });
   }
 
   #stopCancel(key: string): void {
@@ -256,17 +263,26 @@ class NatsWorkerConnection implements WorkerConnection {
     void this.#nats.close();
   }
 
-  async #request(subject: string, body: Buffer, timeout: number): Promise<Buffer> {
+  /** `owner`: the host that is asked. */
+  async #request<Op extends HostMessage['op']>(message: WorkerMessage, op: Op, ms: number, owner?: string) {
+    const answer = readHostMessage(bufferOf((await this.#ask(message, ms, owner)).data));
+    if (answer?.op === 'refused') throw answer.error;
+    if (answer?.op !== op) throw unreadable(message.op);
+    return answer as Extract<HostMessage, { op: Op }>;
+  }
+
+  async #ask(message: WorkerMessage, timeout: number, owner?: string): Promise<NatsMessage> {
+    const subject = workerSays(message.op, this.#parts.session, owner);
     try {
-      return bufferOf((await this.#nats.request(subject, body, { timeout })).data);
+      return await this.#nats.request(subject, joinedParts(writeMessage(message)), { timeout });
     } catch (error) {
       throw noAnswer(error);
     }
   }
 
-  #publish(operation: WorkerOperation, body: Buffer): void {
+  #publish(message: WorkerMessage): void {
     try {
-      this.#nats.publish(workerSays(operation, this.#parts.session), body);
+      this.#nats.publish(workerSays(message.op, this.#parts.session), joinedParts(writeMessage(message)));
     } catch {
       // The connection has ended. A host that misses `taken` asks nothing: the reply is removed later.
     }
@@ -274,7 +290,6 @@ class NatsWorkerConnection implements WorkerConnection {
 }
 
 const sequenceOf = (token: string): number => Number.parseInt(token, 10) || 0;
-const newId = (): string => randomBytes(9).toString('base64url');
 
 const wrongWorker = (actual: string, wanted: string): HostError =>
   new HostError('denied', `the key belongs to worker '${actual}', not to '${wanted}'`, {

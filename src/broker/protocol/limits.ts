@@ -14,14 +14,14 @@ export const brokerLimits = {
   callsPerWorker: 256,
   /** Replies of one worker that are in the log and not taken. */
   replyBytesPerWorker: 64 * MiB,
-  /** Replies of all workers that are not taken. The rest of 256 MiB is for the files of SQLite. */
+  /** Replies in the log: not taken, or to keys that callers chose. The rest of 256 MiB is for rows and the files of SQLite. */
   replyBytesInAll: 192 * MiB,
-  /** Keys that callers chose. They are remembered for a day. */
+  /** Keys that callers chose. They are remembered for a day. Their replies have half of the room, so that the others have some too. */
   callersKeys: 100_000,
-  callersKeyBytes: 192 * MiB,
+  callersKeyBytes: 96 * MiB,
   /** Limit per worker: one worker cannot use up the room of all. */
   callersKeysPerWorker: 25_000,
-  callersKeyBytesPerWorker: 48 * MiB,
+  callersKeyBytesPerWorker: 24 * MiB,
   callersKeyMs: 24 * 3_600_000,
   /** A reply that is not taken is removed so long after the deadline of its call. */
   untakenMs: 10 * 60_000,
@@ -32,6 +32,10 @@ export const brokerLimits = {
   /** One manifest. A larger one is refused by name. */
   manifestBytes: 4 * MiB - 64 * 1024,
   nameChars: 256,
+  /** The key of a worker in its hello. */
+  keyChars: 1_024,
+  /** A sequence of the store on NATS, with its signature. */
+  seenChars: 100,
   revisionChars: 128,
   traceStateChars: 512,
 } as const;

@@ -11,7 +11,7 @@ import { eachElement } from '../../wire/json-scan.js';
 import { joinedParts } from '../../wire/json-text.js';
 import { readError } from './error-codec.js';
 import { brokerLimits } from './limits.js';
-import { invalid, shortText } from './messages.js';
+import { invalid, text } from './messages.js';
 
 export type ReplyBody =
   | { readonly kind: 'result'; readonly bytes: Buffer; readonly era: Era }
@@ -33,6 +33,8 @@ export interface Manifest {
 }
 
 const code: ErrorCode = 'protocol_error';
+const name = text(brokerLimits.nameChars);
+const revisionOf = text(brokerLimits.revisionChars);
 
 export const resultBody = (bytes: Buffer, era: Era): Buffer => joinedParts([`{"era":"${era}","result":`, bytes, '}']);
 
@@ -62,17 +64,13 @@ export function readManifestBody(bytes: Buffer): Manifest {
   const read: ManifestTool[] = [];
   eachElement(tools, 0, tools.length, 0, (start, end) => {
     if (read.length >= LIMITS.toolListItems) throw invalid('tools', 'has too many entries', code);
-    const [server, name, raw] = uniqueMembers(tools.subarray(start, end), ['server', 'name', 'tool']) ?? [];
+    const [server, tool, raw] = uniqueMembers(tools.subarray(start, end), ['server', 'name', 'tool']) ?? [];
     if (!isObject(raw)) throw invalid('tools', 'has an entry without a tool', code);
-    read.push({
-      server: shortText('server', server, brokerLimits.nameChars, code),
-      name: shortText('name', name, brokerLimits.nameChars, code),
-      raw,
-    });
+    read.push({ server: name('server', server, code), name: name('name', tool, code), raw });
     return undefined;
   });
   return {
-    revision: shortText('revision', revision, brokerLimits.revisionChars, code),
+    revision: revisionOf('revision', revision, code),
     tools: read,
     denied: isObject(denied) ? readError(denied) : undefined,
   };

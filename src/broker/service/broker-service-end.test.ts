@@ -82,10 +82,14 @@ test('a stop answers everything that was read', async () => {
     ['late', 'overloaded'],
   ]);
   expect(worker.outcome('runs')).toBe('{"n":1}');
-  const sentBefore = { storeId: rig.log.storeId, hasReceipt: true };
+  const handedBack = { code: 'overloaded', details: { reason: 'stopping', execution: 'not_executed' } };
+  expect(worker.outcome('waits')).toMatchObject(handedBack);
+  // A worker that was not connected hears the same from the next start.
   await rig.restart();
-  await worker.call('waits', 'nova_click', {}, { sentBefore });
-  expect(worker.outcome('waits')).toBe('{"n":1}');
+  worker.heard.length = 0;
+  await rig.service.ask(worker, ['waits']);
+  expect(worker.outcome('waits')).toMatchObject(handedBack);
+  expect(rig.host.calls).toHaveLength(1);
 });
 
 describe('a reply', () => {

@@ -135,7 +135,7 @@ export class BrokerService implements ServiceHandlers {
       // A call that was sent before may have a row, which only the runner can decide about.
       if (wasCancelled && !request.sentBefore && !request.isCallersKey) return this.#refuse(incoming, cancelled());
       this.#runner.send(task, session.id, this.#callerOf(incoming, task));
-      if (wasCancelled) this.#runner.cancel(task.id);
+      if (wasCancelled) this.#runner.cancel(task.id, session.id);
     } catch (error) {
       if (!isHostError(error)) this.#tell({ kind: 'problem', error });
       const known = isHostError(error) ? error : hostFailed(error);
@@ -145,7 +145,7 @@ export class BrokerService implements ServiceHandlers {
 
   cancel(session: WorkerSession, key: string): boolean {
     const id = idOf(session, key);
-    if (this.#runner.cancel(id)) return true;
+    if (this.#runner.cancel(id, session.id) !== undefined) return true;
     setBounded(this.#cancels, keyOf(id), this.#options.clock.nowMs(), cancelsMax);
     return false;
   }
@@ -185,8 +185,8 @@ export class BrokerService implements ServiceHandlers {
       some.forEach((key, index) => {
         const answer = found[index];
         if (answer === 'running') running.push(key);
-        else if (!(answer instanceof Buffer)) resend.push(key);
-        else if (!session.send({ op: 'reply', key, body: answer })) {
+        else if (answer === undefined || answer === 'resend') resend.push(key);
+        else if (!session.send({ op: 'reply', key, body: answer.reply, digest: answer.digest })) {
           isReading = false;
           running.push(key);
         }
@@ -223,8 +223,8 @@ export class BrokerService implements ServiceHandlers {
     // Its calls run on: their outcomes are in the log when the worker asks.
   }
 
-  /** The body of the outcome, or where the call stands. */
-  async #find(session: WorkerSession, key: string): Promise<Buffer | 'running' | 'resend'> {
+  /** The outcome, or where the call stands. */
+  async #find(session: WorkerSession, key: string): Promise<Outcome | 'running' | 'resend'> {
     const { log } = this.#options;
     const id = idOf(session, key);
     if (this.#runner.has(id)) return 'running';
@@ -233,7 +233,7 @@ export class BrokerService implements ServiceHandlers {
       // It may have come while the log was read.
       if (this.#runner.has(id)) return 'running';
       if (!row) return 'resend';
-      if (hasOutcome(row)) return row.reply ?? 'resend';
+      if (hasOutcome(row)) return row.reply ? { reply: row.reply, digest: row.digest } : 'resend';
       return row.owner === log.owner || (await log.isGone(row.owner)) ? 'resend' : 'running';
     } catch {
       // The worker asks again.
@@ -241,7 +241,7 @@ export class BrokerService implements ServiceHandlers {
     }
   }
 
-  #callerOf(incoming: IncomingCall, { id: { key } }: CallTask): Caller {
+  #callerOf(incoming: IncomingCall, { id: { key }, isCallersKey, digest }: CallTask): Caller {
     const { session } = incoming;
     return {
       receipt: (owner) => {
@@ -250,7 +250,7 @@ export class BrokerService implements ServiceHandlers {
       },
       refuse: (error) => this.#refuse(incoming, error),
       // A worker that misses it asks.
-      reply: (body) => void session.send({ op: 'reply', key, body }),
+      reply: (body) => void session.send({ op: 'reply', key, body, digest: isCallersKey ? digest : undefined }),
     };
   }
 
@@ -297,6 +297,8 @@ export class BrokerService implements ServiceHandlers {
     }
   }
 }
+
+type Outcome = { readonly reply: Buffer; readonly digest: string };
 
 const idOf = ({ name, epoch }: WorkerSession, key: string): CallId => ({ worker: name, epoch, key });
 

@@ -42,18 +42,17 @@ export class CallRunner {
     return this.#calls.has(keyOf(id));
   }
 
-  /** Returns false if the call is not here. */
-  cancel(id: CallId): boolean {
+  /** `left`: others wait for the call, which goes on. Undefined: it is not here. */
+  cancel(id: CallId, party: string): 'cancelled' | 'left' | undefined {
     const call = this.#calls.get(keyOf(id));
-    call?.cancel();
-    return call !== undefined;
+    return call && (call.cancel(party) ? 'cancelled' : 'left');
   }
 
   cancelAll(isMeant: (id: CallId) => boolean): void {
     for (const call of this.#calls.values()) if (isMeant(call.task.id)) call.cancel();
   }
 
-  /** Begins nothing more. Calls that wait stay received: the next host begins them. The others have so long to end. */
+  /** Begins nothing more. Calls that wait are refused by their rows. The others have so long to end. */
   async stop(graceMs: number, recordMs: number): Promise<void> {
     this.#isStopping = true;
     for (const call of this.#calls.values()) call.wake();

@@ -39,6 +39,12 @@ export interface Caller {
   ended?(): void;
 }
 
+interface Joined {
+  readonly party: string;
+  readonly caller: Caller;
+  hasReceipt: boolean;
+}
+
 export interface RunnerPorts {
   readonly log: CallLog;
   readonly clock: Clock;
@@ -50,9 +56,11 @@ export interface RunnerPorts {
   onProblem(error: unknown): void;
 }
 
-/** Time for the reply to reach its caller before the deadline: 10 ms, or a quarter if there is less. */
+/**
+ * Time for the reply to reach its caller before the deadline. Nothing begins so shortly before it either: the time that a request was on
+ * its way is not counted, so the deadline of the caller is a little earlier than the one here.
+ */
 const replyMs = 10;
-const replyPart = 1 / 4;
 
 export class RunningCall {
   readonly task: CallTask;
@@ -63,8 +71,7 @@ export class RunningCall {
   /** From then on a sending of this key is another call. */
   readonly #leave: () => void;
   readonly #cancellation = new Cancellation();
-  /** With whether it has its receipt. */
-  readonly #callers = new Map<string, { readonly caller: Caller; hasReceipt: boolean }>();
+  #callers: Joined[] = [];
   /** The owner that receipts name; undefined before the row is durable. */
   #owner: string | undefined;
   #turn: Turn | undefined;
@@ -81,16 +88,24 @@ export class RunningCall {
 
   join({ digest }: CallTask, party: string, caller: Caller): void {
     if (digest !== this.task.digest) return caller.refuse(this.task.conflict());
-    const earlier = this.#callers.get(party);
     // Each sending has its own receipt, also one that is replaced.
-    if (earlier && !earlier.hasReceipt) this.#callers.set(`${party} ${this.#callers.size}`, earlier);
-    this.#callers.set(party, { caller, hasReceipt: false });
+    this.#callers = this.#callers.filter((each) => each.party !== party || !each.hasReceipt);
+    this.#callers.push({ party, caller, hasReceipt: false });
     if (this.#owner !== undefined) this.#receipts(this.#owner);
   }
 
-  cancel(): void {
+  /** `party`: it leaves, and the call goes on while others wait for it. Returns whether the call is cancelled. */
+  cancel(party?: string): boolean {
+    const others = this.#callers.filter((each) => each.party !== party);
+    if (party !== undefined && others.length > 0) {
+      const left = this.#callers.filter((each) => each.party === party && !each.hasReceipt);
+      this.#callers = others;
+      for (const { caller } of left) caller.refuse(cancelled().with({ execution: 'uncertain' }));
+      return false;
+    }
     this.#cancellation.abort();
     this.wake();
+    return true;
   }
 
   wake(): void {
@@ -107,7 +122,7 @@ export class RunningCall {
     } finally {
       this.#turn?.release();
       this.#leave();
-      for (const { caller } of this.#callers.values()) caller.ended?.();
+      for (const { caller } of this.#callers) caller.ended?.();
     }
   }
 
@@ -172,7 +187,7 @@ export class RunningCall {
           break;
         default:
           if (decision === 'uncertain') this.#ports.onUncertain?.(this.task);
-          row = decision === 'refused' ? await this.#refuseRow(row) : await this.#finishLost(row);
+          row = decision === 'refused' ? await this.#refuseRow(row, this.#refusal()) : await this.#finishLost(row);
           if (!row || !hasOutcome(row)) break;
           this.#receipts(log.owner);
           return this.#reply(row.reply);
@@ -187,12 +202,12 @@ export class RunningCall {
   }
 
   /** First makes this host its owner, by version: an owner that was only cut off may have begun it meanwhile. */
-  async #refuseRow({ version }: CallRow): Promise<CallRow | undefined> {
+  async #refuseRow({ owner, version }: CallRow, error = cancelled()): Promise<CallRow | undefined> {
     const { log } = this.#ports;
     const { id } = this.task;
-    const begun = await log.begin(id, version);
+    const begun = owner === log.owner ? 'begun' : await log.begin(id, version);
     if (begun !== 'begun') return begun;
-    return log.finish(id, log.owner, this.#outcomeOf('refused', errorBody(this.#refusal() ?? cancelled())));
+    return log.finish(id, log.owner, this.#outcomeOf('refused', errorBody(error)));
   }
 
   /** Returns the row if it was not begun: another host was faster, or the call must not run any more. */
@@ -200,8 +215,9 @@ export class RunningCall {
     const { log } = this.#ports;
     this.#receipts(log.owner);
     await this.#waitForTurn();
-    // The row stays received, so that the next host can begin it.
-    if (this.#isStopping()) return 'over';
+    // Its worker starts it again, elsewhere or later. A call that may have run is left to the next host.
+    if (this.#isStopping())
+      return row.state === 'running' || this.#mayHaveRun ? 'over' : this.#refuseRow(row, stopping());
     if (this.#refusal()) return row;
     const begun = await log.begin(this.task.id, row.version);
     if (begun !== 'begun') return begun;
@@ -240,10 +256,8 @@ export class RunningCall {
       return this.#outcomeOf(state, errorBody(this.#mayHaveRun ? this.task.uncertain('host_lost') : refusal));
     }
     this.isExecuting = true;
-    const leftMs = this.#leftMs;
     try {
-      const timeMs = leftMs - Math.min(replyMs, leftMs * replyPart);
-      return this.#outcomeOf('done', await this.task.execute(this.#cancellation, timeMs));
+      return this.#outcomeOf('done', await this.task.execute(this.#cancellation, this.#leftMs - replyMs));
     } catch (error) {
       if (!isHostError(error)) this.#ports.onProblem(error);
       const known = isHostError(error) ? error : hostFailed(error);
@@ -264,7 +278,7 @@ export class RunningCall {
 
   #refusal(): HostError | undefined {
     if (this.#cancellation.aborted) return cancelled();
-    return this.#leftMs < 1 ? expired() : this.task.refusal();
+    return this.#leftMs <= replyMs ? expired() : this.task.refusal();
   }
 
   async #ownershipOf({ owner, state }: CallRow): Promise<'gone' | 'elsewhere'> {
@@ -286,7 +300,7 @@ export class RunningCall {
 
   #receipts(owner: string): void {
     this.#owner = owner;
-    for (const each of this.#callers.values()) {
+    for (const each of this.#callers) {
       if (each.hasReceipt) continue;
       each.hasReceipt = true;
       each.caller.receipt(owner);
@@ -296,11 +310,9 @@ export class RunningCall {
   /** Callers with a receipt hear nothing: they ask. */
   #refuse(error: HostError): void {
     this.#leave();
-    for (const [party, { caller, hasReceipt }] of this.#callers) {
-      if (hasReceipt) continue;
-      this.#callers.delete(party);
-      caller.refuse(error);
-    }
+    const refused = this.#callers.filter(({ hasReceipt }) => !hasReceipt);
+    this.#callers = this.#callers.filter(({ hasReceipt }) => hasReceipt);
+    for (const { caller } of refused) caller.refuse(error);
   }
 
   /** This sending did not run. An earlier call with the same key may have, unless the key was made for this call. */
@@ -312,7 +324,8 @@ export class RunningCall {
   #reply(body: Buffer | undefined): void {
     if (body === undefined) return;
     this.#leave();
-    for (const { caller } of this.#callers.values()) caller.reply(body);
-    this.#callers.clear();
+    const callers = this.#callers;
+    this.#callers = [];
+    for (const { caller } of callers) caller.reply(body);
   }
 }

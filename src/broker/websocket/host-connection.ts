@@ -11,11 +11,17 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { joinedParts, partsBytes } from '../../wire/json-text.js';
 import { brokerLimits } from '../protocol/limits.js';
-import { type HostMessage, readWorkerMessage, type WorkerMessage, writeHostMessage } from '../protocol/messages.js';
+import {
+  type Hello,
+  type HostMessage,
+  invalid,
+  readWorkerMessage,
+  type WorkerMessage,
+  writeMessage,
+} from '../protocol/messages.js';
 import type { ServiceHandlers, WorkerSession } from '../service/transport.js';
 import type { CloseReason } from './close-reasons.js';
 import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
-import { type Hello, readHello, writeWelcome } from './hello.js';
 import { itemBytes, slowMs, unansweredBytesMax, unansweredMax } from './limits.js';
 import type { SendKind, WorkerTraffic } from './worker-traffic.js';
 
@@ -74,17 +80,17 @@ export class HostConnection implements FrameSocketReader {
     this.#admitted = admitted;
     this.#below.on('data', this.#countIn);
     traffic.add(this);
-    const welcome = writeWelcome({ worker: session.name, role, storeId: this.#parts.storeId });
-    traffic.take(welcome.length, 'must');
-    this.#write(welcome, traffic);
+    this.send({ op: 'welcome', worker: session.name, role, storeId: this.#parts.storeId });
   }
 
   frame(bytes: Buffer | undefined): void {
     if (this.#isOver) return;
     try {
       if (bytes === undefined) throw new HostError('invalid_request', 'a binary message is not part of the protocol');
-      if (this.#admitted) this.#readFrom(bytes, this.#admitted);
-      else this.#parts.hello(this, readHello(bytes));
+      const message = readWorkerMessage(bytes);
+      if (this.#admitted) this.#read(message, bytes.length, this.#admitted);
+      else if (message.op === 'hello') this.#parts.hello(this, message);
+      else throw invalid('op', 'must be hello in the first message');
     } catch (error) {
       const why = isHostError(error) ? error.message : 'a message could not be read';
       if (this.#admitted) this.cut('bad_frame', why);
@@ -99,7 +105,7 @@ export class HostConnection implements FrameSocketReader {
   send(message: HostMessage): boolean {
     const { traffic } = this.#admitted ?? {};
     if (this.#isOver || traffic === undefined) return false;
-    const parts = writeHostMessage(message);
+    const parts = writeMessage(message);
     const bytes = partsBytes(parts);
     if (!traffic.take(bytes, sendKind(message))) return false;
     this.#write(joinedParts(parts, bytes), traffic);
@@ -129,14 +135,9 @@ export class HostConnection implements FrameSocketReader {
     this.#finish(reason ?? `closed_${code}`);
   }
 
-  #readFrom(bytes: Buffer, { session, traffic }: Admitted): void {
-    const message = readWorkerMessage(bytes);
-    traffic.rate.use(itemBytes * ('keys' in message ? 1 + message.keys.length : 1));
-    this.#read(message, bytes.length, session);
-  }
-
-  #read(message: WorkerMessage, bytes: number, session: WorkerSession): void {
+  #read(message: WorkerMessage, bytes: number, { session, traffic }: Admitted): void {
     const { handlers, storeId } = this.#parts;
+    traffic.rate.use(itemBytes * ('keys' in message ? 1 + message.keys.length : 1));
     switch (message.op) {
       case 'call': {
         if (this.#isStopping) return void this.send({ op: 'refused', key: message.key, error: stopping() });
@@ -164,7 +165,7 @@ export class HostConnection implements FrameSocketReader {
         return void handlers.manifest(session).then((body) => answer({ op: 'manifest', id: message.id, body }));
       }
       default:
-        return message satisfies never;
+        throw invalid('op', `cannot be ${message.op} here`);
     }
   }
 

@@ -11,7 +11,6 @@ export const unadmittedOfAddressMax = 128;
 export const unadmittedMax = 1_024;
 /** All that a socket may send before its hello was accepted. */
 export const helloBytesMax = 64 * KiB;
-export const keyCharsMax = 1_024;
 export const connectionsOfWorkerMax = 32;
 
 /** Parts of one message. Our clients send a message in one part, and each part keeps what it arrived with in memory. */

@@ -8,14 +8,21 @@
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { type CallRequest, type HostMessage, readHostMessage, writeWorkerMessage } from '../protocol/messages.js';
+import { joinedParts } from '../../wire/json-text.js';
+import {
+  type CallRequest,
+  type HostMessage,
+  readHostMessage,
+  type Welcome,
+  type WorkerMessage,
+  writeMessage,
+} from '../protocol/messages.js';
 import type { AskedCalls } from '../service/transport.js';
 import type { ConnectionHandlers, OpenConnection, Receipt, WorkerConnection } from '../worker/connection.js';
 import { type CloseReason, closeError, lostConnection } from './close-reasons.js';
 import { checkedUrl, type OpenSocket, openSocket } from './connect.js';
 import { cancelledConnect, timeoutError } from './connect-errors.js';
 import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
-import { readWelcome, type Welcome, writeHello } from './hello.js';
 import { answerMs } from './limits.js';
 import { PendingAnswers } from './pending-answers.js';
 
@@ -37,7 +44,7 @@ export function openWebSocketConnection(options: WebSocketConnectionOptions): Op
     const cancelLimit = clock.at(clock.nowMs() + answerMs, () => connection.giveUp(timeoutError(url)));
     signal.addEventListener('abort', onAbort, { once: true });
     try {
-      await connection.hello(writeHello({ key, session }));
+      await connection.hello({ op: 'hello', key, session });
     } finally {
       cancelLimit();
       signal.removeEventListener('abort', onAbort);
@@ -84,11 +91,11 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
   }
 
   /** Resolves with the welcome. */
-  hello(message: Buffer): Promise<void> {
+  hello(message: WorkerMessage): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#welcomed = resolve;
       void this.closed.then((error) => reject(error ?? lostConnection('closed')));
-      this.#socket.send(message);
+      this.#send(message);
     });
   }
 
@@ -98,25 +105,25 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
   }
 
   call(request: CallRequest): Promise<Receipt> {
-    return this.#request(this.#calls, request.key, writeWorkerMessage({ op: 'call', ...request }));
+    return this.#request(this.#calls, request.key, { op: 'call', ...request });
   }
 
   ask(_owner: string, keys: readonly string[]): Promise<AskedCalls> {
     const id = newId();
-    return this.#request(this.#asks, id, writeWorkerMessage({ op: 'ask', id, keys }));
+    return this.#request(this.#asks, id, { op: 'ask', id, keys });
   }
 
   manifest(): Promise<Buffer> {
     const id = newId();
-    return this.#request(this.#manifests, id, writeWorkerMessage({ op: 'manifest', id }));
+    return this.#request(this.#manifests, id, { op: 'manifest', id });
   }
 
   cancel(key: string): void {
-    this.#socket.send(writeWorkerMessage({ op: 'cancel', key }));
+    this.#send({ op: 'cancel', key });
   }
 
   taken(keys: readonly string[]): void {
-    this.#socket.send(writeWorkerMessage({ op: 'taken', keys }));
+    this.#send({ op: 'taken', keys });
   }
 
   async close(): Promise<void> {
@@ -128,8 +135,10 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
   frame(bytes: Buffer | undefined): void {
     try {
       if (bytes === undefined) throw new HostError('protocol_error', 'the broker sent a binary message');
-      if (this.#welcome) return this.#read(readHostMessage(bytes));
-      this.#welcome = readWelcome(bytes);
+      const message = readHostMessage(bytes);
+      if (this.#welcome) return this.#read(message);
+      if (message?.op !== 'welcome') throw noBroker();
+      this.#welcome = message;
       this.#welcomed();
     } catch (error) {
       this.giveUp(isHostError(error) ? error : new HostError('protocol_error', 'a message could not be read'));
@@ -145,11 +154,15 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
     this.#settleClosed(this.#ownError ?? (reason === 'closed' ? undefined : closeError(reason, code, text)));
   }
 
-  #request<Answer>(pending: PendingAnswers<Answer>, id: string, message: Buffer): Promise<Answer> {
+  #request<Answer>(pending: PendingAnswers<Answer>, id: string, message: WorkerMessage): Promise<Answer> {
     if (this.#isOver) return Promise.reject(lostConnection('closed').with({ execution: 'not_executed' }));
     const answer = pending.wait(id);
-    this.#socket.send(message);
+    this.#send(message);
     return answer;
+  }
+
+  #send(message: WorkerMessage): void {
+    this.#socket.send(joinedParts(writeMessage(message)));
   }
 
   #read(message: HostMessage | undefined): void {
@@ -159,7 +172,7 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
       case 'refused':
         return this.#calls.reject(message.key, message.error);
       case 'reply':
-        return this.#handlers.reply(message.key, message.body);
+        return this.#handlers.reply(message.key, message.body, message.digest);
       case 'asked':
         return this.#asks.resolve(message.id, { running: message.running, resend: message.resend });
       case 'manifest':
@@ -168,13 +181,17 @@ class SocketConnection implements WorkerConnection, FrameSocketReader {
         return this.#handlers.progress(message.key, message.params);
       case 'manifest_changed':
         return this.#handlers.manifestChanged(message.revision);
-      case undefined:
-        return undefined;
       default:
-        return message satisfies never;
+        return undefined;
     }
   }
 }
+
+const noBroker = (): HostError =>
+  new HostError('protocol_error', 'the server at this address did not answer as a broker', {
+    execution: 'not_executed',
+    hint: 'use the address that hostler up prints for workers',
+  });
 
 const noAnswer = (what: string): HostError =>
   new HostError('transport', `the host sent no ${what} within ${answerMs / 1_000} s`, {

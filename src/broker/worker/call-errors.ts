@@ -4,7 +4,7 @@ import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 
 export interface CallTarget {
-  readonly server: string | undefined;
+  readonly server?: string | undefined;
   readonly tool: string;
 }
 
@@ -83,6 +83,10 @@ export const notConnected = (cause: HostError | undefined): HostError =>
     hint: cause?.hint ?? 'see whether the broker and the host run and can be reached',
     cause,
   });
+
+/** The host stopped before it began the call. */
+export const isHandedBack = ({ details }: HostError): boolean =>
+  details.reason === 'stopping' && details.execution === 'not_executed';
 
 const staleCodes: ReadonlySet<string> = new Set(['tool_not_found', 'server_not_found', 'schema_changed', 'denied']);
 

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { FakeConnection, lost } from '../../../test/fakes/fake-connection.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import { requestDigest } from '../protocol/messages.js';
 import { errorBody, resultBody } from '../protocol/reply-body.js';
 import { CallTable } from './call-table.js';
 import type { NewCall } from './open-call.js';
@@ -354,4 +355,47 @@ test('the id of the first store stays with a call over all stores that it is sen
   }
   const claims = stores.map((store) => store.requests[0]?.sentBefore?.storeId);
   expect(claims).toEqual([undefined, 'a', 'a']);
+});
+
+test('a call that a stopping host did not begin is sent again as a new one, with another key', async () => {
+  const { clock, table, outcomes, connection } = await received();
+  const stopping = { reason: 'stopping', execution: 'not_executed' } as const;
+  table.replied('k1', errorBody(new HostError('overloaded', 'the host is stopping', stopping)));
+  expect([outcomes, table.usage.droppedReplies]).toEqual([{}, 0]);
+  await clock.advanceAsync(1_000);
+  const [, again] = connection.requests;
+  expect(again).toMatchObject({ sentBefore: undefined, deadlineMs: 59_000 });
+  expect(again?.key).not.toBe('k1');
+  table.replied(again?.key ?? '', result('done'));
+  expect(outcomes).toEqual({ k1: '{"text":"done"}' });
+});
+
+test('a key of the caller is not replaced: the caller hears that the call did not run', async () => {
+  const { table, outcomes, settle, start } = rig();
+  const connection = new FakeConnection();
+  table.use(connection);
+  start('own', 60_000, { isCallersKey: true });
+  connection.last('own').receive();
+  await settle();
+  const stopping = { reason: 'stopping', execution: 'not_executed' } as const;
+  table.replied('own', errorBody(new HostError('overloaded', 'the host is stopping', stopping)));
+  expect(outcomes).toEqual({ own: 'overloaded not_executed' });
+});
+
+test('the late reply to a cancelled call does not reach another call with the same key of the caller', async () => {
+  const { table, outcomes, settle, start } = rig();
+  const connection = new FakeConnection();
+  table.use(connection);
+  const own = { isCallersKey: true };
+  const giveUp = start('own', 60_000, own);
+  connection.last('own').receive();
+  await settle();
+  giveUp();
+  outcomes.own = '';
+  const args = Buffer.from('{"n":2}');
+  start('own', 60_000, { ...own, args });
+  table.replied('own', result('first'), requestDigest('s', 't', Buffer.from('{}')));
+  expect(outcomes).toEqual({ own: '' });
+  table.replied('own', result('second'), requestDigest('s', 't', args));
+  expect(outcomes).toEqual({ own: '{"text":"second"}' });
 });

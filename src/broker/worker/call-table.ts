@@ -3,15 +3,18 @@
  * deadline.
  * Not here: which tool is meant (remote-tools.ts), connecting (connection-keeper.ts).
  *
- * Invariants: a call keeps its key and the id of the store to which it was first sent over all sendings. An error says `not_executed`
- * only if no sending can have arrived. A refusal is final only if it answers the only sending. Calls and their bytes are bounded.
+ * Invariants: a call keeps its key and the id of the store to which it was first sent over all sendings, until a host says that it did not
+ * begin. An error says `not_executed` only if no sending can have arrived. A refusal is final only if it answers the only sending. Calls and
+ * their bytes are bounded.
  */
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
 import { type ReplyBody, readReplyBody } from '../protocol/reply-body.js';
 import {
   cancelledCall,
+  isHandedBack,
   isStale,
   keyConflict,
   lateCall,
@@ -24,6 +27,7 @@ import {
   type CallResultBody,
   type CallWaiter,
   executionOf,
+  isReplyTo,
   isSameCall,
   isWaiting,
   latestDeadline,
@@ -123,11 +127,11 @@ export class CallTable {
     for (const open of [...this.#calls.values()]) if (!open.receipt) this.#send(open);
   }
 
-  replied(key: string, body: Buffer): void {
+  replied(key: string, body: Buffer, digest?: string): void {
     this.#taken.add(key);
     this.#cancels.delete(key);
     const open = this.#calls.get(key);
-    if (!open) {
+    if (!open || !isReplyTo(open, digest)) {
       this.#droppedReplies++;
       return;
     }
@@ -138,6 +142,7 @@ export class CallTable {
       return this.#end(open, error as HostError);
     }
     if (reply.kind === 'result') return this.#end(open, reply);
+    if (isHandedBack(reply.error) && !open.call.isCallersKey) return this.#startAgain(open);
     this.#end(open, reply.error);
     if (isStale(reply.error)) this.#parts.stale();
   }
@@ -289,6 +294,14 @@ export class CallTable {
       this.#send(next);
       break;
     }
+  }
+
+  /** The host stopped before the call began. Its key is used up. */
+  #startAgain(open: OpenCall): void {
+    this.#forget(open);
+    Object.assign(open, unsent, { call: { ...open.call, key: newId() } });
+    this.#calls.set(open.call.key, open);
+    this.#sendLater(open, resendMs);
   }
 
   #isOpen(open: OpenCall): boolean {

@@ -38,8 +38,8 @@ export interface WorkerConnection {
 
 /** None of these functions throws. */
 export interface ConnectionHandlers {
-  /** The same reply may come more than once. */
-  reply(key: string, body: Buffer): void;
+  /** The same reply may come more than once. `digest`: see `HostMessage`. */
+  reply(key: string, body: Buffer, digest?: string): void;
   progress(key: string, params: Buffer): void;
   manifestChanged(revision: string): void;
 }

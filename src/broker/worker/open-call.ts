@@ -1,7 +1,7 @@
 /** One call of a worker, from its start to its outcome. */
 import type { Cancel } from '../../kernel/clock.js';
 import type { Execution, HostError } from '../../kernel/errors.js';
-import type { CallRequest } from '../protocol/messages.js';
+import { type CallRequest, requestDigest } from '../protocol/messages.js';
 import type { ReplyBody } from '../protocol/reply-body.js';
 import type { Receipt, WorkerConnection } from './connection.js';
 
@@ -16,7 +16,8 @@ export interface CallWaiter {
 
 /** One call. Several callers wait for it if they gave the same key. */
 export interface OpenCall {
-  readonly call: NewCall;
+  /** Gets another key when a host that stops hands the call back. */
+  call: NewCall;
   readonly waiters: Map<CallWaiter, Cancel>;
   /** The store to which it was first sent; undefined: no sending can have arrived. */
   firstStoreId: string | undefined;
@@ -38,6 +39,10 @@ export function latestDeadline({ waiters }: OpenCall): number {
   for (const { deadlineAtMs } of waiters.keys()) latestMs = Math.max(latestMs, deadlineAtMs);
   return latestMs;
 }
+
+/** A reply to an earlier call with the same key, which was cancelled, is none to this one. */
+export const isReplyTo = ({ call }: OpenCall, digest: string | undefined): boolean =>
+  !call.isCallersKey || digest === undefined || digest === requestDigest(call.server, call.tool, call.args);
 
 export const isSameCall = (one: NewCall, other: NewCall): boolean =>
   one.server === other.server && one.tool === other.tool && one.args.equals(other.args);

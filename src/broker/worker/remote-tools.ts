@@ -97,7 +97,7 @@ export class RemoteTools {
     this.#keeper = new ConnectionKeeper({
       ...{ open, clock, random, session: newId(), manifest: this.#readFile() },
       handlers: {
-        reply: (key, body) => this.#calls.replied(key, body),
+        reply: (key, body, digest) => this.#calls.replied(key, body, digest),
         progress: (key, params) => this.#calls.progress(key, params),
       },
       swapped: ({ connection }) => this.#calls.use(connection),

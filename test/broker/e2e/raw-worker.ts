@@ -43,7 +43,7 @@ export class RawWorker {
 
   call(key: string, over: object = {}): this {
     return this.say({
-      ...{ op: 'call', key, deadlineMs: 20_000, server: 'books', tool: 'work', arguments: { nonce: key } },
+      ...{ op: 'call', key, deadlineMs: 20_000, server: 'books', tool: 'work', args: { nonce: key } },
       ...over,
     });
   }

@@ -17,7 +17,7 @@ test('calls that are read after a pause are dropped until the connection is new;
     connectNats({ url: stage.server.url, key: stage.hostPair.seed, name: 'host', reconnects: true });
   const [intake, connection] = [await connect(), await connect()];
   const identities = new Identities(keysOf([{ name: 'w1' }]), clock);
-  const store = { id: 'store-1', seenToken: '', checking: undefined, sawToken: () => {} };
+  const store = { id: 'store-1', seenToken: '1.t', checking: undefined, sawToken: () => {} };
   const transport = new HostTransport({
     ...{ intake, connection, handlers: host, identities, store, owner: 'owner-1', clock, batch: new TurnBatch() },
     ...{ isGone: async () => false, onProblem: () => {}, onEvent: () => {} },

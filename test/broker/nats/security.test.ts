@@ -91,11 +91,11 @@ test('AC-BR12 a reply subject stays in the account: the answer of a host cannot 
     ...['hostler.in.w2.e_w2.call.s_w2', 'hostler.out.w2.e_w2.one.s_w2', '$KV.hostler_calls.w2.e_w2.kept'],
   ];
   const body = (key: string) =>
-    `{"v":1,"op":"call","key":"${key}","deadlineMs":60000,"server":"srv","tool":"run","arguments":{"key":"${key}"}}`;
+    `{"v":1,"op":"call","key":"${key}","deadlineMs":60000,"server":"srv","tool":"run","args":{"key":"${key}"}}`;
   const before = victim.replies.size;
   targets.forEach((reply, at) => {
     client.publish('hostler.in.call.attack', body(`turn${at}`), { reply });
-    client.publish('hostler.in.hello.attack', '{"v":1,"connection":"c","seen":""}', { reply });
+    client.publish('hostler.in.here.attack', '{"v":1,"op":"here","connection":"c"}', { reply });
     client.publish('hostler.in.manifest.attack', '{"v":1,"op":"manifest","id":"m"}', { reply });
   });
   await client.flush();
@@ -121,7 +121,7 @@ test.each([
   ['say that nobody listens', () => headers(503, 'No Responders')],
 ])('messages whose headers %s do not end the host', async (what, make) => {
   const client = await attacker();
-  for (const operation of ['hello', 'bye', 'call', 'cancel', 'taken', 'manifest', 'gone'])
+  for (const operation of ['here', 'bye', 'call', 'cancel', 'taken', 'manifest', 'gone'])
     for (const body of ['', '{', '[]', '{"v":2}', `{"v":1,"op":"${operation}"}`])
       client.publish(`hostler.in.${operation}.s1`, body, { headers: make(), reply: '_INBOX.x' });
   await client.flush();
@@ -133,12 +133,14 @@ test.each([
 test('a worker cannot make a host believe that the store lost rows', async () => {
   const client = await attacker();
   const { storeId } = host.nats.log;
-  const welcome = await client.request('hostler.in.hello.attack', '{"v":1,"connection":"c","seen":""}', {
+  const welcome = await client.request('hostler.in.here.attack', '{"v":1,"op":"here","connection":"c"}', {
     timeout: 2_000,
   });
   const { seen } = welcome.json<{ seen: string }>();
   for (const token of ['9007199254740000', `9007199254740000.${seen.split('.')[1]}`, '9.x', '-1.'])
-    await client.request('hostler.in.hello.attack', `{"v":1,"connection":"c","seen":"${token}"}`, { timeout: 2_000 });
+    await client.request('hostler.in.here.attack', `{"v":1,"op":"here","connection":"c","seen":"${token}"}`, {
+      timeout: 2_000,
+    });
   expect(host.nats.log.storeId).toBe(storeId);
 });
 

@@ -146,3 +146,17 @@ test('AC-BR8 a cancel reaches the host that runs the call, whichever it is', asy
   for (const key of all) connection.cancel(key);
   await eventually('all are cancelled', () => aborted === 20);
 });
+
+test('a call that is sent while no host is up is sent again as soon as one serves', async () => {
+  const first = await stage.host();
+  const { connection } = await stage.connect('w1');
+  await first.close();
+  const unheard = connection.call(request('unheard')).then(
+    () => 'receipt',
+    ({ code, details }) => `${code} ${details.retryAfterMs}`,
+  );
+  const second = await stage.host();
+  // Not the end of its own time, after which it waits a second.
+  expect(await unheard).toBe('transport 0');
+  expect(second.ran()).toEqual([]);
+});

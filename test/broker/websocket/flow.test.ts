@@ -118,8 +118,7 @@ describe('a worker that does not read', () => {
     const slow = await place.admitted('w1');
     stopReading(slow);
     fill(place);
-    for (let n = 0; n < 10; n++)
-      slow.send({ v: 1, op: 'call', key: `k${n}`, deadlineMs: 1_000, tool: 't', arguments: {} });
+    for (let n = 0; n < 10; n++) slow.send({ v: 1, op: 'call', key: `k${n}`, deadlineMs: 1_000, tool: 't', args: {} });
     await new Promise((resolve) => setTimeout(resolve, 200));
     expect(place.service.calls).toEqual([]);
     slow.socket.resume();
@@ -144,7 +143,7 @@ test('D-44 a worker whose requests are not answered is not read from above 256 o
   const raw = await place.admitted('w1');
   const argument = 'x'.repeat(1_000);
   for (let n = 0; n < 2_000; n++)
-    raw.send({ v: 1, op: 'call', key: `k${n}`, deadlineMs: 1_000, tool: 't', arguments: { argument } });
+    raw.send({ v: 1, op: 'call', key: `k${n}`, deadlineMs: 1_000, tool: 't', args: { argument } });
   await eventually('256 came', () => place.service.calls.length >= 256);
   await new Promise((resolve) => setTimeout(resolve, 200));
   // Messages of the same network read are read with the 256th.

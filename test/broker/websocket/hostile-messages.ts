@@ -8,7 +8,7 @@ export interface HostileMessage {
 }
 
 const valid = (n: number): string =>
-  JSON.stringify({ v: 1, op: 'call', key: `evil-${n}`, deadlineMs: 1_000, tool: 't', arguments: { n } });
+  JSON.stringify({ v: 1, op: 'call', key: `evil-${n}`, deadlineMs: 1_000, tool: 't', args: { n } });
 
 const badIds = ['', ' ', '../x', 'a/b', 'a\0b', 'ä', 'a'.repeat(129), 'a\nb', '{}', 'a b', 'a.b', '*', '>'];
 
@@ -26,12 +26,11 @@ const makers: Readonly<Record<string, Make>> = {
     valid(n).replace('{', `{${pick(random, ['"op":"taken",', '"\\u006fp":"hello",', '"key":"x",', '"tool":"x",'])}`),
   'a bad key': (random, n) => changed(n, { key: pick(random, badIds) }),
   'a key that is no text': (random, n) => changed(n, { key: pick(random, [1, null, {}, [], true]) }),
-  'a bad store id': (random, n) => changed(n, { storeId: pick(random, badIds), receipt: true }),
-  'arguments that are no object': (random, n) =>
-    withText(n, 'arguments', pick(random, ['1', '[]', 'null', '"x"', 'true'])),
+  'a bad store id': (random, n) => changed(n, { sentBefore: { storeId: pick(random, badIds), hasReceipt: true } }),
+  'arguments that are no object': (random, n) => withText(n, 'args', pick(random, ['1', '[]', 'null', '"x"', 'true'])),
   'too deep arguments': (random, n) => {
     const depth = randomInt(random, 512, 4_000);
-    return withText(n, 'arguments', `{"x":${'['.repeat(depth)}${']'.repeat(depth)}}`);
+    return withText(n, 'args', `{"x":${'['.repeat(depth)}${']'.repeat(depth)}}`);
   },
   'a deadline that is none': (random, n) =>
     withText(n, 'deadlineMs', pick(random, ['-1', '1.5', '"1"', '600001', '99999999999999999', '{}', 'null'])),

@@ -30,7 +30,7 @@ test.each([
   ['without a session', { v: 1, op: 'hello', key: keys.w1 }, 'session must be'],
   ['with a session that is a path', { v: 1, op: 'hello', key: keys.w1, session: '../x' }, 'session must be'],
   ['with a long key', { v: 1, op: 'hello', key: 'k'.repeat(1_025), session: 's1' }, 'key has more than 1024'],
-  ['that is a call', { v: 1, op: 'call', key: 'k1', tool: 't', deadlineMs: 1, arguments: {} }, 'op must be hello'],
+  ['that is a call', { v: 1, op: 'call', key: 'k1', tool: 't', deadlineMs: 1, args: {} }, 'op must be hello'],
 ])('a first message %s is refused, and says why', async (_what, hello, why) => {
   const place = await open();
   const raw = place.raw();
@@ -97,7 +97,7 @@ test('AC-BR14 the old connection of a session has ended before anything of the n
   const second = place.raw();
   await second.opened;
   second.send({ v: 1, op: 'hello', key: keys.w1, session: 's1' });
-  second.send({ v: 1, op: 'call', key: 'k1', tool: 't', deadlineMs: 1_000, arguments: {} });
+  second.send({ v: 1, op: 'call', key: 'k1', tool: 't', deadlineMs: 1_000, args: {} });
   await eventually('the call', () => order.includes('call'));
   expect(order).toEqual(['joined', 'left', 'joined', 'call']);
   expect((await first.closed).code).toBe(4003);

@@ -38,7 +38,7 @@ function inSqlite(): StoreUnderTest {
   };
   const remove = () => rmSync(folder, { recursive: true, force: true });
   return {
-    ...{ clock, end },
+    ...{ clock, end, mayBeOlder: true },
     open: async () => {
       const log = await openSqliteCallLog({ folder: path.join(folder, 'log'), clock });
       logs.add(log);

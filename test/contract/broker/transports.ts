@@ -92,7 +92,7 @@ const natsKind: TransportKind = {
     });
     const connectHost = () => connectNats({ url: server.url, key: pairs.host.seed, name: 'host', reconnects: true });
     const [intake, connection] = [await connectHost(), await connectHost()];
-    const store = { id: 'store-1', seenToken: '', checking: undefined, sawToken: () => {} };
+    const store = { id: 'store-1', seenToken: '1.t', checking: undefined, sawToken: () => {} };
     const transport = new HostTransport({
       ...{ intake, connection, handlers, identities, store, owner: 'owner-1', clock: systemClock },
       ...{ isGone: async () => false, onProblem: () => {}, onEvent: () => {}, batch: new TurnBatch() },

@@ -165,7 +165,9 @@ export class CallsTable {
 
   #shown(row: Row): ThreadRow {
     const { owner, digest, attempts, version, reply } = row;
-    const state = states[row.state] as CallState;
+    // The file may be an older copy: a call that an earlier start received may have begun since. A clean stop leaves none of them.
+    const mayHaveBegun = isOpen(row.state) && owner !== this.#owner;
+    const state = mayHaveBegun ? 'running' : (states[row.state] as CallState);
     const shown = { owner, digest, attempts, version };
     // A copy, because small buffers share their memory.
     if (reply === null || sumOf(reply) === row.sum)

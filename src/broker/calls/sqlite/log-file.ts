@@ -1,12 +1,23 @@
 /**
- * Opens the file of the log: sets a damaged one aside, and recovers one whose disk failed.
- * Not here: the table (calls-table.ts), the lock of the folder, which must be held before.
+ * Opens the file of the log: locks its folder, sets a damaged file aside, and recovers one whose disk failed.
+ * Not here: the table (calls-table.ts).
  *
  * Invariants: a damaged file, or one of a newer version, is moved and reported, never overwritten. After a failed sync the kernel may
  * report pages as written that are not on disk. So the file is moved from its place, where SQLite would sync it again on close, and
  * its write-ahead log is copied before it is used.
  */
-import { chmodSync, closeSync, copyFileSync, existsSync, fsyncSync, openSync, renameSync, statSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import Database from 'libsql';
 import {
@@ -20,7 +31,7 @@ import {
 } from '../../../catalog/store/database-file.js';
 import { HostError } from '../../../kernel/errors.js';
 import { callsSchema } from './calls-table.js';
-import { diskFull, logFailed } from './log-errors.js';
+import { diskFull, inUse, logFailed } from './log-errors.js';
 
 const fileName = 'calls.db';
 /** Name of the file after a failed sync, until it is opened again. */
@@ -30,6 +41,57 @@ const format: OwnFormat = { noun: 'a log of calls', version: 1 };
 const busyMs = 1_000;
 /** Larger files are not checked when they are opened, because that would take too long. */
 const checkedBytesMax = 128 * 1024 * 1024;
+
+/** Of several processes that start at once, each may block the others for a moment. */
+const lockMs = 250;
+
+/**
+ * One writer for a folder. The lock is one of the operating system, through SQLite: it ends with the process, however that ends. The lock
+ * of the log file itself would come too late: damaged files are moved before they are opened. Returns the function that releases it.
+ */
+export function lockFolder(folder: string, startedAt: string): () => void {
+  const file = path.join(folder, 'calls.lock');
+  const holderFile = path.join(folder, 'calls.owner');
+  makePrivate(file);
+  const database = new Database(file);
+  try {
+    database.pragma(`busy_timeout = ${lockMs}`);
+    // Nothing is written: the lock is on the empty file.
+    database.exec('BEGIN EXCLUSIVE');
+  } catch (error) {
+    database.close();
+    throw sqliteCode(error).startsWith('SQLITE_BUSY') ? inUse(pidIn(holderFile)) : error;
+  }
+  try {
+    // For error messages and people.
+    writeFileSync(holderFile, `${JSON.stringify({ pid: process.pid, startedAt })}\n`, { mode: 0o600 });
+  } catch {
+    // The disk may be full; the lock does not need it.
+  }
+  return () => {
+    database.exec('ROLLBACK');
+    database.close();
+  };
+}
+
+/** An existing file is not opened: closing any descriptor of it would release SQLite's locks. */
+function makePrivate(file: string): void {
+  try {
+    closeSync(openSync(file, 'wx', 0o600));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    chmodSync(file, 0o600);
+  }
+}
+
+function pidIn(file: string): number | undefined {
+  try {
+    const { pid } = JSON.parse(readFileSync(file, 'utf8')) as { pid?: number };
+    return Number.isInteger(pid) ? pid : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 export function openInMemory<T>(use: (database: Database.Database) => T): T {
   const database = new Database(':memory:');

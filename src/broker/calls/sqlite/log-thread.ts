@@ -7,8 +7,8 @@
  */
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { isHostError } from '../../../kernel/errors.js';
-import { lockFolder } from './folder-lock.js';
 import { logFailed } from './log-errors.js';
+import { lockFolder } from './log-file.js';
 import {
   type FromThread,
   type Operation,

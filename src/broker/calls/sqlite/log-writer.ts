@@ -2,7 +2,7 @@
  * Runs operations against the file: one transaction for all of them, checkpoints, free pages, and a disk that is full.
  * Not here: the statements (calls-table.ts), messages (log-thread.ts).
  *
- * Invariants: an answer is given after its transaction is synced. A transaction without room is rolled back, and nothing of it is
+ * Invariants: a receipt is given after its transaction is synced. A transaction without room is rolled back, and nothing of it is
  * answered as made. The log leaves `floorBytes` of the disk free, because removing rows needs room too.
  */
 import { statfsSync } from 'node:fs';
@@ -40,6 +40,7 @@ export class LogWriter {
   readonly loaded: UsageChange[];
   #walBytes = 0;
   #isFull = false;
+  #isSynced = true;
   #hasFailed = false;
   /** Free pages are left for the next tidying. */
   hasSpare = true;
@@ -87,6 +88,7 @@ export class LogWriter {
   /** Undefined: the disk has no room for all of them. */
   #inOne(operations: readonly Operation[], nowMs: number): Written | undefined {
     try {
+      this.#setSynced(operations.some(isSynced));
       this.#database.exec('BEGIN');
       const answers = operations.flatMap((operation) => this.#apply(operation, nowMs) ?? []);
       this.#database.exec('COMMIT');
@@ -169,10 +171,26 @@ export class LogWriter {
     return { calls: this.#table.firstExpiries('call'), keys: this.#table.firstExpiries('callersKey') };
   }
 
+  /** FULL syncs each commit, NORMAL only before a checkpoint. */
+  #setSynced(isWanted: boolean): void {
+    if (isWanted !== this.#isSynced) this.#database.exec(`PRAGMA synchronous = ${isWanted ? 'FULL' : 'NORMAL'}`);
+    this.#isSynced = isWanted;
+  }
+
   #number(pragma: string): number {
     return Number((this.#database.prepare(`PRAGMA ${pragma}`).all([]) as Record<string, unknown>[])[0]?.[pragma]);
   }
 }
+
+/**
+ * Whether the commit of this operation must outlive a loss of power. The outcome of a worker's own key need not, which saves half of the
+ * syncs: it outlives the process, and without it the call counts as begun and is answered as uncertain.
+ */
+const isSynced = (operation: Operation): boolean =>
+  operation.op === 'receive' ||
+  operation.op === 'begin' ||
+  operation.op === 'purge' ||
+  (operation.op === 'finish' && operation.isCallersKey);
 
 const isAnswered = ({ op }: Operation): boolean => op !== 'taken' && op !== 'tidy';
 

@@ -11,7 +11,7 @@ import { newId } from '../../../kernel/random.js';
 import { requireTrusted } from '../../../transports/stdio/state-dir.js';
 import { brokerLimits } from '../../protocol/limits.js';
 import { errorBody } from '../../protocol/reply-body.js';
-import { CallBounds, type FirstExpiry, keptMs, noRoom } from '../call-bounds.js';
+import { CallBounds, type FirstExpiry, keptMs, noRoom, notKept } from '../call-bounds.js';
 import type { CallId, CallLog, CallOutcome, CallRow, LogUsage, NewCall, Received } from '../call-log.js';
 import { LogClient } from './log-client.js';
 import { diskFull, inUse, logFailed } from './log-errors.js';
@@ -113,9 +113,11 @@ class SqliteCallLog implements CallLog {
     const { reply, isCallersKey, deadlineMs } = outcome;
     const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
     do {
-      if (isCallersKey || this.#bounds.hasRoom(id.worker, reply.length)) {
+      const hasRoom = this.#bounds.hasRoom(id.worker, reply.length, isCallersKey);
+      if (hasRoom || isCallersKey) {
         try {
-          return await this.#finish(id, owner, outcome);
+          const kept = hasRoom ? outcome : { ...outcome, reply: errorBody(notKept(reply.length)) };
+          return withReply(await this.#finish(id, owner, kept), kept.reply, reply);
         } catch (error) {
           if (!isHostError(error) || error.details.reason !== 'disk_full') throw error;
         }
@@ -237,6 +239,10 @@ class SqliteCallLog implements CallLog {
 }
 
 const ownMemory = (reply: Buffer | undefined): Uint8Array | undefined => reply && new Uint8Array(reply);
+
+/** The caller that waits gets the reply, also if another one was recorded for lack of room. */
+const withReply = (row: CallRow | undefined, kept: Buffer, reply: Buffer): CallRow | undefined =>
+  row?.reply === kept ? { ...row, reply } : row;
 
 const rowOf = (row: ThreadRow): CallRow => ({ ...row, reply: asBuffer(row.reply) });
 
