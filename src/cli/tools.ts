@@ -1,67 +1,91 @@
-/** `hostler tools`: prints the known tools; starts no server. */
+/** `hostler tools`: prints the known tools, with their sizes, descriptions, signatures or schemas; starts no server. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Command, dataDirOption, jsonOption } from './command.js';
+import { isSchema } from './call/schema-types.js';
+import { signatureOf } from './call/signature.js';
+import { type Command, dataDirOption, jsonOption, usageError } from './command.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printLines } from './output/print.js';
-import { type Line, screenOf } from './output/styled.js';
+import { counted, formatSize, printJson, printLines } from './output/print.js';
+import { type Line, type Piece, screenOf, span } from './output/styled.js';
 import { table } from './output/table.js';
-
-interface InputSchema {
-  readonly properties?: Readonly<Record<string, unknown>>;
-  readonly required?: readonly string[];
-}
 
 interface ToolFrame {
   readonly server: string;
   readonly tool?: string;
   readonly state?: string;
   readonly pin?: string;
+  readonly bytes?: number;
   /** The whole tool, not only its input schema. */
-  readonly schema?: { readonly inputSchema?: InputSchema };
+  readonly schema?: { readonly inputSchema?: unknown; readonly description?: unknown };
   readonly error?: { readonly code?: string; readonly message?: string };
 }
 
-const argumentsChars = 120;
+const nameChars = 128;
+const textChars = 400;
+/** Definitions of tools are mostly English text and JSON: about four bytes a token. */
+const bytesPerToken = 4;
 
 export const tools: Command = {
   name: 'tools',
-  usage: '[--server S] [--json]',
-  example: 'tools --server memory',
-  options: { 'server=': 'only the tools of this server', ...jsonOption, ...dataDirOption },
-  positionals: [0, 0],
+  usage: '[SERVER] [--signatures | --schema] [--json]',
+  example: 'tools memory --signatures',
+  options: {
+    'server=': 'only the tools of this server',
+    signatures: 'print each tool with the types of its parameters',
+    schema: 'print each tool as its server defines it, as JSON',
+    ...jsonOption,
+    ...dataDirOption,
+  },
+  positionals: [0, 1],
   run(args) {
-    const server = args.text('server');
+    const [server = args.text('server')] = args.positionals;
+    if (args.has('signatures') && args.has('schema')) throw usageError(tools, 'choose --signatures or --schema');
     return withControlClient(args, async (client) => {
       const found: ToolFrame[] = [];
       await client.request('tools', server === undefined ? {} : { server }, (frame) => found.push(frame as ToolFrame));
-      if (args.has('json'))
-        printJson({ tools: found.filter(({ tool }) => tool !== undefined), failed: found.filter(isFailed) });
-      else printLines(toolLines(found));
+      if (args.has('json') || args.has('schema'))
+        printJson({ tools: found.filter(isTool), failed: found.filter((frame) => !isTool(frame)) });
+      else printLines(args.has('signatures') ? found.flatMap(signatureLines) : toolLines(found));
       return EXIT.done;
     });
   },
 };
 
-const isFailed = ({ tool }: ToolFrame): boolean => tool === undefined;
+const isTool = ({ tool }: ToolFrame): boolean => tool !== undefined;
 
 function toolLines(found: readonly ToolFrame[]): Line[] {
-  const rows = found.map((frame) =>
-    frame.tool === undefined
-      ? [frame.server, '-', `not known: ${neutraliseLine(String(frame.error?.message), argumentsChars)}`]
-      : [frame.server, `${neutraliseLine(frame.tool, 64)}${pinMark(frame)}`, argumentsOf(frame)],
-  );
-  if (rows.length === 0) return ['no tools are known'];
-  return table([['SERVER', 'TOOL', 'ARGUMENTS'], ...rows], screenOf(process.stdout));
+  if (found.length === 0) return ['no tools are known'];
+  const head = ['SERVER', 'TOOL', 'SIZE', 'DESCRIPTION'].map((name) => span('dim', name));
+  return [...table([head, ...found.map(cells)], screenOf(process.stdout)), '', span('dim', totalOf(found))];
 }
+
+function cells(frame: ToolFrame): Piece[] {
+  const { server, tool, bytes, error, schema } = frame;
+  if (tool === undefined) return [server, '-', '-', span('bad', `not known: ${line(error?.message)}`)];
+  return [
+    server,
+    `${neutraliseLine(tool, nameChars)}${pinMark(frame)}`,
+    formatSize(bytes ?? 0),
+    line(schema?.description),
+  ];
+}
+
+/** The first sentence or line. */
+const line = (text: unknown): string =>
+  neutraliseLine(typeof text === 'string' ? (text.trim().split(/\n|(?<=\.) /)[0] ?? '') : '', textChars);
 
 const pinMark = ({ pin = 'approved' }: ToolFrame): string => (pin === 'approved' ? '' : ` (${pin})`);
 
-/** Puts optional arguments in brackets. */
-function argumentsOf({ schema }: ToolFrame): string {
-  const { properties, required } = schema?.inputSchema ?? {};
-  if (typeof properties !== 'object' || properties === null) return '';
-  const isNeeded = (name: string) => Array.isArray(required) && required.includes(name);
-  const names = Object.keys(properties).map((name) => (isNeeded(name) ? name : `[${name}]`));
-  return neutraliseLine(names.join(' '), argumentsChars);
+function totalOf(found: readonly ToolFrame[]): string {
+  const known = found.filter(isTool);
+  const bytes = known.reduce((sum, { bytes: own = 0 }) => sum + own, 0);
+  const servers = new Set(known.map(({ server }) => server)).size;
+  const tokens = Math.round(bytes / bytesPerToken).toLocaleString('en');
+  return `${counted(known.length, 'tool')} of ${counted(servers, 'server')}, ${formatSize(bytes)}: about ${tokens} tokens`;
+}
+
+function signatureLines({ server, tool, schema }: ToolFrame): Line[] {
+  if (tool === undefined) return [];
+  const input = isSchema(schema?.inputSchema) ? schema.inputSchema : {};
+  return [[span('dim', `${server}.`), signatureOf(tool, input)]];
 }

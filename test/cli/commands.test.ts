@@ -42,7 +42,7 @@ describe('exit codes', () => {
     ['1: the tool failed', ['fixture', 'fail'], 1, /^could not connect to database\n$/],
     ['1: no such server', ['nobody', 'echo'], 1, /there are: fixture, loud, missing, off|nobody/],
     ['1: it took too long', ['fixture', 'sleep', '{"ms":60000}', '--timeout', '200ms'], 1, /no answer by the deadline/],
-    ['2: wrong usage', ['fixture'], 2, /usage: hostler call/],
+    ['2: wrong usage', [], 2, /usage: hostler call/],
     ['3: refused by policy', ['fixture', 'exit'], 3, /tools\.deny of its server names it/],
     ['4: parked', ['missing', 'echo'], 4, /was not found/],
     ['4: disabled', ['off', 'echo'], 4, /is disabled/],
@@ -77,12 +77,49 @@ test('tools of one server, without starting it for that', async () => {
   await hostler('call', 'fixture', 'echo', '{"text":"x"}');
   const { code, stdout } = await hostler('tools', '--server', 'fixture');
   expect(code).toBe(0);
-  expect(stdout).toMatch(/^SERVER +TOOL +ARGUMENTS\nfixture +echo +text\nfixture +add +a b\n/);
+  expect(stdout).toMatch(/^SERVER +TOOL +SIZE +DESCRIPTION\nfixture +echo +\d+ B .*\nfixture +add +\d+ B/);
+  expect(stdout).toMatch(/\n11 tools of 1 server, [\d.]+ kB: about [\d,]+ tokens\n$/);
+  const { stdout: signatures } = await hostler('tools', 'fixture', '--signatures');
+  expect(signatures).toMatch(/^fixture\.echo\(text: string\)\nfixture\.add\(a: number, b: number\)\n/);
   // What the operator took out is there for nobody.
   expect(stdout).not.toContain('exit');
   const { stdout: json } = await hostler('tools', '--server', 'fixture', '--json');
   const { tools, failed } = JSON.parse(json) as { tools: { server: string }[]; failed: unknown[] };
   expect([tools.map(({ server }) => server), failed]).toEqual([Array(11).fill('fixture'), []]);
+});
+
+describe('AC-E16 call, as people type it', () => {
+  test.each<[string, string[], number, RegExp]>([
+    ['by the schema', ['fixture.echo', 'text=01234'], 0, /^01234\n$/],
+    ['with JSON values', ['fixture.add', 'a:=2', 'b=3'], 0, /^5\n$/],
+    ['with a slash', ['fixture/add', 'a=2', 'b=3'], 0, /^5\n$/],
+    [
+      'a file',
+      ['fixture.echo', `text=@${new URL('../fixtures/real-servers.ts', import.meta.url).pathname}`],
+      0,
+      /import/,
+    ],
+    ['after two dashes', ['fixture.echo', '--', 'text=--x'], 0, /^--x\n$/],
+    ['a wrong type', ['fixture.add', 'a=two', 'b=3'], 2, /a: 'two' is not a number \[invalid_spec\]/],
+    [
+      'a missing parameter',
+      ['fixture.add', 'a=2'],
+      2,
+      /needs b .*\n +add\(a: number, b: number\)\n +hostler call fixture\.add a=1\.5 b=1\.5\n$/,
+    ],
+    ['a mistyped tool', ['fixture.ehco', 'text=x'], 1, /no tool 'ehco' .*\n +did you mean echo\?/],
+    ['a mistyped server', ['fixtrue.echo', 'text=x'], 1, /no server 'fixtrue' .*\n +did you mean fixture\?/],
+    ['no tool', ['fixture'], 2, /the tool of 'fixture' is missing/],
+  ])('%s', async (_name, args, code, said) => {
+    const { code: ended, stdout, stderr } = await hostler('call', ...args);
+    expect([ended, stdout + stderr]).toEqual([code, expect.stringMatching(said)]);
+  });
+
+  test('JSON on stdin is sent to the digit', async () => {
+    const running = place.follow('call', 'fixture', 'echo', '-');
+    running.child.stdin?.end('{"text":"12345678901234567890"}');
+    expect(await running.closed).toMatchObject({ code: 0, stdout: '12345678901234567890\n' });
+  });
 });
 
 describe('why', () => {

@@ -6,15 +6,16 @@
 import * as z from 'zod/mini';
 import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
+import type { StatusRow } from '../../host/status.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
-import { didYouMean } from '../../kernel/nearest-name.js';
 import type { Principal } from '../../policy/operation.js';
 import { embedder } from '../../policy/operation.js';
 import { loggedKinds } from '../output/event-line.js';
 import type { ServerLogs } from '../up/server-logs.js';
 import type { RunningFacts } from './control-protocol.js';
 import type { Operation, OperationContext, Operations } from './control-server.js';
+import { findTool, ownName, serverNamed } from './find-tool.js';
 
 export interface OperationsParts {
   readonly host: Host;
@@ -38,6 +39,7 @@ const follow = z.optional(z.boolean());
 const schemas = {
   status: z.object({ follow }),
   tools: z.object({ server: z.optional(name) }),
+  tool: z.object({ server: text(1, 4_096), tool: z.optional(text(1, 4_096)), deadlineMs }),
   call: z.object({ server: name, tool: text(1, 4_096), args: z.string(), deadlineMs }),
   server: z.object({ server: name }),
   why: z.object({ server: name, tool: z.optional(text(0, 4_096)), role: z.optional(text(0, 256)) }),
@@ -47,7 +49,8 @@ const schemas = {
 export function createOperations(parts: OperationsParts): Operations {
   const { host, logs, facts } = parts;
   const onServer = (run: (server: string) => Promise<void>) =>
-    operation(schemas.server, async ({ server }) => {
+    operation(schemas.server, async ({ server: given }) => {
+      const server = serverNamed(host, given);
       await run(server);
       return rowOf(host, server);
     });
@@ -58,8 +61,9 @@ export function createOperations(parts: OperationsParts): Operations {
       else emitRows(host, context);
       return facts();
     }),
-    tools: operation(schemas.tools, async ({ server }, { emit }) => {
-      if (server !== undefined) rowOf(host, server);
+    tool: operation(schemas.tool, (words) => findTool(host, words)),
+    tools: operation(schemas.tools, async ({ server: given }, { emit }) => {
+      const server = given === undefined ? undefined : serverNamed(host, given);
       const found = await host.discover({ wake: false });
       const wanted = found.filter((each) => server === undefined || each.server === server);
       for (const each of wanted) emit(toolFrame(each));
@@ -76,14 +80,15 @@ export function createOperations(parts: OperationsParts): Operations {
     start: onServer((server) => host.start(server)),
     stop: onServer((server) => host.stop(server)),
     reload: onServer((server) => host.reload(server)),
-    why: operation(schemas.why, async ({ server, tool, role }): Promise<Explanation> => {
+    why: operation(schemas.why, async ({ server: given, tool, role }): Promise<Explanation> => {
+      const server = serverNamed(host, given);
       // Undefined means the operator, the owner of the local key.
       const principal: Principal | undefined =
         role === undefined ? undefined : { id: `role:${role}`, role, scopes: [] };
-      return host.explain(server, tool, principal);
+      return host.explain(server, tool === undefined ? tool : ownName(host, server, tool), principal);
     }),
-    logs: operation(schemas.logs, async ({ server, follow }, { emit, signal }) => {
-      rowOf(host, server);
+    logs: operation(schemas.logs, async ({ server: given, follow }, { emit, signal }) => {
+      const server = serverNamed(host, given);
       for (const line of logs.tail(server)) emit(line);
       if (follow) await logs.follow(server, emit, signal);
     }),
@@ -99,17 +104,11 @@ const operation =
     throw new HostError('invalid_request', `${issue?.path.join('.')}: ${issue?.message}`);
   };
 
-function rowOf(host: Host, server: string) {
+function rowOf(host: Host, given: string): StatusRow {
+  const server = serverNamed(host, given);
   const row = host.status().find((each) => each.name === server);
-  if (row) return row;
-  const names = host.status().map((each) => each.name);
-  throw new HostError('server_not_found', `there is no server '${server.slice(0, 100)}'`, {
-    server,
-    hint:
-      names.length === 0
-        ? 'the configuration has no servers'
-        : `${didYouMean(server, names)}there are: ${names.slice(0, 20).join(', ')}`,
-  });
+  if (!row) throw new HostError('server_stopped', 'Hostler is stopping', { server });
+  return row;
 }
 
 function emitRows(host: Host, { emit }: OperationContext): void {
@@ -149,7 +148,7 @@ type Found = Awaited<ReturnType<Host['discover']>>[number];
 
 function toolFrame(found: Found): Readonly<Record<string, unknown>> {
   if ('error' in found) return { server: found.server, error: isHostError(found.error) ? found.error.toJSON() : {} };
-  const { server, tool, schema, pin, isUnapproved, state } = found;
-  const frame = { server, tool, pin, isUnapproved, ...(state === undefined ? {} : { state }) };
+  const { server, tool, schema, pin, isUnapproved, state, raw } = found;
+  const frame = { server, tool, pin, isUnapproved, bytes: raw.length, ...(state === undefined ? {} : { state }) };
   return JSON.stringify(schema)?.length > toolBytesMax ? frame : { ...frame, schema };
 }

@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest';
+import { exampleArguments, signatureOf } from './signature.js';
+
+test('a signature has the types of the schema, required parameters first', () => {
+  const schema = {
+    type: 'object',
+    properties: {
+      limit: { type: 'integer' },
+      query: { type: 'string' },
+      'in-file': { type: ['string', 'null'] },
+      tags: { type: 'array', items: { enum: ['a', 'b'] } },
+      where: { $ref: '#/$defs/place' },
+      deep: {
+        type: 'object',
+        properties: { a: { type: 'object', properties: { b: { type: 'object', properties: { c: {} } } } } },
+      },
+      any: {},
+    },
+    required: ['query', 'where'],
+    $defs: { place: { type: 'object', properties: { lat: { type: 'number' } }, required: ['lat'] } },
+  };
+  expect(signatureOf('find', schema)).toBe(
+    'find(query: string, where: { lat: number }, limit?: integer, "in-file"?: string | null, tags?: ("a" | "b")[], ' +
+      'deep?: { a?: { b?: { c?: unknown } } }, any?: unknown)',
+  );
+  expect(exampleArguments(schema)).toBe("query=text where:='{}'");
+  expect([signatureOf('none', {}), exampleArguments({})]).toEqual(['none()', '']);
+});
+
+test('a schema of a server cannot make the signature endless', () => {
+  const loop = { properties: { a: { $ref: '#' } }, required: ['a'] };
+  expect(signatureOf('t', loop).length).toBeLessThan(200);
+  const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`p${i}`, { type: 'string' }]));
+  expect(signatureOf('t', { properties: many })).toMatch(/p39\?: string, \.\.\.\)$/);
+});

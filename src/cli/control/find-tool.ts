@@ -1,0 +1,99 @@
+/**
+ * Finds the server and the tool that a command names, and the input schema of the tool.
+ * Invariant: a server is started only if its tools were never listed.
+ */
+import type { Host } from '../../host/host.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { didYouMean } from '../../kernel/nearest-name.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { embedder } from '../../policy/operation.js';
+import type { ListedItem } from '../../session/lists.js';
+import { memberText } from '../../wire/json-members.js';
+
+const nameChars = 100;
+const namesShown = 20;
+/** A longer schema is left out of its frame. */
+const schemaBytesMax = 512 * 1024;
+
+export interface FoundTool {
+  readonly server: string;
+  readonly tool: string;
+  /** Absent if it is not known, or too long for one frame. */
+  readonly inputSchema?: unknown;
+}
+
+export interface ToolWords {
+  readonly server: string;
+  /** Undefined: `server` is both names, like `memory.read_graph`. */
+  readonly tool?: string | undefined;
+  readonly deadlineMs?: number | undefined;
+}
+
+/** Returns the name of a server. Throws with the nearest name if there is no such server. */
+export function serverNamed(host: Host, given: string): string {
+  const names = host.names();
+  if (names.includes(given)) return given;
+  throw new HostError('server_not_found', `there is no server '${neutraliseLine(given, nameChars)}'`, {
+    server: given,
+    hint:
+      names.length === 0
+        ? 'the configuration has no servers'
+        : `${didYouMean(given, names)}there are: ${names.slice(0, namesShown).join(', ')}`,
+  });
+}
+
+export async function findTool(host: Host, words: ToolWords): Promise<FoundTool> {
+  const { server, tool: written } = words.tool === undefined ? splitTarget(host, words.server) : words;
+  const name = serverNamed(host, server);
+  const items = await toolsOf(host, name, words.deadlineMs);
+  if (!items) return { server: name, tool: written ?? '' };
+  const tool = ownName(host, name, written ?? '');
+  const found = items.find(({ key }) => key === tool);
+  if (found) {
+    const schema = memberText(found.raw, 'inputSchema');
+    const isShort = schema !== undefined && schema.length <= schemaBytesMax;
+    return { server: name, tool, ...(isShort ? { inputSchema: JSON.parse(schema) as unknown } : {}) };
+  }
+  // A tool that is pinned or denied has an error of its own, which the call reports.
+  if (host.pin(name, tool) !== undefined || !host.isAllowed(embedder, name, tool)) return { server: name, tool };
+  const keys = items.map(({ key }) => key);
+  throw new HostError('tool_not_found', `server '${name}' has no tool '${neutraliseLine(tool, nameChars)}'`, {
+    ...{ server: name, tool, execution: 'not_executed' },
+    hint: `${didYouMean(tool, keys)}hostler tools ${name} lists its tools`,
+  });
+}
+
+/** Both names may contain dots and slashes: the longest name of a server wins. */
+function splitTarget(host: Host, target: string): { readonly server: string; readonly tool: string } {
+  const names = new Set(host.names());
+  const ends = [...target.matchAll(/[./]/g)].map(({ index }) => index);
+  const end = ends.findLast((at) => names.has(target.slice(0, at))) ?? ends[0];
+  if (end !== undefined) return { server: target.slice(0, end), tool: target.slice(end + 1) };
+  serverNamed(host, target);
+  throw new HostError('invalid_spec', `the tool of '${neutraliseLine(target, nameChars)}' is missing`, {
+    ...{ server: target, reason: 'usage', execution: 'not_executed' },
+    hint: `write ${target}.TOOL; hostler tools ${target} lists its tools`,
+  });
+}
+
+/** Undefined if the tools are not known and cannot be listed now. */
+async function toolsOf(
+  host: Host,
+  server: string,
+  deadlineMs: number | undefined,
+): Promise<readonly Pick<ListedItem, 'key' | 'raw'>[] | undefined> {
+  const known = host.known(server)?.lists.get('tools/list')?.items;
+  if (known) return known;
+  try {
+    return await host.list(server, 'tools/list', deadlineMs === undefined ? {} : { deadlineMs });
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return undefined;
+  }
+}
+
+/** The name that the server uses, for a name that `tools.rename` gives to clients. */
+export function ownName(host: Host, server: string, tool: string): string {
+  const rename = host.known(server)?.definition.tools.rename ?? {};
+  return Object.entries(rename).find(([, shown]) => shown === tool)?.[0] ?? tool;
+}
