@@ -10,8 +10,8 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import { parseMember, readRpcError, resultOf } from '../session/rpc-response.js';
 import type { Session } from '../session/session.js';
 import { memberBytes } from '../wire/json-members.js';
+import { listenMethod, RPC } from '../wire/methods.js';
 import type { Answer } from '../wire/peer-interface.js';
-import { listenMethod, RPC } from '../wire/rpc-codes.js';
 
 /** Delay between attempts; a stream that lasted longer than `max` resets it. */
 export const reopenMs = { first: 100, max: 30_000 } as const;

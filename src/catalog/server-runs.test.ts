@@ -4,7 +4,7 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { ListMethod } from '../session/lists.js';
 import type { Session } from '../session/session.js';
-import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { NOTIFICATION } from '../wire/methods.js';
 import type { CatalogServer } from './catalog-server.js';
 import { ServerRun } from './server-runs.js';
 

@@ -16,7 +16,7 @@ import { resultOf } from '../session/rpc-response.js';
 import type { Session } from '../session/session.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
-import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { NOTIFICATION } from '../wire/methods.js';
 import type { CatalogServer, KnownFacts } from './catalog-server.js';
 import { ListReader, readMsMax } from './list-reader.js';
 import type { Listings } from './listings.js';

@@ -1,6 +1,6 @@
 /**
  * Parses the table `keys` of the configuration: the hash and the rights of each key.
- * Not here: checking a presented key (gateway/keys/keyring.ts), the local key (gateway/keys/local-key.ts).
+ * Not here: checking a presented key and the local key (gateway/keys/keyring.ts).
  * Invariants: errors never quote values, because a user may have pasted the key instead of its hash. An invalid entry grants no
  * access.
  */

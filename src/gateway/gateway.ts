@@ -19,10 +19,9 @@ import { createBridge } from './eras/eras.js';
 import type { CurrentPrincipal, Router } from './exchange.js';
 import type { HttpIngress } from './http/http-ingress.js';
 import type { Route, Routes } from './http/routes.js';
-import { Keyring } from './keys/keyring.js';
-import { readOrCreateLocalKey } from './keys/local-key.js';
-import { addFigures, type BrokerFigures, type IngressFigures } from './metrics/figures.js';
-import { healthz, Readiness } from './metrics/health.js';
+import { Keyring, readOrCreateLocalKey } from './keys/keyring.js';
+import { addFigures, type BrokerFigures, type IngressFigures } from './metrics/metric-table.js';
+import { healthz, Readiness } from './metrics/metrics.js';
 import { createRouter } from './routing/router.js';
 import type { StdioIngress } from './stdio/stdio-ingress.js';
 

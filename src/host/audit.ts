@@ -11,7 +11,7 @@ import type { GuardRequest } from '../policy/allowlist.js';
 import { argumentsHash } from '../policy/canonical-json.js';
 import { type Call, type CallResult, isCall } from '../policy/operation.js';
 import type { CallOutcome, CallRecord, CallReference, CallTrail, PolicyEvent } from '../policy/policy-events.js';
-import type { JsonText } from '../wire/frame.js';
+import type { JsonText } from '../wire/channel.js';
 import type { Replayed } from './dispatch.js';
 import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
 

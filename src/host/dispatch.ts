@@ -28,10 +28,10 @@ import type { Acquired } from '../supervisor/supervisor.js';
 import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
+import { RPC } from '../wire/methods.js';
 import type { Answer, DeadlineExtension } from '../wire/peer-interface.js';
-import { RPC } from '../wire/rpc-codes.js';
-import type { CallTarget } from './call-target.js';
 import type { ManagedServer, TargetOf } from './managed-server.js';
+import type { CallTarget } from './operation-checks.js';
 
 /** Upper bound of a call's deadline when progress extends it. */
 const callMsMax = 10 * 60_000;
@@ -47,6 +47,7 @@ export type Exchange = (
 ) => Promise<Result>;
 
 export interface DispatchParts {
+  /** Throws for an unknown name. */
   readonly serverOf: (name: string) => ManagedServer;
   readonly targetOf: TargetOf;
   readonly clock: Clock;

@@ -2,14 +2,9 @@
 
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Clock } from '../kernel/clock.js';
-import type { Random } from '../kernel/random.js';
-import type { Redactor } from '../kernel/redact.js';
-import type { Principal } from '../policy/operation.js';
+import type { CallRelay, CallResult, Principal } from '../policy/operation.js';
 import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { ConnectorOptions } from '../session/connector.js';
-import type { Era } from '../wire/channel.js';
-import type { InboundRequest } from '../wire/inbound-requests.js';
 import type { TelemetryConfig } from './tracing.js';
 
 /** Content of `hostler.json` after parsing. */
@@ -49,14 +44,10 @@ export interface JointChange {
   readonly announce: () => void;
 }
 
-export interface HostOptions {
-  readonly client?: ConnectorOptions['client'];
-  readonly stateDir?: string;
-  /** Files and folders to hide from sandboxed servers in addition to `stateDir`, such as the configuration file. */
-  readonly hiddenPaths?: readonly string[];
-  readonly ambient?: Readonly<Record<string, string | undefined>>;
-  readonly clock?: Clock;
-  readonly random?: Random;
+type ConnectorPart = 'client' | 'stateDir' | 'hiddenPaths' | 'ambient' | 'clock' | 'random' | 'redactor';
+
+/** `redactor` may be shared with other parts of the application; then each part redacts the secrets of all parts. */
+export interface HostOptions extends Partial<Pick<ConnectorOptions, ConnectorPart>> {
   /** Source of tokens for servers over HTTP; default: the `headers` of the definition. */
   readonly authProvider?: (server: ServerDefinition) => AuthProvider | undefined;
   /**
@@ -64,28 +55,13 @@ export interface HostOptions {
    * gateway or a broker lists the tools of this host. `false`: tools are listed after the first start of their server.
    */
   readonly learnAtBoot?: boolean;
-  /** May be shared with other parts of the application; then each part redacts the secrets of all parts. */
-  readonly redactor?: Redactor;
   /** Receives invalid configuration entries and failures outside of calls. */
   readonly onProblem?: (error: unknown) => void;
 }
 
-/** Additions of a gateway to a request. Texts are JSON members without braces (`"a":1,"b":2`) and are not validated. */
-export interface RelayOptions {
+export interface RelayOptions extends CallRelay {
   /** True if the arguments are known to be one JSON object and need no second scan. */
   readonly areArgumentsScanned?: boolean;
-  /** Members of the caller's `_meta`, without the envelope's keys and `progressToken`. */
-  readonly meta?: string | undefined;
-  /** Further members of `params`, such as `inputResponses`. Such a call is neither cached nor shared. */
-  readonly members?: string | undefined;
-  /** Client capabilities for a modern server, instead of the host's: one JSON object. */
-  readonly capabilities?: string | undefined;
-  /** Receives requests of the server that this request certainly caused, and answers them. */
-  readonly onServerRequest?: ((request: InboundRequest) => void) | undefined;
-  /** Receives notifications that certainly belong to this request, such as logs, but not progress (`onProgress`). */
-  readonly onServerNotification?: ((method: string, params: Buffer | undefined) => void) | undefined;
-  /** The client, within its principal. Required for servers with `isolation: "per-client"`; shared servers ignore it. */
-  readonly instance?: string | undefined;
 }
 
 export interface HostCallOptions extends RelayOptions {
@@ -100,24 +76,12 @@ export interface HostCallOptions extends RelayOptions {
 }
 
 /** Options of a request other than a tool call, such as `prompts/get`. */
-export interface HostRequestOptions extends RelayOptions {
-  readonly principal?: Principal | undefined;
-  readonly signal?: CancelSignal | undefined;
-  readonly deadlineMs?: number;
-  readonly onProgress?: ((params: Buffer) => void) | undefined;
-}
+export type HostRequestOptions = Omit<HostCallOptions, 'idempotencyKey' | 'attempt'>;
 
 /** Default options. Calls without options are recognised by the identity of this object. */
 export const noCallOptions: HostCallOptions = Object.freeze({});
 
-export interface ToolResult {
-  /** The result object, as JSON bytes of the server. */
-  readonly bytes: Buffer;
-  readonly isError: boolean;
-  /** Protocol era of the server. */
-  readonly era: Era;
-  json(): unknown;
-}
+export type ToolResult = Pick<CallResult, 'bytes' | 'isError' | 'era' | 'json'>;
 
 export interface ListOptions {
   readonly principal?: Principal;

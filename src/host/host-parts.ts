@@ -4,7 +4,6 @@
  *
  * Invariant: parts that need each other are connected by functions, which run only after all parts exist.
  */
-
 import { Discovery } from '../catalog/discovery.js';
 import { Listings } from '../catalog/listings.js';
 import { schemaEvents } from '../catalog/schema-events.js';
@@ -23,11 +22,12 @@ import { memoryPinStore } from '../policy/pin-records.js';
 import { type PinChange, Pins, trustsEverything } from '../policy/pins.js';
 import { CallBudgets } from '../policy/rate-limit.js';
 import { ReconnectBackoff } from '../policy/reconnect-backoff.js';
-import { ServerThrottle } from '../policy/server-throttle.js';
-import { ToolThrottle } from '../policy/tool-throttle.js';
+import { ServerThrottle, ToolThrottle } from '../policy/throttles.js';
 import { Connector, type ConnectorOptions } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
-import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { StdioChannel } from '../transports/stdio/stdio-channel.js';
+import type { Channel } from '../wire/channel.js';
+import { NOTIFICATION } from '../wire/methods.js';
 import { Audit } from './audit.js';
 import { ConfiguredServers } from './configured-servers.js';
 import { HostEvents } from './host-events.js';
@@ -39,7 +39,6 @@ import type { ManagedServer } from './managed-server.js';
 import { type ListRequest, Operations } from './operations.js';
 import { Servers } from './servers.js';
 import type { UnroutedOf } from './status.js';
-import { StderrTails } from './stderr-tails.js';
 import { createSupervise } from './supervise.js';
 
 /** Simulations pass a connector that opens neither processes nor sockets. */
@@ -223,4 +222,35 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       ...{ clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle, routing },
     },
   };
+}
+
+type Tail = (maxBytes?: number) => string;
+
+/**
+ * The end of each server's stderr, also after its process has ended: it often shows the cause.
+ * Invariants: each server has its newest process and the last earlier process that wrote anything. The earlier text is shown
+ * until the newest process has written. Client instances are not stored.
+ */
+export class StderrTails {
+  readonly #byServer = new Map<string, { readonly now: Tail; readonly before: Tail | undefined }>();
+
+  /** Ignores channels without a process. */
+  opened(server: string, channel: Channel): void {
+    if (channel instanceof StdioChannel) this.began(server, channel.describe().stderrTail);
+  }
+
+  began(server: string, now: Tail): void {
+    const last = this.#byServer.get(server);
+    this.#byServer.set(server, { now, before: last && (last.now() === '' ? last.before : last.now) });
+  }
+
+  /** Undefined: the server never had a process. */
+  of(server: string, maxBytes?: number): string | undefined {
+    const tails = this.#byServer.get(server);
+    return tails && (tails.now(maxBytes) || tails.before?.(maxBytes) || '');
+  }
+
+  forget(server: string): void {
+    this.#byServer.delete(server);
+  }
 }

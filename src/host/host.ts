@@ -23,7 +23,7 @@ import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import type { Lease } from '../supervisor/registry.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
-import type { JsonText } from '../wire/frame.js';
+import type { JsonText } from '../wire/channel.js';
 import type { CallMeter } from './audit.js';
 import { changeConfiguration, publishRules, type Reconfigured } from './configured-servers.js';
 import { type Explanation, explain, gatherFacts } from './explain.js';

@@ -9,8 +9,8 @@ import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
-import type { CallTarget } from './call-target.js';
 import { Instances, instancesMax, instancesPerServerMax, subscriptionTargets } from './instances.js';
+import type { CallTarget } from './operation-checks.js';
 import type { Supervise } from './supervise.js';
 
 const minute = 60_000;

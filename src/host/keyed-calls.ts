@@ -6,7 +6,7 @@ import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { HostError } from '../kernel/errors.js';
 import { embedder } from '../policy/operation.js';
 import type { ToolArguments } from '../session/session.js';
-import type { JsonText } from '../wire/frame.js';
+import type { JsonText } from '../wire/channel.js';
 import type { HostCallOptions, ToolResult } from './host-interface.js';
 import { argumentsText, invalidCall, invalidKey, noKeyedCalls } from './operation-checks.js';
 import type { Operations } from './operations.js';

@@ -11,7 +11,7 @@ import { listCachePlan, ResponseCache } from '../policy/cache.js';
 import { memoryPinStore } from '../policy/pin-records.js';
 import { Pins } from '../policy/pins.js';
 import { CallBudgets, type RateLimit } from '../policy/rate-limit.js';
-import { ServerThrottle } from '../policy/server-throttle.js';
+import { ServerThrottle } from '../policy/throttles.js';
 import type { ListedItem, ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Supervisor } from '../supervisor/supervisor.js';

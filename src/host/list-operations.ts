@@ -8,14 +8,12 @@
  */
 import { type ListHints, type Listings, sameItems } from '../catalog/listings.js';
 import { type HostItem, type HostTool, type PinnedTool, pinnedTools } from '../catalog/pinned-tools.js';
-import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
+import { denial, type GuardRequest } from '../policy/allowlist.js';
 import { cacheHint, type ResponseCache } from '../policy/cache.js';
 import { listQuestion } from '../policy/cache-stage.js';
-import { waitMs } from '../policy/deadline.js';
 import {
   copyItems,
   embedder,
@@ -23,34 +21,27 @@ import {
   type ListResult,
   type Operation,
   type Principal,
+  waitMs,
 } from '../policy/operation.js';
 import type { PinStatus } from '../policy/pin-records.js';
-import type { PinChange, Pins } from '../policy/pins.js';
+import type { PinChange } from '../policy/pins.js';
 import type { CallBudgets } from '../policy/rate-limit.js';
-import type { ServerThrottle } from '../policy/server-throttle.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
 import { resultOf } from '../session/rpc-response.js';
 import type { Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
-import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { NOTIFICATION } from '../wire/methods.js';
 import type { ListOptions, ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
-import type { ListRequest } from './operations.js';
+import type { ListRequest, OperationsParts } from './operations.js';
 
-export interface ListOperationsParts {
-  readonly clock: Clock;
-  /** Throws if the server is unknown or the host is closed. */
-  readonly serverOf: (name: string) => ManagedServer;
-  readonly findServer: (name: string) => ManagedServer | undefined;
-  readonly guards: () => readonly Guard[];
-  readonly pins: Pins;
+type OperationsPart = 'clock' | 'serverOf' | 'findServer' | 'guards' | 'pins' | 'serverThrottle' | 'lists' | 'clean';
+
+export interface ListOperationsParts extends Pick<OperationsParts, OperationsPart> {
   readonly budgets: Pick<CallBudgets, 'charge'>;
-  readonly serverThrottle: ServerThrottle;
   /** Runs a list or a read through the pipeline, which sends it with `exchange`. */
   readonly list: (request: ListRequest) => Promise<readonly Item[]>;
-  readonly lists: ResponseCache<readonly Item[]>;
   readonly known: Pick<Listings, 'hasTools' | 'learnTools' | 'restore'>;
-  readonly clean: (text: string) => string;
   readonly onDenied: (request: GuardRequest) => void;
   /** Called when cached answers of the server's tools are outdated. */
   readonly onToolsChanged: (server: string) => void;

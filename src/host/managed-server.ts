@@ -17,7 +17,7 @@ import type { Session } from '../session/session.js';
 import type { CallHold } from '../supervisor/registry.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
-import { CallTarget } from './call-target.js';
+import { CallTarget } from './operation-checks.js';
 import { type CircuitStatus, closedStatus, ServerCircuit, WorstCircuit } from './server-circuit.js';
 import { notReloadable } from './spawn.js';
 

@@ -6,7 +6,6 @@
 
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { KeepAlive } from '../kernel/keep-alive.js';
 import { newId } from '../kernel/random.js';
@@ -15,7 +14,6 @@ import { breakerStage } from '../policy/breaker-stage.js';
 import type { CachedCall, ResponseCache } from '../policy/cache.js';
 import { cachedCalls, cachedLists } from '../policy/cache-stage.js';
 import { concurrency, refuseFull } from '../policy/concurrency.js';
-import { waitMs } from '../policy/deadline.js';
 import {
   type CallRelay,
   type CallResult,
@@ -33,26 +31,32 @@ import {
   pipelines,
   type Result,
   StageState,
+  waitMs,
 } from '../policy/operation.js';
 import { checkPins, type PinFacts, pinRefusalError } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import { budget, type CallBudgets } from '../policy/rate-limit.js';
-import type { ReconnectBackoff } from '../policy/reconnect-backoff.js';
-import { noteThrottling, refuseThrottled, type ServerThrottle } from '../policy/server-throttle.js';
 import { SingleFlight } from '../policy/single-flight.js';
-import { type ToolThrottle, throttle } from '../policy/tool-throttle.js';
+import {
+  noteThrottling,
+  refuseThrottled,
+  type ServerThrottle,
+  type ToolThrottle,
+  throttle,
+} from '../policy/throttles.js';
 import type { ToolArguments } from '../session/session.js';
-import type { JsonText } from '../wire/frame.js';
-import { checkParams } from '../wire/json-text.js';
+import type { JsonText } from '../wire/channel.js';
+import { checkParams } from '../wire/json-edit.js';
 import type { Audit, CallWatch } from './audit.js';
-import { dispatch, type Exchange, targetFor } from './dispatch.js';
+import { type DispatchParts, dispatch, targetFor } from './dispatch.js';
 import { type HostCallOptions, type HostRequestOptions, noCallOptions, type ToolResult } from './host-interface.js';
 import { instanceMissing } from './instances.js';
-import type { ManagedServer, TargetOf } from './managed-server.js';
+import type { ManagedServer } from './managed-server.js';
 import { argumentsText, checkMethod, invalidCall } from './operation-checks.js';
 
-export interface OperationsParts {
-  readonly clock: Clock;
+type DispatchPart = 'clock' | 'serverOf' | 'targetOf' | 'reconnects' | 'clean' | 'exchange';
+
+export interface OperationsParts extends Pick<DispatchParts, DispatchPart> {
   readonly guards: () => readonly Guard[];
   readonly pins: Pins;
   readonly budgets: CallBudgets;
@@ -60,15 +64,9 @@ export interface OperationsParts {
   readonly lists: ResponseCache<readonly Item[]>;
   readonly throttle: ToolThrottle;
   readonly serverThrottle: ServerThrottle;
-  readonly reconnects: ReconnectBackoff;
-  /** Throws for an unknown name. */
-  readonly serverOf: (name: string) => ManagedServer;
   readonly findServer: (name: string) => ManagedServer | undefined;
-  readonly targetOf: TargetOf;
   /** Throws if the host is closed. */
   readonly mustBeOpen: (server: string) => void;
-  readonly exchange: Exchange;
-  readonly clean: (text: string) => string;
   readonly audit: Audit;
   readonly alive: KeepAlive;
 }
@@ -77,15 +75,9 @@ export interface OperationsParts {
 const callDeadlineMs = 10 * 60_000;
 
 /** A list, or the read of a resource. */
-export interface ListRequest {
+export interface ListRequest extends Pick<Operation, 'server' | 'method' | 'uri' | 'principal' | 'signal'> {
   readonly kind: 'list' | 'read';
-  readonly server: string;
-  readonly method: string;
-  /** Empty for a list. */
-  readonly uri: string;
-  readonly principal: Principal;
   readonly deadlineMs: number;
-  readonly signal: CancelSignal | undefined;
 }
 
 export class Operations {

@@ -9,7 +9,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
 import type { CachedCall, ResponseCache } from '../policy/cache.js';
 import type { Pins } from '../policy/pins.js';
-import type { ServerThrottle } from '../policy/server-throttle.js';
+import type { ServerThrottle } from '../policy/throttles.js';
 import type { Connector } from '../session/connector.js';
 import type { Session } from '../session/session.js';
 import type { Registry } from '../supervisor/registry.js';

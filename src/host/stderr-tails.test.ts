@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { StderrTails } from './stderr-tails.js';
+import { StderrTails } from './host-parts.js';
 
 test('the output of the last process stays until the next one has written some', () => {
   const words = new StderrTails();

@@ -29,7 +29,7 @@ import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
 import type { Channel } from '../wire/channel.js';
-import { NOTIFICATION } from '../wire/rpc-codes.js';
+import { NOTIFICATION } from '../wire/methods.js';
 import { fingerprintOf } from './managed-server.js';
 
 interface SuperviseParts {

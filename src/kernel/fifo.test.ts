@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Fifo } from './fifo.js';
+import { Fifo } from './fair-queue.js';
 
 interface Entry {
   readonly nth: number;

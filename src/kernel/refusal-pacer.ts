@@ -4,7 +4,7 @@
  * Invariant: at most `delayedMax` refusals are delayed, each for at most `refusalDelayMsMax`.
  */
 import type { Clock } from './clock.js';
-import { Fifo } from './fifo.js';
+import { Fifo } from './fair-queue.js';
 
 /** Refusals per `tickMs`; the rest are delayed. */
 const refusalsPerTick = 32;

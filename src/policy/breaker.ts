@@ -2,7 +2,7 @@
  * Stops sending to a server that fails, and finds out with few trial calls whether it works again.
  * Connect, transport, timeout and protocol failures count as strikes. An error result of a tool does not.
  * Not here: the checks and timers that follow from its state (host/server-circuit.ts), restarts (supervisor/), tools that
- * always fail (tool-throttle.ts).
+ * always fail (throttles.ts).
  *
  * Invariants: `admit` decides synchronously, so two callers are never both the first trial. An outcome counts only in the
  * period that admitted its call: a call sent before the breaker opened neither closes nor prolongs it. `trialsMax` bounds the
@@ -10,31 +10,22 @@
  */
 import { backoffMs } from '../kernel/backoff.js';
 
-export interface BreakerPlan {
+export const defaultBreakerPlan = {
   /** Consecutive failures that open the breaker; 0 and 1 both open it on the first failure. */
-  readonly threshold: number;
-  readonly resetMs: number;
-  /** Upper bound of the open time, which doubles with each failed trial. */
-  readonly resetMsMax: number;
-  /** Losses within this time after the last counted loss have the same cause and count once. */
-  readonly lossMs: number;
-  /** Time after which a half-open breaker admits more trials although none has ended. */
-  readonly trialMs: number;
-  /** Wait before the host's first own check, if the breaker opened because of a loss. */
-  readonly checkMs: number;
-  /** Upper bound of that wait, which doubles with each check. */
-  readonly checkMsMax: number;
-}
-
-export const defaultBreakerPlan: BreakerPlan = {
   threshold: 5,
   resetMs: 30_000,
+  /** Upper bound of the open time, which doubles with each failed trial. */
   resetMsMax: 300_000,
+  /** Losses within this time after the last counted loss have the same cause and count once. */
   lossMs: 250,
+  /** Time after which a half-open breaker admits more trials although none has ended. */
   trialMs: 5_000,
+  /** Wait before the host's first own check, if the breaker opened because of a loss. */
   checkMs: 500,
+  /** Upper bound of that wait, which doubles with each check. */
   checkMsMax: 15_000,
 };
+export type BreakerPlan = Readonly<typeof defaultBreakerPlan>;
 
 export type Circuit = 'closed' | 'open' | 'half_open';
 

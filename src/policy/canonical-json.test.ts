@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { HostError } from '../kernel/errors.js';
-import { argumentsHash, canonicalText, canonicalValue } from './canonical-json.js';
+import { argumentsHash, canonicalText } from './canonical-json.js';
 
 const fieldOf = (run: () => unknown): string | undefined => {
   try {
@@ -14,12 +14,19 @@ const fieldOf = (run: () => unknown): string | undefined => {
   return undefined;
 };
 
+/** The same by way of a value, for data whose numbers a double holds. */
+function canonicalOf(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalOf).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonicalOf(member)}`).join(',')}}`;
+}
+
 const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
 
 describe('the hash', () => {
   test('AC-H4 the order of keys does not count', () => {
     expect(canonicalText('{"b":1,"a":2}')).toBe('{"a":2,"b":1}');
-    expect(canonicalValue({ b: 1, a: 2 })).toBe('{"a":2,"b":1}');
   });
 
   test('AC-H5 nor does it for the hash', () => {
@@ -45,15 +52,14 @@ test('arguments of more than 256 KiB have no hash, whatever they are made of', (
 });
 
 describe('RFC 8785', () => {
-  test('its example comes out as printed there', () => {
+  test('its example comes out as printed there, but for a number that a double would round', () => {
     const text = `{
       "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
       "string": "\\u20ac$\\u000F\\u000aA'\\u0042\\u0022\\u005c\\\\\\"\\/",
       "literals": [null, true, false]
     }`;
     const rest = '1e+30,4.5,0.002,1e-27],"string":"€$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}';
-    // One number of it has more digits than a double: a value is rounded as the RFC says, text is kept.
-    expect(canonicalValue(JSON.parse(text))).toBe(`{"literals":[null,true,false],"numbers":[333333333.3333333,${rest}`);
+    // The first number has more digits than a double: it is kept, where the RFC would round it.
     expect(canonicalText(text)).toBe(`{"literals":[null,true,false],"numbers":[333333333.33333329,${rest}`);
   });
 
@@ -61,7 +67,7 @@ describe('RFC 8785', () => {
     const keys = ['\u20ac', '\r', '\ufb33', '1', '\u{1f600}', '\u0080', '\u00f6'];
     const text = `{${keys.map((key, i) => `${JSON.stringify(key)}:${i}`).join(',')}}`;
     const sorted = '{"\\r":1,"1":3,"\u0080":5,"\u00f6":6,"\u20ac":0,"\u{1f600}":4,"\ufb33":2}';
-    expect([canonicalText(text), canonicalValue(JSON.parse(text))]).toEqual([sorted, sorted]);
+    expect(canonicalText(text)).toBe(sorted);
   });
 
   test('an escaped key sorts as what it stands for', () => {
@@ -129,31 +135,9 @@ describe('D-59 numbers a double cannot hold', () => {
 });
 
 describe('D-60 what has no canonical text', () => {
-  test.each([
-    ['undefined', { a: [1, { b: undefined }] }, 'arguments.a[1].b'],
-    ['a function', { f: () => 1 }, 'arguments.f'],
-    ['a symbol', [Symbol('s')], 'arguments[0]'],
-    ['NaN', { 'odd key': Number.NaN }, 'arguments["odd key"]'],
-    ['Infinity', Number.NEGATIVE_INFINITY, 'arguments'],
-    ['a BigInt', { n: 1n }, 'arguments.n'],
-    ['a hole', new Array(2), 'arguments[0]'],
-    ['a date', { at: new Date(0) }, 'arguments.at'],
-    ['a map', { m: new Map() }, 'arguments.m'],
-  ])('%s is refused with its path', (_name, value, field) => {
-    expect(fieldOf(() => canonicalValue(value))).toBe(field);
-  });
-
-  test('a value that holds itself is refused', () => {
-    const loop: Record<string, unknown> = {};
-    loop.self = loop;
-    expect(fieldOf(() => canonicalValue(loop))).toMatch(/^arguments(\.self){64}$/);
-  });
-
   test('64 levels pass, 65 do not', () => {
     expect(canonicalText(nested(64))).toBe(nested(64));
-    expect(canonicalValue(JSON.parse(nested(64)))).toBe(nested(64));
     expect(fieldOf(() => canonicalText(nested(65)))).toBe(`arguments${'[0]'.repeat(64)}`);
-    expect(fieldOf(() => canonicalValue(JSON.parse(nested(65))))).toBe(`arguments${'[0]'.repeat(64)}`);
     expect(fieldOf(() => canonicalText('{"a":'.repeat(100_000)))).toMatch(/^arguments(\.a){64}$/);
   });
 
@@ -179,7 +163,7 @@ describe('D-60 what has no canonical text', () => {
 test.each(['__proto__', 'constructor', 'toString', ''])('D-60 the key %o is a key like any other', (key) => {
   const text = `{"a":1,${JSON.stringify(key)}:{"x":2}}`;
   expect(canonicalText(text)).toContain(`${JSON.stringify(key)}:{"x":2}`);
-  expect(canonicalValue(JSON.parse(text))).toBe(canonicalText(text));
+  expect(canonicalOf(JSON.parse(text))).toBe(canonicalText(text));
 });
 
 describe('text against JSON.parse', () => {
@@ -187,7 +171,7 @@ describe('text against JSON.parse', () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 6 }), fc.nat(3), (value, space) => {
         const text = JSON.stringify(value, null, space);
-        expect(canonicalText(text)).toBe(canonicalValue(JSON.parse(text)));
+        expect(canonicalText(text)).toBe(canonicalOf(JSON.parse(text)));
         expect(canonicalText(Buffer.from(text))).toBe(canonicalText(text));
         expect(canonicalText(canonicalText(text))).toBe(canonicalText(text));
       }),

@@ -1,6 +1,6 @@
 /**
- * Canonical text of a JSON value (RFC 8785) and its hash: keys sorted by UTF-16 code unit, no spaces. The input is a value, or
- * JSON text, which is never parsed by `JSON.parse` as a whole: that would round large integers.
+ * Canonical text of a JSON value (RFC 8785) and its hash: keys sorted by UTF-16 code unit, no spaces. The input is JSON
+ * text, which is never parsed by `JSON.parse` as a whole: that would round large integers.
  * Not here: uses of the hash (cache-stage.ts).
  *
  * Invariants: two values have the same text only if they are equal. Input without a canonical text (not JSON, a duplicate key,
@@ -11,7 +11,7 @@ import { hash } from 'node:crypto';
 import { HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { JsonText } from '../wire/frame.js';
+import type { JsonText } from '../wire/channel.js';
 
 /** Bound of nested arrays and objects. */
 const canonicalDepthMax = 64;
@@ -24,8 +24,6 @@ export function argumentsHash(text: JsonText): string {
   return hash('sha256', canonicalText(text), 'hex');
 }
 
-export const canonicalValue = (value: unknown): string => writeValue(value, [], 0);
-
 /** `text` is one JSON value with at most `valuesMax` values at any depth. */
 export function canonicalText(text: JsonText, valuesMax = Number.POSITIVE_INFINITY): string {
   if (typeof text === 'string') return new Rewriter(text, valuesMax).whole();
@@ -33,39 +31,6 @@ export function canonicalText(text: JsonText, valuesMax = Number.POSITIVE_INFINI
   // Decoding would turn different invalid bytes into the same replacement character.
   if (!isUtf8(bytes)) throw refusal([], 'is not valid UTF-8');
   return new Rewriter(bytes.toString('utf8'), valuesMax).whole();
-}
-
-function writeValue(value: unknown, path: Key[], depth: number): string {
-  switch (typeof value) {
-    case 'string':
-      return JSON.stringify(value);
-    case 'boolean':
-      return String(value);
-    case 'number':
-      if (!Number.isFinite(value)) throw refusal(path, `is ${value}, which JSON cannot represent`);
-      return String(value);
-    case 'object':
-      return value === null ? 'null' : writeContainer(value, path, depth);
-    default:
-      throw refusal(path, `is ${typeof value === 'undefined' ? 'undefined' : `a ${typeof value}`}`);
-  }
-}
-
-function writeContainer(value: object, path: Key[], depth: number): string {
-  if (depth >= canonicalDepthMax) throw tooDeep(path);
-  const write = (key: Key, member: unknown): string => {
-    path[depth] = key;
-    const text = writeValue(member, path, depth + 1);
-    path.length = depth;
-    return text;
-  };
-  // `Array.from`, because `map` would skip holes.
-  if (Array.isArray(value)) return `[${Array.from(value, (item, i) => write(i, item)).join(',')}]`;
-  const prototype: unknown = Object.getPrototypeOf(value);
-  // A Date or a Map has no enumerable members, so all of them would be equal.
-  if (prototype !== null && Object.getPrototypeOf(prototype) !== null) throw refusal(path, 'is not a plain object');
-  const members = Object.entries(value).sort(byKey);
-  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${write(key, member)}`).join(',')}}`;
 }
 
 const byKey = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number =>

@@ -12,14 +12,13 @@ import { FairQueue } from '../kernel/fair-queue.js';
 import { RefusalPacer } from '../kernel/refusal-pacer.js';
 import { type Back, isCall, namesOf, type Operation, type Send, type Stage } from './operation.js';
 
-export interface ConcurrencyPlan {
-  readonly runningMax: number;
-  readonly waitingMax: number;
+export const defaultConcurrencyPlan = {
+  runningMax: 64,
+  waitingMax: 1_024,
   /** Bound of the wait, even if the deadline is later. */
-  readonly waitMsMax: number;
-}
-
-export const defaultConcurrencyPlan: ConcurrencyPlan = { runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 };
+  waitMsMax: 60_000,
+};
+export type ConcurrencyPlan = Readonly<typeof defaultConcurrencyPlan>;
 
 /** Called with no argument when the operation has a slot, otherwise with its refusal. */
 type Settle = (refusal?: HostError) => void;

@@ -7,9 +7,8 @@
  * stage that throws reports no outcome.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { HostError } from '../kernel/errors.js';
-import type { Era } from '../wire/channel.js';
-import type { JsonText } from '../wire/frame.js';
+import { HostError } from '../kernel/errors.js';
+import type { Era, JsonText } from '../wire/channel.js';
 import type { Answer, CauseHandlers } from '../wire/peer-interface.js';
 import type { GatedCircuit, Ticket } from './breaker.js';
 import type { CallTrail } from './policy-events.js';
@@ -32,15 +31,15 @@ export interface ToolTraits {
   readonly isTrusted: boolean;
 }
 
-/** Additions of a gateway to an operation. */
+/** Additions of a gateway to an operation. Texts are JSON members without braces (`"a":1,"b":2`) and are not validated. */
 export interface CallRelay extends CauseHandlers {
-  /** Members of the caller's `_meta`, as JSON without the braces. */
+  /** Members of the caller's `_meta`, without the envelope's keys and `progressToken`. */
   readonly meta?: string | undefined;
-  /** Further members of `params`: the call continues an earlier one and is neither cached nor shared. */
+  /** Further members of `params`, such as `inputResponses`. Such a call is neither cached nor shared. */
   readonly members?: string | undefined;
-  /** Client capabilities for a modern server: one JSON object. */
+  /** Client capabilities for a modern server, instead of the host's: one JSON object. */
   readonly capabilities?: string | undefined;
-  /** The client whose instance gets the operation. */
+  /** The client, within its principal. Required for servers with `isolation: "per-client"`; shared servers ignore it. */
   readonly instance?: string | undefined;
 }
 
@@ -54,7 +53,7 @@ export class StageState {
   argumentsHash: string | null | undefined = undefined;
   /** cache-stage.ts: callback of the single flight. It gets the outcome of a shared operation; the earlier stages do not. */
   onSharedOutcome: Done | undefined = undefined;
-  /** tool-throttle.ts: number of pauses when the call was admitted. */
+  /** throttles.ts: number of pauses when the call was admitted. */
   pauses = 0;
   /** breaker-stage.ts: the breaker that admitted the operation, with its connection. */
   circuit: GatedCircuit | undefined = undefined;
@@ -126,6 +125,7 @@ export class CallResult {
   readonly run: number;
   /** False: the result has no `ttlMs`, or must not be cached even if it has one. */
   readonly mayHaveTtl: boolean;
+  /** Protocol era of the server. */
   readonly era: Era;
 
   constructor(bytes: Buffer, isError: boolean, run: number, mayHaveTtl: boolean, era: Era) {
@@ -216,5 +216,19 @@ export function copyItems(items: readonly Item[]): Item[] {
     const start = at;
     at += raw.copy(all, at);
     return { key, raw: all.subarray(start, at) };
+  });
+}
+
+/** Validates `deadlineMs` of a caller before it is used in arithmetic; JavaScript callers may pass any type. */
+
+/** Throws unless it is a number; `Infinity` is valid. The stage that waits reports a passed deadline as a timeout. */
+export function waitMs(deadlineMs: number | undefined, defaultMs: number): number {
+  const ms: unknown = deadlineMs ?? defaultMs;
+  if (typeof ms === 'number' && !Number.isNaN(ms)) return ms;
+  throw new HostError('invalid_request', 'deadlineMs is not a number', {
+    field: 'deadlineMs',
+    phase: 'queued',
+    execution: 'not_executed',
+    hint: `give the milliseconds it may take, or leave it out for ${defaultMs / 1_000} s`,
   });
 }

@@ -10,7 +10,7 @@ import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import type { JsonText } from '../wire/frame.js';
+import type { JsonText } from '../wire/channel.js';
 import { eachMember } from '../wire/json-scan.js';
 import { canonicalText } from './canonical-json.js';
 

@@ -86,27 +86,18 @@ function isUncertain({ code, details }: HostError): boolean {
   return code === 'transport' || code === 'timeout';
 }
 
-export interface RetryPlan {
-  readonly tokensMax: number;
-  readonly retryCost: number;
-  readonly timeoutCost: number;
-  readonly successGain: number;
-  readonly callsPerRetry: number;
-  /** Retries at one time, such as when a server with many calls dies. */
-  readonly burst: number;
-  /** Retries in flight that are always allowed: a tenth of a few calls would be zero. */
-  readonly freeInFlight: number;
-}
-
-export const defaultRetryPlan: RetryPlan = {
+export const defaultRetryPlan = {
   tokensMax: 500,
   retryCost: 5,
   timeoutCost: 10,
   successGain: 1,
   callsPerRetry: 10,
+  /** Retries at one time, such as when a server with many calls dies. */
   burst: 100,
+  /** Retries in flight that are always allowed: a tenth of a few calls would be zero. */
   freeInFlight: 3,
 };
+type RetryPlan = Readonly<typeof defaultRetryPlan>;
 
 /**
  * Retry budget of one server, which prevents a retry storm in an outage: a token quota that only successes refill, and a share

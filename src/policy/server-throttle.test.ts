@@ -12,7 +12,7 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Call, CallResult } from './operation.js';
-import { noteThrottling, refuseThrottled, ServerThrottle } from './server-throttle.js';
+import { noteThrottling, refuseThrottled, ServerThrottle } from './throttles.js';
 
 const enough = (retryAfterMs?: number, httpStatus = 429) =>
   new HostError('overloaded', `server 'github' is overloaded (${httpStatus})`, {

@@ -11,7 +11,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { InboundRequest } from '../wire/inbound-requests.js';
-import { RPC } from '../wire/rpc-codes.js';
+import { RPC } from '../wire/methods.js';
 import { isComplete } from './cache.js';
 import {
   type CallRelay,

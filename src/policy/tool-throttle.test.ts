@@ -3,7 +3,7 @@ import { failureOf, fakeCall, fakePrincipal, fakeResult, promised, staged } from
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Call, Done } from './operation.js';
-import { defaultThrottlePlan, type ThrottlePlan, ToolThrottle, throttle } from './tool-throttle.js';
+import { defaultThrottlePlan, type ThrottlePlan, ToolThrottle, throttle } from './throttles.js';
 
 type Outcome = 'ok' | 'no' | HostError;
 

@@ -9,15 +9,14 @@
 import type { Cancel, Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 
-export interface LivenessPlan {
+export const defaultLiveness = {
   /** Silence after a request was given up, before the first probe. */
-  readonly quietMs: number;
-  readonly probeTimeoutMs: number;
+  quietMs: 30_000,
+  probeTimeoutMs: 5_000,
   /** Unanswered probes in a row that end the connection. */
-  readonly missesMax: number;
-}
-
-export const defaultLiveness: LivenessPlan = { quietMs: 30_000, probeTimeoutMs: 5_000, missesMax: 3 };
+  missesMax: 3,
+};
+export type LivenessPlan = Readonly<typeof defaultLiveness>;
 
 /** Upper bound of the time allowed for a cancelled request, which may have had no deadline. */
 const allowedMsMax = 10 * 60_000;

@@ -6,19 +6,23 @@
  * Invariant: a failed attempt leaves nothing open, and `handlers.closed` is called for sessions only.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Clock } from '../kernel/clock.js';
-import { isHostError } from '../kernel/errors.js';
+import { type Clock, sleep } from '../kernel/clock.js';
+import { HostError, type HostErrorOptions, isHostError } from '../kernel/errors.js';
 import type { Channel } from '../wire/channel.js';
+import { RPC } from '../wire/methods.js';
 import { Peer } from '../wire/peer.js';
 import type { PeerHandlers } from '../wire/peer-interface.js';
-import type { EraMemory } from './eras/eras.js';
-import { eraNamed, httpSseEra, oldestEra } from './eras/eras.js';
-import type { ClientIdentity, ServerEra } from './eras/server-era.js';
+import { ALL_VERSIONS, ERAS, type EraMemory, eraNamed, httpSseEra, oldestEra } from './eras/eras.js';
+import {
+  type ClientIdentity,
+  noCommonVersion,
+  type Opening,
+  type ServerEra,
+  type ServerFacts,
+} from './eras/server-era.js';
 import type { LivenessPlan } from './liveness.js';
-import { type Negotiation, negotiate } from './negotiate.js';
 import { refusesProtocol } from './rpc-response.js';
 import { Session, type SessionHandlers } from './session.js';
-import { notMcpError, startError } from './start-error.js';
 
 interface OpenLimits {
   readonly deadlineAtMs: number;
@@ -188,4 +192,115 @@ export function forwardHandlers(to: SessionHandlers): Forwarded {
   // Without a handler the peer itself refuses requests of the server, so `request` must be absent.
   const { request, ...others } = all;
   return others;
+}
+
+interface Negotiation extends Omit<Opening, 'versions'> {
+  readonly clock: Clock;
+  /** Newest era to try. Undefined: all eras. */
+  readonly newest: ServerEra | undefined;
+}
+
+/** After this silence of a pipe the request of the next era is sent. */
+const silenceMs = 2_000;
+const silent = Symbol('silent');
+
+/** An attached transport may be of either kind. Treating it as a pipe costs at most one extra request. */
+const pipes: ReadonlySet<Channel['kind']> = new Set(['stdio', 'memory', 'attached']);
+
+/**
+ * Finds the era of a server on an open connection, and opens it: eras are tried from the newest on.
+ * On a pipe a slow server may be silent at first. So after a silence the request of the next era is sent too, and the answer to
+ * the first request still decides. Over HTTP each request waits for its answer.
+ * Not here: the opening requests (eras/).
+ * Invariant: the peer adopts an era once, when the era is known. The opening requests change nothing.
+ */
+async function negotiate(context: Negotiation): Promise<ServerFacts> {
+  const { peer, newest } = context;
+  const eras = newest ? ERAS.slice(ERAS.indexOf(newest)) : ERAS;
+  const facts = await open({ ...context, versions: ALL_VERSIONS }, eras);
+  const era = eraNamed(facts.era);
+  peer.adopt({ era, version: facts.version });
+  era.entered?.(peer);
+  return facts;
+}
+
+async function open(context: Negotiation & Opening, [era, ...older]: readonly ServerEra[]): Promise<ServerFacts> {
+  if (!era) throw noCommonVersion(context, 'speaks no protocol version that Hostler speaks');
+  const { clock, peer } = context;
+  const asked = era.open(context);
+  if (older.length === 0 || !pipes.has(peer.channel.kind)) return (await asked) ?? open(context, older);
+
+  const answered = new AbortController();
+  const silence = sleep(clock, silenceMs, answered.signal).then(() => silent);
+  const first = await Promise.race([asked, silence]).finally(() => answered.abort());
+  if (first !== silent) return (first as ServerFacts | undefined) ?? open(context, older);
+
+  // A slow server answers both requests in order, and the answer to the first one wins. A server that ignores the first request
+  // is recognised by its answer to the second.
+  const opened = open(context, older);
+  const judged = asked.then((facts) => facts ?? opened);
+  judged.catch(() => {});
+  // Both answers may arrive in one chunk: wait one turn of the event loop for the answer to the first request.
+  const openedAlone = opened.then(
+    (facts) => sleep(clock, 0).then(() => facts),
+    () => judged,
+  );
+  return Promise.race([judged, openedAlone]);
+}
+
+/**
+ * The error of a failed start, in terms of the server's configuration. No text of the server is compared.
+ * The first responses reveal a peer that does not speak MCP: a page instead of JSON, a refusal of every era, or an error that
+ * blames the request. A retry cannot change these. A 5xx, a broken connection or silence proves nothing.
+ */
+const endsChannel: ReadonlySet<unknown> = new Set(['exit', 'stdin_closed', 'stdout_closed']);
+
+/**
+ * A start that exceeds its time limit is reported as `start_timeout`, not as a timeout of the request that was open. The error
+ * of the channel has the exit code and stderr, so it replaces the error of one request.
+ */
+function startError(error: unknown, peer: Peer | undefined, server: string, startTimeoutMs: number): unknown {
+  if (!isHostError(error)) return error;
+  // On a busy machine the broken pipe of an exiting server is seen before its exit.
+  if (endsChannel.has(error.details.reason)) return peer?.closedBy ?? error;
+  if (error.code !== 'timeout') return error;
+  return new HostError('timeout', `server '${server}' did not become ready within ${startTimeoutMs} ms`, {
+    server,
+    reason: 'start_timeout',
+    limit: startTimeoutMs,
+    execution: 'not_executed',
+    hint: 'look at its stderr; if it is only slow, raise timeouts.start',
+    cause: error,
+  });
+}
+
+/** Codes that blame the request. Other codes are problems of the server, such as a database that is not up yet. */
+const requestFaults: ReadonlySet<number | undefined> = new Set([
+  RPC.parseError,
+  RPC.invalidRequest,
+  RPC.methodNotFound,
+  RPC.invalidParams,
+]);
+
+/** Returns a `not_mcp` error for a peer that does not speak MCP, and any other error unchanged. */
+function notMcpError(error: unknown, server: string): unknown {
+  if (!isHostError(error) || !isNotMcp(error)) return error;
+  const { httpStatus, rpcCode } = error.details;
+  const facts: HostErrorOptions = {
+    server,
+    reason: 'not_mcp',
+    execution: 'not_executed',
+    hint: `check that the command or URL of server '${server}' is that of an MCP server`,
+    cause: error,
+    ...(httpStatus === undefined ? {} : { httpStatus }),
+    ...(rpcCode === undefined ? {} : { rpcCode }),
+  };
+  return new HostError('protocol_error', `${error.message}: it does not speak MCP`, facts);
+}
+
+function isNotMcp({ code, details: { reason, httpStatus, rpcCode } }: HostError): boolean {
+  if (code !== 'protocol_error') return false;
+  if (reason === 'content_type') return true;
+  if (reason === 'http_status') return refusesProtocol(httpStatus);
+  return reason === 'rpc_error' && requestFaults.has(rpcCode);
 }

@@ -4,10 +4,10 @@
  *
  * Invariants: no line end of a caller gets into a message. No member of a caller replaces one that the era requires.
  */
-import type { JsonText } from '../wire/frame.js';
-import { type MetaEdits, spliceMeta } from '../wire/json-edit.js';
+import type { CallRelay } from '../policy/operation.js';
+import type { JsonText } from '../wire/channel.js';
+import { type MetaEdits, spliceMeta, toBuffer } from '../wire/json-edit.js';
 import { eachMember, readString } from '../wire/json-scan.js';
-import { toBuffer } from '../wire/json-text.js';
 
 /** Members that an era adds to `_meta` of every request. `capabilities`: a JSON object that replaces Hostler's own. */
 export interface RequestMeta {
@@ -15,13 +15,7 @@ export interface RequestMeta {
   edits(capabilities?: string): MetaEdits;
 }
 
-/** Members are JSON without the outer braces. */
-export interface RelayedParams {
-  readonly meta?: string | undefined;
-  readonly members?: string | undefined;
-  /** Client capabilities to declare instead of Hostler's, if the era declares them: one JSON object. */
-  readonly capabilities?: string | undefined;
-}
+export type RelayedParams = Pick<CallRelay, 'meta' | 'members' | 'capabilities'>;
 
 /** The members of `_meta` of a request, as JSON text; empty for none. */
 export function metaMembers(

@@ -15,9 +15,9 @@ import type { Random } from '../kernel/random.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyItems } from '../policy/operation.js';
 import { type DocumentRequest, fetchDocument } from '../transports/http/fetch-document.js';
+import { checkObject } from '../wire/json-edit.js';
 import { memberBytes, memberString } from '../wire/json-members.js';
 import { eachElement } from '../wire/json-scan.js';
-import { checkObject } from '../wire/json-text.js';
 import type { ListedItem } from './lists.js';
 
 export interface ServerCard {

@@ -3,15 +3,13 @@
  * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy/).
  * Invariant: a request is repeated only if the server refused it before doing anything (unknown session, mismatched headers).
  */
-import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import type { Channel, HttpFacts } from '../wire/channel.js';
-import type { JsonText } from '../wire/frame.js';
-import { checkObject, checkParams } from '../wire/json-text.js';
+import type { Channel, HttpFacts, JsonText } from '../wire/channel.js';
+import { checkObject, checkParams } from '../wire/json-edit.js';
+import { RPC } from '../wire/methods.js';
 import type { Peer } from '../wire/peer.js';
-import type { Answer, CauseHandlers, DeadlineExtension, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
-import { RPC } from '../wire/rpc-codes.js';
+import type { Answer, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
 import { eraNamed } from './eras/eras.js';
 import type { ClientIdentity, HttpSession, RequestMirror, ServerEra, ServerFacts } from './eras/server-era.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
@@ -19,22 +17,10 @@ import { defaultLiveness, failedProbe, Liveness, type LivenessPlan, type ProbeRe
 import { callParams, type RelayedParams, type RequestMeta, requestParams } from './request-params.js';
 import { readRpcError, resultOf } from './rpc-response.js';
 
-export interface CallOptions extends CauseHandlers {
-  /** On the session's clock. */
-  readonly deadlineAtMs: number;
-  readonly signal?: CancelSignal | undefined;
-  /** Called with the raw params of each progress notification. The request then carries a progress token. */
-  readonly onProgress?: ((params: Buffer) => void) | undefined;
-  /** Lets progress move the deadline. */
-  readonly extend?: DeadlineExtension | undefined;
-  /** Time of the current tick, if the caller has just read the clock. */
-  readonly nowMs?: number | undefined;
-  /** An opaque id, the same for all requests of one client (wire/peer-interface.ts). */
-  readonly client?: string | undefined;
+/** `onProgress` and `extend` give the request a progress token. */
+export interface CallOptions extends Omit<RequestOptions, 'progressToken' | 'http' | 'uncancellable'> {
   /** Members that a relayed request has besides its own params. Undefined for requests of Hostler itself. */
   readonly relay?: RelayedParams | undefined;
-  /** The request stays open as long as the session, so it says nothing about the server's liveness or load. */
-  readonly isLongLived?: boolean | undefined;
 }
 
 /** Arguments of a tool: an object, or the text of exactly one JSON object. */
@@ -303,8 +289,8 @@ export class Session {
     token: number | undefined,
     http: HttpFacts | undefined,
   ): Promise<Answer> {
-    const { deadlineAtMs, signal, onProgress, extend, client, onServerRequest, onServerNotification } = options;
-    const { isLongLived } = options;
+    const { deadlineAtMs, signal, onProgress, extend, client, isLongLived } = options;
+    const { onServerRequest, onServerNotification } = options;
     // Written out: a spread costs more than the rest of this hot path. `nowMs` is left out: it is stale in a later tick.
     const own: RequestOptions = {
       deadlineAtMs,
@@ -314,7 +300,7 @@ export class Session {
       client,
       onServerRequest,
       onServerNotification,
-      isLongLived: isLongLived,
+      isLongLived,
       http,
     };
     return this.#httpSession

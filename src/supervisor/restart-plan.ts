@@ -11,42 +11,28 @@
 import { backoffMs } from '../kernel/backoff.js';
 import type { Random } from '../kernel/random.js';
 
-export interface RestartPlan {
+export const defaultPlan = {
   /** Limit of restarts within the window, and of unproven starts in a row; one more failure parks the server. */
-  readonly maxRestarts: number;
-  readonly windowMs: number;
-  /** A run is proven at this age if a call succeeded … */
-  readonly provenByCallMs: number;
-  /** … and at this age without any call. */
-  readonly provenByAgeMs: number;
-  /** Maximum of the random delay before the first restart of a proven server. */
-  readonly firstDelayMsMax: number;
-  readonly delayMs: number;
-  readonly delayMsMax: number;
-  readonly probeMs: number;
-  readonly probeMsMax: number;
-  /** Share of the delay by which a probe may be earlier or later. */
-  readonly probeJitter: number;
-  /** Time during which calls cannot wake a parked server. */
-  readonly wakeAfterMs: number;
-  /** `eject` never probes; only a reload brings the server back. */
-  readonly onExhausted: 'park' | 'eject';
-}
-
-export const defaultPlan: RestartPlan = {
   maxRestarts: 5,
   windowMs: 5 * 60_000,
+  /** A run is proven at this age if a call succeeded … */
   provenByCallMs: 5_000,
+  /** … and at this age without any call. */
   provenByAgeMs: 30_000,
+  /** Maximum of the random delay before the first restart of a proven server. */
   firstDelayMsMax: 100,
   delayMs: 100,
   delayMsMax: 5_000,
   probeMs: 60_000,
   probeMsMax: 300_000,
+  /** Share of the delay by which a probe may be earlier or later. */
   probeJitter: 0.2,
+  /** Time during which calls cannot wake a parked server. */
   wakeAfterMs: 5_000,
-  onExhausted: 'park',
+  /** `eject` never probes; only a reload brings the server back. */
+  onExhausted: 'park' as 'park' | 'eject',
 };
+export type RestartPlan = Readonly<typeof defaultPlan>;
 
 /** Reason why a server does not run, for people. Never contains a secret. */
 export interface Reason {

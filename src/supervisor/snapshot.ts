@@ -21,12 +21,8 @@ export interface Snapshot {
   readonly lastSuccessAtMs: number | undefined;
 }
 
-export interface SnapshotFacts {
-  readonly server: string;
-  readonly restarts: number;
-  readonly waiting: number;
+export interface SnapshotFacts extends Pick<Snapshot, 'server' | 'restarts' | 'waiting' | 'lastSuccessAtMs'> {
   readonly lastError: { readonly error: Reason; readonly atMs: number } | undefined;
-  readonly lastSuccessAtMs: number | undefined;
 }
 
 export function snapshotOf(state: ServerState, facts: SnapshotFacts): Snapshot {

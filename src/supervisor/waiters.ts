@@ -7,7 +7,7 @@ import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 import { keepAlive } from '../kernel/keep-alive.js';
-import { Deadlines } from '../wire/deadlines.js';
+import { Deadlines } from '../wire/pending-requests.js';
 
 interface WaiterErrors {
   late(): HostError;

@@ -8,17 +8,19 @@
  * its newest or next request counts as the cause. When a request ends, its server requests end. While one of these is open, the
  * server waits for an answer and does not count as silent.
  */
-import type { Clock } from '../kernel/clock.js';
-import { AbandonedRequests, type CancelNotice } from './abandoned-requests.js';
-import { type Cause, isSessionCause, mayCause, RecentClients, refusalFor } from './cause.js';
+import type { Cancel, Clock } from '../kernel/clock.js';
 import { type MessageOrigin, type OutboundFrame, originId } from './channel.js';
-import type { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
 import { type InboundRequest, InboundRequests, type RequestHandler } from './inbound-requests.js';
+import { METHODS, NOTIFICATION, RPC } from './methods.js';
 import type { CauseHandlers, PeerHandlers } from './peer-interface.js';
-import type { PendingRequest, PendingRequests } from './pending-requests.js';
-import { QueuedServerRequests, queuedRequestsMax } from './queued-server-requests.js';
-import { NOTIFICATION, RPC } from './rpc-codes.js';
+import {
+  AbandonedRequests,
+  type CancelNotice,
+  type Deadlines,
+  type PendingRequest,
+  type PendingRequests,
+} from './pending-requests.js';
 
 /** Server requests that one call sends together arrive within this time. After it, the call waits for their answers. */
 export const askTogetherMs = 250;
@@ -238,3 +240,147 @@ export class Attribution {
 
 const isInDoubt = (cause: Cause): cause is Extract<Cause, { readonly count: number }> =>
   cause.kind === 'unclear' || cause.kind === 'ended';
+
+/** Time for which a server may continue the work of an answered request. */
+export const recentEndMs = 30_000;
+
+/**
+ * Clients with a recently ended request on a connection. Two times are enough for any number of clients: the last end, and the
+ * last end of any other client. So memory is constant, and no object is allocated per request.
+ */
+export class RecentClients {
+  /** Client whose request ended last. */
+  #last: string | undefined;
+  #lastEndAtMs = Number.NEGATIVE_INFINITY;
+  /** Last end of a request of any client except `#last`. */
+  #othersEndAtMs = Number.NEGATIVE_INFINITY;
+
+  /** `client` undefined: the request was made for no client; all such requests count as one client. */
+  ended(client: string | undefined, atMs: number): void {
+    if (client !== this.#last) {
+      this.#othersEndAtMs = this.#lastEndAtMs;
+      this.#last = client;
+    }
+    this.#lastEndAtMs = atMs;
+  }
+
+  hasOther(client: string | undefined, nowMs: number): boolean {
+    const endAtMs = client === this.#last ? this.#othersEndAtMs : this.#lastEndAtMs;
+    return nowMs - endAtMs < recentEndMs;
+  }
+
+  hasAny(nowMs: number): boolean {
+    return nowMs - this.#lastEndAtMs < recentEndMs;
+  }
+}
+
+export type Cause =
+  | { readonly kind: 'known'; readonly owner: PendingRequest }
+  /** The message belongs to a request that has ended. */
+  | { readonly kind: 'over' }
+  /** No request in progress could have caused it. */
+  | { readonly kind: 'none' }
+  /** A recently ended request may have caused it. No request is in progress, or only one, of another client. */
+  | { readonly kind: 'ended'; readonly count: number }
+  /** Any of `count` requests in progress, or of `abandoned` requests that were given up, could have caused it. */
+  | { readonly kind: 'unclear'; readonly count: number; readonly abandoned: number };
+
+const mayCause = (method: string | undefined): boolean => method !== undefined && !METHODS.get(method)?.isHousekeeping;
+
+/** Notifications that belong to the session and not to one request. */
+const sessionCause = /\/list_changed$|^notifications\/(?:subscriptions|tasks)(?:\/|$)/;
+const isSessionCause = (method: string): boolean =>
+  method === NOTIFICATION.resourceUpdated || sessionCause.test(method);
+
+function refusalFor(cause: Cause, method: string): readonly [code: number, message: string] {
+  const shown = method.slice(0, methodCharsMax);
+  switch (cause.kind) {
+    case 'known':
+      return [RPC.methodNotFound, `the client cannot be asked for ${shown}`];
+    case 'none':
+      return [RPC.methodNotFound, `this client does not offer ${shown}`];
+    case 'over':
+      return [RPC.internalError, 'the request that caused this has ended'];
+    case 'ended':
+      return [
+        RPC.internalError,
+        `ambiguous: a request that ended in the last ${recentEndS} s ${mayStillWork}, ${advice}`,
+      ];
+    case 'unclear':
+      return [RPC.internalError, unclear(cause.count, cause.abandoned)];
+    default:
+      return cause satisfies never;
+  }
+}
+
+const methodCharsMax = 100;
+const recentEndS = recentEndMs / 1_000;
+const mayStillWork = 'may still be at work';
+const advice = 'Hostler does not guess which one asked; set isolation: per-client';
+
+function unclear(count: number, abandoned: number): string {
+  const working = count === 0 ? [] : [`${count} ${count === 1 ? 'request is' : 'requests are'} in progress`];
+  const left = `${abandoned} ${count > 0 ? '' : abandoned === 1 ? 'request ' : 'requests '}`;
+  const gone = abandoned === 0 ? [] : [`${left}${abandoned === 1 ? 'was' : 'were'} given up and ${mayStillWork}`];
+  return `ambiguous: ${[...working, ...gone].join(' and ')}, ${advice}`;
+}
+
+export const queuedRequestsMax = 16;
+export const queuedRequestMs = 5_000;
+
+interface Queued {
+  readonly request: InboundRequest;
+  readonly assign: (owner: PendingRequest) => void;
+  readonly cancelTimer: Cancel;
+}
+
+/**
+ * Server requests that arrive before the client has sent a request, for example right after the handshake. They wait for the
+ * first client request. On a server shared by several clients such a request is refused at once.
+ * Invariant: at most `queuedRequestsMax` are queued, none for longer than `queuedRequestMs`; then each is refused.
+ */
+export class QueuedServerRequests {
+  readonly #clock: Clock;
+  readonly #refuse: (request: InboundRequest) => void;
+  readonly #queue = new Set<Queued>();
+
+  constructor(clock: Clock, refuse: (request: InboundRequest) => void) {
+    this.#clock = clock;
+    this.#refuse = refuse;
+  }
+
+  get size(): number {
+    return this.#queue.size;
+  }
+
+  /** `assign` is called at most once, with the client request to which the server request is attributed. */
+  add(request: InboundRequest, assign: (owner: PendingRequest) => void): void {
+    const queued: Queued = {
+      request,
+      assign,
+      cancelTimer: this.#clock.at(this.#clock.nowMs() + queuedRequestMs, () => {
+        this.#queue.delete(queued);
+        this.#refuse(request);
+      }),
+    };
+    this.#queue.add(queued);
+  }
+
+  remove(request: InboundRequest): void {
+    for (const queued of this.#queue) if (queued.request === request) this.#take(queued);
+  }
+
+  assignAll(owner: PendingRequest): void {
+    for (const queued of [...this.#queue]) {
+      // Answering one may end another.
+      if (!this.#queue.has(queued)) continue;
+      this.#take(queued);
+      queued.assign(owner);
+    }
+  }
+
+  #take(queued: Queued): void {
+    queued.cancelTimer();
+    this.#queue.delete(queued);
+  }
+}

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RecentClients, recentEndMs } from './cause.js';
+import { RecentClients, recentEndMs } from './attribution.js';
 
 test('E3 a client is alone when no other client had a request end in the last 30 s', () => {
   const recent = new RecentClients();

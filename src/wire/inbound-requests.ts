@@ -6,10 +6,10 @@
 import { ByteBudget } from '../kernel/byte-budget.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { OutboundFrame } from './channel.js';
+import { type JsonText, responseFrame } from './channel.js';
 import type { Envelope } from './envelope.js';
-import { type JsonText, responseFrame } from './frame.js';
-import { checkValue } from './json-text.js';
-import { RPC } from './rpc-codes.js';
+import { checkValue } from './json-edit.js';
+import { RPC } from './methods.js';
 
 export class InboundRequest {
   readonly idText: string;

@@ -8,20 +8,10 @@
  * - One message is one line: a line break within a relayed payload would let its sender forge messages.
  */
 import type { Writable } from 'node:stream';
-import type { SendPhase } from '../kernel/errors.js';
-import type { JsonText } from './frame.js';
-import { toBuffer } from './json-text.js';
+import type { JsonText, OutboundFrame } from './channel.js';
+import { toBuffer } from './json-edit.js';
 
-interface OutboundLine {
-  readonly head: string;
-  readonly payload: JsonText;
-  readonly tail: string;
-  /** Bytes of the message and its line end. */
-  readonly bytes: number;
-  /** With this many queued lines, they are written at once and not at the end of the tick. */
-  readonly batch: number;
-  phase: SendPhase;
-}
+type OutboundLine = Pick<OutboundFrame, 'head' | 'payload' | 'tail' | 'bytes' | 'batch' | 'phase'>;
 
 interface LineWriterOptions {
   readonly defer: (run: () => void) => void;

@@ -3,8 +3,6 @@
  * A method that is only forwarded to its server needs one row with `handledBy: 'passthrough'`.
  * Not here: the `isEraSpecific` methods of each era (gateway/eras/).
  */
-import { listenMethod } from './rpc-codes.js';
-
 export interface Method {
   /** Part of the gateway that handles the method. Absent: the gateway refuses it as unknown. */
   readonly handledBy?:
@@ -31,6 +29,9 @@ export interface Method {
   readonly isCacheable?: true;
 }
 
+/** Modern era: the request that stays open and receives notifications of the server. */
+export const listenMethod = 'subscriptions/listen';
+
 export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   ['tools/call', { handledBy: 'call', nameMember: 'name', mayRequireInput: true }],
   ['tools/list', { handledBy: 'list', isHousekeeping: true }],
@@ -54,3 +55,29 @@ export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   ['tasks/update', { nameMember: 'taskId' }],
   ['tasks/cancel', { nameMember: 'taskId' }],
 ]);
+
+/** Error codes of JSON-RPC. */
+export const RPC = {
+  parseError: -32700,
+  invalidRequest: -32600,
+  methodNotFound: -32601,
+  invalidParams: -32602,
+  internalError: -32603,
+} as const;
+
+export const NOTIFICATION = {
+  initialized: 'notifications/initialized',
+  progress: 'notifications/progress',
+  cancelled: 'notifications/cancelled',
+  message: 'notifications/message',
+  toolsChanged: 'notifications/tools/list_changed',
+  promptsChanged: 'notifications/prompts/list_changed',
+  resourcesChanged: 'notifications/resources/list_changed',
+  resourceUpdated: 'notifications/resources/updated',
+  elicitationComplete: 'notifications/elicitation/complete',
+  acknowledged: 'notifications/subscriptions/acknowledged',
+} as const;
+
+/** Requests that open or check a session. Servers answer them at once, so their latency says nothing about calls. */
+export const isSessionRequest = (method: string | undefined): boolean =>
+  method === 'ping' || method === 'initialize' || method === 'server/discover';

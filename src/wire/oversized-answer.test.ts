@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { oversizedHead, oversizedTail } from './oversized-answer.js';
+import { oversizedHead, oversizedTail } from './line-reader.js';
 
 describe('W14 the id of an oversized answer', () => {
   test.each([

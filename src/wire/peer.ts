@@ -9,25 +9,26 @@
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
-import type { CancelNotice } from './abandoned-requests.js';
 import { Attribution } from './attribution.js';
 import {
   type Agreement,
   type Channel,
   type ChannelListener,
   type EraRules,
+  type JsonText,
   type MessageOrigin,
+  notificationFrame,
   type OutboundFrame,
   originId,
+  requestFrame,
   type Withdrawal,
 } from './channel.js';
-import { Deadlines } from './deadlines.js';
 import type { Envelope } from './envelope.js';
-import { type JsonText, notificationFrame, requestFrame } from './frame.js';
 import { memberText } from './json-members.js';
+import { NOTIFICATION } from './methods.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
-import { type PendingRequest, PendingRequests } from './pending-requests.js';
-import { NOTIFICATION } from './rpc-codes.js';
+import type { CancelNotice } from './pending-requests.js';
+import { Deadlines, type PendingRequest, PendingRequests } from './pending-requests.js';
 import { cancelledByServer, givenUp, inboundTooDeep, lost, refusalOf, tooLarge } from './wire-errors.js';
 
 export class Peer implements ChannelListener {

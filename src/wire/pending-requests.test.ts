@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { requestFrame } from './frame.js';
+import { requestFrame } from './channel.js';
 import { type PendingRequest, PendingRequests } from './pending-requests.js';
 
 const pending = (id: number, options: { progressToken?: number; isLongLived?: boolean } = {}, deadlineAtMs = 0) => {

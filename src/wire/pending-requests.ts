@@ -3,13 +3,15 @@
  * Not here: settling them (peer.ts), attributing server requests to them (attribution.ts).
  * Invariant: progress or a cancel for a request that was not written yet is ignored, because the server guessed its id.
  */
+
+import type { Cancel, Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
 import type { OutboundFrame } from './channel.js';
 import { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-requests.js';
 import { memberText } from './json-members.js';
+import { isSessionRequest } from './methods.js';
 import type { Answer, RequestOptions } from './peer-interface.js';
-import { isSessionRequest } from './rpc-codes.js';
 
 export interface PendingRequest {
   readonly frame: OutboundFrame;
@@ -119,3 +121,115 @@ export class PendingRequests {
 
 const written = (pending: PendingRequest | undefined): PendingRequest | undefined =>
   pending?.frame.phase === 'queued' ? undefined : pending;
+
+const stepMs = 10;
+
+/**
+ * One timer for any number of deadlines. Deadlines within `stepMs` share a wake-up. The owner stores the deadlines, and may
+ * move one later without notifying the timer.
+ * The timer may be late, by a step or while the event loop is blocked. `expireDue` checks at once.
+ */
+export class Deadlines {
+  readonly #clock: Clock;
+  readonly #expire: (nowMs: number) => number;
+  /** Lower bound of all deadlines. */
+  #earliestMs = Number.POSITIVE_INFINITY;
+  #wakeAtMs = Number.POSITIVE_INFINITY;
+  #cancel: Cancel | undefined;
+
+  /** `expire` ends all due requests and returns the earliest remaining deadline, or infinity. */
+  constructor(clock: Clock, expire: (nowMs: number) => number) {
+    this.#clock = clock;
+    this.#expire = expire;
+  }
+
+  add(atMs: number): void {
+    if (atMs < this.#earliestMs) this.#earliestMs = atMs;
+    if (atMs < this.#wakeAtMs) this.#wakeAt(atMs);
+  }
+
+  expireDue(): void {
+    if (this.#clock.nowMs() >= this.#earliestMs) this.#wake();
+  }
+
+  stop(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+    this.#earliestMs = Number.POSITIVE_INFINITY;
+    this.#wakeAtMs = Number.POSITIVE_INFINITY;
+  }
+
+  #wakeAt(atMs: number): void {
+    this.#cancel?.();
+    this.#wakeAtMs = atMs;
+    this.#cancel = this.#clock.at(atMs, () => this.#wake());
+  }
+
+  #wake(): void {
+    const nowMs = this.#clock.nowMs();
+    this.#cancel?.();
+    this.#cancel = undefined;
+    this.#earliestMs = this.#wakeAtMs = Number.POSITIVE_INFINITY;
+    const earliest = this.#expire(nowMs);
+    if (earliest === Number.POSITIVE_INFINITY) return;
+    this.add(Math.max(earliest, nowMs + stepMs));
+    this.#earliestMs = Math.min(this.#earliestMs, earliest);
+  }
+}
+
+/** Time that a conforming server needs to stop after the notification. It never answers a cancelled request. */
+export const notifiedMs = 5_000;
+/** Without a notification the server may continue its work. */
+export const unnotifiedMs = 5 * 60_000;
+const abandonedMax = 1_000;
+
+/** How the server learns that a request was given up: by this frame, by the end of its stream, or (undefined) not at all. */
+export type CancelNotice = OutboundFrame | 'stream_ended' | undefined;
+
+interface Abandoned {
+  untilMs: number;
+  readonly notice: CancelNotice;
+  readonly client: string | undefined;
+}
+
+/**
+ * Requests that the peer gave up while the server may still work on them. Any of them may have caused an unattributed message,
+ * so the message cannot be attributed to another request.
+ * Invariants: an entry ends with its late answer or its time. The time of a cancelled request starts after the cancel
+ * notification was written. Beyond `abandonedMax` entries, the doubt lasts as long as the newest entry would.
+ */
+export class AbandonedRequests {
+  readonly #clock: Clock;
+  readonly #byId = new Map<number, Abandoned>();
+  /** End of the doubt caused by requests beyond `abandonedMax`. */
+  #overflowUntilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  add(id: number, notice: CancelNotice, client: string | undefined): void {
+    const untilMs = this.#clock.nowMs() + (notice === undefined ? unnotifiedMs : notifiedMs);
+    if (this.#byId.size >= abandonedMax && this.count >= abandonedMax)
+      this.#overflowUntilMs = Math.max(this.#overflowUntilMs, untilMs);
+    else this.#byId.set(id, { untilMs, notice, client });
+  }
+
+  answered(id: number): { readonly client: string | undefined } | undefined {
+    const abandoned = this.#byId.get(id);
+    this.#byId.delete(id);
+    return abandoned;
+  }
+
+  get count(): number {
+    if (this.#byId.size === 0 && this.#overflowUntilMs === Number.NEGATIVE_INFINITY) return 0;
+    const nowMs = this.#clock.nowMs();
+    for (const [id, abandoned] of this.#byId) {
+      const { notice } = abandoned;
+      // The server has not seen a notification that is still queued.
+      if (typeof notice === 'object' && notice.phase === 'queued') abandoned.untilMs = nowMs + notifiedMs;
+      else if (abandoned.untilMs <= nowMs) this.#byId.delete(id);
+    }
+    return this.#byId.size + (this.#overflowUntilMs > nowMs ? 1 : 0);
+  }
+}

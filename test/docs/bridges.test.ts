@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { inputRequestsMax, inputRequiredBytesMax } from '../../src/gateway/bridge/input-required.js';
-import { asksMax } from '../../src/gateway/eras/legacy/bridge.js';
-import { askLimitMs, roundsMax } from '../../src/gateway/eras/legacy/input-rounds.js';
+import { askLimitMs, asksMax, roundsMax } from '../../src/gateway/eras/legacy/bridge.js';
 import {
   afterRefusalMs,
   answerBytesMax,
@@ -12,11 +11,9 @@ import {
   parkedMax,
   parkedPerPrincipalMax,
 } from '../../src/gateway/eras/modern/parked-call.js';
-import { stateLifeMs } from '../../src/gateway/eras/modern/sealed-state.js';
-import { notifiedMs, unnotifiedMs } from '../../src/wire/abandoned-requests.js';
-import { askTogetherMs } from '../../src/wire/attribution.js';
-import { recentEndMs } from '../../src/wire/cause.js';
-import { queuedRequestMs, queuedRequestsMax } from '../../src/wire/queued-server-requests.js';
+import { stateLifeMs } from '../../src/gateway/eras/modern/parked-state.js';
+import { askTogetherMs, queuedRequestMs, queuedRequestsMax, recentEndMs } from '../../src/wire/attribution.js';
+import { notifiedMs, unnotifiedMs } from '../../src/wire/pending-requests.js';
 
 const text = readFileSync(new URL('../../docs/bridges.md', import.meta.url), 'utf8');
 const MiB = 1024 * 1024;

@@ -6,8 +6,7 @@ import type { Bridge, BridgeOptions, Relayed } from '../../src/gateway/bridge/br
 import type { AskLimits, Client, Exchange } from '../../src/gateway/exchange.js';
 import { HostError } from '../../src/kernel/errors.js';
 import type { Session } from '../../src/session/session.js';
-import type { Era } from '../../src/wire/channel.js';
-import type { JsonText } from '../../src/wire/frame.js';
+import type { Era, JsonText } from '../../src/wire/channel.js';
 import type { InboundRequest } from '../../src/wire/inbound-requests.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { capabilitiesOf } from './bridge-exchange.js';

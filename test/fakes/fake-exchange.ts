@@ -1,9 +1,9 @@
 /** Clients, sessions and requests of theirs without an ingress: what they are told is written down as text. */
-import { type EndpointId, parseEndpointPath } from '../../src/gateway/endpoint-id.js';
+
 import type { Client, ClientSession, Exchange, RpcFailure } from '../../src/gateway/exchange.js';
+import { type EndpointId, parseEndpointPath } from '../../src/gateway/exchange.js';
 import type { Principal } from '../../src/policy/operation.js';
-import type { Era } from '../../src/wire/channel.js';
-import type { JsonText } from '../../src/wire/frame.js';
+import type { Era, JsonText } from '../../src/wire/channel.js';
 
 const textOf = (text: JsonText): string => (typeof text === 'string' ? text : Buffer.from(text).toString('utf8'));
 

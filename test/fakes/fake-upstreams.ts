@@ -9,8 +9,7 @@ import type { Upstreams } from '../../src/gateway/upstreams.js';
 import type { HostCallOptions, HostRequestOptions, ToolResult } from '../../src/host/host-interface.js';
 import type { EraAnswer, Principal } from '../../src/policy/operation.js';
 import type { ListedItem, ListMethod } from '../../src/session/lists.js';
-import type { Era } from '../../src/wire/channel.js';
-import type { JsonText } from '../../src/wire/frame.js';
+import type { Era, JsonText } from '../../src/wire/channel.js';
 import { memberString } from '../../src/wire/json-members.js';
 
 const keyMembers = { tools: 'name', prompts: 'name', resources: 'uri', templates: 'uriTemplate' } as const;

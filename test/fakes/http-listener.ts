@@ -4,8 +4,8 @@
 
 import type { HostError } from '../../src/kernel/errors.js';
 import type { ChannelListener, HttpFacts, OutboundFrame } from '../../src/wire/channel.js';
+import { type JsonText, notificationFrame, requestFrame } from '../../src/wire/channel.js';
 import type { Envelope } from '../../src/wire/envelope.js';
-import { type JsonText, notificationFrame, requestFrame } from '../../src/wire/frame.js';
 import { legacyEra, modernEra } from './eras.js';
 
 export interface Heard {

@@ -9,8 +9,7 @@ import { memoryPinStore } from '../../src/policy/pin-records.js';
 import { Pins } from '../../src/policy/pins.js';
 import { CallBudgets } from '../../src/policy/rate-limit.js';
 import { ReconnectBackoff } from '../../src/policy/reconnect-backoff.js';
-import { ServerThrottle } from '../../src/policy/server-throttle.js';
-import { ToolThrottle } from '../../src/policy/tool-throttle.js';
+import { ServerThrottle, ToolThrottle } from '../../src/policy/throttles.js';
 
 export function fakeOperations(
   parts: Partial<OperationsParts> & Pick<OperationsParts, 'clock' | 'serverOf'>,

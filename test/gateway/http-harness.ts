@@ -28,7 +28,6 @@ export class FakeRouter implements Router {
   readonly sessions: ClientSession[] = [];
   /** Ids of sessions that ended before they were open. */
   readonly unopened: string[] = [];
-  readonly notices: Array<{ client: Client; method: string; params: string | undefined }> = [];
   readonly mirrored = new Map<string, readonly MirroredHeader[]>();
   /** By method; what is not here is answered with an empty result. */
   readonly answers = new Map<string, (exchange: Exchange) => void>([
@@ -39,7 +38,7 @@ export class FakeRouter implements Router {
 
   /** Everything that came through the guards. */
   get reached(): number {
-    return this.handled.length + this.notices.length + this.sessions.length;
+    return this.handled.length + this.sessions.length;
   }
 
   hasEndpoint = (endpoint: { kind: string; server?: string }): boolean =>
@@ -60,11 +59,6 @@ export class FakeRouter implements Router {
 
   endedBeforeOpen({ id }: Pick<Client, 'id'>): void {
     this.unopened.push(id);
-  }
-
-  notified(client: Client, method: string, params: Buffer | undefined): void {
-    this.notices.push({ client, method, params: params?.toString() });
-    this.#changed();
   }
 
   mirroredArguments = (_endpoint: unknown, _principal: unknown, tool: string) => this.mirrored.get(tool);

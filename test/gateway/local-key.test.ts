@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readOrCreateLocalKey } from '../../src/gateway/keys/local-key.js';
+import { readOrCreateLocalKey } from '../../src/gateway/keys/keyring.js';
 
 const run = promisify(execFile);
 let folder: string;
@@ -99,7 +99,7 @@ test('a data directory that others may write to is refused before anything is ma
 
 test('first starts at the same time make one key', { timeout: 60_000 }, async () => {
   const [rounds, starts] = [40, 4];
-  const source = new URL('../../dist/gateway/keys/local-key.js', import.meta.url).href;
+  const source = new URL('../../dist/gateway/keys/keyring.js', import.meta.url).href;
   const script = `import(${JSON.stringify(source)}).then(({ readOrCreateLocalKey }) => {
     const nap = new Int32Array(new SharedArrayBuffer(4));
     const made = [];

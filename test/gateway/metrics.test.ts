@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Registry, register } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { BrokerFigures } from '../../src/gateway/metrics/figures.js';
+import type { BrokerFigures } from '../../src/gateway/metrics/metric-table.js';
 import { metricTable } from '../../src/gateway/metrics/metric-table.js';
 import { createMetrics, type Metrics } from '../../src/gateway/metrics/metrics.js';
 import { createHost, type Host } from '../../src/host/host.js';

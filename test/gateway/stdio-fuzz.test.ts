@@ -102,7 +102,6 @@ test(`${lines} lines, seed ${seed}`, { timeout: 120_000 }, async () => {
     hasEndpoint: () => true,
     mirroredArguments: () => undefined,
     opened: () => {},
-    notified: () => {},
     handle(exchange) {
       const fate = random();
       if (exchange.idText.startsWith('"w') || fate < 0.2) waiting.push(exchange);

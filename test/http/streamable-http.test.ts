@@ -6,7 +6,7 @@ import { seededRandom } from '../../src/kernel/random.js';
 import { TokenRefused } from '../../src/transports/http/auth-token.js';
 import type { HttpSpec } from '../../src/transports/http/http-pool.js';
 import { openStreamableHttp, type StreamableHttpChannel } from '../../src/transports/http/streamable-http-channel.js';
-import { responseFrame } from '../../src/wire/frame.js';
+import { responseFrame } from '../../src/wire/channel.js';
 import { legacyEra, modernEra } from '../fakes/eras.js';
 import { notification, RecordingListener, rawRequest, request } from '../fakes/http-listener.js';
 import { type Answer, events, json, result, rpcError, startServer, type TestServer } from '../fakes/http-server.js';

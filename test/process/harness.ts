@@ -9,10 +9,10 @@ import { afterEach, beforeEach } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
+import type { LadderPace } from '../../src/transports/stdio/process-group.js';
 import { openStdio, type StdioChannel, type StdioSpec } from '../../src/transports/stdio/stdio-channel.js';
-import type { LadderPace } from '../../src/transports/stdio/stop-ladder.js';
 import type { OutboundFrame } from '../../src/wire/channel.js';
-import { requestFrame } from '../../src/wire/frame.js';
+import { requestFrame } from '../../src/wire/channel.js';
 import { hasProc, livingNow, realTable } from '../real-table.js';
 
 export const fakes = fileURLToPath(new URL('../fakes', import.meta.url));

@@ -1,7 +1,7 @@
 /** The stop ladder on real children: each kind ends, on the rung it deserves. */
 
 import { describe, expect, test } from 'vitest';
-import { notificationFrame } from '../../src/wire/frame.js';
+import { notificationFrame } from '../../src/wire/channel.js';
 import { timeLimitMs } from '../tier.js';
 import { carriers, profiles, shortPace, until, useBench } from './harness.js';
 

@@ -5,7 +5,7 @@ import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { LIMITS } from '../../src/kernel/limits.js';
 import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
 import { openStdio } from '../../src/transports/stdio/stdio-channel.js';
-import { responseFrame } from '../../src/wire/frame.js';
+import { responseFrame } from '../../src/wire/channel.js';
 import { LineReader } from '../../src/wire/line-reader.js';
 import { factsNow, hasProc, ownRssBytes } from '../real-table.js';
 import { isLongTier, timeLimitMs } from '../tier.js';

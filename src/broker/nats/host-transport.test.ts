@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { joinedParts } from '../../wire/json-text.js';
+import { joinedParts } from '../../wire/json-edit.js';
 import { Identities } from '../identities.js';
 import { writeMessage } from '../protocol/messages.js';
 import type { IncomingCall, ServiceHandlers } from '../service/transport.js';

@@ -7,7 +7,7 @@
  */
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
-import { joinedParts } from '../../wire/json-text.js';
+import { joinedParts } from '../../wire/json-edit.js';
 import type { BrokerEvent } from '../broker-events.js';
 import type { Identities } from '../identities.js';
 import { idPattern } from '../protocol/limits.js';

@@ -9,7 +9,7 @@ import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { joinedParts } from '../../wire/json-text.js';
+import { joinedParts } from '../../wire/json-edit.js';
 import { brokerLimits } from '../protocol/limits.js';
 import {
   type CallRequest,

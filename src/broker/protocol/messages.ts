@@ -8,10 +8,10 @@
  */
 import { hash } from 'node:crypto';
 import { type ErrorCode, HostError } from '../../kernel/errors.js';
-import type { JsonText } from '../../wire/frame.js';
+import type { JsonText } from '../../wire/channel.js';
+import { checkValue, joinedParts } from '../../wire/json-edit.js';
 import { isList, isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
-import { checkValue, joinedParts } from '../../wire/json-text.js';
 import { readError } from './error-codec.js';
 import { brokerLimits, idPattern } from './limits.js';
 

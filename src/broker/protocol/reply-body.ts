@@ -4,11 +4,10 @@
  */
 import type { ErrorCode, HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import type { Era } from '../../wire/channel.js';
-import type { JsonText } from '../../wire/frame.js';
+import type { Era, JsonText } from '../../wire/channel.js';
+import { joinedParts } from '../../wire/json-edit.js';
 import { isList, isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
-import { joinedParts } from '../../wire/json-text.js';
 import { readError } from './error-codec.js';
 import { brokerLimits } from './limits.js';
 import { invalid, text } from './messages.js';

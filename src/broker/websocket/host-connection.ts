@@ -9,7 +9,7 @@ import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
-import { joinedParts, partsBytes } from '../../wire/json-text.js';
+import { joinedParts, partsBytes } from '../../wire/json-edit.js';
 import { brokerLimits } from '../protocol/limits.js';
 import {
   type Hello,

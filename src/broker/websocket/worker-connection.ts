@@ -8,7 +8,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
-import { joinedParts } from '../../wire/json-text.js';
+import { joinedParts } from '../../wire/json-edit.js';
 import {
   type CallRequest,
   type HostMessage,

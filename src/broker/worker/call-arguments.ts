@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { isCancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError } from '../../kernel/errors.js';
 import type { ToolArguments } from '../../session/session.js';
-import { checkObject, toBuffer } from '../../wire/json-text.js';
+import { checkObject, toBuffer } from '../../wire/json-edit.js';
 import { brokerLimits, idPattern } from '../protocol/limits.js';
 import { type CallTarget, tooLargeCall } from './call-errors.js';
 

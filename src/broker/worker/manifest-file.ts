@@ -5,7 +5,7 @@
 import { closeSync, fstatSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { newId } from '../../kernel/random.js';
 import { replaceFile } from '../../kernel/replace-file.js';
-import { checkValue } from '../../wire/json-text.js';
+import { checkValue } from '../../wire/json-edit.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { type Manifest, readManifestBody } from '../protocol/reply-body.js';
 

@@ -14,7 +14,7 @@ import { HostError, isHostError } from '../../kernel/errors.js';
 import type { EraAnswer } from '../../policy/operation.js';
 import { LEGACY_VERSIONS } from '../../session/eras/legacy/revisions.js';
 import type { ListedItem } from '../../session/lists.js';
-import type { JsonText } from '../../wire/frame.js';
+import type { JsonText } from '../../wire/channel.js';
 import { memberString } from '../../wire/json-members.js';
 import type { ManifestTool, RemoteTools, Trace } from './index.js';
 

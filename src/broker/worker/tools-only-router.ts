@@ -4,7 +4,7 @@
  */
 import type { Exchange, Router } from '../../gateway/exchange.js';
 import { ERRORS, type HostError } from '../../kernel/errors.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { RPC } from '../../wire/methods.js';
 
 const unsupported = /^(?:prompts|resources|completion|logging)\//;
 
@@ -36,7 +36,6 @@ export function toolsOnly(router: Router, firstTools: FirstTools): Router {
     handle,
     hasEndpoint: (endpoint, principal) => router.hasEndpoint(endpoint, principal),
     opened: (session) => router.opened(session),
-    notified: (client, method, params) => router.notified(client, method, params),
     mirroredArguments: (endpoint, principal, tool) => router.mirroredArguments(endpoint, principal, tool),
     keysChanged: (now) => router.keysChanged?.(now),
     close: () => router.close?.(),

@@ -6,8 +6,8 @@
 import { keyIs, memberBytes, memberString, type Span } from '../../wire/json-members.js';
 import { eachMember, readString } from '../../wire/json-scan.js';
 import { METHODS } from '../../wire/methods.js';
-import { brokenServer, quoted } from './bridge-errors.js';
 import type { Relayed } from './bridged-request.js';
+import { brokenServer, quoted } from './bridged-request.js';
 import { type ClientCapability, neededCapability } from './client-capabilities.js';
 
 /** Limits of one round. */

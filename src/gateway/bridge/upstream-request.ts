@@ -7,12 +7,11 @@ import type { HostRequestOptions, ToolResult } from '../../host/host-interface.j
 import type { Era } from '../../wire/channel.js';
 import { editMembers } from '../../wire/json-edit.js';
 import { uniqueMembers } from '../../wire/json-members.js';
-import { NOTIFICATION } from '../../wire/rpc-codes.js';
+import { NOTIFICATION } from '../../wire/methods.js';
 import { eraOf } from '../eras/eras.js';
 import type { Exchange } from '../exchange.js';
 import type { LogLevels } from '../listening/log-levels.js';
-import { isLogged, type LogLevel } from '../messages/log-level.js';
-import { LOG_LEVEL, noMeta, type RequestMeta, readMeta } from '../messages/request-meta.js';
+import { isLogged, LOG_LEVEL, type LogLevel, noMeta, type RequestMeta, readMeta } from '../messages/request-meta.js';
 import type { Upstreams } from '../upstreams.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from './bridged-request.js';
 

@@ -5,11 +5,10 @@
 import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../kernel/clock.js';
 import type { Random } from '../../kernel/random.js';
-import type { Era } from '../../wire/channel.js';
+import type { Era, JsonText } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
-import type { JsonText } from '../../wire/frame.js';
+import { RPC } from '../../wire/methods.js';
 import type { Answer } from '../../wire/peer-interface.js';
-import { RPC } from '../../wire/rpc-codes.js';
 import type { Bridge } from '../bridge/bridged-request.js';
 import type { Ask, Client, ClientSession, CurrentPrincipal, Exchange, RpcFailure } from '../exchange.js';
 import type { Caller, IngressContext } from '../http/ingress-context.js';
@@ -90,8 +89,8 @@ export interface StdioEra {
   /** Whether the client may send batches in its current session. */
   readonly hasBatches: boolean;
   clientOf(method: string, params: Buffer | undefined, isInBatch: boolean): Client | RpcFailure;
-  /** The client of a notification. Undefined: the router must ignore it, because the era handled it or it has no client. */
-  notified(method: string, params: Buffer | undefined): Client | undefined;
+  /** Notifications are not forwarded: each request carries the client facts that its server needs. */
+  notified?(method: string): void;
   /** Absent in an era whose clients receive no requests. */
   ask?(owner: Exchange, ...request: Parameters<Ask>): Promise<Answer>;
   /** Called for each answer of the client to a request of the gateway. */

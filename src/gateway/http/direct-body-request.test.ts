@@ -5,7 +5,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { eventually } from '../../../test/eventually.js';
-import { DirectBodyRequest } from './direct-body-request.js';
+import { DirectBodyRequest } from './parse-post.js';
 
 /** What a server says to these bytes, up to its end; `parts` are sent one after the other, each when the one before was heard. */
 async function serve(parts: readonly string[], listener: RequestListener<typeof DirectBodyRequest>, isCutOff = false) {

@@ -10,25 +10,22 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ByteBudget } from '../../kernel/byte-budget.js';
-import { type Clock, sleep } from '../../kernel/clock.js';
-import { type NewId, newId, type Random } from '../../kernel/random.js';
+import { sleep } from '../../kernel/clock.js';
+import { newId } from '../../kernel/random.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
-import { parseEndpointPath } from '../endpoint-id.js';
 import type { ClientEra } from '../eras/era.js';
 import { claimant, ERAS } from '../eras/eras.js';
-import type { CurrentPrincipal, Router } from '../exchange.js';
-import type { IngressFigures } from '../metrics/figures.js';
+import type { CurrentPrincipal } from '../exchange.js';
+import { parseEndpointPath } from '../exchange.js';
+import type { IngressFigures } from '../metrics/metric-table.js';
 import { CrossOrigin } from './cross-origin.js';
-import { DirectBodyRequest } from './direct-body-request.js';
-import { HttpConnections } from './http-connections.js';
+import { HttpConnections, LingeringClose } from './http-connections.js';
 import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
-import type { Authenticate, Caller, IngressContext } from './ingress-context.js';
-import { LingeringClose } from './lingering-close.js';
+import type { Caller, IngressContext } from './ingress-context.js';
 import { OpenExchanges } from './open-exchanges.js';
-import { type ListeningEra, PostedBody } from './parse-post.js';
-import { REFUSALS, type Refusal } from './refusals.js';
+import { DirectBodyRequest, type ListeningEra, PostedBody } from './parse-post.js';
+import { checkPost, isClientName, REFUSALS, type Refusal, type RequestHeaders } from './refusals.js';
 import { countedResponse, failRequest, refuseRequest, refuseSocket } from './reply.js';
-import { checkPost, isClientName, type RequestHeaders } from './request-headers.js';
 import { type Route, RouteResponder, type Routes } from './routes.js';
 import { StreamBeat } from './sse-stream.js';
 
@@ -42,20 +39,14 @@ export interface HttpListen {
   readonly origins?: readonly string[];
 }
 
-export interface HttpIngressOptions {
-  readonly router: Router;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly authenticate: Authenticate;
+export interface HttpIngressOptions
+  extends Pick<IngressContext, 'router' | 'clock' | 'random' | 'authenticate'>,
+    Partial<Pick<IngressContext, 'newId' | 'onProblem'>> {
   readonly listen: HttpListen;
   readonly limits?: Partial<HttpLimits>;
   readonly routes?: Routes;
   /** Whether the host is open. Default: always. */
   readonly isOpen?: () => boolean;
-  /** Receives internal errors. The request was answered. */
-  readonly onProblem?: (error: unknown) => void;
-  /** Creates session ids, which must be unguessable. */
-  readonly newId?: NewId;
 }
 
 export interface HttpIngress {
@@ -210,7 +201,7 @@ class Ingress implements HttpIngress {
       keepAliveTimeout: idleSocketMs,
       IncomingMessage: DirectBodyRequest,
       ServerResponse: countedResponse(this.#answers),
-      // request-headers.ts relies on this.
+      // `RequestHeaders` relies on this.
       joinDuplicateHeaders: true,
       // The origin guard refuses a request without a Host.
       requireHostHeader: false,

@@ -20,7 +20,7 @@ export const HTTP_LIMITS = {
   idleSocketMs: 60_000,
   /** Refused connections that are drained before close, so that a client that is still sending gets the answer. */
   lingering: 256,
-  /** Time and bytes of draining one refused connection (lingering-close.ts). */
+  /** Time and bytes of draining one refused connection (`LingeringClose`). */
   lingerMs: 5_000,
   lingerBytes: 16 * MiB,
   /** Open requests of all clients, shared between keys (open-exchanges.ts). */

@@ -6,13 +6,12 @@ import type { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { NewId, Random } from '../../kernel/random.js';
 import type { Principal } from '../../policy/operation.js';
-import { RPC } from '../../wire/rpc-codes.js';
-import type { EndpointId } from '../endpoint-id.js';
-import type { Exchange, Router } from '../exchange.js';
+import { RPC } from '../../wire/methods.js';
+import type { EndpointId, Exchange, Router } from '../exchange.js';
+import type { LingeringClose } from './http-connections.js';
 import type { HttpLimits } from './http-limits.js';
-import type { LingeringClose } from './lingering-close.js';
 import type { OpenExchanges } from './open-exchanges.js';
-import type { RequestHeaders } from './request-headers.js';
+import type { RequestHeaders } from './refusals.js';
 import type { StreamBeat } from './sse-stream.js';
 
 /** Returns the principal of the key; undefined if the key is not valid. */

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { LingeringClose } from './lingering-close.js';
+import { LingeringClose } from './http-connections.js';
 
 const limits = { lingering: 2, lingerMs: 1_000, lingerBytes: 1_000 };
 const answer = Buffer.from('answer');

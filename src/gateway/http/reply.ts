@@ -5,12 +5,11 @@
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { JsonText } from '../../wire/frame.js';
-import { joinedParts, latin1, partsBytes } from '../../wire/json-text.js';
-import { failureText } from '../messages/rpc-text.js';
-import type { LingeringClose } from './lingering-close.js';
-import { type HeaderList, REFUSALS, type Refusal } from './refusals.js';
-import { isTooMuchToDrain, type RequestHeaders } from './request-headers.js';
+import type { JsonText } from '../../wire/channel.js';
+import { joinedParts, latin1, partsBytes } from '../../wire/json-edit.js';
+import { failureText } from '../exchange.js';
+import type { LingeringClose } from './http-connections.js';
+import { type HeaderList, isTooMuchToDrain, REFUSALS, type Refusal, type RequestHeaders } from './refusals.js';
 
 /** Up to this size, joining the parts is cheaper than one write per part. */
 const joinedBytesMax = 64 * 1024;

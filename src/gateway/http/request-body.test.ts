@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { ByteBudget } from '../../kernel/byte-budget.js';
-import { type BodyFault, GatheredBody } from './direct-body-request.js';
+import { type BodyFault, GatheredBody } from './parse-post.js';
 
 class TestBody extends GatheredBody {
   readonly #done: (body: Buffer | BodyFault) => void;

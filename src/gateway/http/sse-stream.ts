@@ -5,8 +5,8 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import type { JsonText } from '../../wire/frame.js';
-import { joinedParts } from '../../wire/json-text.js';
+import type { JsonText } from '../../wire/channel.js';
+import { joinedParts } from '../../wire/json-edit.js';
 import type { HttpLimits } from './http-limits.js';
 import type { HeaderList } from './refusals.js';
 import { cutWhenStalled } from './reply.js';

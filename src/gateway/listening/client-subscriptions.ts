@@ -8,12 +8,12 @@
 import { ERRORS } from '../../kernel/errors.js';
 import { spliceMeta } from '../../wire/json-edit.js';
 import { stringOf, uniqueMembers } from '../../wire/json-members.js';
-import { NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
+import { NOTIFICATION, RPC } from '../../wire/methods.js';
 import { type ClientSession, type Exchange, invalidParams } from '../exchange.js';
 import { requestFailure } from '../messages/failures.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import { noTarget } from '../routing/passthrough.js';
-import { isAmbiguous } from '../views/hostler-uris.js';
+import { isAmbiguous } from '../views/tool-names.js';
 import { LIST_KINDS } from './list-watch.js';
 import { ListenStream, readFilter, type SubscriptionParts, subscribe, uriCharsMax, urisMax } from './listen-stream.js';
 

@@ -8,9 +8,9 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Principal } from '../../policy/operation.js';
 import type { ListMethod } from '../../session/lists.js';
-import { NOTIFICATION } from '../../wire/rpc-codes.js';
-import { type EndpointId, endpointKey } from '../endpoint-id.js';
+import { NOTIFICATION } from '../../wire/methods.js';
 import type { Client, CurrentPrincipal } from '../exchange.js';
+import { type EndpointId, endpointKey } from '../exchange.js';
 import { showSame, type View } from '../views/view.js';
 import type { Views } from '../views/views.js';
 

@@ -5,7 +5,7 @@
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/operation.js';
-import { isMoreVerbose, type LogLevel } from '../messages/log-level.js';
+import { isMoreVerbose, type LogLevel } from '../messages/request-meta.js';
 import type { Upstreams } from '../upstreams.js';
 import { offers } from '../views/view.js';
 

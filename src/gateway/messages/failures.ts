@@ -8,7 +8,7 @@ import { ERRORS, type ErrorCode, HostError } from '../../kernel/errors.js';
 import { MODERN_ERRORS } from '../../session/eras/modern/protocol.js';
 import { RpcRefusal, readRpcError } from '../../session/rpc-response.js';
 import type { Era } from '../../wire/channel.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { RPC } from '../../wire/methods.js';
 import { eraOf } from '../eras/eras.js';
 import type { RpcFailure } from '../exchange.js';
 

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { addFigures } from './figures.js';
-import { metricTable } from './metric-table.js';
+import { addFigures, metricTable } from './metric-table.js';
 
 test('figures of several ingresses are added up', () => {
   expect(

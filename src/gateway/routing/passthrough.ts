@@ -2,13 +2,13 @@
  * Finds the server of a passthrough request, and the params that change on the way to it. Each kind of target has one finder.
  * Not here: sending the request (relay.ts).
  */
-import type { JsonText } from '../../wire/frame.js';
+import type { JsonText } from '../../wire/channel.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
 import { memberString, uniqueMembers } from '../../wire/json-members.js';
 import type { Method } from '../../wire/methods.js';
 import { type Exchange, invalidParams, type RpcFailure } from '../exchange.js';
 import { ambiguousUri, unknownUri } from '../messages/failures.js';
-import { type AmbiguousResource, isAmbiguous } from '../views/hostler-uris.js';
+import { type AmbiguousResource, isAmbiguous } from '../views/tool-names.js';
 import { uriCharsMax } from '../views/uri-templates.js';
 import type { View } from '../views/view.js';
 

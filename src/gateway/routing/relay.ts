@@ -7,8 +7,7 @@
 import { isHostError } from '../../kernel/errors.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
 import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
-import { METHODS, type Method } from '../../wire/methods.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { METHODS, type Method, RPC } from '../../wire/methods.js';
 import type { Bridge, Relayed } from '../bridge/bridged-request.js';
 import { UpstreamRequest } from '../bridge/upstream-request.js';
 import { badResult } from '../eras/era.js';

@@ -10,11 +10,10 @@ import { embedder, type Principal } from '../../policy/operation.js';
 import { scanToolHeaders } from '../../session/eras/modern/tool-headers.js';
 import type { ListedItem, ListMethod } from '../../session/lists.js';
 import { stringOf, uniqueMembers } from '../../wire/json-members.js';
-import { METHODS } from '../../wire/methods.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { METHODS, RPC } from '../../wire/methods.js';
 import type { Bridge } from '../bridge/bridged-request.js';
-import type { EndpointId } from '../endpoint-id.js';
 import { eraOf } from '../eras/eras.js';
+import type { EndpointId } from '../exchange.js';
 import {
   type Client,
   type ClientSession,
@@ -28,7 +27,7 @@ import {
 import { ClientSubscriptions } from '../listening/client-subscriptions.js';
 import { ListWatch } from '../listening/list-watch.js';
 import { LogLevels } from '../listening/log-levels.js';
-import { isLogLevel } from '../messages/log-level.js';
+import { isLogLevel } from '../messages/request-meta.js';
 import type { Upstreams } from '../upstreams.js';
 import { ListPages, readCursor } from '../views/list-pages.js';
 import type { Position } from '../views/table.js';
@@ -110,9 +109,6 @@ export class GatewayRouter implements Router {
   endedBeforeOpen(client: Pick<Client, 'id'>): void {
     this.#forget(client);
   }
-
-  /** Client notifications are not forwarded: each request already carries the client facts that its server needs. */
-  notified(_client: Client, _method: string, _params: Buffer | undefined): void {}
 
   mirroredArguments(endpoint: EndpointId, principal: Principal, tool: string): readonly MirroredHeader[] | undefined {
     const entry = this.#views.of(endpoint, principal).table('tools/list').byName.get(tool);

@@ -9,7 +9,7 @@ import { LIMITS } from '../../kernel/limits.js';
 import { Envelope, scanEnvelope } from '../../wire/envelope.js';
 import { eachElement, skipSpace, skipValue } from '../../wire/json-scan.js';
 import { LineReader } from '../../wire/line-reader.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { RPC } from '../../wire/methods.js';
 import type { RpcFailure } from '../exchange.js';
 
 export interface Fault {

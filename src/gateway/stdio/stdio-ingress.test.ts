@@ -6,14 +6,12 @@ import { embedder } from '../../policy/operation.js';
 import { LEGACY_VERSIONS } from '../../session/eras/legacy/revisions.js';
 import { MODERN_VERSION } from '../../session/eras/modern/protocol.js';
 import type { Client, ClientSession, Exchange, Router } from '../exchange.js';
-import { createStdioIngress, type StdioIngress } from './stdio-ingress.js';
-import { answerBytesMax, exchangesMax, pauseBytes } from './stdio-limits.js';
+import { answerBytesMax, createStdioIngress, exchangesMax, pauseBytes, type StdioIngress } from './stdio-ingress.js';
 
 /** Answers `initialize` and `echo`; everything else waits in `exchanges`. */
 class FakeRouter implements Router {
   readonly exchanges: Exchange[] = [];
   readonly sessions: ClientSession[] = [];
-  readonly notices: [era: Client['era'], method: string, params: string | undefined][] = [];
   hasAny = true;
   hasEndpoint = () => this.hasAny;
   handle(exchange: Exchange): void {
@@ -24,8 +22,6 @@ class FakeRouter implements Router {
     this.exchanges.push(exchange);
   }
   opened = (session: ClientSession) => void this.sessions.push(session);
-  notified = (client: Client, method: string, params: Buffer | undefined) =>
-    void this.notices.push([client.era, method, params?.toString()]);
   mirroredArguments = () => undefined;
 }
 
@@ -193,7 +189,7 @@ describe('the legacy era', () => {
     expect(router.exchanges.map(({ method }) => method)).toEqual(['ping']);
   });
 
-  test('notifications of the session are written at once; those of the client reach the router', async () => {
+  test('notifications of the session are written at once; those of the client go no further', async () => {
     const { send, router, written } = open();
     await send(initialize(), notice('notifications/initialized'));
     router.sessions[0]?.notify('notifications/tools/list_changed', undefined);
@@ -202,8 +198,8 @@ describe('the legacy era', () => {
       { jsonrpc: '2.0', method: 'notifications/tools/list_changed' },
       { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info' } },
     ]);
-    await send(notice('notifications/roots/list_changed', { a: 1 }));
-    expect(router.notices).toEqual([['legacy', 'notifications/roots/list_changed', '{"a":1}']]);
+    expect(await send(notice('notifications/roots/list_changed', { a: 1 }))).toEqual([]);
+    expect(router.exchanges).toEqual([]);
   });
 
   test('batches are for 2025-03-26 alone: answered together, without cancelled requests', async () => {

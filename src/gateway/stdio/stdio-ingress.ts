@@ -13,26 +13,42 @@ import type { Readable, Writable } from 'node:stream';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';
 import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
 import { newId } from '../../kernel/random.js';
 import { RefusalPacer } from '../../kernel/refusal-pacer.js';
 import type { Principal } from '../../policy/operation.js';
+import type { JsonText } from '../../wire/channel.js';
 import { Envelope } from '../../wire/envelope.js';
-import type { JsonText } from '../../wire/frame.js';
 import { isObject, memberText } from '../../wire/json-members.js';
 import { LineWriter, lineOf } from '../../wire/line-writer.js';
+import { listenMethod, NOTIFICATION, RPC } from '../../wire/methods.js';
 import type { Answer } from '../../wire/peer-interface.js';
-import { listenMethod, NOTIFICATION, RPC } from '../../wire/rpc-codes.js';
-import { type EndpointId, endpointKey } from '../endpoint-id.js';
 import type { ClientEra, StdioEra, StdioPipe } from '../eras/era.js';
 import { claimant, ERAS } from '../eras/eras.js';
-import { type Ask, isFailure, type Router, type RpcFailure } from '../exchange.js';
+import {
+  type Ask,
+  type EndpointId,
+  endpointKey,
+  failureText,
+  isFailure,
+  type Router,
+  type RpcFailure,
+  resultText,
+} from '../exchange.js';
 import { ownFailure } from '../messages/failures.js';
-import { failureText, resultText } from '../messages/rpc-text.js';
-import type { IngressFigures } from '../metrics/figures.js';
+import type { IngressFigures } from '../metrics/metric-table.js';
 import { type Fault, InboundLines, invalid } from './inbound-lines.js';
-import { PipeBatch } from './pipe-batch.js';
-import { type Pipe, StdioExchange, type StdioRequest } from './stdio-exchange.js';
-import { answerBytesMax, exchangeBytesMax, exchangesMax, noticeBytesMax, pauseBytes } from './stdio-limits.js';
+import { type Pipe, PipeBatch, StdioExchange, type StdioRequest } from './stdio-exchange.js';
+
+/** Bounds of one client: number of requests in progress, and the bytes of their ids and params. */
+export const exchangesMax = 1_000;
+export const exchangeBytesMax = 64 * 1024 * 1024;
+/** Unread bytes above which input from the client is paused. */
+export const pauseBytes = 1024 * 1024;
+/** Unread bytes above which notifications are dropped. */
+export const noticeBytesMax = LIMITS.outboundBytes;
+/** Unread bytes above which an answer is replaced by an error. */
+export const answerBytesMax = 64 * 1024 * 1024;
 
 /** How long the client may take to read pending output after the end. */
 const flushMs = 2_000;
@@ -186,8 +202,7 @@ class PipeIngress implements StdioIngress, Pipe {
 
   #notified(method: string, params: Buffer | undefined): void {
     if (method === NOTIFICATION.cancelled) return this.#cancelled(params);
-    const client = claimant(this.#eras, undefined, params).stdio.notified(method, params);
-    if (client) this.#guard(() => this.#options.router.notified(client, method, params));
+    claimant(this.#eras, undefined, params).stdio.notified?.(method);
   }
 
   #cancelled(params: Buffer | undefined): void {

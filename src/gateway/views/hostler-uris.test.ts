@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { fakeClient } from '../../../test/fakes/fake-exchange.js';
 import { FakeGateway } from '../../../test/fakes/fake-router.js';
-import { unwrapUri, wrapUri } from './hostler-uris.js';
+import { unwrapUri, wrapUri } from './tool-names.js';
 
 const servers = {
   a: { tools: ['t'], resources: ['file:///x?q#f', 'file:///only-a'], templates: ['file:///{path}'] },

@@ -6,10 +6,9 @@
  * Clients can write cursors themselves, so only pages that begin where a page of the present list begins are cached.
  */
 import type { ListMethod } from '../../session/lists.js';
-import { spliceMeta } from '../../wire/json-edit.js';
+import { latin1, spliceMeta } from '../../wire/json-edit.js';
 import { keyIs, type Span } from '../../wire/json-members.js';
 import { eachMember } from '../../wire/json-scan.js';
-import { latin1 } from '../../wire/json-text.js';
 import type { Entry } from './server-lists.js';
 import { type Position, pageEnd, type Table } from './table.js';
 import type { View } from './view.js';

@@ -11,8 +11,7 @@ import { ruleAgainst } from '../../policy/allowlist.js';
 import type { Principal } from '../../policy/operation.js';
 import type { ListedItem, ListMethod } from '../../session/lists.js';
 import type { Upstreams } from '../upstreams.js';
-import { hasOurScheme, wrapUri } from './hostler-uris.js';
-import { prefixed, startName } from './tool-names.js';
+import { hasOurScheme, prefixed, startName, wrapUri } from './tool-names.js';
 
 /** One item of a list with its shown name. */
 export interface Entry {

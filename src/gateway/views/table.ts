@@ -6,9 +6,8 @@
  */
 import { hash } from 'node:crypto';
 import { setBounded } from '../../kernel/bounded-map.js';
-import { type ResourceTarget, wrapUri } from './hostler-uris.js';
 import type { Entry, ListPart } from './server-lists.js';
-import { uniqueNames } from './tool-names.js';
+import { type ResourceTarget, uniqueNames, wrapUri } from './tool-names.js';
 
 /** `names`: tools and prompts. `uris`: resources and templates. */
 export type TableKind = 'names' | 'uris';

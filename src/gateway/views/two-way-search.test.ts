@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { test } from 'vitest';
-import { SearchText } from './two-way-search.js';
+import { SearchText } from './uri-templates.js';
 
 const codesOf = (text: string) => Uint16Array.from(text, (char) => char.charCodeAt(0));
 

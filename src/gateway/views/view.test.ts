@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { fakeClient, principalOf } from '../../../test/fakes/fake-exchange.js';
 import { FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
-import type { EndpointId } from '../endpoint-id.js';
+import type { EndpointId } from '../exchange.js';
 import { Views } from './views.js';
 
 const { endpoint, principal } = fakeClient();

@@ -8,12 +8,11 @@ import type { UnroutedTemplates } from '../../host/status.js';
 import { ruleAgainst } from '../../policy/allowlist.js';
 import type { ListMethod } from '../../session/lists.js';
 import { memberBytes } from '../../wire/json-members.js';
-import type { EndpointId } from '../endpoint-id.js';
-import { type AmbiguousResource, hasOurScheme, type ResourceTarget, unwrapUri } from './hostler-uris.js';
+import type { EndpointId } from '../exchange.js';
 import type { Access, Entry, ListPart, ServerLists } from './server-lists.js';
 import type { Table, Tables } from './table.js';
 import { TemplateRoutes, unroutedByServer } from './template-routes.js';
-import { prefixed } from './tool-names.js';
+import { type AmbiguousResource, hasOurScheme, prefixed, type ResourceTarget, unwrapUri } from './tool-names.js';
 import { UriText } from './uri-templates.js';
 
 export interface ToolTarget {

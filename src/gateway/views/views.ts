@@ -5,7 +5,7 @@
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/operation.js';
-import { type EndpointId, endpointKey } from '../endpoint-id.js';
+import { type EndpointId, endpointKey } from '../exchange.js';
 import type { Upstreams } from '../upstreams.js';
 import { Access, ServerLists } from './server-lists.js';
 import { type OnClash, Tables } from './table.js';

@@ -5,8 +5,7 @@
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import type { Era, EraRules, HttpFacts } from '../../wire/channel.js';
-import type { JsonText } from '../../wire/frame.js';
+import type { Era, EraRules, HttpFacts, JsonText } from '../../wire/channel.js';
 import { memberBytes } from '../../wire/json-members.js';
 import type { Peer } from '../../wire/peer.js';
 import type { Answer, RequestOptions } from '../../wire/peer-interface.js';
@@ -80,10 +79,11 @@ export interface HttpSessionOwner {
   readonly server: string;
   readonly peer: Peer;
   readonly clock: Clock;
-  /** Opens a new session on the same channel. */
+  /** Opens a new session on the same channel: `initialize` and the steps after it. */
   open(): Promise<void>;
-  /** Called when opening a session takes long; meanwhile no other request can be sent. */
+  /** Called when `initialize` was not answered for 10 s; meanwhile no other request can be sent. */
   onSlow(): void;
+  /** Called when a new session is open. The server has forgotten the old one. */
   renewed(): void;
 }
 

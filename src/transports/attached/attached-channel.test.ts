@@ -4,7 +4,7 @@ import { RecordingListener, request } from '../../../test/fakes/http-listener.js
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { OutboundFrame } from '../../wire/channel.js';
-import { notificationFrame } from '../../wire/frame.js';
+import { notificationFrame } from '../../wire/channel.js';
 import type { AttachableTransport } from './attachable.js';
 import { AttachedChannel, closeMsMax } from './attached-channel.js';
 

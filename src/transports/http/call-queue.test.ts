@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { legacyEra } from '../../../test/fakes/eras.js';
-import { requestFrame } from '../../wire/frame.js';
+import { requestFrame } from '../../wire/channel.js';
 import { CallQueue, ConnectionSlots } from './call-queue.js';
 import { type CallHost, PostCall } from './post-call.js';
 

@@ -1,15 +1,15 @@
 /**
  * Base class of both HTTP transports: connection pools, request headers, bounds, and the table of open requests.
- * Not here: reading a response (post-call.ts, one-way-queue.ts), order of frames (call-queue.ts), deadlines (wire/peer.ts).
+ * Not here: reading a response (post-call.ts), order of frames (call-queue.ts), deadlines (wire/peer.ts).
  * Invariants:
  * - Calls, control traffic, one-way messages and event streams have separate connections and bounds. A response that the server
  *   waits for never queues behind calls, and a session can be opened while any number of calls run.
  * - A waiting frame has not been passed to undici. Withdrawing it leaves no trace.
  * - The listener gets no report after `closed`.
  */
-
 import type { Dispatcher } from 'undici';
 import { ByteBudget } from '../../kernel/byte-budget.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import {
@@ -22,15 +22,20 @@ import {
   type Withdrawal,
 } from '../../wire/channel.js';
 import { IdTable } from '../../wire/id-table.js';
-import { isSessionRequest, listenMethod, NOTIFICATION } from '../../wire/rpc-codes.js';
+import { isSessionRequest, listenMethod, NOTIFICATION } from '../../wire/methods.js';
 import { notOpen, overloaded } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
-import { CallQueue, ConnectionSlots } from './call-queue.js';
+import {
+  CallQueue,
+  ConnectionSlots,
+  newHttpCounters,
+  OneWayQueue,
+  oneWayConnections,
+  oneWayTimeoutMs,
+} from './call-queue.js';
 import { checkFacts, configuredHeaders, type HeaderList, RequestHeaders } from './headers.js';
 import { type ExchangeSink, HttpExchange } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
-import { newHttpCounters, OneWayQueue, oneWayConnections, oneWayTimeoutMs } from './one-way-queue.js';
-import { StallWatch } from './stall-watch.js';
 
 interface HttpCall extends ExchangeSink {
   readonly frame: OutboundFrame;
@@ -271,5 +276,65 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
   async #destroyPools(): Promise<void> {
     const pools = [this.#callPool, this.#controlPool, this.#oneWayPool, this.streamPool];
     await Promise.all(pools.map((pool) => pool.destroy()));
+  }
+}
+
+const tickMs = 1_000;
+const stalledTicks = 10;
+
+/**
+ * Detects a stalled channel: some request waited to be sent for 10 s in total, and no byte was written or received.
+ * Waits of several requests add up, because a caller may give up before 10 s. The next byte resets the count.
+ * Not here: the reaction, and whether the server is still working on a request (session/session.ts).
+ * Invariants: no timer runs while no request waits. Control traffic is not activity, because an answered ping frees no request.
+ */
+export class StallWatch {
+  readonly #clock: Clock;
+  /** The argument is a number that changes when a byte is written or received. */
+  readonly #stalled: (activity: number) => void;
+  #unsent = 0;
+  #activity = 0;
+  #seenActivity = 0;
+  #quietTicks = 0;
+  #cancel: Cancel | undefined;
+
+  constructor(clock: Clock, stalled: (activity: number) => void) {
+    this.#clock = clock;
+    this.#stalled = stalled;
+  }
+
+  active(): void {
+    this.#activity++;
+  }
+
+  waiting(): void {
+    this.#unsent++;
+    if (!this.#cancel) this.#arm();
+  }
+
+  /** A waiting request was sent, failed or was given up. */
+  waitOver(): void {
+    this.#unsent--;
+    if (this.#unsent === 0) this.stop();
+  }
+
+  stop(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
+  #arm(): void {
+    this.#cancel = this.#clock.at(this.#clock.nowMs() + tickMs, () => this.#tick());
+  }
+
+  #tick(): void {
+    this.#arm();
+    if (this.#activity !== this.#seenActivity) {
+      this.#seenActivity = this.#activity;
+      this.#quietTicks = 0;
+    } else if (++this.#quietTicks === stalledTicks) {
+      this.#quietTicks = 0;
+      this.#stalled(this.#activity);
+    }
   }
 }

@@ -8,14 +8,14 @@
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Channel, ChannelListener, OutboundFrame } from '../../wire/channel.js';
+import { oversizedEdgeBytes, oversizedHead } from '../../wire/line-reader.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
-import { oversizedEdgeBytes, oversizedHead } from '../../wire/oversized-answer.js';
+import { OneWayPost } from './call-queue.js';
 import { GetStream } from './get-stream.js';
 import type { ResponseHeaders } from './headers.js';
 import { HttpChannel } from './http-channel.js';
 import { statusError } from './http-errors.js';
 import type { HttpDeps, HttpSpec } from './http-pool.js';
-import { OneWayPost } from './one-way-queue.js';
 import type { SseEvent } from './sse-parser.js';
 
 export interface OpenLimits {

@@ -1,6 +1,6 @@
 /**
  * One request as one POST: reads the status, then the answer from a JSON body or an event stream.
- * Not here: one-way messages (one-way-queue.ts), queueing (http-channel.ts), resuming a broken stream (get-stream.ts).
+ * Not here: one-way messages (call-queue.ts), queueing (http-channel.ts), resuming a broken stream (get-stream.ts).
  * Invariants:
  * - The host gets exactly one of `answered`, `failed`, `refused` and `broke` for a request, unless the call was given up.
  * - An answer is delivered only to the request with its id. A result or error with another id is counted and dropped.
@@ -10,7 +10,7 @@ import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import type { EraRules, OutboundFrame } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
-import { RPC } from '../../wire/rpc-codes.js';
+import { RPC } from '../../wire/methods.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
 import type { AuthToken } from './auth-token.js';
 import { headerText, type ResponseHeaders } from './headers.js';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { StallWatch } from './stall-watch.js';
+import { StallWatch } from './http-channel.js';
 
 function setup() {
   const clock = new FakeClock();

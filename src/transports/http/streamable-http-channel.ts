@@ -12,7 +12,7 @@ import { HostError } from '../../kernel/errors.js';
 import type { OutboundFrame, SessionReset, Withdrawal } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
-import { NOTIFICATION } from '../../wire/rpc-codes.js';
+import { NOTIFICATION } from '../../wire/methods.js';
 import { ResumableStreams } from './get-stream.js';
 import { headerText, isSessionId, type ResponseHeaders } from './headers.js';
 import { HttpChannel } from './http-channel.js';

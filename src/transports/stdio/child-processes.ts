@@ -13,11 +13,10 @@ import { abortChild, Child, type ChildRequest, spawnChild, spawnError } from './
 import { DeathWatch } from './death-watch.js';
 import { EscapedProcesses } from './escaped-processes.js';
 import { PidJournal } from './pid-journal.js';
-import type { GroupLeader } from './process-group.js';
+import type { GroupLeader, LadderPace } from './process-group.js';
 import { type ProcessTable, systemTable } from './process-table.js';
 import { NOTHING_REAPED, type ReapReport, reap } from './reaper.js';
 import { type HostPaths, hostPaths } from './sandbox/host-paths.js';
-import type { LadderPace } from './stop-ladder.js';
 
 interface ChildProcessesOptions {
   readonly clock: Clock;

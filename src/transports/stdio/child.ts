@@ -14,17 +14,17 @@ import { HostError } from '../../kernel/errors.js';
 import { keepAlive } from '../../kernel/keep-alive.js';
 import type { EscapedProcesses } from './escaped-processes.js';
 import { inheritedDescriptors } from './inherited-descriptors.js';
-import { ProcessGroup } from './process-group.js';
-import type { ProcessFacts, ProcessTable } from './process-table.js';
 import {
   DEFAULT_PACE,
   type Ladder,
   type LadderEffect,
   type LadderPace,
+  ProcessGroup,
   type Rung,
   shortenWaits,
   step,
-} from './stop-ladder.js';
+} from './process-group.js';
+import type { ProcessFacts, ProcessTable } from './process-table.js';
 
 export interface ChildRequest {
   readonly server: string;

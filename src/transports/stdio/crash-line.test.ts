@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { crashLine } from './crash-line.js';
+import { crashLine } from './stderr-ring.js';
 
 /** As the programs wrote them; only the folders are shortened. */
 const outputs: Readonly<Record<string, readonly [said: string, chosen: string]>> = {

@@ -1,10 +1,8 @@
 /**
- * Stores the last bytes that a server wrote to stderr, for errors and status pages.
+ * Stores the last bytes that a server wrote to stderr, for errors and status pages, and finds the line that explains its exit.
  * Not here: redaction and removal of terminal codes (the `redact` argument).
  * Invariant: `push` copies the bytes and does not inspect them, so a server that floods stderr cannot slow its calls.
  */
-import { crashLine } from './crash-line.js';
-
 const NEWLINE = 0x0a;
 /** Enough for a stack trace and the lines before it. */
 const crashBytes = 16 * 1024;
@@ -52,4 +50,124 @@ export class StderrRing {
   crashLine(maxChars: number): string {
     return crashLine(this.tail(crashBytes), maxChars);
   }
+}
+
+/**
+ * Finds the line of stderr that explains the exit of a program. For Node, Deno, Bun, Java, Python, Go and Rust this is the
+ * error with a stack line; for other programs the last meaningful line.
+ * Invariant: an earlier error that is followed by other lines is not reported as the reason.
+ */
+
+/** Lines that a runtime or a package runner writes after the error. */
+const noise: readonly RegExp[] = [
+  /^\s*$/,
+  /^\s*\^+\s*$/,
+  /^(?:Node\.js|Bun) v\d/,
+  /^\(Use `node --trace-/,
+  /^note: /,
+  /^exit status \d+$/,
+  /^npm (?:error|ERR!) A complete log of this run/,
+  /^npm (?:error|ERR!)(?: \d+)?$/,
+];
+
+/** Maximum number of lines of a message, and of the error properties that Node prints. */
+const messageLinesMax = 20;
+const propertyLinesMax = 80;
+
+type Find = (lines: readonly string[], last: number) => string | undefined;
+
+export function crashLine(text: string, maxChars: number): string {
+  const lines = text.split('\n').map((line) => line.trimEnd());
+  const last = lines.findLastIndex((line) => !noise.some((pattern) => pattern.test(line)));
+  if (last < 0) return '';
+  let found: string | undefined;
+  for (const find of [rustCrash, goCrash, pythonCrash, scriptCrash]) found ??= find(lines, last);
+  const line = found ?? at(lines, last).trim();
+  return line.length > maxChars ? `${line.slice(0, maxChars)}…` : line;
+}
+
+const at = (lines: readonly string[], index: number): string => lines[index] ?? '';
+
+const lastMatch = (lines: readonly string[], last: number, pattern: RegExp): number =>
+  lines.slice(0, last + 1).findLastIndex((line) => pattern.test(line));
+
+const rustAside = /^\s|^$|^note: |^stack backtrace:/;
+
+const rustCrash: Find = (lines, last) => {
+  const head = lastMatch(lines, last, /^thread '.*'.* panicked at /);
+  if (head < 0) return undefined;
+  const aside = lines.findIndex((line, i) => i > head && /^(?:note: |stack backtrace:)/.test(line));
+  const messageEnd = aside < 0 ? last : Math.min(aside - 1, last);
+  const isOver = aside < 0 || lines.slice(aside, last + 1).every((line) => rustAside.test(line));
+  if (!isOver || messageEnd - head > messageLinesMax) return undefined;
+  const message = at(lines, head).endsWith(':') && messageEnd > head ? ` ${at(lines, head + 1).trim()}` : '';
+  return `${at(lines, head)}${message}`;
+};
+
+const goAside =
+  /^$|^\t|^\s+panic: |^goroutine |^created by |^runtime stack:|^\[signal |^exit status |^\.\.\.|^[\w./*()[\]{}·$<>,-]+\(.*\)$|^[a-z]\w{1,5}\s+0x[0-9a-f]+$/;
+
+const goCrash: Find = (lines, last) => {
+  const head = lastMatch(lines, last, /^(?:panic|fatal error): /);
+  if (head < 0 || !lines.slice(head + 1, last + 1).every((line) => goAside.test(line))) return undefined;
+  const stack = lines.findIndex((line, i) => i > head && /^goroutine \d+ .*:$/.test(line));
+  const frame = stack < 0 ? -1 : lines.findIndex((line, i) => i > stack && /^(?!panic\(|runtime\.)\S+\(/.test(line));
+  if (frame < 0) return at(lines, head);
+  const place = at(lines, frame + 1)
+    .trim()
+    .replace(/ \+0x[0-9a-f]+$/, '');
+  return `${at(lines, head)} at ${at(lines, frame)} ${place}`.trim();
+};
+
+const pythonFrame = /^\s+File ".*", line \d+/;
+const logRecord = /^\s*\[?(?:\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b)/;
+
+const pythonCrash: Find = (lines, last) => {
+  const start = lastMatch(lines, last, /^Traceback \(most recent call last\):$/);
+  // A syntax error has one frame and no `Traceback` line.
+  const frames = start >= 0 ? start + 1 : lastMatch(lines, last - 1, pythonFrame);
+  if (frames < 0) return undefined;
+  const head = lines.findIndex((line, i) => i > frames && !line.startsWith(' '));
+  if (head < 0 || head > last || last - head > messageLinesMax || !/^[\w.]+(?::|$)/.test(at(lines, head)))
+    return undefined;
+  const rest = lines.slice(head + 1, last + 1);
+  if (rest.some((line) => logRecord.test(line))) return undefined;
+  const place = lines.slice(frames, head).findLast((line) => pythonFrame.test(line));
+  const message = [at(lines, head), ...rest.slice(0, 2)].map((line) => line.trim()).join(' ');
+  return place === undefined ? message : `${message} (${place.trim()})`;
+};
+
+const scriptFrame = /^\s+at\s/;
+const elided = /^\s+\.\.\. \d+ /;
+const namedError = /\b(?:Error|Exception|Rejection)\b|[a-z](?:Error|Exception|Rejection)\b/;
+
+/** JavaScript and Java: an error, then `at` lines. Node prints other properties of the error in braces after them. */
+const scriptCrash: Find = (lines, last) => {
+  const end = at(lines, last) === '}' ? propertiesStart(lines, last) : last;
+  if (end < 0) return undefined;
+  if (!scriptFrame.test(at(lines, end))) return end === last ? undefined : withoutBrace(at(lines, end));
+  let first = end;
+  while (first > 0 && (scriptFrame.test(at(lines, first - 1)) || elided.test(at(lines, first - 1)))) first--;
+  const head = headOf(lines, first);
+  if (head === undefined) return undefined;
+  const frames = lines.slice(first, end + 1);
+  const place = frames.find((line) => !line.includes('node:internal/')) ?? at(lines, first);
+  return `${head} ${withoutBrace(place)}`;
+};
+
+const propertiesStart = (lines: readonly string[], last: number): number => {
+  const opens = (line: string) => line.endsWith('{') && (scriptFrame.test(line) || namedError.test(line));
+  const found = lines.slice(0, last).findLastIndex(opens);
+  return last - found > propertyLinesMax ? -1 : found;
+};
+
+const withoutBrace = (line: string): string => line.trim().replace(/ \{$/, '');
+
+/** A message may have several lines. The first one names the error. */
+function headOf(lines: readonly string[], firstFrame: number): string | undefined {
+  for (let i = firstFrame - 1; i >= Math.max(0, firstFrame - messageLinesMax); i--) {
+    if (at(lines, i) === '') break;
+    if (namedError.test(at(lines, i))) return at(lines, i).trim();
+  }
+  return at(lines, firstFrame - 1).trim() || undefined;
 }

@@ -21,10 +21,9 @@ import {
   type Withdrawal,
 } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
-import { LineReader } from '../../wire/line-reader.js';
+import { LineReader, oversizedHead, oversizedTail } from '../../wire/line-reader.js';
 import { LineWriter } from '../../wire/line-writer.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
-import { oversizedHead, oversizedTail } from '../../wire/oversized-answer.js';
 import { inboundTooLarge, overloaded } from '../../wire/wire-errors.js';
 import { childEnvironment, type Environment } from '../environment.js';
 import { type ChannelEnd, channelEndError, frameError } from './channel-end-errors.js';
@@ -32,10 +31,10 @@ import type { Child, ChildExit, StopReport } from './child.js';
 import { drain, readFairly, readIntoSharedBuffer, stdoutDrainMs, whenEnded } from './child-output.js';
 import type { ChildProcesses } from './child-processes.js';
 import { resolveCommand } from './command.js';
+import { FAST_PACE, type LadderPace } from './process-group.js';
 import { sandboxAmbient } from './sandbox/private-home.js';
 import { type SandboxProfile, sandboxedExit, wrapInSandbox } from './sandbox/sandbox.js';
 import { StderrRing } from './stderr-ring.js';
-import { FAST_PACE, type LadderPace } from './stop-ladder.js';
 
 export interface StdioSpec {
   readonly server: string;

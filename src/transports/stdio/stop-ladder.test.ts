@@ -6,7 +6,7 @@ import {
   type LadderPace,
   shortenWaits,
   step,
-} from './stop-ladder.js';
+} from './process-group.js';
 
 const pace: LadderPace = { eofMs: 2_000, termMs: 3_000, settleMs: 50, verifyMs: 1_000 };
 const leader: GroupStatus = { leader: true, followers: 0 };

@@ -1,18 +1,30 @@
-/**
- * The bridge for legacy clients. It forwards the requests of a legacy server to the client.
- * Not here: `input_required` of a modern server (input-rounds.ts).
- */
-import type { Clock } from '../../../kernel/clock.js';
+/** The bridge for legacy clients. It forwards the requests of a legacy server, and the `input_required` of a modern one. */
+import { type Clock, sleep } from '../../../kernel/clock.js';
 import { ERRORS, isHostError } from '../../../kernel/errors.js';
-import type { Random } from '../../../kernel/random.js';
+import { LIMITS } from '../../../kernel/limits.js';
+import { type Random, randomInt } from '../../../kernel/random.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
-import { RPC } from '../../../wire/rpc-codes.js';
-import { refuseUndeclared, refuseUnknown } from '../../bridge/bridge-errors.js';
-import type { Bridge, BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
-import { forwardedCapabilities, isDeclared, neededCapability } from '../../bridge/client-capabilities.js';
-import { readInputRequired } from '../../bridge/input-required.js';
+import { memberBytes, memberString } from '../../../wire/json-members.js';
+import { RPC } from '../../../wire/methods.js';
+import {
+  type Bridge,
+  type BridgedRequest,
+  type BridgeOptions,
+  cancelled,
+  legacyFailure,
+  quoted,
+  type Relayed,
+  refuseUndeclared,
+  refuseUnknown,
+} from '../../bridge/bridged-request.js';
+import {
+  describeCapabilities,
+  forwardedCapabilities,
+  isDeclared,
+  neededCapability,
+} from '../../bridge/client-capabilities.js';
+import { type InputRequest, type InputRequired, readInputRequired } from '../../bridge/input-required.js';
 import type { Ask, Exchange } from '../../exchange.js';
-import { askLimitMs, InputRounds } from './input-rounds.js';
 
 interface LegacyBridgeParts {
   readonly clock: Clock;
@@ -95,5 +107,121 @@ class ServerRequests {
       request.signal.removeEventListener('abort', end);
       this.#open.delete(ending);
     }
+  }
+}
+
+/** Time for a person to answer one question. */
+export const askLimitMs = 5 * 60_000;
+export const roundsMax = 8;
+/** Pause before the next call to a server that sent only a `requestState` and no questions. */
+const stateOnlyPauseMs = 250;
+/** Maximum size of the answers in one round. */
+const responsesBytesMax = LIMITS.frameBytes;
+
+/**
+ * Handles `input_required` of a modern server for a legacy client. Each round sends the questions to the client as requests,
+ * and then sends the call again with the answers.
+ * Invariants: a round is checked before its first request is sent. The first failed request cancels the others.
+ */
+class InputRounds {
+  readonly #request: BridgedRequest;
+  readonly #clock: Clock;
+  readonly #random: Random;
+
+  constructor(request: BridgedRequest, clock: Clock, random: Random) {
+    this.#request = request;
+    this.#clock = clock;
+    this.#random = random;
+  }
+
+  /** `first` is the answer that contains `required`; `options` are the options of its request. */
+  async run(first: Relayed, required: InputRequired, options: BridgeOptions): Promise<Relayed> {
+    const { exchange, server } = this.#request;
+    let relayed = first;
+    let asked: InputRequired | undefined = required;
+    for (let round = 1; asked; round++) {
+      if (round > roundsMax)
+        return this.#failure(`${quoted(exchange.method)} still required input after ${roundsMax} rounds`);
+      const responses = await this.#responses(asked.requests);
+      if (exchange.signal.aborted) throw cancelled(server);
+      if (typeof responses !== 'string') return responses;
+      const { state } = asked;
+      const stateText = state ? `"requestState":${relayed.bytes.toString('utf8', state.start, state.end)}` : '';
+      relayed = await this.#request.send({ ...options, members: [responses, stateText].filter(Boolean).join(',') });
+      asked = readInputRequired(server, exchange.method, relayed);
+    }
+    return relayed;
+  }
+
+  #failure(message: string): Relayed {
+    return legacyFailure(this.#request.exchange.method, message);
+  }
+
+  /** Returns a JSON member for params, without braces, or the failure for the client. */
+  async #responses(requests: readonly InputRequest[]): Promise<string | Relayed> {
+    const { client, ask, signal } = this.#request.exchange;
+    if (requests.length === 0) {
+      await sleep(this.#clock, stateOnlyPauseMs, signal);
+      return '';
+    }
+    for (const { key, method, need } of requests) {
+      if (!ask || !isDeclared(need, client.capabilities))
+        return this.#failure(
+          `cannot request input ${quoted(key)} (${method}): the client does not support ${describeCapabilities([need])}`,
+        );
+    }
+    return this.#askAll(requests, ask as Ask);
+  }
+
+  /** Sends all requests at once and in order, because a modern client would get them together. */
+  async #askAll(requests: readonly InputRequest[], ask: Ask): Promise<string | Relayed> {
+    const { signal } = this.#request.exchange;
+    const ending = new AbortController();
+    const end = () => ending.abort();
+    signal.addEventListener('abort', end, { once: true });
+    let failure: string | undefined;
+    const fail = (why: string) => {
+      failure ??= why;
+      end();
+    };
+    const limits = { deadlineAtMs: this.#clock.nowMs() + askLimitMs, signal: ending.signal };
+    const texts = await Promise.all(
+      requests.map(async (request) => {
+        try {
+          const answer = await ask(request.method, this.#legacyParams(request), limits);
+          if (answer.kind === 'result') return `${JSON.stringify(request.key)}:${answer.bytes.toString('utf8')}`;
+          fail(
+            memberString(answer.bytes, 'message')?.slice(0, LIMITS.quotedChars) ?? 'the client answered with an error',
+          );
+        } catch (error) {
+          fail(isHostError(error) ? error.message : 'the client could not be asked');
+        }
+        return '';
+      }),
+    );
+    signal.removeEventListener('abort', end);
+    const { method } = this.#request.exchange;
+    if (failure !== undefined)
+      return this.#failure(`fulfilling input required by ${quoted(method)} failed: ${failure}`);
+    const text = `"inputResponses":{${texts.join(',')}}`;
+    return text.length <= responsesBytesMax
+      ? text
+      : this.#failure(`what the client answered to ${quoted(method)} is too large`);
+  }
+
+  /** The legacy era requires an id for elicitation by URL; the modern era has none. */
+  #legacyParams({ need, params }: InputRequest): Buffer | undefined {
+    if (need !== 'url' || !params || memberBytes(params, 'elicitationId')) return params;
+    const open = params.indexOf(0x7b) + 1;
+    return Buffer.concat([
+      params.subarray(0, open),
+      Buffer.from(`"elicitationId":"${this.#elicitationId()}",`),
+      params.subarray(open),
+    ]);
+  }
+
+  /** Not secret: only the client sees this id. */
+  #elicitationId(): string {
+    return Array.from({ length: 16 }, () => randomInt(this.#random, 0, 255).toString(16).padStart(2, '0')).join('');
   }
 }

@@ -6,12 +6,12 @@
  */
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import { type ErrorCode, HostError } from '../../../kernel/errors.js';
+import type { JsonText } from '../../../wire/channel.js';
 import type { Envelope } from '../../../wire/envelope.js';
-import type { JsonText } from '../../../wire/frame.js';
+import { NOTIFICATION } from '../../../wire/methods.js';
 import type { Answer } from '../../../wire/peer-interface.js';
-import { NOTIFICATION } from '../../../wire/rpc-codes.js';
 import type { AskLimits } from '../../exchange.js';
-import { notificationText, requestText } from '../../messages/rpc-text.js';
+import { notificationText, requestText } from '../../exchange.js';
 
 /** False: no connection to the client is open. */
 export type Send = (parts: readonly JsonText[]) => boolean;

@@ -6,7 +6,7 @@ import { MODERN_ERRORS } from '../../../session/eras/modern/protocol.js';
 import type { Era } from '../../../wire/channel.js';
 import { editMembers, type MemberEdits } from '../../../wire/json-edit.js';
 import { memberString } from '../../../wire/json-members.js';
-import { RPC } from '../../../wire/rpc-codes.js';
+import { RPC } from '../../../wire/methods.js';
 import { badResult, type ClientEra } from '../era.js';
 import { createLegacyBridge } from './bridge.js';
 import { LegacyStdio } from './stdio.js';

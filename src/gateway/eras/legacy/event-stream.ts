@@ -6,9 +6,9 @@
  * Events and bytes are bounded per session and in total; the oldest events of the session are dropped first.
  */
 import { ByteBudget } from '../../../kernel/byte-budget.js';
-import type { JsonText } from '../../../wire/frame.js';
+import type { JsonText } from '../../../wire/channel.js';
+import { notificationText } from '../../exchange.js';
 import { eventText, type SseStream } from '../../http/sse-stream.js';
-import { notificationText } from '../../messages/rpc-text.js';
 
 /** Last event number of a session, shared by all its streams. */
 export interface EventCount {

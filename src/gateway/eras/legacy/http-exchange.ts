@@ -8,10 +8,17 @@ import type { ServerResponse } from 'node:http';
 import { HostError } from '../../../kernel/errors.js';
 import { type Random, randomInt } from '../../../kernel/random.js';
 import { primesStreams } from '../../../session/eras/legacy/revisions.js';
-import type { JsonText } from '../../../wire/frame.js';
+import type { JsonText } from '../../../wire/channel.js';
 import type { Answer } from '../../../wire/peer-interface.js';
-import { type AskLimits, type CurrentPrincipal, type Exchange, isFailure, type RpcFailure } from '../../exchange.js';
-import { ExchangeBase, type ReceivedRequest } from '../../exchange-base.js';
+import {
+  type AskLimits,
+  type CurrentPrincipal,
+  type Exchange,
+  ExchangeBase,
+  isFailure,
+  type ReceivedRequest,
+  type RpcFailure,
+} from '../../exchange.js';
 import type { IngressContext } from '../../http/ingress-context.js';
 import type { OpenExchange } from '../../http/open-exchanges.js';
 import { type HeaderList, REFUSALS, sessionsFull, stopping } from '../../http/refusals.js';

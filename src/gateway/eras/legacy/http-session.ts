@@ -6,12 +6,11 @@
  */
 import type { Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
-import type { JsonText } from '../../../wire/frame.js';
-import { RPC } from '../../../wire/rpc-codes.js';
-import type { EndpointId } from '../../endpoint-id.js';
-import type { Client, ClientCapabilities, ClientSession, RpcFailure } from '../../exchange.js';
+import type { JsonText } from '../../../wire/channel.js';
+import { RPC } from '../../../wire/methods.js';
+import type { Client, ClientCapabilities, ClientSession, EndpointId, RpcFailure } from '../../exchange.js';
+import { notificationText } from '../../exchange.js';
 import type { HttpLimits } from '../../http/http-limits.js';
-import { notificationText } from '../../messages/rpc-text.js';
 import { ClientRequests } from './client-requests.js';
 import { type EventBudget, type EventCount, EventStore, EventStream } from './event-stream.js';
 

@@ -8,15 +8,13 @@ import { ERRORS } from '../../../kernel/errors.js';
 import { hasBatches, primesStreams } from '../../../session/eras/legacy/revisions.js';
 import type { Envelope } from '../../../wire/envelope.js';
 import { memberText } from '../../../wire/json-members.js';
-import { NOTIFICATION, RPC } from '../../../wire/rpc-codes.js';
-import { type CurrentPrincipal, isFailure, type RpcFailure } from '../../exchange.js';
-import type { ReceivedRequest } from '../../exchange-base.js';
+import { NOTIFICATION, RPC } from '../../../wire/methods.js';
+import type { ReceivedRequest } from '../../exchange.js';
+import { type CurrentPrincipal, failureText, isFailure, type RpcFailure } from '../../exchange.js';
 import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
-import { failureOf, REFUSALS, type Refusal, sessionsFull } from '../../http/refusals.js';
+import { acceptsStream, failureOf, REFUSALS, type Refusal, sessionsFull } from '../../http/refusals.js';
 import { writeJson } from '../../http/reply.js';
-import { acceptsStream } from '../../http/request-headers.js';
 import { SseStream } from '../../http/sse-stream.js';
-import { failureText } from '../../messages/rpc-text.js';
 import type { HttpEra } from '../era.js';
 import { EventBudget, parseEventId } from './event-stream.js';
 import { type Admit, LegacyHttpExchange, LegacyReply, retryMs, understood } from './http-exchange.js';
@@ -205,7 +203,7 @@ export class LegacyHttp implements HttpEra {
     } else if (method === NOTIFICATION.cancelled) {
       const id = params && memberText(params, 'requestId');
       if (id !== undefined) session.exchanges.get(id)?.cancel(cancelledByClient);
-    } else this.#context.router.notified(session, method, params);
+    }
   }
 }
 

@@ -11,8 +11,8 @@
  */
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import type { Principal } from '../../../policy/operation.js';
-import { type EndpointId, endpointKey } from '../../endpoint-id.js';
 import type { CurrentPrincipal } from '../../exchange.js';
+import { type EndpointId, endpointKey } from '../../exchange.js';
 import type { HttpLimits } from '../../http/http-limits.js';
 import type { LegacySession } from './http-session.js';
 

@@ -5,18 +5,18 @@
 import { LIMITS } from '../../../kernel/limits.js';
 import { hasBatches } from '../../../session/eras/legacy/revisions.js';
 import { META } from '../../../session/eras/modern/protocol.js';
+import type { JsonText } from '../../../wire/channel.js';
 import type { Envelope } from '../../../wire/envelope.js';
-import type { JsonText } from '../../../wire/frame.js';
-import { NOTIFICATION, RPC } from '../../../wire/rpc-codes.js';
+import { NOTIFICATION, RPC } from '../../../wire/methods.js';
 import {
   type Ask,
   type Client,
   type ClientSession,
   type Exchange,
   isFailure,
+  notificationText,
   type RpcFailure,
 } from '../../exchange.js';
-import { notificationText } from '../../messages/rpc-text.js';
 import type { StdioEra, StdioPipe } from '../era.js';
 import { ClientRequests } from './client-requests.js';
 import { type Initialize, readInitialize } from './initialize.js';
@@ -50,11 +50,10 @@ export class LegacyStdio implements StdioEra {
     return this.#session;
   }
 
-  notified(method: string): Client | undefined {
-    if (method !== NOTIFICATION.initialized) return this.#session;
+  notified(method: string): void {
+    if (method !== NOTIFICATION.initialized) return;
     if (this.#session) this.#requests.initialized();
     this.#proceed();
-    return undefined;
   }
 
   ask(owner: Exchange, ...[method, params, limits]: Parameters<Ask>): ReturnType<Ask> {

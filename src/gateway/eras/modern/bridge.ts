@@ -7,15 +7,15 @@ import type { Clock } from '../../../kernel/clock.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
 import { memberBytes, memberString, memberText, stringOf } from '../../../wire/json-members.js';
 import { eachElement } from '../../../wire/json-scan.js';
-import { RPC } from '../../../wire/rpc-codes.js';
+import { RPC } from '../../../wire/methods.js';
+import type { Bridge, BridgedRequest, Relayed } from '../../bridge/bridged-request.js';
 import {
   invalidState,
   missingCapability,
   refuseUndeclared,
   refuseUnknown,
   rpcError,
-} from '../../bridge/bridge-errors.js';
-import type { Bridge, BridgedRequest, Relayed } from '../../bridge/bridged-request.js';
+} from '../../bridge/bridged-request.js';
 import {
   acceptsRequests,
   type ClientCapability,
@@ -32,7 +32,7 @@ import {
 } from '../../bridge/input-required.js';
 import type { Client } from '../../exchange.js';
 import { ParkedCall, ParkedCalls } from './parked-call.js';
-import { type StateOwner, StateSeal } from './sealed-state.js';
+import { type StateOwner, StateSeal } from './parked-state.js';
 
 interface ModernBridgeParts {
   readonly clock: Clock;

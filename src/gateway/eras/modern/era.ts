@@ -5,7 +5,7 @@ import type { Era } from '../../../wire/channel.js';
 import { editMembers, type MemberEdits, spliceMeta } from '../../../wire/json-edit.js';
 import { memberString } from '../../../wire/json-members.js';
 import { skipSpace } from '../../../wire/json-scan.js';
-import { listenMethod, RPC } from '../../../wire/rpc-codes.js';
+import { listenMethod, RPC } from '../../../wire/methods.js';
 import { type Client, isFailure, type RpcFailure } from '../../exchange.js';
 import { badResult, type ClientEra, type ResultContext } from '../era.js';
 import { createModernBridge } from './bridge.js';
@@ -104,10 +104,6 @@ export const modernEra: ClientEra = {
     return {
       hasBatches: false,
       clientOf: (_method, params, isInBatch) => (isInBatch ? inBatch : clientOf(params)),
-      notified: (_method, params) => {
-        const client = clientOf(params);
-        return isFailure(client) ? undefined : client;
-      },
     };
   },
   loadHttp: async () => (await import('./http.js')).createModernHttp,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkModernNotification, checkModernRequest } from './header-checks.js';
+import { checkModernNotification, checkModernRequest } from './envelope.js';
 
 // Headers against bodies by the thousand: test/gateway/http-header-mismatch.test.ts.
 const meta =

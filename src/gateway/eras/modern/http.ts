@@ -1,18 +1,26 @@
 /** Modern clients over HTTP: one message per POST. Nothing is stored between requests. */
 import type { ServerResponse } from 'node:http';
 import { compositeKey } from '../../../policy/composite-key.js';
-import { MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
+import { MODERN_ERRORS, MODERN_VERSION } from '../../../session/eras/modern/protocol.js';
+import type { JsonText } from '../../../wire/channel.js';
 import type { Envelope } from '../../../wire/envelope.js';
-import { NOTIFICATION } from '../../../wire/rpc-codes.js';
-import { DeclaredCapabilities } from '../../bridge/client-capabilities.js';
-import type { Client, ClientCapabilities, RpcFailure } from '../../exchange.js';
+import { listenMethod, RPC } from '../../../wire/methods.js';
+import {
+  type Client,
+  type ClientCapabilities,
+  type CurrentPrincipal,
+  ExchangeBase,
+  failureText,
+  type ReceivedRequest,
+  type RpcFailure,
+} from '../../exchange.js';
 import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
-import { REFUSALS, type Refusal } from '../../http/refusals.js';
+import type { OpenExchange } from '../../http/open-exchanges.js';
+import { keyRevoked, REFUSALS, type Refusal, stopping } from '../../http/refusals.js';
 import { writeJson } from '../../http/reply.js';
-import { failureText } from '../../messages/rpc-text.js';
+import { eventText, SseStream } from '../../http/sse-stream.js';
 import type { HttpEra } from '../era.js';
-import { checkModernNotification, checkModernRequest } from './header-checks.js';
-import { ModernHttpExchange, statusOf } from './http-exchange.js';
+import { checkModernNotification, checkModernRequest } from './envelope.js';
 
 export const createModernHttp = (context: IngressContext): HttpEra => new ModernHttp(context);
 
@@ -54,15 +62,12 @@ class ModernHttp implements HttpEra {
   }
 
   #notification(caller: Caller, envelope: Envelope, response: ServerResponse): undefined {
-    const method = envelope.method();
-    const params = envelope.payload();
-    const failure = checkModernNotification(method, params, caller.headers);
+    // Notifications are not forwarded: a modern client cancels a request by closing its response, and each request carries the
+    // client facts that its server needs.
+    const failure = checkModernNotification(envelope.method(), envelope.payload(), caller.headers);
     if (failure) return this.#fail(response, undefined, failure);
     response.writeHead(202);
     response.end();
-    // A modern client cancels a request by closing its response, and the era has no handshake.
-    if (method !== NOTIFICATION.cancelled && method !== NOTIFICATION.initialized)
-      this.#context.router.notified(clientOf(caller, nothingDeclared), method, params);
     return undefined;
   }
 
@@ -70,8 +75,6 @@ class ModernHttp implements HttpEra {
     writeJson(response, statusOf(failure), failureText(idText, failure), this.#context.limits.writeStallMs);
   }
 }
-
-const nothingDeclared = new DeclaredCapabilities(undefined);
 
 /**
  * Servers with `isolation: "per-client"` distinguish modern clients by the header `Hostler-Client`; without it, by the key.
@@ -88,3 +91,82 @@ const clientOf = ({ principal, endpoint, headers }: Caller, capabilities: Client
   endpoint,
   capabilities,
 });
+
+/**
+ * One request of a modern client over HTTP. The response is one JSON text, or an event stream if a notification precedes the
+ * answer or the answer is slow.
+ * Invariant: a client cancels its request by closing the response.
+ */
+const STATUS: Readonly<Record<number, number>> = {
+  [RPC.parseError]: 400,
+  [RPC.invalidRequest]: 400,
+  [RPC.methodNotFound]: 404,
+  [MODERN_ERRORS.headerMismatch]: 400,
+  [MODERN_ERRORS.missingCapability]: 400,
+  [MODERN_ERRORS.unsupportedVersion]: 400,
+};
+
+/** A code without an entry in `STATUS` means that the request was processed: 200. */
+export const statusOf = ({ code, httpStatus }: RpcFailure): number => httpStatus ?? STATUS[code] ?? 200;
+
+export class ModernHttpExchange extends ExchangeBase implements OpenExchange {
+  readonly ask = undefined;
+  readonly #response: ServerResponse;
+  readonly #context: IngressContext;
+  readonly #openId: number;
+  #stream: SseStream | undefined;
+
+  constructor(context: IngressContext, response: ServerResponse, client: Client, request: ReceivedRequest) {
+    super(client, request);
+    this.#context = context;
+    this.#response = response;
+    this.#openId = context.open.add(this, client.principal.id);
+    response.on('close', () => this.cancel());
+  }
+
+  get isEndless(): boolean {
+    return this.method === listenMethod;
+  }
+
+  get isSilent(): boolean {
+    return this.#stream === undefined;
+  }
+
+  linger(): void {
+    if (this.isOpen) this.#opened().beat();
+  }
+
+  shutDown(): void {
+    this.#endWith(stopping);
+  }
+
+  keysChanged(now: CurrentPrincipal): void {
+    const principal = now(this.client.principal);
+    if (!principal) this.#endWith(keyRevoked);
+    else if (principal !== this.client.principal) this.client = { ...this.client, principal };
+  }
+
+  /** A `subscriptions/listen` stream is closed without an error, because the client has already processed its notifications. */
+  #endWith(failure: RpcFailure): void {
+    this.abort();
+    this.cancel(this.isEndless && this.#stream ? undefined : failure);
+  }
+
+  #opened(): SseStream {
+    this.#stream ??= new SseStream(this.#response, this.#context.limits, this.#context.beat, []);
+    return this.#stream;
+  }
+
+  protected writeNotification(text: JsonText[]): void {
+    this.#opened().write(eventText(undefined, text));
+  }
+
+  protected write(answer: JsonText[] | undefined, failure: RpcFailure | undefined): void {
+    this.#context.open.delete(this.#openId);
+    if (this.#stream) {
+      if (answer) this.#stream.write(eventText(undefined, answer));
+      this.#stream.end();
+    } else if (answer)
+      writeJson(this.#response, failure ? statusOf(failure) : 200, answer, this.#context.limits.writeStallMs);
+  }
+}

@@ -9,11 +9,16 @@ import { ERRORS, HostError } from '../../../kernel/errors.js';
 import { newId } from '../../../kernel/random.js';
 import type { InboundRequest } from '../../../wire/inbound-requests.js';
 import { memberBytes } from '../../../wire/json-members.js';
-import { RPC } from '../../../wire/rpc-codes.js';
-import { cancelled, refuseUndeclared, refuseUnknown } from '../../bridge/bridge-errors.js';
+import { RPC } from '../../../wire/methods.js';
 import type { BridgedRequest, BridgeOptions, Relayed } from '../../bridge/bridged-request.js';
+import { cancelled, refuseUndeclared, refuseUnknown } from '../../bridge/bridged-request.js';
 import { type ClientCapability, isDeclared, neededCapability } from '../../bridge/client-capabilities.js';
-import { inputRequestsMax, inputRequiredBytesMax, inputRequiredResult } from '../../bridge/input-required.js';
+import {
+  type InputRequest,
+  inputRequestsMax,
+  inputRequiredBytesMax,
+  inputRequiredResult,
+} from '../../bridge/input-required.js';
 import type { Exchange } from '../../exchange.js';
 import { type ParkedEffect, type ParkedEvent, type ParkedState, stepParked } from './parked-state.js';
 
@@ -30,13 +35,9 @@ interface Waiter {
   readonly stop: () => void;
 }
 
-interface OpenAsk {
-  readonly key: string;
+/** `params` is a copy, because the server's bytes are a view of a larger buffer. */
+interface OpenAsk extends InputRequest {
   readonly request: InboundRequest;
-  readonly method: string;
-  /** A copy, because the server's bytes are a view of a larger buffer. */
-  readonly params: Buffer | undefined;
-  readonly need: ClientCapability;
   readonly stop: () => void;
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { FakeClock } from '../../../kernel/fake-clock.js';
-import { StateSeal } from './sealed-state.js';
+import { StateSeal } from './parked-state.js';
 
 const owner = {
   server: 'files',

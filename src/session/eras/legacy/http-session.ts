@@ -11,7 +11,7 @@
 import { type Clock, sleep } from '../../../kernel/clock.js';
 import { isHostError } from '../../../kernel/errors.js';
 import { BadRequest } from '../../../transports/http/http-errors.js';
-import type { JsonText } from '../../../wire/frame.js';
+import type { JsonText } from '../../../wire/channel.js';
 import type { Peer } from '../../../wire/peer.js';
 import type { Answer, RequestOptions } from '../../../wire/peer-interface.js';
 import { lost } from '../../../wire/wire-errors.js';

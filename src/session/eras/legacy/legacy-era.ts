@@ -3,7 +3,7 @@
  * and HTTP has sessions.
  */
 import { memberBytes, memberString } from '../../../wire/json-members.js';
-import { NOTIFICATION } from '../../../wire/rpc-codes.js';
+import { NOTIFICATION } from '../../../wire/methods.js';
 import { quote, resultOf } from '../../rpc-response.js';
 import { capabilitiesOf, noCommonVersion, type Opening, type ServerEra, type ServerFacts } from '../server-era.js';
 import { LegacyHttpSession } from './http-session.js';

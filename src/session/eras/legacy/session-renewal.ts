@@ -11,23 +11,16 @@
  */
 import { backoffMs } from '../../../kernel/backoff.js';
 import type { CancelSignal } from '../../../kernel/cancel-signal.js';
-import { type Clock, sleep } from '../../../kernel/clock.js';
+import { sleep } from '../../../kernel/clock.js';
 import { HostError, isHostError } from '../../../kernel/errors.js';
 import type { SessionReset } from '../../../wire/channel.js';
+import type { HttpSessionOwner } from '../server-era.js';
 
-interface RenewalParts {
-  readonly server: string;
-  readonly clock: Clock;
+interface RenewalParts extends Omit<HttpSessionOwner, 'peer'> {
   /** Drops the old session in the channel, which then queues requests. */
   readonly reset: () => SessionReset | undefined;
-  /** Opens a session: `initialize` and the steps after it. */
-  readonly open: () => Promise<void>;
   /** Error that ended the connection; undefined while it is open. */
   readonly closedBy: () => HostError | undefined;
-  /** Called when `initialize` was not answered for 10 s. */
-  readonly onSlow: () => void;
-  /** Called when a new session is open. The server has forgotten the old one. */
-  readonly renewed: () => void;
 }
 
 interface WaitingRequest {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ServerList } from '../../lists.js';
-import { MirroredHeaders } from './mirrored-headers.js';
+import { MirroredHeaders } from './tool-headers.js';
 
 const tool = (name: string, header: string, padding = 0) => {
   const properties = { region: { type: 'string', 'x-mcp-header': header } };

@@ -16,8 +16,8 @@ import {
   type ServerEra,
   type ServerFacts,
 } from '../server-era.js';
-import { MirroredHeaders } from './mirrored-headers.js';
 import { isModernError, META, MODERN_ERRORS, MODERN_VERSION } from './protocol.js';
+import { MirroredHeaders } from './tool-headers.js';
 
 const discoverMethod = 'server/discover';
 

@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { configFolder, dataFolder, stateFolder, userDataFolder } from '../../../config/folders.js';
 import type { Environment } from '../../environment.js';
-import { isWithin, traceFuturePath } from './trace-path.js';
+import { isWithin, traceFuturePath } from './mounts.js';
 
 export interface HostPaths {
   /** Parent folder of the server homes. Undefined: each start gets an empty home that is discarded at its end. */

@@ -3,8 +3,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { resolveHostPaths } from './host-paths.js';
+import { isWithin } from './mounts.js';
 import { type ProgramRequest, programPaths, scriptFiles } from './program-paths.js';
-import { isWithin } from './trace-path.js';
 
 let folder: string;
 const at = (name: string): string => path.join(folder, name);

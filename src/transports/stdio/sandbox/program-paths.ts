@@ -10,7 +10,7 @@ import { constants } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { ResolvedHostPaths } from './host-paths.js';
-import { isWithin, type Link, type Traced, tracePath } from './trace-path.js';
+import { isWithin, type Link, type Traced, tracePath } from './mounts.js';
 
 export interface ProgramRequest {
   readonly file: string;

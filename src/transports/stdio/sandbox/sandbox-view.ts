@@ -11,11 +11,10 @@ import { lstat, readdir, readlink, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { HostError } from '../../../kernel/errors.js';
 import { type HostPaths, type ResolvedHostPaths, resolveHostPaths } from './host-paths.js';
-import { Mounts } from './mounts.js';
+import { isWithin, type Link, Mounts, tracePath } from './mounts.js';
 import { homeInside } from './private-home.js';
 import { programPaths } from './program-paths.js';
 import { systemPaths } from './system-paths.js';
-import { isWithin, type Link, tracePath } from './trace-path.js';
 
 export interface SandboxViewRequest {
   readonly server: string;

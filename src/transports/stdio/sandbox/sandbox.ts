@@ -10,10 +10,10 @@ import { access, realpath } from 'node:fs/promises';
 import path from 'node:path';
 import { HostError } from '../../../kernel/errors.js';
 import type { Mounts } from './mounts.js';
+import { isWithin } from './mounts.js';
 import { prepareHome } from './private-home.js';
 import { type SandboxViewRequest, sandboxView } from './sandbox-view.js';
 import { kernelControls } from './system-paths.js';
-import { isWithin } from './trace-path.js';
 
 export type SandboxProfile = 'group' | 'standard';
 

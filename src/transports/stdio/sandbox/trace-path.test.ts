@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { isWithin, traceFuturePath, tracePath } from './trace-path.js';
+import { isWithin, traceFuturePath, tracePath } from './mounts.js';
 
 let folder: string;
 const at = (...names: string[]): string => path.join(folder, ...names);
