@@ -64,7 +64,8 @@ export interface DiscoveryParts {
 const discoverConcurrencyMax = 8;
 const discoverServerMs = 10_000;
 const discoverTotalMs = 30_000;
-const learnConcurrencyMax = 2;
+/** First listings at once. The start gate decides how many of these servers start together. */
+const learnConcurrencyMax = 64;
 /** After this time the next first listing may begin; the slow one continues. The start gate still limits concurrent starts. */
 const learnSlotMs = 3_000;
 
@@ -222,9 +223,9 @@ export class Discovery {
     tools?: readonly ListedItem[],
   ): Discovered[] {
     const managed = this.#parts.serverOf(name);
-    const items = hideUnavailable && refusal ? [] : (tools ?? managed.tools);
+    const { state, isOff } = managed.supervisor.snapshot();
+    const items = isOff || (hideUnavailable && refusal) ? [] : (tools ?? managed.tools);
     if (items.length === 0) return refusal ? [{ server: name, error: refusal }] : [];
-    const { state } = managed.supervisor.snapshot();
     const mark = state === 'ready' ? refusal?.code : state;
     const visible = this.#parts.listOperations.visible(name, principal, items);
     // The tools of a card were never checked against the pins: only a text that equals the approved one counts as approved.

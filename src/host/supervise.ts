@@ -3,7 +3,6 @@
  * All servers of a host share one start gate and one detector of correlated failures.
  */
 
-import { availableParallelism } from 'node:os';
 import { ListReader, readFirstTools } from '../catalog/list-reader.js';
 import type { ServerRun, ServerRuns } from '../catalog/server-runs.js';
 import type { FailureHistories } from '../catalog/store/failure-histories.js';
@@ -25,7 +24,7 @@ import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { unexpectedError } from '../supervisor/refusals.js';
 import { defaultPlan, type Ledger, type RestartPlan } from '../supervisor/restart-plan.js';
-import { gateAfter, StartGate } from '../supervisor/start-gate.js';
+import { gateAfter, startGates } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from '../supervisor/supervisor-events.js';
 import type { Channel } from '../wire/channel.js';
@@ -90,7 +89,7 @@ export type Supervise = (
 
 export function createSupervise(parts: SuperviseParts): Supervise {
   const { clock, random, events, histories } = parts;
-  const gate = new StartGate(clock, { concurrent: 2 * availableParallelism() });
+  const gates = startGates(clock);
   const guard = new CorrelatedFailures(clock);
   const planOf = sharedPlans();
   return (definition, predecessor, ofClient) => {
@@ -103,6 +102,7 @@ export function createSupervise(parts: SuperviseParts): Supervise {
     const ledger = predecessor?.ledger;
     const history = ledger ? { ledger, remember: kept?.remember ?? (() => {}) } : kept;
     const auth = ofClient ? ofClient.auth : authOf(definition, parts);
+    const gate = isStdio(spec) ? gates.processes : gates.connections;
     const supervisor: Supervisor<Session> = new Supervisor<Session>({
       name,
       clock,

@@ -38,8 +38,9 @@ export class Run<C extends Connection> {
     this.#listener = listener;
   }
 
-  open(run: number, gate: Gate, connect: Connect<C>): void {
+  open(run: number, gate: Gate, connect: Connect<C>, isRestart = false): void {
     this.#withdraw = gate.enter({
+      isRestart,
       isStillNeeded: () => !this.#isClosing,
       begin: (done) => void this.#connect(run, connect).finally(done),
     });

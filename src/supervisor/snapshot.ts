@@ -5,6 +5,8 @@ import type { ServerState } from './server-state.js';
 export interface Snapshot {
   readonly server: string;
   readonly state: ServerState['kind'];
+  /** Stopped by an operator or disabled, also while the last run is being closed. */
+  readonly isOff: boolean;
   readonly sinceMs: number;
   readonly run: number;
   /** Restarts in the window. */
@@ -30,6 +32,7 @@ export function snapshotOf(state: ServerState, facts: SnapshotFacts): Snapshot {
   return {
     server,
     state: state.kind,
+    isOff: isOff(state.kind === 'stopping' ? state.next : state.kind),
     sinceMs: state.sinceMs,
     run: state.run,
     restarts,
@@ -47,3 +50,5 @@ export function snapshotOf(state: ServerState, facts: SnapshotFacts): Snapshot {
     lastSuccessAtMs,
   };
 }
+
+const isOff = (kind: string): boolean => kind === 'stopped' || kind === 'disabled';

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { FakeClock } from '../kernel/fake-clock.js';
-import { StartGate, type StartGateOptions } from './start-gate.js';
+import { StartGate, type StartGateOptions, startGates } from './start-gate.js';
+import { type MachineLoad, StartPace } from './start-pace.js';
 
 /** A gate whose starts end by themselves after `startMs`; never, if that is undefined. */
 function gateOf({ startMs, ...options }: StartGateOptions & { startMs?: number } = {}) {
@@ -104,5 +105,70 @@ describe('the gate', () => {
     gate.enter(request('a', true));
     gate.enter(request('b', false));
     expect([begun, gate.running]).toEqual([['a', "a'", 'b'], 0]);
+  });
+});
+
+/** Fifty starts of 200 ms each on a machine with two processors. */
+function fifty(load: MachineLoad) {
+  const unlimited = { startsPerSecond: Number.POSITIVE_INFINITY, startMs: 200 };
+  const gate = gateOf({ ...unlimited, concurrent: new StartPace(load, 2) });
+  for (let i = 0; i < 50; i++) gate.enter(`s${i}`);
+  gate.clock.advance(60_000);
+  return { lastAtMs: gate.begun.at(-1)?.atMs, mostRunning: gate.mostRunning(), left: gate.clock.pendingTimers };
+}
+const GiB = 1024 ** 3;
+
+describe('starts that follow the load', () => {
+  test('on idle processors the number at once doubles every 50 ms', () => {
+    expect(fifty({ idleShare: () => 0.5, freeBytes: () => 8 * GiB })).toEqual({
+      lastAtMs: 150,
+      mostRunning: 50,
+      left: 0,
+    });
+  });
+
+  test('on busy processors there are four for each, one after the other', () => {
+    expect(fifty({ idleShare: () => 0, freeBytes: () => 8 * GiB })).toEqual({
+      lastAtMs: 1_200,
+      mostRunning: 8,
+      left: 0,
+    });
+  });
+
+  test('little memory lets as many start at once as there are processors', () => {
+    expect(fifty({ idleShare: () => 1, freeBytes: () => 0 })).toEqual({ lastAtMs: 4_800, mostRunning: 2, left: 0 });
+  });
+
+  test('a thousand are never more than 64 at once', () => {
+    const gate = gateOf({
+      ...{ startsPerSecond: Number.POSITIVE_INFINITY, startMs: 1_000 },
+      concurrent: new StartPace({ idleShare: () => 1, freeBytes: () => 1_000 * GiB }, 2),
+    });
+    for (let i = 0; i < 1_000; i++) gate.enter(`s${i}`);
+    gate.clock.advance(60_000);
+    expect([gate.begun.length, gate.mostRunning()]).toEqual([1_000, 64]);
+  });
+
+  test('S4 restarts keep ten a second beside them, and connections over HTTP begin at once', () => {
+    const clock = new FakeClock();
+    const { processes, connections } = startGates(clock);
+    const begun = { restart: 0, start: 0, connection: 0 };
+    const enter = (gate: typeof processes, kind: keyof typeof begun) =>
+      gate.enter({
+        isRestart: kind === 'restart',
+        isStillNeeded: () => true,
+        begin: (done) => {
+          begun[kind]++;
+          done();
+        },
+      });
+    for (let i = 0; i < 50; i++) {
+      enter(processes, 'restart');
+      enter(processes, 'start');
+      enter(connections, 'connection');
+    }
+    expect(begun).toEqual({ restart: 10, start: 50, connection: 50 });
+    clock.advance(5_000);
+    expect(begun.restart).toBe(50);
   });
 });

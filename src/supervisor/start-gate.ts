@@ -1,22 +1,26 @@
 /**
- * Limits the starts of all servers per second and concurrently, first come, first served. Without it a hundred servers that
- * fail together would be started together.
+ * Limits the starts of servers per second and concurrently, first come, first served. Without it a hundred servers that fail
+ * together would be started together. `startGates` makes the gates of a host: restarts after a failure have a fixed rate, other
+ * starts of processes follow the load of the machine (start-pace.ts), and connections over HTTP start no process.
  * Not here: the time of a restart (server-state.ts).
  *
  * Invariants: within any second at most `startsPerSecond` starts begin. A withdrawn start uses no slot. A hanging start
  * occupies its slot for at most `slotMs`, so dead servers cannot block healthy ones.
  */
 import { availableParallelism } from 'node:os';
-import type { Cancel, Clock } from '../kernel/clock.js';
+import { type Cancel, type Clock, systemClock } from '../kernel/clock.js';
+import { paceMs, StartPace, steadyLoad, systemLoad } from './start-pace.js';
 
 export interface StartGateOptions {
   readonly startsPerSecond?: number;
   /** Concurrent starts; default: twice the number of cores. */
-  readonly concurrent?: number;
+  readonly concurrent?: number | StartPace;
   readonly slotMs?: number;
 }
 
 interface StartRequest {
+  /** The server failed before, and was not proven since. */
+  readonly isRestart?: boolean;
   /** Called when a slot is free. False drops the request. */
   isStillNeeded(): boolean;
   /** Begins the start and calls `done` when it has succeeded or failed; extra calls have no effect. */
@@ -31,7 +35,7 @@ export interface Gate {
 export class StartGate implements Gate {
   readonly #clock: Clock;
   readonly #startsPerSecond: number;
-  readonly #concurrent: number;
+  readonly #concurrent: number | StartPace;
   readonly #slotMs: number;
   /** One entry per server at most. */
   readonly #queue = new Set<StartRequest>();
@@ -57,6 +61,7 @@ export class StartGate implements Gate {
   }
 
   enter(request: StartRequest): () => boolean {
+    if (this.#queue.size + this.#running === 0 && typeof this.#concurrent !== 'number') this.#concurrent.reset();
     this.#queue.add(request);
     this.#admit();
     return () => {
@@ -77,8 +82,12 @@ export class StartGate implements Gate {
           this.#queue.delete(request);
           continue;
         }
-        if (this.#running >= this.#concurrent) break;
         const nowMs = this.#clock.nowMs();
+        if (this.#isFull()) {
+          if (typeof this.#concurrent !== 'number')
+            this.#cancelTimer = this.#clock.at(nowMs + paceMs, () => this.#look());
+          break;
+        }
         const freeAtMs = this.#freeAtMs();
         if (nowMs < freeAtMs) {
           this.#cancelTimer = this.#clock.at(freeAtMs, () => this.#admit());
@@ -92,8 +101,17 @@ export class StartGate implements Gate {
     }
   }
 
+  #isFull(): boolean {
+    return this.#running >= (typeof this.#concurrent === 'number' ? this.#concurrent : this.#concurrent.concurrent);
+  }
+
+  #look(): void {
+    if (typeof this.#concurrent !== 'number') this.#concurrent.look();
+    this.#admit();
+  }
+
   #begin(request: StartRequest, nowMs: number): void {
-    this.#beganAtMs.push(nowMs);
+    if (Number.isFinite(this.#startsPerSecond)) this.#beganAtMs.push(nowMs);
     if (this.#beganAtMs.length > this.#startsPerSecond) this.#beganAtMs.shift();
     this.#running++;
     let isOver = false;
@@ -117,6 +135,23 @@ export class StartGate implements Gate {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
   }
+}
+
+/** Connections over HTTP that are opened at once. */
+const connectionsMax = 256;
+/** A start that takes longer is most likely not busy, so another one may begin. */
+const pacedSlotMs = 3_000;
+
+export function startGates(clock: Clock): { readonly processes: Gate; readonly connections: Gate } {
+  const restarts = new StartGate(clock);
+  const unlimited = { startsPerSecond: Number.POSITIVE_INFINITY };
+  // A simulated clock runs on a simulated machine.
+  const pace = new StartPace(clock === systemClock ? systemLoad() : steadyLoad);
+  const starts = new StartGate(clock, { ...unlimited, concurrent: pace, slotMs: pacedSlotMs });
+  return {
+    processes: { enter: (request) => (request.isRestart ? restarts : starts).enter(request) },
+    connections: new StartGate(clock, { ...unlimited, concurrent: connectionsMax }),
+  };
 }
 
 /** A gate that queues a request only after the predecessor of its server is gone. */

@@ -236,7 +236,9 @@ export class Supervisor<C extends Connection> {
     const context = { nowMs, plan: this.#plan, random, isFrozen: guard.isFrozen, isLazy, isOneShot };
     const [after, effects] = step(before, event, context);
     this.#state = after;
-    for (const effect of effects) this.#perform(effect);
+    // A start by an operator has an empty ledger: it is no restart.
+    const isRestart = before.kind === 'backing_off' || after.ledger !== emptyLedger;
+    for (const effect of effects) this.#perform(effect, isRestart);
     if (after !== before) this.#changed(before, after, nowMs);
   }
 
@@ -256,10 +258,10 @@ export class Supervisor<C extends Connection> {
     return { kind, run, failure, reason, isFree, pauseMs };
   }
 
-  #perform(effect: Effect): void {
+  #perform(effect: Effect, isRestart: boolean): void {
     switch (effect.do) {
       case 'open':
-        this.#open(effect.run);
+        this.#open(effect.run, isRestart);
         break;
       case 'close':
         this.#run?.close(isOrderly(this.#state));
@@ -287,7 +289,7 @@ export class Supervisor<C extends Connection> {
     });
   }
 
-  #open(number: number): void {
+  #open(number: number, isRestart: boolean): void {
     const run = new Run<C>(this.name, {
       opened: (connection) => {
         this.#acquired = { connection, run: number, sinceMs: this.#clock.nowMs() };
@@ -302,7 +304,7 @@ export class Supervisor<C extends Connection> {
       },
     });
     this.#run = run;
-    run.open(number, this.#options.gate, this.#options.connect);
+    run.open(number, this.#options.gate, this.#options.connect, isRestart);
   }
 
   #changed(before: ServerState, after: ServerState, nowMs: number): void {
