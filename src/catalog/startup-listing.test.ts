@@ -93,3 +93,28 @@ test('E17 servers that are added later are waited for as well', async () => {
   await settle();
   expect([heard.sort(), clock.pendingTimers]).toEqual([['listed', 'seen'], 0]);
 });
+
+test('a server that was too slow once is listed, but neither a request nor readiness waits for it', async () => {
+  const clock = new FakeClock();
+  const slow = new Set<string>();
+  const marks = {
+    was: (name: string) => slow.has(name),
+    exceeded: (name: string) => slow.add(name),
+    settled: () => {},
+  };
+  const first = new StartupListing(clock, discovery, undefined, marks);
+  first.track(
+    new Map([
+      ['hanging', never()],
+      ['quick', Promise.resolve()],
+    ]),
+  );
+  const waiting = first.wait();
+  await settle();
+  clock.advance(startupListingMsMax);
+  await waiting;
+  expect([...slow]).toEqual(['hanging']);
+  const next = new StartupListing(clock, discovery, undefined, marks);
+  next.track(new Map([['hanging', never()]]));
+  expect([next.wait(), next.whenReady(), next.whenAllListed() === undefined]).toEqual([undefined, undefined, false]);
+});

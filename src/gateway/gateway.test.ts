@@ -79,7 +79,7 @@ function open(
     ...changes,
   };
   const host = {
-    whenAllListed: () => undefined,
+    whenReady: () => undefined,
     hasRoles: false,
     learnTools: () => {},
     showUnrouted: () => {},

@@ -246,7 +246,7 @@ class JoinedGateway implements Gateway {
     const createMetrics = await this.#parts.metrics();
     const metrics = createMetrics(host, { ingress: () => this.#figures(), broker });
     const readiness = new this.#parts.Readiness(this.#clock);
-    this.#onOpen = () => readiness.opened(host.whenAllListed());
+    this.#onOpen = () => readiness.opened(host.whenReady());
     if (this.#isOpen) this.#onOpen();
     this.#onStopping = () => readiness.stopping();
     // Metrics stay open while requests drain: those calls count, and `/metrics` is served until the port closes.

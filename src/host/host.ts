@@ -9,6 +9,7 @@ import { approvalEvent } from '../catalog/schema-events.js';
 import { loadLibsql } from '../catalog/store/libsql.js';
 import { copyEntry } from '../config/copy-config.js';
 import { parseHostConfig } from '../config/host-config.js';
+import { isAttached } from '../config/server-spec.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
 import { KeyedMutex } from '../kernel/keyed-mutex.js';
@@ -191,13 +192,17 @@ export class Host {
   }
 
   async start(server: string): Promise<void> {
+    this.#parts.servers.get(server);
+    this.#parts.marks.set(server, 'stopped', false);
     this.#parts.servers.get(server).supervisor.start();
     await this.#parts.servers.ready(server);
   }
 
-  /** Stops a server; neither calls nor timers start it again. */
+  /** Stops a server; neither calls nor timers start it again. With a `stateDir` it stays stopped in the next host. */
   async stop(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
+    // The next program may attach another server under this name.
+    if (!isAttached(managed.definition.spec)) this.#parts.marks.set(server, 'stopped', true);
     this.#parts.forget(server);
     const stopped = managed.supervisor.stop();
     this.#parts.endWaits(managed);
@@ -208,6 +213,7 @@ export class Host {
   async reload(server: string): Promise<void> {
     const managed = this.#parts.servers.get(server);
     managed.mustBeReloadable();
+    this.#parts.marks.set(server, 'stopped', false);
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
     this.#parts.serverThrottle.forget(server);
@@ -302,6 +308,11 @@ export class Host {
   /** Resolves when every pending first listing has settled, without a time limit. Undefined: no listing is pending. */
   whenAllListed(): Promise<void> | undefined {
     return this.#parts.startupListing.whenAllListed();
+  }
+
+  /** Like `whenAllListed`, without servers that were too slow in an earlier host. */
+  whenReady(): Promise<void> | undefined {
+    return this.#parts.startupListing.whenReady();
   }
 
   /**

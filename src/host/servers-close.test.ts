@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { serverMarks } from '../catalog/store/server-marks.js';
 import { parseServerDefinition } from '../config/server-definition.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { Servers } from './servers.js';
@@ -21,6 +22,7 @@ test('a server whose end fails, at once or later, is reported when all others ha
     supervise: ({ name }) => ({ supervisor: { dispose: ends[name] }, auth: undefined }) as unknown as Supervised,
     onCircuit: () => () => {},
     forget: () => {},
+    marks: serverMarks(),
     restore: () => {},
   });
   for (const name of Object.keys(ends)) servers.declare(parseServerDefinition(name, { command: name }, true), () => {});

@@ -6,6 +6,7 @@
  * long as it has a server. Changes of one name are serialized.
  */
 import { originOf } from '../catalog/server-origin.js';
+import type { ServerMarks } from '../catalog/store/server-marks.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
@@ -30,6 +31,8 @@ interface ServersParts {
   readonly forget: (server: string, gone: ManagedServer | undefined, isSame: boolean) => void;
   /** Called when a server has taken the name; `before` is the replaced one. */
   readonly restore: (managed: ManagedServer, before: ManagedServer | undefined) => void;
+  /** Marks that an operator stopped a configured server. They outlive the host. */
+  readonly marks: ServerMarks;
 }
 
 export class Servers {
@@ -110,7 +113,8 @@ export class Servers {
     try {
       this.mustBeOpen(definition.name);
       if (this.#register(definition, false) === 'unchanged') return;
-      begin(this.#put(definition));
+      const managed = this.#put(definition);
+      if (!this.#staysStopped(managed)) begin(managed);
     } catch (error) {
       onProblem(error);
     }
@@ -136,9 +140,17 @@ export class Servers {
       if (outcome === 'unchanged') return outcome;
       const gone = before?.dispose(true);
       const managed = this.#put(definition, gone && { ended: gone });
-      if (definition.isEnabled && this.registry.held(name).binding > 0) managed.supervisor.begin();
+      const isStopped = this.#staysStopped(managed);
+      if (!isStopped && definition.isEnabled && this.registry.held(name).binding > 0) managed.supervisor.begin();
       return outcome;
     });
+  }
+
+  /** A configured server that an operator stopped stays stopped in the next host, and with an edited definition. */
+  #staysStopped({ definition: { name }, supervisor }: ManagedServer): boolean {
+    if (!this.#parts.marks.has(name, 'stopped')) return false;
+    void supervisor.stop();
+    return true;
   }
 
   /** Removes the server of this name if `isMeant`; resolves when it has ended. */
@@ -149,6 +161,7 @@ export class Servers {
       this.#byName.delete(name);
       this.#last = undefined;
       this.registry.remove(name);
+      this.#parts.marks.set(name, 'stopped', false);
       this.#parts.forget(name, managed, false);
       await managed.dispose();
     });
@@ -175,6 +188,7 @@ export class Servers {
     this.mustBeOpen(name);
     const before = this.find(name);
     const outcome = this.#register(definition, replace);
+    this.#parts.marks.set(name, 'stopped', false);
     if (before && outcome === 'unchanged') {
       if (isStopped(before)) await restartStopped(before);
       return this.#up(before);

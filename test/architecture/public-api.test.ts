@@ -88,6 +88,7 @@ test('the methods of a host', () => {
       'tools',
       'useKeyedCalls',
       'whenAllListed',
+      'whenReady',
       'withBudget',
     ],
   ]);

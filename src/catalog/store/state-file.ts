@@ -1,7 +1,7 @@
 /**
- * state.db, one SQLite file for all data that outlives the host: pins of tools, the newest listing of each server, and failure
- * histories. Server states are not stored: a parked server is not parked in the next host.
- * Not here: the tables (pins-table.ts, listings-table.ts, failure-histories.ts).
+ * state.db, one SQLite file for all data that outlives the host: pins of tools, the newest listing of each server, failure
+ * histories, and marks. Server states are not stored: a parked server is not parked in the next host.
+ * Not here: the tables (pins-table.ts, listings-table.ts, failure-histories.ts, server-marks.ts).
  *
  * Invariants: a damaged file, or one of a newer version, is set aside and reported, never overwritten. A busy file, or a folder
  * that others may write to, is an error.
@@ -20,10 +20,11 @@ import { type ListingsTable, listingsTable } from './listings-table.js';
 import { adoptOldPins } from './old-pins.js';
 import { type PinsTable, pinsTable } from './pins-table.js';
 import { rowSetSchema } from './row-sets.js';
+import { marksSchema, marksTable, type ServerMarks } from './server-marks.js';
 import { WriteBehind } from './write-behind.js';
 
 const fileName = 'state.db';
-const schemaVersion = 5;
+const schemaVersion = 6;
 const format: OwnFormat = { noun: 'state', version: schemaVersion };
 /** Wait for a lock of another process. It blocks the event loop. */
 const busyMs = 250;
@@ -38,12 +39,14 @@ export class StateFile {
   readonly pins: PinsTable;
   readonly listings: ListingsTable;
   readonly histories: HistoriesTable;
+  readonly marks: ServerMarks;
   readonly #pending = new WriteBehind();
 
   constructor(database: Database.Database, onProblem: (error: unknown) => void) {
     this.pins = pinsTable(database, this.#pending);
     this.listings = listingsTable(database, this.pins, this.#pending);
     this.histories = historiesTable(database);
+    this.marks = marksTable(database, onProblem);
     adoptOldPins(database, this.pins, onProblem);
   }
 
@@ -129,7 +132,7 @@ function prepare(file: string): Database.Database {
   if (found !== schemaVersion)
     database.exec(`
       BEGIN IMMEDIATE;
-      ${rowSetSchema('pin')} ${rowSetSchema('listing')} ${historiesSchema}
+      ${rowSetSchema('pin')} ${rowSetSchema('listing')} ${historiesSchema} ${marksSchema}
       DROP TABLE IF EXISTS manifests;
       PRAGMA user_version = ${schemaVersion};
       COMMIT`);

@@ -74,9 +74,12 @@ export function instructionsOf(view: View): string | undefined {
   return text;
 }
 
-/** Instructions omit servers that are disabled or have never run. */
+/** Instructions omit servers that are stopped, disabled or have never run. */
 const isThere = (known: KnownServer | undefined): boolean =>
-  known !== undefined && known.state !== 'disabled' && (known.facts !== undefined || known.lists.size > 0);
+  known !== undefined &&
+  known.state !== 'disabled' &&
+  known.state !== 'stopped' &&
+  (known.facts !== undefined || known.lists.size > 0);
 
 /** Never splits a surrogate pair. */
 const cut = (text: string, max: number): string =>
