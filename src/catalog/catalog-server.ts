@@ -31,10 +31,22 @@ export interface KnownFacts {
 }
 
 export interface KnownList {
-  /** In `KnownServer`, a changed tool without approval has its approved text. */
   readonly items: readonly ListedItem[];
   readonly ttlMs: number;
   readonly isPublic: boolean;
+}
+
+/** An item as clients see it; repaired if its server's text has a fault (list-repair.ts). */
+export interface ShownItem extends ListedItem {
+  /** Text for endpoints of many servers, if it differs. */
+  readonly joined?: Buffer;
+  /** True: clients before 2026-07-28 refuse its output schema. */
+  readonly hasModernOutput?: boolean;
+}
+
+export interface ShownList extends KnownList {
+  /** A changed tool without approval has its approved text. */
+  readonly items: readonly ShownItem[];
 }
 
 /** Known facts and lists of a server. Reading them starts nothing. */
@@ -44,8 +56,8 @@ export interface KnownServer {
   readonly isReady: boolean;
   /** Undefined: the server never ran. */
   readonly facts: KnownFacts | undefined;
-  /** A missing list was never read. */
-  readonly lists: ReadonlyMap<ListMethod, KnownList>;
+  /** A missing list was never read, or the server is stopped or disabled. */
+  readonly lists: ReadonlyMap<ListMethod, ShownList>;
   /** Increases with every change of facts or lists. */
   readonly revision: number;
 }

@@ -36,7 +36,9 @@ function open(entry: Record<string, unknown> = {}, recalled: Listing = emptyList
   const failures: SaveFailure[] = [];
   let lastUnkept: (why: SaveFailure) => void = () => {};
   const state = { kind: 'ready' };
-  const supervisor = { snapshot: () => ({ state: state.kind }) } as unknown as Supervisor<Session>;
+  const supervisor = {
+    snapshot: () => ({ state: state.kind, isOff: state.kind === 'stopped' }),
+  } as unknown as Supervisor<Session>;
   const make = (more: Record<string, unknown>): CatalogServer => {
     const definition = parseServerDefinition('a', defined({ command: 'a', ...more }), true);
     const origins = { origin: originOf(definition.spec), listsOrigin: listsOriginOf(definition) };

@@ -10,7 +10,9 @@ import { withoutThrowing } from '../kernel/problems.js';
 import { pinRefusal } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
-import type { CatalogServer, KnownFacts, KnownList, KnownServer } from './catalog-server.js';
+import type { CatalogServer, KnownFacts, KnownList, KnownServer, ShownItem, ShownList } from './catalog-server.js';
+import { checkItem, faultsIn, type ItemFault } from './list-repair.js';
+import { repairNotes } from './repair-notes.js';
 import { hasSameInputs } from './server-origin.js';
 import { emptyListing, type Listing, type ListingStore } from './store/listings-table.js';
 
@@ -20,20 +22,28 @@ interface ListingsParts {
   /** Undefined: listings are not stored. */
   readonly store: ListingStore | undefined;
   readonly onProblem: (error: unknown) => void;
+  /** Called when the repairs of a server's lists have changed, with a sentence for each kind. */
+  readonly onRepaired?: (server: string, notes: readonly string[]) => void;
 }
 
 export type ListHints = Pick<KnownList, 'ttlMs' | 'isPublic'>;
 
-type Lists = ReadonlyMap<ListMethod, KnownList>;
+type ShownLists = ReadonlyMap<ListMethod, ShownList>;
+/** By method, then by name. */
+type Faults = ReadonlyMap<ListMethod, ReadonlyMap<string, ItemFault>>;
 
 interface ListingRecord {
   facts: KnownFacts | undefined;
   /** Lists as the server sent them. */
   readonly lists: Map<ListMethod, KnownList>;
-  /** Lists in which blocked tools are removed or have their approved text; computed on demand. */
-  shown: Lists | undefined;
+  /** Lists in which blocked tools are removed or have their approved text, and faults are repaired; computed on demand. */
+  shown: ShownLists | undefined;
+  faults?: Faults | undefined;
+  notes?: readonly string[] | undefined;
   revision: number;
   isUnsaved: boolean;
+  /** State of the server when `known` was last called: a stopped or disabled server shows no lists. */
+  isOff?: boolean;
   /** The lists belong to another account or to other variables, and were not read again yet. */
   isOutdated?: boolean | undefined;
 }
@@ -55,17 +65,31 @@ export class Listings {
     const server = this.#parts.findServer(name);
     if (!server) return undefined;
     const record = this.#recordOf(server);
-    record.shown ??= this.#shown(server, record.lists);
-    const { state } = server.supervisor.snapshot();
+    const { state, isOff } = server.supervisor.snapshot();
+    if (isOff !== (record.isOff ?? false)) {
+      record.isOff = isOff;
+      record.revision = ++this.#revisions;
+    }
+    const lists = isOff ? noLists : this.#show(server, record);
     return {
       definition: server.definition,
       state,
       // A suspect server is still connected; the next call verifies it.
       isReady: state === 'ready' || state === 'suspect',
       facts: record.facts,
-      lists: record.shown,
+      lists,
       revision: record.revision,
     };
+  }
+
+  /** One sentence for each kind of repair of the server's lists. */
+  notesOf(name: string): readonly string[] {
+    return this.#shownRecord(name)?.notes ?? [];
+  }
+
+  /** What was repaired in the tool, or why it is left out; undefined if it has no fault. */
+  faultOf(name: string, tool: string): ItemFault | undefined {
+    return this.#shownRecord(name)?.faults?.get('tools/list')?.get(tool);
   }
 
   /** True: the server ran with its present definition, or its tools are known. */
@@ -130,8 +154,8 @@ export class Listings {
     const was = record.shown?.get('tools/list');
     const isNews = !before || !sameList(before, list);
     if (isNews) record.lists.set('tools/list', list);
-    record.shown = this.#shown(server, record.lists);
-    const is = record.shown.get('tools/list');
+    record.shown = undefined;
+    const is = this.#show(server, record).get('tools/list');
     if (!was || !is || !sameList(was, is)) this.#revise(server, record);
     // A change of the pins invalidates the stored listing, even if the list is the same.
     if (isNews || !this.#isStored(server)) record.isUnsaved = true;
@@ -199,30 +223,68 @@ export class Listings {
     return record;
   }
 
-  #shown(server: CatalogServer, lists: Lists): Lists {
-    const tools = lists.get('tools/list');
-    if (!tools) return new Map(lists);
-    return new Map(lists).set('tools/list', { ...tools, items: this.#shownTools(server, tools.items) });
+  #shownRecord(name: string): ListingRecord | undefined {
+    const server = this.#parts.findServer(name);
+    const record = server && this.#records.get(server);
+    if (record) this.#show(server, record);
+    return record;
   }
 
-  #shownTools({ definition }: CatalogServer, items: readonly ListedItem[]): readonly ListedItem[] {
+  #show(server: CatalogServer, record: ListingRecord): ShownLists {
+    if (record.shown) return record.shown;
+    const shown = new Map<ListMethod, ShownList>();
+    const faults = new Map<ListMethod, Map<string, ItemFault>>();
+    for (const [method, list] of record.lists) {
+      const found = new Map<string, ItemFault>();
+      const items = this.#shownItems(server, method, list.items, (key, fault) => found.set(key, fault));
+      shown.set(method, items === list.items ? list : { ...list, items });
+      if (found.size > 0) faults.set(method, found);
+    }
+    record.shown = shown;
+    this.#noteFaults(server, record, faults);
+    return shown;
+  }
+
+  #shownItems(
+    { definition: { name, pins: policy, repair } }: CatalogServer,
+    method: ListMethod,
+    items: readonly ListedItem[],
+    onFault: (key: string, fault: ItemFault) => void,
+  ): readonly ShownItem[] {
     const { pins } = this.#parts;
-    const statusOf = pins.statusesOf(definition.name);
+    const isTools = method === 'tools/list';
+    const statusOf = isTools ? pins.statusesOf(name) : undefined;
+    const faults = repair ? faultsIn(method, items) : undefined;
+    // Nearly all lists have no fault and no blocked tool.
+    const isBlocked = ({ key }: ListedItem) =>
+      statusOf !== undefined && pinRefusal(statusOf(key), policy) !== undefined;
+    if ((faults?.size ?? 0) === 0 && !items.some((item) => item.key === '' || isBlocked(item))) return items;
     /** Tools replaced by their approved text: a server may list a name twice. */
     const replaced = new Set<string>();
-    const shown: ListedItem[] = [];
-    for (const item of items) {
+    return items.flatMap((item): readonly ShownItem[] => {
       const { key } = item;
-      // A tool without a name cannot be called.
-      if (key === '') continue;
-      if (pinRefusal(statusOf(key), definition.pins) === undefined) shown.push(item);
-      else if (!replaced.has(key)) {
+      let shown: ListedItem = item;
+      let fault = faults?.get(item);
+      if (isTools && key !== '' && isBlocked(item)) {
+        const text = replaced.has(key) ? undefined : pins.recordOf(name, key)?.approved?.raw;
         replaced.add(key);
-        const text = pins.recordOf(definition.name, key)?.approved?.raw;
-        if (text !== undefined) shown.push({ key, raw: Buffer.from(text) });
+        if (text === undefined) return [];
+        shown = { key, raw: Buffer.from(text) };
+        fault = repair ? checkItem(method, shown) : undefined;
       }
-    }
-    return shown;
+      if (fault && fault.fields.length > 0) onFault(key, fault);
+      if (fault) return fault.item ? [fault.item] : [];
+      // An item without a name cannot be requested.
+      return isTools && key === '' ? [] : [shown];
+    });
+  }
+
+  #noteFaults({ definition: { name } }: CatalogServer, record: ListingRecord, faults: Faults): void {
+    record.faults = faults.size > 0 ? faults : undefined;
+    const notes = repairNotes(faults);
+    const isNews = notes.join() !== (record.notes ?? []).join();
+    record.notes = notes.length > 0 ? notes : undefined;
+    if (isNews && notes.length > 0) this.#parts.onRepaired?.(name, notes);
   }
 
   #revise({ definition }: CatalogServer, record: ListingRecord): void {
@@ -265,6 +327,8 @@ export class Listings {
     }
   }
 }
+
+const noLists: ShownLists = new Map();
 
 export const sameItems = (a: readonly ListedItem[], b: readonly ListedItem[]): boolean =>
   a === b || (a.length === b.length && a.every(({ key, raw }, i) => key === b[i]?.key && raw.equals(b[i].raw)));

@@ -19,6 +19,7 @@ import { memberBytes, memberText } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/methods.js';
 import type { CatalogServer, KnownFacts } from './catalog-server.js';
 import { ListReader, readMsMax } from './list-reader.js';
+import { checkAhead } from './list-repair.js';
 import type { Listings } from './listings.js';
 import { type ListenParts, ServerListenStream } from './server-listen-stream.js';
 
@@ -220,7 +221,8 @@ export class ServerRun {
     const { clock, listings, findServer, onProblem } = this.#context;
     const begin =
       () =>
-      ({ items, ttlMs, cacheScope }: ServerList) => {
+      async ({ items, ttlMs, cacheScope }: ServerList) => {
+        await checkAhead(method, items);
         if (findServer(owner.definition.name) !== owner) return;
         listings.learnList(owner, method, { items, ttlMs, isPublic: cacheScope === 'public' });
         if (this.#isRead) listings.save(owner);

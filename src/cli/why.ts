@@ -33,7 +33,7 @@ export const why: Command = {
 };
 
 function render(explained: Explanation): string {
-  const { server, tool, principal, visible, rule, state, breaker, cache, budget, pin, call } = explained;
+  const { server, tool, principal, visible, rule, state, breaker, cache, budget, pin, repair, call } = explained;
   const subject = tool === undefined ? server : `${server}/${tool}`;
   const rows: (readonly [string, string])[] = [
     [subject, principal.role === undefined ? 'for the operator' : `for role ${principal.role}`],
@@ -50,6 +50,7 @@ function render(explained: Explanation): string {
     ['cache', cache.policy === 'off' ? 'off' : `on, ${cache.entries} entries`],
     ['budget', budget === undefined ? 'unlimited' : budgetText(budget)],
     ['pin', pin ? pinText(pin) : ''],
+    ['repair', repair ? `${repair.isLeftOut ? 'not possible' : 'done in lists'}: ${repair.fields.join(', ')}` : ''],
     ['a call now', forecastText(call)],
   ];
   const shown = rows.filter(([, text]) => text !== '');

@@ -41,6 +41,8 @@ export interface ServerDefinition {
   readonly card: string | undefined;
   /** `per-client` gives each client of the gateway its own instance. */
   readonly isolation: 'shared' | 'per-client';
+  /** True: items of its lists that clients refuse are repaired or left out. */
+  readonly repair: boolean;
   /** Offered tools and their names. */
   readonly tools: ToolRules;
   /** Mistake in the entry. The server is disabled until the entry is corrected. */
@@ -114,6 +116,7 @@ export const treatment = z.object({
     ),
   ),
   isolation: z._default(z.enum(['shared', 'per-client']), 'shared'),
+  repair: z._default(z.boolean(), true),
   tools: z.prefault(toolRules, {}),
 });
 export const treatmentKeys: ReadonlySet<string> = new Set(Object.keys(treatment.shape));
@@ -164,7 +167,7 @@ export function definitionOf(
     trustAnnotations,
     card,
   } = parsed.data;
-  const { isolation } = parsed.data;
+  const { isolation, repair } = parsed.data;
   const tools = toolRulesOf(parsed.data.tools, (field, what) => invalid(name, field, what, place));
   const ms = (value: string | number, field: string) => within(name, place, () => parseDuration(value, field));
   const startMs = ms(timeouts.start ?? '30s', 'timeouts.start');
@@ -192,6 +195,7 @@ export function definitionOf(
     trustAnnotations,
     card,
     isolation,
+    repair,
     tools,
   });
 }

@@ -24,6 +24,7 @@ const facts: ExplainFacts = {
   cacheEntries: 2,
   budget: undefined,
   pin: { status: 'approved', record: undefined },
+  fault: undefined,
   refusal: undefined,
   wakeAfterMs: 5_000,
 };
@@ -54,6 +55,12 @@ test.each<[string, Partial<ExplainFacts>, boolean, string]>([
   ['a rule of the role', {}, true, "a rule of role 'dev' allows it"],
   ['no role', { principal: { id: 'a', role: undefined, scopes: [] } }, true, 'callers without a role may use it'],
   ['tools that the rules refuse are hidden', { denial: denied }, false, 'no rule allows it'],
+  [
+    'a tool that clients refuse',
+    { fault: { fields: ['inputSchema'], item: undefined } },
+    false,
+    'clients refuse its definition, so it is left out of lists',
+  ],
   ['a tool that is not listed', { isListed: false }, false, 'the server lists no such tool'],
   [
     'a server that was never seen',

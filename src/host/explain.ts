@@ -41,6 +41,8 @@ export interface Explanation {
         readonly blocks: boolean;
       }
     | undefined;
+  /** Members of the tool's definition that clients refuse: Hostler repairs them in lists, or leaves the tool out. */
+  readonly repair: { readonly fields: readonly string[]; readonly isLeftOut: boolean } | undefined;
   readonly call: CallForecast;
   readonly wouldStart: boolean;
 }
@@ -49,7 +51,7 @@ export type ExplainFacts = ReturnType<typeof gatherFacts>;
 
 /** Current facts about a server or one of its tools. */
 export function gatherFacts(
-  { clock, servers, rules, pins, cache, budgets, statusSources }: HostParts,
+  { clock, servers, rules, pins, cache, budgets, listings, statusSources }: HostParts,
   server: string,
   tool: string | undefined,
   principal: Principal,
@@ -72,6 +74,7 @@ export function gatherFacts(
     cacheEntries: cache.entriesOf(server, tool),
     budget: budgets.leftOf(principal),
     pin: tool === undefined ? undefined : { status: pins.statusOf(server, tool), record: pins.recordOf(server, tool) },
+    fault: tool === undefined ? undefined : listings.faultOf(server, tool),
     refusal: managed.supervisor.refusal(),
     /** Time after which a call may try a parked server. */
     wakeAfterMs: defaultPlan.wakeAfterMs,
@@ -79,15 +82,16 @@ export function gatherFacts(
 }
 
 export function explain(facts: ExplainFacts): Explanation {
-  const { definition, principal, tool, row, denial, isListed, pin } = facts;
+  const { definition, principal, tool, row, denial, isListed, pin, fault } = facts;
   const call = forecast(facts);
   const isUnknown = tool !== undefined && isListed === false;
+  const isLeftOut = fault !== undefined && fault.item === undefined;
   return {
     server: definition.name,
     tool,
     principal: { id: principal.id, role: principal.role },
-    visible: denial === undefined && !isUnknown,
-    rule: denial?.message ?? (isUnknown ? 'the server lists no such tool' : ruleFor(facts)),
+    visible: denial === undefined && !isUnknown && !isLeftOut,
+    rule: denial?.message ?? (isUnknown ? 'the server lists no such tool' : isLeftOut ? leftOut : ruleFor(facts)),
     state: {
       state: row.state,
       since: row.since,
@@ -110,10 +114,13 @@ export function explain(facts: ExplainFacts): Explanation {
       listedHash: pin.record?.pending?.hash ?? pin.record?.approved?.hash,
       blocks: pinRefusal(pin.status, definition.pins) !== undefined,
     },
+    repair: fault && { fields: fault.fields, isLeftOut },
     call,
     wouldStart: call.outcome === 'starts' || call.outcome === 'tries',
   };
 }
+
+const leftOut = 'clients refuse its definition, so it is left out of lists';
 
 const ruleFor = ({ principal: { id, role }, isListed, tool }: ExplainFacts): string => {
   const withoutRole = id === embedder.id ? 'the operator is under no role' : 'callers without a role may use it';

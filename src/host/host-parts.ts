@@ -11,6 +11,7 @@ import { pinsByOrigin } from '../catalog/server-origin.js';
 import { ServerRuns } from '../catalog/server-runs.js';
 import { StartupListing } from '../catalog/startup-listing.js';
 import { FailureHistories } from '../catalog/store/failure-histories.js';
+import { serverMarks } from '../catalog/store/server-marks.js';
 import { StateFile } from '../catalog/store/state-file.js';
 import { Subscriptions } from '../catalog/subscriptions.js';
 import { systemClock } from '../kernel/clock.js';
@@ -73,6 +74,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const serverThrottle = new ServerThrottle(clock);
   const reconnects = new ReconnectBackoff(clock, random);
   const state = stateDir === undefined ? undefined : StateFile.open(stateDir, onProblem);
+  const marks = state?.marks ?? serverMarks();
   const histories = state && new FailureHistories(state.histories, clock, onProblem);
   const pins = new Pins({
     store: pinsByOrigin(state?.pins ?? memoryPinStore(), (server) => serverOf(server).definition.spec),
@@ -147,10 +149,12 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       stderrTails.forget(name);
     },
     restore: (managed, before) => listOperations.restore(managed, before),
+    marks,
   });
+  const onRepaired = (name: string, notes: readonly string[]) => events.emit(name, { kind: 'repaired', notes });
   const serverOf = (name: string) => servers.get(name);
   const findServer = (name: string) => servers.find(name);
-  const listings = new Listings({ findServer, pins, store: state?.listings, onProblem });
+  const listings = new Listings({ findServer, pins, store: state?.listings, onProblem, onRepaired });
   const subscriptions = new Subscriptions({
     chargeRead: (server, uri, principal) => listOperations.chargeRead(server, uri, principal),
     mayRead: (server, principal) => listOperations.mayRead(server, principal),
@@ -188,7 +192,14 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     wasListed: (managed) => listings.wasListed(managed),
     listsRead: async (managed) => runs.of(managed)?.listsRead,
   });
-  const startupListing = new StartupListing(clock, discovery, options.learnAtBoot);
+  const startupListing = new StartupListing(clock, discovery, options.learnAtBoot, {
+    was: (name) => marks.has(name, 'slow'),
+    exceeded: (name) => marks.set(name, 'slow', true),
+    settled: (name) => {
+      const managed = servers.find(name);
+      if (managed && listings.wasListed(managed)) marks.set(name, 'slow', false);
+    },
+  });
   const { targetOf } = instances;
   /** A gateway sets `unroutedOf`. */
   const routing: { unroutedOf: UnroutedOf | undefined } = { unroutedOf: undefined };
@@ -213,6 +224,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       endWaits,
       serverThrottle,
     },
+    marks,
     onConfigProblem,
     flushState: () => state?.flush(),
     configured: new ConfiguredServers(servers, onConfigProblem),
@@ -220,6 +232,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     routing,
     statusSources: {
       ...{ clock, registry: servers.registry, serverOf, cache, pins, connector, instances, serverThrottle, routing },
+      listings,
     },
   };
 }

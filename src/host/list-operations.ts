@@ -6,6 +6,7 @@
  * Invariants: a caller sees only tools that it may call. Of two reads of a tool list, the one that began later counts. An item
  * belongs to the server that it was read from.
  */
+import { checkAhead } from '../catalog/list-repair.js';
 import { type ListHints, type Listings, sameItems } from '../catalog/listings.js';
 import { type HostItem, type HostTool, type PinnedTool, pinnedTools } from '../catalog/pinned-tools.js';
 import { HostError } from '../kernel/errors.js';
@@ -150,7 +151,7 @@ export class ListOperations {
       this.#cache.put(question, list.items, listResult(list), this.#cache.epochOf(server, 'tools/list'));
     };
     return (list) => {
-      const preparing = this.#parts.pins.prepare(server, list.items);
+      const preparing = this.#prepare(server, list.items);
       return preparing !== undefined ? preparing.then(() => judge(list)) : judge(list);
     };
   }
@@ -217,7 +218,7 @@ export class ListOperations {
     stage.epoch = epoch;
     const result = await this.#send(session, operation);
     // A list is shown only after its comparison with the pins. The rest runs in one tick.
-    const preparing = learn && this.#parts.pins.prepare(server, result.items);
+    const preparing = learn && this.#prepare(server, result.items);
     if (preparing !== undefined) await preparing;
     const isCurrent = this.#cache.epochOf(server, method) === epoch;
     learn?.(result.items, result);
@@ -234,6 +235,16 @@ export class ListOperations {
     // A question of the server was refused meanwhile, which may have changed the answer.
     const { ttlMs = 0, isPublic = false } = (answer.wasAsked ? undefined : cacheHint(raw)) ?? {};
     return { items: [{ key: uri, raw }], ttlMs, isPublic };
+  }
+
+  /** Hashes and checks a long list in several turns; undefined if there is little to do. */
+  #prepare(server: string, items: readonly ListedItem[]): Promise<void> | undefined {
+    const hashing = this.#parts.pins.prepare(server, items);
+    // An equal list was checked before.
+    const isKnown = sameItems(this.#parts.findServer(server)?.tools ?? [], items);
+    const checking = isKnown ? undefined : checkAhead('tools/list', items);
+    if (hashing === undefined || checking === undefined) return hashing ?? checking;
+    return hashing.then(() => checking);
   }
 
   #reading(managed: ManagedServer): Learn {

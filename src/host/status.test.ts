@@ -8,7 +8,7 @@ import { ManagedServer } from './managed-server.js';
 import { type StatusRow, statusRows } from './status.js';
 
 const resting: Snapshot = {
-  ...{ server: 'a', state: 'registered', sinceMs: 0, run: 0, restarts: 0, reason: undefined },
+  ...{ server: 'a', state: 'registered', isOff: false, sinceMs: 0, run: 0, restarts: 0, reason: undefined },
   ...{ nextProbeAtMs: undefined, retryAtMs: undefined, ejected: false, isProven: false, waiting: 0 },
   ...{ lastError: undefined, lastSuccessAtMs: undefined },
 };
@@ -33,6 +33,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
     serverOf: () => managed,
     cache: { entriesOf: () => 0 },
     pins: { differingOf: () => 0 },
+    listings: { notesOf: () => ['1 tool repaired'] },
     connector: { escapedOf: () => 0, clean: (text) => text },
     instances: { countOf: () => 0 },
     serverThrottle: { leftMs: () => throttledForMs },

@@ -2,6 +2,7 @@
  * One row of `status`: the current facts of a server.
  * Invariant: nothing is cached here. Facts of a run (process, protocol) are set only while its connection is open.
  */
+import type { Listings } from '../catalog/listings.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
@@ -62,6 +63,8 @@ export interface StatusRow {
   readonly toolsError: string | undefined;
   /** Number of tools that differ from their approved version. */
   readonly changedTools: number;
+  /** What the operator should know about its lists, one sentence each. */
+  readonly notes: readonly string[];
   /** Resource templates that a gateway does not route at `/mcp`; undefined: none. */
   readonly unroutedTemplates: UnroutedTemplates | undefined;
   readonly cacheEntries: number;
@@ -95,6 +98,7 @@ interface StatusSources {
   readonly serverOf: (name: string) => ManagedServer;
   readonly cache: Pick<ResponseCache<CachedCall>, 'entriesOf'>;
   readonly pins: Pick<Pins, 'differingOf'>;
+  readonly listings: Pick<Listings, 'notesOf'>;
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;
   readonly serverThrottle: Pick<ServerThrottle, 'leftMs'>;
@@ -163,6 +167,7 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
     tools: tools.length,
     toolsError: managed.toolsError?.message,
     changedTools: sources.pins.differingOf(name),
+    notes: sources.listings.notesOf(name),
     unroutedTemplates: sources.routing?.unroutedOf?.(name),
     cacheEntries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),

@@ -51,6 +51,8 @@ export type PolicyEvent =
       readonly newHash: string | undefined;
       readonly renamedFrom: string | undefined;
     }
+  /** Items of the server's lists were repaired or left out, because clients refuse them. One sentence for each kind of item. */
+  | { readonly kind: 'repaired'; readonly notes: readonly string[] }
   /** `needed`: the server refused the token. `recovered`: a new token exists. `failed`: no new token, a user has to log in. */
   | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' | 'failed' }
   | ({ readonly kind: 'call' } & CallRecord);
@@ -100,6 +102,7 @@ const kinds = {
   replay: true,
   uncertain: true,
   schema: true,
+  repaired: true,
   auth: true,
   call: true,
 } as const satisfies Record<PolicyEvent['kind'], true>;

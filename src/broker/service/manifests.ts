@@ -179,10 +179,10 @@ export class Manifests {
     if (role === undefined && !isRolelessAllowed()) return [tools, byName];
     for (const server of host.names()) {
       const known = host.known(server);
-      for (const { key, raw } of known?.lists.get('tools/list')?.items ?? []) {
+      for (const { key, raw, joined } of known?.lists.get('tools/list')?.items ?? []) {
         if (!known || !host.isAllowed(principal, server, key)) continue;
         const name = renamed(known.definition.tools, key);
-        tools.push({ server, name, raw });
+        tools.push({ server, name, raw: joined ?? raw });
         byName.set(name, [...(byName.get(name) ?? []), { server, tool: key }]);
       }
     }

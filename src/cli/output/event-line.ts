@@ -16,7 +16,7 @@ const name = (value: string | undefined): string => neutraliseLine(value ?? '', 
 /** All kinds except call records: a listener for those has a cost per call. */
 export const loggedKinds = [
   ...(['state', 'restart', 'parked', 'ejected', 'auth_required', 'revived', 'close_failed', 'freeze'] as const),
-  ...(['breaker', 'denied', 'budget', 'throttled', 'replay', 'uncertain', 'schema', 'auth'] as const),
+  ...(['breaker', 'denied', 'budget', 'throttled', 'replay', 'uncertain', 'schema', 'repaired', 'auth'] as const),
 ] satisfies readonly HostEventKind[];
 
 export interface EventLine {
@@ -75,6 +75,8 @@ export function eventLine(event: HostEvent): EventLine | undefined {
         level: event.status === 'changed' || event.status === 'renamed' ? 'warn' : 'debug',
         text: `tool ${name(event.tool)} is ${event.status}`,
       };
+    case 'repaired':
+      return { level: 'warn', text: text(event.notes.join('; ')) };
     case 'auth':
       return { level: event.status === 'recovered' ? 'info' : 'warn', text: `authorization ${event.status}` };
     default:

@@ -181,7 +181,7 @@ export class GatewayRouter implements Router {
     const serverInfo = serverInfoOf(view, this.#servers);
     const trailer = eraOf(client.era).listMembers(serverInfo, ttlMs, isPublic && this.#mayBePublic());
     this.#watch.given(client, method);
-    exchange.succeed(this.#lists.page({ view, states, method, trailer, after }));
+    exchange.succeed(this.#lists.page({ view, states, method, trailer, isLegacy: client.era === 'legacy', after }));
   }
 
   #setLevel(exchange: Exchange): void {

@@ -6,7 +6,7 @@
  * Clients can write cursors themselves, so only pages that begin where a page of the present list begins are cached.
  */
 import type { ListMethod } from '../../session/lists.js';
-import { latin1, spliceMeta } from '../../wire/json-edit.js';
+import { editMembers, latin1, spliceMeta } from '../../wire/json-edit.js';
 import { keyIs, type Span } from '../../wire/json-members.js';
 import { eachMember } from '../../wire/json-scan.js';
 import type { Entry } from './server-lists.js';
@@ -32,6 +32,8 @@ export interface PageRequest {
   readonly method: ListMethod;
   /** Text of the members that the client's era adds at the end of the result. */
   readonly trailer: string;
+  /** True: the client speaks a revision before 2026-07-28. */
+  readonly isLegacy?: boolean;
   /** Undefined for the first page. */
   readonly after: Position | undefined;
 }
@@ -47,13 +49,13 @@ export class ListPages {
 
   /** Returns the text of one result object. The caller must not change it. */
   page(request: PageRequest): Buffer {
-    const { view, method, trailer, after } = request;
+    const { view, method, trailer, after, isLegacy = false } = request;
     // Only tools show the state of their server.
     const states = method === 'tools/list' ? request.states : '';
     const table = view.table(method);
     const start = after ? table.indexAfter(after) : table.isOnePage ? wholeList : 0;
     // Table ids are unique, so pages of a dropped table are never found again and are evicted as the oldest.
-    const key = `${table.id} ${method} ${start}\n${states}\n${trailer}`;
+    const key = `${table.id} ${method} ${start} ${isLegacy}\n${states}\n${trailer}`;
     let bytes = this.#pages.get(key);
     if (!bytes) {
       bytes = this.#make(request, table, start);
@@ -62,7 +64,7 @@ export class ListPages {
     return bytes;
   }
 
-  #make({ view, method, trailer }: PageRequest, table: Table, start: number): Buffer {
+  #make({ view, method, trailer, isLegacy }: PageRequest, table: Table, start: number): Buffer {
     this.made++;
     const entries = start === wholeList ? table.entries : table.sorted;
     const first = Math.max(start, 0);
@@ -79,7 +81,7 @@ export class ListPages {
         const known = method === 'tools/list' ? view.known(server) : undefined;
         state = known && !known.isReady ? known.state : undefined;
       }
-      text += itemText(entry, members[method].name, state);
+      text += itemText(isLegacy ? forLegacy(entry) : entry, members[method].name, state);
     }
     const next = end < entries.length ? `,"nextCursor":"${cursorAfter(method, entries[end - 1] as Entry)}"` : '';
     text += latin1(`]${next}${trailer}}`);
@@ -96,6 +98,13 @@ export class ListPages {
     this.#pages.set(key, page);
     this.#bytes += page.length;
   }
+}
+
+/** Such clients drop the whole list for an output schema that is not of type object. */
+function forLegacy(entry: Entry): Entry {
+  const { item } = entry;
+  const raw = item.hasModernOutput ? editMembers(item.raw, [['outputSchema', undefined]]) : undefined;
+  return raw ? { ...entry, item: { ...item, raw } } : entry;
 }
 
 // The texts below are Latin-1, one character per byte of UTF-8, so that joining a thousand items is one copy.

@@ -4,12 +4,12 @@
  * Invariants: a ServerLists never changes; a new revision of the server gets a new one. Principals that see the same items get
  * the same `ListPart`, so lists are compared by identity. An unchanged entry keeps its `content` number in a new revision.
  */
-import type { KnownServer } from '../../catalog/catalog-server.js';
+import type { KnownServer, ShownItem } from '../../catalog/catalog-server.js';
 import { renamed } from '../../config/tool-rules.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import { ruleAgainst } from '../../policy/allowlist.js';
 import type { Principal } from '../../policy/operation.js';
-import type { ListedItem, ListMethod } from '../../session/lists.js';
+import type { ListMethod } from '../../session/lists.js';
 import type { Upstreams } from '../upstreams.js';
 import { hasOurScheme, prefixed, startName, wrapUri } from './tool-names.js';
 
@@ -22,7 +22,7 @@ export interface Entry {
   readonly name: string;
   /** The name that the entry has if no other entry wants the same one. */
   readonly preferredName: string;
-  readonly item: ListedItem;
+  readonly item: ShownItem;
   /** Number of the content. Two entries with equal numbers have the same bytes and the same name. */
   readonly content: number;
 }
@@ -157,8 +157,9 @@ export class ServerLists {
     const byKey = new Map(before?.entries.map((entry) => [entry.key, entry]));
     const taken = new Set<string>();
     const entries: Entry[] = [];
-    for (const item of items) {
-      const { key } = item;
+    for (const own of items) {
+      const { key, joined } = own;
+      const item = joined && !isAlone ? { ...own, raw: joined } : own;
       // Clients cannot request an item without a name, or with the name of an earlier item.
       if (key === '' || taken.has(key) || (rules && ruleAgainst(rules, key) !== undefined)) continue;
       taken.add(key);

@@ -7,7 +7,7 @@ const named = (...pairs: [string, string][]) => uniqueNames(pairs.map(([server, 
 
 describe('names at an endpoint of many servers', () => {
   test('are those of server and tool', () => {
-    expect(named(['fs', 'read_file'], ['git', 'log.short-1'])).toEqual(['fs__read_file', 'git__log.short-1']);
+    expect(named(['fs', 'read_file'], ['git', 'log_short-1'])).toEqual(['fs__read_file', 'git__log_short-1']);
   });
 
   test('are pinned to the letter where they have a hash', () => {

@@ -19,7 +19,8 @@ export interface PreferredName {
 /** The longest tool name that models accept. */
 const nameCharsMax = 64;
 const separator = '__';
-const foreign = /[^A-Za-z0-9_.-]/gu;
+/** Model providers refuse other characters, also dots. */
+const foreign = /[^A-Za-z0-9_-]/gu;
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567';
 
 /** Characters of the hash by the number of collisions so far. 40 bits prevent accidental collisions, not deliberate ones. */
