@@ -226,7 +226,7 @@ describe('D-17 lists pass what calls pass', () => {
     await host.stop('a');
     await host.stop('b');
     for (const wake of [false, true])
-      expect(lines(await host.discover({ wake }))).toEqual(['a one stopped', 'b: server_stopped']);
+      expect(lines(await host.discover({ wake }))).toEqual(['a: server_stopped', 'b: server_stopped']);
     expect((await failureOf(host.tools('a'))).code).toBe('server_stopped');
     expect([row('a')?.run, row('b')?.run]).toEqual([1, 0]);
   });
@@ -263,8 +263,8 @@ test('D-24 a tool that names another server is listed under its own', async () =
   expect(listed).toMatchObject({ server: 'a', name: 't' });
   expect(listed?.raw.toString()).toContain('"_mcp_server":"other"');
   expect(lines(await host.discover())).toEqual(['a t ']);
-  await host.stop('a');
-  expect(lines(await host.discover())).toEqual(['a t stopped']);
+  await host.reload('a');
+  expect(lines(await host.discover())).toEqual(['a t registered']);
 });
 
 test('D-35 the tools of a parked server stay listed, marked, and are read again when it is back', async () => {
@@ -316,8 +316,8 @@ describe('server cards', () => {
     await open({ mcpServers: { a: a.entry } });
     expect(lines(await host.discover())).toEqual(['a from_card registered']);
     await host.tools('a');
-    await host.stop('a');
-    expect(lines(await host.discover())).toEqual(['a real stopped']);
+    await host.reload('a');
+    expect(lines(await host.discover())).toEqual(['a real registered']);
   });
 
   test('that cannot be read are one row each, of three kinds', async () => {

@@ -60,7 +60,7 @@ test('E2 tools, list and discover give the whole tool, the approved text, and th
   await listed.host.tools('a');
   expect(await shown(listed)).toEqual(changed);
   expect((await failureOf(listed.host.call('a', 'pay'))).code).toBe('schema_changed');
-  await listed.host.stop('a');
+  await listed.host.reload('a');
   const resting = (await listed.host.discover()).filter((row): row is DiscoveredTool => 'tool' in row && own(row.tool));
   expect(resting.map(({ tool, pin, isUnapproved, schema }) => [tool, pin, isUnapproved, schema])).toEqual(changed);
 });

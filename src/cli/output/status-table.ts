@@ -33,7 +33,8 @@ export function noteOf(row: StatusRow): string {
     row.throttledForMs === undefined ? '' : `throttled for ${formatDuration(row.throttledForMs)}`,
     row.toolsError === undefined ? '' : neutraliseLine(row.toolsError, errorChars),
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
-    ...row.notes.map((note) => neutraliseLine(note, errorChars)),
+    // An older host sends none.
+    ...(row.notes ?? []).map((note) => neutraliseLine(note, errorChars)),
     unroutedNote(row),
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',
