@@ -17,7 +17,7 @@ import {
 } from '../catalog/store/database-file.js';
 import { loadedLibsql } from '../catalog/store/libsql.js';
 import { HostError, isHostError } from '../kernel/errors.js';
-import { requireTrusted } from '../transports/stdio/pid-journal.js';
+import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { IdentityStore, identitySchema } from './identity-store.js';
 import { createKeyFile, createSealer, operatorKey, readKeyFile, type Sealer } from './seal.js';
 

@@ -11,7 +11,7 @@ import path from 'node:path';
 import type Database from 'libsql';
 import { HostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
-import { requireTrusted } from '../../transports/stdio/pid-journal.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { pinKey } from '../server-origin.js';
 import { checkVersion, claimDatabase, isDamage, type OwnFormat, setAside, sqliteCode } from './database-file.js';
 import { type HistoriesTable, historiesSchema, historiesTable } from './failure-histories.js';

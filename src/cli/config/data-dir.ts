@@ -8,7 +8,7 @@ import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { configFolder, dataFolder, userDataFolder } from '../../config/folders.js';
 import { HostError } from '../../kernel/errors.js';
-import { requireTrusted } from '../../transports/stdio/pid-journal.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import type { ParsedArgs } from '../command.js';
 import { configFileName, realPath } from './find-config.js';
 

@@ -6,7 +6,7 @@ import { mkdirSync } from 'node:fs';
 import module from 'node:module';
 import path from 'node:path';
 import { ownDataFolder } from '../../config/folders.js';
-import { requireTrusted } from '../../transports/stdio/pid-journal.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
 interface CompileCache {
   readonly enableCompileCache?: (folder: string) => unknown;

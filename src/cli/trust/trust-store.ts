@@ -10,7 +10,7 @@ import path from 'node:path';
 import { withEditLock } from '../../config/edit-lock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { replaceFile } from '../../kernel/replace-file.js';
-import { requireTrusted } from '../../transports/stdio/pid-journal.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { prepareDataDir } from '../config/data-dir.js';
 
 /** Identity of a confirmed file. It includes the folder, because commands and paths may be relative to it. */

@@ -27,7 +27,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { embedder, type Principal } from '../../policy/operation.js';
-import { requireTrusted } from '../../transports/stdio/pid-journal.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
 /** Maximum length of an `Authorization` header. */
 export const headerCharsMax = 1_024;

@@ -18,10 +18,10 @@ import {
   type JournalReading,
   type JournalStart,
   readJournal,
-  requireTrusted,
 } from './pid-journal.js';
 import { type Kill, ProcessGroup, signallable, systemKill, trySignal } from './process-group.js';
 import { factsOf, isSameStart, type ProcessFacts, type ProcessTable } from './process-table.js';
+import { requireTrusted } from './state-dir.js';
 
 export interface ReapReport {
   /** Number of removed journals of dead Hostlers. */

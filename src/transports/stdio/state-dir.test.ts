@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { requireTrusted } from './pid-journal.js';
+import { requireTrusted } from './state-dir.js';
 
 const own = process.getuid?.() as number;
 

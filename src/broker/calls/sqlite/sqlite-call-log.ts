@@ -8,7 +8,7 @@ import { mkdirSync, realpathSync } from 'node:fs';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import { HostError, isHostError } from '../../../kernel/errors.js';
 import { newId } from '../../../kernel/random.js';
-import { requireTrusted } from '../../../transports/stdio/pid-journal.js';
+import { requireTrusted } from '../../../transports/stdio/state-dir.js';
 import { brokerLimits } from '../../protocol/limits.js';
 import { errorBody } from '../../protocol/reply-body.js';
 import { CallBounds, type FirstExpiry, keptMs, noRoom, notKept } from '../call-bounds.js';
