@@ -102,7 +102,7 @@ function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Fi
     const { config: value, problems } = readConfigFile(file, env);
     const before = findings.length;
     for (const problem of problems) broken(problem);
-    const settings = parseHostConfig(value, broken);
+    const settings = parseHostConfig(value, broken, true);
     parseKeys(settings.keys, broken);
     if (findings.length === before) {
       const what = `${file}: ${settings.mcpServers.size} servers`;

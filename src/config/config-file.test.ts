@@ -70,14 +70,14 @@ describe('placeholders', () => {
           a: {
             command: 'x',
             env: { T: dollar('env:T'), H: dollar('env:HOME') },
-            args: [`--t=${dollar('file:token')}!`],
+            cwd: `${dollar('file:token')}!`,
           },
         },
       }),
     );
     const { config, secrets, problems } = readConfigFile(file, { T: 'hunter2', HOME: '/home' });
     expect(JSON.parse(JSON.stringify(config))).toEqual({
-      mcpServers: { a: { command: 'x', env: { T: 'hunter2', H: '/home' }, args: ['--t=from a file!'] } },
+      mcpServers: { a: { command: 'x', env: { T: 'hunter2', H: '/home' }, cwd: 'from a file!' } },
     });
     // Where the account lives is no secret; to blot it out would garble every path.
     expect([secrets, problems]).toEqual([['hunter2', 'from a file'], []]);
@@ -85,7 +85,7 @@ describe('placeholders', () => {
 
   test('one that cannot be filled in takes its entry along, and no other', () => {
     write('huge', 'x'.repeat(64 * 1024 + 1));
-    const entry = (value: string) => ({ command: 'x', env: { T: value } });
+    const entry = (value: string) => ({ command: 'x', cwd: value });
     const file = write(
       'partly.json',
       JSON.stringify({
@@ -109,10 +109,59 @@ describe('placeholders', () => {
     expect(told.map(({ message }) => message)).toEqual([
       'roles.open.allow.0: the variable NOT_SET is not set',
       'budgets.roles.open.window: the variable NOT_SET is not set',
-      'mcpServers.unset.env.T: the variable NOT_SET is not set',
-      'mcpServers.gone.env.T: gone cannot be read (ENOENT)',
-      'mcpServers.huge.env.T: huge is larger than 64 KiB',
+      'mcpServers.unset.cwd: the variable NOT_SET is not set',
+      'mcpServers.gone.cwd: gone cannot be read (ENOENT)',
+      'mcpServers.huge.cwd: huge is larger than 64 KiB',
     ]);
+  });
+
+  test('in variables and headers, files and commands stay references; nothing that was filled in becomes one', () => {
+    const entry = { url: 'https://x', headers: { A: `Bearer ${dollar('file:token')}`, B: dollar('env:ODD') } };
+    const env = { A: `${dollar('env:ODD')}-${dollar('exec:vault')}-${dollar('file:/abs/b')}` };
+    const config = {
+      secrets: { exec: { vault: { argv: ['v'] } } },
+      mcpServers: { a: entry, b: { command: 'x', env } },
+    };
+    const file = write('late.json', JSON.stringify(config));
+    const odd = dollar('file:/etc/passwd');
+    const { config: filled, secrets, problems } = readConfigFile(file, { ODD: odd });
+    const { mcpServers } = filled as { mcpServers: Record<string, Record<string, Record<string, string>>> };
+    const escaped = `${dollar('text:$')}{file:/etc/passwd}`;
+    expect([{ ...mcpServers.a?.headers }, { ...mcpServers.b?.env }]).toEqual([
+      { A: `Bearer ${dollar(`file:${path.join(path.dirname(file), 'token')}`)}`, B: escaped },
+      { A: `${escaped}-${dollar('exec:vault')}-${dollar('file:/abs/b')}` },
+    ]);
+    expect([secrets, problems]).toEqual([[odd], []]);
+  });
+
+  test('AC-K5 a command works in variables and headers only, and must be configured', () => {
+    const mcpServers = {
+      a: { command: 'x', args: [dollar('exec:vault')] },
+      b: { command: 'x', env: { A: dollar('exec:other') } },
+    };
+    const file = write('exec.json', JSON.stringify({ secrets: { exec: { vault: { argv: ['v'] } } }, mcpServers }));
+    const told: HostError[] = [];
+    parseHostConfig(readConfigFile(file, {}).config, (problem) => told.push(problem), true);
+    expect(told.map(({ message }) => message)).toEqual([
+      "mcpServers.a.args.0: the output of the command 'vault' cannot be used here",
+      "mcpServers.b.env.A: the command 'other' is not in secrets.exec",
+    ]);
+  });
+
+  test('AC-K5 a secret in an argument is reported by its path, and refused with secrets.strict', () => {
+    write('token', 's3cret-value');
+    const args = [dollar('env:API_KEY'), dollar('env:ROOT'), `--t=${dollar('file:token')}`];
+    const mcpServers = { a: { command: 'x', args } };
+    const told = (strict: boolean) => {
+      const file = write('args.json', JSON.stringify({ secrets: { strict }, mcpServers }));
+      const { config, problems } = readConfigFile(file, { API_KEY: 'hunter2', ROOT: '/' });
+      const all = [...problems];
+      const { mcpServers: usable } = parseHostConfig(config, (problem) => all.push(problem), true);
+      return [usable.size, ...all.map(({ message }) => message)];
+    };
+    const text = 'puts a secret on the command line, which every local user can read';
+    expect(told(false)).toEqual([1, `mcpServers.a.args.0: ${text}`, `mcpServers.a.args.2: ${text}`]);
+    expect(told(true)).toEqual([0, `mcpServers.a.args.0: ${text}`]);
   });
 
   test('where there is no entry to leave out, the file is not used', () => {

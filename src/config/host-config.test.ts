@@ -27,6 +27,7 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
     keys: {},
     listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [], drain: '10s' },
     log: { level: 'info' },
+    secrets: { exec: {}, strict: false },
   });
 });
 

@@ -12,6 +12,7 @@ import { type BrokerSettings, brokerEntry, removedBrokerMembers } from './broker
 import { copyConfig, UnusableEntry } from './copy-config.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
 import { firstIssue, invalidSpec } from './schema-issues.js';
+import { type SecretsSettings, secretsEntry } from './secrets/secrets-settings.js';
 import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
 import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from './unlisted-roles.js';
 import { parseDuration } from './values.js';
@@ -45,13 +46,14 @@ export interface HostSettings {
   readonly keys: Entries;
   readonly listen: ListenSettings;
   readonly log: LogSettings;
+  readonly secrets: SecretsSettings;
   /** Undefined if no workers are served. */
   readonly broker: BrokerSettings | undefined;
 }
 
 export const hostConfigKeys = [
   ...(['$schema', 'mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'keys', 'listen', 'log'] as const),
-  ...(['broker', 'telemetry'] as const),
+  ...(['broker', 'telemetry', 'secrets'] as const),
 ] as const;
 
 const entriesMax = 10_000;
@@ -71,8 +73,9 @@ type Entries = Readonly<Record<string, unknown>>;
 type OnProblem = (problem: HostError) => void;
 type Report = (field: string, what: string, hint?: string) => void;
 
-export const parseHostConfig = (input: unknown, onProblem: OnProblem): HostSettings =>
-  parseWith(input, onProblem, parseServers);
+/** `isFromFile`: references to secrets are resolved later. Otherwise a text that looks like one is reported. */
+export const parseHostConfig = (input: unknown, onProblem: OnProblem, isFromFile = false): HostSettings =>
+  parseWith(input, onProblem, (written, report) => parseServers(written, report, isFromFile));
 
 /** Parses all settings except servers. Does not report mistakes in single entries. */
 export const parseServing = (input: unknown): Omit<HostSettings, 'mcpServers' | 'unusable'> =>
@@ -82,11 +85,14 @@ export const parseServing = (input: unknown): Omit<HostSettings, 'mcpServers' | 
     () => ({ mcpServers: new Map(), unusable: new Map() }),
   );
 
-function parseWith(input: unknown, onProblem: OnProblem, parse: typeof parseServers): HostSettings {
+type ParsedServers = Pick<HostSettings, 'mcpServers' | 'unusable'>;
+type ParseServers = (written: Entries, onProblem: OnProblem) => ParsedServers;
+
+function parseWith(input: unknown, onProblem: OnProblem, parse: ParseServers): HostSettings {
   const config = table('', copyConfig(input));
   for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
   const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
-  const { $schema = '', keys = {}, listen = {}, log = {}, broker } = config;
+  const { $schema = '', keys = {}, listen = {}, log = {}, secrets = {}, broker } = config;
   if (typeof $schema !== 'string') throw invalidSpec('$schema', 'must be the address of a schema', 'leave it out');
   const report: Report = (field, what, hint = entryHint) => onProblem(invalidSpec(field, what, hint));
 
@@ -118,6 +124,7 @@ function parseWith(input: unknown, onProblem: OnProblem, parse: typeof parseServ
     keys: table('keys', keys),
     listen: parseSection('listen', listenEntry, table('listen', listen)),
     log: parseSection('log', logEntry, table('log', log)),
+    secrets: parseSection('secrets', secretsEntry, table('secrets', secrets)),
     broker: broker === undefined ? undefined : parseSection('broker', brokerEntry, table('broker', broker)),
   };
   for (const { key, role } of unlistedRoles(settings.keys, settings.roles, settings.unlistedRole))
@@ -125,14 +132,14 @@ function parseWith(input: unknown, onProblem: OnProblem, parse: typeof parseServ
   return Object.freeze(settings);
 }
 
-function parseServers(written: Entries, onProblem: OnProblem): Pick<HostSettings, 'mcpServers' | 'unusable'> {
+function parseServers(written: Entries, onProblem: OnProblem, isFromFile: boolean): ParsedServers {
   const mcpServers = new Map<string, ServerDefinition>();
   const unusable = new Map<string, HostError>();
   for (const [name, entry] of Object.entries(written)) {
     try {
       if (entry instanceof UnusableEntry) throw entry.error;
       const definition = parseServerDefinition(name, entry, true);
-      if (placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
+      if (!isFromFile && placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
       mcpServers.set(name, definition);
     } catch (thrown) {
       // An internal error of a parser must also disable only this entry.

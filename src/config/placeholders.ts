@@ -1,5 +1,6 @@
 /**
- * Replaces `${env:NAME}` and `${file:PATH}` in the values of a configuration, not in keys.
+ * Replaces `${env:NAME}` and `${file:PATH}` in the values of a configuration, not in keys. In variables and headers of a server,
+ * `${file:PATH}` and `${exec:NAME}` stay as references, which are resolved when the server starts (secrets/).
  * Not here: reading the configuration (config-file.ts), validation of entries (host-config.ts).
  * Invariants: a placeholder that cannot be replaced disables only its own entry, and never grants more than that entry would.
  * Errors quote no value. Replaced values are reported as secrets, except harmless variables.
@@ -10,6 +11,7 @@ import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type EntryTable, isEntryTable, UnusableEntry } from './copy-config.js';
 import { invalidSpec } from './schema-issues.js';
+import { isLateField, literal, referenceText } from './secrets/references.js';
 
 interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -17,6 +19,8 @@ interface PlaceholderSources {
   readonly folder: string;
   /** Files that were already read for the same configuration. */
   readonly files?: PlaceholderFiles;
+  /** True: the content of files was confirmed with the configuration, so variables of servers get this content. */
+  readonly areFilesConfirmed?: boolean;
 }
 
 export interface Filled {
@@ -29,9 +33,11 @@ export interface Filled {
 
 const depthMax = 32;
 const shownChars = 200;
-const placeholder = /\$\{(env|file):([^}]*)\}/g;
+const placeholder = /\$\{(env|file|exec):([^}]*)\}/g;
 /** Redacting these variables would garble every path. */
 const harmless = /^(?:HOME|USER|LOGNAME|HOSTNAME|PWD|PATH|SHELL|TMPDIR|TEMP|TMP|LANG|TZ|TERM|LC_\w+|XDG_\w+)$/;
+
+const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 
 /** Entries that allow nothing. They replace an unusable role or budget; unusable keys and groups are left out. */
 const closed: ReadonlyMap<string, unknown> = new Map(
@@ -46,13 +52,19 @@ type Table = Record<string, unknown>;
 
 /** Throws if a placeholder outside of the entry tables (copy-config.ts) cannot be replaced. */
 export function fillPlaceholders(config: unknown, given: PlaceholderSources): Filled {
-  const sources = { ...given, files: given.files ?? new PlaceholderFiles(given.folder) };
   const secrets = new Set<string>();
   const problems: HostError[] = [];
+  const sources: Sources = {
+    ...given,
+    files: given.files ?? new PlaceholderFiles(given.folder),
+    areFilesConfirmed: given.areFilesConfirmed === true,
+    ...secretsSettings(config),
+    onSecret: (value) => secrets.add(value),
+    onProblem: (problem) => problems.push(problem),
+  };
 
   const fill = (value: unknown, at: readonly string[]): unknown => {
-    if (typeof value === 'string')
-      return value.includes('${') ? fillText(value, at.join('.'), sources, secrets) : value;
+    if (typeof value === 'string') return value.includes('${') ? fillText(value, at, sources) : value;
     if (at.length > depthMax || typeof value !== 'object' || value === null) return value;
     if (value instanceof UnusableEntry) return value;
     if (Array.isArray(value)) return value.map((each, i) => fill(each, [...at, String(i)]));
@@ -77,15 +89,65 @@ export function fillPlaceholders(config: unknown, given: PlaceholderSources): Fi
   return { config: fill(config, []), secrets: [...secrets], problems };
 }
 
-function fillText(text: string, field: string, sources: Required<PlaceholderSources>, secrets: Set<string>): string {
-  return text.replace(placeholder, (_all, kind: string, name: string) => {
-    const value = kind === 'env' ? variable(name, field, sources) : content(name, field, sources);
-    if (kind === 'file' || !harmless.test(name)) secrets.add(value);
-    return value;
-  });
+interface Sources extends Required<PlaceholderSources> {
+  readonly commands: ReadonlySet<string>;
+  readonly isStrict: boolean;
+  readonly onSecret: (value: string) => void;
+  readonly onProblem: (problem: HostError) => void;
 }
 
-function variable(name: string, field: string, { env }: PlaceholderSources): string {
+/** Read before the configuration is parsed, so any value is possible. */
+function secretsSettings(config: unknown): Pick<Sources, 'commands' | 'isStrict'> {
+  const table = (value: unknown): Table => (typeof value === 'object' && value !== null ? (value as Table) : {});
+  const settings = table(table(config).secrets);
+  return { commands: new Set(Object.keys(table(settings.exec))), isStrict: settings.strict === true };
+}
+
+function fillText(text: string, at: readonly string[], sources: Sources): string {
+  const field = at.join('.');
+  const isLate = isLateField(at);
+  const mustFill = sources.areFilesConfirmed && at[2] === 'env';
+  // Only in a late text, because only there a value is searched for references again.
+  const plain = (part: string): string => (isLate ? literal(part) : part);
+  let filled = '';
+  let end = 0;
+  for (const { 0: written, 1: kind, 2: name = '', index } of text.matchAll(placeholder)) {
+    filled += plain(text.slice(end, index));
+    end = index + written.length;
+    if (kind === 'exec') filled += commandReference(name, field, isLate, sources);
+    else if (kind === 'file' && isLate && !mustFill)
+      filled += referenceText({ kind, name: path.resolve(sources.folder, name) });
+    else {
+      const isSecret = kind === 'file' || !harmless.test(name);
+      const value = kind === 'env' ? variable(name, field, sources) : content(name, field, sources);
+      if (isSecret) sources.onSecret(value);
+      if (at[2] === 'args' && (kind === 'file' || secretName.test(name))) onCommandLine(field, sources);
+      filled += plain(value);
+    }
+  }
+  return filled + plain(text.slice(end));
+}
+
+function commandReference(name: string, field: string, isLate: boolean, { commands }: Sources): string {
+  const shown = neutraliseLine(name, shownChars);
+  if (!isLate)
+    throw invalidSpec(field, `the output of the command '${shown}' cannot be used here`, 'use it in env or headers');
+  if (!commands.has(name))
+    throw invalidSpec(field, `the command '${shown}' is not in secrets.exec`, `add secrets.exec.${shown}`);
+  return referenceText({ kind: 'exec', name });
+}
+
+function onCommandLine(field: string, { isStrict, onProblem }: Sources): void {
+  const problem = invalidSpec(
+    field,
+    'puts a secret on the command line, which every local user can read',
+    'pass it in env, if the server can read it there',
+  );
+  if (isStrict) throw problem;
+  onProblem(problem);
+}
+
+function variable(name: string, field: string, { env }: Sources): string {
   // Every object inherits `toString`, so only own members count.
   const value = Object.hasOwn(env, name) ? env[name] : undefined;
   if (value === undefined) {
@@ -99,7 +161,7 @@ function variable(name: string, field: string, { env }: PlaceholderSources): str
   return value;
 }
 
-function content(name: string, field: string, { files }: Required<PlaceholderSources>): string {
+function content(name: string, field: string, { files }: Sources): string {
   const read = files.read(name);
   if ('text' in read) return read.text;
   throw invalidSpec(

@@ -10,6 +10,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Listings } from '../catalog/listings.js';
 import type { HostSettings } from '../config/host-config.js';
+import type { SecretValues } from '../config/secrets/secret-values.js';
 import { type ServerDefinition, unusableDefinition } from '../config/server-definition.js';
 import { isAttached } from '../config/server-spec.js';
 import { HostError } from '../kernel/errors.js';
@@ -174,6 +175,7 @@ interface ChangedParts {
   readonly listings: Pick<Listings, 'changed'>;
   readonly rules: HostRules;
   readonly servers: Servers;
+  readonly secrets: SecretValues | undefined;
   readonly onProblem: (error: unknown) => void;
   readonly onConfigProblem: (error: unknown) => void;
 }
@@ -185,8 +187,9 @@ export function changeConfiguration(
   tracing: Audit['tracing'],
   joint: JointChange | undefined,
 ): Promise<Reconfigured> {
-  const { rules, configured, audit, servers, onProblem } = parts;
+  const { rules, configured, audit, servers, secrets, onProblem } = parts;
   audit.tracing = tracing;
+  secrets?.configure(settings.secrets.exec);
   const before = servers.names();
   const closed = rules.configure(settings, configured.stale(settings));
   perform(joint?.swap, onProblem);

@@ -27,6 +27,8 @@ export interface HostConfig {
   readonly log?: Readonly<Record<string, unknown>>;
   /** The broker uses this; the host only validates it. */
   readonly broker?: Readonly<Record<string, unknown>>;
+  /** Commands of references to secrets. Used only if the host has `secrets` (HostOptions). */
+  readonly secrets?: Readonly<Record<string, unknown>>;
   /** Used by editors only. */
   readonly $schema?: string;
 }
@@ -44,7 +46,7 @@ export interface JointChange {
   readonly announce: () => void;
 }
 
-type ConnectorPart = 'client' | 'stateDir' | 'hiddenPaths' | 'ambient' | 'clock' | 'random' | 'redactor';
+type ConnectorPart = 'client' | 'stateDir' | 'hiddenPaths' | 'ambient' | 'clock' | 'random' | 'redactor' | 'secrets';
 
 /** `redactor` may be shared with other parts of the application; then each part redacts the secrets of all parts. */
 export interface HostOptions extends Partial<Pick<ConnectorOptions, ConnectorPart>> {

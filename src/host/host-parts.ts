@@ -65,6 +65,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     ...(options.hiddenPaths === undefined ? {} : { hiddenPaths: options.hiddenPaths }),
     ...(ambient === undefined ? {} : { ambient }),
     ...(options.redactor === undefined ? {} : { redactor: options.redactor }),
+    secrets: options.secrets,
   });
   const { clean } = connector;
   const budgets = new CallBudgets(clock, () => rules.rateLimits);
@@ -226,6 +227,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     },
     marks,
     onConfigProblem,
+    secrets: options.secrets,
     flushState: () => state?.flush(),
     configured: new ConfiguredServers(servers, onConfigProblem),
     startupListing,

@@ -65,9 +65,10 @@ export class Host {
 
   /** Ends processes of an earlier host, then starts the servers. An invalid entry is reported and becomes a disabled server. */
   async open(config: HostConfig): Promise<void> {
-    const settings = parseHostConfig(config, this.#parts.onConfigProblem);
+    const settings = parseHostConfig(config, this.#parts.onConfigProblem, this.#parts.secrets !== undefined);
     this.#parts.audit.tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
     this.#parts.rules.configure(settings);
+    this.#parts.secrets?.configure(settings.secrets.exec);
     await this.#parts.connector.reapLeftovers();
     this.#parts.configured.declare(settings);
     this.#parts.startupListing.begin();
@@ -81,7 +82,7 @@ export class Host {
   async reconfigure(config: HostConfig, joint?: JointChange): Promise<Reconfigured> {
     const { applied } = await this.#reconfigurations.runExclusive('', async () => {
       this.#mustBeOpen();
-      const settings = parseHostConfig(config, this.#parts.onConfigProblem);
+      const settings = parseHostConfig(config, this.#parts.onConfigProblem, this.#parts.secrets !== undefined);
       const tracing = await openTracing(settings.telemetry, this.#parts.onProblem);
       this.#mustBeOpen();
       const applied = changeConfiguration(this.#parts, settings, tracing, joint);

@@ -16,7 +16,7 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { Random } from '../kernel/random.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type AuthProvider, staticHeaderProvider } from '../session/auth/auth-provider.js';
+import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { AuthRecovery } from '../session/auth/auth-recovery.js';
 import type { Connector } from '../session/connector.js';
 import type { ServerList } from '../session/lists.js';
@@ -174,6 +174,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     signal: limits.signal,
     isShared: instance === undefined,
     concurrency: definition.concurrency,
+    onRotated: () => void supervisor.reload().then(() => supervisor.begin()),
     ...(instance === undefined ? { onChannel: (channel: Channel) => parts.onChannel(name, channel) } : {}),
     ...(auth === undefined ? {} : { tokens: auth }),
     handlers: {
@@ -243,7 +244,7 @@ function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecove
     // The headers of the definition still apply.
     onProblem(error);
   }
-  return connector.authFor(name, provider ?? staticHeaderProvider(spec.headers));
+  return connector.authFor(name, provider ?? connector.headerProvider(name, spec.headers));
 }
 
 /** Servers with equal settings share one plan object. */

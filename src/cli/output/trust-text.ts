@@ -60,6 +60,10 @@ function ownName(uid: number): string {
 
 function partLines({ at, value }: ConfigPart): string[] {
   const [table] = at;
+  if (table === 'secrets' && isTable(value) && isTable(value.exec)) {
+    const { exec, ...rest } = value;
+    return [`  ${pathOf(at)}: ${shown(JSON.stringify(rest))}`, ...Object.entries(exec).map(commandLine)];
+  }
   if (table !== 'mcpServers' || !isTable(value)) return [`  ${pathOf(at)}: ${shown(JSON.stringify(value))}`];
   const { command, args, url, env, headers, ...rest } = value;
   const argv = [command, ...(Array.isArray(args) ? args : [])].filter((each) => each !== undefined);
@@ -71,6 +75,12 @@ function partLines({ at, value }: ConfigPart): string[] {
     ...(headers === undefined ? [] : [`    headers  ${members(headers, () => true)}`]),
     ...Object.entries(rest).map(([key, each]) => `    ${pathOf([key]).padEnd(7)}  ${shown(JSON.stringify(each))}`),
   ];
+}
+
+function commandLine([name, entry]: [string, unknown]): string {
+  const { argv, ...rest } = isTable(entry) ? entry : { argv: entry };
+  const runs = (Array.isArray(argv) ? argv : [argv]).map(quotedArgument).join(' ');
+  return `    ${pathOf([name]).padEnd(7)}  runs ${runs}${Object.keys(rest).length === 0 ? '' : `  ${shown(JSON.stringify(rest))}`}`;
 }
 
 /** Quotes one argument as for a shell. */

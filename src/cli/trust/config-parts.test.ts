@@ -67,6 +67,20 @@ test('E8 a placeholder counts as it is written, and with what is in the file it 
   );
 });
 
+test('E8 a file in a header counts by its path, so that its content can be rotated; in a variable with its content', () => {
+  const file = path.join(folder, 'rotated');
+  const of = (field: string) => server({ url: 'https://x', [field]: { A: `\${file:rotated}` } });
+  writeFileSync(file, 'one');
+  const before = [of('headers'), of('env')];
+  writeFileSync(file, 'two');
+  expect([of('headers') === before[0], of('env') === before[1]]).toEqual([true, false]);
+});
+
+test('E8 the commands of secrets count', () => {
+  const of = (argv: string[]) => digests({ secrets: { exec: { vault: { argv } } } }).secrets;
+  expect(of(['op', 'read', 'x'])).not.toBe(of(['op', 'read', 'y']));
+});
+
 test('E8 what an envFile holds counts too', () => {
   const file = path.join(folder, '.env');
   writeFileSync(file, 'A=1');
@@ -78,8 +92,15 @@ test('E8 what an envFile holds counts too', () => {
 test('settings that admit clients are parts; settings that limit or name are not', () => {
   const limits = { $schema: '', roles: {}, unlistedRole: 'deny', budgets: {}, groups: {}, log: {}, telemetry: {} };
   expect(digests(limits)).toEqual({});
-  const all = { mcpServers: { a: {} }, keys: { ann: {} }, listen: {}, broker: {}, later: 1, ...limits };
-  expect(Object.keys(digests(all)).sort()).toEqual(['broker', 'keys.ann', 'later', 'listen', 'mcpServers.a']);
+  const all = { mcpServers: { a: {} }, keys: { ann: {} }, listen: {}, broker: {}, secrets: {}, later: 1, ...limits };
+  expect(Object.keys(digests(all)).sort()).toEqual([
+    'broker',
+    'keys.ann',
+    'later',
+    'listen',
+    'mcpServers.a',
+    'secrets',
+  ]);
   expect(Object.keys(all)).toEqual(expect.arrayContaining([...hostConfigKeys]));
 });
 

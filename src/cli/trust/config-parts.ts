@@ -58,10 +58,15 @@ export function splitEntry(entry: unknown): { readonly covered: unknown; readonl
 export const isTable = (value: unknown): value is Table =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** The digest covers a variable by its name only, and a file by its path and content. */
+/**
+ * The digest covers a variable by its name only, and a file by its path and content. A file that is named in a header is covered
+ * by its path: the content is only sent to the confirmed address, and may be rotated.
+ */
 function digest(at: readonly string[], value: unknown, files: PlaceholderFiles): string {
-  const named = new Set(textsIn(value).flatMap(filesNamedIn));
-  if (at[0] === 'mcpServers' && isTable(value) && typeof value.envFile === 'string') named.add(value.envFile);
+  const isServer = at[0] === 'mcpServers' && isTable(value);
+  const { headers: _headers, auth: _auth, ...others } = isServer ? value : {};
+  const named = new Set(textsIn(isServer ? others : value).flatMap(filesNamedIn));
+  if (isServer && typeof value.envFile === 'string') named.add(value.envFile);
   const contents = [...named].sort().map((name) => {
     const read = files.read(name);
     return [name, 'text' in read ? hash('sha256', read.text) : null];

@@ -100,7 +100,7 @@ export function readFound(file: string, env: Environment): Reading {
   return {
     location: { file: realFile, folder: realpathSync(folder), uid },
     parts: partsOf(config, files),
-    filled: fillPlaceholders(config, { env, folder, files }),
+    filled: fillPlaceholders(config, { env, folder, files, areFilesConfirmed: true }),
   };
 }
 

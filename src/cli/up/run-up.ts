@@ -38,6 +38,7 @@ import { askTrust } from '../trust/ask-trust.js';
 import { TrustedSource, type UsableConfig } from '../trust/trusted-source.js';
 import { version } from '../version.js';
 import { applyConfig } from './apply-config.js';
+import { createSecrets } from './create-secrets.js';
 import { hasPort, listenAnywhere } from './port.js';
 import { ServerLogs } from './server-logs.js';
 import { findRunning, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
@@ -132,6 +133,7 @@ class Run {
       hiddenPaths: hiddenPaths(this.#options.config, settings.broker),
       ambient: process.env,
       redactor: this.#redactor,
+      secrets: createSecrets(process.env, this.#redactor),
       onProblem: this.#problem,
     });
     this.#host = host;

@@ -13,6 +13,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import {
   type AuthToken,
+  headersOf,
   type RefusalKind,
   TokenRefused,
   type TokenSource,
@@ -225,7 +226,7 @@ export class AuthRecovery implements TokenSource {
     const given = this.#readProvider();
     if (isSame(given, this.#providerToken)) return false;
     const before = this.#providerToken;
-    this.#providerToken = given && { header: [given.header[0], given.header[1]], grant: grantOf(given) };
+    this.#providerToken = given && copyOf(given);
     this.#token = this.#usable(this.#providerToken);
     // A login may have replaced the token during the refresh; the new token is then not a refresh of it.
     if (!isSameGrant(before, this.#providerToken, refreshed === this.#hash))
@@ -258,9 +259,10 @@ export class AuthRecovery implements TokenSource {
     return fault ? undefined : token;
   }
 
-  #redact({ header: [, value] }: AuthToken): void {
+  #redact(token: AuthToken): void {
     const { secrets } = this.#options;
-    const secret = withoutScheme(value);
+    // The values of `others` come from references, which are redacted when they are resolved.
+    const secret = withoutScheme(token.header[1]);
     secrets.know(secret);
     this.#redacted = [...this.#redacted.filter((other) => other !== secret), secret];
     for (const old of this.#redacted.splice(0, this.#redacted.length - redactedTokens)) secrets.forget(old);
@@ -281,8 +283,15 @@ export class AuthRecovery implements TokenSource {
 
 export const withoutScheme = (value: string): string => value.replace(/^(?:bearer|basic|token)\s+/i, '');
 
-const isToken = ({ header }: AuthToken): boolean =>
-  Array.isArray(header) && typeof header[0] === 'string' && typeof header[1] === 'string';
+const isToken = (token: AuthToken): boolean =>
+  Array.isArray(token.others ?? []) &&
+  headersOf(token).every((each) => Array.isArray(each) && typeof each[0] === 'string' && typeof each[1] === 'string');
+
+const copyOf = (token: AuthToken): AuthToken => ({
+  header: [token.header[0], token.header[1]],
+  ...(token.others === undefined ? {} : { others: token.others.map(([name, value]) => [name, value] as const) }),
+  grant: grantOf(token),
+});
 
 const invalidToken = (server: string): HostError =>
   new HostError('invalid_spec', `server '${server}': its auth provider returned a token without a header`, {
@@ -299,7 +308,11 @@ const noUnsubscribe = (server: string): HostError =>
   });
 
 const isSame = (a: AuthToken | undefined, b: AuthToken | undefined): boolean =>
-  a === b || (a?.header[0] === b?.header[0] && a?.header[1] === b?.header[1] && grantOf(a) === grantOf(b));
+  a === b ||
+  (a?.header[0] === b?.header[0] &&
+    a?.header[1] === b?.header[1] &&
+    grantOf(a) === grantOf(b) &&
+    (a?.others === b?.others || JSON.stringify(a?.others) === JSON.stringify(b?.others)));
 
 /** Only a non-empty string names a grant. */
 const grantOf = (token: AuthToken | undefined): string | undefined =>

@@ -6,9 +6,11 @@
 import { createHash } from 'node:crypto';
 import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 
-/** One header of one request. The value is secret. */
+/** The headers that authorize one request: almost always one. The values are secret. */
 export interface AuthToken {
   readonly header: readonly [name: string, value: string];
+  /** Further headers that change together with it. Their values are secret too. */
+  readonly others?: readonly (readonly [name: string, value: string])[] | undefined;
   /**
    * Opaque grant that the token was issued under, neither sent nor shown. A token and its refresh have the same grant. Token
    * and grant are one object, so both are read together.
@@ -25,9 +27,11 @@ const noToken = 'none';
 
 export function tokenHash(token: AuthToken | undefined): string {
   if (!token) return noToken;
-  const [name, value] = token.header;
-  return createHash('sha256').update(`${name.toLowerCase()}:${value}`).digest('hex');
+  const lines = headersOf(token).map(([name, value]) => `${name.toLowerCase()}:${value}`);
+  return createHash('sha256').update(lines.join('\n')).digest('hex');
 }
+
+export const headersOf = ({ header, others = [] }: AuthToken): readonly AuthToken['header'][] => [header, ...others];
 
 /** `token`: the token is not valid. `scope`: the token is valid, but not for this request. */
 export type RefusalKind = 'token' | 'scope';

@@ -6,7 +6,7 @@
 import { HostError } from '../../kernel/errors.js';
 import type { Agreement, EraRules, HttpFacts, OutboundFrame } from '../../wire/channel.js';
 import { encodeHeaderValue } from '../../wire/header-value.js';
-import type { AuthToken, TokenSource } from './auth-token.js';
+import { type AuthToken, headersOf, type TokenSource } from './auth-token.js';
 
 const acceptBoth = 'application/json, text/event-stream';
 const fieldCharsMax = 200;
@@ -179,15 +179,15 @@ const versionHeader = (version: string | undefined): HeaderList =>
 
 function withToken(configured: HeaderList, token: AuthToken | undefined): HeaderList {
   if (!token) return configured;
-  const name = token.header[0].toLowerCase();
-  const others = configured.filter((_, at) => configured[at - (at % 2)] !== name);
-  return [...others, name, token.header[1]];
+  const own = headersOf(token).map(([name, value]) => [name.toLowerCase(), value] as const);
+  const others = configured.filter((_, at) => own.every(([name]) => configured[at - (at % 2)] !== name));
+  return [...others, ...own.flat()];
 }
 
 /** Returns the reason why a token cannot be a header. The reason never quotes the value. */
-export function checkToken(server: string, { header: [name, value] }: AuthToken): HostError | undefined {
+export function checkToken(server: string, token: AuthToken): HostError | undefined {
   try {
-    configuredHeaders(server, { [name]: value });
+    for (const [name, value] of headersOf(token)) configuredHeaders(server, { [name]: value });
     return undefined;
   } catch (error) {
     return error as HostError;

@@ -1,0 +1,80 @@
+/**
+ * Runs the command of `${exec:NAME}` and returns its output: no shell, no input, bounded in time and size.
+ * Not here: when it runs (secret-values.ts).
+ * Invariants: stderr is never read. After the result no process of the command's group is left, however it ended.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Clock } from '../../kernel/clock.js';
+
+export type CommandResult = { readonly text: string } | { readonly why: string };
+
+export interface CommandRun {
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly clock: Clock;
+}
+
+const runMs = 10_000;
+const outputBytesMax = 64 * 1024;
+/** After the exit of the program, its last output may still be in the pipe. */
+const drainMs = 250;
+
+export function runCommand({ argv: [program = '', ...args], env, clock }: CommandRun): Promise<CommandResult> {
+  return new Promise((resolve) => {
+    let child: ChildProcess;
+    try {
+      // A group of its own: a timeout also ends the processes that the program started.
+      child = spawn(program, args, { env: { ...env }, stdio: ['ignore', 'pipe', 'ignore'], detached: true });
+    } catch (error) {
+      resolve({ why: notStarted(error) });
+      return;
+    }
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    let isOver = false;
+    const end = (result: CommandResult) => {
+      if (isOver) return;
+      isOver = true;
+      for (const cancel of timers) cancel();
+      child.stdout?.destroy();
+      killGroup(child);
+      resolve(result);
+    };
+    const timers = [clock.at(clock.nowMs() + runMs, () => end({ why: 'took longer than 10 s' }))];
+    const succeed = () => end(textOf(Buffer.concat(chunks)));
+    child.once('error', (error) => end({ why: notStarted(error) }));
+    child.stdout?.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > outputBytesMax) end({ why: 'printed more than 64 KiB' });
+      else chunks.push(chunk);
+    });
+    child.once('exit', (code, signal) => {
+      if (code !== 0) end({ why: code === null ? `was ended by ${signal}` : `ended with exit code ${code}` });
+      // A process in the background may hold the pipe open.
+      else timers.push(clock.at(clock.nowMs() + drainMs, succeed));
+    });
+    child.once('close', (code) => {
+      if (code === 0) succeed();
+    });
+  });
+}
+
+function killGroup({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // The group is empty.
+  }
+}
+
+function textOf(output: Buffer): CommandResult {
+  const text = output.toString('utf8').replace(/\r?\n$/, '');
+  if (text === '') return { why: 'printed nothing' };
+  if (text.includes('\0')) return { why: 'printed a NUL' };
+  if (text.includes('\ufffd')) return { why: 'printed bytes that are not UTF-8' };
+  return { text };
+}
+
+const notStarted = (error: unknown): string =>
+  `could not be started (${(error as NodeJS.ErrnoException).code ?? 'unknown error'})`;

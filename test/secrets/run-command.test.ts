@@ -1,0 +1,100 @@
+/** Commands of `${exec:NAME}` with real processes: bounded in time and size, without leaks and without processes left behind. */
+import { spawnSync } from 'node:child_process';
+import { describe, expect, test } from 'vitest';
+import { runCommand } from '../../src/config/secrets/run-command.js';
+import { systemClock } from '../../src/kernel/clock.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { eventually } from '../eventually.js';
+
+const secret = 'hunter2-never-shown';
+const env = { PATH: process.env.PATH ?? '', MARK: 'hostler-secret-command' };
+const sh = (script: string) => ({ argv: ['sh', '-c', script], env, clock: systemClock });
+const perl = (script: string) => ({ argv: ['perl', '-e', script], env, clock: systemClock });
+const none = ['nothing-like-this'];
+
+describe('AC-K2 a command', () => {
+  test.each([
+    ['its output', sh(`printf '${secret}'`), { text: secret }],
+    ['one newline less', sh(`printf '${secret}\\n\\n'`), { text: `${secret}\n` }],
+    ['a CRLF less', sh(`printf '${secret}\\r\\n'`), { text: secret }],
+    ['exactly 64 KiB', perl(`print "x" x 65536`), { text: 'x'.repeat(65_536) }],
+    [
+      'no shell: arguments stay as they are',
+      { argv: ['printf', '%s', '$(id)'], env, clock: systemClock },
+      { text: '$(id)' },
+    ],
+    ['an empty stdin', sh(`cat; printf done`), { text: 'done' }],
+    ['only the given variables', sh(`printf '%s' "$MARK$HOME"`), { text: 'hostler-secret-command' }],
+  ])('gives %s', async (_what, run, result) => {
+    expect(await runCommand(run)).toEqual(result);
+  });
+
+  test.each([
+    ['64 KiB and one byte', perl(`print "x" x 65537`), 'printed more than 64 KiB'],
+    ['an endless output', perl(`print "x" x 1000 while 1`), 'printed more than 64 KiB'],
+    ['an endless output to stderr and exit 1', perl(`print STDERR "x" x 10000000; exit 1`), 'ended with exit code 1'],
+    ['a NUL', perl(`print "a\\0b"`), 'printed a NUL'],
+    ['bytes that are no text', perl(`print "\\xff\\xfe"`), 'printed bytes that are not UTF-8'],
+    ['half a character', perl(`print "\\xe2\\x82"`), 'printed bytes that are not UTF-8'],
+    ['nothing', sh('true'), 'printed nothing'],
+    ['one newline', sh('echo'), 'printed nothing'],
+    ['exit 1', sh(`printf '${secret}'; exit 1`), 'ended with exit code 1'],
+    ['exit 127', sh(`${none}`), 'ended with exit code 127'],
+    ['exit 255', sh('exit 255'), 'ended with exit code 255'],
+    ['a secret on stderr', sh(`echo '${secret}' >&2; exit 3`), 'ended with exit code 3'],
+    ['a signal', sh(`printf '${secret}'; kill -9 $$`), 'was ended by SIGKILL'],
+    ['a crash', sh('kill -SEGV $$'), 'was ended by SIGSEGV'],
+    ['a hang-up', sh('kill -HUP $$'), 'was ended by SIGHUP'],
+    ['a closed stdout and exit 1', sh('exec 1>&-; exit 1'), 'ended with exit code 1'],
+    ['a closed stdout and exit 0', sh('exec 1>&-; exit 0'), 'printed nothing'],
+    ['no such program', { argv: none, env, clock: systemClock }, 'could not be started (ENOENT)'],
+    ['a folder', { argv: ['/'], env, clock: systemClock }, 'could not be started (EACCES)'],
+    ['a file that is no program', { argv: ['/etc/passwd'], env, clock: systemClock }, 'could not be started (EACCES)'],
+    [
+      'a NUL in an argument',
+      { argv: ['printf', 'a\0b'], env, clock: systemClock },
+      'could not be started (ERR_INVALID_ARG_VALUE)',
+    ],
+    [
+      'too long an argument',
+      { argv: ['true', 'x'.repeat(4_000_000)], env, clock: systemClock },
+      'could not be started (E2BIG)',
+    ],
+  ])('with %s fails: %s', async (_what, run, why) => {
+    const result = await runCommand(run);
+    expect(result).toEqual({ why });
+  });
+
+  test.each([
+    ['hangs', 'sleep 60'],
+    ['hangs and ignores signals', `trap '' TERM INT HUP; sleep 60`],
+    ['prints and hangs', `printf '${secret}'; sleep 60`],
+    ['prints a byte now and then', 'while :; do printf x; sleep 0.05; done'],
+    ['stops itself', 'kill -STOP $$'],
+    ['waits for its own child', 'sleep 60 & wait'],
+  ])('that %s is ended after 10 s', async (_what, script) => {
+    const clock = new FakeClock();
+    const mark = `sleeper-${Math.random()}`;
+    const running = runCommand({ argv: ['sh', '-c', `: ${mark}; ${script}`], env, clock });
+    await eventually('it runs', () => isRunning(mark));
+    clock.advance(10_000);
+    expect(await running).toEqual({ why: 'took longer than 10 s' });
+    await eventually('no process is left', () => !isRunning(mark));
+  });
+
+  test.each([
+    ['holds the pipe', `(sleep 60) & printf '${secret}'`, { text: secret }],
+    ['holds the pipe and ignores signals', `(trap '' TERM HUP; exec sleep 60) & printf '${secret}'`, { text: secret }],
+    ['holds the pipe of a failed program', '(sleep 60) & exit 4', { why: 'ended with exit code 4' }],
+  ])('is ended with its process in the background that %s', async (_what, script, result) => {
+    const mark = `holder-${Math.random()}`;
+    expect(await runCommand(sh(script.replace('sleep 60', `sleep 60 ${''}; : ${mark}`)))).toEqual(result);
+    await eventually('no process is left', () => !isRunning(mark));
+  });
+});
+
+/** Whether a process with this text in its command line exists. */
+function isRunning(mark: string): boolean {
+  const { stdout } = spawnSync('ps', ['-eo', 'args'], { encoding: 'utf8' });
+  return stdout.split('\n').some((line) => line.includes(mark));
+}
