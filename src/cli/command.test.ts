@@ -14,7 +14,7 @@ test('the commands and their arguments are an interface', () => {
   expect(all.map(({ name }) => name)).toEqual(Object.keys(commands));
   expect(all.map((command) => usageOf(command).replace('usage: ', ''))).toEqual([
     'hostler up [--config FILE] [--host ADDRESS] [--port N] [--data-dir DIR] [--auth key|none] [--stdio] [--json] [--show-key]',
-    'hostler status [--json] [--watch]',
+    'hostler status [SERVER] [--json] [--watch]',
     'hostler tools [SERVER] [--signatures | --schema] [--json]',
     'hostler call SERVER.TOOL [k=v | k:=json | k=@file]... | SERVER TOOL [JSON | -] [--arg k=v]... [--timeout 30s] [--json]',
     'hostler logs SERVER [--follow]',

@@ -15,6 +15,7 @@ import { type ListenSettings, listenEntry, portDefault } from '../config/listen-
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
 import { isLoopback } from '../config/values.js';
+import type { StatusRow } from '../host/status.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { childEnvironment } from '../transports/environment.js';
@@ -22,13 +23,17 @@ import { resolveCommand } from '../transports/stdio/command.js';
 import { type HostPaths, hostPaths } from '../transports/stdio/sandbox/host-paths.js';
 import { sandboxView } from '../transports/stdio/sandbox/sandbox-view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
-import { type Command, jsonOption } from './command.js';
+import { type Command, jsonOption, type ParsedArgs } from './command.js';
 import { dataDirOf, givenDataDir } from './config/data-dir.js';
 import { type ConfigLocation, findConfig } from './config/find-config.js';
-import { fetchRunningFacts } from './control/control-client.js';
-import { controlPath } from './control/control-protocol.js';
+import { hostDataDir } from './config/running-hosts.js';
+import { connectControl, fetchRunningFacts } from './control/control-client.js';
+import { controlPath, type RunningFacts } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printText } from './output/print.js';
+import { printJson, printLines } from './output/print.js';
+import { stateText } from './output/states.js';
+import { noteOf } from './output/status-table.js';
+import { type Line, type Style, span } from './output/styled.js';
 import { notTrusted } from './trust/ask-trust.js';
 import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
 import { rememberedPort } from './up/port.js';
@@ -54,19 +59,73 @@ export const doctor: Command = {
   options: { 'config=': 'the configuration to check', ...jsonOption, 'data-dir=': 'the data directory to check' },
   positionals: [0, 0],
   async run(args) {
-    const config = () => findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
-    const dataDir = givenDataDir(args, process.env) ?? dataDirOf(fileOf(config), process.env);
-    const findings = await examine(config, dataDir, process.env);
+    const running = args.text('config') === undefined ? await runningHostler(args) : undefined;
+    const config = () =>
+      findConfig({ given: args.text('config') ?? running?.config, env: process.env, cwd: process.cwd() });
+    const dataDir = givenDataDir(args, process.env) ?? running?.dataDir ?? dataDirOf(fileOf(config), process.env);
+    const findings = [...(await examine(config, dataDir, process.env)), ...(await stateFindings(dataDir))];
     const isBroken = findings.some(({ level }) => level === 'broken');
     if (args.has('json')) printJson({ ok: !isBroken, findings });
-    else printText([...findings.flatMap(lines), '', isBroken ? 'a check failed' : 'all checks passed'].join('\n'));
+    else {
+      const end = isBroken ? span('bad', 'a check failed') : span('good', 'all checks passed');
+      printLines([...findings.flatMap(lines), '', end]);
+    }
     return isBroken ? EXIT.failed : EXIT.done;
   },
 };
 
-function lines({ check, level, what, hint }: Finding): string[] {
-  const first = `${level.padEnd(6)}  ${check}: ${neutraliseLine(what, lineChars)}`;
+const looks: Readonly<Record<Finding['level'], readonly [Style, symbol: string]>> = {
+  ok: ['good', '✓'],
+  note: ['busy', '!'],
+  broken: ['bad', '✗'],
+};
+
+function lines({ check, level, what, hint }: Finding): Line[] {
+  const [style, symbol] = looks[level];
+  const first: Line = [span(style, level.padEnd(6), symbol), `  ${check}: ${neutraliseLine(what, lineChars)}`];
   return hint === undefined ? [first] : [first, `        ${neutraliseLine(hint, lineChars)}`];
+}
+
+/** The Hostler that other commands would use here; undefined if none or several run. */
+async function runningHostler(args: ParsedArgs): Promise<Partial<RunningFacts> | undefined> {
+  try {
+    const dataDir = await hostDataDir(args);
+    const facts = await fetchRunningFacts(controlPath(dataDir));
+    return facts && { ...facts, dataDir };
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return undefined;
+  }
+}
+
+/** Reports each server of the running Hostler that cannot be used now, and why. */
+async function stateFindings(dataDir: string): Promise<Finding[]> {
+  const rows: StatusRow[] = [];
+  try {
+    const client = await connectControl(controlPath(dataDir));
+    try {
+      await client.request('status', {}, (row) => rows.push(row as StatusRow));
+    } finally {
+      client.close();
+    }
+  } catch (error) {
+    // No Hostler is running, or it is stopping.
+    if (!isHostError(error)) throw error;
+  }
+  return rows.flatMap((row): Finding[] => {
+    const isDown = ['parked', 'ejected', 'auth_required'].includes(row.state);
+    // The entry itself is reported by configFindings.
+    if (row.problem || !(isDown || row.toolsError !== undefined || row.circuit === 'open')) return [];
+    const what = `is ${stateText(row.state)}; ${noteOf(row)}`;
+    return [
+      {
+        check: `server ${row.name}`,
+        level: 'broken',
+        what,
+        hint: `hostler why ${row.name} and hostler logs ${row.name}`,
+      },
+    ];
+  });
 }
 
 async function examine(config: FindConfig, dataDir: string, env: NodeJS.ProcessEnv): Promise<Finding[]> {

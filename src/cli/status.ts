@@ -1,46 +1,64 @@
 /** `hostler status`: shows every server and its state, once or until Ctrl-C. */
 import type { StatusRow } from '../host/status.js';
+import { systemClock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, dataDirOption, jsonOption } from './command.js';
 import { type ControlClient, untilInterrupted } from './control/control-client.js';
 import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
-import { formatDuration, printJson, printLines } from './output/print.js';
-import { statusTable } from './output/status-table.js';
-import { screenOf } from './output/styled.js';
+import { LiveBlock } from './output/live-block.js';
+import { ago, formatDuration, printJson, printLines } from './output/print.js';
+import { serverLines, statusTable, totalsLine } from './output/status-table.js';
+import { type Line, screenOf, span } from './output/styled.js';
 import { waitingText } from './output/trust-text.js';
 
 const noteChars = 400;
 
 export const status: Command = {
   name: 'status',
-  usage: '[--json] [--watch]',
+  usage: '[SERVER] [--json] [--watch]',
   example: 'status --watch',
   options: { ...jsonOption, 'watch|w': 'redraw until Ctrl-C', ...dataDirOption },
-  positionals: [0, 0],
+  positionals: [0, 1],
   run: (args) =>
     withControlClient(args, async (client) => {
-      await (args.has('watch') ? watch : once)(client, args.has('json'));
+      const [server] = args.positionals;
+      await (args.has('watch') ? watch : once)(client, server, args.has('json'));
       return EXIT.done;
     }),
 };
 
-async function once(client: ControlClient, isJson: boolean): Promise<void> {
+interface Picture {
+  readonly facts: RunningFacts;
+  readonly rows: readonly StatusRow[];
+}
+
+async function once(client: ControlClient, server: string | undefined, isJson: boolean): Promise<void> {
   const rows: StatusRow[] = [];
-  const facts = (await client.request('status', {}, (row) => rows.push(row as StatusRow))) as RunningFacts;
+  const facts = (await client.request('status', { server }, (row) => rows.push(row as StatusRow))) as RunningFacts;
   if (isJson) return printJson({ ...facts, servers: rows });
+  printLines(server === undefined ? lines({ facts, rows }) : rows.flatMap(serverLines));
+}
+
+function lines({ facts, rows }: Picture): Line[] {
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
+  const startedMs = systemClock.date().getTime() - Date.parse(facts.startedAt);
   const table = facts.isStopping ? ['Hostler is stopping'] : statusTable(rows, screenOf(process.stdout));
-  const notes = (facts.notes ?? []).map((note) => `! ${neutraliseLine(note, noteChars)}`);
-  printLines([
-    `hostler ${facts.version} (pid ${facts.pid}) ${where}`,
+  const notes = (facts.notes ?? []).map((note) => span('busy', `! ${neutraliseLine(note, noteChars)}`));
+  return [
+    [
+      span('strong', 'hostler'),
+      ` ${facts.version} (pid ${facts.pid}) ${where}`,
+      span('dim', `, started ${ago(startedMs)}`),
+    ],
     '',
     ...table,
+    ...(rows.length === 0 ? [] : ['', totalsLine(rows)]),
     ...(facts.broker && !facts.isStopping ? ['', brokerLine(facts.broker)] : []),
     ...(notes.length === 0 ? [] : ['', ...notes]),
     ...(facts.waiting === undefined ? [] : ['', waitingText(facts.waiting)]),
-  ]);
+  ];
 }
 
 export function brokerLine(facts: BrokerFacts): string {
@@ -53,16 +71,22 @@ export function brokerLine(facts: BrokerFacts): string {
 }
 
 /** Redraws a terminal in place; a pipe gets one table after the other. */
-async function watch(client: ControlClient, isJson: boolean): Promise<void> {
+async function watch(client: ControlClient, server: string | undefined, isJson: boolean): Promise<void> {
   let rows: StatusRow[] = [];
-  const draw = () => {
-    if (isJson) printJson({ servers: rows });
+  const block = process.stdout.isTTY && !isJson ? new LiveBlock(process.stdout) : undefined;
+  const draw = (facts: RunningFacts) => {
+    if (isJson) printJson({ ...facts, servers: rows });
     else {
-      if (process.stdout.isTTY) process.stdout.write('\u001b[H\u001b[2J');
-      printLines([...statusTable(rows, screenOf(process.stdout)), '']);
+      const picture = server === undefined ? lines({ facts, rows }) : rows.flatMap(serverLines);
+      if (block) block.draw(picture);
+      else printLines([...picture, '']);
     }
     rows = [];
   };
-  const onRow = (row: unknown) => (row === null ? draw() : rows.push(row as StatusRow));
-  await untilInterrupted(client, client.request('status', { follow: true }, onRow));
+  const onEvent = (event: unknown) => {
+    const { facts } = event as { facts?: RunningFacts };
+    if (facts) draw(facts);
+    else rows.push(event as StatusRow);
+  };
+  await untilInterrupted(client, client.request('status', { follow: true, server }, onEvent));
 }

@@ -33,16 +33,19 @@ export const why: Command = {
 };
 
 function render(explained: Explanation): string {
-  const { server, tool, principal, visible, rule, state, breaker, cache, budget, pin, repair, call } = explained;
+  const { server, tool, shownAs, principal, visible, rule, state, breaker, cache, budget, pin, repair, call } =
+    explained;
   const subject = tool === undefined ? server : `${server}/${tool}`;
   const rows: (readonly [string, string])[] = [
     [subject, principal.role === undefined ? 'for the operator' : `for role ${principal.role}`],
+    ['clients see', shownAs ?? ''],
     [visible ? 'visible' : 'hidden', rule],
     [
       'state',
       `${stateText(state.state)} for ${formatDuration(state.forMs)}, since ${state.since}${inSpan('; next try', state.nextProbeInMs)}`,
     ],
     ['last error', state.lastError ? errorText(state.lastError) : ''],
+    ['tools', state.toolsError ?? ''],
     [
       'breaker',
       `${breaker.circuit}, ${breaker.failures} of ${breaker.threshold} failures${inSpan(', next try', breaker.retryAfterMs)}`,

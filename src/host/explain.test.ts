@@ -18,6 +18,7 @@ const facts: ExplainFacts = {
   principal: { id: 'ada', role: 'dev', scopes: [] },
   tool: 'read',
   isListed: true,
+  toolNames: ['read', 'write'],
   denial: undefined,
   row,
   breakerRetryAfterMs: undefined,
@@ -45,6 +46,7 @@ test.each<[string, Partial<ExplainFacts>, string, boolean]>([
   ['half open with its trials under way, it refuses', { row: halfOpen, breakerRetryAfterMs: 5 }, 'circuit_open', false],
   ['nothing left of a budget refuses', { budget: spent }, 'budget_exceeded', false],
   ['a changed tool is blocked', { pin: changed }, 'schema_changed', false],
+  ['a tool that does not exist', { isListed: false, tool: 'raed' }, 'tool_not_found', false],
   ['the rules come before all else', { denial: denied, pin: changed, budget: spent, row: resting }, 'denied', false],
 ])('%s', (_name, changes, outcome, wouldStart) => {
   const { call, wouldStart: starts } = explain({ ...facts, ...changes });
@@ -89,4 +91,17 @@ test('pins are shown with both hashes', () => {
     listedHash: 'new',
     blocks: true,
   });
+});
+
+test('a mistyped tool is answered with the nearest name, and a renamed one with its name for clients', () => {
+  const { call } = explain({ ...facts, isListed: false, tool: 'raed' });
+  expect(call).toMatchObject({ hint: 'did you mean read? hostler tools git lists its tools' });
+  const definition = parseServerDefinition('git', { command: 'x', tools: { rename: { read: 'peek' } } }, true);
+  expect(explain({ ...facts, definition }).shownAs).toBe('peek');
+  expect(explain(facts).shownAs).toBeUndefined();
+});
+
+test('a list of tools that failed is part of the explanation', () => {
+  const toolsError = 'tools/list failed';
+  expect(explain({ ...facts, row: { ...row, toolsError } }).state.toolsError).toBe(toolsError);
 });

@@ -1,3 +1,5 @@
+import { renamed } from '../config/tool-rules.js';
+import { didYouMean } from '../kernel/nearest-name.js';
 import { denial } from '../policy/allowlist.js';
 import { embedder, type Principal } from '../policy/operation.js';
 import type { PinStatus } from '../policy/pin-records.js';
@@ -22,9 +24,14 @@ export interface Explanation {
   readonly server: string;
   readonly tool: string | undefined;
   readonly principal: { readonly id: string; readonly role: string | undefined };
+  /** The name of the tool for clients, where `tools.rename` gives it another one. */
+  readonly shownAs: string | undefined;
   readonly visible: boolean;
   readonly rule: string;
-  readonly state: Pick<StatusRow, 'state' | 'since' | 'forMs' | 'nextProbeAt' | 'nextProbeInMs' | 'lastError'>;
+  readonly state: Pick<
+    StatusRow,
+    'state' | 'since' | 'forMs' | 'nextProbeAt' | 'nextProbeInMs' | 'lastError' | 'toolsError'
+  >;
   readonly breaker: {
     readonly circuit: StatusRow['circuit'];
     readonly failures: number;
@@ -68,6 +75,7 @@ export function gatherFacts(
     tool,
     /** Undefined: the tools of the server are unknown. */
     isListed: isKnown ? managed.tools.some(({ key }) => key === tool) : undefined,
+    toolNames: managed.tools.map(({ key }) => key),
     denial: denial(() => rules.guards, { principal, server, tool, action }),
     row,
     breakerRetryAfterMs: opensAgainAtMs === undefined ? undefined : Math.max(0, Math.ceil(opensAgainAtMs - nowMs)),
@@ -86,10 +94,12 @@ export function explain(facts: ExplainFacts): Explanation {
   const call = forecast(facts);
   const isUnknown = tool !== undefined && isListed === false;
   const isLeftOut = fault !== undefined && fault.item === undefined;
+  const shownAs = tool === undefined ? undefined : renamed(definition.tools, tool);
   return {
     server: definition.name,
     tool,
     principal: { id: principal.id, role: principal.role },
+    shownAs: shownAs === tool ? undefined : shownAs,
     visible: denial === undefined && !isUnknown && !isLeftOut,
     rule: denial?.message ?? (isUnknown ? 'the server lists no such tool' : isLeftOut ? leftOut : ruleFor(facts)),
     state: {
@@ -99,6 +109,7 @@ export function explain(facts: ExplainFacts): Explanation {
       nextProbeAt: row.nextProbeAt,
       nextProbeInMs: row.nextProbeInMs,
       lastError: row.lastError,
+      toolsError: row.toolsError,
     },
     breaker: {
       circuit: row.circuit,
@@ -133,6 +144,8 @@ const ruleFor = ({ principal: { id, role }, isListed, tool }: ExplainFacts): str
 function forecast(facts: ExplainFacts): CallForecast {
   const { denial, pin, definition, budget, row, refusal, breakerRetryAfterMs, wakeAfterMs } = facts;
   if (denial) return refused(denial.code, denial.message, denial.hint);
+  if (facts.tool !== undefined && facts.isListed === false && pin?.record === undefined)
+    return refused('tool_not_found', 'the server lists no such tool', unknownToolHint(facts.tool, facts));
   const pinned = pin && pinRefusal(pin.status, definition.pins);
   if (pinned)
     return refused('schema_changed', `its definition is ${pinned} and not approved`, 'compare it, then approve it');
@@ -149,6 +162,9 @@ function forecast(facts: ExplainFacts): CallForecast {
   if (row.state === 'registered') return { outcome: 'starts' };
   return { outcome: row.active ? 'passes' : 'waits' };
 }
+
+const unknownToolHint = (tool: string, { toolNames, definition: { name } }: ExplainFacts): string =>
+  `${didYouMean(tool, toolNames)}hostler tools ${name} lists its tools`;
 
 const refused = (
   code: string,

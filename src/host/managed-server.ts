@@ -99,7 +99,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     return this.#retries;
   }
 
-  get load(): { readonly running: number; readonly waiting: number } {
+  get load(): Pick<CallSlots, 'running' | 'waiting' | 'calls'> {
     return this.#slots ?? noLoad;
   }
 
@@ -180,7 +180,7 @@ export function fingerprintOf(definition: ServerDefinition): string {
 const fingerprints = new WeakMap<ServerDefinition, string>();
 
 const plainTool: ToolTraits = { isReadOnly: false, isIdempotent: false, isTrusted: false };
-const noLoad = { running: 0, waiting: 0 };
+const noLoad = { running: 0, waiting: 0, calls: 0 };
 
 /** Default of absent hints: not read-only, destructive, not idempotent. Contradictory hints count as absent. */
 function toolTraits(tool: Buffer, isTrusted: boolean): ToolTraits {

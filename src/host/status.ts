@@ -41,6 +41,8 @@ export interface StatusRow {
   readonly refCount: number;
   /** Parts of `refCount`. */
   readonly leases: { readonly bindings: number; readonly calls: number };
+  /** Tool calls that were sent to the server, or waited for it, since the host started. */
+  readonly calls: number;
   readonly running: number;
   readonly queue: number;
   readonly restartCount: number;
@@ -61,6 +63,8 @@ export interface StatusRow {
   readonly tools: number;
   /** Why its tools could not be read the last time. It can be called all the same. */
   readonly toolsError: string | undefined;
+  /** Why its entry in the configuration was refused; such a server is disabled. */
+  readonly problem: { readonly message: string; readonly hint: string | undefined } | undefined;
   /** Number of tools that differ from their approved version. */
   readonly changedTools: number;
   /** What the operator should know about its lists, one sentence each. */
@@ -145,6 +149,7 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',
     refCount: bindings + calls,
     leases: { bindings, calls },
+    calls: load.calls,
     running: load.running,
     queue: load.waiting,
     restartCount: snapshot.restarts,
@@ -166,6 +171,7 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
     lastSuccessAgoMs: lastSuccessAtMs === undefined ? undefined : nowMs - lastSuccessAtMs,
     tools: tools.length,
     toolsError: managed.toolsError?.message,
+    problem: definition.problem,
     changedTools: sources.pins.differingOf(name),
     notes: sources.listings.notesOf(name),
     unroutedTemplates: sources.routing?.unroutedOf?.(name),

@@ -31,6 +31,8 @@ interface Waiter {
 }
 
 export class CallSlots {
+  /** Tool calls that reached this stage, for `status`; cached answers do not. */
+  calls = 0;
   readonly #clock: Clock;
   readonly #plan: ConcurrencyPlan;
   readonly #queue: FairQueue<Waiter>;
@@ -180,6 +182,7 @@ export const concurrency = (slotsOf: (server: string) => CallSlots): Stage => ({
   enter: (next, back) => (operation) => {
     const slots = slotsOf(operation.server);
     operation.stage.slots = slots;
+    if (operation.kind === 'call') slots.calls++;
     if (slots.tryTake(operation)) next(operation);
     else takeLater(slots, operation, next, back);
   },

@@ -34,7 +34,7 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
     case 'ejected':
       return refuse('server_ejected', `server '${server}' is ejected (${text(at.reason)}) until a reload`, {
         ...because(at.reason, refused),
-        hint: `fix the cause of the failures, then reload server '${server}'`,
+        hint: `fix the cause, which hostler logs ${server} shows, then reload server '${server}'`,
       });
     case 'auth_required':
       return refuse('needs_reauth', `server '${server}' needs a new authorization (${text(at.reason)})`, {
@@ -103,7 +103,7 @@ function parked(reason: Reason, nextProbeAtMs: number, refused: Refused): HostEr
   return refuse('server_parked', message, {
     ...because(reason, refused),
     retryAfterMs,
-    hint: `fix the cause of the failures; reload server '${server}' to try it at once`,
+    hint: `fix the cause, which hostler logs ${server} shows; reload server '${server}' to try it at once`,
   });
 }
 

@@ -15,6 +15,21 @@ const hostler = (command: string, ...args: string[]) => place.hostler(command, .
 const shout = 'printf "and %s\\n" "$PLAIN" >&2; printf "my token=abcdef123456 \\033[2J\\n" >&2';
 const quiet = fixtureEntry() as { command: string; args: string[]; env: Record<string, string> };
 
+/** Answers `initialize`, and every other request with an error. */
+const noList = `let rest = '';
+process.stdin.on('data', (chunk) => {
+  const lines = (rest + chunk).split('\\n');
+  rest = lines.pop();
+  for (const { id, method } of lines.map((line) => JSON.parse(line))) {
+    const info = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } };
+    const body = method === 'initialize' ? { result: info } : { error: { code: -32603, message: 'no database' } };
+    if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, ...body }));
+  }
+});`;
+
+/** Fails as a program does that was installed incompletely. */
+const crash = `console.error('starting'); throw new Error('Cannot find module left-pad');`;
+
 beforeAll(async () => {
   process.env.HOSTLER_TEST_VALUE = 'by-no-name-a-secret';
   place.configure({
@@ -27,6 +42,10 @@ beforeAll(async () => {
       },
       missing: { command: 'no-such-command-here' },
       off: { ...fixtureEntry(), enabled: false },
+      nolist: { command: process.execPath, args: ['-e', noList] },
+      crashing: { command: process.execPath, args: ['-e', crash], restart: { max: 0 } },
+      wrong: { comand: 'x' },
+      renaming: { ...fixtureEntry(), tools: { rename: { echo: 'say' } } },
     },
     roles: { reader: { allow: ['fixture/echo'] } },
     budgets: { roles: { reader: { calls: 5, window: '1m' } } },
@@ -40,7 +59,7 @@ describe('exit codes', () => {
     ['0: done', ['fixture', 'echo', '{"text":"hello"}'], 0, /^hello\n$/],
     ['0: arguments one by one', ['fixture', 'add', '--arg', 'a=2', '--arg', 'b=3'], 0, /^5\n$/],
     ['1: the tool failed', ['fixture', 'fail'], 1, /^could not connect to database\n$/],
-    ['1: no such server', ['nobody', 'echo'], 1, /there are: fixture, loud, missing, off|nobody/],
+    ['1: no such server', ['nobody', 'echo'], 1, /there are: crashing, fixture, loud/],
     ['1: it took too long', ['fixture', 'sleep', '{"ms":60000}', '--timeout', '200ms'], 1, /no answer by the deadline/],
     ['2: wrong usage', [], 2, /usage: hostler call/],
     ['3: refused by policy', ['fixture', 'exit'], 3, /tools\.deny of its server names it/],
@@ -175,13 +194,16 @@ describe('status', () => {
       dataDir: string;
     };
     expect([typeof version, dataDir]).toEqual(['string', place.dataDir]);
-    expect(servers.map(({ name }) => name)).toEqual(['fixture', 'loud', 'missing', 'off']);
+    const names = ['fixture', 'loud', 'missing', 'off', 'nolist', 'crashing', 'renaming', 'wrong'];
+    expect(servers.map(({ name }) => name).sort()).toEqual(names.sort());
   });
 
   test('for a person, and on and on', async () => {
     const { stdout } = await hostler('status');
-    expect(stdout).toMatch(/\nSERVER +STATE +FOR +TOOLS +CALLS +PID +NOTE\nfixture +/);
+    expect(stdout).toMatch(/\nSERVER +STATE +FOR +TOOLS +CALLS +PID +NOTE\n/);
     expect(stdout).toMatch(/\noff +disabled /);
+    expect(stdout).toMatch(/\nwrong +refused .*mcpServers\.wrong/);
+    expect(stdout).toMatch(/\n8 servers: .*1 disabled.*; \d+ tools; [1-9]\d* calls\n/);
     const watch = place.follow('status', '--watch');
     const drawn = () => watch.stdout.split('SERVER').length - 1;
     await eventually('the first picture', () => drawn() > 0);
@@ -189,6 +211,50 @@ describe('status', () => {
     await eventually('the change', () => /\nfixture +stopped/.test(watch.stdout));
     watch.child.kill('SIGINT');
     expect((await watch.closed).code).toBe(0);
+  });
+});
+
+describe('what keeps a server from being used is shown where people look', () => {
+  const shown = async (...argv: [string, ...string[]]) => (await hostler(...argv)).stdout;
+
+  test('a list of tools that fails: status, why, doctor', async () => {
+    const failed = /no tools: .*tools\/list.*no database/;
+    await eventually('its list failed', async () => failed.test(await shown('status')));
+    expect(await shown('status', 'nolist')).toMatch(failed);
+    expect(await shown('why', 'nolist')).toMatch(/\ntools +.*no database/);
+    expect(await shown('doctor')).toMatch(/\nbroken {2}server nolist: .*no database.*\n {8}hostler why nolist/);
+  });
+
+  test('a crash: the error with its place, and the command that shows the rest', async () => {
+    const told = /crashing +(?:parked|restarting) .*Error: Cannot find module left-pad at \[eval\]:1/;
+    await eventually('it crashed', async () => told.test(await shown('status')));
+    const { stderr } = await hostler('call', 'crashing', 'any');
+    expect(stderr).toContain('hostler logs crashing');
+    expect(await shown('logs', 'crashing')).toMatch(/stderr {2}\| starting\n/);
+  });
+
+  test('calls are counted', async () => {
+    const calls = async () =>
+      (JSON.parse(await shown('status', 'renaming', '--json')) as { servers: StatusRow[] }).servers[0]?.calls ?? -1;
+    const before = await calls();
+    await hostler('call', 'renaming.say', 'text=1');
+    await hostler('call', 'renaming.echo', 'text=2');
+    expect((await calls()) - before).toBe(2);
+  });
+
+  test('why knows a renamed tool and one that does not exist', async () => {
+    expect(await shown('why', 'renaming/say')).toMatch(/^renaming\/echo +for the operator\nclients see +say\nvisible/);
+    expect(await shown('why', 'renaming/ehco')).toMatch(
+      /\nhidden .*\n[^]*a call now +is refused: .*did you mean echo\?/,
+    );
+  });
+
+  test('a refused entry, with the reason and what to do', async () => {
+    expect(await shown('status', 'wrong')).toMatch(/state +refused\n[^]*note +.*comand[^]*to do /);
+  });
+
+  test('doctor checks the configuration of the running Hostler, from any folder', async () => {
+    expect(await shown('doctor')).toMatch(/\nok {6}server fixture: command/);
   });
 });
 

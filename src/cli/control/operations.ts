@@ -37,7 +37,7 @@ const name = text(1, 256);
 const deadlineMs = z.optional(z.number().check(z.positive(), z.maximum(86_400_000)));
 const follow = z.optional(z.boolean());
 const schemas = {
-  status: z.object({ follow }),
+  status: z.object({ follow, server: z.optional(name) }),
   tools: z.object({ server: z.optional(name) }),
   tool: z.object({ server: text(1, 4_096), tool: z.optional(text(1, 4_096)), deadlineMs }),
   call: z.object({ server: name, tool: text(1, 4_096), args: z.string(), deadlineMs }),
@@ -56,9 +56,10 @@ export function createOperations(parts: OperationsParts): Operations {
     });
   return {
     version: async () => facts(),
-    status: operation(schemas.status, async ({ follow }, context) => {
-      if (follow) await watch(parts, context);
-      else emitRows(host, context);
+    status: operation(schemas.status, async ({ follow, server: given }, context) => {
+      const server = given === undefined ? undefined : serverNamed(host, given);
+      if (follow) await watch(parts, server, context);
+      else emitRows(host, server, context);
       return facts();
     }),
     tool: operation(schemas.tool, (words) => findTool(host, words)),
@@ -111,12 +112,16 @@ function rowOf(host: Host, given: string): StatusRow {
   return row;
 }
 
-function emitRows(host: Host, { emit }: OperationContext): void {
-  for (const row of host.status()) emit(row);
+function emitRows(host: Host, server: string | undefined, { emit }: OperationContext): void {
+  for (const row of host.status()) if (server === undefined || row.name === server) emit(row);
 }
 
-/** Emits all rows of a table and then `null`. */
-async function watch({ host, clock }: OperationsParts, context: OperationContext): Promise<void> {
+/** Emits all rows of a table and then the facts of this Hostler. */
+async function watch(
+  { host, clock, facts }: OperationsParts,
+  server: string | undefined,
+  context: OperationContext,
+): Promise<void> {
   const { emit, signal } = context;
   let cancel = () => {};
   let drawnAtMs = 0;
@@ -130,8 +135,8 @@ async function watch({ host, clock }: OperationsParts, context: OperationContext
   const draw = () => {
     drawnAtMs = clock.nowMs();
     nextAtMs = Number.POSITIVE_INFINITY;
-    emitRows(host, context);
-    emit(null);
+    emitRows(host, server, context);
+    emit({ facts: facts() });
     plan(drawnAtMs + idleRedrawMs);
   };
   draw();

@@ -12,6 +12,7 @@ const row = (name: string, changes: Partial<StatusRow> = {}) =>
     state: 'registered',
     forMs: 65_000,
     tools: 0,
+    calls: 0,
     running: 0,
     queue: 0,
     circuit: 'closed',
@@ -20,7 +21,7 @@ const row = (name: string, changes: Partial<StatusRow> = {}) =>
     ...changes,
   }) as StatusRow;
 const rows = [
-  row('memory', { state: 'ready', active: true, tools: 9, pid: 7, running: 2, queue: 1 }),
+  row('memory', { state: 'ready', active: true, tools: 9, pid: 7, calls: 12, running: 2, queue: 1 }),
   row('sleepy'),
   row('lost', {
     state: 'parked',
@@ -77,12 +78,12 @@ test('without a key or without HTTP there is none to show', () => {
 });
 
 test('the table of states is aligned, and as wide as the terminal', () => {
-  const narrow = { ...plainScreen, width: 60 };
+  const narrow = { ...plainScreen, width: 80 };
   expect(shown(statusTable(rows, narrow))).toEqual([
-    'SERVER  STATE   FOR    TOOLS  CALLS  PID  NOTE',
-    'memory  ready   1m 5s  9      2+1    7',
-    'sleepy  asleep  1m 5s  0      -      -',
-    'lost    parked  1m 5s  0      -      -    next try in 56s;…',
+    'SERVER  STATE   FOR    TOOLS  CALLS                  PID  NOTE',
+    'memory  ready   1m 5s  9      12 (2 now, 1 waiting)  7',
+    'sleepy  asleep  1m 5s  0      0                      -',
+    'lost    parked  1m 5s  0      0                      -    next try in 56s; no s…',
   ]);
   expect(table([], narrow)).toEqual([]);
 });

@@ -33,5 +33,5 @@ export const stateText = (state: State): string => words[state] ?? state;
 /** An entry that was refused is disabled, but not on purpose. */
 export function stateSpan({ state, problem }: { readonly state: State; readonly problem?: unknown }): Span {
   const [style, symbol] = problem === undefined ? looks[state] : looks.parked;
-  return span(style, stateText(state), symbol);
+  return span(style, problem === undefined ? stateText(state) : 'refused', symbol);
 }

@@ -1,12 +1,12 @@
 /** Formats status rows as a table. */
 import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { formatDuration } from './print.js';
+import { ago, counted, formatDuration } from './print.js';
 import { stateSpan } from './states.js';
 import { type Line, type Piece, type Screen, span } from './styled.js';
 import { table } from './table.js';
 
-const errorChars = 120;
+const errorChars = 400;
 
 export function statusTable(rows: readonly StatusRow[], screen: Screen): Line[] {
   if (rows.length === 0) return ['no servers are configured'];
@@ -14,15 +14,39 @@ export function statusTable(rows: readonly StatusRow[], screen: Screen): Line[] 
   return table([head, ...rows.map(cells)], screen);
 }
 
+/** `4 servers: 2 ready, 1 asleep, 1 parked; 37 tools; 12 calls` */
+export function totalsLine(rows: readonly StatusRow[]): Line {
+  const states = new Map<string, number>();
+  for (const row of rows) states.set(stateSpan(row).text, (states.get(stateSpan(row).text) ?? 0) + 1);
+  const sum = (of: (row: StatusRow) => number): number => rows.reduce((total, row) => total + of(row), 0);
+  const parts = [...states].map(([state, count]) => `${count} ${state}`);
+  return span(
+    'dim',
+    `${counted(rows.length, 'server')}: ${parts.join(', ')}; ${counted(
+      sum(({ tools }) => tools),
+      'tool',
+    )}; ${counted(
+      sum(({ calls }) => calls),
+      'call',
+    )}`,
+  );
+}
+
 const cells = (row: StatusRow): Piece[] => [
   row.name,
   stateSpan(row),
   formatDuration(row.forMs),
   String(row.tools),
-  row.running + row.queue === 0 ? '-' : `${row.running}${row.queue > 0 ? `+${row.queue}` : ''}`,
+  callsText(row),
   String(row.pid ?? '-'),
   noteOf(row),
 ];
+
+/** All calls since the start, and those that run or wait now. */
+function callsText({ calls, running, queue }: StatusRow): string {
+  const now = [running > 0 ? `${running} now` : '', queue > 0 ? `${queue} waiting` : ''].filter(Boolean).join(', ');
+  return now === '' ? String(calls) : `${calls} (${now})`;
+}
 
 /** The most important note is first, because the end of the line may be cut. */
 export function noteOf(row: StatusRow): string {
@@ -31,7 +55,7 @@ export function noteOf(row: StatusRow): string {
     row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
     row.throttledForMs === undefined ? '' : `throttled for ${formatDuration(row.throttledForMs)}`,
-    row.toolsError === undefined ? '' : neutraliseLine(row.toolsError, errorChars),
+    row.toolsError === undefined ? '' : `no tools: ${shownError(row.name, row.toolsError)}`,
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
     // An older host sends none.
     ...(row.notes ?? []).map((note) => neutraliseLine(note, errorChars)),
@@ -39,9 +63,49 @@ export function noteOf(row: StatusRow): string {
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',
     row.unattributed ? `${row.unattributed} messages reached no client: set isolation: per-client` : '',
-    row.active || !row.lastError ? '' : neutraliseLine(row.lastError.message, errorChars),
+    row.active || !row.lastError ? '' : shownError(row.name, row.lastError.message),
   ];
   return notes.filter((note) => note !== '').join('; ');
+}
+
+/** The row names the server already. */
+function shownError(name: string, message: string): string {
+  const prefix = `server '${name}'`;
+  return neutraliseLine(
+    message.startsWith(prefix) ? message.slice(prefix.length).replace(/^: | /, '') : message,
+    errorChars,
+  );
+}
+
+/** Everything about one server, a fact on each line. */
+export function serverLines(row: StatusRow): Line[] {
+  const { name, lastError, problem } = row;
+  const since = (ms: number | undefined) => (ms === undefined ? '' : ago(ms));
+  const facts: (readonly [string, Piece])[] = [
+    ['state', stateSpan(row)],
+    ['since', `${row.since} (${formatDuration(row.forMs)})`],
+    ['note', noteOf(row)],
+    ['to do', problem?.hint ?? ''],
+    ['tools', String(row.tools)],
+    ['calls', callsText(row)],
+    ['last answer', since(row.lastSuccessAgoMs)],
+    [
+      'last error',
+      lastError ? `${shownError(name, lastError.message)} [${lastError.code}], ${ago(lastError.agoMs)}` : '',
+    ],
+    ['restarts', row.restartCount === 0 ? '' : String(row.restartCount)],
+    ['breaker', `${row.circuit}, ${row.consecutiveFailures} failures in a row`],
+    ['transport', `${row.transport}${row.protocolVersion === undefined ? '' : `, MCP ${row.protocolVersion}`}`],
+    ['account', row.authIdentity ?? ''],
+    ['process', row.pid ? `${row.pid}, ${formatDuration(row.uptimeMs ?? 0)} old` : ''],
+    ['more', span('name', `hostler logs ${name}   hostler why ${name}   hostler tools ${name}`)],
+  ];
+  const width = Math.max(...facts.map(([label]) => label.length));
+  const shown = facts.filter(([, text]) => text !== '');
+  return [
+    span('strong', name),
+    ...shown.map(([label, text]): Line => [span('dim', `  ${label.padEnd(width)}  `), text]),
+  ];
 }
 
 function unroutedNote({ unroutedTemplates: unrouted }: StatusRow): string {

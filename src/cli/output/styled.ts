@@ -62,6 +62,16 @@ export const paint = (line: Line, screen: Screen): string =>
     .join('')
     .trimEnd();
 
+/** Cuts a line to the width of the screen. */
+export function clip(line: Line, screen: Screen): Line {
+  let left = screen.width;
+  return (isPieces(line) ? line : [line]).map((piece) => {
+    const text = cut(textOf(piece, screen), Math.max(0, left));
+    left -= widthOf(text);
+    return typeof piece === 'string' ? text : { style: piece.style, text };
+  });
+}
+
 const isPieces = (line: Line): line is readonly Piece[] => Array.isArray(line);
 
 const oneLine = (text: string): string => neutralise(text).replaceAll('\n', '\\n').replaceAll('\t', ' ');
@@ -83,6 +93,7 @@ const columnsOf = (character: string): number => (combining.test(character) ? 0 
 /** Cuts neutralised text to `width` columns, with an ellipsis. */
 export function cut(text: string, width: number): string {
   if (text.length * 2 <= width || widthOf(text) <= width) return text;
+  if (width <= 0) return '';
   let kept = '';
   let used = 1;
   for (const character of text) {

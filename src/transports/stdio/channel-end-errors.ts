@@ -27,7 +27,8 @@ export function channelEndError(
   const quoted = lastLine === '' ? '' : `; last line on stderr: ${lastLine}`;
   const facts = { server, reason: ending, execution: 'uncertain', ...exitFacts(exit) } as const;
   if (ending === 'frame_too_large') return inboundTooLarge(server, lineBytes ?? LIMITS.frameBytes);
-  return new HostError('transport', `server '${server}' ${describe(ending, exit)}${quoted}`, facts);
+  const more = quoted === '' ? {} : { hint: `hostler logs ${server} shows the rest of its stderr` };
+  return new HostError('transport', `server '${server}' ${describe(ending, exit)}${quoted}`, { ...facts, ...more });
 }
 
 /** Error for a partly written frame, or for a frame sent after the end (`queued`). */

@@ -1,0 +1,50 @@
+/**
+ * Lines at the end of a terminal that are drawn again in place.
+ * Invariant: the block is never higher or wider than the terminal, so that moving up by its height finds its first line.
+ */
+import { clip, type Line, paint, screenOf } from './styled.js';
+
+type Output = Pick<NodeJS.WriteStream, 'write' | 'isTTY' | 'columns' | 'rows'>;
+
+/** Some terminals report 0 rows. */
+const rowsDefault = 24;
+
+export class LiveBlock {
+  readonly #output: Output;
+  #lines: readonly Line[] = [];
+  #height = 0;
+
+  constructor(output: Output) {
+    this.#output = output;
+  }
+
+  draw(lines: readonly Line[]): void {
+    const rowsMax = Math.max(2, (this.#output.rows || rowsDefault) - 1);
+    const screen = screenOf(this.#output);
+    const shown =
+      lines.length <= rowsMax ? lines : [...lines.slice(0, rowsMax - 1), `… ${lines.length - rowsMax + 1} more`];
+    const text = shown.map((line) => `${paint(clip(line, screen), screen)}\n`).join('');
+    this.#output.write(`${this.#erase()}${text}`);
+    this.#lines = lines;
+    this.#height = shown.length;
+  }
+
+  /** Runs `write`, whose lines then stand above the block. */
+  above(write: () => void): void {
+    if (this.#height === 0) return write();
+    this.#output.write(this.#erase());
+    this.#height = 0;
+    write();
+    this.draw(this.#lines);
+  }
+
+  /** The lines that were drawn last stay, and are not drawn again. */
+  end(): void {
+    this.#height = 0;
+    this.#lines = [];
+  }
+
+  #erase(): string {
+    return this.#height === 0 ? '' : `\u001b[${this.#height}A\r\u001b[J`;
+  }
+}
