@@ -20,7 +20,7 @@ export interface ConfigPart {
 /** Settings of a server that need no confirmation. `card` needs one: its URL is fetched and may contain `${env:...}`. */
 const uncoveredKeys: ReadonlySet<string> = new Set([
   ...['enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'queueLength', 'cache'],
-  ...['pins', 'trustAnnotations', 'isolation', 'tools'],
+  ...['pins', 'trustAnnotations', 'isolation', 'tools', 'repair'],
 ]);
 
 /** Top-level settings that need no confirmation. */
