@@ -8,6 +8,7 @@ import path from 'node:path';
 import { readKeyFile } from '../broker/key-file.js';
 import { logFolder } from '../broker/log-folder.js';
 import { requireTls } from '../broker/require-tls.js';
+import { noteReason } from '../config/client-config.js';
 import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type KeyEntry, parseKeys } from '../config/keys.js';
@@ -16,7 +17,7 @@ import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
 import { isLoopback } from '../config/values.js';
 import type { StatusRow } from '../host/status.js';
-import { type HostError, isHostError } from '../kernel/errors.js';
+import { faultsOf, type HostError, isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { childEnvironment } from '../transports/environment.js';
 import { resolveCommand } from '../transports/stdio/command.js';
@@ -152,25 +153,29 @@ function nodeFinding(version: string): Finding {
 }
 
 function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Finding[]): HostSettings | undefined {
-  const broken = ({ message, hint }: HostError): void =>
-    void findings.push({ check: 'configuration', level: 'broken', what: message, hint });
+  let locate = (error: HostError): HostError => error;
+  const broken = (error: HostError): void => {
+    const { message: what, hint, details } = locate(error);
+    const level = details.reason === noteReason ? 'note' : 'broken';
+    findings.push({ check: 'configuration', level, what, hint });
+  };
   try {
     const location = config();
     const { file } = location;
     findings.push(...trustFindings(location, env));
-    const { config: value, problems } = readConfigFile(file, env);
-    const before = findings.length;
+    const { config: value, problems, locate: inFile } = readConfigFile(file, env);
+    locate = inFile;
     for (const problem of problems) broken(problem);
     const settings = parseHostConfig(value, broken, true);
     parseKeys(settings.keys, broken);
-    if (findings.length === before) {
+    if (!findings.some(({ check, level }) => check === 'configuration' && level === 'broken')) {
       const what = `${file}: ${settings.mcpServers.size} servers`;
       findings.push({ check: 'configuration', level: 'ok', what });
     }
     return settings;
   } catch (error) {
     if (!isHostError(error)) throw error;
-    broken(error);
+    for (const fault of faultsOf(error)) broken(fault);
     return undefined;
   }
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /** Entry point: runs the command that argv names, and sets the exit code. */
-import { HostError, isHostError } from '../kernel/errors.js';
+import { faultsOf, HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { didYouMean } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
@@ -42,13 +42,17 @@ function show(lines: readonly Line[]): number {
   return EXIT.done;
 }
 
+const faultsMax = 50;
+
 /** An error may quote text of a server, which must not start a new line. */
 const oneLine = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
 
 function report(error: unknown): number {
   if (isHostError(error)) {
-    console.error(`hostler: ${oneLine(error.message)} [${error.code}]`);
-    if (error.hint !== undefined) console.error(`         ${oneLine(error.hint)}`);
+    for (const { message, code, hint } of faultsOf(error).slice(0, faultsMax)) {
+      console.error(`hostler: ${oneLine(message)} [${code}]`);
+      if (hint !== undefined) console.error(`         ${oneLine(hint)}`);
+    }
     return exitCodeOf(error);
   }
   console.error('hostler: internal error', error);

@@ -18,13 +18,10 @@ export const why: Command = {
   options: { 'role=': 'explain for this role; without it, for the operator', ...jsonOption, ...dataDirOption },
   positionals: [1, 1],
   run(args) {
-    const [about = ''] = args.positionals;
-    // A tool name may contain a slash; a server name may not.
-    const slash = about.indexOf('/');
-    const [server, tool] = slash < 0 ? [about] : [about.slice(0, slash), about.slice(slash + 1)];
+    const [target = ''] = args.positionals;
     return withControlClient(args, async (client) => {
       // JSON omits undefined members.
-      const explained = (await client.request('why', { server, tool, role: args.text('role') })) as Explanation;
+      const explained = (await client.request('why', { target, role: args.text('role') })) as Explanation;
       if (args.has('json')) printJson(explained);
       else printText(render(explained));
       return EXIT.done;

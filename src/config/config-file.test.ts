@@ -161,12 +161,14 @@ describe('placeholders', () => {
     };
     const text = 'puts a secret on the command line, which every local user can read';
     expect(told(false)).toEqual([1, `mcpServers.a.args.0: ${text}`, `mcpServers.a.args.2: ${text}`]);
-    expect(told(true)).toEqual([0, `mcpServers.a.args.0: ${text}`]);
+    expect(told(true)).toEqual([0, `mcpServers.a.args.0: ${text}`, `mcpServers.a.args.2: ${text}`]);
   });
 
   test('where there is no entry to leave out, the file is not used', () => {
     const file = write('listen.json', JSON.stringify({ listen: { host: dollar('env:NOT_SET') } }));
-    expect(errorOf(() => readConfigFile(file, {})).message).toBe('listen.host: the variable NOT_SET is not set');
+    expect(errorOf(() => readConfigFile(file, {})).message).toBe(
+      `${file}:1:12: listen.host: the variable NOT_SET is not set`,
+    );
   });
 });
 

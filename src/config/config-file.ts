@@ -7,21 +7,46 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
 import path from 'node:path';
 import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
-import { HostError } from '../kernel/errors.js';
+import { faultsOf, HostError, isHostError, joinFaults } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type Normalised, normaliseConfig, noteReason } from './client-config.js';
 import { isEntryTable, UnusableEntry } from './copy-config.js';
-import { type Filled, fillPlaceholders } from './placeholders.js';
+import { type Filled, fillPlaceholders, type PlaceholderSources } from './placeholders.js';
 import { invalidSpec } from './schema-issues.js';
 
 const fileBytesMax = 4 * 1024 * 1024;
 const depthMax = 64;
 const shownChars = 200;
+/** Longest name in a path of an error. */
+const pathChars = 64;
+const syntaxErrorsMax = 20;
 
-export function readConfigFile(file: string, env: Readonly<Record<string, string | undefined>>): Filled {
-  return fillPlaceholders(parseConfigText(readConfigSource(file).text, file), {
-    env,
-    folder: path.dirname(path.resolve(file)),
-  });
+export function readConfigFile(file: string, env: Readonly<Record<string, string | undefined>>): ReadConfig {
+  const folder = path.dirname(path.resolve(file));
+  return fillConfig(normaliseText(readConfigSource(file).text, file), { env, folder });
+}
+
+/** A configuration in our own shape, with its placeholders as written. */
+interface WrittenConfig extends Normalised {
+  /** Adds the place in the file to an error: line, column, and the path as written. */
+  readonly locate: (error: HostError) => HostError;
+}
+
+export interface ReadConfig extends Filled, Pick<WrittenConfig, 'locate'> {}
+
+export function normaliseText(text: string, file: string): WrittenConfig {
+  const normalised = normaliseConfig(parseConfigText(text, file));
+  return { ...normalised, locate: locator(text, file, normalised.written) };
+}
+
+/** Errors that are thrown have their place. */
+export function fillConfig({ config, notes, locate }: WrittenConfig, sources: PlaceholderSources): ReadConfig {
+  try {
+    const filled = fillPlaceholders(config, sources);
+    return { ...filled, problems: [...filled.problems, ...notes], locate };
+  } catch (error) {
+    throw isHostError(error) ? joinFaults(faultsOf(error).map(locate)) : error;
+  }
 }
 
 interface ConfigSource {
@@ -53,21 +78,70 @@ export function readConfigSource(file: string): ConfigSource {
   }
 }
 
-/** `file` is used in errors only. */
+/** `file` is used in errors only. Throws all mistakes of the text (`faultsOf`). */
 export function parseConfigText(text: string, file: string): unknown {
   const errors: ParseError[] = [];
-  // A space replaces the byte order mark, so that offsets stay the same.
-  const body = text.replace(/^\ufeff/, ' ');
+  const body = withoutMark(text);
   const wrong: Wrong = (offset, what) => wrongAt(file, body, offset, what);
   const tree = treeOf(body, errors, wrong);
-  const [first] = errors;
-  if (first) throw wrong(first.offset, errorText(printParseErrorCode(first.error)));
-  if (!tree) throw wrong(0, 'the file is empty');
+  const faults = errors.slice(0, syntaxErrorsMax).map(({ offset, error }) => wrong(offset, errorText(error)));
+  if (!tree && faults.length === 0) throw wrong(0, 'the file is empty');
   try {
-    return valueAt(tree, wrong, []);
+    const value = tree && faults.length === 0 ? valueAt(tree, { body, wrong, faults }, []) : undefined;
+    if (faults.length > 0) throw joinFaults(faults);
+    return value;
   } catch (error) {
     throw error instanceof TooDeep ? wrong(error.offset, error.message) : error;
   }
+}
+
+/** A space replaces the byte order mark, so that offsets stay the same. */
+const withoutMark = (text: string): string => text.replace(/^\ufeff/, ' ');
+
+/** `written`: paths of the file, by path of the configuration. */
+function locator(text: string, file: string, written: ReadonlyMap<string, string>): (error: HostError) => HostError {
+  let offsets: ReadonlyMap<string, number> | undefined;
+  const writtenPath = (field: string): string => {
+    const known = prefixesOf(field).find((prefix) => written.has(prefix));
+    return known === undefined ? field : `${written.get(known)}${field.slice(known.length)}`;
+  };
+  return (error) => {
+    const { field = '', reason } = error.details;
+    if (error.code !== 'invalid_spec' || (reason !== undefined && reason !== noteReason)) return error;
+    offsets ??= offsetsOf(withoutMark(text));
+    const path = writtenPath(field);
+    const offset = prefixesOf(path).reduce<number | undefined>(
+      (found, prefix) => found ?? offsets?.get(prefix),
+      undefined,
+    );
+    if (offset === undefined) return error;
+    const message = error.message.startsWith(`${field}: `) ? error.message.slice(field.length + 2) : error.message;
+    const place = `${file}:${placeOf(withoutMark(text), offset)}: ${path}: ${message}`;
+    return error.with({ message: place, ...(reason === undefined ? { reason: 'config' } : {}) });
+  };
+}
+
+/** The path, then the paths of what contains it. */
+const prefixesOf = (path: string): string[] => {
+  const ends = [...path.matchAll(/\./g)].map(({ index }) => index).reverse();
+  return [path, ...ends.map((end) => path.slice(0, end))];
+};
+
+/** Offsets of all members by path. An error names keys in the same way. */
+function offsetsOf(body: string): Map<string, number> {
+  const offsets = new Map<string, number>();
+  const visit = ({ type, children = [] }: Node, at: string): void => {
+    for (const [i, child] of children.entries()) {
+      const [key, value] = type === 'object' ? (child.children ?? []) : [child, child];
+      const name = type === 'object' ? neutraliseLine(String(key?.value), pathChars) : String(i);
+      const path = at === '' ? name : `${at}.${name}`;
+      offsets.set(path, child.offset);
+      if (value) visit(value, path);
+    }
+  };
+  const tree = parseTree(body, [], { allowTrailingComma: true });
+  if (tree) visit(tree, '');
+  return offsets;
 }
 
 /** The parser is recursive, so a million brackets overflow the stack. */
@@ -91,19 +165,30 @@ class TooDeep extends Error {
   }
 }
 
+interface Reader {
+  readonly body: string;
+  readonly wrong: Wrong;
+  readonly faults: HostError[];
+}
+
 /** Objects have no prototype, so `__proto__` is an ordinary key. An entry that is nested too deep becomes an UnusableEntry. */
-function valueAt(node: Node, wrong: Wrong, path: readonly string[]): unknown {
+function valueAt(node: Node, reader: Reader, path: readonly string[]): unknown {
   if (path.length > depthMax) throw new TooDeep(node.offset);
-  if (node.type === 'array') return (node.children ?? []).map((each, i) => valueAt(each, wrong, [...path, String(i)]));
+  if (node.type === 'array') return (node.children ?? []).map((each, i) => valueAt(each, reader, [...path, String(i)]));
+  if (node.type === 'number') return numberAt(node, reader.body);
   if (node.type !== 'object') return node.value;
+  const { wrong, faults } = reader;
   const isTable = isEntryTable(path.join('.'));
   const found: Record<string, unknown> = Object.create(null);
   for (const { offset, children: [key, value] = [] } of node.children ?? []) {
     if (!key || !value) throw wrong(offset, 'a key has no value');
     const name = String(key.value);
-    if (name in found) throw wrong(key.offset, `the key '${neutraliseLine(name, shownChars)}' is given twice`);
+    if (name in found) {
+      faults.push(wrong(key.offset, `the key '${neutraliseLine(name, shownChars)}' is given twice`));
+      continue;
+    }
     try {
-      found[name] = valueAt(value, wrong, [...path, name]);
+      found[name] = valueAt(value, reader, [...path, name]);
     } catch (error) {
       if (!isTable || !(error instanceof TooDeep)) throw error;
       found[name] = new UnusableEntry(wrong(error.offset, error.message));
@@ -112,14 +197,27 @@ function valueAt(node: Node, wrong: Wrong, path: readonly string[]): unknown {
   return found;
 }
 
+/** An integer that a number cannot hold stays text: it is an id in `env`. */
+function numberAt({ value, offset, length }: Node, body: string): unknown {
+  const digits = body.slice(offset, offset + length);
+  return Number.isSafeInteger(value) || !/^-?\d+$/.test(digits) ? value : digits;
+}
+
 /** `CommaExpected` → `comma expected`. */
-const errorText = (code: string): string => code.replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter}`).toLowerCase();
+const errorText = (error: ParseError['error']): string =>
+  printParseErrorCode(error)
+    .replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter}`)
+    .toLowerCase();
+
+/** Line and column. */
+function placeOf(text: string, offset: number): string {
+  const before = text.slice(0, offset).split(/\r\n|\n|\r/);
+  return `${before.length}:${(before.at(-1) ?? '').length + 1}`;
+}
 
 function wrongAt(file: string, text: string, offset: number, what: string): HostError {
-  const before = text.slice(0, offset).split(/\r\n|\n|\r/);
-  const place = `${before.length}:${(before.at(-1) ?? '').length + 1}`;
   const hint = 'correct the file; comments and trailing commas are fine';
-  return invalidSpec('', `${file}:${place}: ${what}`, hint, { reason: 'syntax' });
+  return invalidSpec('', `${file}:${placeOf(text, offset)}: ${what}`, hint, { reason: 'syntax' });
 }
 
 const unusable = (file: string, what: string, hint: string): HostError =>

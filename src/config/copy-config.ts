@@ -7,6 +7,7 @@
  */
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { serverTables } from './client-keys.js';
 import { invalidSpec } from './schema-issues.js';
 
 /** A mistake in one entry of these tables disables only that entry. Any other mistake makes the configuration unusable. */
@@ -17,14 +18,22 @@ export const entryTables = [
 
 export type EntryTable = (typeof entryTables)[number];
 
-export const isEntryTable = (path: string): path is EntryTable => (entryTables as readonly string[]).includes(path);
+/** Also true for tables of servers that clients write under other names. */
+export const isEntryTable = (path: string): boolean =>
+  (entryTables as readonly string[]).includes(path) || serverTables.includes(path);
 
 /** Replaces an entry that cannot be used. The name of the entry stays in its table. */
 export class UnusableEntry {
   readonly error: HostError;
+  /** The entry itself, if it can be read: its other faults are reported too. */
+  readonly entry: unknown;
+  /** Name as written, if it differs from the name in the table. */
+  readonly label: string | undefined;
 
-  constructor(error: HostError) {
+  constructor(error: HostError, { entry, label }: { readonly entry?: unknown; readonly label?: string } = {}) {
     this.error = error;
+    this.entry = entry;
+    this.label = label;
   }
 }
 

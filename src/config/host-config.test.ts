@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { HostError } from '../kernel/errors.js';
-import { hostConfigKeys, parseHostConfig } from './host-config.js';
+import { parseHostConfig } from './host-config.js';
+import { hostConfigKeys } from './known-keys.js';
 
 /** The settings, and what was told about single entries: field and sentence. */
 function parse(config: unknown) {
@@ -84,9 +85,8 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
     [{ budgets: { roles: [] } }, 'budgets.roles'],
     [{ groups: ['a'] }, 'groups'],
     [{ telemetry: 'on' }, 'telemetry'],
-    [{ telemetry: { metrics: true } }, 'telemetry.metrics'],
+    [{ telemetry: { trace: true } }, 'telemetry.trace'],
     [{ telemetry: { traces: 'yes' } }, 'telemetry.traces'],
-    [JSON.parse('{"__proto__": {}}'), '__proto__'],
   ])('%j', (config, field) => {
     let error: unknown;
     try {
@@ -129,9 +129,11 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
 
 describe('a mistake in one entry is reported, and affects no other entry', () => {
   test('a server', () => {
-    const { settings, fields } = parse({ mcpServers: { bad: { command: 5 }, odd: { ...server, x: 1 }, good: server } });
+    const { settings, fields } = parse({
+      mcpServers: { bad: { command: 5 }, odd: { ...server, lasy: 1 }, good: server },
+    });
     expect([...settings.mcpServers.keys()]).toEqual(['good']);
-    expect(fields).toEqual(['mcpServers.bad.command', 'mcpServers.odd.x']);
+    expect(fields).toEqual(['mcpServers.bad.command', 'mcpServers.odd.lasy']);
   });
 
   test.each([`\${env:TOKEN}`, `Bearer \${file:/run/token}`])(
@@ -170,6 +172,7 @@ describe('a mistake in one entry is reported, and affects no other entry', () =>
     [{ calls: 5, window: '2m', per: 'tool' }, '.per'],
   ])('a rate limit: %j lets nothing pass until it is corrected', (entry, field) => {
     const { settings, fields } = parse({
+      unlistedRole: 'allow',
       budgets: { principals: { ada: entry }, roles: { dev: entry, ops: { calls: 7, window: '1s' } } },
     });
     expect(fields).toEqual([`budgets.principals.ada${field}`, `budgets.roles.dev${field}`]);
@@ -227,7 +230,9 @@ describe('P-ROLE-6 probable mistakes are reported', () => {
 });
 
 test('quoted text cannot control a terminal', () => {
-  expect(() => parse({ 'a\u001b[31m': 1 })).toThrow('a\\u{1b}[31m: is not a key');
+  expect(() => parse({ 'keys\u001b': 1 })).toThrow(
+    'keys\\u{1b}: is not a key of the configuration; did you mean keys?',
+  );
 });
 
 describe('for the gateway', () => {
@@ -271,7 +276,10 @@ test('E10 a role with too long a list may use nothing, and the other roles are r
 
 test('E10 an entry that makes a parser throw is disabled alone, with its reason', () => {
   const { settings, told } = parse({ mcpServers: { bad: { url: 'example.com/mcp' }, git: server } });
-  expect([[...settings.mcpServers.keys()], [...settings.unusable]]).toEqual([['git'], [['bad', told[0]]]]);
+  expect([[...settings.mcpServers.keys()], [...settings.unusable]]).toEqual([
+    ['git'],
+    [['bad', { error: told[0], label: 'bad' }]],
+  ]);
   expect(told[0]?.message).toBe(
     'mcpServers.bad.url: must be an http or https URL: write https://example.com instead of example.com',
   );

@@ -2,18 +2,20 @@
  * Parses the whole configuration (`hostler.json`): `unknown` → frozen HostSettings with all defaults.
  * A mistake in one entry is reported and disables that entry. Any other mistake is thrown, with its path.
  * Not here: one server's entry (server-definition.ts), the effect of roles and budgets on a call (policy/).
- * Invariants: an unknown key is refused. An invalid entry never grants more than a valid one: an invalid role may use nothing,
+ * Invariants: an unknown key of a section of ours is refused; client-config.ts decides about the other keys. An invalid entry never grants more than a valid one: an invalid role may use nothing,
  * and an invalid budget allows no call.
  */
 import * as z from 'zod/mini';
-import { type HostError, isHostError } from '../kernel/errors.js';
+import { faultsOf, type HostError, isHostError, joinFaults } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type BrokerSettings, brokerEntry, removedBrokerMembers } from './broker-settings.js';
+import { normaliseConfig } from './client-config.js';
 import { copyConfig, UnusableEntry } from './copy-config.js';
+import { hostConfigKeys, nearestKey } from './known-keys.js';
 import { type ListenSettings, type LogSettings, listenEntry, logEntry } from './listen-settings.js';
-import { firstIssue, invalidSpec } from './schema-issues.js';
+import { firstIssue, invalidSpec, issuesOf } from './schema-issues.js';
 import { type SecretsSettings, secretsEntry } from './secrets/secrets-settings.js';
-import { parseServerDefinition, type ServerDefinition } from './server-definition.js';
+import { parseServerDefinition, type ServerDefinition, type UnusableServer } from './server-definition.js';
 import { unlistedRoleHint, unlistedRoles, unlistedRoleText } from './unlisted-roles.js';
 import { parseDuration } from './values.js';
 
@@ -29,9 +31,10 @@ interface RateLimit {
 }
 
 export interface HostSettings {
+  /** By slug (server-name.ts). */
   readonly mcpServers: ReadonlyMap<string, ServerDefinition>;
-  /** Errors of invalid entries of `mcpServers`, by name. */
-  readonly unusable: ReadonlyMap<string, HostError>;
+  /** Invalid entries of `mcpServers`, by slug. */
+  readonly unusable: ReadonlyMap<string, UnusableServer>;
   /** Patterns by role. If `roles` and `unlistedRole` are undefined, a caller with a role is refused. */
   readonly roles: ReadonlyMap<string, readonly RolePattern[]> | undefined;
   readonly unlistedRole: 'deny' | 'allow' | undefined;
@@ -50,11 +53,6 @@ export interface HostSettings {
   /** Undefined if no workers are served. */
   readonly broker: BrokerSettings | undefined;
 }
-
-export const hostConfigKeys = [
-  ...(['$schema', 'mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'keys', 'listen', 'log'] as const),
-  ...(['broker', 'telemetry', 'secrets'] as const),
-] as const;
 
 const entriesMax = 10_000;
 const shownChars = 200;
@@ -77,6 +75,18 @@ type Report = (field: string, what: string, hint?: string) => void;
 export const parseHostConfig = (input: unknown, onProblem: OnProblem, isFromFile = false): HostSettings =>
   parseWith(input, onProblem, (written, report) => parseServers(written, report, isFromFile));
 
+/** All faults: those that make the configuration unusable, then those of single entries. */
+export function configFaults(input: unknown, isFromFile = false): readonly HostError[] {
+  const ofEntries: HostError[] = [];
+  try {
+    parseHostConfig(input, (problem) => ofEntries.push(problem), isFromFile);
+    return ofEntries;
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return [...faultsOf(error), ...ofEntries];
+  }
+}
+
 /** Parses all settings except servers. Does not report mistakes in single entries. */
 export const parseServing = (input: unknown): Omit<HostSettings, 'mcpServers' | 'unusable'> =>
   parseWith(
@@ -88,70 +98,103 @@ export const parseServing = (input: unknown): Omit<HostSettings, 'mcpServers' | 
 type ParsedServers = Pick<HostSettings, 'mcpServers' | 'unusable'>;
 type ParseServers = (written: Entries, onProblem: OnProblem) => ParsedServers;
 
+/** Throws all faults of the file that concern no single entry (`faultsOf`). */
 function parseWith(input: unknown, onProblem: OnProblem, parse: ParseServers): HostSettings {
-  const config = table('', copyConfig(input));
-  for (const key of Object.keys(config)) if (!isKnown(key)) throw unknownKey(key);
-  const { mcpServers = {}, roles, unlistedRole, budgets = {}, groups = {}, telemetry = {} } = config;
-  const { $schema = '', keys = {}, listen = {}, log = {}, secrets = {}, broker } = config;
-  if (typeof $schema !== 'string') throw invalidSpec('$schema', 'must be the address of a schema', 'leave it out');
+  const { config: normalised, notes } = normaliseConfig(copyConfig(input));
+  const config = table('', normalised);
+  for (const note of notes) onProblem(note);
+  const faults = Object.keys(config).flatMap((key) => (isKnown(key) ? [] : [unknownKey(key)]));
+  const attempt = <T>(read: () => T, otherwise: T): T => {
+    try {
+      return read();
+    } catch (error) {
+      if (!isHostError(error)) throw error;
+      faults.push(...faultsOf(error));
+      return otherwise;
+    }
+  };
+  const { $schema = '', roles, unlistedRole, broker } = config;
+  const entries = (key: string): Entries => attempt(() => table(key, config[key] === undefined ? {} : config[key]), {});
   const report: Report = (field, what, hint = entryHint) => onProblem(invalidSpec(field, what, hint));
+  if (typeof $schema !== 'string')
+    faults.push(invalidSpec('$schema', 'must be the address of a schema', 'leave it out'));
 
-  const written = table('mcpServers', mcpServers);
+  const written = entries('mcpServers');
   const names: ReadonlySet<string> = new Set(Object.keys(written));
-  if (unlistedRole !== undefined && unlistedRole !== 'deny' && unlistedRole !== 'allow') {
-    throw invalidSpec('unlistedRole', 'must be "deny" or "allow"', 'leave it out to deny');
-  }
-  const { principals = {}, roles: ofRoles = {}, ...rest } = table('budgets', budgets);
-  const [odd] = Object.keys(rest);
-  if (odd !== undefined)
-    throw invalidSpec(`budgets.${shown(odd)}`, 'is not known', 'use budgets.principals or budgets.roles');
+  const isRule = unlistedRole === undefined || unlistedRole === 'deny' || unlistedRole === 'allow';
+  if (!isRule) faults.push(invalidSpec('unlistedRole', 'must be "deny" or "allow"', 'leave it out to deny'));
+  const { principals = {}, roles: ofRoles = {}, ...rest } = entries('budgets');
+  for (const odd of Object.keys(rest))
+    faults.push(invalidSpec(`budgets.${shown(odd)}`, 'is not known', 'use budgets.principals or budgets.roles'));
+  const parsed = <T>(
+    path: string,
+    given: unknown,
+    read: (at: string, entry: unknown, name: string) => T | undefined,
+  ): ReadonlyMap<string, T> => attempt(() => parseEntries(path, given, report, read), new Map());
+  const section = <T extends object>(key: string, schema: z.ZodMiniType<T>): Readonly<T> =>
+    attempt(() => parseSection(key, schema, entries(key)), {} as T);
 
   const settings: HostSettings = {
     ...parse(written, onProblem),
-    roles:
-      roles === undefined
-        ? undefined
-        : parseEntries('roles', roles, report, (at, entry) => parseRole(at, entry, names, report)),
-    unlistedRole: unlistedRole ?? (roles === undefined ? undefined : 'deny'),
+    roles: roles === undefined ? undefined : parsed('roles', roles, (at, entry) => parseRole(at, entry, names, report)),
+    unlistedRole: isRule ? (unlistedRole ?? (roles === undefined ? undefined : 'deny')) : 'deny',
     budgets: Object.freeze({
-      principals: parseEntries('budgets.principals', principals, report, (at, entry) =>
-        parseRateLimit(at, entry, report),
-      ),
-      roles: parseEntries('budgets.roles', ofRoles, report, (at, entry) => parseRateLimit(at, entry, report)),
+      principals: parsed('budgets.principals', principals, (at, entry) => parseRateLimit(at, entry, report)),
+      roles: parsed('budgets.roles', ofRoles, (at, entry) => parseRateLimit(at, entry, report)),
     }),
-    groups: parseEntries('groups', groups, report, (at, entry, name) => parseGroup(at, entry, name, names, report)),
-    telemetry: parseSection('telemetry', telemetryEntry, table('telemetry', telemetry)),
-    keys: table('keys', keys),
-    listen: parseSection('listen', listenEntry, table('listen', listen)),
-    log: parseSection('log', logEntry, table('log', log)),
-    secrets: parseSection('secrets', secretsEntry, table('secrets', secrets)),
-    broker: broker === undefined ? undefined : parseSection('broker', brokerEntry, table('broker', broker)),
+    groups: parsed('groups', entries('groups'), (at, entry, name) => parseGroup(at, entry, name, names, report)),
+    telemetry: section('telemetry', telemetryEntry),
+    keys: entries('keys'),
+    listen: section('listen', listenEntry),
+    log: section('log', logEntry),
+    secrets: section('secrets', secretsEntry),
+    broker: broker === undefined ? undefined : section('broker', brokerEntry),
   };
   for (const { key, role } of unlistedRoles(settings.keys, settings.roles, settings.unlistedRole))
     report(`keys.${shown(key)}.role`, `${unlistedRoleText(role)}: this key may use nothing`, unlistedRoleHint);
+  for (const role of settings.budgets.roles.keys())
+    if (settings.unlistedRole !== 'allow' && !settings.roles?.has(role))
+      report(
+        `budgets.roles.${shown(role)}`,
+        `${unlistedRoleText(role)}: this budget limits no caller`,
+        unlistedRoleHint,
+      );
+  if (faults.length > 0) throw joinFaults(faults);
   return Object.freeze(settings);
 }
 
 function parseServers(written: Entries, onProblem: OnProblem, isFromFile: boolean): ParsedServers {
   const mcpServers = new Map<string, ServerDefinition>();
-  const unusable = new Map<string, HostError>();
+  const unusable = new Map<string, UnusableServer>();
   for (const [name, entry] of Object.entries(written)) {
+    const unused = entry instanceof UnusableEntry ? entry : undefined;
+    const faults = unused ? [...faultsOf(unused.error)] : [];
+    const given = unused ? unused.entry : entry;
     try {
-      if (entry instanceof UnusableEntry) throw entry.error;
-      const definition = parseServerDefinition(name, entry, true);
-      if (!isFromFile && placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
-      mcpServers.set(name, definition);
+      const definition = unused && given === undefined ? undefined : parseServerDefinition(name, given, true);
+      if (definition && faults.length === 0) {
+        mcpServers.set(name, definition);
+        if (!isFromFile && placeholder.test(JSON.stringify(definition))) onProblem(notReplaced(name));
+      }
     } catch (thrown) {
       // An internal error of a parser must also disable only this entry.
-      const error = isHostError(thrown)
-        ? thrown
-        : invalidSpec(`mcpServers.${shown(name)}`, 'cannot be used', entryHint, { cause: thrown });
-      unusable.set(name, error);
-      onProblem(error);
+      const others = isHostError(thrown)
+        ? faultsOf(thrown)
+        : [invalidSpec(`mcpServers.${shown(name)}`, 'cannot be used', entryHint, { cause: thrown })];
+      const known = new Set(faults.map(({ details }) => details.field));
+      faults.push(...others.filter(({ details }) => !known.has(details.field)));
     }
+    if (faults.length === 0) continue;
+    for (const fault of faults) onProblem(fault);
+    unusable.set(name, { error: faults[0] as HostError, label: unused?.label ?? labelOf(given) ?? name });
   }
   return { mcpServers, unusable };
 }
+
+const labelOf = (entry: unknown): string | undefined => {
+  const label = typeof entry === 'object' && entry !== null ? (entry as { label?: unknown }).label : undefined;
+  return typeof label === 'string' ? label : undefined;
+};
 
 /** An invalid role stays listed and may use nothing. Otherwise `unlistedRole: "allow"` would allow it everything. */
 function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, report: Report): readonly RolePattern[] {
@@ -234,9 +277,11 @@ function parseGroup(
 function parseSection<T extends object>(at: string, schema: z.ZodMiniType<T>, input: Entries): Readonly<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return Object.freeze(parsed.data);
-  const { field, what } = firstIssue(parsed.error, at);
-  const removed = at === 'broker' ? removedBrokerMembers[field.slice('broker.'.length)] : undefined;
-  throw removed === undefined ? invalidSpec(field, what) : invalidSpec(field, 'is not used any more', removed);
+  const faults = issuesOf(parsed.error, at).map(({ field, what }) => {
+    const removed = at === 'broker' ? removedBrokerMembers[field.slice('broker.'.length)] : undefined;
+    return removed === undefined ? invalidSpec(field, what) : invalidSpec(field, 'is not used any more', removed);
+  });
+  throw joinFaults(faults);
 }
 
 /** Trims names, drops blank names, and prefers the later of two equal names. Reports each of these changes. */
@@ -316,4 +361,8 @@ const notReplaced = (server: string): HostError =>
 const entryHint = 'correct this entry; the others are not affected';
 
 const unknownKey = (key: string): HostError =>
-  invalidSpec(shown(key), 'is not a key of the configuration', `known are ${hostConfigKeys.join(', ')}`);
+  invalidSpec(
+    shown(key),
+    `is not a key of the configuration${nearestKey(key, hostConfigKeys) === undefined ? '' : `; did you mean ${nearestKey(key, hostConfigKeys)}?`}`,
+    `known are ${hostConfigKeys.join(', ')}`,
+  );

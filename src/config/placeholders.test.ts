@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { filesNamedIn, fillPlaceholders, PlaceholderFiles } from './placeholders.js';
+import { filesNamedIn } from './client-placeholders.js';
+import { fillPlaceholders, PlaceholderFiles } from './placeholders.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-files-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

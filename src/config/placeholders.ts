@@ -1,19 +1,24 @@
 /**
- * Replaces `${env:NAME}` and `${file:PATH}` in the values of a configuration, not in keys. In variables and headers of a server,
- * `${file:PATH}` and `${exec:NAME}` stay as references, which are resolved when the server starts (secrets/).
+ * Replaces the placeholders (client-placeholders.ts) in the values of a configuration, not in keys, and reads the `envFile` of
+ * servers. In variables and headers of a server, `${file:PATH}` and `${exec:NAME}` stay as references, which are resolved when
+ * the server starts (secrets/).
  * Not here: reading the configuration (config-file.ts), validation of entries (host-config.ts).
  * Invariants: a placeholder that cannot be replaced disables only its own entry, and never grants more than that entry would.
- * Errors quote no value. Replaced values are reported as secrets, except harmless variables.
+ * Errors quote no value. Replaced values are reported as secrets, except harmless variables and defaults.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import path from 'node:path';
-import { HostError } from '../kernel/errors.js';
+import { parseEnv } from 'node:util';
+import { type HostError, isHostError, joinFaults, thrownText } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type Reference, replacePlaceholders } from './client-placeholders.js';
 import { type EntryTable, isEntryTable, UnusableEntry } from './copy-config.js';
+import { configFolder } from './folders.js';
 import { invalidSpec } from './schema-issues.js';
 import { isLateField, literal, referenceText } from './secrets/references.js';
 
-interface PlaceholderSources {
+export interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Base of relative paths. */
   readonly folder: string;
@@ -33,7 +38,6 @@ export interface Filled {
 
 const depthMax = 32;
 const shownChars = 200;
-const placeholder = /\$\{(env|file|exec):([^}]*)\}/g;
 /** Redacting these variables would garble every path. */
 const harmless = /^(?:HOME|USER|LOGNAME|HOSTNAME|PWD|PATH|SHELL|TMPDIR|TEMP|TMP|LANG|TZ|TERM|LC_\w+|XDG_\w+)$/;
 
@@ -56,37 +60,44 @@ export function fillPlaceholders(config: unknown, given: PlaceholderSources): Fi
   const problems: HostError[] = [];
   const sources: Sources = {
     ...given,
-    files: given.files ?? new PlaceholderFiles(given.folder),
+    files: given.files ?? new PlaceholderFiles(given.folder, given.env),
     areFilesConfirmed: given.areFilesConfirmed === true,
     ...secretsSettings(config),
     onSecret: (value) => secrets.add(value),
     onProblem: (problem) => problems.push(problem),
   };
 
-  const fill = (value: unknown, at: readonly string[]): unknown => {
-    if (typeof value === 'string') return value.includes('${') ? fillText(value, at, sources) : value;
+  /** Adds a fault for each text that cannot be filled, and leaves the text as it is. */
+  const fill = (value: unknown, at: readonly string[], faults: HostError[]): unknown => {
+    if (typeof value === 'string') return fillText(value, at, sources, faults);
     if (at.length > depthMax || typeof value !== 'object' || value === null) return value;
     if (value instanceof UnusableEntry) return value;
-    if (Array.isArray(value)) return value.map((each, i) => fill(each, [...at, String(i)]));
-    const isTable = isEntryTable(at.join('.'));
+    if (Array.isArray(value)) return value.map((each, i) => fill(each, [...at, String(i)], faults));
+    const table = at.join('.');
     const filled: Table = Object.create(null);
     for (const [key, each] of Object.entries(value)) {
-      try {
-        filled[key] = fill(each, [...at, neutraliseLine(key, shownChars)]);
-      } catch (error) {
-        if (!isTable || !(error instanceof HostError)) throw error;
-        if (at[0] === 'mcpServers') {
-          filled[key] = new UnusableEntry(error);
-          continue;
-        }
-        problems.push(error);
-        const instead = closed.get(at.join('.'));
+      const place = [...at, neutraliseLine(key, shownChars)];
+      if (!isEntryTable(table)) {
+        filled[key] = fill(each, place, faults);
+        continue;
+      }
+      const ofEntry: HostError[] = [];
+      const entry = fill(each, place, ofEntry);
+      const whole = table === 'mcpServers' ? withEnvFile(each, entry, place, sources, ofEntry) : entry;
+      if (ofEntry.length === 0) filled[key] = whole;
+      else if (table === 'mcpServers') filled[key] = new UnusableEntry(joinFaults(ofEntry), { entry: whole });
+      else {
+        problems.push(...ofEntry);
+        const instead = closed.get(table);
         if (instead !== undefined) filled[key] = instead;
       }
     }
     return filled;
   };
-  return { config: fill(config, []), secrets: [...secrets], problems };
+  const faults: HostError[] = [];
+  const filled = fill(config, [], faults);
+  if (faults.length > 0) throw joinFaults(faults);
+  return { config: filled, secrets: [...secrets], problems };
 }
 
 interface Sources extends Required<PlaceholderSources> {
@@ -103,29 +114,59 @@ function secretsSettings(config: unknown): Pick<Sources, 'commands' | 'isStrict'
   return { commands: new Set(Object.keys(table(settings.exec))), isStrict: settings.strict === true };
 }
 
-function fillText(text: string, at: readonly string[], sources: Sources): string {
+/** Adds a fault and returns the text as it is, if a placeholder cannot be replaced. */
+function fillText(text: string, at: readonly string[], sources: Sources, faults: HostError[]): string {
+  const isLate = isLateField(at);
+  try {
+    // Only in a late text, because only there a value is searched for references again.
+    const plain = isLate ? literal : undefined;
+    return replacePlaceholders(text, { isValue: isLate, plain, replace: (found) => replaced(found, at, sources) });
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    faults.push(error);
+    return text;
+  }
+}
+
+function replaced(found: Reference, at: readonly string[], sources: Sources): string {
   const field = at.join('.');
   const isLate = isLateField(at);
-  const mustFill = sources.areFilesConfirmed && at[2] === 'env';
-  // Only in a late text, because only there a value is searched for references again.
   const plain = (part: string): string => (isLate ? literal(part) : part);
-  let filled = '';
-  let end = 0;
-  for (const { 0: written, 1: kind, 2: name = '', index } of text.matchAll(placeholder)) {
-    filled += plain(text.slice(end, index));
-    end = index + written.length;
-    if (kind === 'exec') filled += commandReference(name, field, isLate, sources);
-    else if (kind === 'file' && isLate && !mustFill)
-      filled += referenceText({ kind, name: path.resolve(sources.folder, name) });
-    else {
-      const isSecret = kind === 'file' || !harmless.test(name);
-      const value = kind === 'env' ? variable(name, field, sources) : content(name, field, sources);
-      if (isSecret) sources.onSecret(value);
-      if (at[2] === 'args' && (kind === 'file' || secretName.test(name))) onCommandLine(field, sources);
-      filled += plain(value);
+  const secret = (value: string, name: string): string => {
+    sources.onSecret(value);
+    if (at[2] === 'args' && (found.kind === 'file' || secretName.test(name))) onCommandLine(field, sources);
+    return plain(value);
+  };
+  switch (found.kind) {
+    case 'text':
+      return plain(found.text);
+    case 'folder':
+      return plain(folderOf(found.name, field, sources));
+    case 'refused':
+      throw invalidSpec(field, found.what, found.hint);
+    case 'exec':
+      return commandReference(found.name, field, isLate, sources);
+    case 'file':
+      return isLate && !(sources.areFilesConfirmed && at[2] === 'env')
+        ? referenceText({ kind: 'file', name: sources.files.pathOf(found.name) })
+        : secret(content(found.name, field, sources), found.name);
+    case 'env': {
+      const { name, otherwise } = found;
+      // Every object inherits `toString`, so only own members count.
+      const value = Object.hasOwn(sources.env, name) ? sources.env[name] : undefined;
+      if (value !== undefined) return harmless.test(name) ? plain(value) : secret(value, name);
+      if (otherwise !== undefined) return plain(otherwise);
+      throw notSet(name, field);
     }
+    default:
+      return found satisfies never;
   }
-  return filled + plain(text.slice(end));
+}
+
+function notSet(name: string, field: string): HostError {
+  const shown = neutraliseLine(name, shownChars);
+  const hint = `set ${shown} in the environment of hostler, or remove the entry`;
+  return invalidSpec(field, `the variable ${shown} is not set`, hint);
 }
 
 function commandReference(name: string, field: string, isLate: boolean, { commands }: Sources): string {
@@ -147,18 +188,21 @@ function onCommandLine(field: string, { isStrict, onProblem }: Sources): void {
   onProblem(problem);
 }
 
-function variable(name: string, field: string, { env }: Sources): string {
-  // Every object inherits `toString`, so only own members count.
-  const value = Object.hasOwn(env, name) ? env[name] : undefined;
-  if (value === undefined) {
-    const shown = neutraliseLine(name, shownChars);
-    throw invalidSpec(
-      field,
-      `the variable ${shown} is not set`,
-      `set ${shown} in the environment of hostler, or remove the entry`,
-    );
-  }
-  return value;
+function folderOf(name: string, field: string, { env, folder }: PlaceholderSources): string {
+  if (name === 'userHome') return env.HOME ?? homedir();
+  const project = projectFolder(env, folder);
+  if (project !== undefined) return name === 'workspaceFolderBasename' ? path.basename(project) : project;
+  throw invalidSpec(field, 'needs the folder of a project, and the file belongs to the user', 'write the path instead');
+}
+
+/** Clients keep files of a project in folders such as `.vscode`, and those of the user in folders of the account. */
+function projectFolder(env: PlaceholderSources['env'], folder: string): string | undefined {
+  const project = path.basename(folder).startsWith('.') ? path.dirname(folder) : folder;
+  const settings = configFolder(env);
+  const own = settings === undefined ? undefined : path.dirname(settings);
+  const isUsers =
+    project === env.HOME || (own !== undefined && `${project}${path.sep}`.startsWith(`${own}${path.sep}`));
+  return isUsers ? undefined : project;
 }
 
 function content(name: string, field: string, { files }: Sources): string {
@@ -171,9 +215,29 @@ function content(name: string, field: string, { files }: Sources): string {
   );
 }
 
-/** Returns the paths of `${file:PATH}` as written. */
-export const filesNamedIn = (text: string): string[] =>
-  [...text.matchAll(placeholder)].flatMap(([, kind, name = '']) => (kind === 'file' ? [name] : []));
+/** Adds the variables of `envFile`; those of `env` count. The path is used as written, like in a confirmation. */
+function withEnvFile(
+  written: unknown,
+  entry: unknown,
+  at: readonly string[],
+  sources: Sources,
+  faults: HostError[],
+): unknown {
+  const { envFile } = (written ?? {}) as { envFile?: unknown };
+  if (typeof envFile !== 'string') return entry;
+  const { envFile: _used, env = {}, ...rest } = entry as Table;
+  try {
+    const variables = parseEnv(content(envFile, [...at, 'envFile'].join('.'), sources));
+    const literals = Object.entries(variables).map(([name, value]) => [name, literal(value ?? '')]);
+    return isPlain(env) ? { ...rest, env: { ...Object.fromEntries(literals), ...env } } : { ...rest, env };
+  } catch (error) {
+    faults.push(isHostError(error) ? error : invalidSpec([...at, 'envFile'].join('.'), thrownText(error)));
+    return { ...rest, env };
+  }
+}
+
+const isPlain = (value: unknown): value is Table =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 type FileText = { readonly text: string } | { readonly why: string };
 
@@ -182,14 +246,25 @@ const fileBytesMax = 64 * 1024;
 /** Reads each file once per configuration, so the confirmed text is the text that is filled in. */
 export class PlaceholderFiles {
   readonly #folder: string;
+  readonly #env: PlaceholderSources['env'];
   readonly #texts = new Map<string, FileText>();
 
-  constructor(folder: string) {
+  constructor(folder: string, env: PlaceholderSources['env'] = {}) {
     this.#folder = folder;
+    this.#env = env;
   }
 
+  /** `~/` is the home of the user. */
+  pathOf(name: string): string {
+    return path.resolve(this.#folder, name.replace(/^~(?=\/)/, this.#env.HOME ?? homedir()));
+  }
+
+  /** The path may contain placeholders for variables and folders. */
   read(name: string): FileText {
-    const file = path.resolve(this.#folder, name);
+    const faults: HostError[] = [];
+    const sources = { env: this.#env, folder: this.#folder, files: this, ...noSecrets };
+    const file = this.pathOf(fillText(name, [], sources, faults));
+    if (faults[0]) return { why: `cannot be found: ${faults[0].message}` };
     const known = this.#texts.get(file);
     if (known) return known;
     const text = readText(file);
@@ -197,6 +272,11 @@ export class PlaceholderFiles {
     return text;
   }
 }
+
+const noSecrets = {
+  ...{ areFilesConfirmed: false, commands: new Set<string>(), isStrict: false },
+  ...{ onSecret: () => {}, onProblem: () => {} },
+};
 
 function readText(file: string): FileText {
   let descriptor: number | undefined;

@@ -1,5 +1,5 @@
 /**
- * Converts the first issue of zod to a field and a short text; later issues often follow from the first.
+ * Converts issues of zod to a field and a short text, and joins the faults of one value.
  * Not here: hints for the user (the parsers).
  * Invariant: apart from names of members, no text of the value is quoted.
  */
@@ -12,7 +12,7 @@ z.config(z.locales.en());
 
 const nameCharsShown = 100;
 
-interface FirstIssue {
+interface Issue {
   readonly field: string;
   readonly what: string;
   /** True if the field is an unknown member. */
@@ -34,15 +34,23 @@ export const invalidSpec = (
   });
 
 /** `at`: path of the parsed value. */
-export function firstIssue({ issues: [issue] }: Pick<z.core.$ZodError, 'issues'>, at = ''): FirstIssue {
-  const path = [...(at === '' ? [] : [at]), ...(issue?.path.map(String) ?? [])];
-  if (issue?.code === 'unrecognized_keys') {
-    const field = [...path, neutraliseLine(String(issue.keys[0]), nameCharsShown)].join('.');
-    return { field, what: 'is not known', isUnknownKey: true };
-  }
-  const text = issue?.message ?? 'is not valid';
-  return { field: path.join('.'), what: text.charAt(0).toLowerCase() + text.slice(1), isUnknownKey: false };
+export function issuesOf({ issues }: Pick<z.core.$ZodError, 'issues'>, at = ''): Issue[] {
+  return issues.flatMap((issue): Issue[] => {
+    const path = [...(at === '' ? [] : [at]), ...issue.path.map(String)];
+    if (issue.code === 'unrecognized_keys')
+      return issue.keys.map((key) => ({
+        field: [...path, neutraliseLine(key, nameCharsShown)].join('.'),
+        what: 'is not known',
+        isUnknownKey: true,
+      }));
+    const text = issue.message ?? 'is not valid';
+    const what = text.charAt(0).toLowerCase() + text.slice(1);
+    return [{ field: path.join('.'), what, isUnknownKey: false }];
+  });
 }
+
+export const firstIssue = (error: Pick<z.core.$ZodError, 'issues'>, at = ''): Issue =>
+  issuesOf(error, at)[0] ?? { field: at, what: 'is not valid', isUnknownKey: false };
 
 /**
  * Refuses a member called `__proto__` in the objects at these paths. zod drops such a member of a record without an error, so a

@@ -3,11 +3,12 @@
  * definition with all defaults, or an `invalid_spec` error that names the field.
  */
 import * as z from 'zod/mini';
-import { HostError, isHostError } from '../kernel/errors.js';
+import { faultsOf, HostError, isHostError, joinFaults } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyEntry } from './copy-config.js';
-import { firstIssue, refuseProto } from './schema-issues.js';
-import { isStdio, parseServerSpec, type ServerSpec } from './server-spec.js';
+import { unknownKeyText } from './known-keys.js';
+import { issuesOf, refuseProto } from './schema-issues.js';
+import { http, isStdio, parseServerSpec, type ServerSpec, stdio } from './server-spec.js';
 import { type ToolRules, toolRules, toolRulesOf } from './tool-rules.js';
 import { parseDuration } from './values.js';
 
@@ -15,6 +16,8 @@ type PinMode = 'block' | 'warn' | 'off';
 
 export interface ServerDefinition {
   readonly name: string;
+  /** The name as the configuration writes it; `name` is its slug. */
+  readonly label: string;
   readonly spec: ServerSpec;
   readonly isEnabled: boolean;
   readonly isLazy: boolean;
@@ -49,6 +52,12 @@ export interface ServerDefinition {
   readonly problem?: { readonly message: string; readonly hint: string | undefined };
 }
 
+/** An invalid entry. */
+export interface UnusableServer {
+  readonly error: HostError;
+  readonly label: string;
+}
+
 /** How errors name an entry and its fields. */
 export interface EntryPlace {
   /** Returns the full path of a field; `''` is the entry itself. */
@@ -74,12 +83,19 @@ const count = (min: number, max: number) =>
     .check(z.minimum(min, `must be at least ${min}`), z.maximum(max, `must be at most ${max}`));
 const duration = z.union([z.number(), z.string()]);
 const cardCharsMax = 2_048;
+const labelCharsMax = 1_024;
 /** A text with a scheme must be an HTTP URL; any other text is a path. */
 const isUsableCard = (text: string): boolean =>
   !/^[a-z][a-z0-9+.-]*:\/\//i.test(text) || (/^https?:/i.test(text) && URL.canParse(text));
 
 /** Settings of supervision and policy. */
 export const treatment = z.object({
+  label: z.optional(
+    z
+      .string('must be a text')
+      .check(z.maxLength(labelCharsMax, `must be at most ${labelCharsMax} characters`))
+      .check(z.describe('Another name of the server, for people.')),
+  ),
   enabled: z._default(z.boolean(), true),
   lazy: z.optional(z.boolean()),
   keepAlive: z._default(z.union([z.literal(0), z.literal('0'), duration]), '10m'),
@@ -120,6 +136,10 @@ export const treatment = z.object({
   tools: z.prefault(toolRules, {}),
 });
 export const treatmentKeys: ReadonlySet<string> = new Set(Object.keys(treatment.shape));
+/** Keys of an entry. `envFile` is read with the placeholders (placeholders.ts), so a definition never has it. */
+export const serverKeys: readonly string[] = [
+  ...new Set([...Object.keys({ ...stdio.shape, ...http.shape }), ...treatmentKeys, 'envFile']),
+].filter((key) => key !== 'name');
 
 const packageRunner = /^(?:npx|npm|pnpm|yarn|bunx|uvx|uv|pipx)(?:\.cmd|\.exe)?$/;
 export const isPackageRunner = (spec: ServerSpec): boolean =>
@@ -137,8 +157,23 @@ export function parseServerDefinition(
   refuseProto(entry, ['tools.rename'], (field) => invalid(name, field, 'is not a valid server name', place));
   const own = Object.entries(entry).filter(([key]) => treatmentKeys.has(key));
   const reach = Object.fromEntries(Object.entries(entry).filter(([key]) => !treatmentKeys.has(key)));
-  const spec = within(name, place, () => parseServerSpec({ ...reach, name }));
-  return definitionOf(spec, Object.fromEntries(own), lazyByDefault, place);
+  const faults: HostError[] = [];
+  const attempt = <T>(parse: () => T): T | undefined => {
+    try {
+      return parse();
+    } catch (error) {
+      if (!isHostError(error)) throw error;
+      faults.push(...faultsOf(error));
+      return undefined;
+    }
+  };
+  const spec = attempt(() => within(name, place, () => parseServerSpec({ ...reach, name })));
+  // Without a spec, only the faults matter.
+  const definition = attempt(() =>
+    definitionOf(spec ?? ({ name, command: name } as ServerSpec), Object.fromEntries(own), lazyByDefault, place),
+  );
+  if (!definition || faults.length > 0) throw joinFaults(faults);
+  return definition;
 }
 
 export function definitionOf(
@@ -149,11 +184,10 @@ export function definitionOf(
 ): ServerDefinition {
   const { name } = spec;
   const parsed = treatment.safeParse(entry);
-  if (!parsed.success) {
-    const { field, what } = firstIssue(parsed.error);
-    throw invalid(name, field, what, place);
-  }
+  if (!parsed.success)
+    throw joinFaults(issuesOf(parsed.error).map(({ field, what }) => invalid(name, field, what, place)));
   const {
+    label = name,
     enabled,
     lazy,
     keepAlive,
@@ -173,6 +207,7 @@ export function definitionOf(
   const startMs = ms(timeouts.start ?? '30s', 'timeouts.start');
   return Object.freeze({
     name,
+    label,
     spec,
     isEnabled: enabled,
     isLazy: lazy ?? lazyByDefault,
@@ -201,13 +236,16 @@ export function definitionOf(
 }
 
 /** Makes a disabled server of an invalid entry, so `status`, `why` and calls report the mistake. Its command never runs. */
-export function unusableDefinition(name: string, { message, hint }: HostError): ServerDefinition {
+export function unusableDefinition(
+  name: string,
+  { error: { message, hint }, label }: UnusableServer,
+): ServerDefinition {
   const { spec, ...rest } = parseServerDefinition('unusable', { command: 'unusable', enabled: false }, true);
   return Object.freeze({
     ...rest,
-    // An invalid name may have any length and contain any character.
-    name: shown(name),
-    spec: Object.freeze({ ...spec, name: shown(name) }),
+    name,
+    label,
+    spec: Object.freeze({ ...spec, name }),
     problem: Object.freeze({ message, hint }),
   });
 }
@@ -217,14 +255,14 @@ function within<T>(name: string, place: EntryPlace, parse: () => T): T {
   try {
     return parse();
   } catch (error) {
-    if (isHostError(error) && error.code === 'invalid_spec')
-      throw invalid(name, error.details.field ?? '', error.message, place);
-    throw error;
+    if (!isHostError(error) || error.code !== 'invalid_spec') throw error;
+    throw joinFaults(faultsOf(error).map(({ details, message }) => invalid(name, details.field ?? '', message, place)));
   }
 }
 
 function invalid(name: string, field: string, problem: string, { fieldOf, textOf, hint }: EntryPlace): HostError {
-  const text = problem.startsWith(`${field}: `) ? problem.slice(field.length + 2) : problem;
+  const what = problem.startsWith(`${field}: `) ? problem.slice(field.length + 2) : problem;
+  const text = what === 'is not known' ? unknownKeyText(field, serverKeys) : what;
   const path = fieldOf(field);
   return new HostError('invalid_spec', `${textOf(path)}: ${text}`, {
     server: shown(name),

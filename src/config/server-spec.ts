@@ -3,12 +3,12 @@
  * The shape is the `mcpServers` entry of MCP clients. Unknown keys are refused: a key without effect would mislead.
  */
 import * as z from 'zod/mini';
-import type { HostError } from '../kernel/errors.js';
+import { type HostError, joinFaults } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { authEntry } from './auth-settings.js';
 import { copyEntry } from './copy-config.js';
-import { firstIssue, invalidSpec, refuseProto } from './schema-issues.js';
+import { firstIssue, invalidSpec, issuesOf, refuseProto } from './schema-issues.js';
 
 const name = z
   .string()
@@ -31,7 +31,11 @@ export const stdio = z.strictObject({
   command: path('command'),
   args: z._default(z.array(noNul('args', argCharsMax)).check(z.maxLength(1_000, 'has too many entries')), []),
   env: z._default(
-    z.record(z.string().check(z.regex(/^[^=\0]{1,256}$/, 'is not a variable name')), noNul('env', argCharsMax)),
+    z.record(
+      z.string().check(z.regex(/^[^=\0]{1,256}$/, 'is not a variable name')),
+      // Null: the variable is not set, even if Hostler has it.
+      z.union([noNul('env', argCharsMax), z.null()], 'must be a text, or null if it is not set'),
+    ),
     {},
   ),
   cwd: z.optional(path('cwd')),
@@ -128,8 +132,7 @@ export function parseServerSpec(given: unknown): ConfiguredServerSpec {
     refuseTwoTokens(parsed.data);
     return freeze(parsed.data);
   }
-  const { field, what } = firstIssue(parsed.error);
-  throw invalid(field, what);
+  throw joinFaults(issuesOf(parsed.error).map(({ field, what }) => invalid(field, what)));
 }
 
 /** A configured header would replace the token of every login. */

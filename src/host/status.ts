@@ -22,6 +22,8 @@ import type { ManagedServer } from './managed-server.js';
 
 export interface StatusRow {
   readonly name: string;
+  /** The name as the configuration writes it; `name` is its slug. */
+  readonly label: string;
   readonly state: Snapshot['state'];
   /** Start of this state; ISO 8601, like all times here. */
   readonly since: string;
@@ -136,6 +138,7 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
   const current = supervisor.current;
   return {
     name,
+    label: definition.label,
     state: snapshot.state,
     since: wallTime(snapshot.sinceMs, instant),
     forMs: nowMs - snapshot.sinceMs,

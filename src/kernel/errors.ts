@@ -148,6 +148,16 @@ export class HostError extends Error {
 export const isHostError = (error: unknown): error is HostError =>
   error instanceof HostError || (error instanceof Error && 'details' in error && 'retryable' in error);
 
+/** The first fault, with the others as its cause. */
+export function joinFaults([first, ...others]: readonly HostError[]): HostError {
+  if (first === undefined) throw new Error('no fault is given');
+  return others.length === 0 ? first : first.with({ cause: new AggregateError(others) });
+}
+
+/** All faults of an error that `joinFaults` may have made. */
+export const faultsOf = (error: HostError): readonly HostError[] =>
+  error.cause instanceof AggregateError ? [error, ...(error.cause.errors as HostError[])] : [error];
+
 /** Maximum number of nested causes to copy, and of characters per message. */
 const causesMax = 4;
 const causeChars = 1_000;

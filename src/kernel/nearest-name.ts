@@ -1,14 +1,20 @@
 /** Longer names are not compared, because the cost grows with the product of both lengths. */
 const charsMax = 100;
 
-/** Suggests the known name for a mistyped one: fewest edits, at most a third of its length; undefined if none is that close. */
-export function nearestName(written: string, known: Iterable<string>): string | undefined {
+const thirdOf = ({ length }: string): number => Math.max(1, Math.floor(length / 3));
+
+/** Suggests the known name for a mistyped one: fewest edits, at most `editsMax` of it; undefined if none is that close. */
+export function nearestName(
+  written: string,
+  known: Iterable<string>,
+  editsMax: (name: string) => number = thirdOf,
+): string | undefined {
   if (written.length > charsMax) return undefined;
   let nearest: string | undefined;
   let fewest = Number.POSITIVE_INFINITY;
   for (const name of known) {
     const edits = editsBetween(written.toLowerCase(), name.toLowerCase());
-    if (edits >= fewest || edits > Math.max(1, Math.floor(name.length / 3))) continue;
+    if (edits >= fewest || edits > editsMax(name)) continue;
     nearest = name;
     fewest = edits;
   }

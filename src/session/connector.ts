@@ -144,12 +144,12 @@ export class Connector {
   async #resolved(spec: ServerSpec): Promise<ServerSpec> {
     const { secrets } = this.#options;
     if (!secrets || isAttached(spec)) return spec;
-    const resolve = async (field: 'env' | 'headers', texts: Readonly<Record<string, string>>) =>
+    const resolve = async <T extends string | null>(field: 'env' | 'headers', texts: Readonly<Record<string, T>>) =>
       Object.fromEntries(
         await Promise.all(
-          Object.entries(texts).map(async ([name, text]) => {
+          Object.entries(texts).map(async ([name, text]): Promise<[string, T | string]> => {
             const path = `mcpServers.${spec.name}.${field}.${name}`;
-            return [name, text.includes('${') ? await secrets.resolve(text, path) : text] as const;
+            return [name, text?.includes('${') ? await secrets.resolve(text, path) : text];
           }),
         ),
       );
@@ -235,8 +235,8 @@ const secretName = /key|token|secret|pass|auth|credential|cookie/i;
 
 /** Secrets of a definition: all headers, and variables and URL parameters whose name looks like that of a secret. */
 function secretsOf(spec: ServerSpec): string[] {
-  const named = (pairs: Iterable<readonly [string, string]>) =>
-    [...pairs].flatMap(([name, value]) => (secretName.test(name) ? [value] : []));
+  const named = (pairs: Iterable<readonly [string, string | null]>) =>
+    [...pairs].flatMap(([name, value]) => (value !== null && secretName.test(name) ? [value] : []));
   if (isAttached(spec)) return [];
   if (isStdio(spec)) return named(Object.entries(spec.env));
   const headers = Object.values(spec.headers).map(withoutScheme);

@@ -7,7 +7,7 @@ import type { SecretValues } from '../config/secrets/secret-values.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Session } from './session.js';
 
-type Texts = Readonly<Record<string, string>>;
+type Texts = Readonly<Record<string, string | null>>;
 
 export interface RotationWatch {
   readonly clock: Clock;
@@ -41,6 +41,7 @@ export function watchRotation(watch: RotationWatch): void {
 async function isRotated({ secrets, written, started }: RotationWatch): Promise<boolean> {
   for (const [name, text] of Object.entries(written)) {
     // While a secret cannot be read, for instance during its replacement, the server keeps the old one.
+    if (text === null) continue;
     const value = await secrets.resolve(text, name).catch(() => started[name]);
     if (value !== started[name]) return true;
   }

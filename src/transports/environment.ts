@@ -5,6 +5,9 @@
  */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
+/** Null: the variable is not set, even if the baseline has it. */
+export type DeclaredEnvironment = Readonly<Record<string, string | null | undefined>>;
+
 /** Name of the variable that marks every process of one run (`<instance>.<run number>`), to identify leftover processes. */
 export const RUN_MARKER = 'HOSTLER_RUN';
 
@@ -12,20 +15,25 @@ const BASELINE = new Set(['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TERM', 'SHE
 
 export const runMark = (instanceId: string, run: number): string => `${instanceId}.${run}`;
 
-export function childEnvironment(ambient: Environment, declared: Environment, mark: string): Record<string, string> {
+export function childEnvironment(
+  ambient: Environment,
+  declared: DeclaredEnvironment,
+  mark: string,
+): Record<string, string> {
   const result = baselineEnvironment(ambient, declared);
   result[RUN_MARKER] = mark;
   return result;
 }
 
-export function baselineEnvironment(ambient: Environment, declared: Environment): Record<string, string> {
+export function baselineEnvironment(ambient: Environment, declared: DeclaredEnvironment): Record<string, string> {
   // No prototype: a variable may be named `__proto__`.
   const result: Record<string, string> = Object.create(null);
   for (const [name, value] of Object.entries(ambient)) {
     if (value !== undefined && inBaseline(name)) result[name] = value;
   }
   for (const [name, value] of Object.entries(declared)) {
-    if (value !== undefined) result[name] = value;
+    if (value === null) delete result[name];
+    else if (value !== undefined) result[name] = value;
   }
   return result;
 }

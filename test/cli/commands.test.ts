@@ -287,7 +287,7 @@ describe('doctor', () => {
     const { code, stdout } = await other.hostler('doctor', '--config', other.config);
     await other.remove();
     expect(code).toBe(1);
-    expect(stdout).toMatch(/\nbroken {2}configuration: keys\.ann\.hash: .*\n {8}make one with: /);
+    expect(stdout).toMatch(/\nbroken {2}configuration: \S+:\d+:\d+: keys\.ann\.hash: .*\n {8}make one with: /);
   });
 
   test('is content where nothing is', async () => {

@@ -173,7 +173,7 @@ describe('when it cannot serve it prints the reason and what to do', () => {
 
   test.each([
     ['a broken text, with line and column', '{\n  "mcpServers": {},\n  oops\n}', /hostler\.json:3:3: /],
-    ['a key that is not known', '{ "mcpservers": {} }', /hostler\.json: mcpservers: is not a key/],
+    ['a key that is not known', '{ "mcpservers": {} }', /hostler\.json:\d+:\d+: mcpservers: is not a key/],
   ])('%s', async (_name, text, message) => {
     place.configure(text);
     const { code, said } = await ended();

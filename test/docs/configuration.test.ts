@@ -5,8 +5,10 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import * as z from 'zod/mini';
 import { brokerEntry } from '../../src/config/broker-settings.js';
-import { hostConfigKeys, parseHostConfig, rateLimitEntry, roleEntry } from '../../src/config/host-config.js';
+import { clientKeys, serverTables } from '../../src/config/client-keys.js';
+import { parseHostConfig, rateLimitEntry, roleEntry } from '../../src/config/host-config.js';
 import { keyEntry } from '../../src/config/keys.js';
+import { hostConfigKeys } from '../../src/config/known-keys.js';
 import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
 import { parseServerDefinition, treatment } from '../../src/config/server-definition.js';
 import { http, stdio } from '../../src/config/server-spec.js';
@@ -54,6 +56,15 @@ test('how a server is treated', () => {
   expect(tableOf('A server: how it is treated')).toEqual(new Map(keysOf(treatment)));
   const { isLazy, timeouts, pins } = parseServerDefinition('a', { command: 'node' }, true);
   expect([isLazy, timeouts.startMs, pins]).toEqual([true, 30_000, { onFirstSight: 'warn', onChange: 'block' }]);
+});
+
+test('the keys of clients', () => {
+  const section = page.split(/^## /m).find((text) => text.startsWith('Files of MCP clients\n')) ?? '';
+  for (const [key, { to }] of clientKeys) {
+    const row = section.split('\n').find((line) => line.startsWith('|') && line.split('|')[1]?.includes(`\`${key}\``));
+    expect([key, row]).toEqual([key, expect.stringContaining(`\`${to}\``)]);
+  }
+  for (const table of serverTables) expect(page).toContain(`\`${table}\``);
 });
 
 test('roles and budgets', () => {

@@ -1,7 +1,7 @@
 /** hostler.schema.json matches the definitions. `UPDATE=1` rewrites it. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { hostConfigKeys } from '../../src/config/host-config.js';
+import { hostConfigKeys } from '../../src/config/known-keys.js';
 import { hostConfigJsonSchema, hostConfigSchemaKeys } from './json-schema.js';
 
 const file = new URL('../../hostler.schema.json', import.meta.url);

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod/mini';
 import { brokerEntry } from '../../src/config/broker-settings.js';
+import { clientKeys, descriptiveKeys, unusedKeys } from '../../src/config/client-keys.js';
 import { rateLimitEntry, roleEntry, telemetryEntry } from '../../src/config/host-config.js';
 import { keyEntry } from '../../src/config/keys.js';
 import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
@@ -11,11 +12,20 @@ import { secretsEntry } from '../../src/config/secrets/secrets-settings.js';
 import { treatment } from '../../src/config/server-definition.js';
 import { http, stdio } from '../../src/config/server-spec.js';
 
-const server = z.union([
-  z.strictObject({ ...z.omit(stdio, { name: true }).shape, ...treatment.shape }),
-  z.strictObject({ ...z.omit(http, { name: true }).shape, ...treatment.shape }),
-]);
 const name = z.string();
+/** What clients write, and client-config.ts translates. */
+const ofClients = Object.fromEntries(
+  [...clientKeys.keys(), ...unusedKeys, ...descriptiveKeys].map((key) => [key, z.optional(z.unknown())]),
+);
+const written = {
+  command: z.union([z.string(), z.array(z.string())]),
+  env: z.optional(z.record(name, z.union([z.string(), z.number(), z.boolean(), z.null()]))),
+  envFile: z.optional(z.string()),
+};
+const server = z.union([
+  z.strictObject({ ...z.omit(stdio, { name: true }).shape, ...treatment.shape, ...written, ...ofClients }),
+  z.strictObject({ ...z.omit(http, { name: true }).shape, ...treatment.shape, ...ofClients }),
+]);
 
 const hostConfig = z.strictObject({
   $schema: z.optional(z.string()),

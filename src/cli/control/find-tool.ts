@@ -2,6 +2,7 @@
  * Finds the server and the tool that a command names, and the input schema of the tool.
  * Invariant: a server is started only if its tools were never listed.
  */
+import { findServer } from '../../config/server-name.js';
 import type { Host } from '../../host/host.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { didYouMean } from '../../kernel/nearest-name.js';
@@ -29,10 +30,14 @@ export interface ToolWords {
   readonly deadlineMs?: number | undefined;
 }
 
-/** Returns the name of a server. Throws with the nearest name if there is no such server. */
+export const namedServers = (host: Host) =>
+  host.names().map((name) => ({ name, label: host.known(name)?.definition.label }));
+
+/** Returns the slug of a server, given its slug or its label. Throws with the nearest name if there is no such server. */
 export function serverNamed(host: Host, given: string): string {
   const names = host.names();
-  if (names.includes(given)) return given;
+  const found = names.includes(given) ? given : findServer(namedServers(host), given);
+  if (found !== undefined) return found;
   throw new HostError('server_not_found', `there is no server '${neutraliseLine(given, nameChars)}'`, {
     server: given,
     hint:

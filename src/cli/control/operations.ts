@@ -4,6 +4,7 @@
  * Invariant: no frame grows with the number of servers or the size of an answer; long answers are sent in pieces.
  */
 import * as z from 'zod/mini';
+import { readTarget } from '../../config/server-name.js';
 import type { Explanation } from '../../host/explain.js';
 import type { Host } from '../../host/host.js';
 import type { StatusRow } from '../../host/status.js';
@@ -15,7 +16,7 @@ import { loggedKinds } from '../output/event-line.js';
 import type { ServerLogs } from '../up/server-logs.js';
 import type { RunningFacts } from './control-protocol.js';
 import type { Operation, OperationContext, Operations } from './control-server.js';
-import { findTool, ownName, serverNamed } from './find-tool.js';
+import { findTool, namedServers, ownName, serverNamed } from './find-tool.js';
 
 export interface OperationsParts {
   readonly host: Host;
@@ -33,7 +34,8 @@ const redrawMs = 250;
 const idleRedrawMs = 2_000;
 
 const text = (min: number, max: number) => z.string().check(z.minLength(min), z.maxLength(max));
-const name = text(1, 256);
+/** A name as clients write it may be long. */
+const name = text(1, 1_024);
 const deadlineMs = z.optional(z.number().check(z.positive(), z.maximum(86_400_000)));
 const follow = z.optional(z.boolean());
 const schemas = {
@@ -42,7 +44,7 @@ const schemas = {
   tool: z.object({ server: text(1, 4_096), tool: z.optional(text(1, 4_096)), deadlineMs }),
   call: z.object({ server: name, tool: text(1, 4_096), args: z.string(), deadlineMs }),
   server: z.object({ server: name }),
-  why: z.object({ server: name, tool: z.optional(text(0, 4_096)), role: z.optional(text(0, 256)) }),
+  why: z.object({ target: text(1, 8_192), role: z.optional(text(0, 256)) }),
   logs: z.object({ server: name, follow }),
 };
 
@@ -73,7 +75,7 @@ export function createOperations(parts: OperationsParts): Operations {
     call: operation(schemas.call, async ({ server, tool, args, deadlineMs: limit }, { emit, signal }) => {
       // A client without a session uses the instance of its principal, here the embedder.
       const options = { signal, instance: embedder.id, ...(limit === undefined ? {} : { deadlineMs: limit }) };
-      const { bytes, isError } = await host.call(server, tool, args, options);
+      const { bytes, isError } = await host.call(serverNamed(host, server), tool, args, options);
       const text = bytes.toString('utf8');
       for (let at = 0; at < text.length; at += pieceChars) emit(text.slice(at, at + pieceChars));
       return { isError };
@@ -81,7 +83,8 @@ export function createOperations(parts: OperationsParts): Operations {
     start: onServer((server) => host.start(server)),
     stop: onServer((server) => host.stop(server)),
     reload: onServer((server) => host.reload(server)),
-    why: operation(schemas.why, async ({ server: given, tool, role }): Promise<Explanation> => {
+    why: operation(schemas.why, async ({ target, role }): Promise<Explanation> => {
+      const { server: given, tool } = readTarget(namedServers(host), target);
       const server = serverNamed(host, given);
       // Undefined means the operator, the owner of the local key.
       const principal: Principal | undefined =

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import { hostConfigKeys } from '../../config/host-config.js';
+import { hostConfigKeys } from '../../config/known-keys.js';
 import { PlaceholderFiles } from '../../config/placeholders.js';
 import { treatment } from '../../config/server-definition.js';
 import { digestOfKey, partsOf } from './config-parts.js';

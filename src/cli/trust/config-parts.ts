@@ -6,8 +6,8 @@
  * a list below.
  */
 import { hash } from 'node:crypto';
+import { filesNamedIn } from '../../config/client-placeholders.js';
 import type { PlaceholderFiles } from '../../config/placeholders.js';
-import { filesNamedIn } from '../../config/placeholders.js';
 
 export interface ConfigPart {
   /** Path: `['mcpServers', name]`, `['keys', name]`, or `[setting]` of the top level. */
@@ -19,7 +19,7 @@ export interface ConfigPart {
 
 /** Settings of a server that need no confirmation. `card` needs one: its URL is fetched and may contain `${env:...}`. */
 const uncoveredKeys: ReadonlySet<string> = new Set([
-  ...['enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'queueLength', 'cache'],
+  ...['label', 'enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'queueLength', 'cache'],
   ...['pins', 'trustAnnotations', 'isolation', 'tools', 'repair'],
 ]);
 

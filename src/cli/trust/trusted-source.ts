@@ -6,10 +6,16 @@
  */
 import { realpathSync } from 'node:fs';
 import path from 'node:path';
-import { parseConfigText, readConfigFile, readConfigSource } from '../../config/config-file.js';
+import {
+  fillConfig,
+  normaliseText,
+  type ReadConfig,
+  readConfigFile,
+  readConfigSource,
+} from '../../config/config-file.js';
 import { ownDataFolder } from '../../config/folders.js';
 import { parseServing } from '../../config/host-config.js';
-import { type Filled, fillPlaceholders, PlaceholderFiles } from '../../config/placeholders.js';
+import { PlaceholderFiles } from '../../config/placeholders.js';
 import { HostError } from '../../kernel/errors.js';
 import type { ConfigLocation } from '../config/find-config.js';
 import { type ConfigPart, partsOf } from './config-parts.js';
@@ -18,7 +24,7 @@ import { type Configuration, type UsableChanges, withholdUnconfirmed } from './u
 
 type Environment = NodeJS.ProcessEnv;
 
-export interface UsableConfig extends Filled {
+export interface UsableConfig extends ReadConfig {
   /** Call it when the configuration is in use: unconfirmed changes of later edits then fall back to it. */
   readonly accept: () => void;
 }
@@ -26,7 +32,7 @@ export interface UsableConfig extends Filled {
 export interface Reading {
   readonly location: TrustedLocation;
   readonly parts: readonly ConfigPart[];
-  readonly filled: Filled;
+  readonly filled: ReadConfig;
 }
 
 /** Throws unless the user confirms the configuration. */
@@ -79,7 +85,7 @@ export class TrustedSource {
     return { ...readConfigFile(this.#location.file, this.#env), accept: () => {} };
   }
 
-  #usable(filled: Filled, usable: UsableChanges): UsableConfig {
+  #usable(filled: ReadConfig, usable: UsableChanges): UsableConfig {
     const accept = () => {
       this.#applied = usable;
       this.#waiting = usable.waiting;
@@ -95,12 +101,12 @@ export const isConfirmed = ({ parts }: Pick<Reading, 'parts'>, confirmed: Readon
 export function readFound(file: string, env: Environment): Reading {
   const { text, realFile, uid } = readConfigSource(file);
   const folder = path.dirname(path.resolve(file));
-  const files = new PlaceholderFiles(folder);
-  const config = parseConfigText(text, file);
+  const files = new PlaceholderFiles(folder, env);
+  const written = normaliseText(text, file);
   return {
     location: { file: realFile, folder: realpathSync(folder), uid },
-    parts: partsOf(config, files),
-    filled: fillPlaceholders(config, { env, folder, files, areFilesConfirmed: true }),
+    parts: partsOf(written.config, files),
+    filled: fillConfig(written, { env, folder, files, areFilesConfirmed: true }),
   };
 }
 

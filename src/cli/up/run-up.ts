@@ -9,15 +9,17 @@ import type { Readable, Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ServedWorkers, ServeWorkers } from '../../broker/serve-workers.js';
 import type { BrokerSettings } from '../../config/broker-settings.js';
-import { parseServing } from '../../config/host-config.js';
+import { noteReason } from '../../config/client-config.js';
+import { configFaults, parseServing } from '../../config/host-config.js';
 import { parseKeys } from '../../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../../config/listen-settings.js';
 import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../../gateway/gateway.js';
 import { Host } from '../../host/host.js';
 import type { HostConfig } from '../../host/host-interface.js';
+import { setBounded } from '../../kernel/bounded-map.js';
 import { systemClock } from '../../kernel/clock.js';
-import { type HostError, isHostError } from '../../kernel/errors.js';
+import { faultsOf, type HostError, isHostError, joinFaults } from '../../kernel/errors.js';
 import { createRedactor } from '../../kernel/redact.js';
 import type { ParsedArgs } from '../command.js';
 import { prepareDataDir } from '../config/data-dir.js';
@@ -46,6 +48,7 @@ import { listenOf, type UpOptions, upOptions } from './up-options.js';
 
 /** Bound of a manifest in broker/protocol/limits.ts. */
 const manifestMiB = 4;
+const notesMax = 100;
 
 /** Loads the broker, which most starts do not need. A parameter, because the bundle cannot import files. */
 type LoadServeWorkers = () => Promise<ServeWorkers>;
@@ -84,6 +87,9 @@ class Run {
   #gateway: Gateway | undefined;
   #workers: ServedWorkers | undefined;
   #settings: ReturnType<typeof parseServing> | undefined;
+  /** Adds the place in the file to an error of the configuration. */
+  #locate: UsableConfig['locate'] = (error) => error;
+  readonly #noted = new Map<string, true>();
   #listen: ListenSettings | undefined;
   #stop: () => void = () => {};
   readonly #stopped = new AbortController();
@@ -280,10 +286,11 @@ class Run {
   #readConfig(first?: UsableConfig) {
     const { config: file } = this.#options;
     try {
-      const { config, secrets, problems, accept } = first ?? this.#source.read();
+      const { config, secrets, problems, locate, accept } = first ?? this.#source.read();
       for (const secret of secrets) this.#redactor.know(secret);
       // The host parses the servers and reports problems of single entries.
-      const settings = parseServing(config);
+      const settings = servingOf(config, locate);
+      this.#locate = locate;
       for (const problem of problems) this.#problem(problem);
       return { config: config as HostConfig, settings, accept };
     } catch (error) {
@@ -319,7 +326,7 @@ class Run {
       await atBroker.catch(this.#problem);
     } catch (error) {
       this.#logText('error', 'the edited configuration is invalid; the previous one stays in effect');
-      this.#problem(error);
+      for (const fault of isHostError(error) ? faultsOf(error) : [error]) this.#problem(fault);
     }
   }
 
@@ -358,8 +365,10 @@ class Run {
     return unlistedRoles(keys, roles, unlistedRole);
   }
 
-  readonly #problem = (error: unknown): void => {
-    if (!isHostError(error)) return this.#logText('error', String(error instanceof Error ? error.message : error));
+  readonly #problem = (given: unknown): void => {
+    if (!isHostError(given)) return this.#logText('error', String(given instanceof Error ? given.message : given));
+    const error = this.#locate(given);
+    if (error.details.reason === noteReason) return this.#noteOnce(error);
     // An event has already logged an unavailable server; only the hint of its cause is new.
     const isLogged = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);
     const { server, field } = error.details;
@@ -369,8 +378,24 @@ class Run {
       this.#logText('warn', isLogged ? `${server}: ${hint}` : `${field || server || 'hostler'}: ${hint}`);
   };
 
+  /** A remark about the configuration is logged once, not at each edit. */
+  #noteOnce({ message, hint }: HostError): void {
+    if (this.#noted.has(message)) return;
+    setBounded(this.#noted, message, true, notesMax);
+    this.#logText('info', `${message}; ${hint}`);
+  }
+
   #logText(level: LogLevel, text: string): void {
     this.#log.write(level, text);
+  }
+}
+
+/** Throws all faults of the configuration with their places. */
+function servingOf(config: unknown, locate: UsableConfig['locate']): ReturnType<typeof parseServing> {
+  try {
+    return parseServing(config);
+  } catch (error) {
+    throw isHostError(error) ? joinFaults(configFaults(config, true).map(locate)) : error;
   }
 }
 

@@ -23,8 +23,8 @@ type Header = readonly [name: string, value: string];
 
 const lookMs = 5_000;
 
-export const hasReferences = (texts: Readonly<Record<string, string>>): boolean =>
-  Object.values(texts).some(hasReference);
+export const hasReferences = (texts: Readonly<Record<string, string | null>>): boolean =>
+  Object.values(texts).some((text) => text !== null && hasReference(text));
 
 export class ReferencedHeaders implements AuthProvider {
   readonly #options: ReferencedHeadersOptions;

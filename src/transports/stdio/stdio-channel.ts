@@ -25,7 +25,7 @@ import { LineReader, oversizedHead, oversizedTail } from '../../wire/line-reader
 import { LineWriter } from '../../wire/line-writer.js';
 import { MessageDecoder } from '../../wire/message-decoder.js';
 import { inboundTooLarge, overloaded } from '../../wire/wire-errors.js';
-import { childEnvironment, type Environment } from '../environment.js';
+import { childEnvironment, type DeclaredEnvironment } from '../environment.js';
 import { type ChannelEnd, channelEndError, frameError } from './channel-end-errors.js';
 import type { Child, ChildExit, StopReport } from './child.js';
 import { drain, readFairly, readIntoSharedBuffer, stdoutDrainMs, whenEnded } from './child-output.js';
@@ -41,7 +41,7 @@ export interface StdioSpec {
   readonly command: string;
   readonly args?: readonly string[];
   /** Declared variables. The child gets these and a short baseline. */
-  readonly env?: Environment;
+  readonly env?: DeclaredEnvironment;
   readonly cwd?: string;
   readonly sandbox?: SandboxProfile;
   /** Additional paths that a sandboxed server may read, absolute or relative to `cwd`. */
