@@ -17,7 +17,7 @@ const count = (max: number, usual: number) =>
     usual,
   );
 const yesOrNo = z._default(z.boolean('must be true or false'), false);
-const listen = z.extend(z.omit(listenEntry, { drain: true }), {
+const listen = z.extend(z.omit(listenEntry, { drain: true, tls: true }), {
   port: z._default(port, brokerPortDefault),
   tls: z.optional(z.strictObject({ cert: path, key: path }, 'must be an object with cert and key')),
   /** Allows connections from other machines without TLS. The network can then read and change all messages. */

@@ -19,6 +19,14 @@ export const port = z
   .int('must be a whole number')
   .check(z.minimum(0, 'must be from 0 to 65535'), z.maximum(65_535, 'must be from 0 to 65535'));
 
+const file = z.string('must be a path').check(z.minLength(1, 'must not be empty'), z.maxLength(4_096, 'is too long'));
+
+const tls = z
+  .strictObject({ cert: file, key: file, ca: z.optional(file) }, 'must be an object with cert and key')
+  .check(
+    z.describe('PEM files of the certificate and its key. With ca, clients need a certificate of this authority.'),
+  );
+
 export const listenEntry = z.strictObject({
   host: z._default(
     z.string('must be an address').check(z.minLength(1, 'must not be empty'), z.maxLength(255, 'is too long')),
@@ -27,6 +35,7 @@ export const listenEntry = z.strictObject({
   port: z._default(port, portDefault),
   allowedHosts: names('hosts'),
   allowedOrigins: names('origins'),
+  tls: z.optional(tls),
   drain: z
     ._default(
       z

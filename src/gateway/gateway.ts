@@ -37,7 +37,7 @@ const expiryLookMs = 60_000;
 const drainMsDefault = 10_000;
 
 export interface GatewaySettings {
-  readonly listen: Pick<ListenSettings, 'host' | 'port' | 'allowedHosts' | 'allowedOrigins'>;
+  readonly listen: Pick<ListenSettings, 'host' | 'port' | 'allowedHosts' | 'allowedOrigins' | 'tls'>;
   /** Entries as in `keys` of `hostler.json`. */
   readonly keys?: Readonly<Record<string, unknown>>;
   /** `none`: every caller gets the rights of the operator. */
@@ -150,18 +150,18 @@ class JoinedGateway implements Gateway {
 
   async listen(port = this.#options.settings.listen.port): Promise<string> {
     const { listen, auth } = this.#options.settings;
-    const { host, allowedHosts, allowedOrigins } = listen;
+    const { host, allowedHosts, allowedOrigins, tls } = listen;
     const [createHttpIngress, routes] = await Promise.all([this.#parts.http(), this.#routes()]);
     this.#http = await createHttpIngress({
       ...{ router: this.#router, clock: this.#clock, random: this.#random, onProblem: this.#onProblem },
       authenticate: auth === 'none' ? () => embedder : (header) => this.#keyring.authenticate(header),
-      listen: { host, port, hosts: allowedHosts, origins: allowedOrigins },
+      listen: { host, port, hosts: allowedHosts, origins: allowedOrigins, tls },
       routes,
       isOpen: () => this.#isOpen,
     });
     try {
       this.url = await this.#http.listen();
-      if (!isLoopback(host)) this.#onConfigProblem(plainHttp(host));
+      if (!tls && !isLoopback(host)) this.#onConfigProblem(plainHttp(host));
       return this.url;
     } catch (error) {
       throw cannotListen(host, port, error as NodeJS.ErrnoException);
@@ -282,7 +282,7 @@ const plainHttp = (host: string): HostError =>
     `listen.host: ${host} is reached by other machines over plain HTTP; keys and results can be read in transit`,
     {
       ...{ field: 'listen.host', reason: 'plain_http' },
-      hint: 'put a reverse proxy that ends TLS in front, such as Caddy or nginx, and listen at 127.0.0.1',
+      hint: 'set listen.tls, or listen at 127.0.0.1 behind a reverse proxy that ends TLS, such as Caddy or nginx',
     },
   );
 

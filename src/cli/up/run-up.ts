@@ -7,8 +7,8 @@
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import type { ServedWorkers, ServeWorkers } from '../../broker/serve-workers.js';
-import type { BrokerSettings } from '../../config/broker-settings.js';
 import { noteReason } from '../../config/client-config.js';
 import { configFaults, parseServing } from '../../config/host-config.js';
 import { parseKeys } from '../../config/keys.js';
@@ -136,7 +136,7 @@ class Run {
     const host = new Host({
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
-      hiddenPaths: hiddenPaths(this.#options.config, settings.broker),
+      hiddenPaths: hiddenPaths(this.#options.config, settings),
       ambient: process.env,
       redactor: this.#redactor,
       secrets: createSecrets(process.env, this.#redactor),
@@ -317,11 +317,12 @@ class Run {
         this.#logText('warn', 'broker: changes other than keys and roles take effect after a restart');
       const { waiting } = this.#source;
       if (waiting.length > 0) this.#logText('warn', waitingText(waiting));
-      const { host: address, port } = this.#listen ?? listen;
-      if (gateway.url !== undefined && (listen.host !== address || listen.port !== port))
+      const { host: address, port, tls } = this.#listen ?? listen;
+      const isSame = listen.host === address && listen.port === port && isDeepStrictEqual(listen.tls, tls);
+      if (gateway.url !== undefined && !isSame)
         this.#logText(
           'warn',
-          `listen: still ${address}, port ${port}; another host or port takes effect after a restart`,
+          `listen: still ${address}, port ${port}; another host, port or tls takes effect after a restart`,
         );
       await atBroker.catch(this.#problem);
     } catch (error) {
@@ -399,9 +400,9 @@ function servingOf(config: unknown, locate: UsableConfig['locate']): ReturnType<
   }
 }
 
-/** Files that a sandboxed server must not read: the configuration and the keys of the broker. */
-function hiddenPaths(config: string, broker: BrokerSettings | undefined): string[] {
-  const files = [broker?.keyFile, broker?.listen.tls?.key].filter((file) => file !== undefined);
+/** Files that a sandboxed server must not read: the configuration, and the keys of the listeners and of the broker. */
+function hiddenPaths(config: string, { broker, listen }: ReturnType<typeof parseServing>): string[] {
+  const files = [listen.tls?.key, broker?.keyFile, broker?.listen.tls?.key].filter((file) => file !== undefined);
   return [path.resolve(config), ...files.map((file) => path.resolve(path.dirname(path.resolve(config)), file))];
 }
 

@@ -53,8 +53,17 @@ function portOf(text: string | undefined): number | undefined {
 }
 
 /** Options of the command line override the configuration. */
-export function listenOf(configured: ListenSettings, { host, port, auth }: UpOptions): ListenSettings {
-  const listen = { ...configured, ...(host === undefined ? {} : { host }), ...(port === undefined ? {} : { port }) };
+export function listenOf(configured: ListenSettings, { host, port, auth, config }: UpOptions): ListenSettings {
+  const below = (file: string) => path.resolve(path.dirname(config), file);
+  const { cert, key, ca } = configured.tls ?? {};
+  const tls =
+    cert !== undefined && key !== undefined ? { cert: below(cert), key: below(key), ca: ca && below(ca) } : undefined;
+  const listen = {
+    ...configured,
+    tls,
+    ...(host === undefined ? {} : { host }),
+    ...(port === undefined ? {} : { port }),
+  };
   if (auth === 'none' && !isLoopback(listen.host)) {
     throw usage(
       '--auth',

@@ -6,8 +6,9 @@
  * Invariants: a request reaches the router only after it passed all guards; its headers never do. All data stored for a client
  * has a bound (http-limits.ts).
  */
-import { createServer, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type Server, type ServerOptions, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import { sleep } from '../../kernel/clock.js';
@@ -28,6 +29,7 @@ import { checkPost, isClientName, REFUSALS, type Refusal, type RequestHeaders } 
 import { countedResponse, failRequest, refuseRequest, refuseSocket } from './reply.js';
 import { type Route, RouteResponder, type Routes } from './routes.js';
 import { StreamBeat } from './sse-stream.js';
+import { readTls, type TlsContext, type TlsPaths, watchTls } from './tls-files.js';
 
 export interface HttpListen {
   readonly host: string;
@@ -37,6 +39,8 @@ export interface HttpListen {
   readonly hosts?: readonly string[];
   /** Origins of web pages that may send cross-origin requests. */
   readonly origins?: readonly string[];
+  /** Serves HTTPS with these files, and with their successors when they are replaced. */
+  readonly tls?: TlsPaths | undefined;
 }
 
 export interface HttpIngressOptions
@@ -153,7 +157,7 @@ class Ingress implements HttpIngress {
       this.#server.listen(port, host, () => {
         this.#server.off('error', reject);
         this.#server.on('error', this.#context.onProblem);
-        this.url = `http://${reachable(host)}:${(this.#server.address() as AddressInfo).port}/mcp`;
+        this.url = `${this.#options.listen.tls ? 'https' : 'http'}://${reachable(host)}:${(this.#server.address() as AddressInfo).port}/mcp`;
         resolve(this.url);
       });
     });
@@ -193,7 +197,7 @@ class Ingress implements HttpIngress {
 
   #createServer(): Server {
     const { headerBytes, headerMs, bodyMs, checkEveryMs, idleSocketMs } = this.#limits;
-    const server = createServer({
+    const options = {
       maxHeaderSize: headerBytes,
       headersTimeout: headerMs,
       requestTimeout: headerMs + bodyMs,
@@ -205,15 +209,32 @@ class Ingress implements HttpIngress {
       joinDuplicateHeaders: true,
       // The origin guard refuses a request without a Host.
       requireHostHeader: false,
-    });
+    };
+    const server = this.#options.listen.tls
+      ? this.#tlsServer(options, this.#options.listen.tls)
+      : createServer(options);
     // Node silently drops headers beyond `maxHeadersCount`; `maxHeaderSize` already bounds them.
     server.maxHeadersCount = 0;
-    server.on('connection', (socket) => this.#connections.add(socket));
+    if (!this.#options.listen.tls) server.on('connection', (socket) => this.#connections.add(socket));
     server.on('request', (request, response) => this.#take(request, response, false));
     server.on('checkContinue', (request, response) => this.#take(request, response, true));
     server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       refuseSocket(error.code, socket, this.#context.lingering),
     );
+    return server;
+  }
+
+  #tlsServer(options: ServerOptions<typeof DirectBodyRequest>, tls: TlsPaths): TlsServer<typeof DirectBodyRequest> {
+    const { headerMs, connections } = this.#limits;
+    const server = createTlsServer({ ...options, ...readTls(tls), handshakeTimeout: headerMs });
+    // Connections before the end of their handshake.
+    server.maxConnections = 2 * connections;
+    server.on('secureConnection', (socket: Socket) => this.#connections.add(socket));
+    const { clock, onProblem } = this.#context;
+    server.once('listening', () => {
+      const renew = (context: TlsContext) => server.setSecureContext({ ...context });
+      server.once('close', watchTls(tls, clock, renew, onProblem));
+    });
     return server;
   }
 

@@ -1,0 +1,92 @@
+/**
+ * The certificate files of the listener: reads and checks them, and notices when they are replaced.
+ * Invariants: an error names the setting and the file. Files that do not belong together, as during a replacement, change nothing.
+ */
+import { readFileSync, statSync } from 'node:fs';
+import { createSecureContext } from 'node:tls';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+
+/** Paths of PEM files. With `ca`, a client needs a certificate that one of these authorities signed. */
+export interface TlsPaths {
+  readonly cert: string;
+  readonly key: string;
+  readonly ca?: string | undefined;
+}
+
+export interface TlsContext {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+  readonly ca?: Buffer;
+  readonly requestCert: boolean;
+  readonly minVersion: 'TLSv1.2';
+}
+
+const lookMs = 5_000;
+
+export function readTls({ cert, key, ca }: TlsPaths): TlsContext {
+  const context: TlsContext = {
+    cert: read('cert', cert),
+    key: read('key', key),
+    ...(ca === undefined ? {} : { ca: read('ca', ca) }),
+    requestCert: ca !== undefined,
+    minVersion: 'TLSv1.2',
+  };
+  try {
+    createSecureContext({ ...context });
+  } catch (cause) {
+    throw unusable('', `${cert} and ${key} do not belong together, or are not PEM`, cause);
+  }
+  return context;
+}
+
+/** Calls `apply` with the new files after they were replaced. A link that leads elsewhere counts. */
+export function watchTls(
+  paths: TlsPaths,
+  clock: Clock,
+  apply: (context: TlsContext) => void,
+  onProblem: (error: unknown) => void,
+): Cancel {
+  let seen = stampOf(paths);
+  let cancel: Cancel = () => {};
+  const look = () => {
+    cancel = clock.at(clock.nowMs() + lookMs, look);
+    const now = stampOf(paths);
+    if (now === seen) return;
+    seen = now;
+    try {
+      apply(readTls(paths));
+    } catch (error) {
+      onProblem(error);
+    }
+  };
+  cancel = clock.at(clock.nowMs() + lookMs, look);
+  return () => cancel();
+}
+
+function read(field: keyof TlsPaths, file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (cause) {
+    const { code = 'unreadable' } = cause as NodeJS.ErrnoException;
+    throw unusable(`.${field}`, `${file} cannot be read (${code})`, cause);
+  }
+}
+
+function stampOf({ cert, key, ca = cert }: TlsPaths): string {
+  return [cert, key, ca]
+    .map((file) => {
+      const { ino, mtimeMs, size } = statSync(file, { throwIfNoEntry: false }) ?? {};
+      return `${ino} ${mtimeMs} ${size}`;
+    })
+    .join(';');
+}
+
+const unusable = (member: string, what: string, cause: unknown): HostError =>
+  new HostError('invalid_spec', `listen.tls${member}: ${what}`, {
+    field: `listen.tls${member}`,
+    reason: 'tls',
+    execution: 'not_executed',
+    hint: 'name the PEM files of a certificate and its key, readable for Hostler',
+    cause,
+  });
