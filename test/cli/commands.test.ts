@@ -245,12 +245,12 @@ describe('what keeps a server from being used is shown where people look', () =>
   test('why knows a renamed tool and one that does not exist', async () => {
     expect(await shown('why', 'renaming/say')).toMatch(/^renaming\/echo +for the operator\nclients see +say\nvisible/);
     expect(await shown('why', 'renaming/ehco')).toMatch(
-      /\nhidden .*\n[^]*a call now +is refused: .*did you mean echo\?/,
+      /\nhidden .*\n[\s\S]*a call now +is refused: .*did you mean echo\?/,
     );
   });
 
   test('a refused entry, with the reason and what to do', async () => {
-    expect(await shown('status', 'wrong')).toMatch(/state +refused\n[^]*note +.*comand[^]*to do /);
+    expect(await shown('status', 'wrong')).toMatch(/state +refused\n[\s\S]*note +.*comand[\s\S]*to do /);
   });
 
   test('doctor checks the configuration of the running Hostler, from any folder', async () => {

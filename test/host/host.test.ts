@@ -133,7 +133,7 @@ test('options of spawn are those of a configuration entry, and are checked like 
 
 describe('the configuration', () => {
   test('a bad entry is named by its path and affects no other', async () => {
-    await open({ mcpServers: { bad: { command: 5 }, odd: { ...entry(), allowed_tools: [] }, good: entry() } });
+    await open({ mcpServers: { bad: { command: 5 }, odd: { ...entry(), keepAlives: 1 }, good: entry() } });
     expect(
       host
         .status()
@@ -142,7 +142,7 @@ describe('the configuration', () => {
     ).toEqual(['good']);
     expect(problems.map((problem) => (problem as HostError).details.field)).toEqual([
       'mcpServers.bad.command',
-      'mcpServers.odd.allowed_tools',
+      'mcpServers.odd.keepAlives',
     ]);
   });
 
