@@ -22,6 +22,13 @@ const table = {
   ],
   stop: ['Stop a server; neither calls nor timers restart it.', async () => (await import('./start-stop.js')).stop, ''],
   reload: ['Clear the failures of a server and restart it.', async () => (await import('./start-stop.js')).reload, ''],
+  login: [
+    'Log in to a server that needs it.',
+    async () => (await import('./login.js')).login,
+    'Log in to a server, log out, list logins.',
+  ],
+  logout: ['Revoke and forget the login of a server.', async () => (await import('./logout.js')).logout, ''],
+  auth: ['List the logins, or show that of one server.', async () => (await import('./auth.js')).auth, ''],
   trust: ['Show what a hostler.json would run, and confirm it.', async () => (await import('./trust.js')).trust],
   key: ['Add, list and revoke keys of clients and workers.', async () => (await import('./key.js')).key],
   worker: [

@@ -27,6 +27,7 @@ import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Command, jsonOption, type ParsedArgs } from './command.js';
 import { dataDirOf, givenDataDir } from './config/data-dir.js';
 import { type ConfigLocation, findConfig } from './config/find-config.js';
+import { openUserStore } from './config/identity-config.js';
 import { hostDataDir } from './config/running-hosts.js';
 import { connectControl, fetchRunningFacts } from './control/control-client.js';
 import { controlPath, type RunningFacts } from './control/control-protocol.js';
@@ -135,6 +136,7 @@ async function examine(config: FindConfig, dataDir: string, env: NodeJS.ProcessE
   const servers = [...(settings?.mcpServers.values() ?? [])];
   const ownPaths = hostPathsOf(config, dataDir, env);
   for (const server of servers) findings.push(await serverFinding(server, env, ownPaths));
+  findings.push(...(await loginFindings(servers, env)));
   findings.push(await bubblewrapFinding(servers, env));
   findings.push(dataDirFinding(dataDir));
   findings.push(...setAsideFindings(dataDir));
@@ -227,6 +229,30 @@ async function serverFinding(
   } catch (error) {
     if (!isHostError(error)) throw error;
     return { check, level: 'broken', what: error.message, hint: error.hint };
+  }
+}
+
+/** Logins that have ended, and a store that cannot be opened. A server without a login may need none. */
+async function loginFindings(servers: readonly ServerDefinition[], env: NodeJS.ProcessEnv): Promise<Finding[]> {
+  const check = 'logins';
+  try {
+    const store = await openUserStore(env, false);
+    if (!store) return [];
+    const rows = servers.flatMap(({ name, spec }) => {
+      if (isStdio(spec) || isAttached(spec)) return [];
+      const { account = '', issuer, clientId } = spec.auth ?? {};
+      const row = store.findGrant(spec.url, { account, issuer, clientId });
+      return row?.state === 'dead' ? [{ name, reason: row.reason ?? 'unknown' }] : [];
+    });
+    return rows.length === 0
+      ? [{ check, level: 'ok', what: `${store.grants().length} logins are stored` }]
+      : rows.map(({ name, reason }) => {
+          const what = `the login of ${name} has ended (${reason})`;
+          return { check, level: 'note', what, hint: `hostler login ${name}` };
+        });
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    return [{ check, level: 'broken', what: error.message, hint: error.hint }];
   }
 }
 

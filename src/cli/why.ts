@@ -30,7 +30,7 @@ export const why: Command = {
 };
 
 function render(explained: Explanation): string {
-  const { server, tool, shownAs, principal, visible, rule, state, breaker, cache, budget, pin, repair, call } =
+  const { server, tool, shownAs, principal, visible, rule, state, auth, breaker, cache, budget, pin, repair, call } =
     explained;
   const subject = tool === undefined ? server : `${server}/${tool}`;
   const rows: (readonly [string, string])[] = [
@@ -43,6 +43,7 @@ function render(explained: Explanation): string {
     ],
     ['last error', state.lastError ? errorText(state.lastError) : ''],
     ['tools', state.toolsError ?? ''],
+    ...authRows(auth),
     [
       'breaker',
       `${breaker.circuit}, ${breaker.failures} of ${breaker.threshold} failures${inSpan(', next try', breaker.retryAfterMs)}`,
@@ -58,6 +59,26 @@ function render(explained: Explanation): string {
   return shown
     .map(([label, text]) => `${neutraliseLine(label, labelChars).padEnd(width)}  ${neutraliseLine(text, lineChars)}`)
     .join('\n');
+}
+
+/** The chain from the metadata of the server to the last answer of its authorization server. */
+function authRows(auth: Explanation['auth']): (readonly [string, string])[] {
+  if (!auth) return [];
+  const { state, identity, issuer, resourceMetadata, registration, clientId, scopes, wanted, lastError } = auth;
+  return [
+    [
+      'login',
+      `${state}${identity === undefined ? '' : ` as ${identity}`}${auth.next === undefined ? '' : `; ${auth.next}`}`,
+    ],
+    ['resource', auth.resource === undefined ? '' : `${auth.resource}, metadata ${resourceMetadata ?? 'not found'}`],
+    ['issuer', issuer === undefined ? '' : `${issuer}, client ${clientId} (${registration})`],
+    ['scopes', scopes ? `${scopes.join(' ') || 'none'}${wanted ? `; wanted: ${wanted.join(' ')}` : ''}` : ''],
+    [
+      'token',
+      auth.expiresAt === undefined ? '' : `ends ${auth.expiresAt}, refresh ${auth.refreshAt ?? 'at a 401 only'}`,
+    ],
+    ['last answer', lastError ? `${lastError.reason} at ${lastError.at}` : ''],
+  ];
 }
 
 const inSpan = (what: string, ms: number | undefined): string =>

@@ -8,6 +8,7 @@
 import * as z from 'zod/mini';
 import { faultsOf, type HostError, isHostError, joinFaults } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { type IdentitySettings, identityEntry } from './auth-settings.js';
 import { type BrokerSettings, brokerEntry, removedBrokerMembers } from './broker-settings.js';
 import { normaliseConfig } from './client-config.js';
 import { copyConfig, UnusableEntry } from './copy-config.js';
@@ -52,6 +53,8 @@ export interface HostSettings {
   readonly secrets: SecretsSettings;
   /** Undefined if no workers are served. */
   readonly broker: BrokerSettings | undefined;
+  /** Where tokens are stored. Counts only in the user's own configuration. */
+  readonly identity: IdentitySettings | undefined;
 }
 
 const entriesMax = 10_000;
@@ -113,7 +116,7 @@ function parseWith(input: unknown, onProblem: OnProblem, parse: ParseServers): H
       return otherwise;
     }
   };
-  const { $schema = '', roles, unlistedRole, broker } = config;
+  const { $schema = '', roles, unlistedRole, broker, identity } = config;
   const entries = (key: string): Entries => attempt(() => table(key, config[key] === undefined ? {} : config[key]), {});
   const report: Report = (field, what, hint = entryHint) => onProblem(invalidSpec(field, what, hint));
   if (typeof $schema !== 'string')
@@ -149,6 +152,7 @@ function parseWith(input: unknown, onProblem: OnProblem, parse: ParseServers): H
     log: section('log', logEntry),
     secrets: section('secrets', secretsEntry),
     broker: broker === undefined ? undefined : section('broker', brokerEntry),
+    identity: identity === undefined ? undefined : section('identity', identityEntry),
   };
   for (const { key, role } of unlistedRoles(settings.keys, settings.roles, settings.unlistedRole))
     report(`keys.${shown(key)}.role`, `${unlistedRoleText(role)}: this key may use nothing`, unlistedRoleHint);

@@ -372,6 +372,7 @@ export async function reauthorize(
   if (outcome === 'late') return notRenewed(call, 'timeout', 'its deadline passed');
   if (outcome === 'cancelled') return notRenewed(call, 'cancelled', 'the caller cancelled it');
   if (outcome === 'refused') return unauthorized(server, acquired, refused);
+  if (typeof outcome !== 'string') return outcome;
   // The refusal of a token proves that the server is reachable, so earlier strikes no longer count.
   server.forgetCircuit();
   return undefined;
@@ -379,14 +380,15 @@ export async function reauthorize(
 
 /** Refuses later calls before they are sent, until another token exists. */
 function unauthorized(
-  server: Pick<CallTarget, 'supervisor'>,
+  server: Pick<CallTarget, 'auth' | 'supervisor'>,
   { connection, run }: Acquired<Session>,
   refused: TokenRefused,
 ): HostError {
+  const error = server.auth?.explain(refused) ?? refused;
   // The last open call ends the connection, so calls that the server accepted are not cut off. A token without the scope of one
   // tool may suffice for other tools.
-  if (refused.kind === 'token' && connection.unanswered === 0) server.supervisor.lost(run, refused);
-  return refused;
+  if (refused.kind === 'token' && connection.unanswered === 0) server.supervisor.lost(run, error);
+  return error;
 }
 
 function notRenewed(call: Operation, code: 'timeout' | 'cancelled', why: string): HostError {

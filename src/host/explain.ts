@@ -32,6 +32,7 @@ export interface Explanation {
     StatusRow,
     'state' | 'since' | 'forMs' | 'nextProbeAt' | 'nextProbeInMs' | 'lastError' | 'toolsError'
   >;
+  readonly auth: StatusRow['auth'];
   readonly breaker: {
     readonly circuit: StatusRow['circuit'];
     readonly failures: number;
@@ -111,6 +112,7 @@ export function explain(facts: ExplainFacts): Explanation {
       lastError: row.lastError,
       toolsError: row.toolsError,
     },
+    auth: row.auth,
     breaker: {
       circuit: row.circuit,
       failures: row.consecutiveFailures,

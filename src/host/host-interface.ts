@@ -29,6 +29,8 @@ export interface HostConfig {
   readonly broker?: Readonly<Record<string, unknown>>;
   /** Commands of references to secrets. Used only if the host has `secrets` (HostOptions). */
   readonly secrets?: Readonly<Record<string, unknown>>;
+  /** The command line uses this; the host only validates it. */
+  readonly identity?: Readonly<Record<string, unknown>>;
   /** Used by editors only. */
   readonly $schema?: string;
 }

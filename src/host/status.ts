@@ -10,7 +10,10 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
 import type { CachedCall, ResponseCache } from '../policy/cache.js';
 import type { Pins } from '../policy/pins.js';
+
 import type { ServerThrottle } from '../policy/throttles.js';
+import type { AuthDescription } from '../session/auth/auth-provider.js';
+
 import type { Connector } from '../session/connector.js';
 import type { Session } from '../session/session.js';
 import type { Registry } from '../supervisor/registry.js';
@@ -37,6 +40,8 @@ export interface StatusRow {
   readonly protocolVersion: string | undefined;
   /** Account as reported by the token provider; at most 200 characters, redacted. */
   readonly authIdentity: string | undefined;
+  /** Login of a server over HTTP; undefined: it needs none, or its token is configured. */
+  readonly auth: AuthDescription | undefined;
   readonly lazy: boolean;
   readonly card: string | undefined;
   readonly active: boolean;
@@ -147,6 +152,7 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
     uptimeMs: current && nowMs - current.sinceMs,
     protocolVersion: current?.connection.facts.version,
     authIdentity: identityOf(managed, sources),
+    auth: managed.auth?.describe(),
     lazy: definition.isLazy,
     card: definition.card,
     active: snapshot.state === 'ready' || snapshot.state === 'suspect',

@@ -29,6 +29,8 @@ export interface ProviderParts {
   readonly storeError: () => HostError | undefined;
   /** Called with true while a login of a person would help. */
   readonly watch: (provider: OAuthProvider, isNeeded: boolean) => void;
+  /** Called when the server is gone. */
+  readonly release: (provider: OAuthProvider) => void;
 }
 
 export class OAuthProvider implements AuthProvider {
@@ -51,6 +53,10 @@ export class OAuthProvider implements AuthProvider {
     this.#grant = parts.find();
   }
 
+  get grantId(): string | undefined {
+    return this.#grant?.row.id;
+  }
+
   current(): AuthToken | undefined {
     return this.#grant?.token();
   }
@@ -63,8 +69,7 @@ export class OAuthProvider implements AuthProvider {
     this.#listeners.add(listener);
     return () => {
       this.#listeners.delete(listener);
-      // The server is gone: no login can help it.
-      if (this.#listeners.size === 0) this.#setNeeded(false);
+      if (this.#listeners.size === 0) this.#parts.release(this);
     };
   }
 

@@ -39,7 +39,7 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
     case 'auth_required':
       return refuse('needs_reauth', `server '${server}' needs a new authorization (${text(at.reason)})`, {
         ...because(at.reason, refused),
-        hint: `log in to server '${server}' again; do not repeat the call before that`,
+        hint: loginHint(refused),
       });
     case 'stopped':
       return stopped(refused);
@@ -55,6 +55,11 @@ export function refusalOf(state: ServerState, refused: Refused): HostError | und
       return undefined;
   }
 }
+
+/** The hint of the refused request names the command, if a login can help. */
+const loginHint = ({ server, lastError }: Refused): string =>
+  (lastError?.code === 'needs_reauth' ? lastError.hint : undefined) ??
+  `log in to server '${server}' again; do not repeat the call before that`;
 
 /** The caller's wait has ended, but the server is still being connected. */
 export function notYet(state: ServerState, { server, nowMs, lastError }: Refused): HostError {

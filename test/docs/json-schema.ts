@@ -3,6 +3,7 @@
  * Not here: rules beyond types, such as which servers a group may name (src/config/host-config.ts).
  */
 import * as z from 'zod/mini';
+import { identityEntry } from '../../src/config/auth-settings.js';
 import { brokerEntry } from '../../src/config/broker-settings.js';
 import { clientKeys, descriptiveKeys, unusedKeys } from '../../src/config/client-keys.js';
 import { rateLimitEntry, roleEntry, telemetryEntry } from '../../src/config/host-config.js';
@@ -45,6 +46,7 @@ const hostConfig = z.strictObject({
   broker: z.optional(brokerEntry),
   telemetry: z.optional(telemetryEntry),
   secrets: z.optional(secretsEntry),
+  identity: z.optional(identityEntry),
 });
 
 export const hostConfigSchemaKeys: readonly string[] = Object.keys(hostConfig.shape);

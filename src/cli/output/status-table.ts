@@ -51,6 +51,7 @@ function callsText({ calls, running, queue }: StatusRow): string {
 /** The most important note is first, because the end of the line may be cut. */
 export function noteOf(row: StatusRow): string {
   const notes = [
+    row.auth?.next ?? '',
     row.nextProbeInMs === undefined ? '' : `next try in ${formatDuration(row.nextProbeInMs)}`,
     row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,

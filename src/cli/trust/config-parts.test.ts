@@ -92,15 +92,18 @@ test('E8 what an envFile holds counts too', () => {
 test('settings that admit clients are parts; settings that limit or name are not', () => {
   const limits = { $schema: '', roles: {}, unlistedRole: 'deny', budgets: {}, groups: {}, log: {}, telemetry: {} };
   expect(digests(limits)).toEqual({});
-  const all = { mcpServers: { a: {} }, keys: { ann: {} }, listen: {}, broker: {}, secrets: {}, later: 1, ...limits };
-  expect(Object.keys(digests(all)).sort()).toEqual([
-    'broker',
-    'keys.ann',
-    'later',
-    'listen',
-    'mcpServers.a',
-    'secrets',
-  ]);
+  const all = {
+    mcpServers: { a: {} },
+    keys: { ann: {} },
+    listen: {},
+    broker: {},
+    identity: {},
+    secrets: {},
+    later: 1,
+    ...limits,
+  };
+  const covered = ['broker', 'identity', 'keys.ann', 'later', 'listen', 'mcpServers.a', 'secrets'];
+  expect(Object.keys(digests(all)).sort()).toEqual(covered);
   expect(Object.keys(all)).toEqual(expect.arrayContaining([...hostConfigKeys]));
 });
 

@@ -44,6 +44,7 @@ import { createSecrets } from './create-secrets.js';
 import { hasPort, listenAnywhere } from './port.js';
 import { ServerLogs } from './server-logs.js';
 import { findRunning, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
+import { upIdentity } from './up-identity.js';
 import { listenOf, type UpOptions, upOptions } from './up-options.js';
 
 /** Bound of a manifest in broker/protocol/limits.ts. */
@@ -133,10 +134,13 @@ class Run {
     const control = await openControl(controlPath(dataDir), () => this.#running());
     this.#closers.push(() => control.close());
     this.#closers.push(registerHost(dataDir, process.env));
+    const { identity, folder } = upIdentity(this.#options.config, settings.identity, this.#redactor, this.#problem);
+    this.#closers.push(() => identity.close());
     const host = new Host({
       client: { name: 'hostler', version, capabilities: gatewayCapabilities },
       stateDir: dataDir,
-      hiddenPaths: hiddenPaths(this.#options.config, settings),
+      hiddenPaths: [...hiddenPaths(this.#options.config, settings), ...(folder === undefined ? [] : [folder])],
+      authProvider: (server) => identity.providerFor(server),
       ambient: process.env,
       redactor: this.#redactor,
       secrets: createSecrets(process.env, this.#redactor),

@@ -10,7 +10,7 @@
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import {
   type AuthToken,
   headersOf,
@@ -20,7 +20,7 @@ import {
   tokenHash,
 } from '../../transports/http/auth-token.js';
 import { checkToken } from '../../transports/http/headers.js';
-import type { AuthProvider } from './auth-provider.js';
+import type { AuthAdvice, AuthDescription, AuthProvider } from './auth-provider.js';
 
 export interface AuthRecoveryOptions {
   readonly server: string;
@@ -43,8 +43,11 @@ export interface AuthLimits {
 /** `needed`: the server refused the token. `recovered`: another token is available. `failed`: a user has to log in. */
 export type AuthStatus = 'needed' | 'recovered' | 'failed';
 
-/** `renewed`: send the request again. `refused`: a user has to log in. `late`, `cancelled`: the caller stopped waiting. */
-export type RecoveryOutcome = 'renewed' | 'refused' | 'late' | 'cancelled';
+/**
+ * `renewed`: send the request again. `refused`: a user has to log in. `late`, `cancelled`: the caller stopped waiting. An error: no
+ * token can be obtained now, and no login would help.
+ */
+export type RecoveryOutcome = 'renewed' | 'refused' | 'late' | 'cancelled' | HostError;
 
 const limitMsDefault = 15_000;
 const pauseMsDefault = 10_000;
@@ -52,8 +55,8 @@ const pauseMsDefault = 10_000;
 const redactedTokens = 4;
 
 interface Attempt {
-  readonly settled: Promise<boolean>;
-  settle(isRenewed: boolean): void;
+  readonly settled: Promise<'renewed' | 'refused' | HostError>;
+  settle(isRenewed: boolean, unavailable?: HostError): void;
 }
 
 export class AuthRecovery implements TokenSource {
@@ -100,6 +103,30 @@ export class AuthRecovery implements TokenSource {
     }
   }
 
+  /** Undefined: the tokens come from the configuration or from an embedder. */
+  describe(): AuthDescription | undefined {
+    try {
+      return this.#provider.describe?.();
+    } catch (error) {
+      this.#options.onProblem?.(error);
+      return undefined;
+    }
+  }
+
+  /** The error for the caller, with the advice of the provider. */
+  explain(refused: TokenRefused): HostError {
+    let advice: AuthAdvice | undefined;
+    try {
+      advice = this.#provider.advice?.(refused.kind);
+    } catch (error) {
+      this.#options.onProblem?.(error);
+    }
+    if (!advice) return refused;
+    const { hint, reason } = advice;
+    const message = `${refused.message}; ${hint}`;
+    return refused.with({ message, hint, ...(reason === undefined ? {} : { reason }) });
+  }
+
   /** Calls `listener` whenever another token is available, from a renewal or from a login. */
   onChanged(listener: () => void): () => void {
     this.#listeners.add(listener);
@@ -126,9 +153,13 @@ export class AuthRecovery implements TokenSource {
     try {
       return await attempt();
     } catch (error) {
-      if (!(error instanceof TokenRefused) || (await this.recover(error, limits)) !== 'renewed') throw error;
+      if (!(error instanceof TokenRefused)) throw error;
+      const outcome = await this.recover(error, limits);
+      if (outcome !== 'renewed') throw typeof outcome === 'string' ? this.explain(error) : outcome;
     }
-    return attempt();
+    return attempt().catch((error: unknown) => {
+      throw error instanceof TokenRefused ? this.explain(error) : error;
+    });
   }
 
   /**
@@ -170,38 +201,41 @@ export class AuthRecovery implements TokenSource {
     const failedHash = this.#hash;
     const abort = new AbortController();
     const deadlineAtMs = nowMs + (this.#options.limitMs ?? limitMsDefault);
-    let resolve: (isRenewed: boolean) => void = () => {};
-    const settled = new Promise<boolean>((settle) => {
+    let resolve: (outcome: 'renewed' | 'refused' | HostError) => void = () => {};
+    const settled = new Promise<'renewed' | 'refused' | HostError>((settle) => {
       resolve = settle;
     });
-    const settle = (isRenewed: boolean) => {
+    const settle = (isRenewed: boolean, unavailable?: HostError) => {
       if (this.#attempts.get(kind) !== attempt) return;
       this.#attempts.delete(kind);
       cancelLimit();
       abort.abort();
       const { pauseMs = pauseMsDefault } = this.#options;
-      // The pause also applies to the new token: if it is refused too, a third one would hardly help.
-      this.#pausedUntilMs.set(kind, this.#clock.nowMs() + pauseMs);
-      this.#report(isRenewed ? 'recovered' : 'failed');
-      resolve(isRenewed);
+      // The pause also applies to the new token: if it is refused too, a third one would hardly help. A provider that cannot
+      // reach its authorization server has a pause of its own.
+      if (isRenewed || !unavailable) this.#pausedUntilMs.set(kind, this.#clock.nowMs() + pauseMs);
+      if (isRenewed || !unavailable) this.#report(isRenewed ? 'recovered' : 'failed');
+      resolve(isRenewed ? 'renewed' : (unavailable ?? 'refused'));
     };
     const attempt: Attempt = { settled, settle };
     const cancelLimit: Cancel = this.#clock.at(deadlineAtMs, () => settle(false));
     this.#attempts.set(kind, attempt);
     this.#report('needed');
-    void this.#recover(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then((isRenewed) => {
+    void this.#recover(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then((outcome) => {
+      const isRenewed = outcome === true;
       // The token decides, not the result of the provider, even if the token arrives too late for this attempt.
       // A new login may have granted more rights (`scope`), so such a token does not count as a refresh.
       if (this.#update(isRenewed && kind === 'token' ? failedHash : undefined)) this.#changed();
-      settle(this.#hash !== failedHash);
+      settle(this.#hash !== failedHash, typeof outcome === 'boolean' ? undefined : outcome);
     });
     return attempt;
   }
 
-  async #recover(...args: Parameters<AuthProvider['recover']>): Promise<boolean> {
+  async #recover(...args: Parameters<AuthProvider['recover']>): Promise<boolean | HostError> {
     try {
-      return await this.#provider.recover(...args);
+      return (await this.#provider.recover(...args)) === true;
     } catch (error) {
+      if (isHostError(error) && error.code === 'reconnecting') return error;
       this.#options.onProblem?.(error);
       return false;
     }
@@ -217,7 +251,7 @@ export class AuthRecovery implements TokenSource {
       const onAbort = () => leave('cancelled');
       const cancel = this.#clock.at(deadlineAtMs, () => leave('late'));
       signal?.addEventListener('abort', onAbort, { once: true });
-      void settled.then((isRenewed) => leave(isRenewed ? 'renewed' : 'refused'));
+      void settled.then(leave);
     });
   }
 

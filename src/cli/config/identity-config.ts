@@ -1,0 +1,104 @@
+/**
+ * What the commands of identity need: the store of the user, and the entry of one server.
+ * Invariant: `identity` counts only in the user's own configuration; another file must not choose where tokens are stored.
+ */
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { loadLibsql } from '../../catalog/store/libsql.js';
+import { type AuthSettings, authEntry } from '../../config/auth-settings.js';
+import { readConfigFile } from '../../config/config-file.js';
+import { configFolder, userDataFolder } from '../../config/folders.js';
+import { parseHostConfig, parseServing } from '../../config/host-config.js';
+import { type HttpServerSpec, isAttached, isStdio } from '../../config/server-spec.js';
+import type { IdentityStore } from '../../identity/identity-store.js';
+import { createOAuthHttp, type OAuthHttp } from '../../identity/oauth-http.js';
+import { identityFileName, openStore } from '../../identity/open-store.js';
+import { systemClock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { nearestName } from '../../kernel/nearest-name.js';
+import { systemRandom } from '../../kernel/random.js';
+import { createRedactor, type Redactor } from '../../kernel/redact.js';
+import type { ParsedArgs } from '../command.js';
+import { askTrust } from '../trust/ask-trust.js';
+import { TrustedSource } from '../trust/trusted-source.js';
+import { configFileName, findConfig, realPath } from './find-config.js';
+
+export interface IdentityPlace {
+  readonly folder: string | undefined;
+  readonly key: string | undefined;
+}
+
+const ownConfig = (env: NodeJS.ProcessEnv): string | undefined => {
+  const folder = configFolder(env);
+  return folder === undefined ? undefined : path.join(folder, configFileName);
+};
+
+export const isOwnConfig = (file: string, env: NodeJS.ProcessEnv): boolean => {
+  const own = ownConfig(env);
+  return own !== undefined && realPath(own) === realPath(file);
+};
+
+export function identityPlace(env: NodeJS.ProcessEnv): IdentityPlace {
+  const file = ownConfig(env);
+  const settings =
+    file !== undefined && existsSync(file) ? parseServing(readConfigFile(file, env).config).identity : undefined;
+  return { folder: settings?.dir ?? userDataFolder(env), key: settings?.key };
+}
+
+/** Undefined: there is no store yet, and it must not be created. */
+export async function openUserStore(env: NodeJS.ProcessEnv, mayCreate: boolean): Promise<IdentityStore | undefined> {
+  const { folder, key } = identityPlace(env);
+  if (folder === undefined)
+    throw new HostError('invalid_spec', 'there is no folder for tokens: HOME is not set', {
+      reason: 'no_home',
+      hint: 'set HOME or XDG_DATA_HOME',
+    });
+  if (!mayCreate && !existsSync(path.join(folder, identityFileName))) return undefined;
+  await loadLibsql();
+  return openStore({ folder, key, onProblem: (error) => process.stderr.write(`${String(error)}\n`) });
+}
+
+export interface RemoteServer {
+  readonly name: string;
+  readonly spec: HttpServerSpec;
+  readonly auth: AuthSettings;
+  readonly http: OAuthHttp;
+  readonly redactor: Redactor;
+}
+
+/** All servers over HTTP of the configuration that this user may run. */
+export async function remoteServers(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<Map<string, RemoteServer>> {
+  const location = findConfig({ given: args.text('config'), env, cwd: process.cwd() });
+  const { config, secrets } = await new TrustedSource(location, env).open(askTrust(env));
+  const redactor = createRedactor(secrets);
+  const found = new Map<string, RemoteServer>();
+  for (const [name, { spec }] of parseHostConfig(config, () => {}).mcpServers) {
+    if (isStdio(spec) || isAttached(spec)) continue;
+    const { auth = authEntry.parse({}), url } = spec;
+    const trusted = auth.issuer === undefined ? [url] : [url, auth.issuer];
+    const http = createOAuthHttp({ server: name, clock: systemClock, random: systemRandom, trusted });
+    found.set(name, { name, spec, auth, http, redactor });
+  }
+  return found;
+}
+
+export async function remoteServer(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<RemoteServer> {
+  const [name = ''] = args.positionals;
+  const all = await remoteServers(args, env);
+  const found = all.get(name);
+  if (found) return found;
+  const near = nearestName(name, [...all.keys()]);
+  const names = [...all.keys()].slice(0, 20).join(', ');
+  throw new HostError('server_not_found', `the configuration has no server '${name.slice(0, 100)}' with a url`, {
+    server: name,
+    hint: near === undefined ? `servers with a url: ${names || 'none'}` : `did you mean ${near}?`,
+  });
+}
+
+/** The filter that finds the grant of a server. */
+export const grantFilter = ({ auth: { account = '', issuer, clientId, resource } }: RemoteServer) => ({
+  account,
+  issuer,
+  clientId,
+  resource: resource === false ? '' : resource,
+});

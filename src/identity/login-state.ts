@@ -1,0 +1,89 @@
+/**
+ * One login as a pure step: what an event changes, and what is done next. A person started it.
+ * Not here: the effects (login.ts), the listener (callback.ts).
+ *
+ * Invariants: a redirect with another `state` changes nothing, however often it comes. A code is redeemed at most once, and only if
+ * `iss` is the issuer to the letter. Text of the redirect other than the code is neither kept nor shown.
+ */
+
+/** What the redirect of this login must contain. */
+export interface Expected {
+  readonly state: string;
+  readonly issuer: string;
+  /** The authorization server says that it sends `iss`. */
+  readonly needsIss: boolean;
+  readonly redirectUri: string;
+}
+
+export type LoginState =
+  | { readonly kind: 'discovering' | 'registering' | 'redeeming' | 'granted' }
+  | { readonly kind: 'waiting'; readonly expected: Expected; readonly wrongPastes: number }
+  | { readonly kind: 'refused'; readonly reason: string };
+
+export type LoginEvent =
+  | { readonly kind: 'discovered' | 'granted' | 'expired' | 'cancelled' }
+  | { readonly kind: 'registered'; readonly expected: Expected }
+  | { readonly kind: 'returned'; readonly params: URLSearchParams }
+  | { readonly kind: 'pasted'; readonly text: string }
+  | { readonly kind: 'failed'; readonly reason: string };
+
+export type LoginEffect =
+  | { readonly do: 'register' | 'show' | 'ask_again' | 'close' }
+  | { readonly do: 'redeem'; readonly code: string };
+
+type Step = readonly [LoginState, readonly LoginEffect[]];
+
+const pastesMax = 3;
+const urlCharsMax = 16 * 1024;
+
+export const initialState: LoginState = { kind: 'discovering' };
+
+export function step(state: LoginState, event: LoginEvent): Step {
+  if (state.kind === 'granted' || state.kind === 'refused') return [state, []];
+  switch (event.kind) {
+    case 'discovered':
+      return state.kind === 'discovering' ? [{ kind: 'registering' }, [{ do: 'register' }]] : [state, []];
+    case 'registered':
+      if (state.kind !== 'registering') return [state, []];
+      return [{ kind: 'waiting', expected: event.expected, wrongPastes: 0 }, [{ do: 'show' }]];
+    case 'returned':
+      return state.kind === 'waiting' ? (judge(event.params, state.expected) ?? [state, []]) : [state, []];
+    case 'pasted':
+      return state.kind === 'waiting' ? pasted(state, event.text) : [state, []];
+    case 'granted':
+      return state.kind === 'redeeming' ? [{ kind: 'granted' }, [{ do: 'close' }]] : [state, []];
+    case 'failed':
+      return refuse(event.reason);
+    case 'expired':
+      // A code that was sent may still become a grant.
+      return state.kind === 'redeeming' ? [state, []] : refuse('login_expired');
+    case 'cancelled':
+      return refuse('cancelled');
+    default:
+      return event satisfies never;
+  }
+}
+
+const refuse = (reason: string): Step => [{ kind: 'refused', reason }, [{ do: 'close' }]];
+
+/** Undefined: the redirect belongs to another login, or to none. */
+function judge(params: URLSearchParams, { state, issuer, needsIss }: Expected): Step | undefined {
+  const only = (name: string) => (params.getAll(name).length === 1 ? (params.get(name) ?? '') : undefined);
+  if (only('state') !== state) return undefined;
+  const isIssuer = params.has('iss') ? only('iss') === issuer : !needsIss;
+  if (!isIssuer) return refuse('issuer_mismatch');
+  if (params.has('error')) return refuse(only('error') === 'access_denied' ? 'login_denied' : 'login_failed');
+  const code = only('code');
+  return code ? [{ kind: 'redeeming' }, [{ do: 'redeem', code }]] : refuse('login_failed');
+}
+
+function pasted(state: LoginState & { kind: 'waiting' }, text: string): Step {
+  const { expected } = state;
+  const trimmed = text.trim().slice(0, urlCharsMax);
+  const url = URL.canParse(trimmed) ? new URL(trimmed) : undefined;
+  const isOurs = url !== undefined && `${url.origin}${url.pathname}` === expected.redirectUri;
+  const judged = isOurs ? judge(url.searchParams, expected) : undefined;
+  if (judged) return judged;
+  const wrongPastes = state.wrongPastes + 1;
+  return wrongPastes >= pastesMax ? refuse('wrong_redirect') : [{ ...state, wrongPastes }, [{ do: 'ask_again' }]];
+}

@@ -1,0 +1,415 @@
+/**
+ * Performs one login: discovery, registration, callback, redemption, and storing the grant. Runs in the process of `hostler login`.
+ * Not here: the decisions (login-state.ts), prompts and browser (cli/login.ts).
+ *
+ * Invariants: the callback is bound before a client is registered and before the URL is shown. `state` and verifier stay in
+ * memory. Nothing is stored before the tokens have arrived; then they are stored before anything else is looked at.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import type { AuthSettings } from '../config/auth-settings.js';
+import type { Cancel, Clock } from '../kernel/clock.js';
+import { HostError, isHostError } from '../kernel/errors.js';
+import type { Redactor } from '../kernel/redact.js';
+import { bearerChallenge, scopesOf } from '../transports/http/challenges.js';
+import { type Callback, openCallback } from './callback.js';
+import { type Discovered, discover } from './discovery.js';
+import type { GrantRow } from './grant-row.js';
+import type { IdentityStore } from './identity-store.js';
+import { initialState, type LoginEvent, type LoginState, step } from './login-state.js';
+import type { OAuthHttp } from './oauth-http.js';
+import { checkedBrowserUrl } from './open-browser.js';
+import {
+  type ChosenClient,
+  clientNeeded,
+  configuredClient,
+  metadataClient,
+  registerClient,
+  registrationWay,
+} from './registration.js';
+import { requestToken, type TokenAnswer } from './token-endpoint.js';
+
+const probeMs = 5_000;
+const askedMax = 8;
+const identityCharsMax = 200;
+
+export interface LoginOptions {
+  readonly server: string;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly auth: AuthSettings;
+  readonly store: IdentityStore;
+  readonly http: OAuthHttp;
+  readonly clock: Clock;
+  readonly redactor: Redactor;
+  /** `--issuer`, `--scopes`, `--port`, `--fresh`. */
+  readonly issuer?: string | undefined;
+  readonly scopes?: readonly string[] | undefined;
+  readonly port?: number | undefined;
+  readonly isFresh?: boolean;
+  /** Time for the person, from the moment the URL is shown. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  readonly ui: LoginUi;
+}
+
+export interface LoginUi {
+  /** The URL for the browser. The returned promise is not awaited. */
+  show(login: {
+    readonly url: string;
+    readonly redirectUri: string;
+    readonly port: number;
+    readonly expiresAt: Date;
+  }): void;
+  /** Calls `onText` with each address that the person pastes. */
+  onPaste(onText: (text: string) => void): void;
+  askAgain(): void;
+  /** False: the person does not want it, or cannot be asked. */
+  confirm(question: string): Promise<boolean>;
+}
+
+export interface LoginResult {
+  readonly row: GrantRow;
+  readonly isOldest: boolean;
+  /** Scopes that were asked for and not granted. */
+  readonly missing: readonly string[];
+}
+
+export const login = (options: LoginOptions): Promise<LoginResult> => new Login(options).run();
+
+interface Plan {
+  readonly found: Discovered;
+  readonly scopes: readonly string[];
+  readonly client: ChosenClient;
+  readonly callback: Callback;
+  readonly state: string;
+  readonly verifier: string;
+}
+
+class Login {
+  readonly #options: LoginOptions;
+  readonly #before: GrantRow | undefined;
+  #state: LoginState = initialState;
+  #callback: Callback | undefined;
+  #cancelTimeout: Cancel = () => {};
+  #onCode: (code: string) => void = () => {};
+  #onEnd: (reason: string) => void = () => {};
+
+  constructor(options: LoginOptions) {
+    this.#options = options;
+    const { account = '' } = options.auth;
+    this.#before = options.store.findGrant(options.url, { account });
+  }
+
+  async run(): Promise<LoginResult> {
+    const { signal, redactor } = this.#options;
+    const onAbort = () => this.#on({ kind: 'cancelled' });
+    signal.addEventListener('abort', onAbort, { once: true });
+    const ended = new Promise<never>((_resolve, reject) => {
+      this.#onEnd = (reason) => reject(refusal(this.#options.server, reason));
+    });
+    ended.catch(() => {});
+    try {
+      const found = await Promise.race([this.#discover(), ended]);
+      this.#on({ kind: 'discovered' });
+      const plan = await Promise.race([this.#prepare(found), ended]);
+      for (const secret of [plan.state, plan.verifier]) redactor.know(secret);
+      const code = await Promise.race([this.#wait(plan), ended]);
+      redactor.know(code);
+      const result = await this.#redeem(plan, code);
+      this.#on({ kind: 'granted' });
+      return result;
+    } finally {
+      this.#cancelTimeout();
+      signal.removeEventListener('abort', onAbort);
+      this.#callback?.close();
+    }
+  }
+
+  #on(event: LoginEvent): void {
+    const [state, effects] = step(this.#state, event);
+    this.#state = state;
+    for (const effect of effects) {
+      if (effect.do === 'redeem') this.#onCode(effect.code);
+      else if (effect.do === 'ask_again') this.#options.ui.askAgain();
+      else if (effect.do === 'close') this.#callback?.close();
+    }
+    if (state.kind === 'refused') this.#onEnd(state.reason);
+  }
+
+  async #discover(): Promise<Discovered & { readonly challenged: readonly string[] }> {
+    const { server, url, auth, http, clock, ui } = this.#options;
+    const challenge = bearerChallenge(await this.#probe());
+    const input = {
+      server,
+      url,
+      issuer: this.#options.issuer ?? auth.issuer,
+      resource: auth.resource,
+      resourceMetadata: challenge?.params.get('resource_metadata'),
+      knownIssuer: this.#before?.issuer,
+      assumesPkce: auth.pkce === 'assume',
+    };
+    const challenged = scopesOf(challenge?.params.get('scope'));
+    try {
+      return { ...(await discover(input, http, clock)), challenged };
+    } catch (error) {
+      const isChanged = isHostError(error) && error.details.reason === 'issuer_changed' && input.issuer === undefined;
+      const isStatic = auth.clientSecret !== undefined || auth.clientKey !== undefined;
+      if (!isChanged || isStatic || !(await ui.confirm(`${error.message}. Log in there?`))) throw error;
+      return { ...(await discover({ ...input, knownIssuer: undefined }, http, clock)), challenged };
+    }
+  }
+
+  /** Header `WWW-Authenticate` of a request without a token; undefined: the server did not ask for one. */
+  async #probe(): Promise<string | undefined> {
+    const { url, http, headers } = this.#options;
+    const own = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'hostler', version: '0' } };
+    try {
+      const answer = await http({
+        url,
+        method: 'POST',
+        headers: { ...own, 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }),
+        timeoutMs: probeMs,
+      });
+      const value = answer.headers['www-authenticate'];
+      return answer.status === 401 ? (Array.isArray(value) ? value.join(', ') : value) : undefined;
+    } catch (error) {
+      if (isHostError(error) && error.details.reason === 'address_refused') throw error;
+      return undefined;
+    }
+  }
+
+  async #prepare(found: Discovered & { readonly challenged: readonly string[] }): Promise<Plan> {
+    const { server, store, auth, clock, isFresh, port: wantedPort, redactor, http } = this.#options;
+    const { as } = found;
+    const scopes = this.#scopes(found);
+    const way = registrationWay(as, auth);
+    if (way === 'configured') configuredClient(server, as, auth);
+    const { host = '127.0.0.1', port = 0, path = '/callback' } = auth.redirect ?? {};
+    const fixed = wantedPort ?? port;
+    const isUsable = (redirect: string) => {
+      const url = new URL(redirect);
+      return (
+        url.pathname === path && (fixed === 0 || url.port === String(fixed)) && /^(?:127|localhost)/.test(url.hostname)
+      );
+    };
+    const known =
+      way === 'registered' && !isFresh ? store.findClient(as.issuer, clock.date().getTime(), isUsable) : undefined;
+    const bound = await this.#bind(host, fixed, path, known?.redirect);
+    if (known && bound.redirectUri === known.redirect)
+      return this.#plan(found, scopes, { ...known, way: 'registered' });
+    if (way === 'configured') return this.#plan(found, scopes, configuredClient(server, as, auth));
+    if (way === 'metadata_document') return this.#plan(found, scopes, metadataClient(auth));
+    if (way === 'none') throw clientNeeded(server, as, bound.redirectUri);
+    const register = (redirect: string) =>
+      registerClient({ server, as, redirect, http, clock, redact: redactor.redact });
+    let client = await register(bound.redirectUri).catch((error: unknown) => {
+      // Some authorization servers know only the name.
+      if (!isHostError(error) || error.details.httpStatus !== 400 || host !== '127.0.0.1') throw error;
+      return undefined;
+    });
+    if (!client) {
+      this.#callback?.close();
+      client = await register((await this.#bind('localhost', fixed, path, undefined)).redirectUri);
+    }
+    if (client.secret !== undefined) redactor.know(client.secret);
+    store.saveClient(client);
+    return this.#plan(found, scopes, { ...client, way: 'registered' });
+  }
+
+  /** The configured port, else the port of the registration, else any. */
+  async #bind(
+    host: '127.0.0.1' | 'localhost',
+    fixed: number,
+    path: string,
+    known: string | undefined,
+  ): Promise<Callback> {
+    const onReturn = (params: URLSearchParams) => {
+      const before = this.#state;
+      this.#on({ kind: 'returned', params });
+      const { kind } = this.#state;
+      return this.#state === before ? undefined : kind === 'redeeming' ? kind : 'refused';
+    };
+    const open = (name: typeof host, port: number) => openCallback({ host: name, port, path, onReturn });
+    const url = known === undefined ? undefined : new URL(known);
+    const remembered = url && open(url.hostname === 'localhost' ? 'localhost' : '127.0.0.1', Number(url.port));
+    this.#callback = (await remembered?.catch(() => undefined)) ?? (await open(host, fixed));
+    return this.#callback;
+  }
+
+  #plan(found: Discovered, scopes: readonly string[], client: ChosenClient): Plan {
+    const callback = this.#callback as Callback;
+    const secret = () => randomBytes(32).toString('base64url');
+    return { found, scopes, client, callback, state: secret(), verifier: secret() };
+  }
+
+  /** Configured scopes, else those of the challenge, else those of the resource; with those that calls have asked for since. */
+  #scopes({ challenged, scopesSupported, as }: Discovered & { readonly challenged: readonly string[] }): string[] {
+    const { auth, server } = this.#options;
+    const asked = this.#options.scopes ?? auth.scopes ?? (challenged.length > 0 ? challenged : (scopesSupported ?? []));
+    const wanted = this.#before?.wanted ?? [];
+    const { scopesMax } = auth;
+    const union = [...new Set([...asked, ...wanted])];
+    const cut = scopesMax ? [...challenged, ...wanted].filter((scope) => !scopesMax.includes(scope)) : [];
+    if (cut.length > 0) throw refusal(server, 'scope_ceiling', `: ${cut.join(' ')}`);
+    const allowed = scopesMax ? union.filter((scope) => scopesMax.includes(scope)) : union;
+    const isOffline = as.scopes_supported?.includes('offline_access') === true;
+    return isOffline && !allowed.includes('offline_access') ? [...allowed, 'offline_access'] : allowed;
+  }
+
+  #wait(plan: Plan): Promise<string> {
+    const { server, auth, clock, timeoutMs, ui } = this.#options;
+    const { found, client, callback, state, verifier, scopes } = plan;
+    const { as, resource } = found;
+    const url = checkedUrl(server, as.authorization_endpoint);
+    const params = {
+      ...auth.authorizeParams,
+      response_type: 'code',
+      client_id: client.clientId,
+      redirect_uri: callback.redirectUri,
+      ...(scopes.length === 0 ? {} : { scope: scopes.join(' ') }),
+      state,
+      code_challenge: createHash('sha256').update(verifier).digest('base64url'),
+      code_challenge_method: 'S256',
+      ...(resource === undefined ? {} : { resource }),
+    };
+    for (const [name, value] of Object.entries(params)) url.searchParams.set(name, value);
+    const shown = checkedBrowserUrl(server, url.href);
+    return new Promise((resolve) => {
+      this.#onCode = resolve;
+      const needsIss = as.authorization_response_iss_parameter_supported === true;
+      const { redirectUri, port } = callback;
+      this.#on({ kind: 'registered', expected: { state, issuer: as.issuer, needsIss, redirectUri } });
+      this.#cancelTimeout = clock.at(clock.nowMs() + timeoutMs, () => this.#on({ kind: 'expired' }));
+      ui.onPaste((text) => this.#on({ kind: 'pasted', text }));
+      ui.show({ url: shown, redirectUri, port, expiresAt: new Date(clock.date().getTime() + timeoutMs) });
+    });
+  }
+
+  async #redeem({ found, client, callback, verifier, scopes }: Plan, code: string): Promise<LoginResult> {
+    const { server, auth, http, clock, store, redactor, url } = this.#options;
+    const { as, resource } = found;
+    const answer = await requestToken(
+      http,
+      {
+        issuer: as.issuer,
+        tokenEndpoint: as.token_endpoint,
+        client,
+        grantType: 'authorization_code',
+        params: {
+          ...auth.tokenParams,
+          code,
+          redirect_uri: callback.redirectUri,
+          code_verifier: verifier,
+          ...(resource === undefined ? {} : { resource }),
+        },
+      },
+      clock.date(),
+    );
+    if (answer.kind !== 'tokens' || answer.accessToken === '') throw this.#notRedeemed(answer, client, as.issuer);
+    for (const secret of [answer.accessToken, answer.refreshToken]) if (secret) redactor.know(secret);
+    const identity = await nameOf(answer.idToken, as.issuer, client.clientId);
+    const before = this.#before?.facts;
+    if (before?.identity !== undefined && identity !== undefined && before.identity !== identity) {
+      const question = `This login is for ${identity}; the one before was for ${before.identity}. Use it?`;
+      if (!(await this.#options.ui.confirm(question))) throw refusal(server, 'account_changed');
+    }
+    const nowMs = clock.date().getTime();
+    const granted = answer.scope === undefined ? scopes : scopesOf(answer.scope);
+    const { account = '' } = auth;
+    const row = store.saveLogin({
+      ...{ url, resource: resource ?? '', issuer: as.issuer, clientId: client.clientId, account },
+      ...{ accessToken: answer.accessToken, refreshToken: answer.refreshToken, scopes: granted, wanted: [] },
+      issuedMs: nowMs,
+      expiresMs: answer.expiresInS === undefined ? undefined : nowMs + answer.expiresInS * 1_000,
+      facts: {
+        grantType: 'code',
+        tokenEndpoint: as.token_endpoint,
+        revocationEndpoint: as.revocation_endpoint,
+        authMethod: client.method,
+        way: client.way,
+        resourceMetadata: found.resourceMetadata,
+        identity,
+        loginMs: nowMs,
+        asked: [...(before?.asked ?? []), { scopes, atMs: nowMs }].slice(-askedMax),
+      },
+    });
+    return { row, isOldest: found.isOldest, missing: scopes.filter((scope) => !granted.includes(scope)) };
+  }
+
+  #notRedeemed(answer: TokenAnswer, client: ChosenClient, issuer: string): HostError {
+    const { server, store } = this.#options;
+    if (answer.kind === 'tokens') return refusal(server, 'token_invalid');
+    if (answer.kind === 'unavailable')
+      return refusal(server, answer.isSent ? 'login_interrupted' : 'login_failed', ` (${answer.reason})`);
+    const isGone = answer.error === 'invalid_client' || answer.error === 'unauthorized_client';
+    if (isGone && client.way === 'registered') store.clientGone(issuer, client.clientId);
+    return refusal(server, isGone ? 'client_gone' : 'login_failed', ` (${answer.error})`);
+  }
+}
+
+function checkedUrl(server: string, endpoint: string | undefined): URL {
+  if (endpoint === undefined) throw refusal(server, 'metadata_invalid', ': no login page');
+  return new URL(checkedBrowserUrl(server, endpoint));
+}
+
+/** Only for people: a token that cannot be read, or is for another client, names no account. */
+async function nameOf(idToken: string | undefined, issuer: string, clientId: string): Promise<string | undefined> {
+  if (idToken === undefined) return undefined;
+  try {
+    const claims = (await import('jose')).decodeJwt(idToken);
+    const isOurs = claims.iss === issuer && [claims.aud].flat().includes(clientId);
+    const name = [claims.preferred_username, claims.email, claims.name, claims.sub].find(
+      (each) => typeof each === 'string',
+    );
+    return isOurs ? (name as string | undefined)?.slice(0, identityCharsMax) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const texts: Readonly<Record<string, readonly [text: string, hint: string]>> = {
+  login_expired: [
+    'the login was not finished in time',
+    'run the command again; if the page says that the client is unknown, add --fresh',
+  ],
+  login_denied: ['the login was refused on its page', 'run the command again and allow it'],
+  login_failed: ['the authorization server refused the login', 'run the command again; if it fails again, add --fresh'],
+  login_interrupted: [
+    'the connection broke after the code was sent, and a code is never sent twice',
+    'run the command again',
+  ],
+  issuer_mismatch: [
+    'the answer came from another authorization server; its code was not used',
+    'do not repeat it before the operator of the server has been told',
+  ],
+  wrong_redirect: [
+    'three pasted addresses did not belong to this login',
+    'run the command again and paste the whole address that the browser ends at',
+  ],
+  token_invalid: [
+    'the authorization server sent no usable token; nothing was stored',
+    'tell the operator of the server',
+  ],
+  client_gone: [
+    'the authorization server does not know this client any more',
+    'run the command again: it registers a new client',
+  ],
+  scope_ceiling: ['it wants scopes that auth.scopesMax does not allow', 'add them to auth.scopesMax if that is right'],
+  account_changed: [
+    'this login is for another account; nothing was stored',
+    'repeat it with --yes, or give each account its own auth.account',
+  ],
+  cancelled: ['the login was cancelled', 'run the command again'],
+};
+
+function refusal(server: string, reason: string, more = ''): HostError {
+  const [text, hint] = texts[reason] ?? ['the login failed', 'run the command again'];
+  return new HostError(reason === 'cancelled' ? 'cancelled' : 'denied', `server '${server}': ${text}${more}`, {
+    server,
+    reason,
+    execution: 'not_executed',
+    hint,
+  });
+}

@@ -1,0 +1,67 @@
+/** A person with a home directory of their own who runs `hostler` commands there. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+const command = path.resolve('dist/cli/main.cjs');
+
+export interface Ended {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export class Home {
+  readonly folder = mkdtempSync(path.join(tmpdir(), 'hostler-home-'));
+  readonly config = path.join(this.folder, 'hostler.json');
+  readonly #running = new Set<{ readonly child: ChildProcess; readonly ended: Promise<Ended> }>();
+
+  write(config: unknown): void {
+    writeFileSync(this.config, JSON.stringify(config));
+  }
+
+  start(args: readonly string[], onOutput: (text: string, child: ChildProcess) => void = () => {}) {
+    const env = { PATH: process.env.PATH, HOME: this.folder, HOSTLER_DATA_DIR: path.join(this.folder, 'data') };
+    const child = spawn(process.execPath, [command, ...args], { env, cwd: this.folder, stdio: 'pipe' });
+    let [stdout, stderr] = ['', ''];
+    child.stdout.on('data', (chunk: Buffer) => {
+      stdout += chunk.toString();
+      onOutput(stdout + stderr, child);
+    });
+    child.stderr.on('data', (chunk: Buffer) => {
+      stderr += chunk.toString();
+      onOutput(stdout + stderr, child);
+    });
+    const ended = new Promise<Ended>((resolve) => child.once('close', (code) => resolve({ code, stdout, stderr })));
+    const running = { child, ended, output: () => stdout + stderr };
+    this.#running.add(running);
+    void ended.then(() => this.#running.delete(running));
+    return running;
+  }
+
+  run(...args: string[]): Promise<Ended> {
+    const started = this.start(args);
+    started.child.stdin?.end();
+    return started.ended;
+  }
+
+  /** Runs `login`, and lets the person do something with its URL, once. */
+  login(args: readonly string[], person: (url: string, child: ChildProcess) => unknown): Promise<Ended> {
+    let isDone = false;
+    return this.start(['login', ...args, '--config', this.config], (text, child) => {
+      const [url] = /http:\/\/127\.0\.0\.1:\d+\/authorize\?[^\s"]+/.exec(text) ?? [];
+      if (isDone || url === undefined) return;
+      isDone = true;
+      void person(url, child);
+    }).ended;
+  }
+
+  async end(): Promise<void> {
+    for (const { child, ended } of [...this.#running]) {
+      child.kill('SIGTERM');
+      await ended;
+    }
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

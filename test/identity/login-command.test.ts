@@ -1,0 +1,114 @@
+/** `hostler login`, `logout` and `auth` as people run them, beside a running `hostler up`. */
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { eventually } from '../eventually.js';
+import { authorize, logIn } from '../fixtures/identity/browser.js';
+import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
+import { Home } from './home.js';
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function world(): Promise<Hostile & { home: Home }> {
+  const hostile = await startHostile();
+  const home = new Home();
+  ends.push(
+    () => hostile.close(),
+    () => home.end(),
+  );
+  home.write({ mcpServers: { docs: { url: hostile.rs.url } }, listen: { port: 0 } });
+  return { ...hostile, home };
+}
+
+test('AC-A16 a server that needs a login is served within two seconds after it, in a host that keeps running', async () => {
+  const { as, rs, home } = await world();
+  const up = home.start(['up', '--config', home.config, '--json']);
+  await eventually('hostler serves', () => up.output().includes('"ready":true'));
+  const state = async () => {
+    const { stdout } = await home.run('status', '--json');
+    return (JSON.parse(stdout) as { servers: { state: string; auth: { next?: string } }[] }).servers[0];
+  };
+  const before = await eventually('it needs a login', async () => {
+    const row = await state();
+    return row?.state === 'auth_required' && row;
+  });
+  expect(before.auth.next).toBe('run: hostler login docs');
+  const call = await home.run('call', 'docs', 'read', '{"nonce":"1"}');
+  expect([call.code, call.stderr]).toEqual([4, expect.stringContaining('hostler login docs')]);
+  const { pid } = up.child;
+
+  const login = await home.login(['docs', '--no-browser'], (url) => logIn(url));
+  expect(login).toMatchObject({ code: 0, stdout: expect.stringContaining('logged in to docs') });
+  await eventually('it is ready', async () => (await state())?.state === 'ready');
+  expect((await home.run('call', 'docs', 'read', '{"nonce":"2"}')).code).toBe(0);
+  expect([rs.executed.map(({ nonce }) => nonce), up.child.pid]).toEqual([['2'], pid]);
+  const explained = await home.run('why', 'docs');
+  for (const text of ['granted', as.issuer, 'registered']) expect(explained.stdout).toContain(text);
+
+  const listed = await home.run('auth', '--config', home.config, '--json');
+  expect(JSON.parse(listed.stdout)).toMatchObject({
+    key: 'file',
+    logins: [{ servers: ['docs'], state: 'live', issuer: as.issuer }],
+  });
+  expect((await home.run('doctor', '--config', home.config)).stdout).toContain('1 logins are stored');
+
+  const out = await home.run('logout', 'docs', '--config', home.config);
+  expect(out).toMatchObject({ code: 0, stdout: expect.stringContaining('revoked at the authorization server') });
+  expect(as.site.at('revoke').map(({ form }) => form.get('token_type_hint'))).toEqual([
+    'refresh_token',
+    'access_token',
+  ]);
+  expect((await home.run('logout', 'docs', '--config', home.config)).code).toBe(1);
+
+  // No token, code or secret is in anything that was printed or written.
+  const secrets = [
+    ...rs.tokens,
+    ...as.tokenRequests().flatMap(({ form }) => [form.get('code'), form.get('code_verifier')]),
+  ];
+  const printed = [up.output(), login.stdout, explained.stdout, listed.stdout, call.stderr, out.stdout].join('');
+  const files = readdirSync(home.folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const written = files.map((entry) => readFileSync(path.join(entry.parentPath, entry.name), 'latin1')).join('');
+  expect(secrets.length).toBeGreaterThanOrEqual(3);
+  for (const secret of secrets)
+    expect([printed.includes(secret ?? '-'), written.includes(secret ?? '-')]).toEqual([false, false]);
+});
+
+test('AC-A26 logout forgets the tokens also if the authorization server is down, and says so', async () => {
+  const { as, home } = await world();
+  expect((await home.login(['docs', '--no-browser'], (url) => logIn(url))).code).toBe(0);
+  as.site.fail('revoke', (_run, response) => void response.destroy());
+  expect(await home.run('logout', 'docs', '--config', home.config)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('not revoked: the authorization server did not confirm it'),
+  });
+  expect(JSON.parse((await home.run('auth', '--config', home.config, '--json')).stdout)).toMatchObject({ logins: [] });
+});
+
+test('AC-A10 without a terminal: JSON with the URL, a pasted address, and exit 1 when the time is over', async () => {
+  const { as, home } = await world();
+  const late = await home.login(['docs', '--json', '--timeout', '500ms'], () => {});
+  const [first, last] = late.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+  expect(first).toMatchObject({ url: expect.stringContaining('/authorize?'), expiresAt: expect.any(String) });
+  expect([late.code, last]).toMatchObject([1, { ok: false, error: { reason: 'login_expired' } }]);
+  const pasted = await home.login(['docs', '--no-browser'], async (url, child) => {
+    const { location } = await authorize(url);
+    child.stdin?.write(`${String(location).replace(/state=[^&]*/, 'state=wrong')}\n${location}\n`);
+  });
+  expect(pasted).toMatchObject({ code: 0, stderr: expect.stringContaining('not the address of this login') });
+  expect(as.tokenRequests('authorization_code')).toHaveLength(1);
+  const wrong = await home.login(['docs', '--no-browser'], (_url, child) => child.stdin?.write('a\nb\nc\n'));
+  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('three pasted addresses') });
+});
+
+test('an unknown server is answered with the nearest name', async () => {
+  const { home } = await world();
+  expect(await home.run('login', 'dosc', '--config', home.config)).toMatchObject({
+    stderr: expect.stringContaining('did you mean docs?'),
+  });
+});
