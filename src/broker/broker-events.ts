@@ -1,4 +1,4 @@
-/** What the broker reports to its operator: events for the log, and figures for `status` and metrics. Neither contains arguments, results or keys. */
+/** What the broker reports to its operator, for the log. No event contains arguments, results or keys. */
 import type { HostError } from '../kernel/errors.js';
 
 export type BrokerEvent =
@@ -31,23 +31,3 @@ export type TurnedAway =
   | 'wrong_host'
   | 'wrong_origin'
   | 'wrong_path';
-
-/** Figures of this host. */
-export interface ServiceStatus {
-  /** Calls that are received and not begun. */
-  readonly waiting: number;
-  readonly running: number;
-  /** Age of the oldest call that waits or runs. */
-  readonly oldestMs: number | undefined;
-  /** Counts since the start. */
-  readonly calls: number;
-  readonly repeated: number;
-  readonly expired: number;
-  readonly denied: number;
-  readonly refused: number;
-  readonly uncertain: number;
-  /** Roles of connected workers that may use nothing, because the configuration does not list them. */
-  readonly unlistedRoles: readonly string[];
-  /** Servers whose tools do not fit into a manifest. */
-  readonly tooLarge: readonly string[];
-}

@@ -1,6 +1,7 @@
 /** `hostler/broker`: serving the tools of a Host to workers on other machines. */
-export type { BrokerEvent, ServiceStatus } from './broker-events.js';
-export type { CallId, CallLog, CallOutcome, CallRow, CallState, LogUsage, NewCall } from './calls/call-log.js';
+export type { BrokerStatus, LogUsage, ServiceStatus } from '../host/broker-status.js';
+export type { BrokerEvent } from './broker-events.js';
+export type { CallId, CallLog, CallOutcome, CallRow, CallState, NewCall } from './calls/call-log.js';
 export { type BrokerOptions, createBroker } from './create-broker.js';
-export type { BrokerStatus, ServedWorkers } from './serve-workers.js';
-export type { ServedHost } from './service/served-host.js';
+export type { ServedWorkers } from './serve-workers.js';
+export type { ServedHost } from './service/transport.js';

@@ -8,17 +8,17 @@
 import path from 'node:path';
 import type { BrokerSettings } from '../config/broker-settings.js';
 import type { Keys } from '../config/keys.js';
+import type { BrokerStatus } from '../host/broker-status.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
-import type { BrokerEvent, ServiceStatus } from './broker-events.js';
-import type { CallLog, LogUsage } from './calls/call-log.js';
+import type { BrokerEvent } from './broker-events.js';
+import type { CallLog } from './calls/call-log.js';
 import { Identities } from './identities.js';
 import { readKeyFile } from './key-file.js';
 import { keyedCalls } from './keyed-calls.js';
 import { logFolder } from './log-folder.js';
 import { BrokerService } from './service/broker-service.js';
-import type { ServedHost } from './service/served-host.js';
-import type { ServiceHandlers, WorkerTransport } from './service/transport.js';
+import type { ServedHost, ServiceHandlers, WorkerTransport } from './service/transport.js';
 
 export interface ServeWorkersOptions {
   readonly host: ServedHost;
@@ -32,13 +32,6 @@ export interface ServeWorkersOptions {
   readonly isRolelessAllowed?: () => boolean;
   readonly clock?: Clock;
   readonly onEvent?: (event: BrokerEvent) => void;
-}
-
-export interface BrokerStatus extends ServiceStatus, LogUsage {
-  readonly engine: 'embedded' | 'nats';
-  readonly connectedWorkers: number;
-  /** False while this host has no connection to NATS. */
-  readonly isConnected: boolean;
 }
 
 export interface ServedWorkers {

@@ -8,7 +8,7 @@ import { hash } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { readKeyFile } from '../broker/key-file.js';
-import { openConnection } from '../broker/worker/open-connection.js';
+import { openConnection } from '../broker/worker/connect-worker.js';
 import { RemoteTools } from '../broker/worker/remote-tools.js';
 import { serveWorker } from '../broker/worker/serve-worker.js';
 import { cacheFolder } from '../config/folders.js';

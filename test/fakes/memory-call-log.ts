@@ -4,17 +4,10 @@
  */
 
 import { CallBounds, keptMs, noRoom, notKept } from '../../src/broker/calls/call-bounds.js';
-import type {
-  CallId,
-  CallLog,
-  CallOutcome,
-  CallRow,
-  LogUsage,
-  NewCall,
-  Received,
-} from '../../src/broker/calls/call-log.js';
+import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../../src/broker/calls/call-log.js';
 import { brokerLimits } from '../../src/broker/protocol/limits.js';
 import { errorBody } from '../../src/broker/protocol/reply-body.js';
+import type { LogUsage } from '../../src/host/broker-status.js';
 import { type Clock, systemClock } from '../../src/kernel/clock.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import { newId } from '../../src/kernel/random.js';

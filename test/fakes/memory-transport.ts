@@ -197,7 +197,6 @@ export class MemoryConnection implements WorkerConnection {
     this.#isOver = true;
     for (const fail of [...this.#pending]) fail(closedError());
     if (this.#transport.current.get(this.#place) === this) this.#transport.current.delete(this.#place);
-    this.#transport.handlers.left(this.hostSession);
     this.#settleClosed(error);
   }
 

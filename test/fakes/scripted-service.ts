@@ -133,6 +133,4 @@ export class ScriptedService implements ServiceHandlers {
   joined(session: WorkerSession): void {
     this.joinedSessions.push(session);
   }
-
-  left(): void {}
 }

@@ -16,12 +16,21 @@ interface Figures {
   readonly paced: { readonly keptPercent: readonly number[]; readonly solo: Rates; readonly flooded: Rates };
 }
 
+const figuresOf = (rate: 'bounded' | 'unbounded'): Promise<Figures> =>
+  runInNamespace<Figures>(`K8 ${rate}`, './broker-fairness-driver.mjs', rounds, String(halfMs), rate);
+
 test('K8 one worker floods: each of nine others keeps nine tenths of its rate', async () => {
-  const figures = await runInNamespace<Figures>('K8', './broker-fairness-driver.mjs', rounds, String(halfMs));
+  const figures = await figuresOf('bounded');
   expect(figures).toMatchObject({ failures: 0, exit: 0 });
   const { keptPercent, flooded } = figures.paced;
   expect(keptPercent).toHaveLength(9);
   for (const percent of keptPercent) expect(percent).toBeGreaterThanOrEqual(90);
   // The flood has more calls than all of them together.
   expect(flooded.floodPerSecond).toBeGreaterThan(flooded.perSecond);
+});
+
+test('K8 the same without a limit of bytes: no call fails, and what each keeps is printed', async () => {
+  const figures = await figuresOf('unbounded');
+  expect(figures).toMatchObject({ failures: 0, exit: 0 });
+  expect(figures.paced.flooded.floodPerSecond).toBeGreaterThan(figures.paced.flooded.perSecond);
 });

@@ -14,7 +14,9 @@ import process from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { connect } from '../../dist/broker/worker/index.js';
 
-const [rounds, , folder, halfMs] = process.argv.slice(2).map((word) => (/^\d+$/.test(word) ? Number(word) : word));
+const [rounds, , folder, halfMs, rate] = process.argv
+  .slice(2)
+  .map((word) => (/^\d+$/.test(word) ? Number(word) : word));
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
 const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const calm = Array.from({ length: 9 }, (_, at) => `calm${at}`);
@@ -42,7 +44,7 @@ writeFileSync(
     },
     roles: { all: { allow: ['sleepy/*'] } },
     keys: Object.fromEntries([...keyOf].map(([name, key]) => [name, { hash: hash(key), worker: name, role: 'all' }])),
-    broker: { listen: { port: 0 } },
+    broker: { listen: { port: 0 }, ...(rate === 'unbounded' ? { limits: { bytesPerSecond: 1024 ** 3 } } : {}) },
     log: { level: 'error' },
   }),
   { mode: 0o600 },

@@ -23,7 +23,9 @@ class Place {
   failures = 0;
   tookMs = [];
   closedWith;
-  closedAtMs;
+  /** When and why the host ended the connection, by its log: a socket that does not read hears nothing of it. */
+  cutAtMs;
+  cutFor;
   replies = new Set();
   #tools = [];
   #number = 0;
@@ -40,6 +42,13 @@ class Place {
       ...{ folder: this.folder, engine: 'embedded', workers: Object.fromEntries(names.map((name) => [name, 'all'])) },
       config: { mcpServers: { small: server, large: server }, roles: { all: { allow: ['*/*'] } } },
       limits: { connections: count + 100 },
+      level: 'info',
+    });
+    this.world.hosts[0].child.stderr.on('data', (chunk) => {
+      const [, reason] = /worker 'slow' is disconnected \((\w+)\)/.exec(chunk.toString()) ?? [];
+      if (reason === undefined) return;
+      this.cutFor ??= reason;
+      this.cutAtMs ??= performance.now();
     });
     for (let at = 0; at < count; at += 50)
       this.#tools.push(
@@ -56,7 +65,6 @@ class Place {
     socket.on('error', () => {});
     socket.on('close', (code) => {
       this.closedWith = code;
-      this.closedAtMs = performance.now();
     });
     socket.on('message', (data) => {
       const { op, key } = JSON.parse(data.toString());
@@ -132,7 +140,7 @@ const reading = { it: it.figures(), control: control.figures() };
 it.slow.pause();
 const stoppedAtMs = performance.now();
 for (const place of [it, control]) place.sendLarge(keys(0, 40));
-await both(unreadMsMax, () => it.closedWith !== undefined || !it.slow.isPaused);
+await both(unreadMsMax, () => it.cutAtMs !== undefined);
 // A paused socket notices its close only when it reads again.
 const unread = { it: it.figures(), control: control.figures() };
 it.slow.resume();
@@ -148,7 +156,7 @@ const ratioOf = (pair) => Math.round((pair.it.p99Ms / pair.control.p99Ms) * 100)
 const figures = {
   ...{ workers: count, failures: it.failures + control.failures },
   ...{ reading, ratioWhileReading: ratioOf(reading), unread, ratio: ratioOf(unread) },
-  ...{ closedWith: it.closedWith, closedAfterMs: Math.round((it.closedAtMs ?? Number.NaN) - stoppedAtMs) },
+  ...{ cutFor: it.cutFor, cutAfterMs: Math.round((it.cutAtMs ?? Number.NaN) - stoppedAtMs), closedWith: it.closedWith },
   ...{ missing: 80 - it.replies.size - control.replies.size, isControlClosed: control.closedWith !== undefined },
 };
 const exits = [...(await it.close()), ...(await control.close())];

@@ -56,7 +56,7 @@ export class Mortal {
 }
 
 /** `workers`: roles by name. `config`: mcpServers and roles. `hosts`: their number, 1 without NATS. */
-export async function openWorld({ folder, engine, workers, config, hosts = 1, limits = {} }) {
+export async function openWorld({ folder, engine, workers, config, hosts = 1, limits = {}, level = 'error' }) {
   const isNats = engine === 'nats';
   const errors = [];
   const [port, proxyPort] = [await freePort(), await freePort()];
@@ -86,7 +86,7 @@ export async function openWorld({ folder, engine, workers, config, hosts = 1, li
     nats.start();
     await nap(500);
   }
-  const file = write('hostler.json', { ...config, keys, broker, log: { level: 'error' } });
+  const file = write('hostler.json', { ...config, keys, broker, log: { level } });
   const dataDir = (at) => path.join(folder, `host-${at}`);
   const all = Array.from({ length: isNats ? hosts : 1 }, (_, at) => {
     const args = [main, 'up', '--config', file, '--port', '0', '--json', '--data-dir', dataDir(at)];

@@ -142,7 +142,6 @@ test('AC-X3 ten thousand workers that come and are lost at any moment leave noth
       });
       for (let turn = 0; turn < 6; turn++) await new Promise((resolve) => setImmediate(resolve));
     }
-    service.left(session);
     // A reply that was not read is asked for by the next connection of the session.
     if (far === 4) {
       isReading = true;

@@ -2,10 +2,11 @@
  * Counts what a log holds, and says why a new call finds no room. The bounds are those of protocol/limits.ts.
  * Invariant: a call is refused before it runs; a key that a caller chose is never removed to make room.
  */
+
+import type { LogUsage } from '../../host/broker-status.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
-import type { LogUsage } from './call-log.js';
 
 /** Rows that came (positive) or went (negative). */
 export interface UsageChange {

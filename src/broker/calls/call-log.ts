@@ -7,6 +7,7 @@
  * promise means that the change may or may not have been made.
  * Of two changes of one version of a row, one is made, and the other sees its result.
  */
+import type { LogUsage } from '../../host/broker-status.js';
 import type { HostError } from '../../kernel/errors.js';
 
 /** A key is unique within one epoch of one worker. A later worker of the same name has another epoch. */
@@ -59,14 +60,6 @@ export interface Received {
   /** False: the key was there, and `row` is what it stands for. */
   readonly isNew: boolean;
   readonly row: CallRow;
-}
-
-export interface LogUsage {
-  /** Rows not taken: received or running, and finished. */
-  readonly open: number;
-  readonly finished: number;
-  readonly replyBytes: number;
-  readonly callersKeys: number;
 }
 
 export interface CallLog {

@@ -1,11 +1,82 @@
 /**
- * The buckets and the stream that hosts use. All hosts make the same ones.
- * Invariant: a store with other settings is refused with the difference, never changed: it may belong to an operator.
+ * What a host requires of a NATS server before it uses it, and the buckets and the stream that it makes there.
+ * Invariants: a server counts as durable only if its own monitoring port says that every write is synced, or the configuration accepts
+ * less. A store with other settings is refused with the difference, never changed: it may belong to an operator.
  */
 import type { DiscardPolicy, JetStreamManager, RetentionPolicy, StorageType, StreamConfig } from '@nats-io/jetstream';
 import { HostError } from '../../kernel/errors.js';
 import { bodiesStream, callsBucket, keysBucket, streamOf } from './names.js';
-import { notExecuted } from './nats-client.js';
+import { type NatsConnection, notExecuted } from './nats-client.js';
+import { payloadBytes } from './server-config.js';
+
+export interface StartCheckOptions {
+  readonly durability: 'power' | 'process';
+  readonly replicas: number;
+  /** Monitoring port of the server. */
+  readonly monitor: string | undefined;
+  /** Allows `replicas` on a server that may accept two creations of one row. */
+  readonly unsafeReplicas?: boolean | undefined;
+}
+
+const answerMs = 5_000;
+
+export async function checkServer({ info }: NatsConnection, options: StartCheckOptions): Promise<void> {
+  const { durability, replicas, monitor, unsafeReplicas } = options;
+  if (!info) throw refused('url', 'the NATS server sent no INFO', 'check the address');
+  const { version, max_payload: limit, jetstream, server_id: serverId } = info;
+  if (jetstream !== true)
+    throw refused(
+      'jetstream',
+      'is not enabled in nats-server',
+      'use the output of hostler key nats as its configuration',
+    );
+  if (limit < payloadBytes)
+    throw refused(
+      'max_payload',
+      `of nats-server is ${limit} bytes`,
+      `set max_payload: ${payloadBytes} in its configuration`,
+    );
+  if (replicas > 1 && isOlder(version, [2, 11]) && !unsafeReplicas)
+    throw refused(
+      'broker.replicas',
+      `${replicas} needs nats-server 2.11; ${version} may let two hosts run one call after a leader change`,
+      'upgrade nats-server, set broker.replicas to 1, or accept it with broker.unsafeReplicas',
+    );
+  if (durability === 'process') return;
+  if (monitor !== undefined && (await syncsEveryWrite(monitor, serverId))) return;
+  throw refused(
+    'broker.durability',
+    'nats-server acknowledges writes before they are on disk, so it may forget calls when the machine loses power',
+    "set sync_interval: always (nats-server 2.10) and broker.monitor, or accept it with broker.durability: 'process'",
+  );
+}
+
+async function syncsEveryWrite(monitor: string, serverId: string): Promise<boolean> {
+  let varz: { server_id?: unknown; jetstream?: { config?: { sync_always?: unknown } } };
+  try {
+    const response = await fetch(new URL('/varz', monitor), { signal: AbortSignal.timeout(answerMs) });
+    varz = (await response.json()) as typeof varz;
+  } catch (cause) {
+    throw new HostError('connect_failed', 'broker.monitor: the monitoring port of nats-server does not answer', {
+      ...{ field: 'broker.monitor', ...notExecuted, hint: 'check http in its configuration', cause },
+    });
+  }
+  if (varz.server_id !== serverId)
+    throw refused(
+      'broker.monitor',
+      'belongs to another nats-server',
+      'name the monitoring port of the server in broker.url',
+    );
+  return varz.jetstream?.config?.sync_always === true;
+}
+
+function isOlder(version: string, [major, minor]: readonly [number, number]): boolean {
+  const [a = 0, b = 0] = version.split('.').map((part) => Number.parseInt(part, 10));
+  return a < major || (a === major && b < minor);
+}
+
+const refused = (field: string, what: string, hint: string, cause?: unknown): HostError =>
+  new HostError('invalid_spec', `${field}: ${what}`, { field, ...notExecuted, hint, cause });
 
 const MiB = 1024 * 1024;
 const minuteNs = 60_000_000_000;
@@ -69,12 +140,7 @@ async function creationError(jsm: JetStreamManager, settings: Settings, cause: u
       cause,
     );
   if (code === 10005 || /no suitable peers|replicas/i.test(String(cause)))
-    return refused(
-      'broker.replicas',
-      `: nats-server has too few servers for '${name}'`,
-      'lower broker.replicas',
-      cause,
-    );
+    return refused('broker.replicas', `nats-server has too few servers for '${name}'`, 'lower broker.replicas', cause);
   const { config } = (await jsm.streams.info(name).catch(() => undefined)) ?? {};
   const differs = Object.entries(settings).find(
     ([key, value]) => config && JSON.stringify(config[key as keyof StreamConfig]) !== JSON.stringify(value),
@@ -91,6 +157,3 @@ async function creationError(jsm: JetStreamManager, settings: Settings, cause: u
     },
   );
 }
-
-const refused = (field: string, what: string, hint: string, cause: unknown): HostError =>
-  new HostError('invalid_spec', `nats-server: ${field} ${what}`, { field, ...notExecuted, hint, cause });

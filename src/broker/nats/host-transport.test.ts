@@ -6,7 +6,7 @@ import { writeMessage } from '../protocol/messages.js';
 import type { IncomingCall, ServiceHandlers } from '../service/transport.js';
 import { HostTransport } from './host-transport.js';
 import type { NatsConnection, NatsMessage } from './nats-client.js';
-import { TurnBatch } from './turn-batch.js';
+import { TurnBatch } from './row-writes.js';
 
 const MiB = 1024 * 1024;
 
@@ -45,7 +45,7 @@ function rig() {
       served.push(request.key);
       receipt('owner');
     },
-    ...{ joined: () => {}, left: () => {} },
+    joined: () => {},
   } as unknown as ServiceHandlers;
   const store = {
     ...{ id: 's', seenToken: '', sawToken: () => {} },

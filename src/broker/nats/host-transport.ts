@@ -21,8 +21,8 @@ import {
 import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
 import { anyWorker, queueGroup, senderIn, toSession, toWorker } from './names.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-client.js';
+import type { TurnBatch } from './row-writes.js';
 import { type NatsSession, Sessions } from './sessions.js';
-import type { TurnBatch } from './turn-batch.js';
 
 /** What calls need of the store. */
 interface StoreGate {
@@ -81,10 +81,7 @@ export class HostTransport implements WorkerTransport {
         onJoined: (session) => handlers.joined(session),
         onConnected: ({ name, id }, isAgain) =>
           options.onEvent({ kind: 'connected', worker: name, session: id, isAgain }),
-        onLeft: (session, reason) => {
-          options.onEvent({ kind: 'disconnected', worker: session.name, session: session.id, reason });
-          handlers.left(session);
-        },
+        onLeft: ({ name, id }, reason) => options.onEvent({ kind: 'disconnected', worker: name, session: id, reason }),
       },
       publish: ({ name, epoch, id }, message) => this.#publish(toSession(name, epoch, id), message),
     });

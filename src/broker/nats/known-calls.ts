@@ -2,12 +2,13 @@
  * The calls that this host received and that are not taken, in memory: bounds per worker and usage. Callers' keys stay for a day.
  * Each host counts what it knows; the sizes of the buckets bound the sum of all hosts.
  */
+
+import type { LogUsage } from '../../host/broker-status.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import { CallBounds, keptMs, type RowClass } from '../calls/call-bounds.js';
-import type { CallId, LogUsage } from '../calls/call-log.js';
-import type { StoredRow } from './call-rows.js';
-import type { Bucket } from './kv-store.js';
+import type { CallId } from '../calls/call-log.js';
+import type { Bucket, StoredRow } from './kv-store.js';
 import { keysBucket, rowKey } from './names.js';
 
 export interface KnownCall {

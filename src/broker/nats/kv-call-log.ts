@@ -5,16 +5,17 @@
  * Invariants: every change of a row names the version that it replaces. A row whose reply was taken stays, without the reply, until a
  * minute after the deadline: a late copy of the request must find it.
  */
-import type { Clock } from '../../kernel/clock.js';
+
+import type { LogUsage } from '../../host/broker-status.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
-import type { CallId, CallLog, CallOutcome, CallRow, LogUsage, NewCall, Received } from '../calls/call-log.js';
+import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
-import { isOutcome, type StoredRow } from './call-rows.js';
 import { storeBytes } from './create-stores.js';
 import { type KnownCall, KnownCalls } from './known-calls.js';
 import type { Bucket, KvStore } from './kv-store.js';
+import { isOutcome, type StoredRow } from './kv-store.js';
 import { callsBucket, keysBucket, rowKey, token } from './names.js';
-import { RowRemovals } from './row-removals.js';
 import { knownRow, type LocatedRow, noRoomNow, openRow, SharedRows } from './shared-rows.js';
 
 export interface KvCallLogOptions {
@@ -227,3 +228,51 @@ export class KvCallLog implements CallLog {
 const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, key);
 /** The row of a revoked worker, which is kept for late copies of its request only. */
 const isRemoved = ({ found: { row } }: LocatedRow): boolean => row.isPurged && isOutcome(row.state);
+
+const stepMs = 1_000;
+
+/**
+ * When rows are removed from the store. Only sequences are in memory: a busy host has hundreds of thousands of taken rows whose deadline
+ * has not passed. Rows of a host that ends before that are removed by the age limit of their bucket.
+ */
+class RowRemovals {
+  readonly #clock: Clock;
+  readonly #remove: (bucket: Bucket, sequences: readonly number[]) => void;
+  /** By bucket and by the time at which they are due, in steps. */
+  readonly #due = new Map<Bucket, Map<number, number[]>>();
+  #cancel: Cancel | undefined;
+
+  constructor(clock: Clock, remove: (bucket: Bucket, sequences: readonly number[]) => void) {
+    this.#clock = clock;
+    this.#remove = remove;
+  }
+
+  add(atMs: number, bucket: Bucket, seq: number): void {
+    const steps = this.#due.get(bucket) ?? new Map<number, number[]>();
+    this.#due.set(bucket, steps);
+    const step = Math.ceil(atMs / stepMs);
+    const list = steps.get(step);
+    if (list) list.push(seq);
+    else steps.set(step, [seq]);
+    this.#cancel ??= this.#clock.at(this.#clock.nowMs() + stepMs, () => this.#removeDue());
+  }
+
+  close(): void {
+    this.#cancel?.();
+    this.#due.clear();
+  }
+
+  #removeDue(): void {
+    const now = Math.floor(this.#clock.nowMs() / stepMs);
+    let left = 0;
+    for (const [bucket, steps] of this.#due)
+      for (const [step, sequences] of steps) {
+        if (step > now) left++;
+        else {
+          steps.delete(step);
+          this.#remove(bucket, sequences);
+        }
+      }
+    this.#cancel = left === 0 ? undefined : this.#clock.at(this.#clock.nowMs() + stepMs, () => this.#removeDue());
+  }
+}

@@ -1,5 +1,6 @@
 /**
- * Rows and reply bodies on a NATS server.
+ * Rows and reply bodies on a NATS server. A row is one line of JSON, and after it the bytes of the reply if there is one. It says which
+ * write made it, so that a host can tell later whether a write without an answer was made.
  * Not here: the id of the store (store-id.ts).
  *
  * Invariants: a write resolves when the server acknowledged it, or when the row that is read back names it. A write that was decided for
@@ -9,13 +10,67 @@ import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
-import { readRow, type StoredRow, writeRow } from './call-rows.js';
+import type { CallState } from '../calls/call-log.js';
 import { createStores } from './create-stores.js';
 import { bodiesStream, bodySubject, callsBucket, keysBucket, streamOf } from './names.js';
 import { bufferOf, loadJetStream, loadKv, type NatsConnection } from './nats-client.js';
-import { RowWrites } from './row-writes.js';
+import { RowWrites, type TurnBatch } from './row-writes.js';
 import { StoreId } from './store-id.js';
-import type { TurnBatch } from './turn-batch.js';
+
+export interface StoredRow {
+  readonly state: CallState;
+  readonly owner: string;
+  readonly digest: string;
+  readonly attempts: number;
+  /** Id of the store when the row was written. A row of an older copy has another one: it may have changed since. */
+  readonly storeId: string;
+  /** Unique for each write, over all hosts. */
+  readonly write: string;
+  /** The worker was revoked: the row gets no reply, and a call that was not begun counts as removed. */
+  readonly isPurged: boolean;
+  /** Sequence of the reply in the stream of bodies, and its length. */
+  readonly body: { readonly seq: number; readonly length: number } | undefined;
+  /** A reply that is in the row itself. */
+  readonly inline: Buffer | undefined;
+}
+
+export const isOutcome = (state: CallState): boolean => state !== 'received' && state !== 'running';
+
+const states: readonly CallState[] = ['received', 'running', 'done', 'uncertain', 'refused'];
+
+function writeRow({ state, owner, digest, attempts, storeId, write, isPurged, body, inline }: StoredRow): Buffer {
+  const head = JSON.stringify({
+    ...{ s: state, o: owner, d: digest, a: attempts, i: storeId, w: write },
+    ...(isPurged ? { p: 1 } : {}),
+    ...(body ? { b: [body.seq, body.length] } : {}),
+  });
+  return inline ? Buffer.concat([Buffer.from(`${head}\n`), inline]) : Buffer.from(head);
+}
+
+function readRow(bytes: Buffer): StoredRow {
+  try {
+    const end = bytes.indexOf(10);
+    const text = end < 0 ? bytes : bytes.subarray(0, end);
+    const { s, o, d, a, i, w, p, b } = JSON.parse(text.toString()) as Record<string, unknown>;
+    const state = states.find((each) => each === s);
+    if (state === undefined || typeof o !== 'string' || typeof d !== 'string' || typeof a !== 'number')
+      throw new Error('a member is missing');
+    const [seq, length] = (b ?? []) as number[];
+    return {
+      ...{ state, owner: o, digest: d, attempts: a, storeId: String(i), write: String(w), isPurged: p === 1 },
+      body: seq === undefined || length === undefined ? undefined : { seq, length },
+      inline: end < 0 ? undefined : bytes.subarray(end + 1),
+    };
+  } catch (cause) {
+    throw new HostError('protocol_error', 'a row of the log of calls on the NATS server cannot be read', {
+      ...{
+        execution: 'uncertain',
+        cause,
+        hint: 'run one version of Hostler on all hosts, and let no other program write there',
+      },
+    });
+  }
+}
 
 export type Bucket = typeof callsBucket | typeof keysBucket;
 export type Written =

@@ -5,15 +5,18 @@
 import { randomBytes } from 'node:crypto';
 import { setBounded } from '../../kernel/bounded-map.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
+import { isHostError } from '../../kernel/errors.js';
 import type { BrokerEvent } from '../broker-events.js';
 import type { CallLog } from '../calls/call-log.js';
 import type { Identities } from '../identities.js';
 import type { ServiceHandlers, WorkerTransport } from '../service/transport.js';
+import { checkServer, type StartCheckOptions } from './create-stores.js';
 import { HostTransport } from './host-transport.js';
 import { KvCallLog } from './kv-call-log.js';
 import { KvStore } from './kv-store.js';
 import { hostSubject, storeChanged } from './names.js';
 import {
+  type ConnectOptions,
   connectError,
   connectNats,
   isNoResponders,
@@ -21,8 +24,7 @@ import {
   type NatsAddress,
   type NatsConnection,
 } from './nats-client.js';
-import { checkServer, type StartCheckOptions } from './start-check.js';
-import { TurnBatch } from './turn-batch.js';
+import { TurnBatch } from './row-writes.js';
 
 export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
   readonly identities: Identities;
@@ -44,6 +46,9 @@ const reconnectMs = 1_500;
 const goneMs = 10_000;
 const ownersMax = 1_000;
 const closeMs = 2_000;
+/** How long a start waits for nats-server. */
+const startMs = 5_000;
+const startRetryMs = 250;
 
 export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> {
   const { clock, identities, onEvent } = options;
@@ -57,7 +62,7 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
   };
   try {
     const open = async (name: string) => {
-      const opened = await connectNats({ ...options, name, reconnects: true });
+      const opened = await firstConnection({ ...options, name, reconnects: true }, clock);
       connections.push(opened);
       return opened;
     };
@@ -114,6 +119,20 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
   } catch (error) {
     await close();
     throw connectError(error);
+  }
+}
+
+/** nats-server may be starting too. */
+async function firstConnection(options: ConnectOptions, clock: Clock): Promise<NatsConnection> {
+  const untilMs = clock.nowMs() + startMs;
+  for (;;) {
+    try {
+      return await connectNats(options);
+    } catch (error) {
+      const isPassing = isHostError(error) && error.details.reason === 'unreachable';
+      if (!isPassing || clock.nowMs() >= untilMs) throw error;
+      await sleep(clock, startRetryMs);
+    }
   }
 }
 

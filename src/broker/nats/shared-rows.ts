@@ -9,9 +9,8 @@ import { HostError, isHostError } from '../../kernel/errors.js';
 import { noRoom, notKept } from '../calls/call-bounds.js';
 import type { CallOutcome, CallRow } from '../calls/call-log.js';
 import { errorBody } from '../protocol/reply-body.js';
-import { isOutcome, type StoredRow } from './call-rows.js';
 import type { KnownCall, KnownCalls } from './known-calls.js';
-import { type Bucket, type KvStore, type VersionedRow, writeMs } from './kv-store.js';
+import { type Bucket, isOutcome, type KvStore, type StoredRow, type VersionedRow, writeMs } from './kv-store.js';
 import { callsBucket, keysBucket } from './names.js';
 import { notExecuted } from './nats-client.js';
 

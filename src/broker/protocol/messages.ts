@@ -7,12 +7,13 @@
  * unknown version is refused by name. An error never quotes a value.
  */
 import { hash } from 'node:crypto';
-import { type ErrorCode, HostError } from '../../kernel/errors.js';
+import { ERRORS, type ErrorCode, HostError, type HostErrorOptions } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { JsonText } from '../../wire/channel.js';
 import { checkValue, joinedParts } from '../../wire/json-edit.js';
 import { isList, isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
-import { readError } from './error-codec.js';
 import { brokerLimits, idPattern } from './limits.js';
 
 const protocolVersion = 1;
@@ -239,3 +240,24 @@ export const invalid = (field: string, what: string, code: ErrorCode = 'invalid_
     execution: code === 'protocol_error' ? 'uncertain' : 'not_executed',
     hint: 'run compatible versions of Hostler on both sides',
   });
+
+const textMembers = [
+  ...(['server', 'tool', 'requestId', 'reason', 'phase', 'execution', 'field', 'role', 'oldHash', 'newHash'] as const),
+  'signal',
+] as const;
+const numberMembers = ['retryAfterMs', 'limit', 'actual', 'exitCode', 'httpStatus', 'rpcCode'] as const;
+
+/** `bytes` is one JSON object. */
+export function readError(bytes: Buffer): HostError {
+  const { code, message, hint, ...rest } = JSON.parse(bytes.toString('utf8')) as Record<string, unknown>;
+  const known: ErrorCode =
+    typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'protocol_error';
+  const details: Record<string, unknown> = {};
+  for (const key of textMembers) if (typeof rest[key] === 'string') details[key] = line(rest[key]);
+  for (const key of numberMembers) if (Number.isFinite(rest[key])) details[key] = rest[key];
+  if (rest.execution !== 'not_executed' && rest.execution !== 'uncertain') delete details.execution;
+  if (typeof hint === 'string') details.hint = line(hint);
+  return new HostError(known, typeof message === 'string' ? line(message) : known, details as HostErrorOptions);
+}
+
+const line = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);

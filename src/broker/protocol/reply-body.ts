@@ -8,9 +8,8 @@ import type { Era, JsonText } from '../../wire/channel.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import { isList, isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
-import { readError } from './error-codec.js';
 import { brokerLimits } from './limits.js';
-import { invalid, text } from './messages.js';
+import { invalid, readError, text } from './messages.js';
 
 export type ReplyBody =
   | { readonly kind: 'result'; readonly bytes: Buffer; readonly era: Era }

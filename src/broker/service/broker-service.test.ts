@@ -235,6 +235,24 @@ describe('a cancel', () => {
   });
 });
 
+test('a cancel of one process does not end the call of another that has the same key of a caller', async () => {
+  const rig = new ServiceRig(three);
+  const [one, other] = [rig.worker('w1', 'r1', 'p1'), rig.worker('w1', 'r1', 'p2')];
+  const own = { isCallersKey: true };
+  expect(rig.service.cancel(one, 'k1')).toBe(false);
+  await other.call('k1', 'nova_click', {}, own);
+  expect(other.outcome('k1')).toBe('{"content":[]}');
+  const tool = gate<string>();
+  rig.host.onCall = () => tool.promise;
+  await one.call('k2', 'nova_click', {}, own);
+  await other.call('k2', 'nova_click', {}, own);
+  expect(rig.service.cancel(one, 'k2')).toBe(true);
+  tool.resolve('{"n":2}');
+  await settled();
+  expect(other.outcome('k2')).toBe('{"n":2}');
+  expect(rig.host.calls).toHaveLength(2);
+});
+
 describe('a call that comes again', () => {
   test('D-40 while it runs gets the one outcome', async () => {
     const rig = new ServiceRig(three);

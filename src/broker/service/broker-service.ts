@@ -5,12 +5,15 @@
  * Invariants: identity and role come from the session. No limit of running calls beside the one per worker. None of the handlers
  * throws.
  */
+
+import type { ServiceStatus } from '../../host/broker-status.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
+import { KeyedMutex } from '../../kernel/keyed-mutex.js';
 import { newId } from '../../kernel/random.js';
 import { compositeKey } from '../../policy/composite-key.js';
-import type { BrokerEvent, ServiceStatus } from '../broker-events.js';
+import type { BrokerEvent } from '../broker-events.js';
 import type { CallId, CallLog } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
@@ -20,8 +23,14 @@ import { CallRunner } from './call-runner.js';
 import { Manifests, type RoleManifest } from './manifests.js';
 import type { Caller, CallTask } from './running-call.js';
 import { RunningSlots } from './running-slots.js';
-import type { ServedHost } from './served-host.js';
-import type { AskedCalls, IncomingCall, ServiceHandlers, WorkerSession, WorkerTransport } from './transport.js';
+import type {
+  AskedCalls,
+  IncomingCall,
+  ServedHost,
+  ServiceHandlers,
+  WorkerSession,
+  WorkerTransport,
+} from './transport.js';
 import { identityOf, WorkerCall, type WorkerCallPorts } from './worker-call.js';
 
 export interface BrokerServiceOptions {
@@ -44,7 +53,7 @@ const unlistedMax = 100;
 const recordMs = 1_000;
 /** Rows that are read at once for one question: replies may have 4 MiB each. */
 const asksAtOnce = 8;
-/** Questions of one worker that wait. More are answered as if all their calls ran: it asks again. */
+/** Questions of one worker that wait. More are answered as if all their calls ran. */
 const asksMax = 64;
 
 export class BrokerService implements ServiceHandlers {
@@ -54,8 +63,8 @@ export class BrokerService implements ServiceHandlers {
   readonly #ports: WorkerCallPorts;
   /** Calls that were cancelled before they came, with the time of the cancel. */
   readonly #cancels = new Map<string, number>();
-  /** Questions of each worker, and the end of the last one. */
-  readonly #asks = new Map<string, { count: number; last: Promise<unknown> }>();
+  /** One question of each worker at a time: what is read for it is in memory. */
+  readonly #asks = new KeyedMutex(asksMax);
   readonly #unlisted = new Map<string | undefined, true>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0, uncertain: 0 };
   #transport: WorkerTransport | undefined;
@@ -131,7 +140,7 @@ export class BrokerService implements ServiceHandlers {
       if (!identityOf(session)) return this.#refuse(incoming, revoked());
       const { clock } = this.#options;
       const task = new WorkerCall(session, request, clock.nowMs() + request.deadlineMs, this.#ports);
-      const wasCancelled = this.#takeCancel(task.id);
+      const wasCancelled = this.#takeCancel(cancelKey(session, request.key));
       // A call that was sent before may have a row, which only the runner can decide about.
       if (wasCancelled && !request.sentBefore && !request.isCallersKey) return this.#refuse(incoming, cancelled());
       this.#runner.send(task, session.id, this.#callerOf(incoming, task));
@@ -146,7 +155,7 @@ export class BrokerService implements ServiceHandlers {
   cancel(session: WorkerSession, key: string): boolean {
     const id = idOf(session, key);
     if (this.#runner.cancel(id, session.id) !== undefined) return true;
-    setBounded(this.#cancels, keyOf(id), this.#options.clock.nowMs(), cancelsMax);
+    setBounded(this.#cancels, cancelKey(session, key), this.#options.clock.nowMs(), cancelsMax);
     return false;
   }
 
@@ -154,20 +163,11 @@ export class BrokerService implements ServiceHandlers {
     for (const key of keys) this.#options.log.taken(idOf(session, key));
   }
 
-  /** One after the other for each worker: what is read for them is in memory. */
-  async ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
+  ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
     const worker = compositeKey(session.name, session.epoch);
-    const asks = this.#asks.get(worker) ?? { count: 0, last: Promise.resolve() };
-    if (asks.count >= asksMax) return { running: keys, resend: [] };
-    this.#asks.set(worker, asks);
-    asks.count++;
-    const answer = asks.last.then(() => this.#ask(session, [...new Set(keys)]));
-    asks.last = answer.catch(() => {});
-    try {
-      return await answer;
-    } finally {
-      if (--asks.count === 0) this.#asks.delete(worker);
-    }
+    const answer = this.#asks.runExclusive(worker, () => this.#ask(session, [...new Set(keys)]));
+    // Too many questions, or one that failed: the worker asks again.
+    return answer.catch(() => ({ running: keys, resend: [] }));
   }
 
   async #ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
@@ -219,10 +219,6 @@ export class BrokerService implements ServiceHandlers {
     });
   }
 
-  left(_session: WorkerSession): void {
-    // Its calls run on: their outcomes are in the log when the worker asks.
-  }
-
   /** The outcome, or where the call stands. */
   async #find(session: WorkerSession, key: string): Promise<Outcome | 'running' | 'resend'> {
     const { log } = this.#options;
@@ -268,10 +264,10 @@ export class BrokerService implements ServiceHandlers {
   }
 
   /** True once for each cancel that came shortly before its call. */
-  #takeCancel(id: CallId): boolean {
-    const atMs = this.#cancels.get(keyOf(id));
+  #takeCancel(key: string): boolean {
+    const atMs = this.#cancels.get(key);
     if (atMs === undefined) return false;
-    this.#cancels.delete(keyOf(id));
+    this.#cancels.delete(key);
     return this.#options.clock.nowMs() - atMs <= cancelMs;
   }
 
@@ -302,4 +298,5 @@ type Outcome = { readonly reply: Buffer; readonly digest: string };
 
 const idOf = ({ name, epoch }: WorkerSession, key: string): CallId => ({ worker: name, epoch, key });
 
-const keyOf = ({ worker, epoch, key }: CallId): string => compositeKey(worker, epoch, key);
+/** A cancel of one session is none of another that uses the same key. */
+const cancelKey = ({ name, epoch, id }: WorkerSession, key: string): string => compositeKey(name, epoch, id, key);

@@ -15,7 +15,7 @@ import type { Principal } from '../../policy/operation.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody, type ManifestTool, manifestBody } from '../protocol/reply-body.js';
 import { manifestTooLarge, noRole, type Target, unlistedRole } from './call-errors.js';
-import type { ServedHost } from './served-host.js';
+import type { ServedHost } from './transport.js';
 
 const rolesMax = 1_024;
 /** Servers that start together cause one notification. */

@@ -5,7 +5,12 @@
  * Invariants: the identity of a session comes from its credential, never from a message. Nothing that the service sends is
  * stored by a transport: a worker that misses a reply asks for it.
  */
+
+import type { KnownServer } from '../../catalog/catalog-server.js';
+import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
+import type { KeyedCalls } from '../../host/keyed-calls.js';
 import type { HostError } from '../../kernel/errors.js';
+import type { Principal } from '../../policy/operation.js';
 import type { CallRequest, HostMessage } from '../protocol/messages.js';
 
 /** A worker as the configuration names it now. */
@@ -52,7 +57,6 @@ export interface ServiceHandlers {
   manifest(session: WorkerSession): Promise<Buffer>;
   /** A worker connected, or sent its first message. */
   joined(session: WorkerSession): void;
-  left(session: WorkerSession): void;
 }
 
 /** A transport that serves workers. */
@@ -63,4 +67,26 @@ export interface WorkerTransport {
   /** Accepts nothing more. Everything that was read is answered before it resolves. */
   stop(): Promise<void>;
   close(): Promise<void>;
+}
+
+export interface ServedHost {
+  /** Servers, in the order of the configuration. */
+  names(): readonly string[];
+  /** Known facts about a server, without starting it. */
+  known(server: string): KnownServer | undefined;
+  isAllowed(principal: Principal, server: string, tool: string | undefined): boolean;
+  /** True if callers with this role are refused because the configuration does not list it. */
+  isUnlistedRole?(role: string): boolean;
+  /** Increases when guards or roles may have changed. */
+  readonly rulesRevision: number;
+  /** Resolves when these servers were listed once, or after a time limit. Undefined: no wait. */
+  startupListing(servers?: readonly string[]): Promise<void> | undefined;
+  /** Starts servers with unknown tools once in the background to list them. */
+  learnTools?(): void;
+  onKnownChanged(listener: (server: string) => void): () => void;
+  /** True if a call with an unknown outcome may be repeated: its annotations say so and are trusted. */
+  mayRunTwice(server: string, tool: string): boolean;
+  /** Runs calls with an `idempotencyKey`; returns the function that restores what was there before. */
+  useKeyedCalls?(calls: KeyedCalls): () => void;
+  call(server: string, tool: string, args: Buffer, options: HostCallOptions): Promise<ToolResult>;
 }

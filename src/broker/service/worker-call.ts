@@ -24,8 +24,7 @@ import {
 } from './call-errors.js';
 import type { RoleManifest } from './manifests.js';
 import type { CallTask } from './running-call.js';
-import type { ServedHost } from './served-host.js';
-import type { WorkerIdentity, WorkerSession } from './transport.js';
+import type { ServedHost, WorkerIdentity, WorkerSession } from './transport.js';
 
 export interface WorkerCallPorts {
   readonly host: ServedHost;

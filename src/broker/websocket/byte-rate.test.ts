@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { ByteRate } from './byte-rate.js';
+import { ByteRate } from './worker-traffic.js';
 
 function rig() {
   const clock = new FakeClock();

@@ -1,6 +1,6 @@
 /**
  * Why a side closes a WebSocket: the code of the close frame, and the error that a worker makes of it.
- * Not here: answers before there is a WebSocket (listen.ts, connect-errors.ts).
+ * Not here: answers before there is a WebSocket (listen.ts, connect.ts).
  */
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';

@@ -6,11 +6,10 @@ import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { requireTls } from '../require-tls.js';
-import { cancelledConnect, networkError, statusError, timeoutError } from './connect-errors.js';
-import { chunksMax, fragmentsMax } from './limits.js';
+import { brokerPath, chunksMax, fragmentsMax } from './limits.js';
 
 const handshakeMs = 10_000;
 
@@ -72,3 +71,68 @@ const wrongUrl = (what: string): HostError =>
     execution: 'not_executed',
     hint: 'use the address that hostler up prints for workers',
   });
+
+const failed = (url: URL, what: string, hint: string, facts: HostErrorOptions): HostError =>
+  new HostError('connect_failed', `the broker at ${url.host} ${what}`, { ...facts, hint, execution: 'not_executed' });
+
+/** The server answered the upgrade with a status. */
+function statusError(url: URL, httpStatus: number): HostError {
+  const { host, hostname, protocol, pathname } = url;
+  const fail = (what: string, hint: string) => failed(url, what, hint, { httpStatus, reason: `http_${httpStatus}` });
+  switch (httpStatus) {
+    case 401:
+    case 407:
+      return fail(
+        'is behind a proxy that wants credentials',
+        `let the proxy pass ${brokerPath}: the broker checks keys itself`,
+      );
+    case 403:
+      return fail(
+        `does not accept the name '${hostname}'`,
+        `add ${hostname} to broker.listen.allowedHosts on the host`,
+      );
+    case 404:
+      return fail(`has nothing at the path ${pathname}`, `use the address ${protocol}//${host}${brokerPath}`);
+    case 503:
+      return fail('has too many connections', 'raise broker.limits.connections on the host').with({
+        code: 'overloaded',
+      });
+    default:
+      return fail(
+        `answered with HTTP ${httpStatus} instead of a WebSocket`,
+        'use the address that hostler up prints for workers',
+      );
+  }
+}
+
+/** Codes of Node and OpenSSL. The first row that matches is used. */
+const networkErrors: readonly (readonly [RegExp, what: string, hint: string])[] = [
+  [/ALTNAME/, 'has a certificate for other names', 'use a name of the certificate, or make one for this name'],
+  [
+    /CERT|SELF_SIGNED|VERIFY_LEAF/,
+    'has a certificate that this machine does not trust',
+    'name the file of the authority that signed it in NODE_EXTRA_CA_CERTS',
+  ],
+  [/^EPROTO$|^ERR_SSL_/, 'does not speak TLS', 'set broker.listen.tls on the host, or use ws:// on one machine'],
+  [
+    /ECONNREFUSED/,
+    'refused the connection: nothing listens there',
+    'start hostler up with broker in its configuration, and see that the port is the one it prints',
+  ],
+  [/ENOTFOUND|EAI_AGAIN/, 'has a name that cannot be resolved', 'see that the name is correct and known to DNS'],
+  [/ECONNRESET|EPIPE/, 'ended the connection before it answered', 'if it serves TLS, use wss://'],
+  [/^/, 'cannot be reached', 'see that it runs, and that no firewall is in between'],
+];
+
+/** There was no answer: the name, the network, TLS. */
+function networkError(url: URL, cause: Error & { code?: string }): HostError {
+  const { code: reason = 'handshake' } = cause;
+  const [, what = '', hint = ''] = networkErrors.find(([pattern]) => pattern.test(reason)) ?? [];
+  return failed(url, `${what} (${reason})`, hint, { reason, cause });
+}
+
+export const timeoutError = (url: URL): HostError =>
+  failed(url, 'did not answer in time', 'see that it runs, and that no firewall is in between', { reason: 'timeout' });
+
+export const cancelledConnect = (): HostError =>
+  new HostError('cancelled', 'the connection to the broker is not wanted any more', { execution: 'not_executed' });

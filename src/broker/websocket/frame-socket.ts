@@ -9,8 +9,7 @@ import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type CloseReason, closeCodes, closeReasonOf, closeText } from './close-reasons.js';
-import { Heartbeat } from './heartbeat.js';
-import { goodbyeMs, outboundOfWorkerMax } from './limits.js';
+import { goodbyeMs, outboundOfWorkerMax, pingMs, pongMs } from './limits.js';
 
 export interface FrameSocketReader {
   /** Undefined: a binary message, which is not part of the protocol. */
@@ -102,5 +101,53 @@ export class FrameSocket {
     if (this.#corkedBytes === 0) return;
     this.#corkedBytes = 0;
     this.#below.uncork();
+  }
+}
+
+export interface HeartbeatParts {
+  readonly clock: Clock;
+  ping(): void;
+  lost(): void;
+}
+
+/** Sends a ping after silence, and reports that the other end is gone when nothing comes back. */
+export class Heartbeat {
+  readonly #parts: HeartbeatParts;
+  #isAsked = false;
+  #cancel: Cancel = () => {};
+
+  constructor(parts: HeartbeatParts) {
+    this.#parts = parts;
+    this.start();
+  }
+
+  /** Anything that arrives counts as a sign of life. */
+  heard(): void {
+    this.#isAsked = false;
+  }
+
+  /** While a socket is paused, its silence means nothing. */
+  stop(): void {
+    this.#cancel();
+  }
+
+  start(): void {
+    this.#isAsked = false;
+    this.#wait(pingMs);
+  }
+
+  #wait(delayMs: number): void {
+    const { clock } = this.#parts;
+    this.#cancel();
+    this.#cancel = clock.at(clock.nowMs() + delayMs, () => this.#ask());
+  }
+
+  #ask(): void {
+    const { clock } = this.#parts;
+    this.#isAsked = true;
+    this.#cancel = clock.at(clock.nowMs() + pongMs, () =>
+      this.#isAsked ? this.#parts.lost() : this.#wait(pingMs - pongMs),
+    );
+    this.#parts.ping();
   }
 }

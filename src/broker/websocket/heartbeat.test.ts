@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { Heartbeat } from './heartbeat.js';
+import { Heartbeat } from './frame-socket.js';
 
 function rig() {
   const clock = new FakeClock();

@@ -194,7 +194,6 @@ class Transport implements WebSocketTransport {
     // A worker that connects again at once must not get a new rate.
     if (traffic.connections === 0 && !traffic.rate.isPaused) this.#traffic.delete(session.name);
     this.#options.onEvent?.({ kind: 'disconnected', worker: session.name, session: session.id, reason });
-    this.#options.handlers.left(session);
     this.#settleStop();
   }
 

@@ -5,7 +5,7 @@
  * Invariants: every promise settles, with its answer, after `answerMs`, or with the connection. `not_executed` is said of a call only if
  * it was not written, or if the host closed the connection and had not read it.
  */
-import type { Clock } from '../../kernel/clock.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { joinedParts } from '../../wire/json-edit.js';
@@ -20,11 +20,9 @@ import {
 import type { AskedCalls } from '../service/transport.js';
 import type { ConnectionHandlers, OpenConnection, Receipt, WorkerConnection } from '../worker/connection.js';
 import { type CloseReason, closeError, lostConnection } from './close-reasons.js';
-import { checkedUrl, type OpenSocket, openSocket } from './connect.js';
-import { cancelledConnect, timeoutError } from './connect-errors.js';
+import { cancelledConnect, checkedUrl, type OpenSocket, openSocket, timeoutError } from './connect.js';
 import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
 import { answerMs } from './limits.js';
-import { PendingAnswers } from './pending-answers.js';
 
 export interface WebSocketConnectionOptions {
   readonly url: string;
@@ -199,3 +197,63 @@ const noAnswer = (what: string): HostError =>
     execution: 'uncertain',
     hint: 'the worker sends it again by itself',
   });
+
+interface Waiter<Answer> {
+  readonly untilMs: number;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: HostError) => void;
+}
+
+/** Requests that wait for their answers, by id. One timer serves all: the oldest is first in the map. Every promise settles. */
+class PendingAnswers<Answer> {
+  readonly #clock: Clock;
+  readonly #limitMs: number;
+  readonly #late: () => HostError;
+  readonly #waiters = new Map<string, Waiter<Answer>>();
+  #cancel: Cancel | undefined;
+
+  constructor(clock: Clock, limitMs: number, late: () => HostError) {
+    this.#clock = clock;
+    this.#limitMs = limitMs;
+    this.#late = late;
+  }
+
+  wait(id: string): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      // A call that is sent again over the same connection: the answer serves the later sending.
+      this.#take(id)?.reject(this.#late());
+      this.#waiters.set(id, { untilMs: this.#clock.nowMs() + this.#limitMs, resolve, reject });
+      this.#cancel ??= this.#clock.at(this.#clock.nowMs() + this.#limitMs, () => this.#expire());
+    });
+  }
+
+  resolve(id: string, answer: Answer): void {
+    this.#take(id)?.resolve(answer);
+  }
+
+  reject(id: string, error: HostError): void {
+    this.#take(id)?.reject(error);
+  }
+
+  failAll(error: HostError): void {
+    this.#cancel?.();
+    for (const id of [...this.#waiters.keys()]) this.reject(id, error);
+  }
+
+  #take(id: string): Waiter<Answer> | undefined {
+    const waiter = this.#waiters.get(id);
+    this.#waiters.delete(id);
+    return waiter;
+  }
+
+  #expire(): void {
+    this.#cancel = undefined;
+    for (const [id, { untilMs }] of this.#waiters) {
+      if (untilMs > this.#clock.nowMs()) {
+        this.#cancel = this.#clock.at(untilMs, () => this.#expire());
+        return;
+      }
+      this.reject(id, this.#late());
+    }
+  }
+}

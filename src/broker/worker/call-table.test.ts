@@ -4,8 +4,8 @@ import { HostError, isHostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { requestDigest } from '../protocol/messages.js';
 import { errorBody, resultBody } from '../protocol/reply-body.js';
+import type { NewCall } from './call-table.js';
 import { CallTable } from './call-table.js';
-import type { NewCall } from './open-call.js';
 
 const result = (text: string): Buffer => resultBody(Buffer.from(`{"text":"${text}"}`), 'legacy');
 

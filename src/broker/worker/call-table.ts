@@ -8,9 +8,10 @@
  * their bytes are bounded.
  */
 import { ByteBudget } from '../../kernel/byte-budget.js';
-import type { Clock } from '../../kernel/clock.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
+import { type CallRequest, requestDigest } from '../protocol/messages.js';
 import { type ReplyBody, readReplyBody } from '../protocol/reply-body.js';
 import {
   cancelledCall,
@@ -23,20 +24,54 @@ import {
   tooManyCalls,
 } from './call-errors.js';
 import type { Receipt, WorkerConnection } from './connection.js';
-import {
-  type CallResultBody,
-  type CallWaiter,
-  executionOf,
-  isReplyTo,
-  isSameCall,
-  isWaiting,
-  latestDeadline,
-  type NewCall,
-  type OpenCall,
-  unsent,
-} from './open-call.js';
 import { OutcomeAsks } from './outcome-asks.js';
 import { TakenKeys } from './taken-keys.js';
+
+export type NewCall = Omit<CallRequest, 'deadlineMs' | 'sentBefore'>;
+export type CallResultBody = Extract<ReplyBody, { kind: 'result' }>;
+
+export interface CallWaiter {
+  readonly deadlineAtMs: number;
+  readonly onProgress: ((params: Buffer) => void) | undefined;
+  readonly done: (outcome: CallResultBody | HostError) => void;
+}
+
+/** One call. Several callers wait for it if they gave the same key. */
+export interface OpenCall {
+  /** Gets another key when a host that stops hands the call back. */
+  call: NewCall;
+  readonly waiters: Map<CallWaiter, Cancel>;
+  /** The store to which it was first sent; undefined: no sending can have arrived. */
+  firstStoreId: string | undefined;
+  receipt: Receipt | undefined;
+  /** The connection over which it is being sent. */
+  sendingOver: WorkerConnection | undefined;
+  cancelTimer: Cancel | undefined;
+}
+
+/** It has a receipt, and is not about to be sent again. */
+const isWaiting = (open: OpenCall | undefined): boolean =>
+  open?.receipt !== undefined && open.sendingOver === undefined && open.cancelTimer === undefined;
+
+const executionOf = ({ firstStoreId }: OpenCall): Execution =>
+  firstStoreId === undefined ? 'not_executed' : 'uncertain';
+
+function latestDeadline({ waiters }: OpenCall): number {
+  let latestMs = Number.NEGATIVE_INFINITY;
+  for (const { deadlineAtMs } of waiters.keys()) latestMs = Math.max(latestMs, deadlineAtMs);
+  return latestMs;
+}
+
+/** A reply to an earlier call with the same key, which was cancelled, is none to this one. */
+const isReplyTo = ({ call }: OpenCall, digest: string | undefined): boolean =>
+  !call.isCallersKey || digest === undefined || digest === requestDigest(call.server, call.tool, call.args);
+
+const isSameCall = (one: NewCall, other: NewCall): boolean =>
+  one.server === other.server && one.tool === other.tool && one.args.equals(other.args);
+
+const unsent = {
+  ...{ firstStoreId: undefined, receipt: undefined, sendingOver: undefined, cancelTimer: undefined },
+};
 
 const callsMax = 1_024;
 const callBytesMax = 64 * 1024 * 1024;

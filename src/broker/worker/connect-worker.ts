@@ -1,9 +1,11 @@
 /** Entry points for programs: a worker that is connected and knows its tools, or an error that says why not. */
+
+import { workerPattern } from '../../config/values.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
-import { systemClock } from '../../kernel/clock.js';
+import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { readKeyFile } from '../key-file.js';
-import { openConnection } from './open-connection.js';
+import type { OpenConnection } from './connection.js';
 import { RemoteTools, type RemoteToolsOptions } from './remote-tools.js';
 
 interface FirstConnection {
@@ -52,4 +54,49 @@ const noKey = (): HostError =>
     field: 'key',
     execution: 'not_executed',
     hint: 'give keyFile, the path of a file with the key of this worker',
+  });
+
+export interface BrokerAddress {
+  /** `ws://` or `wss://`, or `nats://` and `tls://` with the name of the worker as path: `nats://host:4222/worker-1`. */
+  readonly broker: string;
+  readonly key: string;
+  /** Without TLS also to another machine. */
+  readonly insecure?: boolean | undefined;
+  readonly clock: Clock;
+}
+
+export async function openConnection({ broker, key, clock, insecure = false }: BrokerAddress): Promise<OpenConnection> {
+  const url = URL.canParse(broker) ? new URL(broker) : undefined;
+  switch (url?.protocol) {
+    case 'ws:':
+    case 'wss:': {
+      const { openWebSocketConnection } = await import('../websocket/worker-connection.js');
+      return openWebSocketConnection({ url: broker, key, clock, insecure });
+    }
+    case 'nats:':
+    case 'tls:': {
+      const worker = workerIn(url);
+      const { openNatsConnection } = await import('../nats/worker-connection.js');
+      return openNatsConnection({ url: `${url.protocol}//${url.host}`, key, worker, clock, insecure });
+    }
+    default:
+      throw wrongAddress(
+        'must begin with ws://, wss://, nats:// or tls://',
+        'use the address that hostler up prints for workers',
+      );
+  }
+}
+
+/** A NATS server admits a key, but does not tell which worker it belongs to. */
+function workerIn({ pathname, username, password, search }: URL): string {
+  if (username !== '' || password !== '' || search !== '')
+    throw wrongAddress('must have no user, password or query', 'put the key into a file');
+  const worker = pathname.slice(1);
+  if (workerPattern.test(worker)) return worker;
+  throw wrongAddress('must end with the name of the worker', 'write it after the port: nats://host:4222/worker-1');
+}
+
+const wrongAddress = (what: string, hint: string): HostError =>
+  new HostError('invalid_spec', `the address of the broker ${what}`, {
+    ...{ field: 'broker', execution: 'not_executed', hint },
   });

@@ -9,9 +9,8 @@ import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError, withoutStack } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
-import type { Manifest } from '../protocol/reply-body.js';
+import type { Manifest, ManifestTool } from '../protocol/reply-body.js';
 import type { ConnectionHandlers, OpenConnection, WorkerConnection } from './connection.js';
-import { ManifestIndex } from './manifest-index.js';
 import { ManifestLearner } from './manifest-learner.js';
 import { goodMs, reconnectDelayMs, refusedDelayMs } from './reconnect-plan.js';
 
@@ -270,3 +269,29 @@ const asError = (cause: unknown): HostError =>
 
 const lostConnection = (): HostError =>
   new HostError('transport', 'the connection to the broker was lost', { hint: 'the worker connects again by itself' });
+
+export class ManifestIndex {
+  readonly revision: string;
+  readonly tools: readonly ManifestTool[];
+  /** Why there are no tools, if the host denies this worker everything. */
+  readonly denied: HostError | undefined;
+  readonly #byName = new Map<string, ManifestTool[]>();
+
+  constructor({ revision, tools, denied }: Manifest) {
+    this.revision = revision;
+    this.denied = denied;
+    this.tools = Object.freeze([...tools]);
+    for (const tool of tools) {
+      const same = this.#byName.get(tool.name);
+      if (same) same.push(tool);
+      else this.#byName.set(tool.name, [tool]);
+    }
+    Object.freeze(this);
+  }
+
+  /** All tools that match; at most one if the server is named. */
+  find(server: string | undefined, tool: string): readonly ManifestTool[] {
+    const found = this.#byName.get(tool) ?? [];
+    return server === undefined ? found : found.filter((each) => each.server === server).slice(0, 1);
+  }
+}

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ManifestIndex } from './manifest-index.js';
+import { ManifestIndex } from './connection-keeper.js';
 
 const tool = (server: string, name: string, text = '{}') => ({ server, name, raw: Buffer.from(text) });
 const index = new ManifestIndex({

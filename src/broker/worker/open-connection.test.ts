@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { HostError } from '../../kernel/errors.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { openConnection } from './open-connection.js';
+import { openConnection } from './connect-worker.js';
 
 const transport = (broker: string) => openConnection({ broker, key: 'secret-key', clock: new FakeClock() });
 

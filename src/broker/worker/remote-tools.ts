@@ -1,30 +1,31 @@
 /**
  * The tools of a host on another machine: listed from the manifest, called through the broker. Joins the files beside it.
- * Not here: transports (open-connection.ts), MCP clients (serve-worker.ts).
+ * Not here: transports (connect-worker.ts), MCP clients (serve-worker.ts).
  *
  * Invariants: a call ends once, by its deadline at the latest; a tool that is not in the newest manifest is not called; a list is the
  * last one that was learned, and never empty because of a failure.
  */
+
+import { closeSync, fstatSync, openSync, readFileSync, writeSync } from 'node:fs';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { Emitter, type Listener } from '../../kernel/emitter.js';
-import type { ErrorCode, HostError } from '../../kernel/errors.js';
+import { type ErrorCode, HostError } from '../../kernel/errors.js';
 import { KeepAlive } from '../../kernel/keep-alive.js';
 import { newId, type Random, systemRandom } from '../../kernel/random.js';
+import { replaceFile } from '../../kernel/replace-file.js';
 import { CallResult } from '../../policy/operation.js';
 import type { ToolArguments } from '../../session/session.js';
+import { checkValue } from '../../wire/json-edit.js';
 import { memberText } from '../../wire/json-members.js';
 import { brokerLimits } from '../protocol/limits.js';
 import type { Trace } from '../protocol/messages.js';
-import type { Manifest, ManifestTool } from '../protocol/reply-body.js';
+import { type Manifest, type ManifestTool, readManifestBody } from '../protocol/reply-body.js';
 import { argumentsBytes, callKey, requireValidCall } from './call-arguments.js';
 import { ambiguousTool, type CallTarget, closedCall, notConnected, refusedCall, unknownTool } from './call-errors.js';
-import { CallTable } from './call-table.js';
+import { type CallResultBody, CallTable, type NewCall } from './call-table.js';
 import type { OpenConnection, WorkerConnection } from './connection.js';
 import { ConnectionKeeper, type ConnectionState } from './connection-keeper.js';
-import { readManifestFile, writeManifestFile } from './manifest-file.js';
-import type { CallResultBody, NewCall } from './open-call.js';
-import { within } from './within.js';
 
 export interface RemoteToolsOptions {
   readonly open: OpenConnection;
@@ -296,3 +297,52 @@ export class RemoteTools {
 /** Failures of the connection or the moment. A host that answers anything else will answer the same again. */
 const passing: ReadonlySet<ErrorCode> = new Set(['transport', 'timeout', 'connect_failed', 'cancelled', 'expired']);
 const isHopeless = ({ code, retryable }: HostError): boolean => !retryable && !passing.has(code);
+
+/** `late` makes the error for when the time is over; without it that is no error. */
+function within(
+  clock: Clock,
+  atMs: number,
+  signal: CancelSignal | undefined,
+  begin: (resolve: () => void, reject: (error: unknown) => void) => unknown,
+  late: (() => HostError) | undefined,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = (error: unknown) => {
+      cancel();
+      signal?.removeEventListener('abort', aborted);
+      if (error === undefined) resolve();
+      else reject(error);
+    };
+    const aborted = () =>
+      settle(new HostError('cancelled', 'the caller does not wait any more', { execution: 'not_executed' }));
+    const cancel = clock.at(atMs, () => settle(late?.()));
+    if (signal?.aborted) return aborted();
+    signal?.addEventListener('abort', aborted, { once: true });
+    begin(() => settle(undefined), settle);
+  });
+}
+
+/** Undefined if there is no file. Throws if it cannot be used. */
+function readManifestFile(file: string): Manifest | undefined {
+  let opened: number;
+  try {
+    opened = openSync(file, 'r');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  try {
+    if (fstatSync(opened).size > brokerLimits.manifestBytes) throw new Error(`${file} is too large for a manifest`);
+    const bytes = readFileSync(opened);
+    checkValue(bytes, file);
+    return readManifestBody(bytes);
+  } finally {
+    closeSync(opened);
+  }
+}
+
+function writeManifestFile(file: string, body: Buffer): void {
+  replaceFile(file, `${file}.${newId()}`, (descriptor) => {
+    for (let at = 0; at < body.length; ) at += writeSync(descriptor, body, at);
+  });
+}

@@ -3,6 +3,7 @@
  * Not here: counting (call-meter.ts), the text of `/metrics` (metrics.ts).
  * Invariant: label values are bounded. The registry bounds servers, fixed lists bound the others.
  */
+import type { BrokerStatus, LogUsage } from '../../host/broker-status.js';
 import type { StatusRow } from '../../host/status.js';
 import type { Circuit } from '../../policy/breaker.js';
 import type { CacheStats } from '../../policy/cache.js';
@@ -17,25 +18,10 @@ export interface IngressFigures {
   readonly httpAnswers: Readonly<Record<number, number>>;
 }
 
-export interface BrokerFigures {
-  readonly isConnected: boolean;
-  readonly connectedWorkers: number;
-  readonly waiting: number;
-  readonly running: number;
-  /** Age of the oldest call that waits or runs. */
-  readonly oldestMs: number | undefined;
-  /** Calls received since the start. */
-  readonly calls: number;
-  /** Calls that were sent again and not run again. */
-  readonly repeated: number;
-  readonly expired: number;
-  readonly denied: number;
-  readonly refused: number;
-  /** Calls that may have run and whose outcome is not known. */
-  readonly uncertain: number;
-  /** Bytes of replies in the log. */
-  readonly replyBytes: number;
-}
+export type BrokerFigures = Omit<
+  BrokerStatus,
+  'engine' | 'unlistedRoles' | 'tooLarge' | Exclude<keyof LogUsage, 'replyBytes'>
+>;
 
 const statusClasses = [1, 2, 3, 4, 5];
 

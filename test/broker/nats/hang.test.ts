@@ -53,3 +53,11 @@ test('AC-BR4 nats-server is killed under load and comes back: every call has an 
   expect(new Set(ran).size).toBe(ran.length);
   await worker.close();
 }, 60_000);
+
+test('a host that starts a moment before nats-server waits for it', async () => {
+  await stage.server.kill();
+  const starting = stage.host();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  await stage.server.start();
+  expect((await starting).nats.isConnected).toBe(true);
+});

@@ -137,6 +137,25 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(shown(await log.find(idOf('k1')))).toEqual({ state: 'done', attempts: 2, reply: '{"n":2}' });
   },
 
+  "B9 a reply to a caller's key that finds no room goes to its caller, and is not kept": async (store) => {
+    // The buckets of a NATS server have their own sizes.
+    if (store.isShared) return;
+    const log = await store.open();
+    const part = Buffer.alloc(brokerLimits.callersKeyBytes / 4, 32);
+    for (const worker of ['w1', 'w2', 'w3', 'w4'])
+      await done(log, 'full', part, { id: idOf('full', worker), isCallersKey: true });
+    expect(log.refusal('w5', 'e1', true)).toMatchObject({ details: { reason: 'all_keys' } });
+    const call = newCall('late', { id: idOf('late', 'w5'), isCallersKey: true });
+    await log.receive(call);
+    const reply = '{"era":"legacy","result":{}}';
+    expect(shown(await log.finish(call.id, log.owner, outcome(reply, { isCallersKey: true })))).toMatchObject({
+      reply,
+    });
+    const kept = await log.find(call.id);
+    expect(kept?.state).toBe('done');
+    expect(readReplyBody(kept?.reply as Buffer)).toMatchObject({ error: { details: { reason: 'not_kept' } } });
+  },
+
   'rows survive the host, whose owner is gone then': async (store) => {
     const before = await store.open();
     await before.receive(newCall('k1', { state: 'received' }));

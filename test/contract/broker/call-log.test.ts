@@ -8,7 +8,7 @@ import { openSqliteCallLog } from '../../../src/broker/calls/sqlite/sqlite-call-
 import { KvCallLog } from '../../../src/broker/nats/kv-call-log.js';
 import { KvStore } from '../../../src/broker/nats/kv-store.js';
 import { connectNats, type NatsConnection } from '../../../src/broker/nats/nats-client.js';
-import { TurnBatch } from '../../../src/broker/nats/turn-batch.js';
+import { TurnBatch } from '../../../src/broker/nats/row-writes.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { BeginsTwice, MemoryCallLog, MemoryRows, OverwritesOutcomes } from '../../fakes/memory-call-log.js';
 import { startNatsServer } from '../../fakes/nats-server.js';

@@ -77,7 +77,7 @@ describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_
     const first = await connect(worker);
     await first.call(request('k1'));
     await first.close();
-    await arrives(() => expect(host.leftSessions).toHaveLength(1));
+    await arrives(() => expect(at.transport.connectedWorkers).toBe(0));
     host.onAsk = async (session) => {
       session.send({ op: 'reply', key: 'k1', body: result('late') });
       return { running: ['k2'], resend: ['k3'] };

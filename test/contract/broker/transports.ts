@@ -2,8 +2,8 @@
 import { Identities } from '../../../src/broker/identities.js';
 import { HostTransport } from '../../../src/broker/nats/host-transport.js';
 import { connectNats, newUserPair } from '../../../src/broker/nats/nats-client.js';
+import { TurnBatch } from '../../../src/broker/nats/row-writes.js';
 import { natsServerConfig } from '../../../src/broker/nats/server-config.js';
-import { TurnBatch } from '../../../src/broker/nats/turn-batch.js';
 import { openNatsConnection } from '../../../src/broker/nats/worker-connection.js';
 import type { CallRequest } from '../../../src/broker/protocol/messages.js';
 import type {
@@ -141,7 +141,6 @@ export class RecordingService implements ServiceHandlers {
   readonly takenKeys: string[] = [];
   readonly asks: (readonly string[])[] = [];
   readonly joinedSessions: WorkerSession[] = [];
-  readonly leftSessions: WorkerSession[] = [];
   owner = 'owner-1';
   onCall: (incoming: IncomingCall) => void = (incoming) => incoming.receipt(this.owner);
   onAsk: ServiceHandlers['ask'] = async (_session, keys) => ({ running: keys, resend: [] });
@@ -167,9 +166,6 @@ export class RecordingService implements ServiceHandlers {
   }
   joined(session: WorkerSession): void {
     this.joinedSessions.push(session);
-  }
-  left(session: WorkerSession): void {
-    this.leftSessions.push(session);
   }
 }
 

@@ -49,6 +49,8 @@ export class LogClient {
   #waiting: Waiting[] = [];
   #failure: string | undefined;
   #isClosed = false;
+  /** The thread of a log that fails does not end. */
+  #endClose = () => {};
 
   constructor(options: LogClientOptions) {
     this.#options = options;
@@ -109,8 +111,11 @@ export class LogClient {
     this.flush();
     this.#isClosed = true;
     this.#thread.ref();
+    const failed = new Promise<void>((resolve) => {
+      this.#endClose = resolve;
+    });
     this.#post({ close: true });
-    await this.#exited;
+    await Promise.race([this.#exited, failed]);
     for (const { reject } of this.#waiting) reject(logClosed());
   }
 
@@ -162,5 +167,6 @@ export class LogClient {
       reject(logFailed(cause, at < sent ? 'uncertain' : 'not_executed'));
     });
     this.#options.onFailed();
+    this.#endClose();
   }
 }

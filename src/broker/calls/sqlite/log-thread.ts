@@ -71,15 +71,19 @@ function serve(writer: LogWriter): void {
       const { state, hasSpare } = writer;
       say({ kind: 'answered', answers, changes, state, hasSpare, expiries, problems: takeProblems() });
     } catch (error) {
-      waiting = [];
-      say({ kind: 'failed', cause: textOf(error) });
-      port.removeAllListeners('message');
-      // A port without a listener would end the thread, and its lock.
-      port.on('message', () => {});
-      return;
+      return giveUp(error);
     }
     takeAll();
   }
+}
+
+function giveUp(error: unknown): void {
+  waiting = [];
+  isClosing = false;
+  say({ kind: 'failed', cause: textOf(error) });
+  port.removeAllListeners('message');
+  // A port without a listener would end the thread, and its lock.
+  port.on('message', () => {});
 }
 
 function nextGroup(): Operation[] {
@@ -94,11 +98,11 @@ function nextGroup(): Operation[] {
 function close(writer: LogWriter, unlock: () => void): void {
   try {
     writer.close();
-    unlock();
   } catch (error) {
     // Everything was answered before; the next start recovers from the write-ahead log.
-    say({ kind: 'failed', cause: textOf(error) });
+    return giveUp(error);
   }
+  unlock();
   port.close();
 }
 

@@ -70,19 +70,25 @@ export class LogWriter {
       if (this.#walBytes >= checkpointBytes) this.#checkpoint();
       return written;
     } catch (error) {
-      this.#hasFailed = true;
-      if (this.#folder !== undefined) moveFailed(this.#folder);
+      this.#failed();
       throw error;
     }
   }
 
+  /** Throws when the disk failed. Then the file stays open: SQLite would write and sync it once more on close. */
   close(): void {
-    if (this.#hasFailed) return;
     try {
       this.#checkpoint();
-    } finally {
-      this.#database.close();
+    } catch (error) {
+      this.#failed();
+      throw error;
     }
+    this.#database.close();
+  }
+
+  #failed(): void {
+    this.#hasFailed = true;
+    if (this.#folder !== undefined) moveFailed(this.#folder);
   }
 
   /** Undefined: the disk has no room for all of them. */

@@ -5,6 +5,7 @@
  * Invariant: a start of the process has a new store id, which is its owner id too, so every earlier owner is gone.
  */
 import { mkdirSync, realpathSync } from 'node:fs';
+import type { LogUsage } from '../../../host/broker-status.js';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
 import { HostError, isHostError } from '../../../kernel/errors.js';
 import { newId } from '../../../kernel/random.js';
@@ -12,7 +13,7 @@ import { requireTrusted } from '../../../transports/stdio/state-dir.js';
 import { brokerLimits } from '../../protocol/limits.js';
 import { errorBody } from '../../protocol/reply-body.js';
 import { CallBounds, type FirstExpiry, keptMs, noRoom, notKept } from '../call-bounds.js';
-import type { CallId, CallLog, CallOutcome, CallRow, LogUsage, NewCall, Received } from '../call-log.js';
+import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../call-log.js';
 import { LogClient } from './log-client.js';
 import { diskFull, inUse, logFailed } from './log-errors.js';
 import { type Answer, type Answered, asBuffer, type LogState, type ThreadRow } from './log-messages.js';
