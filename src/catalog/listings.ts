@@ -7,7 +7,7 @@
  */
 import { isStdio } from '../config/server-spec.js';
 import { withoutThrowing } from '../kernel/problems.js';
-import { pinRefusal } from '../policy/pin-stage.js';
+import { showsApproved } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
 import type { CatalogServer, KnownFacts, KnownList, KnownServer, ShownItem, ShownList } from './catalog-server.js';
@@ -256,8 +256,7 @@ export class Listings {
     const statusOf = isTools ? pins.statusesOf(name) : undefined;
     const faults = repair ? faultsIn(method, items) : undefined;
     // Nearly all lists have no fault and no blocked tool.
-    const isBlocked = ({ key }: ListedItem) =>
-      statusOf !== undefined && pinRefusal(statusOf(key), policy) !== undefined;
+    const isBlocked = ({ key }: ListedItem) => statusOf !== undefined && showsApproved(statusOf(key), policy);
     if ((faults?.size ?? 0) === 0 && !items.some((item) => item.key === '' || isBlocked(item))) return items;
     /** Tools replaced by their approved text: a server may list a name twice. */
     const replaced = new Set<string>();

@@ -6,7 +6,7 @@ import { pinnedTools } from './pinned-tools.js';
 
 const item = (name: string, description: string): ListedItem => ({
   key: name,
-  raw: Buffer.from(JSON.stringify({ name, description })),
+  raw: Buffer.from(JSON.stringify({ name, description, inputSchema: { const: description } })),
 });
 
 function open(isTrusted = false) {
@@ -70,7 +70,10 @@ test('E2 a text of a list that was never compared is judged by its own hash', ()
   const { list, shown } = open();
   list(good);
   // Such as the late answer to an earlier request, or a server card.
-  const rewritten = { key: 'pay', raw: Buffer.from('{ "description":"pays", "name":"pay" }') };
+  const rewritten = {
+    key: 'pay',
+    raw: Buffer.from('{ "description":"pays", "name":"pay", "inputSchema":{"const":"pays"} }'),
+  };
   expect(shown([evil])).toEqual([['pay', 'changed', false, 'pays']]);
   expect(shown([rewritten])).toEqual([['pay', 'approved', false, 'pays']]);
   expect(shown([item('other', 'unseen')])).toEqual([['other', 'new', true, 'unseen']]);

@@ -29,6 +29,7 @@ const table = {
   ],
   logout: ['Revoke and forget the login of a server.', async () => (await import('./logout.js')).logout, ''],
   auth: ['List the logins, or show that of one server.', async () => (await import('./auth.js')).auth, ''],
+  approve: ['Compare changed tools and approve them.', async () => (await import('./approve.js')).approve],
   trust: ['Show what a hostler.json would run, and confirm it.', async () => (await import('./trust.js')).trust],
   key: ['Add, list and revoke keys of clients and workers.', async () => (await import('./key.js')).key],
   worker: [

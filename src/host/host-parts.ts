@@ -10,6 +10,7 @@ import { schemaEvents } from '../catalog/schema-events.js';
 import { pinsByOrigin } from '../catalog/server-origin.js';
 import { ServerRuns } from '../catalog/server-runs.js';
 import { StartupListing } from '../catalog/startup-listing.js';
+import { memoryApprovals } from '../catalog/store/approvals-table.js';
 import { FailureHistories } from '../catalog/store/failure-histories.js';
 import { serverMarks } from '../catalog/store/server-marks.js';
 import { StateFile } from '../catalog/store/state-file.js';
@@ -29,6 +30,7 @@ import { ServerCards } from '../session/server-card.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/methods.js';
+import { Approvals } from './approvals.js';
 import { Audit } from './audit.js';
 import { ConfiguredServers } from './configured-servers.js';
 import { HostEvents } from './host-events.js';
@@ -193,6 +195,8 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     wasListed: (managed) => listings.wasListed(managed),
     listsRead: async (managed) => runs.of(managed)?.listsRead,
   });
+  const log = state?.approvals ?? memoryApprovals();
+  const approvals = new Approvals({ clock, pins, log, servers, events, listOperations });
   const startupListing = new StartupListing(clock, discovery, options.learnAtBoot, {
     was: (name) => marks.has(name, 'slow'),
     exceeded: (name) => marks.set(name, 'slow', true),
@@ -225,6 +229,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       endWaits,
       serverThrottle,
     },
+    approvals,
     marks,
     onConfigProblem,
     secrets: options.secrets,

@@ -5,7 +5,6 @@
 import type { KnownServer } from '../catalog/catalog-server.js';
 import type { Discovered, DiscoverOptions } from '../catalog/discovery.js';
 import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
-import { approvalEvent } from '../catalog/schema-events.js';
 import { loadLibsql } from '../catalog/store/libsql.js';
 import { copyEntry } from '../config/copy-config.js';
 import { parseHostConfig } from '../config/host-config.js';
@@ -25,6 +24,7 @@ import type { ToolArguments } from '../session/session.js';
 import type { Lease } from '../supervisor/registry.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/channel.js';
+import type { Approvals } from './approvals.js';
 import type { CallMeter } from './audit.js';
 import { changeConfiguration, publishRules, type Reconfigured } from './configured-servers.js';
 import { type Explanation, explain, gatherFacts } from './explain.js';
@@ -229,13 +229,14 @@ export class Host {
     return record && { status: pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash };
   }
 
+  /** Approves the listed version of a tool if it has this hash. */
   approve(server: string, tool: string, hash: string): void {
-    const { pins, clock, events, listOperations } = this.#parts;
-    const before = pins.recordOf(server, tool);
-    pins.approve(server, tool, hash, clock.date());
-    const event = approvalEvent(tool, before, pins.recordOf(server, tool));
-    if (event) events.emit(server, event);
-    listOperations.reapplyPins(server);
+    this.#parts.approvals.approve(server, tool, hash);
+  }
+
+  /** Waiting tools with their changed fields, and the undo of approvals. */
+  get approvals(): Pick<Approvals, 'waiting' | 'undo'> {
+    return this.#parts.approvals;
   }
 
   cacheStats(): CacheStats {

@@ -282,7 +282,9 @@ export class ListOperations {
     let statusOf: ((tool: string) => PinStatus) | undefined;
     return (tool) => {
       statusOf ??= this.#parts.pins.statusesOf(server);
-      return statusOf(tool) === 'approved';
+      const status = statusOf(tool);
+      // The annotations of a reworded tool are the approved ones.
+      return status === 'approved' || status === 'reworded';
     };
   }
 }

@@ -32,7 +32,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
     },
     serverOf: () => managed,
     cache: { entriesOf: () => 0 },
-    pins: { differingOf: () => 0 },
+    pins: { countsOf: () => ({ changed: 1, reworded: 2 }) },
     listings: { notesOf: () => ['1 tool repaired'] },
     connector: { escapedOf: () => 0, clean: (text) => text },
     instances: { countOf: () => 0 },

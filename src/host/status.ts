@@ -9,8 +9,7 @@ import type { Clock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Circuit } from '../policy/breaker.js';
 import type { CachedCall, ResponseCache } from '../policy/cache.js';
-import type { Pins } from '../policy/pins.js';
-
+import type { PinCounts, Pins } from '../policy/pins.js';
 import type { ServerThrottle } from '../policy/throttles.js';
 import type { AuthDescription } from '../session/auth/auth-provider.js';
 
@@ -108,7 +107,7 @@ interface StatusSources {
   readonly registry: Pick<Registry<unknown>, 'list' | 'held'>;
   readonly serverOf: (name: string) => ManagedServer;
   readonly cache: Pick<ResponseCache<CachedCall>, 'entriesOf'>;
-  readonly pins: Pick<Pins, 'differingOf'>;
+  readonly pins: Pick<Pins, 'countsOf'>;
   readonly listings: Pick<Listings, 'notesOf'>;
   readonly connector: Pick<Connector, 'escapedOf' | 'clean'>;
   readonly instances: Pick<Instances, 'countOf'>;
@@ -181,8 +180,8 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
     tools: tools.length,
     toolsError: managed.toolsError?.message,
     problem: definition.problem,
-    changedTools: sources.pins.differingOf(name),
-    notes: sources.listings.notesOf(name),
+    changedTools: changedTools(sources.pins.countsOf(name)),
+    notes: [...pinNotes(managed, sources.pins.countsOf(name)), ...sources.listings.notesOf(name)],
     unroutedTemplates: sources.routing?.unroutedOf?.(name),
     cacheEntries: sources.cache.entriesOf(name),
     noticesLost: noticesLost(current?.connection),
@@ -191,6 +190,20 @@ export function statusRow(name: string, sources: StatusSources, instant = instan
     instances: sources.instances.countOf(name),
     ...processFacts(managed, current?.connection),
   };
+}
+
+const changedTools = ({ changed = 0, renamed = 0 }: PinCounts): number => changed + renamed;
+
+/** The next step is always the command that shows the differences. */
+function pinNotes({ definition: { name, pins } }: ManagedServer, counts: PinCounts): string[] {
+  const { reworded = 0, new: fresh = 0 } = counts;
+  const note = (count: number, what: string) =>
+    count === 0 ? [] : [`${count} ${count === 1 ? 'tool' : 'tools'} ${what}: hostler approve ${name}`];
+  return [
+    ...(pins.onChange === 'block' ? note(changedTools(counts), 'changed and blocked') : []),
+    ...(pins.onFirstSight === 'block' ? note(fresh, 'new and blocked') : []),
+    ...note(reworded, 'with new wording, which is not shown to clients'),
+  ];
 }
 
 /** The identity may contain a token, so it is redacted before it is cut. */

@@ -30,3 +30,20 @@ export const neutraliseJson = (json: string): string =>
       .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
       .join(''),
   );
+
+/** Spaces and blanks that look like nothing or like a plain space. */
+const blank = /[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]/gu;
+
+const codePoint = (character: string): string =>
+  `U+${(character.codePointAt(0) as number).toString(16).toUpperCase().padStart(4, '0')}`;
+
+/** The characters of a text that cannot be seen, each once, such as `U+202E`. */
+export const unseenCharacters = (text: string): string[] => [
+  ...new Set([...(text.match(unsafe) ?? []), ...(text.match(blank) ?? [])].map(codePoint)),
+];
+
+/** Shows these characters in place, as `<U+202E>`. For a reader who compares two texts. */
+export const showUnseen = (text: string): string =>
+  text
+    .replace(unsafe, (character) => `<${codePoint(character)}>`)
+    .replace(blank, (character) => `<${codePoint(character)}>`);

@@ -7,7 +7,8 @@
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Hashed, PinHash } from './pin-hash.js';
 
-export type PinStatus = 'approved' | 'new' | 'changed' | 'renamed' | 'removed';
+/** `reworded`: the listed version differs in wording only (wording.ts). */
+export type PinStatus = 'approved' | 'new' | 'changed' | 'renamed' | 'reworded' | 'removed';
 
 export interface PinVersion {
   readonly hash: string;
@@ -30,7 +31,12 @@ export interface PinRecord {
   /** True if the name is listed twice or its text is ambiguous: there is nothing to approve. */
   readonly isAmbiguous: boolean;
   readonly isListed: boolean;
+  /** The pending version differs from the approved one in wording only. Undefined: not compared yet. */
+  readonly isReworded?: boolean | undefined;
 }
+
+/** Undefined: there was too much to compare at once. */
+export type ComparesWording = (approved: string, listed: Buffer | string) => boolean | undefined;
 
 export interface PinStore {
   /** Undefined for a server that was never seen; empty for a server without tools. */
@@ -62,12 +68,17 @@ export function pinStatus(record: PinRecord): PinStatus {
   const { approved, pending, firstHash, renamedFrom } = record;
   if (record.isAmbiguous) return 'changed';
   if (!pending) return record.isListed ? 'approved' : 'removed';
-  if (approved || pending.hash !== firstHash) return 'changed';
+  if (approved || pending.hash !== firstHash) return approved && record.isReworded ? 'reworded' : 'changed';
   return renamedFrom === undefined ? 'new' : 'renamed';
 }
 
 /** The record after a list with the name. Returns the same object if nothing changed. */
-export function afterListed(record: PinRecord, { hashes, raw }: Hashed, at: string): PinRecord {
+export function afterListed(
+  record: PinRecord,
+  { hashes, raw }: Hashed,
+  at: string,
+  compareWording: ComparesWording,
+): PinRecord {
   const { approved, pending } = record;
   if (!hashes) {
     if (record.isAmbiguous && record.isListed && !pending) return record;
@@ -79,26 +90,39 @@ export function afterListed(record: PinRecord, { hashes, raw }: Hashed, at: stri
     return changed(record, { pending: undefined, isAmbiguous: false, isListed: true });
   }
   const same = hashes.hash === pending?.hash ? pending : undefined;
-  if (isSettled && same) return record;
+  const isCompared = same !== undefined && record.isReworded !== undefined;
+  const isReworded = isCompared ? record.isReworded : compareWording(approved?.raw ?? '', raw);
+  if (isSettled && same && (isCompared || isReworded === undefined)) return record;
   return changed(record, {
     pending: version(hashes, raw, same?.at ?? at),
     isAmbiguous: false,
     isListed: true,
+    isReworded,
   });
 }
 
 /** The record after a list without the name. Drops unapproved text, with which a server could fill the store. */
 export function afterUnlisted(record: PinRecord): PinRecord {
   if (!record.isListed) return record;
-  const { pending, isAmbiguous } = record;
-  return changed(record, { pending: pending && { ...pending, raw: undefined }, isAmbiguous, isListed: false });
+  const { pending, isAmbiguous, isReworded } = record;
+  return changed(record, {
+    pending: pending && { ...pending, raw: undefined },
+    isAmbiguous,
+    isListed: false,
+    isReworded,
+  });
 }
 
 /** Lists every member: there may be 10,000 records, and a spread of parsed JSON takes ten times as long. */
 const changed = (
   { name, approved, firstHash, renamedFrom }: PinRecord,
-  { pending, isAmbiguous, isListed }: Pick<PinRecord, 'pending' | 'isAmbiguous' | 'isListed'>,
-): PinRecord => ({ name, approved, pending, firstHash, renamedFrom, isAmbiguous, isListed });
+  {
+    pending,
+    isAmbiguous,
+    isListed,
+    isReworded,
+  }: Pick<PinRecord, 'pending' | 'isAmbiguous' | 'isListed' | 'isReworded'>,
+): PinRecord => ({ name, approved, pending, firstHash, renamedFrom, isAmbiguous, isListed, isReworded });
 
 export function newRecord(
   name: string,
@@ -126,7 +150,19 @@ export const withApproval = (record: PinRecord, approved: PinVersion): PinRecord
   pending: undefined,
   firstHash: undefined,
   renamedFrom: undefined,
+  isReworded: undefined,
 });
+
+/**
+ * The record before an approval, for a server that still lists what was approved. A version that it lists since then stays
+ * pending.
+ */
+export function withoutApproval(record: PinRecord, before: PinRecord, compareWording: ComparesWording): PinRecord {
+  const { approved, firstHash, renamedFrom } = before;
+  const pending = record.pending ?? record.approved;
+  const isReworded = approved && pending?.raw ? compareWording(approved.raw ?? '', pending.raw) : undefined;
+  return { ...record, approved, pending, firstHash, renamedFrom, isReworded };
+}
 
 /** Converts to text, because the bytes are a view that would retain a whole page. */
 const version = ({ hash, bodyHash }: PinHash, raw: Buffer, at: string): PinVersion => ({

@@ -24,11 +24,17 @@ export function pinRefusal(status: PinStatus, policy: PinPolicy): PinRefusal | u
     // One session may list less than another; the approved definition has not changed.
     case 'removed':
     case 'approved':
+    // The approved text stays in service, so the new wording reaches no model.
+    case 'reworded':
       return undefined;
     default:
       return status satisfies never;
   }
 }
+
+/** True if a list shows the approved text instead of the listed one, or leaves the tool out if it has none. */
+export const showsApproved = (status: PinStatus, policy: PinPolicy): boolean =>
+  pinRefusal(status, policy) !== undefined || (status === 'reworded' && policy.onChange === 'block');
 
 export interface PinFacts {
   readonly statusOf: (server: string, tool: string) => PinStatus;
@@ -73,6 +79,6 @@ function refusal(
     ...hashes,
     phase: 'queued',
     execution: 'not_executed',
-    hint: "ask the operator to compare the tool's definitions and approve the hash that is listed now",
+    hint: `ask the operator to compare the definitions: hostler approve ${shown(server)}/${shown(tool)}`,
   });
 }

@@ -15,6 +15,7 @@ import {
   afterListed,
   afterUnlisted,
   bodiesOf,
+  type ComparesWording,
   newRecord,
   type PinRecord,
   type PinStatus,
@@ -22,7 +23,12 @@ import {
   pinStatus,
   sameRecords,
   withApproval,
+  withoutApproval,
 } from './pin-records.js';
+import { differInWordingOnly } from './wording.js';
+
+/** Bytes of texts whose wording is compared with one list; the rest counts as changed until the next list. */
+const comparedBytesMax = 512 * 1024;
 
 /** `block` refuses calls, `warn` only reports, `off` does nothing. */
 export type PinMode = 'block' | 'warn' | 'off';
@@ -72,6 +78,9 @@ export interface PinReport {
   readonly changes: readonly PinChange[];
 }
 
+export type PinCounts = Readonly<Partial<Record<PinStatus, number>>>;
+const noCounts: PinCounts = {};
+
 type Records = Map<string, PinRecord>;
 
 export class Pins {
@@ -79,12 +88,13 @@ export class Pins {
   readonly #policyOf: (server: string) => PinPolicy;
   readonly #isTrusted: (server: string) => boolean;
   readonly #hashes: PinHashes;
+  readonly #compareWording: () => ComparesWording;
   readonly #pinsMax: number;
   readonly #byServer = new Map<string, Records>();
   /** Statuses of servers whose full records were not needed yet. */
   readonly #statuses = new Map<string, ReadonlyMap<string, PinStatus>>();
-  /** Number of differing tools by server; computed on demand, dropped when the records change. */
-  readonly #differing = new Map<string, number>();
+  /** Number of tools by server and status; computed on demand, dropped when the records change. */
+  readonly #counts = new Map<string, PinCounts>();
   /** Servers with records that are not stored yet. */
   readonly #unsaved = new Set<string>();
   readonly #onStoreError: (error: unknown) => void;
@@ -94,6 +104,7 @@ export class Pins {
     this.#policyOf = policyOf ?? (() => defaultPinPolicy);
     this.#isTrusted = isTrusted ?? (() => false);
     this.#hashes = new PinHashes(kind ?? 'tool');
+    this.#compareWording = kind === undefined || kind === 'tool' ? boundedComparison : () => () => false;
     this.#pinsMax = pinsMax ?? 10_000;
     this.#onStoreError = onStoreError ?? (() => {});
   }
@@ -117,13 +128,14 @@ export class Pins {
     const records: Records = known ?? new Map();
     const listed = this.#hashes.ofList(server, items);
     const at = now.toISOString();
+    const compareWording = this.#compareWording();
 
     for (const record of before.values()) {
       const item = listed.get(record.name);
       // All earlier versions were ambiguous, so this version counts as the first one.
       if (item?.hashes && !record.approved && record.firstHash === undefined) records.delete(record.name);
       else {
-        const next = item ? afterListed(record, item, at) : afterUnlisted(record);
+        const next = item ? afterListed(record, item, at, compareWording) : afterUnlisted(record);
         if (next !== record) records.set(record.name, next);
       }
     }
@@ -142,7 +154,7 @@ export class Pins {
 
     // In memory first: if the store fails, a changed tool must still be flagged.
     this.#hold(server, records);
-    this.#differing.delete(server);
+    this.#counts.delete(server);
     if (!known || !sameRecords(before, records)) this.#unsaved.add(server);
     const report = this.#report(listed, before, records, !known, onFirstSight);
     this.#save(server, records);
@@ -163,8 +175,29 @@ export class Pins {
     // To the store first: otherwise an approval could be lost with a restart.
     this.#store.save(server, [...next.values()]);
     this.#hold(server, next);
-    this.#differing.delete(server);
+    this.#counts.delete(server);
     this.#unsaved.delete(server);
+  }
+
+  /** Takes back the approval of this hash. `before`: the record before the approval. */
+  undoApproval(server: string, tool: string, hash: string, before: PinRecord): void {
+    const records = this.#recordsOf(server);
+    const record = records?.get(tool);
+    if (!records || !record) throw notPinned(server, tool, 'list the tools of the server first');
+    if (record.approved?.hash !== hash) throw notThatVersion(server, tool, record);
+    const next = new Map(records).set(tool, withoutApproval(record, before, this.#compareWording()));
+    this.#store.save(server, [...next.values()]);
+    this.#hold(server, next);
+    this.#counts.delete(server);
+    this.#unsaved.delete(server);
+  }
+
+  /** Listed tools without approval of the listed version. */
+  waitingOf(server: string): { readonly record: PinRecord; readonly status: PinStatus }[] {
+    if (this.#isTrusted(server)) return [];
+    return [...(this.#recordsOf(server)?.values() ?? [])]
+      .filter(({ pending, isAmbiguous, isListed }) => isListed && (pending !== undefined || isAmbiguous))
+      .map((record) => ({ record, status: pinStatus(record) }));
   }
 
   /** A name that was never listed is `new`. */
@@ -192,18 +225,20 @@ export class Pins {
     return record ? pinStatus(record) : this.#unpinned(records);
   }
 
-  /** Number of tools that are changed or renamed. */
-  differingOf(server: string): number {
-    if (this.#isTrusted(server)) return 0;
-    const known = this.#differing.get(server);
-    if (known !== undefined) return known;
-    let count = 0;
-    for (const record of this.#recordsOf(server)?.values() ?? []) {
-      const status = pinStatus(record);
-      if (status === 'changed' || status === 'renamed') count++;
+  /** Number of tools by status. */
+  countsOf(server: string): PinCounts {
+    if (this.#isTrusted(server)) return noCounts;
+    let counts = this.#counts.get(server);
+    if (!counts) {
+      const count: Partial<Record<PinStatus, number>> = {};
+      for (const record of this.#recordsOf(server)?.values() ?? []) {
+        const status = pinStatus(record);
+        count[status] = (count[status] ?? 0) + 1;
+      }
+      counts = count;
+      this.#counts.set(server, counts);
     }
-    this.#differing.set(server, count);
-    return count;
+    return counts;
   }
 
   /**
@@ -215,7 +250,7 @@ export class Pins {
     this.#byServer.delete(server);
     this.#statuses.delete(server);
     this.#unsaved.delete(server);
-    this.#differing.delete(server);
+    this.#counts.delete(server);
     this.forgetList(server);
   }
 
@@ -321,6 +356,16 @@ export class Pins {
       failed(error);
     }
   }
+}
+
+/** Comparing a long list at once would block the event loop. */
+function boundedComparison(): ComparesWording {
+  let bytes = 0;
+  return (approved, listed) => {
+    if (approved === '') return false;
+    bytes += approved.length + listed.length;
+    return bytes > comparedBytesMax ? undefined : differInWordingOnly(approved, listed);
+  };
 }
 
 const shown = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);

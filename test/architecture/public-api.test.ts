@@ -44,6 +44,7 @@ test('the methods of a host', () => {
   expect(methods.sort()).toEqual([
     ...[
       'accessKey',
+      'approvals',
       'approve',
       'attach',
       'cacheStats',

@@ -95,19 +95,19 @@ describe('versions of the file', () => {
     expect(toolsOf(listings.load('files', 'f'))).toEqual([]);
     histories.save([row('files')]);
     expect(histories.load('files', 'f')).toEqual(row('files').record);
-    expect(versionOf()).toBe(6);
+    expect(versionOf()).toBe(7);
   });
 
-  test('a new one begins at version 6', () => {
+  test('a new one begins at version 7', () => {
     open();
-    expect([versionOf(), problems]).toEqual([6, []]);
+    expect([versionOf(), problems]).toEqual([7, []]);
   });
 
   test('tables of an older file whose version was never written are completed', () => {
     writeVersion(0);
     const { pins } = open();
     pins.save('files', [pinned('read')]);
-    expect([pins.loadStatuses('files')?.get('read'), versionOf(), problems]).toEqual(['approved', 6, []]);
+    expect([pins.loadStatuses('files')?.get('read'), versionOf(), problems]).toEqual(['approved', 7, []]);
   });
 
   test('pins of version 3 have their statuses, and are gone from their old table', () => {
@@ -158,13 +158,13 @@ describe('versions of the file', () => {
   });
 
   test('a file of a newer version is set aside and reported, and stays unchanged', () => {
-    writeVersion(7);
+    writeVersion(8);
     const before = readFileSync(file());
     const { pins, histories } = open();
     histories.save([row('a')]);
     expect(problems).toMatchObject([{ details: { reason: 'unusable_state' } }]);
     expect(pins.load('files')).toBeUndefined();
-    expect(versionOf()).toBe(6);
+    expect(versionOf()).toBe(7);
     expect(readFileSync(`${file()}.unusable`).equals(before)).toBe(true);
     const aside = new Database(`${file()}.unusable`);
     expect(aside.prepare('SELECT server FROM pins').all()).toMatchObject([{ server: 'files' }]);

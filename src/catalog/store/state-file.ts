@@ -1,6 +1,6 @@
 /**
  * state.db, one SQLite file for all data that outlives the host: pins of tools, the newest listing of each server, failure
- * histories, and marks. Server states are not stored: a parked server is not parked in the next host.
+ * histories, marks and the newest approvals. Server states are not stored: a parked server is not parked in the next host.
  * Not here: the tables (pins-table.ts, listings-table.ts, failure-histories.ts, server-marks.ts).
  *
  * Invariants: a damaged file, or one of a newer version, is set aside and reported, never overwritten. A busy file, or a folder
@@ -13,6 +13,7 @@ import { HostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { pinKey } from '../server-origin.js';
+import { type ApprovalLog, approvalsSchema, approvalsTable } from './approvals-table.js';
 import { checkVersion, claimDatabase, isDamage, type OwnFormat, setAside, sqliteCode } from './database-file.js';
 import { type HistoriesTable, historiesSchema, historiesTable } from './failure-histories.js';
 import { loadedLibsql } from './libsql.js';
@@ -24,7 +25,7 @@ import { marksSchema, marksTable, type ServerMarks } from './server-marks.js';
 import { WriteBehind } from './write-behind.js';
 
 const fileName = 'state.db';
-const schemaVersion = 6;
+const schemaVersion = 7;
 const format: OwnFormat = { noun: 'state', version: schemaVersion };
 /** Wait for a lock of another process. It blocks the event loop. */
 const busyMs = 250;
@@ -40,6 +41,7 @@ export class StateFile {
   readonly listings: ListingsTable;
   readonly histories: HistoriesTable;
   readonly marks: ServerMarks;
+  readonly approvals: ApprovalLog;
   readonly #pending = new WriteBehind();
 
   constructor(database: Database.Database, onProblem: (error: unknown) => void) {
@@ -47,6 +49,7 @@ export class StateFile {
     this.listings = listingsTable(database, this.pins, this.#pending);
     this.histories = historiesTable(database);
     this.marks = marksTable(database, onProblem);
+    this.approvals = approvalsTable(database);
     adoptOldPins(database, this.pins, onProblem);
   }
 
@@ -132,7 +135,7 @@ function prepare(file: string): Database.Database {
   if (found !== schemaVersion)
     database.exec(`
       BEGIN IMMEDIATE;
-      ${rowSetSchema('pin')} ${rowSetSchema('listing')} ${historiesSchema} ${marksSchema}
+      ${rowSetSchema('pin')} ${rowSetSchema('listing')} ${historiesSchema} ${marksSchema} ${approvalsSchema}
       DROP TABLE IF EXISTS manifests;
       PRAGMA user_version = ${schemaVersion};
       COMMIT`);

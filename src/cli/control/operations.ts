@@ -12,6 +12,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/operation.js';
 import { embedder } from '../../policy/operation.js';
+import type { PinReview } from '../../policy/pin-review.js';
 import { loggedKinds } from '../output/event-line.js';
 import type { ServerLogs } from '../up/server-logs.js';
 import type { RunningFacts } from './control-protocol.js';
@@ -29,6 +30,9 @@ export interface OperationsParts {
 const pieceChars = 128 * 1024;
 /** A longer schema is left out of its frame. */
 const toolBytesMax = 512 * 1024;
+/** Bounds of a review that is too long for one frame. */
+const fieldsMax = 200;
+const cutChars = 1_000;
 /** Shortest and longest time between two tables of `status --watch`. */
 const redrawMs = 250;
 const idleRedrawMs = 2_000;
@@ -45,6 +49,8 @@ const schemas = {
   call: z.object({ server: name, tool: text(1, 4_096), args: z.string(), deadlineMs }),
   server: z.object({ server: name }),
   why: z.object({ target: text(1, 8_192), role: z.optional(text(0, 256)) }),
+  pins: z.object({ server: z.optional(name), tool: z.optional(text(1, 4_096)) }),
+  approve: z.object({ server: name, tool: text(1, 4_096), hash: text(64, 71) }),
   logs: z.object({ server: name, follow }),
 };
 
@@ -91,6 +97,18 @@ export function createOperations(parts: OperationsParts): Operations {
         role === undefined ? undefined : { id: `role:${role}`, role, scopes: [] };
       return host.explain(server, tool === undefined ? tool : ownName(host, server, tool), principal);
     }),
+    pins: operation(schemas.pins, async ({ server: given, tool }, { emit }) => {
+      const server = given === undefined ? undefined : serverNamed(host, given);
+      const waiting = host.approvals.waiting(server).filter((review) => tool === undefined || review.tool === tool);
+      for (const review of waiting) emit(reviewFrame(review));
+      return { waiting: waiting.length };
+    }),
+    approve: operation(schemas.approve, async ({ server: given, tool, hash }) => {
+      const server = serverNamed(host, given);
+      host.approve(server, tool, hash);
+      return { server, tool, hash };
+    }),
+    unapprove: async () => host.approvals.undo(),
     logs: operation(schemas.logs, async ({ server: given, follow }, { emit, signal }) => {
       const server = serverNamed(host, given);
       for (const line of logs.tail(server)) emit(line);
@@ -150,6 +168,17 @@ async function watch(
   });
   cancel();
   for (const off of offs) off();
+}
+
+/** Fields of a tool whose texts are too long for one frame are named without their texts. */
+function reviewFrame(review: PinReview): PinReview {
+  if (JSON.stringify(review).length <= toolBytesMax) return review;
+  const changes = review.changes.slice(0, fieldsMax).map((change) => ({
+    ...change,
+    before: change.before && `${change.before.slice(0, cutChars)}…`,
+    after: change.after && `${change.after.slice(0, cutChars)}…`,
+  }));
+  return { ...review, changes };
 }
 
 type Found = Awaited<ReturnType<Host['discover']>>[number];

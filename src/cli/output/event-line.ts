@@ -72,8 +72,8 @@ export function eventLine(event: HostEvent): EventLine | undefined {
       return { level: 'warn', text: `call of ${name(event.tool)} may have run: its outcome is unknown` };
     case 'schema':
       return {
-        level: event.status === 'changed' || event.status === 'renamed' ? 'warn' : 'debug',
-        text: `tool ${name(event.tool)} is ${event.status}`,
+        level: isDifference(event.status) ? 'warn' : 'debug',
+        text: `tool ${name(event.tool)} is ${event.status}${isDifference(event.status) ? `; compare and approve it: hostler approve ${name(event.server)}` : ''}`,
       };
     case 'repaired':
       return { level: 'warn', text: text(event.notes.join('; ')) };
@@ -83,6 +83,8 @@ export function eventLine(event: HostEvent): EventLine | undefined {
       return undefined;
   }
 }
+
+const isDifference = (status: string): boolean => ['changed', 'renamed', 'reworded'].includes(status);
 
 const principalText = ({ id, role }: { readonly id: string; readonly role: string | undefined }): string =>
   role === undefined ? name(id) : `${name(id)} (${name(role)})`;

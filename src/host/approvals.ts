@@ -1,0 +1,81 @@
+/**
+ * Approving changed tools: what waits, approving one version, and taking the newest approval back.
+ * Not here: the pins (policy/pins.ts), the command (cli/approve.ts).
+ * Invariant: an approval names the hash that the operator saw. Another version that is listed by now is not approved.
+ */
+import { approvalEvent } from '../catalog/schema-events.js';
+import type { ApprovalLog } from '../catalog/store/approvals-table.js';
+import type { Clock } from '../kernel/clock.js';
+import { HostError } from '../kernel/errors.js';
+import { type PinReview, reviewOf } from '../policy/pin-review.js';
+import { pinRefusal } from '../policy/pin-stage.js';
+import type { Pins } from '../policy/pins.js';
+import type { HostEvents } from './host-events.js';
+import type { ListOperations } from './list-operations.js';
+import type { Servers } from './servers.js';
+
+interface ApprovalParts {
+  readonly clock: Clock;
+  readonly pins: Pins;
+  readonly log: ApprovalLog;
+  readonly servers: Pick<Servers, 'names' | 'get'>;
+  readonly events: Pick<HostEvents, 'emit'>;
+  readonly listOperations: Pick<ListOperations, 'reapplyPins'>;
+}
+
+export class Approvals {
+  readonly #parts: ApprovalParts;
+
+  constructor(parts: ApprovalParts) {
+    this.#parts = parts;
+  }
+
+  /** Tools whose listed version is not approved; of one server, or of all. */
+  waiting(server?: string): PinReview[] {
+    const { pins, servers } = this.#parts;
+    return (server === undefined ? servers.names() : [server]).flatMap((name) => {
+      const { pins: policy } = servers.get(name).definition;
+      return pins
+        .waitingOf(name)
+        .map(({ record, status }) => reviewOf(name, record, status, pinRefusal(status, policy) !== undefined));
+    });
+  }
+
+  approve(server: string, tool: string, hash: string): void {
+    const { pins, clock, log } = this.#parts;
+    const before = pins.recordOf(server, tool);
+    pins.approve(server, tool, hash.replace(/^sha256:/, ''), clock.date());
+    const after = pins.recordOf(server, tool);
+    if (before && after?.approved && after.approved.hash !== before.approved?.hash)
+      log.push({ server, tool, hash: after.approved.hash, before });
+    this.#changed(server, tool, before);
+  }
+
+  /** Takes the newest approval back; after that, the one before it. */
+  undo(): { readonly server: string; readonly tool: string } {
+    const { pins, log, servers } = this.#parts;
+    const last = log.last();
+    if (!last) throw nothingToUndo();
+    const { server, tool, hash, before } = last;
+    servers.get(server);
+    const now = pins.recordOf(server, tool);
+    pins.undoApproval(server, tool, hash, before);
+    log.dropLast();
+    this.#changed(server, tool, now);
+    return { server, tool };
+  }
+
+  #changed(server: string, tool: string, before: ReturnType<Pins['recordOf']>): void {
+    const { pins, events, listOperations } = this.#parts;
+    const event = approvalEvent(tool, before, pins.recordOf(server, tool));
+    if (event) events.emit(server, event);
+    listOperations.reapplyPins(server);
+  }
+}
+
+const nothingToUndo = (): HostError =>
+  new HostError('invalid_request', 'there is no approval to take back', {
+    reason: 'no_approval',
+    execution: 'not_executed',
+    hint: 'the newest 20 approvals can be taken back, one by one',
+  });
