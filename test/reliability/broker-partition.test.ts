@@ -21,6 +21,8 @@ interface Figures {
   readonly lateMsMax: number;
   readonly patient: readonly string[];
   readonly done: Readonly<Record<string, number>>;
+  /** What the processes said that had a problem. */
+  readonly errors: readonly string[];
 }
 
 test.each(places)(
@@ -35,8 +37,13 @@ test.each(places)(
     );
     expect(figures).toMatchObject({
       ...{ wrong: 0, unsettled: 0, toldTwice: 0, duplicateExecutions: 0, answeredButNotExecuted: 0 },
-      ...{ promisedNotExecutedButExecuted: 0, left: 0, errors: [], processesLeft: 0 },
+      ...{ promisedNotExecutedButExecuted: 0, left: 0, processesLeft: 0 },
     });
+    // A cut that is longer than the deadline of a call leaves its outcome unrecorded, which the host reports.
+    const isReported = (line: string) =>
+      longSeconds > 0 && line.includes('the store on the NATS server did not answer');
+    const lines = figures.errors.flatMap((text) => text.split('\n')).filter((line) => / error | warn /.test(line));
+    expect(lines.filter((line) => !isReported(line))).toEqual([]);
     expect(figures.lateMsMax).toBeLessThanOrEqual(timeLimitMs(1_000));
     const { done, patient } = figures;
     expect(Object.values(done).reduce((sum, each) => sum + each)).toBe(partitions + (longSeconds > 0 ? 1 : 0));

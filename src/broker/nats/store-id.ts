@@ -25,6 +25,8 @@ export interface StoreIdOptions {
 }
 
 const retryMs = 100;
+/** A check that fails so often over one connection is reported. */
+const failuresTold = 20;
 /** The row must be younger than the age limit of its bucket. */
 const refreshMs = 3 * 60_000;
 /** Error codes of JetStream. */
@@ -108,15 +110,17 @@ export class StoreId {
 
   async #checkUntilDone(): Promise<void> {
     const { clock, onProblem, connection } = this.#options;
-    for (let failures = 0; !connection.isClosed(); failures++) {
+    for (let [failures, losses] = [0, this.#losses]; !connection.isClosed(); failures++) {
       await this.#online;
+      // A lost connection is reported by itself.
+      if (losses !== this.#losses) [failures, losses] = [0, this.#losses];
       try {
         return await new Promise<void>((resolve, reject) => {
           this.#lost = () => reject(new Error('the connection was lost'));
           this.#check().then(resolve, reject);
         });
       } catch (error) {
-        if (failures === 20) onProblem(error);
+        if (failures === failuresTold) onProblem(noId(error));
         await sleep(clock, retryMs);
       }
     }
@@ -192,3 +196,8 @@ export class StoreId {
     return `${seq}.${hash('sha256', `${this.#secret}.${seq}.${this.#secret}`, 'base64url')}`;
   }
 }
+
+const noId = (cause: unknown): HostError =>
+  new HostError('transport', 'the id of the store on the NATS server cannot be read', {
+    ...{ ...notExecuted, cause, hint: 'calls wait until it answers; look at the log of nats-server' },
+  });
