@@ -29,7 +29,7 @@ export const approve: Command = {
   options: {
     all: 'ask once for all tools that are shown',
     yes: 'do not ask; needs a --hash for each tool',
-    'hash=*': 'TOOL=sha256:..., or SERVER/TOOL=sha256:..., a version to approve',
+    'hash=*': '[SERVER/]TOOL=sha256:..., a version to approve',
     undo: 'take the newest approval back',
     ...jsonOption,
     ...dataDirOption,

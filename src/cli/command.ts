@@ -32,8 +32,13 @@ export interface Command {
   readonly positionals: readonly [min: number, max: number];
   /** True if the arguments after `--` are the command line of another program. */
   readonly takesCommand?: boolean;
-  run(args: ParsedArgs): Promise<number>;
+  /** `all`: the table of commands, for `hostler help`. */
+  run(args: ParsedArgs, all?: CommandTable): Promise<number>;
 }
+
+/** `row` is the text of a row of the overview that this command shares with those below it, whose own `row` is empty. */
+type CommandEntry = readonly [summary: string, load: () => Promise<Command>, row?: string];
+export type CommandTable = Readonly<Record<string, CommandEntry>>;
 
 /** Reads the key of an option, such as `follow|f` or `tail|n=`. */
 export function optionOf(key: string) {

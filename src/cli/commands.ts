@@ -2,12 +2,9 @@
  * Table of all commands. A new command is one file and one line here.
  * The file of a command is imported when the command runs, so a command does not load the files of another.
  */
-import type { Command } from './command.js';
+import type { CommandTable } from './command.js';
 
-/** `row` is the text of a row of the overview that this command shares with those below it, whose own `row` is empty. */
-type Entry = readonly [summary: string, load: () => Promise<Command>, row?: string];
-
-const table = {
+export const commands: CommandTable = {
   up: ['Run the servers of a configuration and serve them.', async () => (await import('./up.js')).up],
   status: ['Show every server and its state.', async () => (await import('./status.js')).status],
   tools: ['List the tools of all servers, or of one.', async () => (await import('./tools.js')).tools],
@@ -30,27 +27,25 @@ const table = {
   logout: ['Revoke and forget the login of a server.', async () => (await import('./logout.js')).logout, ''],
   auth: ['List the logins, or show that of one server.', async () => (await import('./auth.js')).auth, ''],
   approve: ['Compare changed tools and approve them.', async () => (await import('./approve.js')).approve],
+  enable: [
+    'Put a server or a tool back into service.',
+    async () => (await import('./enable.js')).enable,
+    'Put a server or a tool into or out of service.',
+  ],
+  disable: ['Take a server or a tool out of service.', async () => (await import('./enable.js')).disable, ''],
   trust: ['Show what a hostler.json would run, and confirm it.', async () => (await import('./trust.js')).trust],
   key: ['Add, list and revoke keys of clients and workers.', async () => (await import('./key.js')).key],
   worker: [
     'Serve the tools of a remote Hostler to one stdio client.',
     async () => (await import('./worker.js')).worker,
+    'Serve the tools of a remote Hostler to one client.',
   ],
   probe: ['Reach one MCP server, show what it offers, and stop it.', async () => (await import('./probe.js')).probe],
-} satisfies Record<string, Entry>;
-
-export type CommandName = keyof typeof table;
-
-export const commands: Readonly<Record<CommandName, Entry>> = table;
-export const isCommand = (name: string): name is CommandName => Object.hasOwn(table, name);
-
-/** The rows of the overview: names that share a row, and their summary. */
-export function commandRows(): (readonly [names: string, summary: string])[] {
-  const rows: [string, string][] = [];
-  for (const [name, [summary, , row]] of Object.entries<Entry>(table)) {
-    const last = rows.at(-1);
-    if (row === '' && last) last[0] += `, ${name}`;
-    else rows.push([name, row ?? summary]);
-  }
-  return rows;
-}
+  help: [
+    'Show the commands, one command or a topic.',
+    async () => (await import('./help.js')).help,
+    'Explain a command or topic; JSON shapes; the version.',
+  ],
+  schema: ['Print the JSON Schema of each --json output.', async () => (await import('./schema.js')).schema, ''],
+  version: ['Print the version.', async () => (await import('./version-command.js')).versionCommand, ''],
+};

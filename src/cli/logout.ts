@@ -1,16 +1,16 @@
 /** `hostler logout`: revokes the tokens of one server and forgets them, also if its authorization server cannot be reached. */
 import { revokeToken } from '../identity/token-endpoint.js';
-import type { Command } from './command.js';
+import { type Command, jsonOption } from './command.js';
 import { grantFilter, openUserStore, remoteServer } from './config/identity-config.js';
 import { EXIT } from './exit-codes.js';
 import { configOption } from './login.js';
-import { printLines } from './output/print.js';
+import { printJson, printLines } from './output/print.js';
 
 export const logout: Command = {
   name: 'logout',
-  usage: 'SERVER [--keep-remote]',
+  usage: 'SERVER [--keep-remote] [--json]',
   example: 'logout docs',
-  options: { 'keep-remote': 'forget the tokens here only; do not revoke them', ...configOption },
+  options: { 'keep-remote': 'forget the tokens here only; do not revoke them', ...jsonOption, ...configOption },
   positionals: [1, 1],
   async run(args) {
     const server = await remoteServer(args, process.env);
@@ -18,7 +18,8 @@ export const logout: Command = {
     const store = await openUserStore(process.env, false);
     const row = store?.findGrant(spec.url, grantFilter(server));
     if (!store || !row) {
-      printLines([`${name}: there is no login`]);
+      if (args.has('json')) printJson({ server: name, isForgotten: false, isRevoked: false });
+      else printLines([`${name}: there is no login`]);
       return EXIT.failed;
     }
     const { issuer, clientId, facts, accessToken, refreshToken } = row;
@@ -41,7 +42,9 @@ export const logout: Command = {
         : results.every(Boolean)
           ? 'revoked at the authorization server'
           : 'not revoked: the authorization server did not confirm it; end the session in your account there';
-    printLines([`${name}: forgotten here; ${remote}`]);
+    const isRevoked = results.length > 0 && results.every(Boolean);
+    if (args.has('json')) printJson({ server: name, isForgotten: true, isRevoked });
+    else printLines([`${name}: forgotten here; ${remote}`]);
     return EXIT.done;
   },
 };

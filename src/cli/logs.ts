@@ -1,29 +1,66 @@
-/** `hostler logs`: prints the events of a server and its stderr, once or until Ctrl-C. */
+/** `hostler logs`: prints the events of one server or of all, and their stderr, once or until Ctrl-C. */
+import { parseDuration } from '../config/values.js';
+import { systemClock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Command, dataDirOption } from './command.js';
+import { type Command, dataDirOption, jsonOption, type ParsedArgs, usageError } from './command.js';
 import { untilInterrupted } from './control/control-client.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
-import { printText } from './output/print.js';
+import { printJson, printLines } from './output/print.js';
+import { type Line, span } from './output/styled.js';
 import type { LogLine } from './up/server-logs.js';
 
 const lineChars = 4_096;
 
 export const logs: Command = {
   name: 'logs',
-  usage: 'SERVER [--follow]',
-  example: 'logs memory --follow',
-  options: { 'follow|f': 'keep printing until Ctrl-C', ...dataDirOption },
-  positionals: [1, 1],
+  usage: '[SERVER] [--since 10m] [--tail N] [--follow] [--json]',
+  example: 'logs memory --tail 50 --follow',
+  options: {
+    'since=': 'events of this time only: 10m, 2h, or a date and time',
+    'tail|n=': 'the last lines only',
+    'follow|f': 'keep printing until Ctrl-C',
+    ...jsonOption,
+    ...dataDirOption,
+  },
+  positionals: [0, 1],
   run(args) {
-    const request = { server: args.positionals[0], follow: args.has('follow') };
-    const onLine = (line: unknown) => printText(render(line as LogLine));
+    const [server] = args.positionals;
+    const follow = args.has('follow');
+    const request = { server, follow, since: sinceOf(args.text('since')), tail: tailOf(args) };
+    const all: LogLine[] = [];
+    const onLine = (line: unknown) => {
+      if (args.has('json') && follow) printJson(line as LogLine);
+      else if (args.has('json')) all.push(line as LogLine);
+      else printLines([render(line as LogLine, server === undefined)]);
+    };
     return withControlClient(args, async (client) => {
       await untilInterrupted(client, client.request('logs', request, onLine));
+      if (args.has('json') && !follow) printJson({ lines: all });
       return EXIT.done;
     });
   },
 };
 
-const render = ({ at, from, text }: LogLine): string =>
-  `${from === 'stderr' ? 'stderr ' : `${at} hostler`} | ${neutraliseLine(text, lineChars)}`;
+function render({ at, server, from, text }: LogLine, isOfAll: boolean): Line {
+  const shown = neutraliseLine(text, lineChars);
+  const source = from === 'stderr' ? 'stderr ' : `${at} hostler`;
+  return [...(isOfAll ? [span('name', server), ' '] : []), span('dim', `${source} | `), shown];
+}
+
+/** As ISO 8601, which sorts like the times of lines. */
+function sinceOf(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  const date = /^\d{4}-/.test(text)
+    ? new Date(text)
+    : new Date(systemClock.date().getTime() - parseDuration(text, '--since'));
+  if (Number.isNaN(date.getTime())) throw usageError(logs, `--since: '${text.slice(0, 40)}' is not a time`);
+  return date.toISOString();
+}
+
+function tailOf(args: ParsedArgs): number | undefined {
+  const text = args.text('tail');
+  if (text === undefined) return undefined;
+  if (!/^\d{1,6}$/.test(text)) throw usageError(logs, `--tail: '${text.slice(0, 40)}' is not a number of lines`);
+  return Number(text);
+}

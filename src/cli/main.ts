@@ -6,7 +6,7 @@ import { didYouMean } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { closeInheritedDescriptors } from '../transports/stdio/inherited-descriptors.js';
 import { parseCommandArgs } from './command.js';
-import { commandRows, commands, isCommand } from './commands.js';
+import { commands } from './commands.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
 import { helpOf, overview } from './output/help.js';
 import { printLines } from './output/print.js';
@@ -25,12 +25,13 @@ async function run(argv: string[]): Promise<number> {
   const beforeCommand = argv.slice(0, argv.includes('--') ? argv.indexOf('--') : argv.length);
   const wantsHelp = beforeCommand.includes('--help') || beforeCommand.includes('-h');
   if (name === '--version' || name === '-v') return show([version]);
-  if (name !== undefined && isCommand(name)) {
-    const [summary, load] = commands[name];
+  const entry = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (entry) {
+    const [summary, load] = entry;
     const command = await load();
-    return wantsHelp ? show(helpOf(command, summary, rest[0])) : command.run(parseCommandArgs(command, rest));
+    return wantsHelp ? show(helpOf(command, summary, rest[0])) : command.run(parseCommandArgs(command, rest), commands);
   }
-  if (name === undefined || wantsHelp) return show(overview(version, commandRows()));
+  if (name === undefined || wantsHelp) return show(overview(version, commands));
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
     reason: 'usage',
     hint: `${didYouMean(name, [...Object.keys(commands), '--help', '--version'])}hostler --help lists the commands`,

@@ -61,7 +61,7 @@ export class Workplace {
   readonly folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-up-'));
   readonly dataDir = path.join(this.folder, 'data');
   readonly config = path.join(this.folder, 'hostler.json');
-  readonly #running: Running[] = [];
+  readonly running: Running[] = [];
 
   constructor(node = process.execPath) {
     this.#node = node;
@@ -87,7 +87,7 @@ export class Workplace {
       '--port=0',
       ...args,
     ]);
-    this.#running.push(running);
+    this.running.push(running);
     return running;
   }
 
@@ -99,12 +99,12 @@ export class Workplace {
 
   follow(command: string, ...args: string[]): Running {
     const running = this.#run([command, '--data-dir', this.dataDir, ...args]);
-    this.#running.push(running);
+    this.running.push(running);
     return running;
   }
 
   async remove(): Promise<void> {
-    for (const { child, closed } of this.#running) {
+    for (const { child, closed } of this.running) {
       if (child.exitCode === null && child.signalCode === null) child.kill('SIGTERM');
       await closed;
     }

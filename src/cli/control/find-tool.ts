@@ -2,7 +2,7 @@
  * Finds the server and the tool that a command names, and the input schema of the tool.
  * Invariant: a server is started only if its tools were never listed.
  */
-import { findServer } from '../../config/server-name.js';
+import { findServer, readTarget, type ServerTarget } from '../../config/server-name.js';
 import type { Host } from '../../host/host.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { didYouMean } from '../../kernel/nearest-name.js';
@@ -66,6 +66,15 @@ export async function findTool(host: Host, words: ToolWords): Promise<FoundTool>
     ...{ server: name, tool, execution: 'not_executed' },
     hint: `${didYouMean(tool, keys)}hostler tools ${name} lists its tools`,
   });
+}
+
+/** `SERVER`, or `SERVER/TOOL` with a tool that exists. */
+export async function findAbout(host: Host, about: string): Promise<ServerTarget> {
+  const { server: given, tool } = readTarget(namedServers(host), about);
+  const server = serverNamed(host, given);
+  // A tool that is disabled is not listed, so its name is not checked again.
+  if (tool === undefined || !host.isAllowed(embedder, server, tool)) return { server, ...(tool ? { tool } : {}) };
+  return findTool(host, { server, tool });
 }
 
 /** Both names may contain dots and slashes: the longest name of a server wins. */

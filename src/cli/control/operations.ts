@@ -14,16 +14,18 @@ import type { Principal } from '../../policy/operation.js';
 import { embedder } from '../../policy/operation.js';
 import type { PinReview } from '../../policy/pin-review.js';
 import { loggedKinds } from '../output/event-line.js';
+import type { DisabledItems } from '../up/disabled-items.js';
 import type { ServerLogs } from '../up/server-logs.js';
 import type { RunningFacts } from './control-protocol.js';
 import type { Operation, OperationContext, Operations } from './control-server.js';
-import { findTool, namedServers, ownName, serverNamed } from './find-tool.js';
+import { findAbout, findTool, namedServers, ownName, serverNamed } from './find-tool.js';
 
 export interface OperationsParts {
   readonly host: Host;
   readonly logs: ServerLogs;
   readonly clock: Clock;
   readonly facts: () => RunningFacts;
+  readonly disabled: DisabledItems;
 }
 
 /** Characters of an answer in one frame. JSON may escape each character to six bytes; a frame has at most 1 MiB. */
@@ -51,11 +53,18 @@ const schemas = {
   why: z.object({ target: text(1, 8_192), role: z.optional(text(0, 256)) }),
   pins: z.object({ server: z.optional(name), tool: z.optional(text(1, 4_096)) }),
   approve: z.object({ server: name, tool: text(1, 4_096), hash: text(64, 71) }),
-  logs: z.object({ server: name, follow }),
+  about: z.object({ about: text(1, 4_352) }),
+  logs: z.object({ server: z.optional(name), follow, since: z.optional(text(1, 40)), tail: z.optional(z.number()) }),
 };
 
 export function createOperations(parts: OperationsParts): Operations {
-  const { host, logs, facts } = parts;
+  const { host, logs, facts, disabled } = parts;
+  const switched = (isDisabled: boolean) =>
+    operation(schemas.about, async ({ about }) => {
+      const { server, tool } = await findAbout(host, about);
+      await disabled.set(server, tool, isDisabled);
+      return { server, tool };
+    });
   const onServer = (run: (server: string) => Promise<void>) =>
     operation(schemas.server, async ({ server: given }) => {
       const server = serverNamed(host, given);
@@ -67,7 +76,7 @@ export function createOperations(parts: OperationsParts): Operations {
     status: operation(schemas.status, async ({ follow, server: given }, context) => {
       const server = given === undefined ? undefined : serverNamed(host, given);
       if (follow) await watch(parts, server, context);
-      else emitRows(host, server, context);
+      else emitRows(parts, server, context);
       return facts();
     }),
     tool: operation(schemas.tool, (words) => findTool(host, words)),
@@ -86,7 +95,10 @@ export function createOperations(parts: OperationsParts): Operations {
       for (let at = 0; at < text.length; at += pieceChars) emit(text.slice(at, at + pieceChars));
       return { isError };
     }),
-    start: onServer((server) => host.start(server)),
+    start: onServer(async (server) => {
+      if (disabled.has(server)) throw isDisabledError(server);
+      await host.start(server);
+    }),
     stop: onServer((server) => host.stop(server)),
     reload: onServer((server) => host.reload(server)),
     why: operation(schemas.why, async ({ target, role }): Promise<Explanation> => {
@@ -109,10 +121,15 @@ export function createOperations(parts: OperationsParts): Operations {
       return { server, tool, hash };
     }),
     unapprove: async () => host.approvals.undo(),
-    logs: operation(schemas.logs, async ({ server: given, follow }, { emit, signal }) => {
-      const server = serverNamed(host, given);
-      for (const line of logs.tail(server)) emit(line);
-      if (follow) await logs.follow(server, emit, signal);
+    enable: switched(false),
+    disable: switched(true),
+    logs: operation(schemas.logs, async ({ server: given, follow, since = '', tail }, { emit, signal }) => {
+      const servers = given === undefined ? host.names() : [serverNamed(host, given)];
+      const lines = servers.flatMap((server) => logs.tail(server)).filter(({ at }) => at >= since);
+      // Each server has its events in order, then its stderr, which has no times.
+      if (given === undefined) lines.sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0));
+      for (const line of tail === undefined ? lines : lines.slice(Math.max(0, lines.length - tail))) emit(line);
+      if (follow) await Promise.all(servers.map((server) => logs.follow(server, emit, signal)));
     }),
   };
 }
@@ -126,6 +143,12 @@ const operation =
     throw new HostError('invalid_request', `${issue?.path.join('.')}: ${issue?.message}`);
   };
 
+const isDisabledError = (server: string): HostError =>
+  new HostError('server_disabled', `server '${server}' was disabled by hostler disable`, {
+    ...{ server, execution: 'not_executed' },
+    hint: `hostler enable ${server} puts it back into service`,
+  });
+
 function rowOf(host: Host, given: string): StatusRow {
   const server = serverNamed(host, given);
   const row = host.status().find((each) => each.name === server);
@@ -133,16 +156,22 @@ function rowOf(host: Host, given: string): StatusRow {
   return row;
 }
 
-function emitRows(host: Host, server: string | undefined, { emit }: OperationContext): void {
-  for (const row of host.status()) if (server === undefined || row.name === server) emit(row);
+function emitRows({ host, disabled }: OperationsParts, server: string | undefined, { emit }: OperationContext): void {
+  for (const row of host.status()) {
+    if (server !== undefined && row.name !== server) continue;
+    const tools = disabled.toolsOf(row.name).length;
+    const notes = [
+      ...row.notes,
+      ...(disabled.has(row.name) ? [`disabled: hostler enable ${row.name} puts it back`] : []),
+      ...(tools > 0 ? [`${tools} tools disabled by hostler disable`] : []),
+    ];
+    emit({ ...row, notes });
+  }
 }
 
 /** Emits all rows of a table and then the facts of this Hostler. */
-async function watch(
-  { host, clock, facts }: OperationsParts,
-  server: string | undefined,
-  context: OperationContext,
-): Promise<void> {
+async function watch(parts: OperationsParts, server: string | undefined, context: OperationContext): Promise<void> {
+  const { host, clock, facts } = parts;
   const { emit, signal } = context;
   let cancel = () => {};
   let drawnAtMs = 0;
@@ -156,7 +185,7 @@ async function watch(
   const draw = () => {
     drawnAtMs = clock.nowMs();
     nextAtMs = Number.POSITIVE_INFINITY;
-    emitRows(host, server, context);
+    emitRows(parts, server, context);
     emit({ facts: facts() });
     plan(drawnAtMs + idleRedrawMs);
   };

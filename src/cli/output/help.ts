@@ -1,5 +1,5 @@
 /** Help pages: one for each command, and the list of all. A page has at most 24 lines of 80 columns. */
-import { type Command, optionOf, usageOf } from '../command.js';
+import { type Command, type CommandTable, optionOf, usageOf } from '../command.js';
 import { type Line, span, wrap } from './styled.js';
 
 const columns = 80;
@@ -27,8 +27,19 @@ export function helpOf(command: Command, summary: string, subcommand?: string): 
   ];
 }
 
-/** A summary for each row of commands. */
-export function overview(version: string, rows: readonly (readonly [names: string, summary: string])[]): Line[] {
+/** Commands that share a row, and their summary. */
+function rowsOf(table: CommandTable): (readonly [names: string, summary: string])[] {
+  const rows: [string, string][] = [];
+  for (const [name, [summary, , row]] of Object.entries(table)) {
+    const last = rows.at(-1);
+    if (row === '' && last) last[0] += `, ${name}`;
+    else rows.push([name, row ?? summary]);
+  }
+  return rows;
+}
+
+export function overview(version: string, table: CommandTable): Line[] {
+  const rows = rowsOf(table);
   const width = Math.max(...rows.map(([names]) => names.length));
   return [
     [span('strong', 'hostler'), ` ${version}: the supervised host for MCP servers`],

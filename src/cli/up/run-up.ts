@@ -41,6 +41,7 @@ import { TrustedSource, type UsableConfig } from '../trust/trusted-source.js';
 import { version } from '../version.js';
 import { applyConfig } from './apply-config.js';
 import { createSecrets } from './create-secrets.js';
+import { DisabledItems } from './disabled-items.js';
 import { hasPort, listenAnywhere } from './port.js';
 import { ServerLogs } from './server-logs.js';
 import { findRunning, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
@@ -163,7 +164,8 @@ class Run {
     this.#gateway = gateway;
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
     this.#closers.push(() => gateway.close(this.#drainMs()));
-    this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts() });
+    const disabled = new DisabledItems(dataDir, host);
+    this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts(), disabled });
     const { isStdio, port } = this.#options;
     // With --stdio only --port opens a port: clients with different configurations each run a Hostler.
     // The port opens before any server starts, so a port in use has no side effects.

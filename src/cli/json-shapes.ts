@@ -1,0 +1,134 @@
+/**
+ * The shape of each `--json` output. Loaded by `hostler schema` and by tests only.
+ * Invariant: within a version, members are added, never removed or retyped; golden files in test/cli/shapes prove it.
+ */
+import * as z from 'zod/mini';
+
+const text = z.string();
+const count = z.number();
+const flag = z.boolean();
+const maybe = z.optional;
+const orNull = z.nullable;
+const list = z.array;
+/** Strict, so that a member without a description fails a test. The published schema allows further members. */
+const shape = <T extends z.core.$ZodLooseShape>(members: T) => z.strictObject({ ...members, v: z.literal(1) });
+const part = z.strictObject;
+
+const error = z.looseObject({ code: text, message: text });
+
+const statusRow = part({
+  ...{ name: text, label: maybe(text), state: text, since: text, forMs: count, run: count, transport: text },
+  ...{ pid: maybe(orNull(count)), uptimeMs: maybe(count), protocolVersion: maybe(text), authIdentity: maybe(text) },
+  ...{ lazy: flag, card: maybe(text), active: flag, refCount: count, leases: part({ bindings: count, calls: count }) },
+  ...{ calls: count, running: count, queue: count, restartCount: count, consecutiveFailures: count, circuit: text },
+  ...{ throttledForMs: maybe(count), ejected: flag, nextProbeAt: maybe(text), nextProbeInMs: maybe(count) },
+  lastError: maybe(part({ code: text, message: text, at: text, agoMs: count })),
+  ...{ lastSuccessAt: maybe(text), lastSuccessAgoMs: maybe(count), tools: count, toolsError: maybe(text) },
+  problem: maybe(part({ message: text, hint: maybe(text) })),
+  ...{ changedTools: count, notes: list(text), cacheEntries: count, noisy: flag, noticesLost: maybe(count) },
+  unroutedTemplates: maybe(part({ count, templates: list(part({ template: text, reason: text })) })),
+  ...{ unattributed: maybe(count), escaped: count, instances: count, stderrTail: maybe(text) },
+});
+
+const broker = part({
+  ...{ engine: text, url: maybe(text), isConnected: flag, connectedWorkers: count, waiting: count, running: count },
+  ...{ oldestMs: maybe(count), uncertain: count },
+});
+
+const running = z.looseObject({
+  ...{ version: text, pid: count, url: maybe(text), dataDir: text, config: maybe(text), startedAt: text },
+  ...{ isStopping: maybe(flag), waiting: maybe(list(text)), notes: maybe(list(text)), broker: maybe(broker) },
+});
+
+const tool = part({
+  ...{ server: text, tool: text, pin: text, isUnapproved: flag, bytes: count, state: maybe(text) },
+  schema: maybe(z.looseObject({ name: text })),
+});
+
+const logLine = { at: text, server: text, from: z.enum(['hostler', 'stderr']), text };
+const serverShape = shape({ server: statusRow });
+const switched = shape({ server: text, tool: maybe(text), isEnabled: flag });
+
+/** By command line. A command with subcommands or other modes has several shapes. */
+export const jsonShapes = {
+  up: shape({ ready: flag, url: orNull(text), key: orNull(text), pid: count, dataDir: text, broker: maybe(text) }),
+  status: z.extend(running, { servers: list(statusRow), v: z.literal(1) }),
+  tools: shape({ tools: list(tool), failed: list(part({ server: text, error })) }),
+  /** The result as the server wrote it, without `v`. */
+  call: z.looseObject({ content: maybe(list(z.looseObject({ type: text }))), isError: maybe(flag) }),
+  logs: shape({ lines: list(part(logLine)) }),
+  'logs --follow': shape(logLine),
+  why: shape({
+    ...{ server: text, tool: maybe(text), shownAs: maybe(text), visible: flag, rule: text, wouldStart: flag },
+    principal: part({ id: text, role: maybe(text) }),
+    state: z.looseObject({ state: text, since: text, forMs: count, toolsError: maybe(text) }),
+    breaker: part({ circuit: text, failures: count, threshold: count, retryAfterMs: maybe(count) }),
+    cache: part({ policy: text, entries: count }),
+    budget: maybe(z.looseObject({ calls: count, left: count, windowMs: count })),
+    pin: maybe(z.looseObject({ status: text, blocks: flag })),
+    repair: maybe(z.unknown()),
+    call: z.looseObject({ outcome: text, code: maybe(text), reason: maybe(text), hint: maybe(text) }),
+  }),
+  doctor: shape({
+    ok: flag,
+    findings: list(part({ check: text, level: z.enum(['ok', 'note', 'broken']), what: text, hint: maybe(text) })),
+  }),
+  start: serverShape,
+  stop: serverShape,
+  reload: serverShape,
+  enable: switched,
+  disable: switched,
+  /** Two objects: first the address to open, then the outcome. */
+  login: z.looseObject({
+    url: maybe(text),
+    ok: maybe(flag),
+    server: maybe(text),
+    error: maybe(error),
+    v: z.literal(1),
+  }),
+  logout: shape({ server: text, isForgotten: flag, isRevoked: flag }),
+  auth: shape({ store: orNull(text), key: text, logins: list(z.looseObject({})), withoutLogin: list(text) }),
+  /** `undone` with --undo, `approved` with --yes. */
+  approve: z.looseObject({
+    waiting: maybe(z.unknown()),
+    approved: maybe(z.unknown()),
+    undone: maybe(z.unknown()),
+    v: z.literal(1),
+  }),
+  trust: shape({ file: text, isConfirmed: flag, parts: list(part({ path: text, digest: text })) }),
+  'trust --list': shape({ files: list(part({ file: text, folder: text, uid: count, at: text })) }),
+  'trust --remove': shape({ file: text, removed: count }),
+  'key add': shape({ added: text, file: text, key: orNull(text), keyFile: orNull(text) }),
+  'key list': shape({
+    keys: list(
+      part({
+        ...{ name: text, opens: text, role: orNull(text), worker: orNull(text), expires: orNull(text) },
+        isExpired: flag,
+      }),
+    ),
+  }),
+  'key revoke': shape({ revoked: text, file: text, isNatsPair: flag }),
+  'key nats': shape({ config: orNull(text), output: orNull(text) }),
+  /** One line on stderr. */
+  worker: part({ ready: flag, worker: orNull(text), role: orNull(text), tools: count, pid: count }),
+  probe: z.looseObject({
+    ...{ server: text, transport: text, era: text, version: text, startMs: count, instructions: orNull(text) },
+    ...{ tools: list(part({ name: text, bytes: count })), resources: count, prompts: count, v: z.literal(1) },
+  }),
+  help: shape({ commands: list(part({ name: text, summary: text })), topics: list(text) }),
+  schema: shape({ shapes: z.record(text, z.looseObject({})) }),
+  version: shape({ version: text, node: text, platform: text, arch: text, running: orNull(text) }),
+} as const;
+
+/** The JSON Schema of one output. Further members are allowed. */
+export function jsonSchemaOf(name: keyof typeof jsonShapes): Record<string, unknown> {
+  const { $schema: _, ...schema } = z.toJSONSchema(jsonShapes[name]);
+  return open(schema) as Record<string, unknown>;
+}
+
+function open(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(open);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const entries = Object.entries(schema).filter(([key, value]) => key !== 'additionalProperties' || value !== false);
+  return Object.fromEntries(entries.map(([key, value]) => [key, open(value)]));
+}
