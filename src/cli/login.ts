@@ -9,10 +9,13 @@ import { type LoginResult, type LoginUi, login as logIn } from '../identity/logi
 import { mayOpenBrowser, openBrowser } from '../identity/open-browser.js';
 import { systemClock } from '../kernel/clock.js';
 import { isHostError } from '../kernel/errors.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, jsonOption, type ParsedArgs, usageError } from './command.js';
 import { openUserStore, remoteServer } from './config/identity-config.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
 import { printJson, printLines } from './output/print.js';
+
+const questionCharsMax = 1_000;
 
 export const configOption = { 'config=': 'the configuration with the server' };
 
@@ -140,7 +143,7 @@ class TerminalUi implements LoginUi {
   async confirm(question: string): Promise<boolean> {
     if (this.#args.has('yes')) return true;
     if (process.stdin.isTTY !== true || process.stderr.isTTY !== true) return false;
-    process.stderr.write(`${question} [y/N] `);
+    process.stderr.write(`${neutraliseLine(question, questionCharsMax)} [y/N] `);
     return new Promise((resolve) => {
       this.#onAnswer = resolve;
       this.#lines.once('close', () => resolve(false));

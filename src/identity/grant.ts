@@ -13,7 +13,7 @@ import type { Random } from '../kernel/random.js';
 import type { AuthToken } from '../transports/http/auth-token.js';
 import type { GrantRow } from './grant-row.js';
 import type { IdentityStore } from './identity-store.js';
-import { isHolderGone, ownHolder } from './lease-holder.js';
+import { isHolderGone, newHolder } from './lease-holder.js';
 import { refreshAtMs, retryDelayMs } from './refresh-timing.js';
 import type { TokenAnswer } from './token-endpoint.js';
 
@@ -41,6 +41,7 @@ export interface GrantParts {
 
 export class Grant {
   readonly #parts: GrantParts;
+  readonly #holder = newHolder();
   #row: GrantRow;
   #token: AuthToken | undefined;
   #refreshing: Promise<RefreshResult> | undefined;
@@ -112,7 +113,7 @@ export class Grant {
       if (row.facts.grantType === 'code' && row.refreshToken === undefined) return 'refused';
       const nowMs = clock.date().getTime();
       if (row.retryMs > nowMs) throw this.#unavailable(row.retryMs - nowMs);
-      if (this.#busy(() => store.takeLease(row, ownHolder(), nowMs, isHolderGone))) return this.#send();
+      if (this.#busy(() => store.takeLease(row, this.#holder, nowMs, isHolderGone))) return this.#send();
       if (clock.nowMs() >= deadlineAtMs) throw this.#unavailable(undefined);
       await sleep(clock, 20 + 20 * random());
     }
@@ -167,7 +168,7 @@ export class Grant {
     const delayMs = retryDelayMs(failures, retryAfterMs, this.#parts.random);
     const isInterrupted = row.isInterrupted || (answer.kind === 'unavailable' && answer.isSent);
     await this.#persist(() =>
-      this.#parts.store.noteFailure(row, ownHolder(), {
+      this.#parts.store.noteFailure(row, this.#holder, {
         ...{
           failures,
           retryMs: Math.ceil(nowMs + delayMs),

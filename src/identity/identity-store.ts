@@ -93,8 +93,8 @@ export class IdentityStore {
   findGrant(url: string, { account, issuer, clientId, resource }: GrantFilter): GrantRow | undefined {
     const [row] = this.#all(
       `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
-       WHERE served.url = ? AND served.account = ? AND (? IS NULL OR issuer = ?) AND (? IS NULL OR client_id = ?)
-       AND (? IS NULL OR resource = ?) ORDER BY served.login_ms DESC, grants.gen DESC LIMIT 1`,
+       WHERE served.url = ? AND served.account = ? AND (? IS NULL OR rtrim(issuer, '/') = rtrim(?, '/'))
+       AND (? IS NULL OR client_id = ?) AND (? IS NULL OR resource = ?) ORDER BY served.login_ms DESC, grants.gen DESC LIMIT 1`,
       ...[canonicalUrl(url), account, issuer ?? null, issuer ?? null, clientId ?? null, clientId ?? null],
       ...[resource ?? null, resource ?? null],
     );

@@ -1,7 +1,8 @@
 /**
- * Names the process that holds a lease, and says whether a named process is gone.
+ * Names the holder of a lease, and says whether its process is gone. Two hosts of one process are two holders.
  * Invariant: a process that cannot be looked up (another container, another boot without proof) counts as present.
  */
+import { newId } from '../kernel/random.js';
 import { isDead, isSameStart, systemTable } from '../transports/stdio/process-table.js';
 
 interface Holder {
@@ -11,17 +12,19 @@ interface Holder {
   readonly space: string;
 }
 
-let own: string | undefined;
+let own: Holder | undefined;
 
-export function ownHolder(): string {
-  own ??= JSON.stringify({
+function ownProcess(): Holder {
+  own ??= {
     pid: process.pid,
     start: systemTable.startOf(process.pid),
     boot: systemTable.bootId(),
     space: systemTable.pidSpace(),
-  } satisfies Holder);
+  };
   return own;
 }
+
+export const newHolder = (): string => JSON.stringify({ ...ownProcess(), id: newId() });
 
 export function isHolderGone(text: string): boolean {
   let holder: Partial<Holder>;
@@ -31,7 +34,7 @@ export function isHolderGone(text: string): boolean {
     return false;
   }
   const { pid, start = 0, boot = '', space } = holder;
-  const here = JSON.parse(ownHolder()) as Holder;
+  const here = ownProcess();
   if (boot === '' || here.boot === '' || pid === undefined) return false;
   if (boot !== here.boot) return true;
   if (space !== here.space) return false;
