@@ -284,3 +284,16 @@ test('E10 an entry that makes a parser throw is disabled alone, with its reason'
     'mcpServers.bad.url: must be an http or https URL: write https://example.com instead of example.com',
   );
 });
+
+test('a role that is not listed is reported in keys and budgets, unless unlisted roles are allowed', () => {
+  const config = {
+    roles: { dev: { allow: ['*/*'] } },
+    keys: { ann: { hash: `sha256:${'a'.repeat(64)}`, role: 'dve' } },
+    budgets: { roles: { dev: { calls: 1, window: '1m' }, devs: { calls: 1, window: '1m' } } },
+  };
+  expect(parse(config).told.map(({ message }) => message)).toEqual([
+    "keys.ann.role: role 'dve' is not listed: this key may use nothing",
+    "budgets.roles.devs: role 'devs' is not listed: this budget limits no caller",
+  ]);
+  expect(parse({ ...config, unlistedRole: 'allow' }).told).toEqual([]);
+});

@@ -179,7 +179,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     lists,
     list: (request: ListRequest) => operations.list(request),
     known: listings,
-    cards: new ServerCards({ clock, random, clean }),
+    cards: new ServerCards({ clock, random, clean, env: ambient ?? process.env }),
     clean,
     onDenied: audit.denied,
     onToolsChanged: (name: string) => cache.drop(name),

@@ -101,3 +101,23 @@ test('a value that was forgotten is text like any other, and the others are stil
   know('third-value');
   expect(redact('first-value second-value third-value')).toBe('first-value [REDACTED] [REDACTED]');
 });
+
+describe('a sentence of ours', () => {
+  const { redact, mask, know } = createRedactor();
+  know('correct-horse');
+
+  test.each([
+    "authorization: server 'linear' wants a login",
+    'linear: the token: expired an hour ago',
+    'mcpServers.a.headers.Cookie: must be one line of printable text',
+  ])('is not redacted by labels: %s', (sentence) => {
+    expect(mask(sentence)).toBe(sentence);
+    expect(redact(sentence)).toContain('[REDACTED]');
+  });
+
+  test('hides known values, shapes of tokens, and passwords in addresses', () => {
+    expect(mask(`correct-horse ghp_${filler} http://user:p4ss@proxy:3128 http://:p4ss@proxy`)).toBe(
+      '[REDACTED] [REDACTED] http://user:[REDACTED]@proxy:3128 http://:[REDACTED]@proxy',
+    );
+  });
+});

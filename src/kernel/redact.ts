@@ -44,12 +44,14 @@ const shapes: readonly RegExp[] = [
   token('S[ACNOUX]', '[A-Z2-7]{56}(?![A-Za-z0-9_-])'),
 ];
 
-/** Patterns whose second group is the secret. The first group is its label and stays. */
+/** User name and password of a URL; the user name stays. */
+const userInfo = /(\/\/[^\s/:@]{0,256}:)([^\s/@]{1,1024})(?=@)/g;
+
+/** Patterns whose second group is the secret. The first group is its label and stays. For text of servers only. */
 const labelled: readonly RegExp[] = [
   /\b((?:proxy-)?authorization["']?\s{0,4}[:=]\s{0,4}["']?(?:bearer|basic|token|digest)?\s{0,4})([^\s"',;]{4,4096})/gi,
   /\b(bearer\s{1,4})([A-Za-z0-9._~+/=-]{6,4096})/gi,
   /((?:api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|(?:access|refresh|id|auth|session)?[_-]?token|password|passwd|passphrase|pwd|secret|credential|cookie|session[_-]?id|signature|(?<![A-Za-z])key)["']?\s{0,4}[:=]\s{0,4}["']?)([^\s"'&,;<>]{3,4096})/gi,
-  /(\/\/[^\s/:@]{1,256}:)([^\s/@]{1,1024})(?=@)/g,
 ];
 
 function formsOf(value: string): string[] {
@@ -60,7 +62,10 @@ function formsOf(value: string): string[] {
 }
 
 export interface Redactor {
+  /** For text of servers: also redacts what follows a label such as `token:`. */
   readonly redact: Redact;
+  /** For sentences of ours: a sentence may say `wants authorization: log in`. Quoted text was redacted when it was put in. */
+  readonly mask: Redact;
   know(value: string): void;
   forget(value: string): void;
 }
@@ -84,12 +89,16 @@ export function createRedactor(secrets: Iterable<string> = []): Redactor {
   };
   for (const secret of secrets) know(secret);
 
-  const redact: Redact = (text) => {
+  const masked: Redact = (text) => {
     let redacted = text.length > textCharsMax ? `${text.slice(0, textCharsMax)}…` : text;
     for (const form of forms) if (redacted.includes(form)) redacted = redacted.replaceAll(form, mark);
     for (const shape of shapes) redacted = redacted.replace(shape, mark);
+    return redacted.replace(userInfo, `$1${mark}`);
+  };
+  const redact: Redact = (text) => {
+    let redacted = masked(text);
     for (const pattern of labelled) redacted = redacted.replace(pattern, `$1${mark}`);
     return redacted;
   };
-  return { redact, know, forget };
+  return { redact, mask: masked, know, forget };
 }

@@ -11,6 +11,7 @@ import { type Random, systemRandom } from '../kernel/random.js';
 import { createRedactor, type Redactor } from '../kernel/redact.js';
 import { neutralise } from '../kernel/terminal-text.js';
 import { openAttached } from '../transports/attached/open-attached.js';
+import { addressSecrets } from '../transports/environment.js';
 import type { TokenSource } from '../transports/http/auth-token.js';
 import { connectionsDefault, type HttpDeps } from '../transports/http/http-pool.js';
 import { openHttpSse } from '../transports/http/http-sse-channel.js';
@@ -87,6 +88,7 @@ export class Connector {
     const { clock = systemClock, stateDir, ambient, onProblem, hiddenPaths = [], keepsHomes = true } = options;
     this.#options = options;
     this.#redactor = options.redactor ?? createRedactor();
+    for (const secret of addressSecrets(ambient ?? process.env)) this.#redactor.know(secret);
     this.clock = clock;
     this.#random = options.random ?? systemRandom;
     this.#eras = options.eras ?? createEraMemory();
@@ -215,7 +217,8 @@ export class Connector {
     // With fewer connections than `concurrency`, calls would wait here while the host counts them as running.
     const connections = Math.max(connectionsDefault, concurrency);
     const http = { server: spec.name, url: spec.url, headers: spec.headers, tokens, connections };
-    const deps = { clock: this.clock, random: this.#random, ...(transports ? { pool: transports.pool } : {}) };
+    const env = this.#options.ambient ?? process.env;
+    const deps = { clock: this.clock, random: this.#random, env, ...(transports ? { pool: transports.pool } : {}) };
     return async (variant, limits): Promise<Channel> => {
       if (!transports) await loadUndici();
       return variant === 'http-sse' || spec.transport === 'http-sse'

@@ -32,6 +32,8 @@ export interface ServerCard {
 interface ServerCardParts {
   readonly clock: Clock;
   readonly random: Random;
+  /** Names the proxy and the certificate authorities. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined;
   /** Redacts and neutralises text that an error quotes. */
   readonly clean: (text: string) => string;
   readonly fetch?: (request: DocumentRequest) => Promise<Buffer>;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { childEnvironment, RUN_MARKER, runMark } from './environment.js';
+import { addressSecrets, BASELINE, childEnvironment, RUN_MARKER, runMark } from './environment.js';
 
 const mark = runMark('abc', 3);
 
@@ -24,4 +24,29 @@ test('a variable named like an object member is only a variable', () => {
   const declared = JSON.parse('{"__proto__":"x","constructor":"y"}') as Record<string, string>;
   const env = childEnvironment({}, declared, mark);
   expect(Object.keys(env).sort()).toEqual([RUN_MARKER, '__proto__', 'constructor'].sort());
+});
+
+test('proxies, authorities and the registry reach every child, and null takes a variable away', () => {
+  const names = [
+    'HTTPS_PROXY',
+    'https_proxy',
+    'NO_PROXY',
+    'NODE_EXTRA_CA_CERTS',
+    'SSL_CERT_FILE',
+    'npm_config_registry',
+  ];
+  const ambient = Object.fromEntries(names.map((name) => [name, 'x']));
+  expect(Object.keys(childEnvironment({ ...ambient, OTHER: 'x' }, {}, mark))).toEqual([...names, RUN_MARKER]);
+  expect(childEnvironment(ambient, { HTTPS_PROXY: null }, mark).HTTPS_PROXY).toBeUndefined();
+  expect([...BASELINE]).toContain('http_proxy');
+});
+
+test.each([
+  ['http://user:p%40ss@proxy:3128', ['p%40ss', 'p@ss']],
+  ['user:secret@proxy:3128', ['secret', 'secret']],
+  ['http://token@proxy', ['token', 'token']],
+  ['http://proxy:3128/a:b@c', []],
+  ['http://user:%zz@proxy', ['%zz', '%zz']],
+])('what must be redacted of %s', (address, secrets) => {
+  expect(addressSecrets({ HTTPS_PROXY: address, OTHER: 'http://a:b@c' })).toEqual(secrets);
 });

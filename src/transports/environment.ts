@@ -11,7 +11,32 @@ export type DeclaredEnvironment = Readonly<Record<string, string | null | undefi
 /** Name of the variable that marks every process of one run (`<instance>.<run number>`), to identify leftover processes. */
 export const RUN_MARKER = 'HOSTLER_RUN';
 
-const BASELINE = new Set(['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TERM', 'SHELL', 'TMPDIR']);
+/** Variables with the address of a proxy or registry, which may contain a password. Each also exists in lower case. */
+const ADDRESSES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NPM_CONFIG_REGISTRY'];
+
+/** docs/configuration.md lists them. */
+export const BASELINE: ReadonlySet<string> = new Set([
+  ...['PATH', 'HOME', 'USER', 'LANG', 'LC_ALL', 'TERM', 'SHELL', 'TMPDIR'],
+  ...[...ADDRESSES, 'NO_PROXY'].flatMap((name) => [name, name.toLowerCase()]),
+  ...['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE'],
+]);
+
+/** Passwords, and user names without one, in addresses of proxies and registries. */
+export function addressSecrets(env: Environment): string[] {
+  return ADDRESSES.flatMap((name) => [env[name], env[name.toLowerCase()]]).flatMap((value) => {
+    const [, user = '', password] = /^(?:[a-z][a-z0-9+.-]*:\/\/)?([^/?#:@]*)(?::([^/?#]*))?@/i.exec(value ?? '') ?? [];
+    const secret = password ?? user;
+    return secret === '' ? [] : [secret, decoded(secret)];
+  });
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 export const runMark = (instanceId: string, run: number): string => `${instanceId}.${run}`;
 

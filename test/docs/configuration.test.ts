@@ -12,6 +12,7 @@ import { hostConfigKeys } from '../../src/config/known-keys.js';
 import { listenEntry, logEntry } from '../../src/config/listen-settings.js';
 import { parseServerDefinition, treatment } from '../../src/config/server-definition.js';
 import { http, stdio } from '../../src/config/server-spec.js';
+import { BASELINE } from '../../src/transports/environment.js';
 
 const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
 
@@ -56,6 +57,12 @@ test('how a server is treated', () => {
   expect(tableOf('A server: how it is treated')).toEqual(new Map(keysOf(treatment)));
   const { isLazy, timeouts, pins } = parseServerDefinition('a', { command: 'node' }, true);
   expect([isLazy, timeouts.startMs, pins]).toEqual([true, 30_000, { onFirstSight: 'warn', onChange: 'block' }]);
+});
+
+test('the environment of a server', () => {
+  const [, section = ''] = page.split('### The environment of a server\n');
+  for (const name of BASELINE)
+    expect([name, section.split('\n## ')[0]]).toEqual([name, expect.stringContaining(`\`${name.toUpperCase()}\``)]);
 });
 
 test('the keys of clients', () => {

@@ -19,7 +19,7 @@ import { Host } from '../../host/host.js';
 import type { HostConfig } from '../../host/host-interface.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import { systemClock } from '../../kernel/clock.js';
-import { faultsOf, type HostError, isHostError, joinFaults } from '../../kernel/errors.js';
+import { faultsOf, type HostError, isHostError, joinFaults, thrownText } from '../../kernel/errors.js';
 import { createRedactor } from '../../kernel/redact.js';
 import type { ParsedArgs } from '../command.js';
 import { prepareDataDir } from '../config/data-dir.js';
@@ -83,7 +83,7 @@ class Run {
   readonly #startedAt = systemClock.date().toISOString();
   readonly #closers: (() => unknown)[] = [];
   #operations: Operations = {};
-  readonly #log = new LevelLog((text) => this.#redactor.redact(text));
+  readonly #log = new LevelLog((text) => this.#redactor.mask(text));
   readonly #source: TrustedSource;
   #host: Host | undefined;
   #gateway: Gateway | undefined;
@@ -149,7 +149,7 @@ class Run {
     });
     this.#host = host;
     this.#closers.push(() => host.close());
-    const logs = new ServerLogs(host, systemClock, this.#redactor.redact);
+    const logs = new ServerLogs(host, systemClock, this.#redactor.mask);
     this.#closers.push(() => logs.close());
     logs.on(({ server, text }, level) => this.#logText(level, `${server}: ${text}`));
     const gateway = await createGateway({
@@ -373,7 +373,8 @@ class Run {
   }
 
   readonly #problem = (given: unknown): void => {
-    if (!isHostError(given)) return this.#logText('error', String(given instanceof Error ? given.message : given));
+    // The text of any other error may quote a peer.
+    if (!isHostError(given)) return this.#logText('error', this.#redactor.redact(thrownText(given)));
     const error = this.#locate(given);
     if (error.details.reason === noteReason) return this.#noteOnce(error);
     // An event has already logged an unavailable server; only the hint of its cause is new.
@@ -381,8 +382,7 @@ class Run {
     const { server, field } = error.details;
     if (!isLogged) this.#logText('warn', error.message);
     const hint = isLogged ? (error.cause as HostError).hint : error.hint;
-    if (hint !== undefined)
-      this.#logText('warn', isLogged ? `${server}: ${hint}` : `${field || server || 'hostler'}: ${hint}`);
+    if (hint !== undefined) this.#logText('warn', `${(!isLogged && field) || server || 'hostler'}: ${hint}`);
   };
 
   /** A remark about the configuration is logged once, not at each edit. */

@@ -8,6 +8,7 @@
  */
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import { BlockList, isIP, isIPv4, isIPv6, type LookupFunction } from 'node:net';
+import type { SecureContext } from 'node:tls';
 import type { buildConnector } from 'undici';
 import { HostError } from '../../kernel/errors.js';
 import { undici } from './undici.js';
@@ -32,6 +33,8 @@ interface DialOptions {
   readonly connectTimeoutMs?: number;
   /** Certificates to trust in addition to those of the system. */
   readonly ca?: string;
+  /** All trusted certificates, instead of those of the system. */
+  readonly authorities?: SecureContext | undefined;
 }
 
 export function guardedDial(options: DialOptions): Dial {
@@ -40,6 +43,7 @@ export function guardedDial(options: DialOptions): Dial {
     allowH2: false,
     timeout: options.connectTimeoutMs ?? connectTimeoutMsDefault,
     ...(options.ca === undefined ? {} : { ca: options.ca }),
+    ...(options.authorities === undefined ? {} : { secureContext: options.authorities }),
   };
   if (options.policy === 'any' && !options.resolve) return connector(base as buildConnector.BuildOptions);
   const { policy, server } = options;

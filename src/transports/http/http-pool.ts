@@ -3,8 +3,10 @@ import type { Dispatcher } from 'undici';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
+import type { Environment } from '../environment.js';
 import type { TokenSource } from './auth-token.js';
 import { checkUrl, type Dial, guardedDial } from './dial-guard.js';
+import { proxyHeaders, proxyOf, trustedAuthorities, tunnelled } from './proxy.js';
 import { undici } from './undici.js';
 
 export interface HttpSpec {
@@ -19,6 +21,8 @@ export interface HttpSpec {
 export interface HttpDeps {
   readonly clock: Clock;
   readonly random: Random;
+  /** Names the proxy and the certificate authorities. Default: none. */
+  readonly env?: Environment | undefined;
   /** Opens connections. Default: to any address, because the operator configured the URL. */
   readonly dial?: Dial;
   /** Replaces the pool of undici in simulations on a fake clock, which have no sockets. */
@@ -29,16 +33,33 @@ export const connectionsDefault = 64;
 const headerBytesMax = 16 * 1024;
 
 export function openPool(spec: HttpSpec, deps: HttpDeps, connections: number): Dispatcher {
-  const { origin } = specUrl(spec);
+  const { env = {}, dial } = deps;
+  const url = specUrl(spec);
+  const { origin, protocol } = url;
   if (deps.pool) return deps.pool(origin, connections);
-  return new (undici().Pool)(origin, {
+  const authorities = trustedAuthorities(env);
+  const direct = dial ?? guardedDial({ policy: 'any', server: spec.server, authorities });
+  const proxy = dial ? undefined : proxyOf(url, env);
+  const options = {
     connections,
     pipelining: 1,
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: headerBytesMax,
-    connect: deps.dial ?? guardedDial({ policy: 'any', server: spec.server }),
-  });
+  };
+  if (!proxy || protocol === 'https:')
+    return new (undici().Pool)(origin, { ...options, connect: proxy ? tunnelled(proxy, direct, authorities) : direct });
+  return absolute(new (undici().Pool)(proxy.origin, { ...options, connect: direct }), url, proxyHeaders(proxy));
+}
+
+/** Makes a pool of a proxy send requests for absolute URLs of one origin. */
+function absolute(pool: Dispatcher, { origin, host }: URL, authorization: readonly string[]): Dispatcher {
+  const dispatch = pool.dispatch.bind(pool);
+  pool.dispatch = (options, handler) => {
+    const headers = [...(options.headers as string[]), 'host', host, ...authorization];
+    return dispatch({ ...options, path: `${origin}${options.path}`, headers }, handler);
+  };
+  return pool;
 }
 
 /** Throws `invalid_spec` naming the field. */

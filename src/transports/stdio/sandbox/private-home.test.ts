@@ -60,3 +60,9 @@ test('folders of the session are replaced by folders of the sandbox', () => {
     XDG_STATE_HOME: '/sandbox/home/.local/state',
   });
 });
+
+test('authorities of the system are named in the sandbox, others are not there', () => {
+  const ambient = { SSL_CERT_FILE: '/etc/ssl/cert.pem', NODE_EXTRA_CA_CERTS: '/opt/ca.pem' };
+  const { SSL_CERT_FILE, NODE_EXTRA_CA_CERTS } = sandboxAmbient(ambient);
+  expect([SSL_CERT_FILE, NODE_EXTRA_CA_CERTS]).toEqual(['/etc/ssl/cert.pem', undefined]);
+});

@@ -50,7 +50,7 @@ const unusable = (server: string, folder: string, what: string, cause?: unknown)
 
 /** Environment for a sandboxed server, with folders that exist inside the sandbox. */
 export function sandboxAmbient(ambient: Environment): Environment {
-  const own = Object.entries(ambient).filter(([name]) => !name.startsWith('XDG_'));
+  const own = Object.entries(ambient).filter(([name, value]) => !name.startsWith('XDG_') && isVisible(name, value));
   return {
     ...Object.fromEntries(own),
     HOME: homeInside,
@@ -61,3 +61,7 @@ export function sandboxAmbient(ambient: Environment): Environment {
     XDG_STATE_HOME: `${homeInside}/.local/state`,
   };
 }
+
+/** The sandbox shows authorities of the system only, and a variable with a file that is not there breaks TLS. */
+const isVisible = (name: string, value = ''): boolean =>
+  (name !== 'SSL_CERT_FILE' && name !== 'NODE_EXTRA_CA_CERTS') || /^\/(?:etc|usr)\//.test(value);
