@@ -84,7 +84,7 @@ export function listingsTable(database: Database.Database, pins: PinsTable, pend
     else setBounded(tooLarge, server, true, listingsMax);
     // The stored listing is older than the one that cannot be stored, so it is wrong.
     if (!fitting || !arePinsWritten) sets.delete(server);
-    else yield* sets.write(server, JSON.stringify(headOf(fitting, origin, pins.generation(key))), fitting);
+    else yield* sets.write(server, JSON.stringify(headOf(fitting, origin, pins.generation(key))), fitting, false);
     return arePinsWritten;
   }
   return {

@@ -41,7 +41,7 @@ export function pinsTable(database: Database.Database, pending: WriteBehind): Pi
     // An unchanged record is the same object (policy/pin-records.ts).
     isSame: (a, b) => a === b,
   });
-  const write = (key: string, records: readonly PinRecord[]) => sets.write(key, randomUUID(), records);
+  const write = (key: string, records: readonly PinRecord[]) => sets.write(key, randomUUID(), records, false);
   return {
     generation: (key) => sets.head(key),
     load(key) {
@@ -64,7 +64,7 @@ export function pinsTable(database: Database.Database, pending: WriteBehind): Pi
       const entry = pinsEntry(key);
       // An approval keeps the generation, so the stored listing stays valid, unless newer pins were not written yet.
       const generation = pending.isBehind(entry) ? undefined : sets.head(key);
-      pending.writeOrThrow(entry, () => sets.write(key, generation ?? randomUUID(), records));
+      pending.writeOrThrow(entry, () => sets.write(key, generation ?? randomUUID(), records, true));
     },
     saveSoon(key, records, onFailed) {
       const bytes = records.reduce((sum, record) => sum + recordBytes(record), 0);

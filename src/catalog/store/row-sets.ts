@@ -146,8 +146,11 @@ export class RowSets<Value, Content> {
     this.#known.delete(owner);
   }
 
-  /** Each step writes one batch; only a new and large set takes more than one. */
-  *write(owner: string, head: string, value: Value): Generator<undefined, void> {
+  /**
+   * Each step writes one batch; only a new and large set takes more than one. `isDurable`: the set must survive a power failure.
+   * Waiting for the disk after each of fifty first lists took longer than reading them.
+   */
+  *write(owner: string, head: string, value: Value, isDurable = true): Generator<undefined, void> {
     const { rowsOf, textOf, bytesOf, isSame } = this.#table;
     const stored = this.#stored(owner);
     const known = this.#known.get(owner);
@@ -185,10 +188,10 @@ export class RowSets<Value, Content> {
         written = this.#stored(owner)?.written;
       }).immediate;
       // An incomplete set need not survive a power failure.
-      if (isLast) write();
+      if (isLast && isDurable) write();
       else withoutSync(this.#database, write);
       // The base is forgotten, so this writes the whole set.
-      if (isStale) return yield* this.write(owner, head, value);
+      if (isStale) return yield* this.write(owner, head, value, isDurable);
     }
     if (written !== undefined) this.#remember(owner, { id, written, value, positions });
   }
