@@ -1,10 +1,10 @@
 /** Types of the catalog: a server as the host passes it in, and the facts and lists that are known of it. */
 import type { ServerDefinition } from '../config/server-definition.js';
+import type { ServerFacts } from '../session/eras/server-era.js';
 import type { ListedItem, ListMethod } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import type { Snapshot } from '../supervisor/snapshot.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
-import type { Era } from '../wire/channel.js';
 
 /** Implemented by the host's ManagedServer. */
 export interface CatalogServer {
@@ -21,14 +21,7 @@ export interface CatalogServer {
 }
 
 /** Facts of the server's last connection. */
-export interface KnownFacts {
-  readonly era: Era;
-  readonly version: string;
-  /** A JSON object. */
-  readonly capabilities: Buffer;
-  readonly serverInfo: Buffer | undefined;
-  readonly instructions: string | undefined;
-}
+export type KnownFacts = Omit<ServerFacts, 'raw'>;
 
 export interface KnownList {
   readonly items: readonly ListedItem[];

@@ -20,8 +20,8 @@ import type { CurrentPrincipal, Router } from './exchange.js';
 import type { HttpIngress } from './http/http-ingress.js';
 import type { Route, Routes } from './http/routes.js';
 import { Keyring, readOrCreateLocalKey } from './keys/keyring.js';
+import { healthz, Readiness } from './metrics/health.js';
 import { addFigures, type BrokerFigures, type IngressFigures } from './metrics/metric-table.js';
-import { healthz, Readiness } from './metrics/metrics.js';
 import { createRouter } from './routing/router.js';
 import type { StdioIngress } from './stdio/stdio-ingress.js';
 

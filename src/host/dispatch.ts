@@ -39,7 +39,7 @@ const callMsMax = 10 * 60_000;
 export type Replayed = (call: Operation, attempt: number, reason: ReplayReason, error: HostError) => void;
 
 /** Sends every operation except a tool call. */
-export type Exchange = (
+type Exchange = (
   server: ManagedServer,
   operation: Operation,
   session: Session,
@@ -84,10 +84,6 @@ export const targetFor = (server: ManagedServer, { relay, principal }: Operation
 
 /** One operation, sent as often as needed. */
 class Dispatch implements CallOptions, DeadlineExtension {
-  private readonly server: ManagedServer;
-  private readonly target: CallTarget;
-  private readonly call: Operation;
-  private readonly context: DispatchParts & { readonly back: Back };
   /** Time of the current attempt. */
   nowMs: number;
   /** Failed attempts, not counting those without a connection. */
@@ -102,11 +98,12 @@ class Dispatch implements CallOptions, DeadlineExtension {
   /** True after one renewal of the token. That extra attempt is not charged as a retry. */
   private isReauthorized = false;
 
-  constructor(server: ManagedServer, target: CallTarget, call: Operation, context: DispatchParts & { back: Back }) {
-    this.server = server;
-    this.target = target;
-    this.call = call;
-    this.context = context;
+  constructor(
+    private readonly server: ManagedServer,
+    private readonly target: CallTarget,
+    private readonly call: Operation,
+    private readonly context: DispatchParts & { readonly back: Back },
+  ) {
     this.nowMs = call.madeAtMs;
     target.enter();
   }

@@ -37,27 +37,25 @@ interface InstancesParts {
 
 class Instance extends CallTarget {
   readonly server: string;
-  readonly client: string;
-  /** Id of the principal that the instance was created for. */
-  readonly owner: string;
-  readonly #unlisten: Supervised['unlisten'];
-  readonly #base: ManagedServer;
 
-  constructor(base: ManagedServer, client: string, owner: string, supervised: Supervised, hold: CallHold) {
+  /** `owner`: id of the principal that the instance was created for. */
+  constructor(
+    private readonly base: ManagedServer,
+    readonly client: string,
+    readonly owner: string,
+    private readonly supervised: Supervised,
+    hold: CallHold,
+  ) {
     super(supervised.supervisor, base.auth, hold);
     this.server = base.definition.name;
-    this.client = client;
-    this.owner = owner;
-    this.#unlisten = supervised.unlisten;
-    this.#base = base;
   }
 
   protected createCircuit(): ServerCircuit {
-    return this.#base.circuitFor(this.supervisor);
+    return this.base.circuitFor(this.supervisor);
   }
 
   dispose(): Promise<void> {
-    this.#unlisten?.();
+    this.supervised.unlisten?.();
     this.ownCircuit?.close();
     return this.supervisor.dispose();
   }

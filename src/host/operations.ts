@@ -264,64 +264,38 @@ export class Operations {
 
 /** One object for the operation and the state of its stages. Its id is formatted only for an error, a record or a span. */
 class RunningOperation extends StageState implements Operation {
-  readonly hostId: string;
-  readonly number: number;
-  readonly kind: OperationKind;
   readonly principal: Principal;
-  readonly server: string;
-  readonly tool: string | undefined;
-  readonly method: string;
-  readonly uri: string;
-  readonly args: JsonText | undefined;
   readonly deadlineAtMs: number;
   readonly signal: CancelSignal | undefined;
   readonly idempotencyKey: string | undefined;
   readonly onProgress: ((params: Buffer) => void) | undefined;
   readonly attempt: number;
-  readonly relay: CallRelay | undefined;
-  readonly madeAtMs: number;
-  readonly trail: CallWatch | undefined;
-  readonly resolve: (result: Result) => void;
-  readonly abandon: (error: Error) => void;
   isFresh = true;
 
   constructor(
-    hostId: string,
-    number: number,
-    kind: OperationKind,
-    server: string,
-    tool: string | undefined,
-    method: string,
-    uri: string,
-    args: JsonText | undefined,
+    readonly hostId: string,
+    readonly number: number,
+    readonly kind: OperationKind,
+    readonly server: string,
+    readonly tool: string | undefined,
+    readonly method: string,
+    readonly uri: string,
+    readonly args: JsonText | undefined,
     options: HostCallOptions,
-    madeAtMs: number,
+    readonly madeAtMs: number,
     deadlineMs: number,
-    relay: CallRelay | undefined,
-    trail: CallWatch | undefined,
-    resolve: (result: Result) => void,
-    abandon: (error: Error) => void,
+    readonly relay: CallRelay | undefined,
+    readonly trail: CallWatch | undefined,
+    readonly resolve: (result: Result) => void,
+    readonly abandon: (error: Error) => void,
   ) {
     super();
-    this.hostId = hostId;
-    this.number = number;
-    this.kind = kind;
     this.principal = options.principal ?? embedder;
-    this.server = server;
-    this.tool = tool;
-    this.method = method;
-    this.uri = uri;
-    this.args = args;
-    this.madeAtMs = madeAtMs;
     this.deadlineAtMs = madeAtMs + deadlineMs;
     this.signal = options.signal;
     this.idempotencyKey = options.idempotencyKey;
     this.onProgress = options.onProgress;
     this.attempt = options.attempt ?? 0;
-    this.relay = relay;
-    this.trail = trail;
-    this.resolve = resolve;
-    this.abandon = abandon;
   }
 
   get stage(): StageState {

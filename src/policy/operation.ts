@@ -118,23 +118,17 @@ export const withChanges = <Op extends Operation>(operation: Op, changes: Partia
 
 /** The answer of a tool. A class, so that the pipeline allocates one object per answer and returns it without a copy. */
 export class CallResult {
-  /** Result object of `tools/call`, as JSON bytes of the server. */
-  readonly bytes: Buffer;
-  readonly isError: boolean;
-  /** Run of the server that answered; 0 for a cached answer. */
-  readonly run: number;
-  /** False: the result has no `ttlMs`, or must not be cached even if it has one. */
-  readonly mayHaveTtl: boolean;
-  /** Protocol era of the server. */
-  readonly era: Era;
-
-  constructor(bytes: Buffer, isError: boolean, run: number, mayHaveTtl: boolean, era: Era) {
-    this.bytes = bytes;
-    this.isError = isError;
-    this.run = run;
-    this.mayHaveTtl = mayHaveTtl;
-    this.era = era;
-  }
+  constructor(
+    /** Result object of `tools/call`, as JSON bytes of the server. */
+    readonly bytes: Buffer,
+    readonly isError: boolean,
+    /** Run of the server that answered; 0 for a cached answer. */
+    readonly run: number,
+    /** False: the result has no `ttlMs`, or must not be cached even if it has one. */
+    readonly mayHaveTtl: boolean,
+    /** Protocol era of the server. */
+    readonly era: Era,
+  ) {}
 
   get fromCache(): boolean {
     return this.run === 0;

@@ -12,7 +12,7 @@ import type { Answer } from '../../wire/peer-interface.js';
 import type { Bridge } from '../bridge/bridged-request.js';
 import type { Ask, Client, ClientSession, CurrentPrincipal, Exchange, RpcFailure } from '../exchange.js';
 import type { Caller, IngressContext } from '../http/ingress-context.js';
-import type { Refusal } from '../http/refusals.js';
+import type { Refusal } from '../http/reply.js';
 
 /** `capabilities` and `serverInfo` are JSON objects. */
 export interface EndpointDescription {

@@ -3,7 +3,7 @@
  * Not here: refusing requests by Host and Origin (transports/http/origin-guard.ts).
  */
 import type { ServerResponse } from 'node:http';
-import type { RequestHeaders } from './refusals.js';
+import type { RequestHeaders } from './reply.js';
 
 const methods = 'POST, GET, DELETE';
 const headers = [

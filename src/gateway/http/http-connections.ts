@@ -14,13 +14,10 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HttpLimits } from './http-limits.js';
 
 class Connection implements SharedConnection {
-  readonly socket: Socket;
   /** Response to the last request with a key, until it is finished: it refers to the request and its body. */
   #response: ServerResponse | undefined;
 
-  constructor(socket: Socket) {
-    this.socket = socket;
-  }
+  constructor(readonly socket: Socket) {}
 
   get isIdle(): boolean {
     return this.#response === undefined || this.#response.writableFinished;

@@ -25,8 +25,17 @@ import { HTTP_LIMITS, type HttpLimits } from './http-limits.js';
 import type { Caller, IngressContext } from './ingress-context.js';
 import { OpenExchanges } from './open-exchanges.js';
 import { DirectBodyRequest, type ListeningEra, PostedBody } from './parse-post.js';
-import { checkPost, isClientName, REFUSALS, type Refusal, type RequestHeaders } from './refusals.js';
-import { countedResponse, failRequest, refuseRequest, refuseSocket } from './reply.js';
+import {
+  checkPost,
+  countedResponse,
+  failRequest,
+  isClientName,
+  REFUSALS,
+  type Refusal,
+  type RequestHeaders,
+  refuseRequest,
+  refuseSocket,
+} from './reply.js';
 import { type Route, RouteResponder, type Routes } from './routes.js';
 import { StreamBeat } from './sse-stream.js';
 import { readTls, type TlsContext, type TlsPaths, watchTls } from './tls-files.js';

@@ -11,11 +11,11 @@ import type { EndpointId, Exchange, Router } from '../exchange.js';
 import type { LingeringClose } from './http-connections.js';
 import type { HttpLimits } from './http-limits.js';
 import type { OpenExchanges } from './open-exchanges.js';
-import type { RequestHeaders } from './refusals.js';
+import type { RequestHeaders } from './reply.js';
 import type { StreamBeat } from './sse-stream.js';
 
 /** Returns the principal of the key; undefined if the key is not valid. */
-export type Authenticate = (authorization: string | undefined) => Principal | undefined;
+type Authenticate = (authorization: string | undefined) => Principal | undefined;
 
 export interface IngressContext {
   readonly router: Router;

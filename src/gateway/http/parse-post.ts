@@ -13,8 +13,7 @@ import { eachElement, scanFacts, skipSpace } from '../../wire/json-scan.js';
 import type { ClientEra, HttpEra } from '../eras/era.js';
 import { claimant } from '../eras/eras.js';
 import type { Caller, IngressContext } from './ingress-context.js';
-import { REFUSALS, type Refusal } from './refusals.js';
-import { failRequest, refuseRequest } from './reply.js';
+import { failRequest, REFUSALS, type Refusal, refuseRequest } from './reply.js';
 
 const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkPost, isTooMuchToDrain } from './refusals.js';
+import { checkPost, isTooMuchToDrain } from './reply.js';
 
 const headersOf = (flat: readonly string[]) => {
   const headers: Record<string, string> = {};

@@ -12,7 +12,7 @@ import { NOTIFICATION, RPC } from '../../wire/methods.js';
 import { type ClientSession, type Exchange, invalidParams } from '../exchange.js';
 import { requestFailure } from '../messages/failures.js';
 import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
-import { noTarget } from '../routing/passthrough.js';
+import { noTarget } from '../routing/relay.js';
 import { isAmbiguous } from '../views/tool-names.js';
 import { LIST_KINDS } from './list-watch.js';
 import { ListenStream, readFilter, type SubscriptionParts, subscribe, uriCharsMax, urisMax } from './listen-stream.js';

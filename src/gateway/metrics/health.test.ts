@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { healthz, Readiness } from './metrics.js';
+import { healthz, Readiness } from './health.js';
 
 const unready = (reason: string) => ({
   status: 503,

@@ -1,5 +1,5 @@
 /**
- * The text of `/metrics` in the format of Prometheus, and the answers of `/healthz` and `/readyz`.
+ * The text of `/metrics` in the format of Prometheus.
  * Not here: the metrics (metric-table.ts), counting (call-meter.ts), the HTTP route (http/).
  * Invariants: a call only increments counters; a scrape does all other work, and the first one loads prom-client.
  * The registry is private, so the embedder's default registry does not change.
@@ -7,7 +7,6 @@
 import type { EventLoopUtilization } from 'node:perf_hooks';
 import type { Metric } from 'prom-client';
 import type { Host } from '../../host/host.js';
-import type { Clock } from '../../kernel/clock.js';
 import { CallMeter } from './call-meter.js';
 import {
   addFigures,
@@ -108,55 +107,4 @@ function processFacts(loopUtilization: number): Scrape['process'] {
     startedAtSeconds: performance.timeOrigin / 1_000,
     loopUtilization,
   };
-}
-
-/** A broken server does not make the host unready, because only calls to that server fail. */
-export interface HealthAnswer {
-  readonly status: 200 | 503;
-  readonly contentType: 'application/json';
-  readonly body: string;
-}
-
-type Unready = 'starting' | 'learning' | 'stopping';
-
-/** Maximum time that readiness waits for the first listings. */
-const learningMaxMs = 5_000;
-
-const answer = (status: 200 | 503, body: unknown): HealthAnswer => ({
-  status,
-  contentType: 'application/json',
-  body: JSON.stringify(body),
-});
-
-const healthy = answer(200, { ok: true });
-
-export const healthz = (): HealthAnswer => healthy;
-
-export class Readiness {
-  readonly #clock: Clock;
-  #unready: Unready | undefined = 'starting';
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** `startupListing` resolves when all first listings have settled, failed ones included; undefined: no listing is pending. */
-  opened(startupListing: Promise<unknown> | undefined): void {
-    if (this.#unready !== 'starting') return;
-    this.#unready = startupListing && 'learning';
-    if (!startupListing) return;
-    const learnt = () => {
-      cancel();
-      if (this.#unready === 'learning') this.#unready = undefined;
-    };
-    const cancel = this.#clock.at(this.#clock.nowMs() + learningMaxMs, learnt);
-    startupListing.then(learnt, learnt);
-  }
-
-  stopping(): void {
-    this.#unready = 'stopping';
-  }
-
-  readonly readyz = (): HealthAnswer =>
-    this.#unready === undefined ? answer(200, { ready: true }) : answer(503, { ready: false, reason: this.#unready });
 }

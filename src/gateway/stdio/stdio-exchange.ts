@@ -20,15 +20,16 @@ export interface StdioRequest extends ReceivedRequest {
 
 export class StdioExchange extends ExchangeBase {
   readonly ask: Exchange['ask'];
-  readonly era: StdioEra;
-  readonly request: StdioRequest;
   readonly #pipe: Pipe;
 
-  constructor(pipe: Pipe, era: StdioEra, client: Client, request: StdioRequest) {
+  constructor(
+    pipe: Pipe,
+    readonly era: StdioEra,
+    client: Client,
+    readonly request: StdioRequest,
+  ) {
     super(client, request);
     this.#pipe = pipe;
-    this.era = era;
-    this.request = request;
     this.ask = era.ask && ((method, params, limits) => pipe.ask(this, method, params, limits));
   }
 

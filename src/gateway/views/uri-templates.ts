@@ -28,14 +28,11 @@ interface Pattern {
 
 /** A URI that is matched against many templates. */
 export class UriText {
-  readonly text: string;
   readonly meter: Meter = { steps: 0 };
   #forward: Reading | undefined;
   #backward: Reading | undefined;
 
-  constructor(text: string) {
-    this.text = text;
-  }
+  constructor(readonly text: string) {}
 
   get forward(): Reading {
     this.#forward ??= readingOf(codesOf(this.text));

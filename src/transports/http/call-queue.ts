@@ -2,9 +2,8 @@ import type { Dispatcher } from 'undici';
 import type { Cancel } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import { type ChannelCounters, newCounters, type OutboundFrame } from '../../wire/channel.js';
-import type { AuthToken } from './auth-token.js';
 import { isEventStream, type ResponseHeaders } from './headers.js';
-import type { ExchangeSink, HttpExchange } from './http-exchange.js';
+import { type ExchangeSink, type HttpExchange, PostedFrame } from './http-exchange.js';
 import type { HttpDeps } from './http-pool.js';
 
 /**
@@ -256,22 +255,14 @@ interface PostOwner {
  * One message whose POST is answered by a status alone. The body is read up to `bodyBytesMax`; an event stream is closed.
  * The owner gets at most one of `refused` and `failed`, and neither after the message was accepted or given up.
  */
-export class OneWayPost implements ExchangeSink {
-  readonly frame: OutboundFrame;
-  readonly isControl: boolean;
-  isWaiting = false;
-  pendingBytes: number;
-  exchange: HttpExchange | undefined;
-  token: AuthToken | undefined;
+export class OneWayPost extends PostedFrame implements ExchangeSink {
   readonly #owner: PostOwner;
   #bytes = 0;
   #refusal: (() => void) | undefined;
 
   constructor(owner: PostOwner, frame: OutboundFrame, isControl: boolean) {
+    super(frame, isControl);
     this.#owner = owner;
-    this.frame = frame;
-    this.isControl = isControl;
-    this.pendingBytes = frame.bytes;
   }
 
   get isAccepted(): boolean {

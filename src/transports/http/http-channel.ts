@@ -34,21 +34,8 @@ import {
   oneWayTimeoutMs,
 } from './call-queue.js';
 import { checkFacts, configuredHeaders, type HeaderList, RequestHeaders } from './headers.js';
-import { type ExchangeSink, HttpExchange } from './http-exchange.js';
+import { type ExchangeSink, type HttpCall, HttpExchange } from './http-exchange.js';
 import { connectionsDefault, type HttpDeps, type HttpSpec, openPool, specUrl } from './http-pool.js';
-
-interface HttpCall extends ExchangeSink {
-  readonly frame: OutboundFrame;
-  /** True: the request uses the control connections. */
-  readonly isControl: boolean;
-  /** True: the request could not be sent at once, and is still unsent. */
-  isWaiting: boolean;
-  /** Bytes of this frame that count against the outbound limit. */
-  pendingBytes: number;
-  exchange: HttpExchange | undefined;
-  token: AuthToken | undefined;
-  giveUp(): void;
-}
 
 /**
  * Messages that open, check or unblock a session have separate connections. Otherwise the message that unblocks a session could

@@ -10,6 +10,8 @@
  */
 import type { Dispatcher } from 'undici';
 import { HostError } from '../../kernel/errors.js';
+import type { OutboundFrame } from '../../wire/channel.js';
+import type { AuthToken } from './auth-token.js';
 import type { HeaderList, ResponseHeaders } from './headers.js';
 import { networkError } from './http-errors.js';
 
@@ -22,6 +24,26 @@ export interface ExchangeSink {
   end(): void;
   failed(error: HostError): void;
   released(): void;
+}
+
+/** A message that is sent by one POST, until it is settled. */
+export type HttpCall = PostedFrame & ExchangeSink & { giveUp(): void };
+
+export class PostedFrame {
+  /** True: the request could not be sent at once, and is still unsent. */
+  isWaiting = false;
+  /** Bytes of this frame that count against the outbound limit. */
+  pendingBytes: number;
+  exchange: HttpExchange | undefined;
+  token: AuthToken | undefined;
+
+  /** `isControl`: the request uses the control connections. */
+  constructor(
+    readonly frame: OutboundFrame,
+    readonly isControl: boolean,
+  ) {
+    this.pendingBytes = frame.bytes;
+  }
 }
 
 interface ExchangeRequest {

@@ -12,10 +12,9 @@ import type { EraRules, OutboundFrame } from '../../wire/channel.js';
 import type { Envelope } from '../../wire/envelope.js';
 import { RPC } from '../../wire/methods.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
-import type { AuthToken } from './auth-token.js';
 import { headerText, type ResponseHeaders } from './headers.js';
 import { type RefusalAnswer, tokenRefusal } from './http-errors.js';
-import type { ExchangeSink, HttpExchange } from './http-exchange.js';
+import { type ExchangeSink, PostedFrame } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
 
 export interface CallHost {
@@ -38,17 +37,11 @@ const errorBodyBytesMax = 64 * 1024;
 
 type Body = 'none' | 'json' | 'events' | 'refusal';
 
-export class PostCall implements ExchangeSink {
-  readonly frame: OutboundFrame;
+export class PostCall extends PostedFrame implements ExchangeSink {
   /** Undefined: the request was sent before an era was agreed on. */
   readonly era: EraRules | undefined;
-  readonly isControl: boolean;
-  isWaiting = false;
   sessionId: string | undefined;
-  token: AuthToken | undefined;
   readonly #host: CallHost;
-  exchange: HttpExchange | undefined;
-  pendingBytes: number;
   lastEventId: string | undefined;
   retryMs: number | undefined;
   /** JSON-RPC error with the id of this request, received with status 400 in a session. */
@@ -66,11 +59,9 @@ export class PostCall implements ExchangeSink {
   #rpcCode: number | undefined;
 
   constructor(host: CallHost, frame: OutboundFrame, era: EraRules | undefined, isControl = false) {
+    super(frame, isControl);
     this.#host = host;
-    this.frame = frame;
     this.era = era;
-    this.isControl = isControl;
-    this.pendingBytes = frame.bytes;
   }
 
   get over(): boolean {

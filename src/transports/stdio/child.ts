@@ -54,9 +54,7 @@ export interface ChildExit {
   readonly atMs: number;
 }
 
-export interface StopReport {
-  readonly exitCode: number | undefined;
-  readonly signal: string | undefined;
+export interface StopReport extends Omit<ChildExit, 'atMs'> {
   readonly rung: Rung;
   /** Number of group members that survived SIGKILL. */
   readonly left: number;

@@ -12,13 +12,11 @@ import { NOTIFICATION, RPC } from '../../../wire/methods.js';
 import type { ReceivedRequest } from '../../exchange.js';
 import { type CurrentPrincipal, failureText, isFailure, type RpcFailure } from '../../exchange.js';
 import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
-import { acceptsStream, failureOf, REFUSALS, type Refusal, sessionsFull } from '../../http/refusals.js';
-import { writeJson } from '../../http/reply.js';
+import { acceptsStream, failureOf, REFUSALS, type Refusal, sessionsFull, writeJson } from '../../http/reply.js';
 import { SseStream } from '../../http/sse-stream.js';
 import type { HttpEra } from '../era.js';
 import { EventBudget, parseEventId } from './event-stream.js';
-import { type Admit, LegacyHttpExchange, LegacyReply, retryMs, understood } from './http-exchange.js';
-import { LegacySession } from './http-session.js';
+import { type Admit, LegacyHttpExchange, LegacyReply, LegacySession, retryMs, understood } from './http-session.js';
 import { readInitialize } from './initialize.js';
 import { SessionTable } from './session-table.js';
 

@@ -19,7 +19,7 @@ import {
   type RpcFailure,
 } from '../../exchange.js';
 import type { Caller } from '../../http/ingress-context.js';
-import type { RequestHeaders } from '../../http/refusals.js';
+import type { RequestHeaders } from '../../http/reply.js';
 import { isLogLevel, LOG_LEVEL, logLevels } from '../../messages/request-meta.js';
 
 const clientInfoBytesMax = 64 * 1024;

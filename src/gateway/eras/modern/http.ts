@@ -16,8 +16,7 @@ import {
 } from '../../exchange.js';
 import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
 import type { OpenExchange } from '../../http/open-exchanges.js';
-import { keyRevoked, REFUSALS, type Refusal, stopping } from '../../http/refusals.js';
-import { writeJson } from '../../http/reply.js';
+import { keyRevoked, REFUSALS, type Refusal, stopping, writeJson } from '../../http/reply.js';
 import { eventText, SseStream } from '../../http/sse-stream.js';
 import type { HttpEra } from '../era.js';
 import { checkModernNotification, checkModernRequest } from './envelope.js';
