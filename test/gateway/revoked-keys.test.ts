@@ -25,6 +25,7 @@ async function open(keys: Record<string, unknown>) {
   const nothing = () => {};
   const host = {
     whenAllListed: nothing,
+    whenReady: nothing,
     learnTools: nothing,
     meterCalls: nothing,
     showUnrouted: nothing,
