@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { loadedLibsql } from '../../src/catalog/store/libsql.js';
 import { authEntry } from '../../src/config/auth-settings.js';
 import type { IdentityStore } from '../../src/identity/identity-store.js';
 import { type LoginOptions, type LoginResult, login } from '../../src/identity/login.js';
@@ -78,6 +79,12 @@ export class LoginRig {
       if (!isHostError(error)) throw error;
       return error.details.reason;
     }
+  }
+
+  /** A login in another process changes the data version of the store; one in this process does not. */
+  touch(): void {
+    const database = new (loadedLibsql())(path.join(this.folder, 'identity.db'));
+    database.exec("INSERT OR REPLACE INTO store VALUES ('touched', randomblob(8))");
   }
 
   end(): void {

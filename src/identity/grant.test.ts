@@ -1,0 +1,243 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { type Random, seededRandom } from '../kernel/random.js';
+import { Grant, type GrantParts } from './grant.js';
+import { openStore } from './open-store.js';
+import { refreshAtMs, retryDelayMs } from './refresh-timing.js';
+import { readTokenAnswer, type TokenAnswer } from './token-endpoint.js';
+
+const folders: string[] = [];
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+});
+
+const half: Random = () => 0.5;
+const ok = (access: string, change = {}): TokenAnswer => ({
+  kind: 'tokens',
+  accessToken: access,
+  refreshToken: `${access}-refresh`,
+  expiresInS: 3_600,
+  scope: undefined,
+  idToken: undefined,
+  ...change,
+});
+const refused = (error: string): TokenAnswer => ({ kind: 'refused', error: error as 'invalid_grant' });
+const down = (isSent = false, retryAfterMs?: number): TokenAnswer => ({
+  kind: 'unavailable',
+  reason: 'status_503',
+  isSent,
+  retryAfterMs,
+});
+
+function setup(answer: () => TokenAnswer, lifetimeS: number | undefined = 3_600) {
+  const folder = mkdtempSync(path.join(tmpdir(), 'hostler-grant-'));
+  folders.push(folder);
+  const clock = new FakeClock();
+  const store = openStore({ folder, onProblem: () => {} });
+  const nowMs = clock.date().getTime();
+  const row = store.saveLogin({
+    ...{ url: 'https://s', resource: 'https://s', issuer: 'https://as', clientId: 'c', account: '' },
+    ...{ accessToken: 'first', refreshToken: 'first-refresh', scopes: ['a'], wanted: [], issuedMs: nowMs },
+    expiresMs: lifetimeS === undefined ? undefined : nowMs + lifetimeS * 1_000,
+    facts: {
+      grantType: 'code',
+      tokenEndpoint: 'https://as/t',
+      authMethod: 'none',
+      way: 'registered',
+      loginMs: 1,
+      asked: [],
+    },
+  });
+  const requests: { readonly refreshToken: string | undefined; readonly atMs: number }[] = [];
+  const known = new Set<string>();
+  const parts: GrantParts = {
+    store,
+    clock,
+    random: half,
+    request: async ({ refreshToken }) => {
+      requests.push({ refreshToken, atMs: clock.nowMs() });
+      return answer();
+    },
+    secrets: { know: (value) => known.add(value), forget: (value) => known.delete(value) },
+    onChange: () => {},
+    onRefresh: () => {},
+    onProblem: () => {},
+  };
+  const grant = new Grant(row, parts);
+  return { clock, store, row, grant, requests, known, parts };
+}
+
+describe('AC-A14 the time of a refresh', () => {
+  test('AC-A14 10,000 lifetimes from a minute to 30 days: each refresh is inside its window', () => {
+    const random = seededRandom(14);
+    for (let life = 0; life < 10_000; life++) {
+      const lifetimeMs = 60_000 * (1 + random() ** 4 * 43_199);
+      const marginMs = lifetimeMs - (refreshAtMs(0, lifetimeMs, random) ?? 0);
+      if (lifetimeMs <= 120_000) expect(marginMs).toBeLessThanOrEqual(lifetimeMs / 4);
+      const wantedMs = Math.max(60_000, Math.min(lifetimeMs / 10, 300_000));
+      expect(marginMs).toBeGreaterThan(0);
+      if (lifetimeMs > 120_000) expect(Math.abs(marginMs - wantedMs)).toBeLessThanOrEqual(0.2 * wantedMs + 1);
+    }
+    expect(refreshAtMs(0, undefined, random)).toBeUndefined();
+  });
+
+  test('AC-A14 a token in use is refreshed before it ends; an unused one by its next use, or after a day', async () => {
+    let count = 0;
+    const { clock, grant, requests } = setup(() => ok(`token-${++count}`));
+    grant.token();
+    await clock.advanceAsync(3_299_000);
+    expect(requests).toHaveLength(0);
+    await clock.advanceAsync(2_000);
+    expect(requests.map(({ refreshToken }) => refreshToken)).toEqual(['first-refresh']);
+    expect(grant.token()?.header[1]).toBe('Bearer token-1');
+    await clock.advanceAsync(3_600_000);
+    const before = requests.length;
+    await clock.advanceAsync(20 * 3_600_000);
+    expect(requests.length - before).toBeLessThanOrEqual(1);
+    grant.token();
+    await clock.advanceAsync(100);
+    expect(requests.length).toBeGreaterThan(before);
+  });
+
+  test('AC-A14 an authorization server that refuses an early refresh costs nothing: the live token is used', async () => {
+    const { clock, grant, requests } = setup(() => refused('invalid_request'));
+    grant.token();
+    await clock.advanceAsync(3_310_000);
+    expect(requests.length).toBeGreaterThan(0);
+    expect([grant.token()?.header[1], grant.row.state]).toEqual(['Bearer first', 'live']);
+  });
+
+  test('a new token has the grant of its login; an answer without a refresh token keeps the old one', async () => {
+    const { grant, store, row } = setup(() => ok('second', { refreshToken: undefined, scope: 'a b' }));
+    const { grant: name } = grant.token() ?? {};
+    expect(await grant.refresh()).toBe('renewed');
+    expect(grant.token()?.grant).toBe(name);
+    expect(store.readGrant(row.id)).toMatchObject({ gen: 2, refreshToken: 'first-refresh', scopes: ['a', 'b'] });
+  });
+});
+
+describe('AC-A15 what the answers mean', () => {
+  test('AC-A15 a server that is down for an hour ends no grant, and is asked at most every five minutes in the end', async () => {
+    const answers = [down(), down(true), down(false, 1_000), down()];
+    let count = 0;
+    let isDown = true;
+    const { clock, grant, requests } = setup(() => (isDown ? (answers[count++ % 4] as TokenAnswer) : ok('healed')));
+    for (let minute = 0; minute < 60; minute++) {
+      await expect(grant.refresh()).rejects.toMatchObject({
+        code: 'reconnecting',
+        details: { retryAfterMs: expect.any(Number) },
+      });
+      await clock.advanceAsync(60_000);
+    }
+    expect(grant.row.state).toBe('live');
+    const late = requests.filter(({ atMs }) => atMs > 30 * 60_000).map(({ atMs }) => atMs);
+    for (const [at, each] of late.slice(1).entries()) expect(each - (late[at] ?? 0)).toBeGreaterThanOrEqual(239_000);
+    isDown = false;
+    grant.token();
+    await clock.advanceAsync(6 * 60_000);
+    expect(grant.token()?.header[1]).toBe('Bearer healed');
+  });
+
+  test.each([
+    ['invalid_grant', 'grant_revoked'],
+    ['invalid_client', 'client_gone'],
+    ['unauthorized_client', 'client_gone'],
+  ])('AC-A15 %s ends the grant as %s and keeps it; no further request is sent', async (word, reason) => {
+    const { clock, grant, store, row, requests } = setup(() => refused(word));
+    expect(await grant.refresh()).toBe('dead');
+    expect(store.readGrant(row.id)).toMatchObject({ state: 'dead', reason, refreshToken: 'first-refresh' });
+    for (let again = 0; again < 100; again++) expect(await grant.refresh()).toBe('dead');
+    expect(requests).toHaveLength(1);
+    await clock.advanceAsync(3_600_000);
+    expect(requests).toHaveLength(1);
+  });
+
+  test('AC-A15 invalid_grant after a request without an answer is refresh_interrupted', async () => {
+    const answers = [down(true), refused('invalid_grant')];
+    const { clock, grant } = setup(() => answers.shift() as TokenAnswer);
+    await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
+    await clock.advanceAsync(5_000);
+    expect([await grant.refresh(), grant.row.reason]).toEqual(['dead', 'refresh_interrupted']);
+  });
+
+  test('AC-A15 invalid_grant of a race is no end: the generation of the other process is used', async () => {
+    const world = setup(() => {
+      world.store.advance(world.row, { ...world.row, accessToken: 'of-another-process' }, world.row.facts);
+      return refused('invalid_grant');
+    });
+    expect(await world.grant.refresh()).toBe('renewed');
+    expect(world.grant.token()?.header[1]).toBe('Bearer of-another-process');
+  });
+
+  test('AC-A15 other refusals end a grant only when its token has ended, after three of them in ten minutes', async () => {
+    const { clock, grant } = setup(() => refused('other'), 60);
+    const results: unknown[] = [];
+    for (let minute = 0; minute < 14; minute++) {
+      results.push(await grant.refresh().catch((error: { code: string }) => error.code));
+      await clock.advanceAsync(60_000);
+    }
+    expect(results[0]).toBe('reconnecting');
+    expect([results.at(-1), grant.row.reason]).toEqual(['dead', 'grant_refused']);
+    expect(results.indexOf('dead')).toBeGreaterThanOrEqual(10);
+  });
+
+  test('AC-A13 a new refresh token is stored even if the access token beside it is no good', async () => {
+    const answers = [ok('', { refreshToken: 'rotated' }), ok('good')];
+    const { clock, grant, store, row, requests } = setup(() => answers.shift() as TokenAnswer);
+    await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
+    expect(store.readGrant(row.id)?.refreshToken).toBe('rotated');
+    await clock.advanceAsync(1_000);
+    expect(await grant.refresh()).toBe('renewed');
+    expect(requests.at(-1)?.refreshToken).toBe('rotated');
+  });
+
+  test('a logout of another process ends the use of the token', () => {
+    const { grant, store, row } = setup(() => ok('x'));
+    store.removeGrant(row.id);
+    grant.reload();
+    expect([grant.token(), grant.row.state]).toEqual([undefined, 'dead']);
+  });
+
+  test('tokens are known to the redactor before their use, and forgotten some generations later', async () => {
+    let count = 0;
+    const { grant, known } = setup(() => ok(`token-${++count}`));
+    for (let refreshes = 0; refreshes < 10; refreshes++) await grant.refresh();
+    expect([known.has('token-10'), known.has('token-10-refresh'), known.has('token-1'), known.size <= 8]).toEqual([
+      true,
+      true,
+      false,
+      true,
+    ]);
+  });
+});
+
+test.each([
+  [
+    200,
+    '{"access_token":"a","token_type":"Bearer","expires_in":"60"}',
+    { kind: 'tokens', accessToken: 'a', expiresInS: 60 },
+  ],
+  [200, '{"access_token":"a","token_type":"bearer","expires_in":-1}', { kind: 'tokens', expiresInS: undefined }],
+  [200, '{"access_token":"a b","token_type":"Bearer","refresh_token":"r"}', { accessToken: '', refreshToken: 'r' }],
+  [200, '<html>', { kind: 'unavailable', isSent: true }],
+  [400, '{"error":"invalid_grant"}', { kind: 'refused', error: 'invalid_grant' }],
+  [401, '{"error":"PLANTED <b>"}', { kind: 'refused', error: 'other' }],
+  [400, '<html>', { kind: 'unavailable', isSent: false }],
+  [403, '{"error":"invalid_grant"}', { kind: 'unavailable', reason: 'status_403' }],
+  [429, '', { kind: 'unavailable', retryAfterMs: 7_000 }],
+  [502, '', { kind: 'unavailable', isSent: true }],
+  [302, '', { kind: 'unavailable' }],
+])('an answer with status %i and %s', (status, body, answer) => {
+  const headers = { 'retry-after': '7' };
+  expect(readTokenAnswer({ status, headers, body: Buffer.from(body) }, new Date())).toMatchObject(answer);
+});
+
+test('retries wait 2 s, then twice as long, up to five minutes; Retry-After counts', () => {
+  expect([1, 2, 3, 9, 100].map((failures) => retryDelayMs(failures, undefined, half))).toEqual([
+    ...[2_000, 4_000, 8_000, 300_000, 300_000],
+  ]);
+  expect(retryDelayMs(1, 60_000, half)).toBe(60_000);
+});

@@ -1,0 +1,42 @@
+import { expect, test } from 'vitest';
+import { initialState, type LoginEvent, type LoginState, step } from './login-state.js';
+
+const expected = { state: 's', issuer: 'https://as', needsIss: true, redirectUri: 'http://127.0.0.1:1/callback' };
+const waiting: LoginState = { kind: 'waiting', expected, wrongPastes: 0 };
+const back = (query: string): LoginEvent => ({ kind: 'returned', params: new URLSearchParams(query) });
+const good = 'code=c&state=s&iss=https%3A%2F%2Fas';
+
+test.each<[string, LoginState, LoginEvent, string, string?]>([
+  ['discovery leads to registration', initialState, { kind: 'discovered' }, 'registering', 'register'],
+  ['a registration shows the URL', { kind: 'registering' }, { kind: 'registered', expected }, 'waiting', 'show'],
+  ['a code is redeemed', waiting, back(good), 'redeeming', 'redeem'],
+  ['another state changes nothing', waiting, back(good.replace('state=s', 'state=t')), 'waiting'],
+  ['two states change nothing', waiting, back(`${good}&state=s`), 'waiting'],
+  ['a wrong issuer ends it', waiting, back('code=c&state=s&iss=https%3A%2F%2Fas%2F'), 'refused', 'close'],
+  ['an absent issuer ends it', waiting, back('code=c&state=s'), 'refused', 'close'],
+  ['a refusal of the person ends it', waiting, back(`${good}&error=access_denied`), 'refused', 'close'],
+  ['two codes end it', waiting, back(`${good}&code=d`), 'refused', 'close'],
+  ['a second code is ignored', { kind: 'redeeming' }, back(good), 'redeeming'],
+  ['the end of the time is no end while a code is redeemed', { kind: 'redeeming' }, { kind: 'expired' }, 'redeeming'],
+  ['the end of the time', waiting, { kind: 'expired' }, 'refused', 'close'],
+  [
+    'a pasted address of this login',
+    waiting,
+    { kind: 'pasted', text: ` ${expected.redirectUri}?${good}\n` },
+    'redeeming',
+    'redeem',
+  ],
+  [
+    'a pasted address of another host',
+    waiting,
+    { kind: 'pasted', text: `http://evil/callback?${good}` },
+    'waiting',
+    'ask_again',
+  ],
+  ['the third wrong address', { ...waiting, wrongPastes: 2 }, { kind: 'pasted', text: 'x' }, 'refused', 'close'],
+  ['a granted login stays granted', { kind: 'granted' }, { kind: 'cancelled' }, 'granted'],
+  ['a refused login stays refused', { kind: 'refused', reason: 'x' }, { kind: 'granted' }, 'refused'],
+])('%s', (_name, before, event, kind, effect) => {
+  const [after, effects] = step(before, event);
+  expect([after.kind, effects[0]?.do]).toEqual([kind, effect]);
+});

@@ -1,0 +1,46 @@
+/**
+ * A process that shares a grant: refreshes until the generation is `target`, or dies by SIGKILL at one point of a refresh.
+ * Argument: JSON with folder, id, target and `dies` (`before` the request, `between` answer and store, `after` the store).
+ * Prints the number of requests it sent.
+ */
+import process from 'node:process';
+import { Grant } from '../../dist/identity/grant.js';
+import { createOAuthHttp } from '../../dist/identity/oauth-http.js';
+import { openStore } from '../../dist/identity/open-store.js';
+import { requestToken } from '../../dist/identity/token-endpoint.js';
+import { systemClock } from '../../dist/kernel/clock.js';
+
+const { folder, id, target, dies } = JSON.parse(process.argv[2]);
+const die = () => process.kill(process.pid, 'SIGKILL');
+const store = openStore({ folder, onProblem: console.error });
+const row = store.readGrant(id);
+const http = createOAuthHttp({ server: 'docs', clock: systemClock, random: Math.random, trusted: [row.issuer] });
+let requests = 0;
+const grant = new Grant(row, {
+  store,
+  clock: systemClock,
+  random: Math.random,
+  secrets: { know() {}, forget() {} },
+  async request({ issuer, clientId, resource, refreshToken, facts }) {
+    if (dies === 'before') die();
+    requests++;
+    const client = { clientId, method: 'none' };
+    const params = { refresh_token: refreshToken, resource };
+    const request = { issuer, tokenEndpoint: facts.tokenEndpoint, client, grantType: 'refresh_token', params };
+    const answer = await requestToken(http, request, new Date());
+    if (dies === 'between') die();
+    return answer;
+  },
+  onChange() {
+    if (dies === 'after') die();
+  },
+  onRefresh() {},
+  onProblem: console.error,
+});
+// The clock of Hostler keeps no process alive.
+const alive = setInterval(() => {}, 1_000);
+let result = 'renewed';
+while (grant.row.gen < target && result !== 'dead') result = await grant.refresh().catch(() => 'later');
+grant.close();
+clearInterval(alive);
+console.log(JSON.stringify({ requests, gen: grant.row.gen, result }));

@@ -1,0 +1,149 @@
+/** Several processes share one grant of an authorization server that revokes the family when a refresh token is used twice. */
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, test } from 'vitest';
+import { parseServerDefinition } from '../../src/config/server-definition.js';
+import { Host } from '../../src/host/host.js';
+import type { GrantRow } from '../../src/identity/grant-row.js';
+import { Identity } from '../../src/identity/identity.js';
+import { systemClock } from '../../src/kernel/clock.js';
+import { isHostError } from '../../src/kernel/errors.js';
+import { systemRandom } from '../../src/kernel/random.js';
+import { createRedactor } from '../../src/kernel/redact.js';
+import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
+import { faults } from '../fixtures/identity/site.js';
+import { countFor } from '../tier.js';
+import { LoginRig } from './login-rig.js';
+
+const driver = fileURLToPath(new URL('./refresh-driver.mjs', import.meta.url));
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function world(): Promise<Hostile & { rig: LoginRig; row: GrantRow }> {
+  const hostile = await startHostile();
+  const rig = new LoginRig();
+  ends.push(
+    () => rig.end(),
+    () => hostile.close(),
+  );
+  const { row } = await rig.login({ url: hostile.rs.url });
+  return { ...hostile, rig, row };
+}
+
+interface Outcome {
+  readonly requests: number;
+  readonly gen: number;
+  readonly result: string;
+}
+
+function drive(folder: string, id: string, target: number, dies?: string): Promise<Outcome | undefined> {
+  const child = spawn(process.execPath, [driver, JSON.stringify({ folder, id, target, dies })], { stdio: 'pipe' });
+  let text = '';
+  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  return new Promise((resolve) =>
+    child.once('close', (_code, signal) => resolve(signal === 'SIGKILL' ? undefined : (JSON.parse(text) as Outcome))),
+  );
+}
+
+const identityOf = (rig: LoginRig) => {
+  const identity = new Identity({
+    folder: rig.folder,
+    clock: systemClock,
+    random: systemRandom,
+    redactor: createRedactor(),
+    onProblem: () => {},
+  });
+  ends.push(() => identity.close());
+  return identity;
+};
+
+test('AC-A12 six processes share one grant: one refresh for each generation, and no family is revoked', async () => {
+  const generations = countFor(20, 200);
+  const { as, rig, row } = await world();
+  as.site.fail('token', faults.slow(5));
+  const all = await Promise.all(Array.from({ length: 6 }, () => drive(rig.folder, row.id, 1 + generations)));
+  expect(all.map((each) => each?.gen)).toEqual(Array.from({ length: 6 }, () => 1 + generations));
+  expect(all.reduce((total, each) => total + (each?.requests ?? 0), 0)).toBe(generations);
+  expect(as.tokenRequests('refresh_token')).toHaveLength(generations);
+  expect(as.grants.families.filter(({ isRevoked }) => isRevoked)).toHaveLength(0);
+  const stored = rig.store.readGrant(row.id);
+  expect(stored).toMatchObject({ state: 'live', gen: 1 + generations });
+  expect(as.grants.active(stored?.accessToken ?? '')).toBeDefined();
+});
+
+describe('AC-A13 a process is killed during a refresh', () => {
+  const kills = countFor(1, 34);
+  test.each([
+    ['before', 0, 'live'],
+    ['after', 0, 'live'],
+    ['between', 0, 'dead'],
+    ['between', 1, 'live'],
+  ] as const)('AC-A13 %s its request, grace of the server %i: the grant is %s', async (dies, grace, state) => {
+    const { as, rs, rig } = await world();
+    as.grace = grace;
+    let lost = 0;
+    for (let killed = 0; killed < kills; killed++) {
+      const { row } = await rig.login({ url: rs.url });
+      const before = as.tokenRequests('refresh_token').length;
+      expect(await drive(rig.folder, row.id, row.gen + 1, dies)).toBeUndefined();
+      const sent = as.tokenRequests('refresh_token').length - before;
+      expect(sent).toBe(dies === 'before' ? 0 : 1);
+      const next = await drive(rig.folder, row.id, row.gen + (dies === 'after' ? 2 : 1));
+      // One further request, whatever it brings.
+      expect([next?.requests, as.tokenRequests('refresh_token').length - before]).toEqual([1, sent + 1]);
+      const after = rig.store.readGrant(row.id);
+      expect(after?.state).toBe(state);
+      if (after?.state === 'dead') {
+        lost++;
+        expect(after.reason).toBe('refresh_interrupted');
+      }
+    }
+    expect(lost).toBe(state === 'dead' ? kills : 0);
+  });
+});
+
+test('AC-A12 calls under way while the token ends: one refresh, each call succeeds, and none runs twice', async () => {
+  const calls = countFor(100, 1_000);
+  const { as, rs, rig } = await world();
+  const identity = identityOf(rig);
+  const host = new Host({ authProvider: (server) => identity.providerFor(server), onProblem: () => {} });
+  ends.push(() => host.close());
+  await host.open({ mcpServers: { docs: { url: rs.url, concurrency: 64, queueLength: 2_000 } } });
+  await host.call('docs', 'write', { nonce: 'first' });
+  const before = as.tokenRequests('refresh_token').length;
+  const all = Array.from({ length: calls }, (_, at) =>
+    host.call('docs', 'write', { nonce: `n${at}` }).then(
+      () => 'done',
+      (error: unknown) => (isHostError(error) ? error.code : 'untyped'),
+    ),
+  );
+  // The token ends in the middle of them.
+  await rs.site.until(() => rs.executed.length >= calls / 4);
+  as.grants.expireAccessTokens();
+  const outcomes = await Promise.all(all);
+  expect(outcomes.filter((outcome) => outcome !== 'done')).toEqual([]);
+  expect(as.tokenRequests('refresh_token').length - before).toBe(1);
+  const nonces = rs.executed.map(({ nonce }) => nonce);
+  expect([nonces.length, new Set(nonces).size]).toEqual([calls + 1, calls + 1]);
+});
+
+test('AC-A19 background refusals open nothing, register nothing and log no URL', async () => {
+  const { as, rs, rig } = await world();
+  const identity = identityOf(rig);
+  const registrations = as.registrations;
+  const definition = parseServerDefinition('other', { url: `${rs.site.origin}/elsewhere` }, true);
+  const provider = identity.providerFor(definition);
+  const context = {
+    kind: 'token' as const,
+    challenge: 'Bearer',
+    signal: new AbortController().signal,
+    deadlineAtMs: 0,
+  };
+  for (let refused = 0; refused < 1_000; refused++) expect(await provider?.recover(undefined, context)).toBe(false);
+  expect([as.registrations - registrations, as.site.count('authorize')]).toEqual([0, 1]);
+  expect(provider?.describe?.()).toMatchObject({ state: 'none', needsLogin: true, next: 'run: hostler login other' });
+  expect(provider?.advice?.('token')).toEqual({ reason: 'login_needed', hint: 'run: hostler login other' });
+});
