@@ -175,7 +175,8 @@ test.concurrent('AC-K1 no secret is in a log, an error, a status, a metric, a fi
     sinks.set(`arguments of ${each.pid}`, each.args);
     // A child that was given a secret has it, and no other one.
     for (const [name, value] of Object.entries(values)) {
-      const isGiven = each.env.includes(value);
+      // The program of the vault has the variable that it was given.
+      const isGiven = each.env.includes(value) && !(name === 'pin' && each.args.includes(program));
       const owner = Object.entries(values).find(([, own]) => each.env.includes(`TOKEN=${own}`))?.[0];
       expect([each.pid, name, isGiven && owner !== name && each.pid !== pid]).toEqual([each.pid, name, false]);
     }
@@ -240,11 +241,13 @@ function processesOf(hostler: number): Process[] {
     }
   }
   const isOurs = (pid: number): boolean => pid === hostler || (parents.has(pid) && isOurs(parents.get(pid) ?? 0));
-  return [...parents.keys()].filter(isOurs).map((pid) => ({
-    pid,
-    args: read(String(pid), 'cmdline'),
-    env: read(String(pid), 'environ'),
-  }));
+  return [...parents.keys()].filter(isOurs).flatMap((pid) => {
+    try {
+      return [{ pid, args: read(String(pid), 'cmdline'), env: read(String(pid), 'environ') }];
+    } catch {
+      return [];
+    }
+  });
 }
 
 function filesBelow(folder: string): string[] {
