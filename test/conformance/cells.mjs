@@ -48,9 +48,39 @@ export const nameless = new Set([
   'input-required-result-unsupported-methods',
 ]);
 
-/** The suite as a server, the gateway as its client: what needs no authorization. */
+const authScenarios = [
+  ...[
+    'metadata-default',
+    'metadata-var1',
+    'metadata-var2',
+    'metadata-var3',
+    'basic-cimd',
+    'scope-from-www-authenticate',
+  ],
+  ...['scope-from-scopes-supported', 'scope-omitted-when-undefined', 'scope-step-up', 'scope-retry-limit'],
+  ...['token-endpoint-auth-basic', 'token-endpoint-auth-post', 'token-endpoint-auth-none', 'pre-registration'],
+  ...['client-credentials-basic', 'client-credentials-jwt'],
+];
+const newAuthScenarios = [
+  ...['resource-mismatch', 'offline-access-scope', 'offline-access-not-supported', 'authorization-server-migration'],
+  ...[
+    'iss-supported',
+    'iss-not-advertised',
+    'iss-supported-missing',
+    'iss-wrong-issuer',
+    'iss-unexpected',
+    'iss-normalized',
+  ],
+  'metadata-issuer-mismatch',
+];
+const named = (scenarios) => scenarios.map((name) => `auth/${name}`);
+
+/** The suite as a server, the gateway as its client. */
 export const clientScenarios = {
-  '2025-11-25': ['initialize', 'tools_call', 'elicitation-sep1034-client-defaults', 'sse-retry'],
+  '2025-11-25': [
+    ...['initialize', 'tools_call', 'elicitation-sep1034-client-defaults', 'sse-retry'],
+    ...named(authScenarios),
+  ],
   '2026-07-28': [
     'tools_call',
     'request-metadata',
@@ -60,5 +90,6 @@ export const clientScenarios = {
     'http-invalid-tool-headers',
     'json-schema-ref-no-deref',
     'json-schema-2020-12-preservation',
+    ...named([...authScenarios, ...newAuthScenarios]),
   ],
 };

@@ -1,14 +1,17 @@
 /**
  * The client that the suite's client scenarios run: `node driver.mjs <url of the suite's server>`. Starts `hostler up` with that
  * URL as its only server, drives it as a client would, and stops it: what the suite then sees is Hostler's upstream side.
- * HOSTLER_CONFORMANCE_DIRECT=1 leaves Hostler out, to check the driver itself.
- * Not here: starting Hostler (gateway.mjs).
+ * HOSTLER_CONFORMANCE_DIRECT=1 leaves Hostler out: the official client itself, to check the driver and to compare.
+ * Not here: starting Hostler (gateway.mjs), logging in (auth-operator.mjs, sdk-provider.mjs).
  *
  * Invariant: every tool that is listed is called, whatever its name: a tool that must not be called must not be listed.
  */
 import process from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { authEntry, isAuthScenario, issuerOf, logIn } from './auth-operator.mjs';
 import { startHostler } from './gateway.mjs';
+import { sdkProvider } from './sdk-provider.mjs';
 
 const url = process.argv.at(-1);
 const version = process.env.MCP_CONFORMANCE_PROTOCOL_VERSION ?? '2025-11-25';
@@ -16,6 +19,10 @@ const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT || '{}');
 const isVerbose = process.env.HOSTLER_CONFORMANCE_VERBOSE === '1';
 const isDirect = process.env.HOSTLER_CONFORMANCE_DIRECT === '1';
 const firstModern = '2026-07-28';
+const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? '';
+/** A person who has logged in this often does not try again. */
+const loginsMax = 3;
+const grantMs = 2_500;
 
 /** Takes any result as it is: the SDK's own schemas would drop and refuse. */
 const anything = { '~standard': { version: 1, vendor: 'hostler-test', validate: (value) => ({ value }) } };
@@ -42,13 +49,19 @@ function callsOf(tool, tools) {
   return [filledIn(tool.inputSchema ?? {})];
 }
 
+/** Resolves with true if a login is needed. */
 async function drive(client) {
+  let needsLogin = false;
   const ask = (method, params = {}) => client.request({ method, params }, anything);
   const attempt = async (what, work) => {
     try {
-      return await work();
+      const result = await work();
+      if (result?._meta?.['hostler/error']?.code === 'needs_reauth') needsLogin = true;
+      return result;
     } catch (error) {
       process.stderr.write(`driver: ${what}: ${error.message}\n`);
+      if (isUnauthorized(error)) throw error;
+      if (error.data?.code === 'needs_reauth') needsLogin = true;
       return undefined;
     }
   };
@@ -72,11 +85,16 @@ async function drive(client) {
     const listed = await attempt('prompts/list', () => ask('prompts/list'));
     for (const { name } of listed?.prompts ?? []) await attempt(name, () => ask('prompts/get', { name }));
   }
+  // Before the first login nothing is known of the server.
+  return needsLogin || (raw?.tools ?? []).length === 0;
 }
 
+const isUnauthorized = (error) =>
+  error?.name === 'UnauthorizedError' || error?.constructor?.name === 'UnauthorizedError';
+
 const log = isVerbose ? (text) => process.stderr.write(text) : undefined;
-const hostler = isDirect ? undefined : await startHostler({ mock: { url, lazy: false } }, { log });
-try {
+
+async function connect(to, options) {
   const client = new Client(
     { name: 'hostler-conformance-driver', version: '1.0.0' },
     {
@@ -94,11 +112,61 @@ try {
     model: 'none',
     content: { type: 'text', text: 'x' },
   }));
-  await client.connect(new StreamableHTTPClientTransport(new URL(hostler === undefined ? url : `${hostler.url}/mock`)));
-  await drive(client);
-  await client.close();
-} finally {
-  await hostler?.stop();
+  const transport = new StreamableHTTPClientTransport(new URL(to), options);
+  const session = { client, transport };
+  try {
+    await client.connect(transport);
+    return session;
+  } catch (error) {
+    throw Object.assign(error, { session });
+  }
 }
+
+/** One session of a client from beginning to end. */
+async function visit(to) {
+  const { client } = await connect(to);
+  const needsLogin = await drive(client);
+  await client.close();
+  return needsLogin;
+}
+
+/** The official client, which starts its logins itself. */
+async function driveSdk() {
+  const authProvider = sdkProvider(scenario, context);
+  for (let logins = 0; logins <= loginsMax; logins++) {
+    let session;
+    try {
+      session = await connect(url, isAuthScenario(scenario) ? { authProvider } : undefined);
+      await drive(session.client);
+      return;
+    } catch (error) {
+      const { transport } = error.session ?? session;
+      if (!isUnauthorized(error) || authProvider.callback === undefined) throw error;
+      await transport.finishAuth(authProvider.callback);
+    }
+  }
+}
+
+async function driveHostler() {
+  const isAuth = isAuthScenario(scenario);
+  const entry = { url, lazy: false, ...(isAuth ? { auth: await authEntry(scenario, url, context) } : {}) };
+  // A server that waits for its login has nothing to learn.
+  const hostler = await startHostler({ mock: entry }, { log, ...(isAuth ? { isLearnt: async () => {} } : {}) });
+  try {
+    for (let logins = 0; (await visit(`${hostler.url}/mock`)) && isAuth && logins < loginsMax; logins++) {
+      const outcome = await logIn({ ...hostler.place, log });
+      // The server moved to another authorization server: the operator looks at its name and agrees.
+      const hasMoved = outcome.code !== 0 && outcome.said.includes('issuer_changed');
+      const last = hasMoved ? await logIn({ ...hostler.place, log, issuer: await issuerOf(url) }) : outcome;
+      if (last.code !== 0) break;
+      // Hostler looks for a new grant once a second, and says that it takes up to two.
+      await sleep(grantMs);
+    }
+  } finally {
+    await hostler.stop();
+  }
+}
+
+await (isDirect ? driveSdk() : driveHostler());
 // Streams of a client that was closed may linger; everything is done.
 process.exit(0);

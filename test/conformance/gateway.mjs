@@ -31,7 +31,7 @@ export async function startFixture({ kind, era }) {
 }
 
 /** `hostler up` with these servers. `log` takes what it says on stderr. */
-export async function startHostler(mcpServers, { log } = {}) {
+export async function startHostler(mcpServers, { log, isLearnt = learnt } = {}) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-up-'));
   const config = path.join(folder, 'hostler.json');
   writeFileSync(config, JSON.stringify({ mcpServers }, null, 2));
@@ -46,7 +46,13 @@ export async function startHostler(mcpServers, { log } = {}) {
     '--data-dir',
     path.join(folder, 'data'),
   ];
-  const child = spawn(process.execPath, [hostlerFile, 'up', ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
+  // Tokens of a user are in one place, so each run has a user of its own.
+  const env = {
+    ...process.env,
+    XDG_DATA_HOME: path.join(folder, 'user'),
+    XDG_CONFIG_HOME: path.join(folder, 'config'),
+  };
+  const child = spawn(process.execPath, [hostlerFile, 'up', ...options], { stdio: ['ignore', 'pipe', 'pipe'], env });
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (chunk) => {
     said = (said + chunk).slice(-20_000);
@@ -60,8 +66,9 @@ export async function startHostler(mcpServers, { log } = {}) {
     const line = JSON.parse(await firstLine(child, 'hostler up'));
     if (line.ready !== true || typeof line.url !== 'string')
       throw new Error(`hostler up said: ${JSON.stringify(line)}`);
-    await learnt(line.url);
-    return { url: line.url, pid: line.pid, stop, said: () => said };
+    await isLearnt(line.url);
+    const place = { file: hostlerFile, config, dataDir: path.join(folder, 'data'), env };
+    return { url: line.url, pid: line.pid, stop, said: () => said, place };
   } catch (error) {
     await stop();
     throw new Error(`${error.message}\n${said}`);

@@ -49,7 +49,8 @@ is a client. So in these cells the server has \`isolation: "per-client"\`, excep
 
 ${table(rows)}
 
-In rows named \`client\` the suite is the server behind the gateway. They include no scenarios that need authorization.
+In rows named \`client\` the suite is the server behind the gateway. A driver plays the operator and the browser: it runs \`hostler login\`
+when the server needs it. In rows named \`sdk-client\` the official client takes the place of Hostler, to compare.
 
 ## What fails, and why
 

@@ -1,6 +1,6 @@
 /**
  * `npm run conformance [-- options]`: the official suite against the gateway, cell by cell.
- *   --cell NAME          one kind of upstream (cells.mjs), or `client`
+ *   --cell NAME          one kind of upstream (cells.mjs), `client`, or `sdk-client` (the official client, to compare)
  *   --requirements REV   one revision
  *   --scenario NAME      one scenario
  *   --direct             the fixture alone, without the gateway
@@ -34,6 +34,9 @@ const here = (file) => fileURLToPath(new URL(file, import.meta.url));
 const log = options.verbose ? (text) => process.stderr.write(text) : undefined;
 const isChosen = (scenario) => options.scenario === undefined || options.scenario === scenario;
 
+const clientCells = ['client', 'sdk-client'];
+const isClient = ({ name }) => clientCells.includes(name);
+
 const rows = [];
 const problems = [];
 
@@ -60,14 +63,18 @@ async function gatewayRow(upstream, requirement) {
   return row;
 }
 
-async function clientRow({ revision }) {
-  const name = `client ${revision}`;
+/** `cell`: `client`, or `sdk-client` for the official client without Hostler. */
+async function clientRow(cell, { revision }) {
+  const name = `${cell} ${revision}`;
   const wanted = clientScenarios[revision].filter(isChosen);
   const counted = scored(revision, 'client');
   const found = new Map();
   const command = `${process.execPath} ${here('./driver.mjs')}`;
   for (const scenario of wanted) {
-    const env = { HOSTLER_CONFORMANCE_VERBOSE: options.verbose ? '1' : '' };
+    const env = {
+      HOSTLER_CONFORMANCE_VERBOSE: options.verbose ? '1' : '',
+      HOSTLER_CONFORMANCE_DIRECT: cell === 'sdk-client' ? '1' : '',
+    };
     const one = await runClientScenario({ command, revision, scenario, log, env });
     for (const [, checks] of one) found.set(scenario, checks);
   }
@@ -79,7 +86,7 @@ async function clientRow({ revision }) {
       expectedFor(name, 'client'),
     ),
   );
-  return { cell: 'client', revision, single, unscored: unscored(found, counted) };
+  return { cell, revision, single, unscored: unscored(found, counted) };
 }
 
 async function main() {
@@ -88,20 +95,21 @@ async function main() {
     !options.direct && [options.cell, options.requirements, options.scenario].every((each) => each === undefined);
   if (options.save && !isWhole) throw new Error('--save is for a whole run, without filters');
   const chosen = requirements.filter(({ revision }) => (options.requirements ?? revision) === revision);
-  const cells = [...upstreams, ...(options.direct ? [] : [{ name: 'client' }])].filter(
+  const cells = [...upstreams, ...(options.direct ? [] : clientCells.map((name) => ({ name })))].filter(
     ({ name }) => (options.cell ?? name) === name,
   );
   if (chosen.length === 0 || cells.length === 0) throw new Error('no such cell or revision');
   for (const upstream of cells) {
     for (const requirement of chosen) {
       if (options.direct && (upstream.kind !== 'http' || upstream.era !== requirement.era)) continue;
-      const wanted =
-        upstream.name === 'client' ? clientScenarios[requirement.revision] : scored(requirement.revision, 'server');
+      const wanted = isClient(upstream)
+        ? clientScenarios[requirement.revision]
+        : scored(requirement.revision, 'server');
       if (!wanted.some(isChosen)) continue;
       process.stderr.write(`${upstream.name} ${requirement.revision}\n`);
       try {
         if (options.direct) rows.push(await directRow(upstream, requirement));
-        else if (upstream.name === 'client') rows.push(await clientRow(requirement));
+        else if (isClient(upstream)) rows.push(await clientRow(upstream.name, requirement));
         else rows.push(await gatewayRow(upstream, requirement));
       } catch (error) {
         problems.push(`${upstream.name} ${requirement.revision}: ${error.message}`);

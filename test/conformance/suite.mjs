@@ -42,7 +42,9 @@ export async function runServerSuite({ url, revision, only, log }) {
 }
 
 export async function runClientScenario({ command, revision, scenario, log, env }) {
-  return run('client', ['--command', command, '--scenario', scenario, '--spec-version', revision], log, env);
+  // Extensions have no revision.
+  const force = scenario.startsWith('auth/client-credentials') ? ['--force'] : [];
+  return run('client', ['--command', command, '--scenario', scenario, '--spec-version', revision, ...force], log, env);
 }
 
 async function run(side, args, log, env = {}) {
@@ -76,13 +78,12 @@ function toEnd(command, args, env) {
   });
 }
 
-/** Folders are called `[server-]<scenario>-<time>`. */
+/** Folders are called `[server-]<scenario>-<time>`; a scenario may have a slash in its name. */
 function readChecks(folder) {
   const found = new Map();
-  for (const name of readdirSync(folder)) {
-    const scenario = /^(?:server-|client-)?(.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z$/.exec(name)?.[1];
-    const file = path.join(folder, name, 'checks.json');
-    if (scenario !== undefined && existsSync(file)) found.set(scenario, JSON.parse(readFileSync(file, 'utf8')));
+  for (const name of readdirSync(folder, { recursive: true })) {
+    const scenario = /^(?:server-|client-)?(.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z[\\/]checks\.json$/.exec(name)?.[1];
+    if (scenario !== undefined) found.set(scenario, JSON.parse(readFileSync(path.join(folder, name), 'utf8')));
   }
   return found;
 }
