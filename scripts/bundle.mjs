@@ -1,7 +1,7 @@
 /**
  * dist/cli/up/run-up.js and all that it imports → dist/cli/up.bundle.cjs: one file, since loading hundreds of modules takes longer
  * than all the rest of a start. dist/cli/main.js and up.js → dist/cli/main.cjs, the command itself: Node's loader of ES modules
- * takes longer than all that is in it. The other commands stay separate files.
+ * takes longer than all that is in it. dist/cli/relay/run-relay.js → dist/cli/relay.bundle.cjs. The other commands stay separate files.
  * Not here: compiling (bootstrap.mjs), loading the bundle (src/cli/up.ts).
  *
  * Invariants: native packages, and those loaded on demand, stay outside; the bundle holds the licences of the packages in it.
@@ -90,6 +90,8 @@ const up = await bundled('up/run-up.js', 'cjs', {
   external: (id) => isOutside(id) && !inside.includes(id.split('/')[0]),
   plugins: [ownLibsql, nativePart],
 });
+/** Every client has a relay, so it is a small file of its own. */
+const relay = await bundled('relay/run-relay.js', 'cjs', { external: isOutside });
 const main = await bundled('main.js', 'cjs', {
   external: isOutside,
   plugins: [
@@ -104,6 +106,7 @@ const licences = inside.map((name) => `/*\n${name}\n\n${licenceOf(root, name).re
 /** V8 stores an ASCII source with one byte per character. Other characters occur in strings only, where an escape may stand. */
 const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 writeFileSync(path.join(root, 'dist/cli/up.bundle.cjs'), ascii(`${up}\n${licences.join('\n')}\n`));
+writeFileSync(path.join(root, 'dist/cli/relay.bundle.cjs'), ascii(relay));
 // Starts as a shell script, so that the command is a reaping PID 1 in a container.
 const { COMMAND_HEADER } = await import(pathToFileURL(path.join(root, 'dist/cli/process/subreaper.js')).href);
 writeFileSync(

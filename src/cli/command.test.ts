@@ -23,6 +23,8 @@ test('the commands and their arguments are an interface', () => {
     'hostler start SERVER',
     'hostler stop SERVER',
     'hostler reload SERVER',
+    'hostler restart [--json]',
+    'hostler down [--json]',
     'hostler login SERVER [--no-browser] [--issuer URL] [--scopes "a b"] [--port N] [--timeout 10m] [--fresh] [--yes] [--json]',
     'hostler logout SERVER [--keep-remote] [--json]',
     'hostler auth [SERVER] [--json]',

@@ -19,6 +19,12 @@ export const commands: CommandTable = {
   ],
   stop: ['Stop a server; neither calls nor timers restart it.', async () => (await import('./start-stop.js')).stop, ''],
   reload: ['Clear the failures of a server and restart it.', async () => (await import('./start-stop.js')).reload, ''],
+  restart: [
+    'Restart the whole Hostler with all its servers.',
+    async () => (await import('./down.js')).restart,
+    'Restart or end the whole Hostler.',
+  ],
+  down: ['End the running Hostler and all its servers.', async () => (await import('./down.js')).down, ''],
   login: [
     'Log in to a server that needs it.',
     async () => (await import('./login.js')).login,

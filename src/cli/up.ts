@@ -2,9 +2,10 @@
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
-import type { Command } from './command.js';
+import type { Command, ParsedArgs } from './command.js';
 import { useCompileCache } from './process/compile-cache.js';
 import { limitHeap } from './process/heap-flags.js';
+import { REAPER_VARIABLE } from './process/subreaper.js';
 
 export const up: Command = {
   name: 'up',
@@ -23,15 +24,28 @@ export const up: Command = {
   },
   positionals: [0, 0],
   async run(args) {
-    const { runUp } = await load(args.text('data-dir'));
-    limitHeap();
-    return runUp(args, async () => (await import('../broker/serve-workers.js')).serveWorkers);
+    // As PID 1 of a container there is no process that a host could outlive.
+    const isInit = process.pid === 1 || process.env[REAPER_VARIABLE] !== undefined;
+    if (!args.has('stdio') || isInit) return serve(args, undefined);
+    const { runRelay } = await load<typeof import('./relay/run-relay.js')>(
+      args,
+      'relay',
+      () => import('./relay/run-relay.js'),
+    );
+    return runRelay(args, (why) => serve(args, why));
   },
 };
 
-async function load(dataDir: string | undefined): Promise<typeof import('./up/run-up.js')> {
-  const bundle = fileURLToPath(new URL('./up.bundle.cjs', import.meta.url));
-  if (!existsSync(bundle)) return import('./up/run-up.js');
-  useCompileCache(dataDir);
-  return createRequire(bundle)(bundle) as typeof import('./up/run-up.js');
+async function serve(args: ParsedArgs, alone: string | undefined): Promise<number> {
+  const { runUp } = await load<typeof import('./up/run-up.js')>(args, 'up', () => import('./up/run-up.js'));
+  limitHeap();
+  return runUp(args, async () => (await import('../broker/serve-workers.js')).serveWorkers, alone);
+}
+
+/** Loads a part from its bundle, or from the compiled files if there is no bundle. */
+async function load<Part>(args: ParsedArgs, name: string, fromFiles: () => Promise<Part>): Promise<Part> {
+  const bundle = fileURLToPath(new URL(`./${name}.bundle.cjs`, import.meta.url));
+  if (!existsSync(bundle)) return fromFiles();
+  useCompileCache(args.text('data-dir'));
+  return createRequire(bundle)(bundle) as Part;
 }

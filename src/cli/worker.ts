@@ -47,7 +47,7 @@ export const worker: Command = {
     limitHeap();
     const redactor = createRedactor();
     redactor.know(key);
-    const writeLog: WriteLog = (level, text) => logLine(level, text, redactor.mask);
+    const writeLog: WriteLog = (level, text) => logLine(level, text, { redact: redactor.mask });
     const onProblem = (error: unknown) => writeLog('warn', error instanceof Error ? error.message : String(error));
     const open = await openConnection({ broker, key, insecure, clock: systemClock });
     const manifestFile = manifestFileOf(broker, key, process.env, onProblem);

@@ -26,6 +26,7 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
     groups: new Map(),
     telemetry: { traces: false },
     keys: {},
+    idleExitMs: 30_000,
     listen: { host: '127.0.0.1', port: 8383, allowedHosts: [], allowedOrigins: [], drain: '10s' },
     log: { level: 'info' },
     secrets: { exec: {}, strict: false },
@@ -121,9 +122,16 @@ describe('D-29 what makes the whole file unusable is thrown, with its path', () 
       expect(() => parse({ broker: entry })).toThrow(field);
   });
 
+  test('R4 idleExit is a duration, or 0 for never', () => {
+    expect([parse({ idleExit: '1m' }).settings.idleExitMs, parse({ idleExit: 0 }).settings.idleExitMs]).toEqual([
+      60_000, 0,
+    ]);
+    for (const idleExit of ['soon', -1, {}]) expect(() => parse({ idleExit })).toThrow(/^idleExit/);
+  });
+
   test('every accepted key is in the list of keys', () => {
-    for (const key of hostConfigKeys)
-      expect(() => parse({ [key]: key === 'unlistedRole' ? 'deny' : key === '$schema' ? 'x' : {} })).not.toThrow();
+    const scalars: Record<string, string> = { unlistedRole: 'deny', $schema: 'x', idleExit: '1m' };
+    for (const key of hostConfigKeys) expect(() => parse({ [key]: scalars[key] ?? {} })).not.toThrow();
   });
 });
 

@@ -46,6 +46,8 @@ export interface HostSettings {
   /** Server names by group. */
   readonly groups: ReadonlyMap<string, readonly string[]>;
   readonly telemetry: { readonly traces: boolean };
+  /** How long a host that a relay started runs without a client; 0: until it is ended. */
+  readonly idleExitMs: number;
   /** Unparsed entries by name. The gateway and the broker parse them (keys.ts). */
   readonly keys: Entries;
   readonly listen: ListenSettings;
@@ -147,6 +149,7 @@ function parseWith(input: unknown, onProblem: OnProblem, parse: ParseServers): H
     }),
     groups: parsed('groups', entries('groups'), (at, entry, name) => parseGroup(at, entry, name, names, report)),
     telemetry: section('telemetry', telemetryEntry),
+    idleExitMs: attempt(() => parseIdleExit(config.idleExit ?? idleExitDefault), 0),
     keys: entries('keys'),
     listen: section('listen', listenEntry),
     log: section('log', logEntry),
@@ -275,6 +278,14 @@ function parseGroup(
     if (!servers.has(server)) report(field, `names the server '${shown(server)}', which is not configured`);
     return true;
   });
+}
+
+export const idleExitDefault = '30s';
+
+function parseIdleExit(value: unknown): number {
+  if (value === 0 || value === '0') return 0;
+  if (typeof value === 'number' || typeof value === 'string') return parseDuration(value, 'idleExit');
+  throw invalidSpec('idleExit', 'must be a duration like 30s, or 0');
 }
 
 /** Parses a section without entries. One mistake makes the whole configuration unusable. */

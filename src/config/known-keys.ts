@@ -3,7 +3,7 @@ import { nearestName } from '../kernel/nearest-name.js';
 
 export const hostConfigKeys = [
   ...(['$schema', 'mcpServers', 'roles', 'unlistedRole', 'budgets', 'groups', 'keys', 'listen', 'log'] as const),
-  ...(['broker', 'telemetry', 'secrets', 'identity'] as const),
+  ...(['broker', 'telemetry', 'secrets', 'identity', 'idleExit'] as const),
 ] as const;
 
 const shortKeyChars = 3;

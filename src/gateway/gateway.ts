@@ -74,8 +74,13 @@ export interface Gateway {
   listen(port?: number): Promise<string>;
   /** With `opensLater`: reports that the host is open. */
   opened(): void;
-  /** Serves one client over a pipe with the rights of the operator. Resolves when the pipe has ended. */
-  serveStdio(input: Readable, output: Writable): Promise<void>;
+  /** Open HTTP requests and streams, sessions, and the number of HTTP answers since the start. */
+  readonly httpUsage: { readonly open: number; readonly sessions: number; readonly answers: number };
+  /**
+   * Serves one client over a pipe with the rights of the operator. Resolves when the pipe has ended. `client`: id of the client, if
+   * another pipe may continue for it.
+   */
+  serveStdio(input: Readable, output: Writable, client?: string): Promise<void>;
   /** Replaces all keys except the local one, and reports invalid keys to `onProblem`. */
   replaceKeys(keys: Readonly<Record<string, unknown>>): void;
   /** Like `replaceKeys`, but reads the keys now and applies them with the returned change. Throws if they cannot be read. */
@@ -174,14 +179,23 @@ class JoinedGateway implements Gateway {
     this.#onOpen();
   }
 
-  async serveStdio(input: Readable, output: Writable): Promise<void> {
+  get httpUsage() {
+    const { exchanges, streams, sessions } = this.#http?.counts ?? { exchanges: 0, streams: 0, sessions: 0 };
+    const answers = Object.values(this.#http?.figures().httpAnswers ?? {}).reduce((sum, each) => sum + each, 0);
+    return { open: exchanges + streams, sessions, answers };
+  }
+
+  async serveStdio(input: Readable, output: Writable, client?: string): Promise<void> {
     const createStdioIngress = await this.#parts.stdio();
     const pipe = createStdioIngress({
       ...{ router: this.#router, clock: this.#clock, input, output, onProblem: this.#onProblem },
       principal: embedder,
       endpoint: { kind: 'all' },
+      client,
     });
     this.#pipes.add(pipe);
+    // A socket that was paused after its first line stays paused until it is told to go on.
+    input.resume();
     await pipe.closed;
     this.#pipes.delete(pipe);
   }

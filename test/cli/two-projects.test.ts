@@ -1,4 +1,4 @@
-/** A8: two projects at once, without an option, and the commands that find the right one from any folder. */
+/** Two projects at once, without an option, and the commands that find the right one from any folder. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -33,7 +33,7 @@ const status = async (cwd: string) => {
   return { code, stderr, pid: code === 0 ? (JSON.parse(stdout) as Ready).pid : undefined };
 };
 
-test('A8 two projects run at once, each with its data and port, and commands find them from any folder', async () => {
+test('R5 two projects run at once, each with its data and port, and commands find them from any folder', async () => {
   const [one, two, elsewhere] = ['one', 'two', 'elsewhere'].map((name, at) =>
     at < 2 ? projectOf(name) : path.join(folder, name),
   ) as [string, string, string];

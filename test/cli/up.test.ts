@@ -96,48 +96,62 @@ describe('when it serves', () => {
     expect((await place.up('--show-key').ready()).key).toBe(key);
   });
 
-  test('a second one over stdio is served by the first, which lasts as long as either', async () => {
+  test('a client over stdio is served by the Hostler that runs, and leaves it running', async () => {
     place.configure({ mcpServers: { one: fixtureEntry() } });
-    const begin = () => place.follow('up', '--config', place.config, '--stdio');
-    // At once: one of them is faster.
-    const both = [begin(), begin()] as const;
-    for (const running of both)
-      expect((await ask(running, 1, 'initialize', initialize)).result.serverInfo).toBeDefined();
-    expect(statSync(path.join(place.dataDir, 'stdio.sock')).mode & 0o777).toBe(0o600);
-    const joined = both.find(({ stderr }) => stderr.includes('using the Hostler that is already running')) as Running;
-    const first = both.find((running) => running !== joined) as Running;
-    first.child.stdin?.end();
-    const { result } = await ask(joined, 2, 'tools/call', { name: 'one__echo', arguments: { text: 'still' } });
-    expect(JSON.stringify(result)).toContain('still');
-    joined.child.stdin?.end();
-    expect([(await joined.closed).code, (await first.closed).code]).toEqual([0, 0]);
+    const { pid, url } = await place.up().ready();
+    const relay = place.follow('up', '--config', place.config, '--stdio', '--json');
+    expect((await ask(relay, 1, 'initialize', initialize)).result.serverInfo).toBeDefined();
+    const { result } = await ask(relay, 2, 'tools/call', { name: 'one__echo', arguments: { text: 'hi' } });
+    expect(JSON.stringify(result)).toContain('hi');
+    const line = relay.stderr.split('\n').find((text) => text.startsWith('{')) as string;
+    expect(JSON.parse(line)).toEqual({ ready: true, url, key: null, pid, dataDir: place.dataDir });
+    relay.child.stdin?.end();
+    expect((await relay.closed).code).toBe(0);
+    expect(isAlive(pid)).toBe(true);
   });
 
-  test('a Hostler that starts while the other ends does not join it, and replaces it', async () => {
+  test('R2 `restart` of a Hostler with a terminal keeps its process, and its relays go on', async () => {
+    place.configure({ mcpServers: { one: fixtureEntry() } });
+    const { pid } = await place.up().ready();
+    const relay = place.follow('up', '--config', place.config, '--stdio');
+    await ask(relay, 1, 'initialize', initialize);
+    const { stdout } = await place.hostler('restart', '--json');
+    expect(JSON.parse(stdout)).toMatchObject({ pid, runs: true, newPid: pid });
+    expect(JSON.stringify((await ask(relay, 2, 'tools/list')).result)).toContain('one__echo');
+  });
+
+  test('a client that comes while a Hostler ends gets the next one, and the call that was running its answer', async () => {
     const called = path.join(place.folder, 'called');
-    place.configure({ mcpServers: { one: { command: process.execPath, args: ['-e', sleeper(called)] } } });
+    const one = { command: process.execPath, args: ['-e', sleeper(called)] };
+    place.configure({ mcpServers: { one }, idleExit: 500 });
     const begin = () => place.follow('up', '--config', place.config, '--stdio');
     const first = begin();
     await ask(first, 1, 'initialize', initialize);
-    const last = ask(first, 2, 'tools/call', { name: 'one__sleep', arguments: { ms: 3_000 } });
+    const last = ask(first, 2, 'tools/call', { name: 'one__sleep', arguments: { ms: 2_000 } });
     await eventually('the call is at the server', () => existsSync(called));
-    first.child.kill('SIGTERM');
-    await eventually('it ends', () => first.stderr.includes('SIGTERM'));
+    const down = place.hostler('down');
+    await eventually('it ends', () => !existsSync(path.join(place.dataDir, 'stdio.sock')));
     const second = begin();
     expect((await ask(second, 1, 'initialize', initialize)).result.serverInfo).toBeDefined();
     expect((await last).result).toEqual({ content: [] });
-    expect((await first.closed).code).toBe(0);
+    expect([(await first.closed).code, (await down).code]).toEqual([0, 0]);
     expect(JSON.stringify((await ask(second, 2, 'tools/list')).result)).toContain('one__sleep');
+    second.child.stdin?.end();
+    await second.closed;
+    await eventually('the host has ended', () => !existsSync(path.join(place.dataDir, 'control.sock')));
   });
 
   test('E12 over stdio, stdout belongs to the client, no key is printed, and its end is the end', async () => {
-    place.configure({});
+    place.configure({ idleExit: 500 });
     const running = place.follow('up', '--config', place.config, '--stdio', '--json');
-    const line = await eventually('the line on stderr', () => running.stderr.includes('\n') && running.stderr);
-    expect(JSON.parse(line.split('\n')[0] as string)).toMatchObject({ ready: true, url: null, key: null });
+    const line = await eventually('the line on stderr', () =>
+      running.stderr.split('\n').find((text) => text.startsWith('{') && text.endsWith('}')),
+    );
+    expect(JSON.parse(line)).toMatchObject({ ready: true, url: null, key: null });
     running.child.stdin?.end();
     expect(await running.closed).toMatchObject({ code: 0, stdout: '' });
     expect(running.stderr).not.toContain(readFileSync(path.join(place.dataDir, 'key'), 'utf8').trim());
+    await eventually('the host has ended', () => !existsSync(path.join(place.dataDir, 'control.sock')));
   });
 });
 

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const id = /AC-[A-Z]+\d+|D-\d{2}|N-[A-Z]+\d+|[PFSKBXLWE]\d{1,2}/.source;
+const id = /AC-[A-Z]+\d+|D-\d{2}|N-[A-Z]+\d+|[PFSKBXLWER]\d{1,2}/.source;
 
 function testFiles(folder: string): string[] {
   return readdirSync(path.join(root, folder), { withFileTypes: true }).flatMap((entry) => {

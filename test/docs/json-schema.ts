@@ -45,6 +45,7 @@ const hostConfig = z.strictObject({
   log: z.optional(logEntry),
   broker: z.optional(brokerEntry),
   telemetry: z.optional(telemetryEntry),
+  idleExit: z.optional(z.union([z.number(), z.string()])),
   secrets: z.optional(secretsEntry),
   identity: z.optional(identityEntry),
 });

@@ -13,7 +13,7 @@ const own = path.join(folder, 'hostler', 'hostler.json');
 mkdirSync(path.dirname(own));
 writeFileSync(own, '{}');
 
-test('A8 the configuration of the user has the data folder itself, also behind a link', () => {
+test('R5 the configuration of the user has the data folder itself, also behind a link', () => {
   expect(dataDirOf(own, env)).toBe('/h/.local/share/hostler');
   const link = path.join(folder, 'link.json');
   symlinkSync(own, link);
@@ -21,14 +21,14 @@ test('A8 the configuration of the user has the data folder itself, also behind a
   expect(dataDirOf(undefined, env)).toBe('/h/.local/share/hostler');
 });
 
-test('A8 every other file has a data directory of its own, which stays the same', () => {
+test('R5 every other file has a data directory of its own, which stays the same', () => {
   const [one, other] = ['/w/My Shop/hostler.json', '/w/My Shop/other.json'].map((file) => dataDirOf(file, env));
   expect(one).toMatch(/^\/h\/\.local\/share\/hostler\/projects\/my-shop-[0-9a-f]{10}$/);
   expect(other).not.toBe(one);
   expect(dataDirOf('/w/x/../My Shop/hostler.json', env)).toBe(one);
 });
 
-test('A8 a socket fits into the data directory of the longest folder and a long home', () => {
+test('R5 a socket fits into the data directory of the longest folder and a long home', () => {
   const home = `/home/${'u'.repeat(32)}`;
   for (const name of ['f'.repeat(255), '漢'.repeat(80), '/'])
     expect(() => controlPath(dataDirOf(`/w/${name}/hostler.json`, { ...env, HOME: home }))).not.toThrow();

@@ -3,25 +3,11 @@
  * `{id, event}` and then one `{id, result}` or `{id, error}`. Closing the connection ends its requests.
  */
 import type { Socket } from 'node:net';
-import path from 'node:path';
 import { ERRORS, type ErrorCode, HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import { LineReader } from '../../wire/line-reader.js';
+import { socketPath } from '../process/host-address.js';
 
-/** A socket address has 108 bytes on Linux and 104 on macOS; one byte is the final NUL. */
-const pathBytesMax = 103;
-
-export function controlPath(dataDir: string): string {
-  const file = path.join(path.resolve(dataDir), 'control.sock');
-  const bytes = Buffer.byteLength(file);
-  if (bytes <= pathBytesMax) return file;
-  throw new HostError('invalid_spec', `the path of the data directory ${dataDir} is too long for a socket in it`, {
-    field: '--data-dir',
-    reason: 'too_long',
-    limit: pathBytesMax,
-    actual: bytes,
-    hint: 'choose a shorter path with --data-dir',
-  });
-}
+export const controlPath = (dataDir: string): string => socketPath(dataDir, 'control.sock');
 
 /** Result of the operation `version`. */
 export interface RunningFacts {
@@ -37,7 +23,13 @@ export interface RunningFacts {
   readonly waiting?: readonly string[];
   /** Absent if this Hostler serves no workers. */
   readonly broker?: BrokerFacts;
-  /** Problems of the configuration outside of `mcpServers`. */
+  /** Number of connected relays; absent if this Hostler has no socket for them. */
+  readonly relays?: number;
+  /** Only for a Hostler that a relay started: how long it runs without a client; 0: until it is ended. */
+  readonly idleExitMs?: number | undefined;
+  /** The version of a client that is newer than this Hostler. */
+  readonly upgradePending?: string;
+  /** Problems of the configuration outside of `mcpServers`, and variables of clients that differ. */
   readonly notes?: readonly string[];
 }
 

@@ -26,6 +26,8 @@ export interface OperationsParts {
   readonly clock: Clock;
   readonly facts: () => RunningFacts;
   readonly disabled: DisabledItems;
+  /** Ends the whole host after the answer to this request. */
+  readonly end: (reason: 'down' | 'restart') => void;
 }
 
 /** Characters of an answer in one frame. JSON may escape each character to six bytes; a frame has at most 1 MiB. */
@@ -58,13 +60,17 @@ const schemas = {
 };
 
 export function createOperations(parts: OperationsParts): Operations {
-  const { host, logs, facts, disabled } = parts;
+  const { host, logs, facts, disabled, end } = parts;
   const switched = (isDisabled: boolean) =>
     operation(schemas.about, async ({ about }) => {
       const { server, tool } = await findAbout(host, about);
       await disabled.set(server, tool, isDisabled);
       return { server, tool };
     });
+  const ending = (reason: 'down' | 'restart') => async () => {
+    setImmediate(() => end(reason));
+    return facts();
+  };
   const onServer = (run: (server: string) => Promise<void>) =>
     operation(schemas.server, async ({ server: given }) => {
       const server = serverNamed(host, given);
@@ -73,6 +79,8 @@ export function createOperations(parts: OperationsParts): Operations {
     });
   return {
     version: async () => facts(),
+    down: ending('down'),
+    restart: ending('restart'),
     status: operation(schemas.status, async ({ follow, server: given }, context) => {
       const server = given === undefined ? undefined : serverNamed(host, given);
       if (follow) await watch(parts, server, context);

@@ -10,22 +10,32 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 const unreadBytesMax = 1024 * 1024;
 const levelChars = 5;
 
-export function logLine(level: LogLevel, text: string, redact: (text: string) => string = (shown) => shown): void {
-  if (process.stderr.writableLength > unreadBytesMax) return;
+export function logLine(level: LogLevel, text: string, options: LogOptions = {}): void {
+  const { redact = (shown) => shown, write = writeStderr } = options;
   const clean = neutraliseLine(redact(text), LIMITS.quotedChars);
-  process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(levelChars)} ${clean}\n`);
+  write(`${systemClock.date().toISOString()} ${level.padEnd(levelChars)} ${clean}\n`);
+}
+
+interface LogOptions {
+  readonly redact?: (text: string) => string;
+  /** Gets whole lines; stderr without it. */
+  readonly write?: ((text: string) => void) | undefined;
+}
+
+function writeStderr(text: string): void {
+  if (process.stderr.writableLength <= unreadBytesMax) process.stderr.write(text);
 }
 
 /** Drops lines below `level`, which an edit of the configuration may change. */
 export class LevelLog {
   level: LogLevel = 'info';
-  readonly #redact: ((text: string) => string) | undefined;
+  readonly #options: LogOptions;
 
-  constructor(redact?: (text: string) => string) {
-    this.#redact = redact;
+  constructor(options: LogOptions = {}) {
+    this.#options = options;
   }
 
   readonly write = (level: LogLevel, text: string): void => {
-    if (logLevels.indexOf(level) <= logLevels.indexOf(this.level)) logLine(level, text, this.#redact);
+    if (logLevels.indexOf(level) <= logLevels.indexOf(this.level)) logLine(level, text, this.#options);
   };
 }

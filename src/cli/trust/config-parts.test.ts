@@ -90,7 +90,16 @@ test('E8 what an envFile holds counts too', () => {
 });
 
 test('settings that admit clients are parts; settings that limit or name are not', () => {
-  const limits = { $schema: '', roles: {}, unlistedRole: 'deny', budgets: {}, groups: {}, log: {}, telemetry: {} };
+  const limits = {
+    $schema: '',
+    roles: {},
+    unlistedRole: 'deny',
+    budgets: {},
+    groups: {},
+    log: {},
+    telemetry: {},
+    idleExit: 0,
+  };
   expect(digests(limits)).toEqual({});
   const all = {
     mcpServers: { a: {} },

@@ -25,7 +25,7 @@ const uncoveredKeys: ReadonlySet<string> = new Set([
 
 /** Top-level settings that need no confirmation. */
 const settingsThatStartNothing: ReadonlySet<string> = new Set([
-  ...['$schema', 'roles', 'unlistedRole', 'budgets', 'groups', 'log', 'telemetry'],
+  ...['$schema', 'roles', 'unlistedRole', 'budgets', 'groups', 'log', 'telemetry', 'idleExit'],
 ]);
 
 type Table = Readonly<Record<string, unknown>>;

@@ -27,7 +27,7 @@ const start = async (...taken: number[]) => {
   return tried;
 };
 
-test('A8 the port is 8383; when it is taken, a free one that the next starts use', async () => {
+test('R5 the port is 8383; when it is taken, a free one that the next starts use', async () => {
   expect(await start()).toEqual([8383]);
   expect(await start(8383)).toEqual([8383, 0]);
   expect(readFileSync(path.join(dataDir, 'port'), 'utf8')).toBe('4711\n');

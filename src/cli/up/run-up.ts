@@ -4,77 +4,84 @@
  * Invariants: stdout gets one line of JSON or the messages of one client, nothing else. Every opened part is closed in reverse
  * order, also when a later step fails. An invalid edit of the configuration changes nothing.
  */
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
-import type { Readable, Writable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { ServedWorkers, ServeWorkers } from '../../broker/serve-workers.js';
 import { noteReason } from '../../config/client-config.js';
-import { configFaults, parseServing } from '../../config/host-config.js';
 import { parseKeys } from '../../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../../config/listen-settings.js';
-import { type UnlistedRole, unlistedRoleHint, unlistedRoles, unlistedRoleText } from '../../config/unlisted-roles.js';
+import { type UnlistedRole, unlistedRoles } from '../../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../../gateway/gateway.js';
 import { Host } from '../../host/host.js';
 import type { HostConfig } from '../../host/host-interface.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import { systemClock } from '../../kernel/clock.js';
-import { faultsOf, type HostError, isHostError, joinFaults, thrownText } from '../../kernel/errors.js';
+import { deferred } from '../../kernel/deferred.js';
+import { faultsOf, type HostError, isHostError, thrownText } from '../../kernel/errors.js';
 import { createRedactor } from '../../kernel/redact.js';
 import type { ParsedArgs } from '../command.js';
 import { prepareDataDir } from '../config/data-dir.js';
 import { registerHost } from '../config/running-hosts.js';
 import { contentOf, watchConfig } from '../config/watch-config.js';
-import { type BrokerFacts, controlPath } from '../control/control-protocol.js';
+import { controlPath, type RunningFacts } from '../control/control-protocol.js';
 import { type Operations, openControl } from '../control/control-server.js';
 import { createOperations } from '../control/operations.js';
 import { EXIT, exitCodeOf } from '../exit-codes.js';
 import { brokerLines } from '../output/broker-event-line.js';
-import { firstLine, firstScreen } from '../output/first-screen.js';
-import { printJson, printLines } from '../output/print.js';
 import { LevelLog } from '../output/stderr-log.js';
-import { screenOf } from '../output/styled.js';
 import { waitingText } from '../output/trust-text.js';
-import { onStopSignals } from '../process/stop-signals.js';
+import type { EndReason } from '../relay/relay-state.js';
+import { hostLogPath } from '../relay/start-host.js';
 import { askTrust } from '../trust/ask-trust.js';
 import { TrustedSource, type UsableConfig } from '../trust/trusted-source.js';
 import { version } from '../version.js';
+import { announce } from './announce.js';
 import { applyConfig } from './apply-config.js';
 import { createSecrets } from './create-secrets.js';
 import { DisabledItems } from './disabled-items.js';
+import { LogFile } from './log-file.js';
 import { hasPort, listenAnywhere } from './port.js';
+import { RelayService } from './relay-service.js';
+import { brokerFacts, settingNotes } from './running-facts.js';
 import { ServerLogs } from './server-logs.js';
-import { findRunning, joinRunning, openStdioSocket, stdioPath } from './stdio-socket.js';
+import { hiddenPaths, inFile, type Serving, servingOf } from './serving-config.js';
+import { Signals } from './signals.js';
 import { upIdentity } from './up-identity.js';
-import { listenOf, type UpOptions, upOptions } from './up-options.js';
+import { listenOf, RELAYED_VARIABLE, type UpOptions, upOptions } from './up-options.js';
 
-/** Bound of a manifest in broker/protocol/limits.ts. */
-const manifestMiB = 4;
 const notesMax = 100;
 
 /** Loads the broker, which most starts do not need. A parameter, because the bundle cannot import files. */
 type LoadServeWorkers = () => Promise<ServeWorkers>;
 
-export async function runUp(args: ParsedArgs, loadServeWorkers: LoadServeWorkers): Promise<number> {
-  const options = upOptions(args, process.env, process.cwd());
-  const run = new Run(options, loadServeWorkers);
-  const stopped = run.untilStopped();
+/** `alone`: why this process serves its client itself, without sockets; undefined if sockets can be used. */
+export async function runUp(args: ParsedArgs, loadServeWorkers: LoadServeWorkers, alone?: string): Promise<number> {
+  const given = upOptions(args, process.env, process.cwd());
+  delete process.env[RELAYED_VARIABLE];
+  // Without the lock of the data directory, its files cannot be used.
+  const dataDir = alone === undefined ? given.dataDir : mkdtempSync(path.join(os.tmpdir(), 'hostler-'));
+  const options = { ...given, dataDir };
+  const signals = new Signals();
   try {
-    if (await run.joined()) return EXIT.done;
-    await run.begin();
-    run.announce();
-    await stopped;
-    return EXIT.done;
-  } catch (error) {
-    // Another Hostler started at the same time and owns the data directory now.
-    if (isInUse(error) && (await run.joined())) return EXIT.done;
-    throw error;
+    for (;;) {
+      const run = new Run(options, loadServeWorkers, signals, alone);
+      try {
+        await run.begin();
+        run.announce();
+        await run.stopped;
+      } finally {
+        await run.end();
+      }
+      // A host that a relay started is started again by the next request, with the newest program.
+      if (run.endReason !== 'restart' || options.isRelayed) return EXIT.done;
+    }
   } finally {
-    await run.end();
+    if (alone !== undefined) rmSync(dataDir, { recursive: true, force: true });
   }
 }
-
-const isInUse = (error: unknown): boolean => isHostError(error) && error.details.reason === 'in_use';
 
 class Run {
   readonly #options: UpOptions;
@@ -83,39 +90,38 @@ class Run {
   readonly #startedAt = systemClock.date().toISOString();
   readonly #closers: (() => unknown)[] = [];
   #operations: Operations = {};
-  readonly #log = new LevelLog((text) => this.#redactor.mask(text));
+  readonly #logFile: LogFile | undefined;
+  readonly #log: LevelLog;
   readonly #source: TrustedSource;
   #host: Host | undefined;
   #gateway: Gateway | undefined;
   #workers: ServedWorkers | undefined;
-  #settings: ReturnType<typeof parseServing> | undefined;
+  #settings: Serving | undefined;
   /** Adds the place in the file to an error of the configuration. */
   #locate: UsableConfig['locate'] = (error) => error;
   readonly #noted = new Map<string, true>();
   #listen: ListenSettings | undefined;
-  #stop: () => void = () => {};
-  readonly #stopped = new AbortController();
-  /** Number of clients on stdio and on the stdio socket. */
-  #pipes = 0;
+  readonly #stopped = deferred();
+  #relays: RelayService | undefined;
+  readonly #alone: string | undefined;
   #isServing = false;
   #isEnding = false;
+  /** Reason that connected relays are told. */
+  endReason: EndReason = 'down';
 
-  constructor(options: UpOptions, loadServeWorkers: LoadServeWorkers) {
+  constructor(options: UpOptions, loadServeWorkers: LoadServeWorkers, signals: Signals, alone: string | undefined) {
     this.#options = options;
     this.#loadServeWorkers = loadServeWorkers;
+    this.#alone = alone;
+    this.#logFile = options.isRelayed ? new LogFile(hostLogPath(options.dataDir)) : undefined;
+    this.#log = new LevelLog({ redact: (text) => this.#redactor.mask(text), write: this.#logFile?.write });
     const { config: file, isFoundInFolder } = options;
+    signals.onSignal = (signal) => this.#signalled(signal);
     this.#source = new TrustedSource({ file, isFoundInFolder }, process.env);
   }
 
-  /** With --stdio, relays this client to a running Hostler with the same configuration. Returns true if it was served. */
-  async joined(): Promise<boolean> {
-    const { isStdio, isJson, port, dataDir } = this.#options;
-    const running = isStdio && port === undefined ? await findRunning(this.#options, systemClock) : undefined;
-    if (!running) return false;
-    const { pid, url } = running;
-    if (isJson) process.stderr.write(`${JSON.stringify({ ready: true, url: url ?? null, key: null, pid, dataDir })}\n`);
-    this.#logText('info', `using the Hostler that is already running (pid ${pid})`);
-    return joinRunning(this.#options, systemClock, this.#stopped.signal);
+  get stopped(): Promise<void> {
+    return this.#stopped.promise;
   }
 
   async begin(): Promise<void> {
@@ -131,10 +137,12 @@ class Run {
     this.#settings = settings;
     this.#log.level = settings.log.level;
     prepareDataDir(dataDir);
-    // The control socket opens first: it is the lock of the data directory.
-    const control = await openControl(controlPath(dataDir), () => this.#running());
-    this.#closers.push(() => control.close());
-    this.#closers.push(registerHost(dataDir, process.env));
+    if (this.#alone === undefined) {
+      // The control socket opens first: it is the lock of the data directory.
+      const control = await openControl(controlPath(dataDir), () => this.#running());
+      this.#closers.push(() => control.close());
+      this.#closers.push(registerHost(dataDir, process.env));
+    }
     const { identity, folder } = upIdentity(this.#options.config, settings.identity, this.#redactor, this.#problem);
     this.#closers.push(() => identity.close());
     const host = new Host({
@@ -165,12 +173,13 @@ class Run {
     if (gateway.key !== undefined) this.#redactor.know(gateway.key);
     this.#closers.push(() => gateway.close(this.#drainMs()));
     const disabled = new DisabledItems(dataDir, host);
-    this.#operations = createOperations({ host, logs, clock: systemClock, facts: () => this.#facts(), disabled });
-    const { isStdio, port } = this.#options;
-    // With --stdio only --port opens a port: clients with different configurations each run a Hostler.
+    const facts = () => this.#facts();
+    this.#operations = createOperations({ host, logs, clock: systemClock, facts, disabled, end: this.#endFor });
+    const { isStdio, isRelayed, port } = this.#options;
+    // For clients over stdio only --port opens a port: clients with different configurations each run a Hostler.
     // The port opens before any server starts, so a port in use has no side effects.
     const isChosen = port !== undefined || hasPort(config);
-    if (!isStdio || port !== undefined)
+    if (!(isStdio || isRelayed) || port !== undefined)
       await (isChosen ? gateway.listen() : listenAnywhere(gateway, dataDir, listen.port, this.#problem));
     await host.open(config);
     gateway.opened();
@@ -178,11 +187,8 @@ class Run {
     this.#isServing = true;
     // Two turns of the event loop accept and read waiting clients, so they are answered before the rest is set up.
     for (let turns = 0; gateway.url !== undefined && turns < 2; turns++) await nextTurn();
-    const pipes = await openStdioSocket(stdioPath(dataDir), (socket) => this.#pipe(gateway, socket, socket));
-    this.#closers.splice(-1, 0, () => pipes.close());
-    // The stdio socket stops first: a client that connects during the drain retries instead of being cut off.
-    this.#closers.push(() => pipes.stop());
-    if (isStdio) void this.#pipe(gateway, process.stdin, process.stdout);
+    if (this.#alone === undefined) await this.#serveRelays(host, gateway);
+    if (isStdio) void this.#serveClient(gateway);
     this.#closers.push(
       watchConfig({
         file: this.#options.config,
@@ -198,7 +204,7 @@ class Run {
     this.#closers.push(watchConfig({ file: confirmations, clock: systemClock, onChange, onProblem: this.#problem }));
   }
 
-  async #serveWorkers(host: Host, { broker, keys }: ReturnType<typeof parseServing>): Promise<void> {
+  async #serveWorkers(host: Host, { broker, keys }: Serving): Promise<void> {
     if (!broker) return;
     const serveWorkers = await this.#loadServeWorkers();
     const lineOf = brokerLines(systemClock);
@@ -227,51 +233,54 @@ class Run {
     if (workers.url !== undefined) this.#logText('info', `broker: workers connect at ${workers.url}`);
   }
 
-  /** With --stdio, Hostler stops when its last client disconnects. */
-  async #pipe(gateway: Gateway, input: Readable, output: Writable): Promise<void> {
-    this.#pipes++;
-    await gateway.serveStdio(input, output).catch(this.#problem);
-    if (--this.#pipes === 0 && this.#options.isStdio) this.#stop();
+  async #serveRelays(host: Host, gateway: Gateway): Promise<void> {
+    const relays = new RelayService({
+      ...{ options: this.#options, host, gateway, workers: () => this.#workers, clock: systemClock },
+      idleMs: () => this.#settings?.idleExitMs ?? 0,
+      isEnding: () => this.#isEnding,
+      end: this.#endFor,
+      reload: () => void this.#reload(),
+      log: (level, text) => this.#logText(level, text),
+      onProblem: this.#problem,
+    });
+    await relays.open();
+    this.#relays = relays;
+    this.#closers.splice(-1, 0, () => relays.close());
+    // Relays stop first: what they have sent is still answered, and they keep what their clients send from now on.
+    this.#closers.push(() => relays.stop(this.endReason));
+  }
+
+  /** The client of a process that serves it without a relay. Its end is the end. */
+  async #serveClient(gateway: Gateway): Promise<void> {
+    await gateway.serveStdio(process.stdin, process.stdout).catch(this.#problem);
+    this.#endFor('down');
   }
 
   announce(): void {
-    const { isJson, isStdio, showsKey, config, dataDir } = this.#options;
-    const { url, key, isNewKey, keyFile } = this.#gateway ?? {};
     const broker = this.#workers?.url;
-    // The output of later starts, and stderr with --stdio, often go to log files, which must not contain the key.
-    const isKeyShown = showsKey || (isNewKey === true && !isStdio);
-    const ready = {
-      ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },
-      ...(broker === undefined ? {} : { broker }),
-    };
-    if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);
-    else if (isJson) printJson(ready);
-    const shown =
-      key === undefined || keyFile === undefined ? undefined : { text: key, isNew: isNewKey === true, file: keyFile };
-    const facts = { version, url, config, dataDir, key: shown };
-    if (process.stderr.isTTY) {
-      const rows = this.#host?.status() ?? [];
-      printLines(['', ...firstScreen({ ...facts, rows, screen: screenOf(process.stderr) }), ''], process.stderr);
-    } else process.stderr.write(`${firstLine({ ...facts, servers: this.#host?.names().length ?? 0 })}\n`);
+    const write = this.#logFile?.write ?? ((text: string) => void process.stderr.write(text));
+    announce(this.#options, { host: this.#host as Host, gateway: this.#gateway as Gateway, broker, write });
+    if (this.#alone !== undefined) this.#logText('warn', `${this.#alone}: this process serves its client itself`);
   }
 
-  /** Resolves with the first signal. The second ends the process, and the death watch ends the servers. */
-  untilStopped(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#stop = resolve;
-      this.#stopped.signal.addEventListener('abort', () => resolve());
-      onStopSignals((signal, isAgain) => {
-        if (isAgain || this.#isEnding) process.exit(EXIT.failed);
-        this.#isEnding = true;
-        const drainS = this.#drainMs() / 1_000;
-        const wait = drainS === 0 ? '' : `; running requests have up to ${drainS} s`;
-        this.#logText('info', `${signal}: stopping${wait}; send it again to stop at once`);
-        this.#stopped.abort();
-        // Hostler does not serve yet, so no request has to be drained.
-        if (!this.#isServing && !this.#options.isStdio) void this.end().then(() => process.exit(EXIT.failed));
-      });
-    });
+  #signalled(signal: NodeJS.Signals): void {
+    if (this.#isEnding) process.exit(EXIT.failed);
+    const drainS = this.#drainMs() / 1_000;
+    const wait = drainS === 0 ? '' : `; running requests have up to ${drainS} s`;
+    this.#logText('info', `${signal}: stopping${wait}; send it again to stop at once`);
+    const wasServing = this.#isServing;
+    this.#endFor('down');
+    // Hostler does not serve yet, so no request has to be drained.
+    if (!wasServing) void this.end().then(() => process.exit(EXIT.failed));
   }
+
+  readonly #endFor = (reason: EndReason): void => {
+    if (this.#isEnding) return;
+    this.#isEnding = true;
+    this.endReason = reason;
+    if (this.#options.isRelayed) this.#logText('info', `stopping: ${reason}`);
+    this.#stopped.resolve();
+  };
 
   #drainMs(): number {
     return this.#settings ? drainMsOf(this.#settings.listen) : 0;
@@ -342,29 +351,19 @@ class Run {
     return { version: async () => this.#facts(), ...this.#operations };
   }
 
-  #facts() {
-    const { config, dataDir } = this.#options;
+  #facts(): RunningFacts {
+    const { config, dataDir, isRelayed } = this.#options;
     const { url } = this.#gateway ?? {};
     const { waiting } = this.#source;
+    const notes = [...settingNotes(this.#unlistedRoles(), this.#workers), ...(this.#relays?.notes() ?? [])];
     return {
-      ...{ version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes: this.#notes() },
+      ...{ version, pid: process.pid, url, dataDir, config, startedAt: this.#startedAt, notes },
+      ...this.#relays?.facts(),
+      ...(isRelayed ? { idleExitMs: this.#settings?.idleExitMs } : {}),
       ...(this.#workers ? { broker: brokerFacts(this.#workers) } : {}),
       ...(this.#isEnding ? { isStopping: true } : {}),
       ...(waiting.length === 0 ? {} : { waiting }),
     };
-  }
-
-  /** Reports unlisted roles of keys in the configuration, and of workers whose keys are stored elsewhere. */
-  #notes(): readonly string[] {
-    const ofKeys = this.#unlistedRoles();
-    const known = new Set(ofKeys.map(({ role }) => role));
-    const { unlistedRoles: ofBroker = [], tooLarge = [] } = this.#workers?.status() ?? {};
-    const ofWorkers = ofBroker.filter((role) => !known.has(role));
-    return [
-      ...ofKeys.map(({ key, role }) => `${unlistedRoleText(role)}: key '${key}' may use nothing; ${unlistedRoleHint}`),
-      ...ofWorkers.map((role) => `${unlistedRoleText(role)}: its workers may use nothing; ${unlistedRoleHint}`),
-      ...tooLarge.map((server) => `the tools of ${server} are larger than ${manifestMiB} MiB: workers do not see them`),
-    ];
   }
 
   #unlistedRoles(): readonly UnlistedRole[] {
@@ -396,27 +395,3 @@ class Run {
     this.#log.write(level, text);
   }
 }
-
-/** Throws all faults of the configuration with their places. */
-function servingOf(config: unknown, locate: UsableConfig['locate']): ReturnType<typeof parseServing> {
-  try {
-    return parseServing(config);
-  } catch (error) {
-    throw isHostError(error) ? joinFaults(configFaults(config, true).map(locate)) : error;
-  }
-}
-
-/** Files that a sandboxed server must not read: the configuration, and the keys of the listeners and of the broker. */
-function hiddenPaths(config: string, { broker, listen }: ReturnType<typeof parseServing>): string[] {
-  const files = [listen.tls?.key, broker?.keyFile, broker?.listen.tls?.key].filter((file) => file !== undefined);
-  return [path.resolve(config), ...files.map((file) => path.resolve(path.dirname(path.resolve(config)), file))];
-}
-
-function brokerFacts({ url, status }: ServedWorkers): BrokerFacts {
-  const { engine, isConnected, connectedWorkers, waiting, running, oldestMs, uncertain } = status();
-  return { engine, url, isConnected, connectedWorkers, waiting, running, oldestMs, uncertain };
-}
-
-/** Adds the file to an error of the configuration. `reason` sets exit code 1 instead of 2 (exit-codes.ts). */
-const inFile = (error: HostError, file: string): HostError =>
-  error.details.reason === undefined ? error.with({ message: `${file}: ${error.message}`, reason: 'config' }) : error;

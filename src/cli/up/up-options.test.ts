@@ -38,6 +38,7 @@ test('the defaults', () => {
     dataDir: expect.stringMatching(/^\/h\/\.local\/share\/hostler\/projects\/w-[0-9a-f]{10}$/),
     auth: 'key',
     isStdio: false,
+    isRelayed: false,
     isJson: false,
     showsKey: false,
   });

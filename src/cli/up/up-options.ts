@@ -10,6 +10,9 @@ import type { ParsedArgs } from '../command.js';
 import { dataDirOf, givenDataDir } from '../config/data-dir.js';
 import { type ConfigLocation, findConfig } from '../config/find-config.js';
 
+/** Tells a process that a relay started it. Servers do not get this variable. */
+export const RELAYED_VARIABLE = 'HOSTLER_RELAYED';
+
 export interface UpOptions {
   readonly config: string;
   readonly isFoundInFolder: ConfigLocation['isFoundInFolder'];
@@ -18,6 +21,8 @@ export interface UpOptions {
   readonly dataDir: string;
   readonly auth: 'key' | 'none';
   readonly isStdio: boolean;
+  /** True: a relay started this process as the host of its data directory. */
+  readonly isRelayed: boolean;
   readonly isJson: boolean;
   /** True: the JSON line contains the local key on every start, not only when it was just created. */
   readonly showsKey: boolean;
@@ -30,7 +35,7 @@ export function upOptions(args: ParsedArgs, env: NodeJS.ProcessEnv, cwd: string)
   const isStdio = args.has('stdio');
   // A client starts --stdio in the working folder of its user, which may be an untrusted repository.
   const location = findConfig({ given: args.text('config'), env, cwd, searchesFolder: !isStdio });
-  // The path is absolute, because a Hostler in another folder compares it with its own (stdio-socket.ts).
+  // The path is absolute, because a Hostler in another folder compares it with its own (relay-admission.ts).
   const config = path.resolve(cwd, location.file);
   return {
     config,
@@ -40,6 +45,7 @@ export function upOptions(args: ParsedArgs, env: NodeJS.ProcessEnv, cwd: string)
     dataDir: path.resolve(cwd, givenDataDir(args, env) ?? dataDirOf(config, env)),
     auth,
     isStdio,
+    isRelayed: env[RELAYED_VARIABLE] !== undefined,
     isJson: args.has('json'),
     showsKey: args.has('show-key'),
   };

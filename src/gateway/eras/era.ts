@@ -76,6 +76,8 @@ export interface HttpEra {
 
 export interface StdioPipe extends Pick<Client, 'id' | 'principal' | 'endpoint'> {
   readonly clock: Clock;
+  /** Ids of requests to the client start after it. */
+  readonly lastRequestId: number;
   /** False: the pipe has ended. */
   readonly write: (parts: readonly JsonText[]) => boolean;
   writeNotification(text: readonly JsonText[]): void;

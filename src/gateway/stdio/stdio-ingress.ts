@@ -14,7 +14,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';
 import { HostError } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import { newId } from '../../kernel/random.js';
+import { newId, randomInt, systemRandom } from '../../kernel/random.js';
 import { RefusalPacer } from '../../kernel/refusal-pacer.js';
 import type { Principal } from '../../policy/operation.js';
 import type { JsonText } from '../../wire/channel.js';
@@ -55,6 +55,8 @@ const flushMs = 2_000;
 /** How long requests in progress may take after the client closed its output. */
 const drainAfterEndMs = 10_000;
 const methodBytesMax = 256;
+/** Leaves room to count up in the integers that JSON readers keep exact. */
+const idsMax = 2 ** 52;
 
 export interface StdioIngressOptions {
   readonly router: Router;
@@ -63,6 +65,8 @@ export interface StdioIngressOptions {
   readonly output: Writable;
   readonly principal: Principal;
   readonly endpoint: EndpointId;
+  /** Client id; undefined: a new one. */
+  readonly client?: string | undefined;
   /** Receives internal errors. The pipe stays open. */
   readonly onProblem: (error: unknown) => void;
 }
@@ -81,7 +85,7 @@ export const createStdioIngress = (options: StdioIngressOptions): StdioIngress =
 class PipeIngress implements StdioIngress, Pipe {
   readonly #options: StdioIngressOptions;
   /** Client id: one process is one client, in either era. */
-  readonly #id = newId();
+  readonly #id: string;
   readonly #out: LineWriter;
   readonly #in: InboundLines;
   /** Requests in progress by id text, at most `exchangesMax`. */
@@ -98,6 +102,7 @@ class PipeIngress implements StdioIngress, Pipe {
   constructor(options: StdioIngressOptions) {
     const { input, output, principal, endpoint, clock } = options;
     this.#options = options;
+    this.#id = options.client ?? newId();
     this.#refusals = new RefusalPacer(clock);
     this.#out = new LineWriter(output, { defer: process.nextTick, onTaken: () => this.#balance() });
     this.#in = new InboundLines({
@@ -107,6 +112,8 @@ class PipeIngress implements StdioIngress, Pipe {
     });
     const pipe: StdioPipe = {
       ...{ id: this.#id, principal, endpoint, clock, write: this.#send },
+      // A relay may continue its client with another host: a late answer must not match a request of that host.
+      lastRequestId: options.client === undefined ? 0 : randomInt(systemRandom, 1, idsMax),
       writeNotification: (text) => this.writeNotification(text),
       opened: (session) => this.#guard(() => options.router.opened(session)),
     };

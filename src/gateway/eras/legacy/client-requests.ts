@@ -31,13 +31,15 @@ export class ClientRequests {
   readonly #max: number;
   /** At most `max` entries. Created on demand: most clients never get a request. */
   #open: Map<number, Ask> | undefined;
-  #lastId = 0;
+  #lastId: number;
   #isInitialized = false;
   #isEnded = false;
 
-  constructor(clock: Clock, max: number) {
+  /** Ids start after `lastId`. */
+  constructor(clock: Clock, max: number, lastId = 0) {
     this.#clock = clock;
     this.#max = max;
+    this.#lastId = lastId;
   }
 
   get size(): number {

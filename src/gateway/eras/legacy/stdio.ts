@@ -32,7 +32,7 @@ export class LegacyStdio implements StdioEra {
 
   constructor(pipe: StdioPipe) {
     this.#pipe = pipe;
-    this.#requests = new ClientRequests(pipe.clock, LIMITS.inboundRequests);
+    this.#requests = new ClientRequests(pipe.clock, LIMITS.inboundRequests, pipe.lastRequestId);
   }
 
   get sessions(): number {

@@ -1,0 +1,61 @@
+/**
+ * How processes of one data directory reach each other: addresses of sockets, and a process that is detached from its starter.
+ * Everything that depends on the system is here: Windows has named pipes and no sessions.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import path from 'node:path';
+import { HostError } from '../../kernel/errors.js';
+
+/** A socket address has 108 bytes on Linux and 104 on macOS; one byte is the final NUL. */
+const pathBytesMax = 103;
+
+export function socketPath(dataDir: string, name: 'control.sock' | 'stdio.sock'): string {
+  const file = path.join(path.resolve(dataDir), name);
+  const bytes = Buffer.byteLength(file);
+  if (bytes <= pathBytesMax) return file;
+  throw new HostError('invalid_spec', `the path of the data directory ${dataDir} is too long for a socket in it`, {
+    field: '--data-dir',
+    reason: 'too_long',
+    limit: pathBytesMax,
+    actual: bytes,
+    hint: 'choose a shorter path with --data-dir',
+  });
+}
+
+/** The shell exits at once, so the command becomes a child of init: a client that kills a process tree does not find it. */
+const shellProgram = '"$@" </dev/null >>"$0" 2>&1 & echo $!';
+
+interface DetachedOptions {
+  readonly command: readonly string[];
+  readonly cwd: string;
+  readonly env: NodeJS.ProcessEnv;
+  /** File that gets the output. */
+  readonly log: string;
+}
+
+/** Starts a process in a session of its own, without descriptors of this process. Resolves with its pid. */
+export function spawnDetached({ command, cwd, env, log }: DetachedOptions): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const shell: ChildProcess = spawn('/bin/sh', ['-c', shellProgram, log, ...command], {
+      ...{ cwd, env, detached: true },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    let text = '';
+    shell.stdout?.on('data', (chunk) => (text += chunk));
+    shell.once('error', reject);
+    shell.once('close', () => {
+      const pid = Number(text);
+      if (pid > 0) resolve(pid);
+      else reject(new Error('the shell started no process'));
+    });
+  });
+}
+
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

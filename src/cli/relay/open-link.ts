@@ -1,0 +1,67 @@
+/** Opens one connection to the host of a data directory, up to and including its welcome. */
+import { connect, type Socket } from 'node:net';
+import type { Clock } from '../../kernel/clock.js';
+import { type Hello, helloBytesMax, parseGreeting, relayProtocol, type Welcome } from './hello.js';
+
+export type Opened =
+  | { readonly kind: 'connected'; readonly socket: Socket; readonly welcome: Welcome }
+  /** No host listens. */
+  | { readonly kind: 'absent' }
+  /** A host listens and will end. */
+  | { readonly kind: 'stopping' }
+  | { readonly kind: 'failed'; readonly reason: string }
+  /** The host runs another configuration. */
+  | { readonly kind: 'refused'; readonly config: string }
+  /** This process may not use the socket, as in the sandbox of a client. */
+  | { readonly kind: 'unreachable'; readonly code: string };
+
+const NEWLINE = 0x0a;
+const welcomeMs = 10_000;
+
+/** A host that ends between the connection and its welcome. */
+const goneCodes: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
+const absentCodes: ReadonlySet<string> = new Set(['ENOENT', 'ECONNREFUSED']);
+
+export function openLink(file: string, hello: Hello, clock: Clock): Promise<Opened> {
+  return new Promise((resolve) => {
+    const socket = connect({ path: file, allowHalfOpen: true });
+    let received: Buffer = Buffer.alloc(0);
+    const settle = (opened: Opened) => {
+      cancel();
+      socket.removeAllListeners();
+      // Errors after this are followed by `close`.
+      socket.on('error', () => {});
+      if (opened.kind !== 'connected') socket.destroy();
+      resolve(opened);
+    };
+    const cancel = clock.at(clock.nowMs() + welcomeMs, () =>
+      settle({ kind: 'failed', reason: `the running Hostler did not answer for ${welcomeMs / 1_000} s` }),
+    );
+    socket.once('error', ({ code = 'unknown' }: NodeJS.ErrnoException) => {
+      if (absentCodes.has(code)) settle({ kind: 'absent' });
+      else settle(goneCodes.has(code) ? { kind: 'stopping' } : { kind: 'unreachable', code });
+    });
+    socket.once('connect', () => socket.write(`${JSON.stringify(hello)}\n`));
+    socket.once('end', () => settle({ kind: 'stopping' }));
+    socket.on('data', (chunk: Buffer) => {
+      received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
+      const end = received.indexOf(NEWLINE);
+      if (end < 0 && received.length <= helloBytesMax) return;
+      socket.pause();
+      const opened = read(socket, received.toString('utf8', 0, Math.max(end, 0)));
+      const rest = received.subarray(end + 1);
+      settle(opened);
+      if (opened.kind === 'connected' && rest.length > 0) socket.unshift(rest);
+    });
+  });
+}
+
+function read(socket: Socket, line: string): Opened {
+  const welcome = parseGreeting<Welcome>(line);
+  if (!welcome) return { kind: 'failed', reason: 'the running Hostler does not speak the protocol of relays' };
+  const { refused, hostler, version, config } = welcome;
+  if (refused === undefined) return { kind: 'connected', socket, welcome };
+  if (refused === 'config') return { kind: 'refused', config };
+  if (refused === 'stopping' || hostler < relayProtocol) return { kind: 'stopping' };
+  return { kind: 'failed', reason: `the running Hostler ${version} is newer than this one; restart the client` };
+}

@@ -1,0 +1,97 @@
+/**
+ * The connection of a relay to its host, as a pure function.
+ * Not here: sockets and processes (relay.ts, start-host.ts), requests (request-table.ts).
+ * Invariants: at most one attempt is under way. After `failuresMax` failures in a row every request gets an answer, until a later
+ * attempt succeeds. A relay whose host was ended with `hostler down` starts no other.
+ */
+
+/** Why a host ends on purpose. */
+export const endReasons = ['down', 'restart', 'idle', 'upgrade'] as const;
+export type EndReason = (typeof endReasons)[number];
+
+export type RelayState =
+  /** An attempt to connect, which starts a host if none runs. */
+  | { readonly kind: 'connecting'; readonly failures: number }
+  | { readonly kind: 'joined'; readonly failures: number; readonly sinceMs: number }
+  /** The host announced its end and answers what it has received. */
+  | { readonly kind: 'leaving'; readonly reason: EndReason }
+  | { readonly kind: 'waiting'; readonly failures: number }
+  /** No host, and no need for one until the next request. */
+  | { readonly kind: 'away' }
+  | { readonly kind: 'failed'; readonly reason: string; readonly retryAtMs: number }
+  | { readonly kind: 'over' };
+
+export type RelayEvent =
+  | { readonly kind: 'begun' | 'connected' | 'lost' | 'request' | 'woke' }
+  | { readonly kind: 'failed'; readonly reason: string }
+  | { readonly kind: 'stopping'; readonly reason: EndReason };
+
+export type RelayEffect =
+  | { readonly do: 'connect' }
+  /** The host is gone: settle the requests that it had. */
+  | { readonly do: 'settle' }
+  /** Repeat the session and send what waits. */
+  | { readonly do: 'resume' }
+  /** Answer what waits with the reason. */
+  | { readonly do: 'refuse'; readonly reason: string }
+  | { readonly do: 'wake'; readonly atMs: number }
+  | { readonly do: 'exit' };
+
+type Step = readonly [RelayState, readonly RelayEffect[]];
+
+const backoffFirstMs = 100;
+const backoffMaxMs = 5_000;
+const failuresMax = 6;
+/** A host that lived shorter counts as a failure, so that a host that crashes on a request is not restarted in a loop. */
+const provenMs = 5_000;
+
+export const firstState: RelayState = { kind: 'away' };
+export const stoppedReason = 'Hostler was stopped with hostler down';
+
+/** `isNewer`: this relay is newer than the host, and starts the next one after an `upgrade`. */
+export function step(state: RelayState, event: RelayEvent, nowMs: number, isNewer = false): Step {
+  switch (event.kind) {
+    case 'begun':
+      return state.kind === 'away' ? connect(0) : [state, []];
+    case 'request':
+      if (state.kind === 'away') return connect(0);
+      if (state.kind !== 'failed') return [state, []];
+      return nowMs >= state.retryAtMs ? connect(failuresMax - 1) : [state, [{ do: 'refuse', reason: state.reason }]];
+    case 'woke':
+      return state.kind === 'waiting' ? connect(state.failures) : [state, []];
+    case 'connected':
+      if (state.kind !== 'connecting') return [state, []];
+      return [{ kind: 'joined', failures: state.failures, sinceMs: nowMs }, [{ do: 'resume' }]];
+    case 'failed':
+      return state.kind === 'connecting' ? fail(state.failures + 1, event.reason, nowMs) : [state, []];
+    case 'stopping':
+      return state.kind === 'joined' ? [{ kind: 'leaving', reason: event.reason }, []] : [state, []];
+    case 'lost':
+      return lose(state, nowMs, isNewer);
+    default:
+      return event satisfies never;
+  }
+}
+
+function lose(state: RelayState, nowMs: number, isNewer: boolean): Step {
+  if (state.kind === 'leaving') {
+    if (state.reason === 'down')
+      return [{ kind: 'over' }, [{ do: 'settle' }, { do: 'refuse', reason: stoppedReason }, { do: 'exit' }]];
+    if (state.reason === 'upgrade' && isNewer) return settled(connect(0));
+    return [{ kind: 'away' }, [{ do: 'settle' }]];
+  }
+  if (state.kind !== 'joined') return [state, []];
+  if (nowMs - state.sinceMs >= provenMs) return settled(connect(0));
+  return settled(fail(state.failures + 1, 'Hostler ended right after its start', nowMs));
+}
+
+const settled = ([state, effects]: Step): Step => [state, [{ do: 'settle' }, ...effects]];
+
+const connect = (failures: number): Step => [{ kind: 'connecting', failures }, [{ do: 'connect' }]];
+
+function fail(failures: number, reason: string, nowMs: number): Step {
+  if (failures >= failuresMax)
+    return [{ kind: 'failed', reason, retryAtMs: nowMs + backoffMaxMs }, [{ do: 'refuse', reason }]];
+  const delayMs = Math.min(backoffMaxMs, backoffFirstMs * 2 ** (failures - 1));
+  return [{ kind: 'waiting', failures }, [{ do: 'wake', atMs: nowMs + delayMs }]];
+}

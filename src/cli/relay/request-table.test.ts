@@ -1,0 +1,124 @@
+import { expect, test } from 'vitest';
+import { modernEra } from '../../gateway/eras/modern/era.js';
+import { HostError } from '../../kernel/errors.js';
+import { RequestTable } from './request-table.js';
+
+const meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' };
+const lineOf = (message: object) => Buffer.from(JSON.stringify({ jsonrpc: '2.0', ...message }));
+const client = (table: RequestTable, message: object) => {
+  const line = lineOf(message);
+  return table.fromClient(line, 0, line.length);
+};
+const host = (table: RequestTable, message: object | string) => {
+  const line = typeof message === 'string' ? Buffer.from(message) : lineOf(message);
+  return table.fromHost(line, 0, line.length);
+};
+const request = (id: unknown, method: string, params: object = {}) => ({ id, method, params });
+const parsed = (lines: readonly (string | Buffer)[]) => lines.map((line) => JSON.parse(String(line)));
+
+test('R2 a call that was handed over is answered as uncertain and never sent again', () => {
+  const table = new RequestTable();
+  client(table, request(1, 'tools/call', { name: 'a__b' }));
+  client(table, request('x"y', 'tools/call', { name: 'a__c', _meta: meta }));
+  client(table, request(3, 'vendor/write'));
+  const { answers, again } = table.settle();
+  expect(again).toEqual([]);
+  const [legacy, modern, other] = parsed(answers);
+  const error = { code: 'outcome_uncertain', retryable: false };
+  expect(legacy).toMatchObject({
+    id: 1,
+    result: { isError: true, _meta: { 'hostler/error': { ...error, tool: 'a__b' } } },
+  });
+  expect(modern).toMatchObject({ id: 'x"y', result: { resultType: 'complete', _meta: { 'hostler/error': error } } });
+  expect(other).toMatchObject({ id: 3, error: { code: -31019, data: error } });
+  // The shape that the gateway gives a failed call of this era.
+  expect(Object.keys(modern.result)).toEqual(
+    Object.keys(JSON.parse(modernEra.toolError('t', '"f":1', '{}') as string)),
+  );
+  expect(table.settle()).toEqual({ answers: [], again: [] });
+});
+
+test('R2 lists, reads and pings are sent again as they were, and what was answered or cancelled is not', () => {
+  const table = new RequestTable();
+  const methods = [
+    'tools/list',
+    'resources/read',
+    'prompts/get',
+    'ping',
+    'completion/complete',
+    'subscriptions/listen',
+  ];
+  for (const [at, method] of methods.entries()) client(table, request(at, method));
+  client(table, request(10, 'tools/list'));
+  client(table, request(11, 'tools/call', { name: 'x' }));
+  client(table, request(12, 'tools/call', { name: 'x' }));
+  expect(host(table, { id: 10, result: {} })).toBe('forward');
+  expect(host(table, { id: 11, result: {} })).toBe('forward');
+  client(table, { method: 'notifications/cancelled', params: { requestId: 12 } });
+  expect(table.size).toBe(methods.length);
+  const { answers, again } = table.settle();
+  expect([answers, parsed(again).map(({ method }) => method)]).toEqual([[], methods]);
+});
+
+test('R2 a new host gets the session of a legacy client again, and the client gets none of those answers', () => {
+  const table = new RequestTable();
+  expect(table.replay()).toEqual([]);
+  client(table, request(1, 'initialize', { protocolVersion: '2025-11-25' }));
+  // Not yet answered, so it is sent again as a request of its client.
+  expect([table.replay(), table.settle().again.length]).toEqual([[], 1]);
+  client(table, request(1, 'initialize', { protocolVersion: '2025-11-25' }));
+  host(table, { id: 1, result: {} });
+  client(table, { method: 'notifications/initialized' });
+  client(table, request(2, 'logging/setLevel', { level: 'debug' }));
+  for (const [at, uri] of ['u:1', 'u:2', 'u:3'].entries())
+    client(table, request(3 + at, 'resources/subscribe', { uri }));
+  client(table, request(6, 'resources/unsubscribe', { uri: 'u:2' }));
+  client(table, request(7, 'resources/subscribe', { uri: 'u:refused' }));
+  client(table, request(8, 'tools/list'));
+  for (const id of [2, 3, 4, 5, 6, 8]) host(table, { id, result: {} });
+  host(table, { id: 7, error: { code: 1, message: 'no' } });
+  const replayed = parsed(table.replay());
+  expect(replayed.map(({ method, params }) => [method, params?.uri ?? params?.level])).toEqual([
+    ['initialize', undefined],
+    ['notifications/initialized', undefined],
+    ['logging/setLevel', 'debug'],
+    ['resources/subscribe', 'u:1'],
+    ['resources/subscribe', 'u:3'],
+  ]);
+  for (const { id } of replayed) if (id !== undefined) expect(host(table, { id, result: {} })).toBe('swallow');
+  expect(parsed(table.changes())).toEqual([{ jsonrpc: '2.0', method: 'notifications/tools/list_changed' }]);
+});
+
+test('R2 questions of a lost host are withdrawn, and late answers to them reach no other host', () => {
+  const table = new RequestTable();
+  host(table, { id: 71, method: 'elicitation/create', params: {} });
+  host(table, { id: 72, method: 'sampling/createMessage', params: {} });
+  expect(client(table, { id: 71, result: {} })).toBe(true);
+  expect(parsed(table.settle().answers)).toEqual([
+    { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 72 } },
+  ]);
+  expect(client(table, { id: 72, result: {} })).toBe(false);
+});
+
+test('a batch is answered call by call after a loss, and its own line of the host is not for the client', () => {
+  const table = new RequestTable();
+  const batch = Buffer.from(
+    JSON.stringify([request(1, 'tools/call', { name: 'x' }), request(2, 'tools/list'), request(3, 'ping')]),
+  );
+  expect(table.fromClient(batch, 0, batch.length)).toBe(true);
+  expect(host(table, '[{"jsonrpc":"2.0","id":3,"result":{}}]')).toBe('forward');
+  expect(parsed(table.settle().answers).map(({ id }) => id)).toEqual([1, 2]);
+  expect(host(table, '{"hostler":"stopping","reason":"down"}')).toBe('own');
+});
+
+test('what is not a message is forwarded, for the host to answer', () => {
+  const table = new RequestTable();
+  for (const text of ['{', 'x', '[', '{"jsonrpc":"1.0","id":1}']) {
+    const line = Buffer.from(text);
+    expect(table.fromClient(line, 0, line.length)).toBe(true);
+  }
+  expect(table.size).toBe(0);
+  const error = new HostError('connect_failed', 'no host', { execution: 'not_executed' });
+  expect(table.refuse(lineOf({ method: 'notifications/initialized' }), error)).toBeUndefined();
+  expect(table.refuse(lineOf(request(5, 'tools/list')), error)).toContain('"retryable":true');
+});

@@ -1,0 +1,260 @@
+/**
+ * What a relay must know to replace a lost host: the open requests of its client, the questions of the host, and what the client told
+ * its legacy session.
+ * Not here: the connection (relay-state.ts), reading and writing (relay.ts).
+ * Invariants:
+ * - Lines are noted and never changed. A `tools/call` that was handed over is answered once, and never sent again.
+ * - An answer to a question of an earlier host reaches no later host.
+ * - The number of requests is bounded by the host, which refuses more; stored lines have a bound of bytes.
+ */
+import { HostError } from '../../kernel/errors.js';
+import { META } from '../../session/eras/modern/protocol.js';
+import { Envelope, scanEnvelope } from '../../wire/envelope.js';
+import { memberString, memberText } from '../../wire/json-members.js';
+import { listenMethod, NOTIFICATION } from '../../wire/methods.js';
+import { failureAnswer } from './failure-answer.js';
+
+/** Requests without a lasting effect, which a new host can answer as well. */
+const repeatable: ReadonlySet<string> = new Set([
+  ...['initialize', 'ping', 'server/discover', 'tools/list', 'prompts/list', 'prompts/get', 'resources/list'],
+  ...['resources/templates/list', 'resources/read', 'completion/complete', 'logging/setLevel'],
+  ...['resources/subscribe', 'resources/unsubscribe', listenMethod],
+]);
+const listChanges: Readonly<Record<string, string>> = {
+  'tools/list': NOTIFICATION.toolsChanged,
+  'prompts/list': NOTIFICATION.promptsChanged,
+  'resources/list': NOTIFICATION.resourcesChanged,
+};
+
+const storedBytesMax = 16 * 1024 * 1024;
+const subscriptionsMax = 10_000;
+const questionsMax = 1_000;
+const OPEN_BRACKET = 0x5b;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+/** The host writes every answer and question with this start. */
+const idPrefix = Buffer.from('{"jsonrpc":"2.0","id":');
+const ownPrefix = Buffer.from('{"hostler":');
+const modernMark = Buffer.from(`"${META.version}"`);
+/** Starts the ids of repeated requests, whose answers the client does not get. */
+const replayId = '"hostler-relay-';
+
+interface OpenRequest {
+  readonly method: string;
+  readonly isModern: boolean;
+  readonly tool: string | undefined;
+  /** The line, for a request that can be sent again. */
+  readonly line: Buffer | undefined;
+  /** Params of a request that changes the session. */
+  readonly params: Buffer | undefined;
+}
+
+export type HostLine = 'forward' | 'swallow' | 'own';
+
+export interface Settled {
+  /** Lines for the client. */
+  readonly answers: readonly string[];
+  /** Lines for the next host. */
+  readonly again: readonly Buffer[];
+}
+
+export class RequestTable {
+  readonly #envelope = new Envelope();
+  readonly #open = new Map<string, OpenRequest>();
+  readonly #questions = new Set<string>();
+  readonly #subscriptions = new Map<string, Buffer>();
+  readonly #listed = new Set<string>();
+  #initialize: Buffer | undefined;
+  #isInitialized = false;
+  #level: Buffer | undefined;
+  #storedBytes = 0;
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** Notes a line that is about to be handed to the host. False: it belongs to an earlier host and is dropped. */
+  fromClient(bytes: Buffer, start: number, end: number): boolean {
+    if (bytes[start] === OPEN_BRACKET) return this.#batchFromClient(bytes, start, end);
+    const envelope = this.#envelope;
+    // The host answers a line that is not a message.
+    if (scanEnvelope(bytes, start, end, envelope) !== undefined) return true;
+    if (envelope.kind === 'request') this.#request(envelope, bytes, start, end);
+    else if (envelope.kind === 'notification') this.#notification(envelope);
+    else return this.#questions.delete(envelope.idText() ?? '');
+    return true;
+  }
+
+  #request(envelope: Envelope, bytes: Buffer, start: number, end: number): void {
+    const idText = envelope.idText() as string;
+    // The host refuses a second request with the id of an open one.
+    if (this.#open.has(idText)) return;
+    const method = envelope.method();
+    const params = envelope.payload();
+    const isCall = method === 'tools/call';
+    const canRepeat = repeatable.has(method) && this.#storedBytes + end - start <= storedBytesMax;
+    const line = canRepeat ? Buffer.from(bytes.subarray(start, end)) : undefined;
+    if (line) this.#storedBytes += line.length;
+    this.#open.set(idText, {
+      ...{ method, line },
+      isModern: isCall && (params?.includes(modernMark) ?? false),
+      tool: isCall && params ? memberString(params, 'name') : undefined,
+      params: line && params && sessionMethods.has(method) ? Buffer.from(params) : undefined,
+    });
+  }
+
+  #notification(envelope: Envelope): void {
+    const method = envelope.method();
+    if (method === NOTIFICATION.initialized) this.#isInitialized = true;
+    if (method !== NOTIFICATION.cancelled) return;
+    const params = envelope.payload();
+    const idText = params && memberText(params, 'requestId');
+    // A cancelled request gets no answer.
+    if (idText !== undefined && this.#open.get(idText)?.method !== 'initialize') this.#close(idText);
+  }
+
+  /** Requests of a batch are answered together, so none of them is sent again alone. */
+  #batchFromClient(bytes: Buffer, start: number, end: number): boolean {
+    for (const { id, method, params } of batchOf(bytes.toString('utf8', start, end)))
+      if (id !== undefined && method !== undefined) {
+        const tool = method === 'tools/call' ? String(params?.name) : undefined;
+        this.#open.set(JSON.stringify(id), { method, isModern: false, tool, line: undefined, params: undefined });
+      } else if (id !== undefined) this.#questions.delete(JSON.stringify(id));
+    return true;
+  }
+
+  /** Notes a line of the host. `own`: a message to the relay itself. */
+  fromHost(bytes: Buffer, start: number, end: number): HostLine {
+    if (!startsWith(bytes, start, end, idPrefix)) {
+      if (startsWith(bytes, start, end, ownPrefix)) return 'own';
+      if (bytes[start] === OPEN_BRACKET)
+        for (const { id } of batchOf(bytes.toString('utf8', start, end))) this.#answered(JSON.stringify(id), true);
+      return 'forward';
+    }
+    const idStart = start + idPrefix.length;
+    const idEnd = endOfId(bytes, idStart, end);
+    const idText = bytes.toString('utf8', idStart, idEnd);
+    // After `,"`: method, result or error.
+    const kind = bytes[idEnd + 2];
+    if (kind === 0x6d) {
+      if (this.#questions.size < questionsMax) this.#questions.add(idText);
+    } else if (idText.startsWith(replayId)) return 'swallow';
+    else this.#answered(idText, kind === 0x72);
+    return 'forward';
+  }
+
+  #answered(idText: string, isResult: boolean): void {
+    const request = this.#close(idText);
+    if (!request || !isResult) return;
+    const { method, params } = request;
+    if (Object.hasOwn(listChanges, method)) this.#listed.add(method);
+    if (params) this.#told(method, params);
+  }
+
+  #close(idText: string): OpenRequest | undefined {
+    const request = this.#open.get(idText);
+    if (!request) return undefined;
+    this.#open.delete(idText);
+    if (request.line) this.#storedBytes -= request.line.length;
+    return request;
+  }
+
+  #told(method: string, params: Buffer): void {
+    if (method === 'initialize') this.#initialize = params;
+    else if (method === 'logging/setLevel') this.#level = params;
+    else {
+      const uri = memberText(params, 'uri') ?? '';
+      if (method === 'resources/unsubscribe') this.#subscriptions.delete(uri);
+      else if (this.#subscriptions.size < subscriptionsMax) this.#subscriptions.set(uri, params);
+    }
+  }
+
+  /** The host is gone. Requests that a new host may answer are returned as lines; the others are answered. */
+  settle(): Settled {
+    const answers: string[] = [];
+    const again: Buffer[] = [];
+    for (const [idText, { line, method, tool, isModern }] of this.#open) {
+      if (line) again.push(line);
+      else answers.push(failureAnswer(idText, method, isModern, lost(tool)));
+    }
+    for (const idText of this.#questions)
+      answers.push(`{"jsonrpc":"2.0","method":"${NOTIFICATION.cancelled}","params":{"requestId":${idText}}}`);
+    this.#open.clear();
+    this.#questions.clear();
+    this.#storedBytes = 0;
+    return { answers, again };
+  }
+
+  /** Messages that repeat the legacy session to a new host. */
+  replay(): readonly string[] {
+    if (!this.#initialize) return [];
+    let count = 0;
+    const request = (method: string, params: Buffer) =>
+      `{"jsonrpc":"2.0","id":${replayId}${++count}","method":"${method}","params":${params.toString('utf8')}}`;
+    return [
+      request('initialize', this.#initialize),
+      ...(this.#isInitialized ? [notification(NOTIFICATION.initialized)] : []),
+      ...(this.#level ? [request('logging/setLevel', this.#level)] : []),
+      ...[...this.#subscriptions.values()].map((params) => request('resources/subscribe', params)),
+    ];
+  }
+
+  /** Tells a legacy client to read again the lists that it has from the old host. */
+  changes(): readonly string[] {
+    if (!this.#initialize || !this.#isInitialized) return [];
+    return [...this.#listed].map((method) => notification(listChanges[method] as string));
+  }
+
+  /** The answer to a line that no host gets; undefined if it needs none. */
+  refuse(line: Buffer, error: HostError): string | undefined {
+    const envelope = this.#envelope;
+    if (scanEnvelope(line, 0, line.length, envelope) !== undefined || envelope.kind !== 'request') return undefined;
+    const isModern = envelope.payload()?.includes(modernMark) ?? false;
+    return failureAnswer(envelope.idText() as string, envelope.method(), isModern, error);
+  }
+}
+
+const sessionMethods: ReadonlySet<string> = new Set([
+  ...['initialize', 'logging/setLevel', 'resources/subscribe', 'resources/unsubscribe'],
+]);
+
+const notification = (method: string): string => `{"jsonrpc":"2.0","method":"${method}"}`;
+
+const lost = (tool: string | undefined): HostError =>
+  new HostError('outcome_uncertain', 'Hostler ended while the request was running; it may have been executed', {
+    ...(tool === undefined ? {} : { tool }),
+    reason: 'host_lost',
+    execution: 'uncertain',
+    hint: 'check whether it took effect before you send it again',
+  });
+
+function startsWith(bytes: Buffer, start: number, end: number, prefix: Buffer): boolean {
+  return end - start > prefix.length && bytes.compare(prefix, 0, prefix.length, start, start + prefix.length) === 0;
+}
+
+function endOfId(bytes: Buffer, start: number, end: number): number {
+  if (bytes[start] !== QUOTE) {
+    const comma = bytes.indexOf(COMMA, start);
+    return comma < 0 ? end : comma;
+  }
+  let at = start + 1;
+  while (at < end && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1;
+  return at + 1;
+}
+
+interface BatchMessage {
+  readonly id?: unknown;
+  readonly method?: string;
+  readonly params?: { readonly name?: unknown };
+}
+
+/** Batches are rare, so they are parsed. Empty if the text is not a batch. */
+function batchOf(text: string): readonly BatchMessage[] {
+  try {
+    const all: unknown = JSON.parse(text);
+    return Array.isArray(all) ? all.filter((each) => typeof each === 'object' && each !== null) : [];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * `hostler up --stdio`: relays one client to the host of its configuration, which it starts if none runs.
+ * Imports as little as possible: every client of a user has one such process.
+ */
+import { systemClock } from '../../kernel/clock.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
+import { neutraliseLine } from '../../kernel/terminal-text.js';
+import type { ParsedArgs } from '../command.js';
+import { prepareDataDir } from '../config/data-dir.js';
+import { realPath } from '../config/find-config.js';
+import { EXIT } from '../exit-codes.js';
+import { socketPath } from '../process/host-address.js';
+import { onStopSignals } from '../process/stop-signals.js';
+import { type UpOptions, upOptions } from '../up/up-options.js';
+import { version } from '../version.js';
+import { type Hello, relayProtocol, variableNames, type Welcome } from './hello.js';
+import { LogTail } from './log-tail.js';
+import { type Opened, openLink } from './open-link.js';
+import { Relay } from './relay.js';
+import { hostLogPath, joinHost } from './start-host.js';
+
+/** Serves the client in this process; the argument says why. */
+type ServeHere = (why: string) => Promise<number>;
+
+const aliveMs = 60_000;
+const lineChars = 2_000;
+/** Errors of the system that mean a sandbox: the data directory cannot be used by this process. */
+const sandboxCodes: ReadonlySet<string | undefined> = new Set(['EACCES', 'EPERM', 'EROFS']);
+
+export async function runRelay(args: ParsedArgs, serveHere: ServeHere): Promise<number> {
+  const options = upOptions(args, process.env, process.cwd());
+  const { dataDir } = options;
+  try {
+    prepareDataDir(dataDir);
+  } catch (error) {
+    if (isHostError(error) && sandboxCodes.has(error.details.reason)) return serveHere(unusableText(dataDir, error));
+    throw error;
+  }
+  // Timers of the clock do not keep the process alive.
+  const alive = setInterval(() => {}, aliveMs);
+  const ended = await new RelayRun(options).ended().finally(() => clearInterval(alive));
+  return typeof ended === 'string' ? serveHere(ended) : ended;
+}
+
+const unusableText = (dataDir: string, { details }: HostError): string =>
+  `${dataDir} cannot be used here (${details.reason})`;
+
+class RelayRun {
+  readonly #options: UpOptions;
+  readonly #config: string;
+  readonly #stopped = new AbortController();
+  readonly #client = newId();
+  readonly #relay: Relay;
+  #tail: LogTail | undefined;
+  #hasJoined = false;
+  #isReleased = false;
+  #lastFailure: string | undefined;
+  #settle: (ended: number | string | HostError) => void = () => {};
+
+  constructor(options: UpOptions) {
+    this.#options = options;
+    this.#config = realPath(options.config);
+    this.#relay = new Relay({
+      ...{ input: process.stdin, output: process.stdout, clock: systemClock, version },
+      join: () => this.#join(),
+      onJoined: (welcome) => this.#joined(welcome),
+      onUnusable: (opened) => this.#unusable(opened),
+      onFailure: (reason) => this.#failed(reason),
+    });
+  }
+
+  /** Resolves with an exit code, or with the reason why this process must serve the client itself. */
+  ended(): Promise<number | string> {
+    return new Promise((resolve, reject) => {
+      this.#settle = (ended) => {
+        this.#isReleased = true;
+        this.#tail?.close();
+        if (isHostError(ended)) reject(ended);
+        else resolve(ended);
+      };
+      onStopSignals((_signal, isAgain) => {
+        // The part that serves the client now has its own listener.
+        if (this.#isReleased) return;
+        if (isAgain) process.exit(EXIT.failed);
+        this.#stopped.abort();
+        // The client has closed its side before, so it does not wait for answers.
+        if (this.#relay.isInputEnded || !this.#hasJoined) process.exit(EXIT.done);
+        this.#relay.end();
+      });
+      void this.#relay.closed.then(() => {
+        const code = this.#hasJoined || this.#lastFailure === undefined ? EXIT.done : EXIT.failed;
+        // Ends the process also while an attempt to connect is under way, after the client has everything.
+        process.stdout.write('', () => process.exit(code));
+      });
+      this.#relay.begin();
+    });
+  }
+
+  #join(): Promise<Opened> {
+    const { dataDir, port, host, auth } = this.#options;
+    const file = socketPath(dataDir, 'stdio.sock');
+    const isOpen = auth === 'none';
+    const given = Object.entries({ host, port: port?.toString(), auth: isOpen ? auth : undefined });
+    const flags = given.filter((entry): entry is [string, string] => entry[1] !== undefined);
+    const script = process.argv[1] as string;
+    return joinHost({
+      ...{ dataDir, config: this.#config, clock: systemClock, signal: this.#stopped.signal, env: process.env },
+      command: [
+        ...[process.execPath, ...process.execArgv, script, 'up', '--config', this.#options.config],
+        ...['--data-dir', dataDir, ...flags.flatMap(([name, value]) => [`--${name}`, value])],
+      ],
+      open: () => openLink(file, this.#hello(Object.fromEntries(flags)), systemClock),
+      onLine: (line) => process.stderr.write(`${neutraliseLine(line, lineChars)}\n`),
+    });
+  }
+
+  #hello(options: Readonly<Record<string, string>>): Hello {
+    const variables = variableNames(this.#config).map((name) => [name, process.env[name]] as const);
+    const env = Object.fromEntries(variables.filter((each): each is [string, string] => each[1] !== undefined));
+    return { hostler: relayProtocol, version, client: this.#client, config: this.#config, env, options };
+  }
+
+  #joined({ pid, url, notes, version: ofHost }: Welcome): void {
+    const { isJson, dataDir } = this.#options;
+    if (isJson && !this.#hasJoined)
+      process.stderr.write(`${JSON.stringify({ ready: true, url, key: null, pid, dataDir })}\n`);
+    say('info', `joined Hostler ${ofHost} (pid ${pid})`);
+    for (const note of notes) say('warn', note);
+    this.#hasJoined = true;
+    this.#lastFailure = undefined;
+    this.#tail?.close();
+    this.#tail = new LogTail(hostLogPath(dataDir), (line) => {
+      if (/^\S+ (?:warn|error) /.test(line)) process.stderr.write(`${neutraliseLine(line, lineChars)}\n`);
+    });
+    this.#tail.follow();
+  }
+
+  #unusable(opened: Parameters<ConstructorParameters<typeof Relay>[0]['onUnusable']>[0]): void {
+    const { dataDir } = this.#options;
+    if (opened.kind === 'unreachable')
+      return this.#settle(`the socket in ${dataDir} cannot be used here (${opened.code})`);
+    this.#settle(otherConfig(dataDir, opened.config, this.#config));
+  }
+
+  #failed(reason: string): void {
+    if (reason !== this.#lastFailure) say('error', `Hostler cannot be reached: ${reason}`);
+    this.#lastFailure = reason;
+  }
+}
+
+/** Exit code 2: the data directory was named, and belongs to another configuration. */
+export const otherConfig = (dataDir: string, runs: string, wanted: string): HostError =>
+  new HostError('invalid_spec', `the data directory ${dataDir} is in use for ${runs}, not for ${wanted}`, {
+    field: '--data-dir',
+    reason: 'usage',
+    hint: 'leave --data-dir out, name another directory, or end that Hostler with hostler down',
+  });
+
+const say = (level: 'info' | 'warn' | 'error', text: string): void => {
+  process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${neutraliseLine(text, lineChars)}\n`);
+};

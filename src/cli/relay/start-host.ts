@@ -1,0 +1,132 @@
+/**
+ * Finds the host of a data directory, or starts one.
+ * Invariants: of many relays one starts a host: the one that holds `start.lock`. The control socket of the host is the real lock, so a
+ * lock file that is removed too early costs a useless start and nothing else. A file of a dead process is removed.
+ */
+import { chmodSync, closeSync, openSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
+import { createServer } from 'node:net';
+import path from 'node:path';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { fetchRunningFacts } from '../control/control-client.js';
+import { controlPath } from '../control/control-protocol.js';
+import { isAlive, spawnDetached } from '../process/host-address.js';
+import { RELAYED_VARIABLE } from '../up/up-options.js';
+import { LogTail } from './log-tail.js';
+import type { Opened } from './open-link.js';
+
+export interface HostStart {
+  readonly dataDir: string;
+  readonly config: string;
+  /** Command line of the host. */
+  readonly command: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly open: () => Promise<Opened>;
+  /** Called for each line that the started host logs until it is ready. */
+  readonly onLine: (line: string) => void;
+}
+
+const pollMs = 15;
+const otherPollMs = 60;
+const startMaxMs = 30_000;
+const lockMaxMs = 30_000;
+
+export const hostLogPath = (dataDir: string): string => path.join(dataDir, 'host.log');
+const lockPath = (dataDir: string): string => path.join(dataDir, 'start.lock');
+
+export async function joinHost(start: HostStart): Promise<Opened> {
+  const { dataDir, clock, signal, open } = start;
+  const untilMs = clock.nowMs() + startMaxMs;
+  let child: StartedHost | undefined;
+  let hasLock = false;
+  let waitsFor = 'the host to start';
+  try {
+    for (;;) {
+      const opened = await open();
+      if (opened.kind !== 'absent' && opened.kind !== 'stopping') return opened;
+      if (signal.aborted || clock.nowMs() > untilMs)
+        return { kind: 'failed', reason: `waited ${startMaxMs / 1_000} s for ${waitsFor}` };
+      child?.tail.read();
+      if (!child || !isAlive(child.pid)) {
+        const other = await fetchRunningFacts(controlPath(dataDir), clock);
+        if (other) waitsFor = `the Hostler with pid ${other.pid ?? 'unknown'} to ${other.isStopping ? 'end' : 'start'}`;
+        else if (child) return failure(dataDir, child);
+        else {
+          hasLock ||= takeLock(lockPath(dataDir), clock);
+          if (hasLock) child = await launch(start);
+        }
+      }
+      await sleep(clock, child ? pollMs : otherPollMs, signal);
+    }
+  } catch (error) {
+    return { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
+  } finally {
+    child?.tail.close();
+    if (hasLock) rmSync(lockPath(dataDir), { force: true });
+  }
+}
+
+interface StartedHost {
+  readonly pid: number;
+  readonly tail: LogTail;
+  readonly lines: string[];
+}
+
+async function launch({ dataDir, config, command, env, onLine }: HostStart): Promise<StartedHost> {
+  const log = hostLogPath(dataDir);
+  closeSync(openSync(log, 'a', 0o600));
+  chmodSync(log, 0o600);
+  const lines: string[] = [];
+  const tail = new LogTail(log, (line) => {
+    if (lines.push(line) > 100) lines.shift();
+    onLine(line);
+  });
+  const environment = { ...env, [RELAYED_VARIABLE]: '1' };
+  const pid = await spawnDetached({ command, cwd: path.dirname(config), env: environment, log });
+  return { pid, tail, lines };
+}
+
+/** The reason is the error that the host printed. */
+async function failure(dataDir: string, { lines, tail }: StartedHost): Promise<Opened> {
+  tail.read();
+  const code = await listenError(dataDir);
+  if (code !== undefined) return { kind: 'unreachable', code };
+  const error = lines.findLast((line) => line.startsWith('hostler: ')) ?? lines.at(-1);
+  return { kind: 'failed', reason: error?.replace(/^hostler: /, '') ?? 'Hostler ended while it started' };
+}
+
+/** Undefined if this process can create sockets in the data directory. */
+function listenError(dataDir: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    const file = path.join(dataDir, `p${process.pid}`);
+    server.once('error', ({ code = 'unknown' }: NodeJS.ErrnoException) => resolve(code));
+    server.listen(file, () => server.close(() => resolve(undefined)));
+  });
+}
+
+function takeLock(file: string, clock: Clock): boolean {
+  try {
+    const lock = openSync(file, 'wx', 0o600);
+    writeSync(lock, `${process.pid}\n`);
+    closeSync(lock);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  const facts = statSync(file, { throwIfNoEntry: false });
+  const isOld = facts !== undefined && clock.date().getTime() - facts.mtimeMs > lockMaxMs;
+  if (isOld || !isHolderAlive(file)) rmSync(file, { force: true });
+  return false;
+}
+
+/** A file without a pid was just created. */
+function isHolderAlive(file: string): boolean {
+  try {
+    const pid = Number(readFileSync(file, 'utf8'));
+    return pid === 0 || isAlive(pid);
+  } catch {
+    return true;
+  }
+}

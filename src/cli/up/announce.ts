@@ -1,0 +1,38 @@
+/** What `hostler up` prints when it serves: a line of JSON, and the first screen or one line of text. */
+import type { Gateway } from '../../gateway/gateway.js';
+import type { Host } from '../../host/host.js';
+import { firstLine, firstScreen } from '../output/first-screen.js';
+import { printJson, printLines } from '../output/print.js';
+import { screenOf } from '../output/styled.js';
+import { version } from '../version.js';
+import type { UpOptions } from './up-options.js';
+
+interface Serving {
+  readonly host: Host;
+  readonly gateway: Gateway;
+  /** Where workers connect. */
+  readonly broker: string | undefined;
+  /** Gets the line of text if stderr is not a terminal. */
+  readonly write: (text: string) => void;
+}
+
+export function announce(options: UpOptions, { host, gateway, broker, write }: Serving): void {
+  const { isJson, isStdio, showsKey, config, dataDir } = options;
+  const { url, key, isNewKey, keyFile } = gateway;
+  // The output of later starts, and stderr with --stdio, often go to log files, which must not contain the key.
+  const isKeyShown = showsKey || (isNewKey && !isStdio);
+  const ready = {
+    ...{ ready: true, url: url ?? null, key: isKeyShown ? (key ?? null) : null, pid: process.pid, dataDir },
+    ...(broker === undefined ? {} : { broker }),
+  };
+  if (isJson && isStdio) process.stderr.write(`${JSON.stringify(ready)}\n`);
+  else if (isJson) printJson(ready);
+  const shown = key === undefined || keyFile === undefined ? undefined : { text: key, isNew: isNewKey, file: keyFile };
+  const facts = { version, url, config, dataDir, key: shown };
+  if (process.stderr.isTTY)
+    printLines(
+      ['', ...firstScreen({ ...facts, rows: host.status(), screen: screenOf(process.stderr) }), ''],
+      process.stderr,
+    );
+  else write(`${firstLine({ ...facts, servers: host.names().length })}\n`);
+}

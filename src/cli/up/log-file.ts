@@ -1,0 +1,55 @@
+/**
+ * The log of a host without a terminal: `host.log` in the data directory, for its user alone.
+ * Invariant: the log and its predecessor `host.log.1` have at most `bytesMax` each, except for one line.
+ */
+import { closeSync, fstatSync, openSync, renameSync, writeSync } from 'node:fs';
+
+const bytesMax = 5 * 1024 * 1024;
+
+export class LogFile {
+  readonly #file: string;
+  readonly #bytesMax: number;
+  #descriptor: number | undefined;
+  #bytes = 0;
+
+  constructor(file: string, max = bytesMax) {
+    this.#file = file;
+    this.#bytesMax = max;
+    this.#open();
+  }
+
+  /** A log that cannot be written is lost: the host goes on. */
+  readonly write = (text: string): void => {
+    if (this.#bytes > 0 && this.#bytes + Buffer.byteLength(text) > this.#bytesMax) this.#rotate();
+    if (this.#descriptor === undefined) return;
+    try {
+      this.#bytes += writeSync(this.#descriptor, text);
+    } catch {
+      // No space is left.
+    }
+  };
+
+  close(): void {
+    if (this.#descriptor !== undefined) closeSync(this.#descriptor);
+    this.#descriptor = undefined;
+  }
+
+  #rotate(): void {
+    this.close();
+    try {
+      renameSync(this.#file, `${this.#file}.1`);
+    } catch {
+      // The log was removed.
+    }
+    this.#open();
+  }
+
+  #open(): void {
+    try {
+      this.#descriptor = openSync(this.#file, 'a', 0o600);
+      this.#bytes = fstatSync(this.#descriptor).size;
+    } catch {
+      this.#descriptor = undefined;
+    }
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * The socket `stdio.sock` in the data directory, on which the host serves clients through their relays (relay/).
+ * Not here: serving (gateway/stdio), ownership of the data directory (control/control-server.ts).
+ * Invariants: only the same user can open the socket. Only the owner of the data directory creates it, so an existing socket is
+ * stale and is removed. The end of one direction does not end the other. A client id has one connection at a time.
+ */
+import { rmSync } from 'node:fs';
+import { createServer, type Socket } from 'node:net';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { listenPrivately } from '../control/control-server.js';
+import { type Hello, helloBytesMax, parseHello, stoppingLine, type Welcome } from '../relay/hello.js';
+import type { EndReason } from '../relay/relay-state.js';
+
+export interface RelaySocketOptions {
+  readonly file: string;
+  readonly clock: Clock;
+  readonly welcome: (hello: Hello) => Welcome;
+  /** Resolves when the client is served. */
+  readonly serve: (socket: Socket, client: string) => Promise<void>;
+}
+
+export interface RelaySocket {
+  readonly count: number;
+  /** Accepts no more relays, and tells the connected ones why the host ends. Resolves when none of them sends any more. */
+  stop(reason: EndReason): Promise<void>;
+  close(): Promise<void>;
+}
+
+interface Client {
+  readonly socket: Socket;
+  readonly served: Promise<void>;
+}
+
+const connectionsMax = 512;
+const helloMs = 10_000;
+const farewellMs = 1_000;
+const NEWLINE = 0x0a;
+
+export async function openRelaySocket(options: RelaySocketOptions): Promise<RelaySocket> {
+  const { file, clock } = options;
+  const sockets = new Set<Socket>();
+  const clients = new Map<string, Client>();
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on('error', () => socket.destroy());
+    if (sockets.size >= connectionsMax) return void socket.destroy();
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    readHello(socket, clock, (hello) => void greet(socket, hello));
+  });
+
+  const greet = async (socket: Socket, hello: Hello): Promise<void> => {
+    const { client: id } = hello;
+    // The relay has given up its earlier connection, which may not have ended here.
+    const earlier = clients.get(id);
+    earlier?.socket.destroy();
+    await earlier?.served;
+    const welcome = options.welcome(hello);
+    socket.write(`${JSON.stringify(welcome)}\n`);
+    if (welcome.refused !== undefined) return void socket.end();
+    const client = { socket, served: options.serve(socket, id) };
+    clients.set(id, client);
+    await client.served.catch(() => {});
+    if (clients.get(id) === client) clients.delete(id);
+    socket.end();
+  };
+
+  rmSync(file, { force: true });
+  const error = await listenPrivately(server, file);
+  if (error) throw error;
+  return {
+    get count() {
+      return clients.size;
+    },
+    async stop(reason) {
+      server.close();
+      const ended = [...clients.values()].map(({ socket }) => inputEnd(socket));
+      for (const { socket } of clients.values()) if (socket.writable) socket.write(stoppingLine(reason));
+      await Promise.race([Promise.all(ended), sleep(clock, farewellMs)]);
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroySoon();
+      }),
+  };
+}
+
+const inputEnd = (socket: Socket): Promise<void> =>
+  new Promise((resolve) => {
+    if (socket.readableEnded || socket.destroyed) return resolve();
+    socket.once('end', resolve);
+    socket.once('close', resolve);
+  });
+
+/** Bytes after the first line stay in the socket. */
+function readHello(socket: Socket, clock: Clock, onHello: (hello: Hello) => void): void {
+  let received: Buffer = Buffer.alloc(0);
+  const cancel = clock.at(clock.nowMs() + helloMs, () => socket.destroy());
+  const read = (chunk: Buffer) => {
+    received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
+    const end = received.indexOf(NEWLINE);
+    if (end < 0 && received.length <= helloBytesMax) return;
+    cancel();
+    socket.off('data', read);
+    socket.pause();
+    const hello = end < 0 ? undefined : parseHello(received.toString('utf8', 0, end));
+    if (!hello) return void socket.destroy();
+    if (end + 1 < received.length) socket.unshift(received.subarray(end + 1));
+    onHello(hello);
+  };
+  socket.on('data', read);
+  socket.once('close', cancel);
+}

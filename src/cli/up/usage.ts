@@ -1,0 +1,28 @@
+/** What uses a host now: decides when a host that a relay started ends by itself, or gives way to a newer version. */
+import type { ServedWorkers } from '../../broker/serve-workers.js';
+import type { Gateway } from '../../gateway/gateway.js';
+import type { Host } from '../../host/host.js';
+import type { Usage } from './idle-exit.js';
+
+interface Parts {
+  readonly host: Pick<Host, 'status'>;
+  readonly gateway: Pick<Gateway, 'httpUsage'>;
+  readonly workers: Pick<ServedWorkers, 'status'> | undefined;
+}
+
+/** Calls, leases, HTTP requests and streams, and workers. */
+function inUse({ host, gateway, workers }: Parts): number {
+  const calls = host.status().reduce((sum, { running, queue, leases }) => sum + running + queue + leases.bindings, 0);
+  return calls + gateway.httpUsage.open + (workers?.status().connectedWorkers ?? 0);
+}
+
+export const usageOf = (parts: Parts, relays: number): Usage => ({
+  open: relays + inUse(parts),
+  total: parts.gateway.httpUsage.answers + (parts.workers?.status().calls ?? 0),
+});
+
+/** No call and no state of a session would be lost. Relays repeat their sessions; HTTP clients and server processes cannot. */
+export function isReplaceable(parts: Parts): boolean {
+  const hasProcess = parts.host.status().some(({ pid }) => typeof pid === 'number');
+  return inUse(parts) === 0 && parts.gateway.httpUsage.sessions === 0 && !hasProcess;
+}
