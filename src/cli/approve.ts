@@ -3,6 +3,7 @@
  * shown. Without a terminal each version is named by its hash.
  * Not here: the comparison (policy/pin-review.ts), the approval itself (host/approvals.ts).
  */
+import { readTarget } from '../config/server-name.js';
 import { neutraliseLine, showUnseen } from '../kernel/terminal-text.js';
 import type { PinReview } from '../policy/pin-review.js';
 import { type Command, dataDirOption, jsonOption, type ParsedArgs, usageError } from './command.js';
@@ -39,9 +40,9 @@ export const approve: Command = {
     withControlClient(args, async (client) => {
       if (args.has('undo')) return undo(client, args);
       const [about] = args.positionals;
-      const { server, tool } = subjectOf(about);
       const waiting: PinReview[] = [];
-      await client.request('pins', { server, tool }, (review) => waiting.push(review as PinReview));
+      const found = await client.request('pins', { about }, (review) => waiting.push(review as PinReview));
+      const { server } = found as { readonly server?: string };
       if (args.has('yes') || args.all('hash').length > 0) return approveHashes(client, args, server, waiting);
       if (args.has('json')) {
         printJson({ waiting });
@@ -51,13 +52,6 @@ export const approve: Command = {
       return waiting.length === 0 ? EXIT.done : ask(client, args, waiting);
     }),
 };
-
-/** A tool name may contain a slash; a server name may not. */
-function subjectOf(about: string | undefined): { readonly server?: string; readonly tool?: string } {
-  if (about === undefined) return {};
-  const slash = about.indexOf('/');
-  return slash < 0 ? { server: about } : { server: about.slice(0, slash), tool: about.slice(slash + 1) };
-}
 
 async function undo(client: ControlClient, args: ParsedArgs): Promise<number> {
   const undone = (await client.request('unapprove')) as { readonly server: string; readonly tool: string };
@@ -94,11 +88,11 @@ async function approveHashes(
 function hashOption(text: string, server: string | undefined, waiting: readonly PinReview[]): Approved {
   const [, subject = '', hash = ''] = /^(.+)=(sha256:[0-9a-f]{64})$/.exec(text) ?? [];
   if (hash === '') throw usageError(approve, `'${text.slice(0, 100)}' is not TOOL=sha256:<64 hex digits>`);
-  const named = subjectOf(subject);
+  const named = readTarget([], subject);
   const known = waiting.filter((review) => review.tool === subject);
   if (server !== undefined && !(named.server === server && named.tool !== undefined))
     return { server, tool: subject, hash };
-  if (named.server !== undefined && named.tool !== undefined) return { server: named.server, tool: named.tool, hash };
+  if (named.tool !== undefined) return { server: named.server, tool: named.tool, hash };
   const [only] = known;
   if (only && known.length === 1) return { server: only.server, tool: subject, hash };
   throw usageError(approve, `'${subject.slice(0, 100)}' does not name one tool; write SERVER/TOOL=sha256:...`);

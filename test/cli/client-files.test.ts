@@ -109,6 +109,9 @@ test.concurrent.each(clients)(
       const [label = '', slug = ''] = Object.entries(started)[0] ?? [];
       const why = await new Running(['why', label, '--json', '--data-dir', dataDir]).closed;
       expect(JSON.parse(why.stdout)).toMatchObject({ server: slug });
+      if (!label.includes('/')) return;
+      const approve = await new Running(['approve', label, '--json', '--data-dir', dataDir]).closed;
+      expect([approve.code, JSON.parse(approve.stdout)]).toEqual([0, expect.objectContaining({ waiting: [] })]);
     } finally {
       up.child.kill('SIGTERM');
       await up.closed;

@@ -53,7 +53,7 @@ const schemas = {
   call: z.object({ server: name, tool: text(1, 4_096), args: z.string(), deadlineMs }),
   server: z.object({ server: name }),
   why: z.object({ target: text(1, 8_192), role: z.optional(text(0, 256)) }),
-  pins: z.object({ server: z.optional(name), tool: z.optional(text(1, 4_096)) }),
+  pins: z.object({ about: z.optional(text(1, 8_192)) }),
   approve: z.object({ server: name, tool: text(1, 4_096), hash: text(64, 71) }),
   about: z.object({ about: text(1, 4_352) }),
   logs: z.object({ server: z.optional(name), follow, since: z.optional(text(1, 40)), tail: z.optional(z.number()) }),
@@ -117,11 +117,12 @@ export function createOperations(parts: OperationsParts): Operations {
         role === undefined ? undefined : { id: `role:${role}`, role, scopes: [] };
       return host.explain(server, tool === undefined ? tool : ownName(host, server, tool), principal);
     }),
-    pins: operation(schemas.pins, async ({ server: given, tool }, { emit }) => {
+    pins: operation(schemas.pins, async ({ about }, { emit }) => {
+      const { server: given, tool } = about === undefined ? {} : readTarget(namedServers(host), about);
       const server = given === undefined ? undefined : serverNamed(host, given);
       const waiting = host.approvals.waiting(server).filter((review) => tool === undefined || review.tool === tool);
       for (const review of waiting) emit(reviewFrame(review));
-      return { waiting: waiting.length };
+      return { server, waiting: waiting.length };
     }),
     approve: operation(schemas.approve, async ({ server: given, tool, hash }) => {
       const server = serverNamed(host, given);
