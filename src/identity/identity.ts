@@ -18,6 +18,7 @@ import { HostError, isHostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Redactor } from '../kernel/redact.js';
 import type { AuthProvider } from '../session/auth/auth-provider.js';
+import type { Environment } from '../transports/environment.js';
 import { bearerChallenge } from '../transports/http/challenges.js';
 import { discover } from './discovery.js';
 import { Grant } from './grant.js';
@@ -40,6 +41,8 @@ export interface IdentityOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly redactor: Redactor;
+  /** Names the proxy and the certificate authorities. */
+  readonly env?: Environment;
   readonly onRefresh?: (server: string, result: string) => void;
   readonly onProblem: (error: unknown) => void;
 }
@@ -75,9 +78,9 @@ export class Identity {
     const { auth = noAuth, url, headers } = spec;
     const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === 'authorization');
     if (auth.grant === 'none' || hasHeader) return undefined;
-    const { clock, random } = this.#options;
+    const { clock, random, env } = this.#options;
     const trusted = auth.issuer === undefined ? [url] : [url, auth.issuer];
-    const target: Target = { server, url, auth, http: createOAuthHttp({ server, clock, random, trusted }) };
+    const target: Target = { server, url, auth, http: createOAuthHttp({ server, clock, random, trusted, env }) };
     const provider: OAuthProvider = new OAuthProvider(server, auth, {
       clock,
       find: () => this.#find(target),

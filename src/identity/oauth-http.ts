@@ -9,10 +9,12 @@ import { ByteBuffer } from '../kernel/byte-buffer.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
+import type { Environment } from '../transports/environment.js';
 import { checkUrl, guardedDial } from '../transports/http/dial-guard.js';
 import type { ResponseHeaders } from '../transports/http/headers.js';
 import { type ExchangeSink, HttpExchange } from '../transports/http/http-exchange.js';
 import { openPool } from '../transports/http/http-pool.js';
+import { proxyOf, trustedAuthorities } from '../transports/http/proxy.js';
 import { loadUndici } from '../transports/http/undici.js';
 
 export const documentBytesMax = 64 * 1024;
@@ -42,6 +44,8 @@ export interface OAuthHttpOptions {
   readonly random: Random;
   /** URLs that the operator wrote: the server itself, and `auth.issuer`. */
   readonly trusted: readonly string[];
+  /** Names the proxy and the certificate authorities. */
+  readonly env?: Environment | undefined;
 }
 
 export function createOAuthHttp(options: OAuthHttpOptions): OAuthHttp {
@@ -57,8 +61,12 @@ export function createOAuthHttp(options: OAuthHttpOptions): OAuthHttp {
     if (url.protocol !== 'https:' && !isLoopback(url.hostname)) throw insecure(server);
     url.hash = '';
     await loadUndici();
-    const dial = guardedDial({ policy, server });
-    const dispatcher = openPool({ server, url: url.href }, { clock, random, dial }, 1);
+    const { env = {} } = options;
+    // A proxy resolves names itself, so only literal addresses are checked here (`checkUrl`).
+    const dial = proxyOf(url, env)
+      ? {}
+      : { dial: guardedDial({ policy, server, authorities: trustedAuthorities(env) }) };
+    const dispatcher = openPool({ server, url: url.href }, { clock, random, env, ...dial }, 1);
     try {
       return await exchange(request, url, dispatcher, options);
     } finally {

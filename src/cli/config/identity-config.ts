@@ -76,7 +76,7 @@ export async function remoteServers(args: ParsedArgs, env: NodeJS.ProcessEnv): P
     if (isStdio(spec) || isAttached(spec)) continue;
     const { auth = authEntry.parse({}), url } = spec;
     const trusted = auth.issuer === undefined ? [url] : [url, auth.issuer];
-    const http = createOAuthHttp({ server: name, clock: systemClock, random: systemRandom, trusted });
+    const http = createOAuthHttp({ server: name, clock: systemClock, random: systemRandom, trusted, env });
     found.set(name, { name, spec, auth, http, redactor });
   }
   return found;

@@ -30,7 +30,15 @@ export function upIdentity(
       ),
     );
   return {
-    identity: new Identity({ folder, key, clock: systemClock, random: systemRandom, redactor, onProblem }),
+    identity: new Identity({
+      folder,
+      key,
+      clock: systemClock,
+      random: systemRandom,
+      redactor,
+      env: process.env,
+      onProblem,
+    }),
     folder,
   };
 }
