@@ -37,7 +37,8 @@ async function workUntil(name: string, url: string, isOver: () => boolean): Prom
     const storeId = String((await raw.heard('welcome')).storeId);
     const send = (key: string) => {
       const { receipts, storeId: first } = histories.get(key) as History;
-      raw.call(key, { deadlineMs: 120_000, ...(first === '' ? {} : { storeId: first, receipt: receipts > 0 }) });
+      const sentBefore = first === '' ? undefined : { storeId: first, hasReceipt: receipts > 0 };
+      raw.call(key, { deadlineMs: 120_000, sentBefore });
       if (first === '') (histories.get(key) as History).storeId = storeId;
     };
     const hasReceipt = (key: string) => (histories.get(key) as History).receipts > 0;
@@ -82,7 +83,12 @@ beforeAll(async () => {
   const workers = names.map((name) => workUntil(name, broker, () => isOver));
   for (let round = 0; round < kills; round++) {
     const before = place.ran('books').length;
-    await eventually('some calls', () => place.ran('books').length > before + 60);
+    await eventually(`some calls after ${round} kills`, () => place.ran('books').length > before + 60, 60_000).catch(
+      (error) => {
+        console.log(up.stderr.slice(-2_000), refusals.slice(-3));
+        throw error;
+      },
+    );
     up.child.kill('SIGKILL');
     await up.closed;
     up = place.up();
