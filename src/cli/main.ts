@@ -31,7 +31,8 @@ async function run(argv: string[]): Promise<number> {
     const command = await load();
     return wantsHelp ? show(helpOf(command, summary, rest[0])) : command.run(parseCommandArgs(command, rest), commands);
   }
-  if (name === undefined || wantsHelp) return show(overview(version, commands));
+  if (name === undefined) return (await import('./first.js')).first();
+  if (wantsHelp) return show(overview(version, commands));
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
     reason: 'usage',
     hint: `${didYouMean(name, [...Object.keys(commands), '--help', '--version'])}hostler --help lists the commands`,

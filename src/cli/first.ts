@@ -1,0 +1,130 @@
+/**
+ * `hostler` alone: what is there, and what to do next.
+ * Invariant: without a configuration nothing is written, started or connected to; files of clients are only read.
+ */
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { normaliseConfig } from '../config/client-config.js';
+import { parseConfigText, readConfigSource } from '../config/config-file.js';
+import { isHostError } from '../kernel/errors.js';
+import { parseCommandArgs } from './command.js';
+import { clientFiles } from './config/client-files.js';
+import { type ConfigLocation, findConfig } from './config/find-config.js';
+import { EXIT } from './exit-codes.js';
+import { counted, printLines } from './output/print.js';
+import { type Line, screenOf, span } from './output/styled.js';
+import { table } from './output/table.js';
+import { version } from './version.js';
+
+type Environment = NodeJS.ProcessEnv;
+
+interface Entry {
+  readonly command?: unknown;
+  readonly args?: unknown;
+  readonly url?: unknown;
+}
+
+interface ClientServers {
+  readonly client: string;
+  readonly file: string;
+  readonly servers: readonly Entry[];
+}
+
+export async function first(env: Environment = process.env, cwd = process.cwd()): Promise<number> {
+  const found = configHere(env, cwd);
+  if (!found) printLines(withoutConfig(env));
+  else if (!(await statusOf())) printLines(withConfig(found));
+  return EXIT.done;
+}
+
+function configHere(env: Environment, cwd: string): ConfigLocation | undefined {
+  try {
+    return findConfig({ env, cwd });
+  } catch {
+    return undefined;
+  }
+}
+
+/** True if a Hostler is running here; its status is printed. */
+async function statusOf(): Promise<boolean> {
+  try {
+    const { status } = await import('./status.js');
+    await status.run(parseCommandArgs(status, []));
+    return true;
+  } catch (error) {
+    if (isHostError(error)) return false;
+    throw error;
+  }
+}
+
+const title: Line = [span('strong', 'hostler'), ` ${version}: the supervised host for MCP servers`];
+const next = (command: string, meaning: string): Line => ['  ', span('name', command.padEnd(34)), ` ${meaning}`];
+
+function withConfig({ file }: ConfigLocation): Line[] {
+  const servers = serversIn(file);
+  const what = servers === undefined ? 'cannot be read' : `has ${counted(servers.length, 'server')}`;
+  return [
+    title,
+    '',
+    `${file} ${what}; no Hostler is running for it.`,
+    '',
+    servers === undefined ? next('hostler doctor', 'say what is wrong with it') : next('hostler up', 'run its servers'),
+    next('hostler help', 'list the commands'),
+  ];
+}
+
+function withoutConfig(env: Environment): Line[] {
+  const found = clientFiles(env).flatMap(({ client, file }): ClientServers[] => {
+    const servers = serversIn(file);
+    return servers === undefined || servers.length === 0 ? [] : [{ client, file, servers }];
+  });
+  const rows = found.map(({ client, file, servers }) => [
+    `  ${client}`,
+    counted(servers.length, 'server'),
+    shortened(file, env),
+  ]);
+  const [one] = found;
+  return [
+    title,
+    '',
+    ...(one
+      ? [summaryOf(found, env), '', ...table(rows, screenOf(process.stdout))]
+      : ['There is no hostler.json yet, and no client has MCP servers.']),
+    '',
+    'Next:',
+    ...(one ? [next(`hostler up --config ${shortened(one.file, env)}`, 'run the servers of a client')] : []),
+    next('hostler probe -- COMMAND', 'try one server'),
+    next('hostler help', 'list the commands'),
+    '',
+    'Or write a hostler.json: {"mcpServers": {"memory": {"command": "npx",',
+    '  "args": ["-y", "@modelcontextprotocol/server-memory"]}}}, and run hostler up.',
+  ];
+}
+
+/** `17 servers in 4 clients: 11 different, 2 whose command does not exist` */
+function summaryOf(found: readonly ClientServers[], env: Environment): string {
+  const all = found.flatMap(({ servers }) => servers);
+  const different = new Map(all.map((entry) => [JSON.stringify([entry.command, entry.args, entry.url]), entry]));
+  const missing = [...different.values()].filter(({ command }) => typeof command === 'string' && !exists(command, env));
+  const lost = missing.length === 0 ? '' : `, ${missing.length} whose command does not exist`;
+  return `${counted(all.length, 'server')} in ${counted(found.length, 'client')}: ${different.size} different${lost}`;
+}
+
+function exists(command: string, { PATH = '' }: Environment): boolean {
+  if (command.includes('/') || command.includes('$')) return command.includes('$') || existsSync(command);
+  return PATH.split(path.delimiter).some((folder) => folder !== '' && existsSync(path.join(folder, command)));
+}
+
+const shortened = (file: string, { HOME }: Environment): string =>
+  HOME && file.startsWith(`${HOME}/`) ? `~${file.slice(HOME.length)}` : file;
+
+/** Undefined if the file does not exist or cannot be read. */
+function serversIn(file: string): readonly Entry[] | undefined {
+  try {
+    const { config } = normaliseConfig(parseConfigText(readConfigSource(file).text, file));
+    const { mcpServers } = (config ?? {}) as { mcpServers?: Readonly<Record<string, Entry | null>> };
+    return Object.values(mcpServers ?? {}).map((entry) => entry ?? {});
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,77 @@
+/** `hostler` alone, as a new user meets it: in an empty home, and in homes with clients. */
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Running } from './hostler-process.js';
+
+let home: string;
+beforeEach(() => {
+  home = mkdtempSync(path.join(os.tmpdir(), 'hostler-home-'));
+});
+afterEach(() => rmSync(home, { recursive: true, force: true }));
+
+const write = (file: string, value: unknown) => {
+  mkdirSync(path.dirname(path.join(home, file)), { recursive: true });
+  writeFileSync(path.join(home, file), typeof value === 'string' ? value : JSON.stringify(value));
+};
+const node = { command: process.execPath, args: ['a.js'] };
+const web = { url: 'https://example.com/mcp' };
+const lost = { command: 'no-such-command-here' };
+
+/** Fails the run if the program starts a process or opens a connection. */
+const spy = `const cp = require('node:child_process'), net = require('node:net');
+for (const [object, name] of [[cp, 'spawn'], [cp, 'execFile'], [cp, 'fork'], [net.Socket.prototype, 'connect'], [net.Server.prototype, 'listen']])
+  object[name] = () => { console.log('FORBIDDEN ' + name); process.exit(99); };`;
+
+async function alone(): Promise<string> {
+  const file = path.join(home, 'spy.cjs');
+  writeFileSync(file, spy);
+  const before = readdirSync(home, { recursive: true }).sort();
+  const env = { HOME: home, XDG_CONFIG_HOME: '', XDG_DATA_HOME: '', XDG_STATE_HOME: '', XDG_CACHE_HOME: '' };
+  const { code, stdout, stderr } = await new Running([], { ...env, NODE_OPTIONS: `--require ${file}` }, home).closed;
+  expect([code, stderr]).toEqual([0, '']);
+  expect(readdirSync(home, { recursive: true }).sort()).toEqual(before);
+  return stdout;
+}
+
+test.each<[string, Record<string, unknown>, RegExp]>([
+  ['an empty home', {}, /no client has MCP servers\./],
+  ['one client', { '.cursor/mcp.json': { mcpServers: { a: node } } }, /\n1 server in 1 client: 1 different\n/],
+  [
+    'the same server in two clients',
+    {
+      '.cursor/mcp.json': { mcpServers: { a: node } },
+      '.config/Code/User/mcp.json': { servers: { b: { type: 'stdio', ...node } } },
+    },
+    /\n2 servers in 2 clients: 1 different\n/,
+  ],
+  [
+    'a command that does not exist, and a file that cannot be read',
+    { '.claude.json': { mcpServers: { a: node, b: web, c: lost } }, '.gemini/settings.json': '{' },
+    /\n3 servers in 1 client: 3 different, 1 whose command does not exist\n/,
+  ],
+  [
+    'four clients',
+    {
+      '.config/zed/settings.json': { theme: 'x', context_servers: { a: node } },
+      '.codeium/windsurf/mcp_config.json': { mcpServers: { w: { serverUrl: 'https://example.com/mcp' } } },
+      '.claude.json': { mcpServers: { web }, projects: {} },
+      '.kiro/settings/mcp.json': { mcpServers: { a: node, c: lost } },
+    },
+    /\n5 servers in 4 clients: 3 different, 1 whose command does not exist\n/,
+  ],
+])('AC-E12 %s: counted as by hand, and nothing is written, started or connected to', async (_name, files, said) => {
+  for (const [file, value] of Object.entries(files)) write(file, value);
+  const text = await alone();
+  expect(text).toMatch(said);
+  expect(text).toMatch(/\n {2}hostler help +list the commands\n/);
+});
+
+test('AC-E12 with a configuration it says how to start', async () => {
+  write('.config/hostler/hostler.json', { mcpServers: { a: node } });
+  const env = { HOME: home, XDG_CONFIG_HOME: '', XDG_DATA_HOME: '' };
+  const { code, stdout } = await new Running([], env, home).closed;
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/hostler\.json has 1 server; no Hostler is running for it\.\n\n {2}hostler up /);
+});
