@@ -67,7 +67,7 @@ interface Resource {
   readonly isAbsent: boolean;
 }
 
-export class DiscoveryRefused extends HostError {
+class DiscoveryRefused extends HostError {
   constructor(server: string, reason: string, text: string, hint?: string) {
     const details = { server, reason, execution: 'not_executed' as const };
     super('connect_failed', `server '${server}': ${text}`, hint === undefined ? details : { ...details, hint });
@@ -276,7 +276,7 @@ const shown = (value: unknown): string =>
 export const sameIssuer = (one: string, other: string): boolean => one.replace(/\/$/, '') === other.replace(/\/$/, '');
 
 /** True if the resource is the URL, or an address of the same origin above it. */
-export function coversUrl(resource: string, url: string): boolean {
+function coversUrl(resource: string, url: string): boolean {
   // The parser of URLs would resolve dots and accept blanks and control characters.
   if (!URL.canParse(resource) || /[\x00-\x20\x7f\\]|\/\.{1,2}(?:\/|$)|%2e/i.test(resource)) return false;
   const [own, other] = [new URL(canonicalUrl(url)), new URL(resource)];

@@ -7,7 +7,7 @@
  */
 
 /** What the redirect of this login must contain. */
-export interface Expected {
+interface Expected {
   readonly state: string;
   readonly issuer: string;
   /** The authorization server says that it sends `iss`. */
@@ -27,7 +27,7 @@ export type LoginEvent =
   | { readonly kind: 'pasted'; readonly text: string }
   | { readonly kind: 'failed'; readonly reason: string };
 
-export type LoginEffect =
+type LoginEffect =
   | { readonly do: 'register' | 'show' | 'ask_again' | 'close' }
   | { readonly do: 'redeem'; readonly code: string };
 

@@ -17,10 +17,10 @@ import { openPool } from '../transports/http/http-pool.js';
 import { proxyOf, trustedAuthorities } from '../transports/http/proxy.js';
 import { loadUndici } from '../transports/http/undici.js';
 
-export const documentBytesMax = 64 * 1024;
+const documentBytesMax = 64 * 1024;
 const requestMsMax = 10_000;
 
-export interface OAuthRequest {
+interface OAuthRequest {
   readonly url: string;
   readonly method: 'GET' | 'POST';
   readonly headers?: Readonly<Record<string, string>>;

@@ -38,8 +38,6 @@ export interface StoreSettings {
   readonly onProblem: (error: unknown) => void;
 }
 
-export type KeySource = 'operator' | 'file';
-
 const opened = new Map<string, IdentityStore>();
 
 /** Await `loadLibsql` before. */

@@ -54,9 +54,9 @@ const words = [
   ...(['invalid_request', 'invalid_client', 'invalid_grant', 'unauthorized_client', 'unsupported_grant_type'] as const),
   ...(['invalid_scope', 'invalid_target', 'access_denied', 'server_error', 'temporarily_unavailable'] as const),
 ] as const;
-export type RefusalWord = (typeof words)[number] | 'other';
+type RefusalWord = (typeof words)[number] | 'other';
 
-export const refusalWord = (value: unknown): RefusalWord => words.find((word) => word === value) ?? 'other';
+const refusalWord = (value: unknown): RefusalWord => words.find((word) => word === value) ?? 'other';
 
 export async function requestToken(http: OAuthHttp, request: TokenRequest, now: Date): Promise<TokenAnswer> {
   const oauth = await import('oauth4webapi');
