@@ -18,6 +18,7 @@ const files = {
   'broker/store/kill': () => import('../broker/store/kill.test.js'),
   'broker/store/one-writer': () => import('../broker/store/one-writer.test.js'),
   'broker/websocket/hostile': () => import('../broker/websocket/hostile.test.js'),
+  'cli/styled': () => import('../../src/cli/output/styled.test.js'),
   'cli/apply-config': () => import('../../src/cli/up/apply-config.test.js'),
   'contract/real-servers': () => import('../contract/real-servers.test.js'),
   'fuzz/configuration': () => import('../fuzz/configuration.test.js'),

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { countFor } from '../../../test/tier.js';
 import { cut, paint, plainScreen, type Screen, screenOf, span, widthOf, wrap } from './styled.js';
 import { table } from './table.js';
 
@@ -81,4 +82,34 @@ test('a pipe gets every column uncut', () => {
 
 test('text is broken between words, never within one', () => {
   expect(wrap('one two three fourteen'.split(' '), 9, '  ')).toEqual(['one two', '  three', '  fourteen']);
+});
+
+test('AC-E14 random texts of a server bring no control character into a painted table', () => {
+  const unsafe = /[\p{Cc}\p{Bidi_Control}\u2028\u2029\u200b]/u;
+  const plain: Screen = { width: 80, isColoured: false, hasSymbols: true };
+  let seed = 16;
+  const random = (below: number): number => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;
+    return seed % below;
+  };
+  const hostile = [
+    '\u001b[2J',
+    '\u0007',
+    '\r',
+    '\n',
+    '\t',
+    '\u009b31m',
+    '\u202e',
+    '\u2028',
+    '\u200b',
+    '\ud800',
+    'é',
+    '日',
+    'a',
+  ];
+  const text = () => Array.from({ length: random(12) }, () => hostile[random(hostile.length)]).join('');
+  for (let round = 0; round < countFor(5_000, 250_000); round++) {
+    const row = [text(), span('bad', text(), '✗'), text(), text()];
+    for (const line of table([row], plain)) expect(unsafe.test(paint(line, plain))).toBe(false);
+  }
 });
