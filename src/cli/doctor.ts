@@ -116,12 +116,16 @@ async function stateFindings(dataDir: string): Promise<Finding[]> {
   }
   return rows.flatMap((row): Finding[] => {
     const isDown = ['parked', 'ejected', 'auth_required'].includes(row.state);
+    const check = `server ${row.name}`;
+    // Repaired lists and tools that wait for approval.
+    const notes = (row.notes ?? []).map((what): Finding => ({ check, level: 'note', what }));
     // The entry itself is reported by configFindings.
-    if (row.problem || !(isDown || row.toolsError !== undefined || row.circuit === 'open')) return [];
+    if (row.problem || !(isDown || row.toolsError !== undefined || row.circuit === 'open')) return notes;
     const what = `is ${stateText(row.state)}; ${noteOf(row)}`;
     return [
+      ...notes,
       {
-        check: `server ${row.name}`,
+        check,
         level: 'broken',
         what,
         hint: `hostler why ${row.name} and hostler logs ${row.name}`,

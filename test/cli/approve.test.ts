@@ -53,6 +53,7 @@ test('AC-E18 what waits is in status and approve; a change in wording alone bloc
     ['a', 'changed', true],
     ['b', 'reworded', false],
   ]);
+  expect((await hostler('doctor', '--json')).stdout).toContain('1 tool changed and blocked: hostler approve s');
   expect((await hostler('call', 's', 'a')).code).toBe(3);
   expect((await hostler('call', 's', 'b')).code).toBe(0);
   expect(await listed()).not.toContain('call this first');

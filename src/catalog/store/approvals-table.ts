@@ -6,7 +6,7 @@
 import type Database from 'libsql';
 import type { PinRecord } from '../../policy/pin-records.js';
 
-export interface Approval {
+interface Approval {
   readonly server: string;
   readonly tool: string;
   /** The hash that was approved. */
