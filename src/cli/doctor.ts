@@ -367,6 +367,7 @@ async function socketFinding(dataDir: string, findings: Finding[]): Promise<bool
     else if ((facts.mode & 0o077) !== 0)
       findings.push({ check, level: 'broken', what: `${file} can be used by others`, hint: `chmod 600 ${file}` });
     else findings.push({ check, level: 'ok', what: `a Hostler is running (pid ${other.pid ?? 'unknown'})` });
+    for (const note of other?.environment ?? []) findings.push({ check: 'environment', level: 'note', what: note });
     return other !== undefined;
   } catch (error) {
     if (!isHostError(error)) throw error;

@@ -3,7 +3,7 @@ import { failureOf, fakeCall, fakePrincipal, fakeResult, promised, staged } from
 import { FakeClock } from '../kernel/fake-clock.js';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { CallSlots, concurrency, defaultConcurrencyPlan } from './concurrency.js';
-import type { Call, Done } from './operation.js';
+import { type Call, type Done, embedder } from './operation.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
@@ -218,4 +218,13 @@ test('after any mixture of outcomes nothing runs, nothing waits, and each call e
   }
   await Promise.all(calls);
   expect([ended, mostRunning, counts(slots), clock.pendingTimers]).toEqual([3_000, 3, { running: 0, waiting: 0 }, 0]);
+});
+
+test('R1 clients of the operator take turns like keys do: relays do not share one turn', async () => {
+  const { started, send, finish } = setUp(1, 10);
+  const from = (instance: string) => send(fakeCall({ principal: embedder, relay: { instance } as Call['relay'] }));
+  const calls = [from('one'), from('one'), from('one'), from('two')];
+  for (let i = 0; i < 4; i++) await finish();
+  await Promise.all(calls);
+  expect(started.map(({ relay }) => relay?.instance)).toEqual(['one', 'one', 'two', 'one']);
 });

@@ -10,7 +10,7 @@ import type { Cancel, Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FairQueue } from '../kernel/fair-queue.js';
 import { RefusalPacer } from '../kernel/refusal-pacer.js';
-import { type Back, isCall, namesOf, type Operation, type Send, type Stage } from './operation.js';
+import { type Back, embedder, isCall, namesOf, type Operation, type Send, type Stage } from './operation.js';
 
 export const defaultConcurrencyPlan = {
   runningMax: 64,
@@ -57,9 +57,9 @@ export class CallSlots {
     return this.#queue.size;
   }
 
-  /** True if an operation of this principal would be refused now. */
-  isFullFor(principalId: string): boolean {
-    return this.#running >= this.#plan.runningMax && !this.#queue.admits(principalId);
+  /** True if this operation would be refused now. */
+  isFullFor(operation: Operation): boolean {
+    return this.#running >= this.#plan.runningMax && !this.#queue.admits(partyOf(operation));
   }
 
   /** Takes a free slot for a call of the current tick: the fast path of nearly every call, which reads no clock. */
@@ -110,10 +110,10 @@ export class CallSlots {
   }
 
   #wait(operation: Operation, nowMs: number, settle: Settle): void {
-    const { principal, deadlineAtMs, signal } = operation;
+    const { deadlineAtMs, signal } = operation;
     const untilMs = Math.min(deadlineAtMs, nowMs + this.#plan.waitMsMax);
     const waiter: Waiter = { operation, settle, untilMs, onAbort: undefined };
-    const admittance = this.#queue.push(principal.id, waiter);
+    const admittance = this.#queue.push(partyOf(operation), waiter);
     if (!admittance.admitted) return this.refuse(operation, settle);
     if (signal) {
       waiter.onAbort = () => this.#leave(waiter, cancelled(operation));
@@ -127,7 +127,7 @@ export class CallSlots {
   }
 
   #leave(waiter: Waiter, error: HostError): void {
-    if (!this.#queue.delete(waiter.operation.principal.id, waiter)) return;
+    if (!this.#queue.delete(partyOf(waiter.operation), waiter)) return;
     this.#unwatch(waiter);
     waiter.settle(error);
   }
@@ -162,6 +162,10 @@ export class CallSlots {
   }
 }
 
+/** One key is one party. Clients of the operator, such as relays, are one party each: they share no key. */
+const partyOf = ({ principal, relay }: Operation): string =>
+  principal === embedder && relay?.instance !== undefined ? `${principal.id}\0${relay.instance}` : principal.id;
+
 /**
  * Refuses an operation if the queue is full, before the operation is charged. `mayBeAnswered`: the cache may have the answer,
  * so the operation is not refused here.
@@ -173,7 +177,7 @@ export const refuseFull = (
 ): Stage => ({
   enter: (next, back) => (operation) => {
     const slots = slotsOf(operation.server);
-    if (!slots?.isFullFor(operation.principal.id) || mayBeAnswered(operation)) return next(operation);
+    if (!slots?.isFullFor(operation) || mayBeAnswered(operation)) return next(operation);
     slots.refuse(operation, (refusal) => back(operation, refusal as HostError));
   },
 });

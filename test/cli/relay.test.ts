@@ -232,10 +232,12 @@ describe('R3 one host for one configuration and one environment', () => {
     await sdk1();
     const other = path.join(place.folder, 'other.json');
     writeFileSync(other, '{}');
-    const args = ['up', '--stdio', '--config', other, '--data-dir', place.dataDir];
-    const { code, stderr } = await new Running(args).closed;
-    expect([code, stderr]).toEqual([2, expect.stringContaining(place.config)]);
-    expect(stderr).toContain(other);
+    for (const kind of ['--stdio', '--port=0']) {
+      const args = ['up', kind, '--config', other, '--data-dir', place.dataDir];
+      const { code, stderr } = await new Running(args).closed;
+      expect([code, stderr]).toEqual([2, expect.stringContaining(place.config)]);
+      expect(stderr).toContain(other);
+    }
   });
 
   test('a variable that differs is named and its value is not; a missing one is added', async () => {

@@ -29,6 +29,8 @@ export interface RunningFacts {
   readonly idleExitMs?: number | undefined;
   /** The version of a client that is newer than this Hostler. */
   readonly upgradePending?: string;
+  /** Sentences that name variables of clients that differ. `notes` has them too. */
+  readonly environment?: readonly string[];
   /** Problems of the configuration outside of `mcpServers`, and variables of clients that differ. */
   readonly notes?: readonly string[];
 }
@@ -43,6 +45,14 @@ export interface BrokerFacts {
   readonly oldestMs: number | undefined;
   readonly uncertain: number;
 }
+
+/** Exit code 2: the data directory was named, and belongs to another configuration. */
+export const configConflict = (dataDir: string, runs: string, wanted: string): HostError =>
+  new HostError('invalid_spec', `the data directory ${dataDir} is in use for ${runs}, not for ${wanted}`, {
+    field: '--data-dir',
+    reason: 'usage',
+    hint: 'leave --data-dir out, name another directory, or end that Hostler with hostler down',
+  });
 
 export const frameBytesMax = 1024 * 1024;
 

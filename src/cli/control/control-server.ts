@@ -7,10 +7,12 @@
  */
 import { type BigIntStats, chmodSync, renameSync, rmSync, statSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
+import path from 'node:path';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
+import { realPath } from '../config/find-config.js';
 import { fetchRunningFacts } from './control-client.js';
-import { errorFrame, frameOf, readFrames } from './control-protocol.js';
+import { configConflict, errorFrame, frameOf, type RunningFacts, readFrames } from './control-protocol.js';
 
 export interface OperationContext {
   /** Aborts when the client disconnects. */
@@ -30,11 +32,12 @@ const requestsMax = 16;
 /** A client with more unread bytes is disconnected. */
 const unreadBytesMax = 16 * 1024 * 1024;
 
-/** Rejects if another Hostler owns the data directory. `operations` is called for each request, so the set can grow later. */
+/** Rejects if another Hostler owns the data directory; for another `config`, an error of usage names both. `operations` is called for each request, so the set can grow later. */
 export async function openControl(
   file: string,
   operations: () => Operations,
   clock: Clock = systemClock,
+  config?: string,
 ): Promise<ControlServer> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -43,7 +46,7 @@ export async function openControl(
     socket.once('close', () => sockets.delete(socket));
     serve(socket, operations);
   });
-  await bind(server, file, clock);
+  await bind(server, file, clock, config);
   return {
     close: () =>
       new Promise((resolve) => {
@@ -77,7 +80,7 @@ export function listenPrivately(server: Server, file: string): Promise<NodeJS.Er
 /** Another Hostler that starts at the same moment may replace the stale socket; `bind` then tries again. */
 const triesMax = 3;
 
-async function bind(server: Server, file: string, clock: Clock): Promise<void> {
+async function bind(server: Server, file: string, clock: Clock, wanted: string | undefined): Promise<void> {
   for (let tries = 1; ; tries++) {
     const listenError = await listenPrivately(server, file);
     if (listenError === undefined) return chmodSync(file, 0o600);
@@ -86,7 +89,7 @@ async function bind(server: Server, file: string, clock: Clock): Promise<void> {
     if (found === undefined) continue;
     if (!found.isSocket()) throw unusable(file, listenError);
     const other = await fetchRunningFacts(file, clock);
-    if (other !== undefined) throw inUse(file, other.pid);
+    if (other !== undefined) throw (wanted && otherConfig(path.dirname(file), other, wanted)) ?? inUse(file, other.pid);
     removeStale(file, found);
   }
 }
@@ -104,6 +107,12 @@ function removeStale(file: string, stale: BigIntStats): void {
   // The inode number alone is not enough: a new file may reuse it at once.
   if (ino === stale.ino && mtimeNs === stale.mtimeNs) rmSync(aside, { force: true });
   else renameSync(aside, file);
+}
+
+/** Undefined if the other Hostler runs the same configuration. */
+function otherConfig(dataDir: string, { config }: Partial<RunningFacts>, wanted: string): HostError | undefined {
+  if (config === undefined || realPath(config) === realPath(wanted)) return undefined;
+  return configConflict(dataDir, realPath(config), realPath(wanted));
 }
 
 const inUse = (file: string, pid: number | undefined): HostError =>

@@ -3,12 +3,13 @@
  * Imports as little as possible: every client of a user has one such process.
  */
 import { systemClock } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { type HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { ParsedArgs } from '../command.js';
 import { prepareDataDir } from '../config/data-dir.js';
 import { realPath } from '../config/find-config.js';
+import { configConflict } from '../control/control-protocol.js';
 import { EXIT } from '../exit-codes.js';
 import { socketPath } from '../process/host-address.js';
 import { onStopSignals } from '../process/stop-signals.js';
@@ -140,7 +141,7 @@ class RelayRun {
     const { dataDir } = this.#options;
     if (opened.kind === 'unreachable')
       return this.#settle(`the socket in ${dataDir} cannot be used here (${opened.code})`);
-    this.#settle(otherConfig(dataDir, opened.config, this.#config));
+    this.#settle(configConflict(dataDir, opened.config, this.#config));
   }
 
   #failed(reason: string): void {
@@ -148,14 +149,6 @@ class RelayRun {
     this.#lastFailure = reason;
   }
 }
-
-/** Exit code 2: the data directory was named, and belongs to another configuration. */
-export const otherConfig = (dataDir: string, runs: string, wanted: string): HostError =>
-  new HostError('invalid_spec', `the data directory ${dataDir} is in use for ${runs}, not for ${wanted}`, {
-    field: '--data-dir',
-    reason: 'usage',
-    hint: 'leave --data-dir out, name another directory, or end that Hostler with hostler down',
-  });
 
 const say = (level: 'info' | 'warn' | 'error', text: string): void => {
   process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${neutraliseLine(text, lineChars)}\n`);

@@ -77,7 +77,12 @@ export class RelayService {
 
   facts() {
     const relays = this.#socket?.count ?? 0;
-    return { relays, ...(this.#upgradePending === undefined ? {} : { upgradePending: this.#upgradePending }) };
+    const environment = this.notes();
+    return {
+      relays,
+      environment,
+      ...(this.#upgradePending === undefined ? {} : { upgradePending: this.#upgradePending }),
+    };
   }
 
   notes(): readonly string[] {

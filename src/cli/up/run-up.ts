@@ -139,7 +139,7 @@ class Run {
     prepareDataDir(dataDir);
     if (this.#alone === undefined) {
       // The control socket opens first: it is the lock of the data directory.
-      const control = await openControl(controlPath(dataDir), () => this.#running());
+      const control = await openControl(controlPath(dataDir), () => this.#running(), systemClock, this.#options.config);
       this.#closers.push(() => control.close());
       this.#closers.push(registerHost(dataDir, process.env));
     }

@@ -1,0 +1,29 @@
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { LogTail } from '../relay/log-tail.js';
+import { LogFile } from './log-file.js';
+
+const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-log-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test('R1 the log of a host is for its user, has a bound and one predecessor, and relays read on after it was rotated', () => {
+  const file = path.join(folder, 'host.log');
+  const log = new LogFile(file, 40);
+  const read: string[] = [];
+  const tail = new LogTail(file, (line) => read.push(line));
+  for (let n = 0; n < 9; n++) {
+    log.write(`line number ${n}\n`);
+    tail.read();
+  }
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  expect([readFileSync(`${file}.1`, 'utf8').length <= 40, readFileSync(file, 'utf8')]).toEqual([
+    true,
+    'line number 8\n',
+  ]);
+  expect(read).toEqual(Array.from({ length: 9 }, (_, n) => `line number ${n}`));
+  log.close();
+  log.write('dropped');
+  expect(new LogFile(path.join(folder, 'missing', 'host.log')).write('x')).toBeUndefined();
+});
