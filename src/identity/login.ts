@@ -8,13 +8,14 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { AuthSettings } from '../config/auth-settings.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
-import { HostError, isHostError } from '../kernel/errors.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
 import type { Redactor } from '../kernel/redact.js';
 import { bearerChallenge, scopesOf } from '../transports/http/challenges.js';
 import { type Callback, openCallback } from './callback.js';
 import { type Discovered, discover } from './discovery.js';
 import type { GrantRow } from './grant-row.js';
 import type { IdentityStore } from './identity-store.js';
+import { loginRefused } from './login-errors.js';
 import { initialState, type LoginEvent, type LoginState, step } from './login-state.js';
 import type { OAuthHttp } from './oauth-http.js';
 import { checkedBrowserUrl } from './open-browser.js';
@@ -105,7 +106,7 @@ class Login {
     const onAbort = () => this.#on({ kind: 'cancelled' });
     signal.addEventListener('abort', onAbort, { once: true });
     const ended = new Promise<never>((_resolve, reject) => {
-      this.#onEnd = (reason) => reject(refusal(this.#options.server, reason));
+      this.#onEnd = (reason) => reject(loginRefused(this.#options.server, reason));
     });
     ended.catch(() => {});
     try {
@@ -252,7 +253,7 @@ class Login {
     const { scopesMax } = auth;
     const union = [...new Set([...asked, ...wanted])];
     const cut = scopesMax ? [...challenged, ...wanted].filter((scope) => !scopesMax.includes(scope)) : [];
-    if (cut.length > 0) throw refusal(server, 'scope_ceiling', `: ${cut.join(' ')}`);
+    if (cut.length > 0) throw loginRefused(server, 'scope_ceiling', `: ${cut.join(' ')}`);
     const allowed = scopesMax ? union.filter((scope) => scopesMax.includes(scope)) : union;
     const isOffline = as.scopes_supported?.includes('offline_access') === true;
     return isOffline && !allowed.includes('offline_access') ? [...allowed, 'offline_access'] : allowed;
@@ -313,7 +314,7 @@ class Login {
     const before = this.#before?.facts;
     if (before?.identity !== undefined && identity !== undefined && before.identity !== identity) {
       const question = `This login is for ${identity}; the one before was for ${before.identity}. Use it?`;
-      if (!(await this.#options.ui.confirm(question))) throw refusal(server, 'account_changed');
+      if (!(await this.#options.ui.confirm(question))) throw loginRefused(server, 'account_changed');
     }
     const nowMs = clock.date().getTime();
     const granted = answer.scope === undefined ? scopes : scopesOf(answer.scope);
@@ -340,17 +341,17 @@ class Login {
 
   #notRedeemed(answer: TokenAnswer, client: ChosenClient, issuer: string): HostError {
     const { server, store } = this.#options;
-    if (answer.kind === 'tokens') return refusal(server, 'token_invalid');
+    if (answer.kind === 'tokens') return loginRefused(server, 'token_invalid');
     if (answer.kind === 'unavailable')
-      return refusal(server, answer.isSent ? 'login_interrupted' : 'login_failed', ` (${answer.reason})`);
+      return loginRefused(server, answer.isSent ? 'login_interrupted' : 'login_failed', ` (${answer.reason})`);
     const isGone = answer.error === 'invalid_client' || answer.error === 'unauthorized_client';
     if (isGone && client.way === 'registered') store.clientGone(issuer, client.clientId);
-    return refusal(server, isGone ? 'client_gone' : 'login_failed', ` (${answer.error})`);
+    return loginRefused(server, isGone ? 'client_gone' : 'login_failed', ` (${answer.error})`);
   }
 }
 
 function checkedUrl(server: string, endpoint: string | undefined): URL {
-  if (endpoint === undefined) throw refusal(server, 'metadata_invalid', ': no login page');
+  if (endpoint === undefined) throw loginRefused(server, 'metadata_invalid', ': no login page');
   return new URL(checkedBrowserUrl(server, endpoint));
 }
 
@@ -367,49 +368,4 @@ async function nameOf(idToken: string | undefined, issuer: string, clientId: str
   } catch {
     return undefined;
   }
-}
-
-const texts: Readonly<Record<string, readonly [text: string, hint: string]>> = {
-  login_expired: [
-    'the login was not finished in time',
-    'run the command again; if the page says that the client is unknown, add --fresh',
-  ],
-  login_denied: ['the login was refused on its page', 'run the command again and allow it'],
-  login_failed: ['the authorization server refused the login', 'run the command again; if it fails again, add --fresh'],
-  login_interrupted: [
-    'the connection broke after the code was sent, and a code is never sent twice',
-    'run the command again',
-  ],
-  issuer_mismatch: [
-    'the answer came from another authorization server; its code was not used',
-    'do not repeat it before the operator of the server has been told',
-  ],
-  wrong_redirect: [
-    'three pasted addresses did not belong to this login',
-    'run the command again and paste the whole address that the browser ends at',
-  ],
-  token_invalid: [
-    'the authorization server sent no usable token; nothing was stored',
-    'tell the operator of the server',
-  ],
-  client_gone: [
-    'the authorization server does not know this client any more',
-    'run the command again: it registers a new client',
-  ],
-  scope_ceiling: ['it wants scopes that auth.scopesMax does not allow', 'add them to auth.scopesMax if that is right'],
-  account_changed: [
-    'this login is for another account; nothing was stored',
-    'repeat it with --yes, or give each account its own auth.account',
-  ],
-  cancelled: ['the login was cancelled', 'run the command again'],
-};
-
-function refusal(server: string, reason: string, more = ''): HostError {
-  const [text, hint] = texts[reason] ?? ['the login failed', 'run the command again'];
-  return new HostError(reason === 'cancelled' ? 'cancelled' : 'denied', `server '${server}': ${text}${more}`, {
-    server,
-    reason,
-    execution: 'not_executed',
-    hint,
-  });
 }
