@@ -118,6 +118,8 @@ class Normaliser {
   #put(entry: Table, { to, convert }: ClientKey, given: unknown, at: string, source: string): void {
     const value = convert ? convert(given) : (given ?? undefined);
     if (value === undefined) return;
+    // A nested entry has the name of ours only.
+    if (to === 'command' && isTable(value)) return;
     const [first = '', member] = to.split('.');
     const inner = member === undefined ? entry : entry[first];
     // Validation refuses any other value.
@@ -150,22 +152,18 @@ class Normaliser {
   }
 
   #fitCommand(entry: Table, from: string): void {
-    const { args: given } = entry;
-    if (Array.isArray(entry.command)) {
+    if (Array.isArray(entry.command) && typeof entry.command[0] === 'string') {
       const [program, ...rest] = entry.command;
       entry.command = program;
-      entry.args = Array.isArray(given) ? [...rest, ...given] : rest;
-    } else if (
-      typeof entry.command === 'string' &&
-      /\s/.test(entry.command) &&
-      (given === undefined || Array.isArray(given))
-    ) {
-      const [program, ...rest] = wordsOf(entry.command);
-      if (program === undefined || !isProgram(program) || isFile(entry.command)) return;
-      this.#note(from, `is split: the program is '${shown(program)}', the rest are arguments`, 'write them in args');
-      entry.command = program;
-      entry.args = [...rest, ...(given ?? [])];
+      entry.args = Array.isArray(entry.args) ? [...rest, ...entry.args] : rest;
     }
+    const { command, args = [] } = entry;
+    if (typeof command !== 'string' || !/\s/.test(command) || !Array.isArray(args)) return;
+    const [program, ...rest] = wordsOf(command);
+    if (program === undefined || !isProgram(program) || isFile(command)) return;
+    this.#note(from, `is split: the program is '${shown(program)}', the rest are arguments`, 'write them in args');
+    entry.command = program;
+    entry.args = [...rest, ...args];
   }
 
   #note(field: string, what: string, hint: string): void {
@@ -200,22 +198,24 @@ const isForeignTelemetry = (keys: readonly string[]): boolean =>
 const isMisspelt = (key: string, ours: readonly string[], ...others: readonly ReadonlySet<string>[]): boolean =>
   !ours.includes(key) && !others.some((known) => known.has(key)) && nearestKey(key, ours) !== undefined;
 
+type Member = readonly [key: string, value: unknown, place: string];
+
 /** Members of an entry with their place. Cline nests an entry in `transport`, older Zed files in `command`. */
-function* membersOf(entry: Table): Generator<readonly [key: string, value: unknown, place: string]> {
-  const { transport, command } = entry;
-  for (const [key, value] of Object.entries(entry)) {
-    if (key === 'tools' && !isTable(value)) yield ['enabledTools', toolList(value), key];
-    else if (!(key === 'transport' && isTable(value)) && !(key === 'command' && isTable(value)))
-      yield [key, value, key];
-  }
-  if (isTable(transport))
-    for (const [key, value] of Object.entries(transport))
-      if (!Object.hasOwn(entry, key)) yield [key, value, `transport.${key}`];
-  if (isTable(command))
-    for (const [key, value] of Object.entries(command)) {
-      const name = key === 'path' ? 'command' : key;
-      if (name === 'command' || !Object.hasOwn(entry, name)) yield [name, value, `command.${key}`];
-    }
+function membersOf(entry: Table): Member[] {
+  const inside = (key: string, value: unknown): Member[] =>
+    isTable(value) ? Object.entries(value).map(([name, each]) => [name, each, `${key}.${name}`]) : [];
+  const flat = Object.entries(entry).flatMap(([key, value]): Member[] => {
+    if (key === 'transport' && isTable(value))
+      return inside(key, value).filter(([name]) => name !== 'transport' && !Object.hasOwn(entry, name));
+    return [[key, value, key]];
+  });
+  const keys = new Set(flat.map(([key]) => key));
+  return flat.flatMap(([key, value, place]): Member[] => {
+    if (key === 'tools' && !isTable(value)) return [['enabledTools', toolList(value), place]];
+    if (key !== 'command' || !isTable(value) || typeof value.path !== 'string') return [[key, value, place]];
+    const others = inside(place, value).filter(([name]) => name !== 'path' && !keys.has(name));
+    return [[key, value.path, `${place}.path`], ...others];
+  });
 }
 
 function labelled(entry: unknown, name: string, slug: string): unknown {
@@ -243,7 +243,7 @@ function wordsOf(line: string): string[] {
 }
 
 /** The first word of a path with blanks is not a program. */
-const isProgram = (word: string): boolean => !/[\\/]/.test(word) || isFile(word);
+const isProgram = (word: string): boolean => !/[\\/\s]/.test(word) || isFile(word);
 
 function isFile(command: string): boolean {
   const folders = /[\\/]/.test(command) ? [''] : ['', ...(process.env.PATH ?? '').split(path.delimiter)];
