@@ -47,6 +47,7 @@ const tool = part({
 
 const logLine = { at: text, server: text, from: z.enum(['hostler', 'stderr']), text };
 const serverShape = shape({ server: statusRow });
+const ended = shape({ pid: count, config: orNull(text), dataDir: text, runs: flag, newPid: orNull(count) });
 const switched = shape({ server: text, tool: maybe(text), isEnabled: flag });
 
 /** By command line. A command with subcommands or other modes has several shapes. */
@@ -76,6 +77,8 @@ export const jsonShapes = {
   start: serverShape,
   stop: serverShape,
   reload: serverShape,
+  restart: ended,
+  down: ended,
   enable: switched,
   disable: switched,
   /** Two objects: first the address to open, then the outcome. */
