@@ -8,6 +8,7 @@ import { seededRandom } from '../kernel/random.js';
 import type { IdentityStore, NewGrant } from './identity-store.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
 import { openStore } from './open-store.js';
+import { createSealer, readKeyFile } from './seal.js';
 
 const folders: string[] = [];
 afterEach(() => {
@@ -242,15 +243,19 @@ describe('AC-A24 what is on disk', () => {
     expect(copy.readGrant(one.id)).toMatchObject({ state: 'live', accessToken: 'planted-access-token-1' });
     const database = raw(folder);
     const { access } = database.prepare('SELECT access FROM grants WHERE id = ?').get(one.id) as { access: Buffer };
-    for (let flips = 0; flips < 4_096; flips++) {
+    const key = readKeyFile(path.join(folder, 'identity.key'));
+    const sealer = createSealer(key ?? Buffer.alloc(32));
+    const place = ['grants', one.id, 'access', one.gen];
+    expect(sealer.open(Buffer.from(access), place)).toBe('planted-access-token-1');
+    const flip = () => {
       const flipped = Buffer.from(access);
       const bit = Math.floor(random() * flipped.length * 8);
       flipped[bit >> 3] = (flipped[bit >> 3] as number) ^ (1 << (bit & 7));
-      if (flips % 512 === 0) {
-        database.prepare('UPDATE grants SET access = ? WHERE id = ?').run(flipped, one.id);
-        expect(store.readGrant(one.id)?.reason).toBe('unreadable');
-      }
-    }
+      return flipped;
+    };
+    for (let flips = 0; flips < 4_096; flips++) expect(sealer.open(flip(), place)).toBeUndefined();
+    database.prepare('UPDATE grants SET access = ? WHERE id = ?').run(flip(), one.id);
+    expect(store.readGrant(one.id)?.reason).toBe('unreadable');
   });
 
   test.each([
