@@ -162,15 +162,20 @@ class Login {
 
   /** Header `WWW-Authenticate` of a request without a token; undefined: the server did not ask for one. */
   async #probe(): Promise<string | undefined> {
+    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'hostler', version: '0' } };
+    // Some servers let the handshake pass, and ask for a token with the first list.
+    return (await this.#challengeOf('initialize', params)) ?? this.#challengeOf('tools/list', {});
+  }
+
+  async #challengeOf(method: string, params: object): Promise<string | undefined> {
     const { url, http, headers } = this.#options;
     const own = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'hostler', version: '0' } };
     try {
       const answer = await http({
         url,
         method: 'POST',
         headers: { ...own, 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
-        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }),
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
         timeoutMs: probeMs,
       });
       const value = answer.headers['www-authenticate'];

@@ -4,6 +4,7 @@
  * Invariants: the text of an authorization server is never part of an answer; an error is one of the registered words or
  * `other`. A refresh token of a 200 is returned even if the access token beside it is no good.
  */
+import type { ClientAuth } from 'oauth4webapi';
 import { HostError } from '../kernel/errors.js';
 import { headerText, type ResponseHeaders } from '../transports/http/headers.js';
 import { parseRetryAfter } from '../transports/http/http-errors.js';
@@ -129,9 +130,17 @@ const post = (http: OAuthHttp, url: string, { headers, body }: FetchOptions): Pr
     timeoutMs: tokenRequestMs,
   });
 
+/** Not that of oauth4webapi: it also encodes `-`, `_` and `.`, and many servers do not decode them. */
+const basicAuthentication =
+  (secret: string): ClientAuth =>
+  (_as, { client_id: id }, _body, headers) => {
+    const encoded = [id, secret].map((text) => new URLSearchParams([['', text]]).toString().slice(1));
+    headers.set('authorization', `Basic ${Buffer.from(encoded.join(':')).toString('base64')}`);
+  };
+
 async function authenticationOf({ method, secret = '', key }: OAuthClient) {
   const oauth = await import('oauth4webapi');
-  if (method === 'client_secret_basic') return oauth.ClientSecretBasic(secret);
+  if (method === 'client_secret_basic') return basicAuthentication(secret);
   if (method === 'client_secret_post') return oauth.ClientSecretPost(secret);
   if (method !== 'private_key_jwt' || !key) return oauth.None();
   const { importPKCS8 } = await import('jose');

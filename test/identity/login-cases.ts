@@ -62,6 +62,10 @@ export const loginCases: readonly LoginCase[] = [
     name: 'scopes of the challenge',
     prepare: ({ rs }) => Object.assign(rs, { challengeScope: 'read', prmScopes: ['read', 'write'] }),
   },
+  {
+    name: 'challenge with the first list, after an open handshake',
+    prepare: ({ rs }) => Object.assign(rs, { hasOpenHandshake: true, challengeScope: 'read' }),
+  },
   { name: 'scopes of the resource metadata', prepare: ({ rs }) => Object.assign(rs, { prmScopes: ['read', 'write'] }) },
   {
     name: 'offline_access, which the authorization server lists',

@@ -13,7 +13,8 @@ export interface Observed {
   readonly client: 'registered' | 'metadata document' | 'given' | '-';
   readonly scope: string;
   readonly resource: 'the server' | 'other' | '-';
-  readonly authentication: 'none' | 'basic' | 'post' | 'assertion' | '-';
+  /** `basic, encoded`: client id or secret have escapes, which many servers do not decode. */
+  readonly authentication: 'none' | 'basic' | 'basic, encoded' | 'post' | 'assertion' | '-';
 }
 
 const metadataPlaces = ['as-inserted', 'oidc-inserted', 'oidc-appended', 'as-root', 'oidc-root'];
@@ -42,7 +43,8 @@ function authenticationOf(
 ): Observed['authentication'] {
   if (!token) return '-';
   if (token.form.has('client_assertion')) return 'assertion';
-  if (token.headers.authorization?.startsWith('Basic ')) return 'basic';
+  const basic = /^Basic (.+)$/.exec(token.headers.authorization ?? '')?.[1];
+  if (basic !== undefined) return Buffer.from(basic, 'base64').includes('%') ? 'basic, encoded' : 'basic';
   return token.form.has('client_secret') ? 'post' : 'none';
 }
 
