@@ -37,7 +37,7 @@ export function repairNotes(faults: ReadonlyMap<ListMethod, ReadonlyMap<string, 
 }
 
 /** The faulty members of an item, such as `inputSchema.type`. */
-export function fieldsText({ fields }: ItemFault): string {
+function fieldsText({ fields }: ItemFault): string {
   const shown = fields.slice(0, fieldsMax).map((field) => neutraliseLine(field, nameChars));
   return `${shown.join(', ')}${fields.length > fieldsMax ? ', …' : ''}`;
 }

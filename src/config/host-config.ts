@@ -280,7 +280,7 @@ function parseGroup(
   });
 }
 
-export const idleExitDefault = '30s';
+const idleExitDefault = '30s';
 
 function parseIdleExit(value: unknown): number {
   if (value === 0 || value === '0') return 0;

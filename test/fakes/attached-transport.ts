@@ -83,4 +83,9 @@ export class FakeTransport {
 }
 
 const serverInfo = { name: 'fake', version: '1' };
-const tool = (name: string, description: string) => ({ name, description, annotations: { title: description }, inputSchema: { type: 'object' } });
+const tool = (name: string, description: string) => ({
+  name,
+  description,
+  annotations: { title: description },
+  inputSchema: { type: 'object' },
+});

@@ -1,6 +1,6 @@
 /**
  * A legacy MCP server for tests of what operators see: it changes, hangs, talks on stderr and lets a child escape on demand.
- *   DESCRIPTION=FILE   the description of its tool `pay`, read at each list
+ *   DESCRIPTION=FILE   the description of its tool `pay`, which its schema holds too; read at each list
  *   API_TOKEN=TEXT     said on stderr and in the error of `rude`, as careless servers do
  */
 import { spawn } from 'node:child_process';
@@ -47,7 +47,7 @@ function answer({ id, method, params }) {
     const tools = names.map((name) => ({
       name,
       description: description(name),
-      inputSchema: { type: 'object' },
+      inputSchema: { type: 'object', properties: { terms: { const: description(name) } } },
       annotations: { readOnlyHint: name === 'look' },
     }));
     return say({ id, result: { tools } });

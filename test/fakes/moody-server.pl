@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 # A legacy MCP server whose mood is the content of a file, looked at before each answer, and which writes down what happens to it.
 #   FOLDER        holds `mood` and `log`
-#   DESCRIPTION   of the tool `read`
+#   DESCRIPTION   of the tool `read`, which its schema holds too
 #   HINT          members added to every result of a call, such as "ttlMs":60000
 # Moods: well; mute (calls and reads are not answered); held (calls are answered once it is well again, unless its input ends before); dying (ends at each call);
 #        stillborn (ends before it speaks); silent (initialize is answered once it is no longer silent)
@@ -28,7 +28,7 @@ note("start $$");
 exit 1 if mood() eq 'stillborn';
 my $description = $ENV{DESCRIPTION} // 'reads';
 my $hint = $ENV{HINT} ? ",$ENV{HINT}" : '';
-my $read = qq({"name":"read","description":"$description","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}});
+my $read = qq({"name":"read","description":"$description","inputSchema":{"type":"object","properties":{"of":{"const":"$description"}}},"annotations":{"readOnlyHint":true}});
 my $tools = qq([$read,{"name":"write","inputSchema":{"type":"object"}}]);
 my $buffer = '';
 while (sysread STDIN, $buffer, 1 << 16, length $buffer) {

@@ -9,7 +9,7 @@ import { systemClock } from '../../dist/kernel/clock.js';
 import { embedder } from '../../dist/policy/operation.js';
 
 const tools = '"tools":[{"name":"echo","inputSchema":{"type":"object"}}]';
-const said = { opened: 0, notified: [], aborted: [] };
+const said = { opened: 0, aborted: [] };
 const sessions = [];
 
 function call(exchange) {
@@ -53,7 +53,6 @@ const router = {
     said.opened++;
     sessions.push(session);
   },
-  notified: (_client, method) => void said.notified.push(method),
   handle(exchange) {
     const { method, client } = exchange;
     const info = '"serverInfo":{"name":"fake","version":"1"}';

@@ -127,7 +127,6 @@ test('both eras share one pipe; at its end requests have ten seconds, then they 
   expect(await end()).toEqual({
     code: 0,
     opened: 1,
-    notified: ['notifications/x'],
     aborted: ['w6', 'listen', 'w5'],
     inFlight: 0,
   });

@@ -7,7 +7,7 @@ const eras: readonly Era[] = ['legacy', 'modern'];
 
 test.each(eras)('W24 a changed tool of a %s server drops the cached answers of its server', async (era) => {
   const listed = await ListedHost.open(era, { pins: 'warn' });
-  const tool = (description: string) => ({ name: 'look', description, inputSchema: { type: 'object' } });
+  const tool = (at: string) => ({ name: 'look', inputSchema: { type: 'object', properties: { at: { const: at } } } });
   const calls = () => listed.asked('tools/call').length;
   listed.list('a', { tools: [tool('one')] });
   await listed.host.start('a');

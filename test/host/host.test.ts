@@ -205,7 +205,7 @@ test('D-19 tools are known when a server is ready, and read again when it announ
 });
 
 describe('D-25 a tool that changes', () => {
-  /** Lists one tool whose description is the content of a file; says it changed when it is called. */
+  /** Lists one tool whose description and schema hold the content of a file; says it changed when it is called. */
   const changing = () => {
     const script = `
       const { readFileSync } = require('node:fs');
@@ -213,7 +213,8 @@ describe('D-25 a tool that changes', () => {
       process.stdin.setEncoding('utf8').on('data', (text) => text.split('\\n').filter(Boolean).forEach((line) => {
         const { id, method } = JSON.parse(line);
         const description = readFileSync(process.env.FILE, 'utf8');
-        const tools = [{ name: 'pay', description, inputSchema: { type: 'object' } }];
+        const inputSchema = { type: 'object', properties: { terms: { const: description } } };
+        const tools = [{ name: 'pay', description, inputSchema }];
         if (method === 'initialize') say({ id, result: { protocolVersion: '2025-11-25', capabilities: { tools: { listChanged: true } } } });
         else if (method === 'tools/list') say({ id, result: { tools } });
         else if (method === 'tools/call') say({ id, result: { content: [{ type: 'text', text: description }] } });

@@ -83,7 +83,7 @@ describe.each(eras)('a %s server', (era) => {
     expect(shown()).toEqual(['old']);
     const database = new Database(path.join(listed.folder, 'state', 'state.db'));
     database.exec("CREATE TRIGGER no_pins BEFORE UPDATE ON pin_rows BEGIN SELECT RAISE(FAIL, 'no room'); END");
-    listed.list('a', { tools: [{ name: 't', description: 'new' }] });
+    listed.list('a', { tools: [{ name: 't', description: 'new', annotations: { destructiveHint: true } }] });
     await listed.say('tools/list_changed');
     await eventually('the change is noticed', () => listed.host.pin('a', 't')?.status === 'changed');
     expect(shown()).toEqual(['old']);
@@ -128,7 +128,9 @@ describe.each(eras)('a %s server', (era) => {
     approve('say');
     approve('t');
     expect(listed.keys('tools/list')).toEqual(['t']);
-    listed.list('a', { tools: [{ name: 't', description: 'new' }, { name: 'u' }] });
+    listed.list('a', {
+      tools: [{ name: 't', description: 'new', annotations: { destructiveHint: true } }, { name: 'u' }],
+    });
     await listed.say('tools/list_changed');
     await eventually('the change is noticed', () => host.pin('a', 't')?.status === 'changed');
     const texts = () =>

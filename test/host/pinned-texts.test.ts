@@ -14,7 +14,11 @@ const pay = (description: string) => ({
   name: 'pay',
   title: 'Pay',
   description,
-  inputSchema: { type: 'object', properties: { sum: { type: 'integer', maximum: 9 } }, 'x-order': ['sum', description] },
+  inputSchema: {
+    type: 'object',
+    properties: { sum: { type: 'integer', maximum: 9 } },
+    'x-order': ['sum', description],
+  },
   outputSchema: { type: 'object' },
   annotations: { readOnlyHint: true, 'vendor/hint': 1 },
   icons: [{ src: 'data:,' }],

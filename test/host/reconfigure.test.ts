@@ -63,7 +63,7 @@ describe('reconfigure', () => {
   test('one that cannot be read changes nothing; an entry that cannot leaves its server as it was', async () => {
     const { listed, host, entry, starts } = await open();
     const { rulesRevision } = host;
-    const broken = await failureOf(host.reconfigure({ mcpServers: {}, nonsense: 1 } as object));
+    const broken = await failureOf(host.reconfigure({ mcpServers: {}, role: {} } as object));
     expect([broken.code, host.names(), host.rulesRevision]).toEqual(['invalid_spec', ['a', 'b', 'c'], rulesRevision]);
     const mcpServers = { a: { ...entry('a'), comand: 'typo' }, b: entry('b'), c: entry('c') };
     expect(await host.reconfigure({ mcpServers })).toEqual({ added: [], changed: [], removed: [] });

@@ -114,5 +114,5 @@ test('new lines are those after the longest overlap with the old ones, at the sa
 
 test('names and messages of others stay on their line', () => {
   const line = eventLine({ kind: 'schema', atMs: 0, server: 'a', tool: 'x\ny', status: 'changed' } as HostEvent);
-  expect(line).toEqual({ level: 'warn', text: 'tool x\\ny is changed' });
+  expect(line).toEqual({ level: 'warn', text: 'tool x\\ny is changed; compare and approve it: hostler approve a' });
 });

@@ -209,7 +209,7 @@ const finders: Readonly<Record<NonNullable<Method['target']>, Finder>> = {
   },
 };
 
-export const findTarget = (kind: Method['target'], ...args: Parameters<Finder>): PassthroughTarget | RpcFailure =>
+const findTarget = (kind: Method['target'], ...args: Parameters<Finder>): PassthroughTarget | RpcFailure =>
   finders[kind as NonNullable<Method['target']>](...args);
 
 function promptReference(view: View, ref: Buffer): PassthroughTarget | RpcFailure {

@@ -37,7 +37,7 @@ import { ClientRequests } from './client-requests.js';
 import { type EventBudget, type EventCount, EventStore, EventStream } from './event-stream.js';
 
 /** Failure of the requests that are open when their session ends. */
-export const sessionEnded: RpcFailure = {
+const sessionEnded: RpcFailure = {
   code: RPC.invalidRequest,
   message: 'the session of this request was ended; open a new one with initialize',
 };
