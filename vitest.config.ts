@@ -8,8 +8,8 @@ const shared = {
   pool: 'forks',
   // Two cores; tests with child processes spend much of their time waiting, so a third worker uses what would be idle.
   maxWorkers: 3,
-  // Hosts register in the data folder of the user; those of tests must not mix with the user's own.
-  env: { XDG_DATA_HOME: path.join(os.tmpdir(), 'hostler-test-data') },
+  // Hosts register in the data folder of the user; those of a test run must mix neither with the user's own nor with another run's.
+  env: { XDG_DATA_HOME: path.join(os.tmpdir(), `hostler-test-data-${process.pid}`) },
 } as const;
 
 export default defineConfig({

@@ -1,3 +1,5 @@
+import os from 'node:os';
+import path from 'node:path';
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
@@ -8,6 +10,6 @@ export default defineConfig({
     pool: 'forks',
     maxWorkers: 1,
     // Lanes use full counts and strict limits of time (test/tier.ts).
-    env: { TEST_TIER: 'long' },
+    env: { TEST_TIER: 'long', XDG_DATA_HOME: path.join(os.tmpdir(), `hostler-test-data-${process.pid}`) },
   },
 });

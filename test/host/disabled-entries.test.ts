@@ -53,9 +53,14 @@ test('E10 names of any kind are shown in one short line', async () => {
   const long = 'x'.repeat(5_000);
   await open({ mcpServers: { good, [long]: good, 'a\u001b[31m': good, ['__proto__']: good, constructor: good } });
   const rows = host?.status() ?? [];
-  expect(rows.filter(({ state }) => state === 'registered').map(({ name }) => name)).toEqual(['constructor', 'good']);
+  expect(rows.filter(({ state }) => state === 'registered').map(({ name }) => name)).toEqual([
+    'a-31m',
+    'constructor',
+    'good',
+    'proto__',
+  ]);
   const disabled = rows.filter(({ state }) => state === 'disabled').map(({ name }) => name);
-  expect(disabled).toEqual(['__proto__', 'a\\u{1b}[31m', `${'x'.repeat(64)}…`]);
+  expect(disabled).toEqual([expect.stringMatching(/^x{55}-[0-9a-f]{8}$/)]);
 });
 
 test('E10 without onProblem a mistyped entry is a process warning and a disabled server', async () => {

@@ -15,7 +15,7 @@ const script = fileURLToPath(new URL('../fakes/listed-server.mjs', import.meta.u
 export type Era = 'legacy' | 'modern';
 
 export interface Listed {
-  readonly tools: readonly { readonly name: string; readonly description?: string }[];
+  readonly tools: readonly { readonly name: string; readonly description?: string; readonly annotations?: object }[];
   readonly prompts: readonly { readonly name: string }[];
   readonly resources: readonly { readonly uri: string; readonly name: string }[];
   readonly templates: readonly { readonly uriTemplate: string; readonly name: string }[];
