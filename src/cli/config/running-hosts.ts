@@ -56,7 +56,7 @@ function entriesOf(folder: string): string[] {
   }
 }
 
-/** Removes the entry of a host that was killed. */
+/** Removes the entry of a host that was killed, also if another user has a folder in its place now. */
 async function answering(file: string): Promise<Running | undefined> {
   try {
     const dataDir = readFileSync(file, 'utf8').slice(0, pathBytesMax).trim();

@@ -1,7 +1,9 @@
 /** The connection of one command to the running Hostler. */
 import { connect, type Socket } from 'node:net';
+import path from 'node:path';
 import { type Clock, systemClock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { errorFrom, frameOf, type RunningFacts, readFrames } from './control-protocol.js';
 
 export interface ControlClient {
@@ -19,7 +21,9 @@ interface Pending {
 /** A process that does not answer in this time hangs. */
 const answerMs = 2_000;
 
+/** Throws if another user may have opened the socket: a command would send its arguments to that user. */
 export async function connectControl(file: string): Promise<ControlClient> {
+  requireOwn(file);
   const socket = await open(file);
   const pending = new Map<number, Pending>();
   let lastId = 0;
@@ -52,7 +56,7 @@ export async function connectControl(file: string): Promise<ControlClient> {
   };
 }
 
-/** Facts of the Hostler that owns the socket; `{}` if it does not answer, undefined if no process listens. */
+/** Facts of the Hostler that owns the socket; `{}` if it does not answer, undefined if no process of this user listens. */
 export async function fetchRunningFacts(
   file: string,
   clock: Clock = systemClock,
@@ -72,6 +76,14 @@ export async function fetchRunningFacts(
   cancel();
   client.close();
   return facts ?? {};
+}
+
+function requireOwn(file: string): void {
+  try {
+    requireTrusted(path.dirname(file));
+  } catch (error) {
+    throw isHostError(error) ? error : notRunning(file, error as NodeJS.ErrnoException);
+  }
 }
 
 function open(file: string): Promise<Socket> {

@@ -1,7 +1,7 @@
 /** Both ends of the control socket, over a real one. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -168,6 +168,15 @@ describe('one Hostler has the directory', () => {
     writeFileSync(file, 'mine');
     await expect(open({})).rejects.toThrow('cannot be opened (EADDRINUSE)');
     expect(statSync(file).size).toBe(4);
+  });
+
+  test('a socket in a folder that other users may write to gets no connection', async () => {
+    await open({ version: async () => ({ pid: 4711 }) });
+    chmodSync(folder, 0o777);
+    await expect(connectControl(file)).rejects.toMatchObject({ details: { reason: 'others_may_write' } });
+    expect(await fetchRunningFacts(file)).toBeUndefined();
+    chmodSync(folder, 0o700);
+    expect(await fetchRunningFacts(file)).toEqual({ pid: 4711 });
   });
 
   test('the socket is for its user alone, and goes with the server', async () => {

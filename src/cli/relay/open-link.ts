@@ -1,6 +1,8 @@
 /** Opens one connection to the host of a data directory, up to and including its welcome. */
 import { connect, type Socket } from 'node:net';
+import path from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
+import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import { type Hello, helloBytesMax, parseGreeting, relayProtocol, type Welcome } from './hello.js';
 
 export type Opened =
@@ -22,7 +24,9 @@ const welcomeMs = 10_000;
 const goneCodes: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
 const absentCodes: ReadonlySet<string> = new Set(['ENOENT', 'ECONNREFUSED']);
 
-export function openLink(file: string, hello: Hello, clock: Clock): Promise<Opened> {
+/** Rejects if another user may have opened the socket: the hello holds secrets. */
+export async function openLink(file: string, hello: Hello, clock: Clock): Promise<Opened> {
+  requireTrusted(path.dirname(file));
   return new Promise((resolve) => {
     const socket = connect({ path: file, allowHalfOpen: true });
     let received: Buffer = Buffer.alloc(0);
