@@ -100,6 +100,18 @@ test('R2 questions of a lost host are withdrawn, and late answers to them reach 
   expect(client(table, { id: 72, result: {} })).toBe(false);
 });
 
+test('questions that the host withdraws are forgotten, and of too many the oldest is', () => {
+  const table = new RequestTable();
+  const ask = (id: number) => host(table, { id, method: 'elicitation/create', params: {} });
+  for (let id = 1; id <= 1_000; id++) {
+    ask(id);
+    expect(host(table, { method: 'notifications/cancelled', params: { requestId: id } })).toBe('forward');
+  }
+  expect(table.settle().answers).toEqual([]);
+  for (let id = 1; id <= 1_001; id++) ask(id);
+  expect([1, 2, 1_001].map((id) => client(table, { id, result: {} }))).toEqual([false, true, true]);
+});
+
 test('a batch is answered call by call after a loss, and its own line of the host is not for the client', () => {
   const table = new RequestTable();
   const batch = Buffer.from(

@@ -36,6 +36,8 @@ const COMMA = 0x2c;
 /** The host writes every answer and question with this start. */
 const idPrefix = Buffer.from('{"jsonrpc":"2.0","id":');
 const ownPrefix = Buffer.from('{"hostler":');
+/** The host withdraws its questions with this start, before the params. */
+const withdrawnPrefix = Buffer.from(`{"jsonrpc":"2.0","method":"${NOTIFICATION.cancelled}","params":`);
 const modernMark = Buffer.from(`"${META.version}"`);
 /** Starts the ids of repeated requests, whose answers the client does not get. */
 const replayId = '"hostler-relay-';
@@ -128,6 +130,7 @@ export class RequestTable {
   fromHost(bytes: Buffer, start: number, end: number): HostLine {
     if (!startsWith(bytes, start, end, idPrefix)) {
       if (startsWith(bytes, start, end, ownPrefix)) return 'own';
+      if (startsWith(bytes, start, end, withdrawnPrefix)) this.#withdrawn(bytes, start + withdrawnPrefix.length, end);
       if (bytes[start] === OPEN_BRACKET)
         for (const { id } of batchOf(bytes.toString('utf8', start, end))) this.#answered(JSON.stringify(id), true);
       return 'forward';
@@ -137,11 +140,22 @@ export class RequestTable {
     const idText = bytes.toString('utf8', idStart, idEnd);
     // After `,"`: method, result or error.
     const kind = bytes[idEnd + 2];
-    if (kind === 0x6d) {
-      if (this.#questions.size < questionsMax) this.#questions.add(idText);
-    } else if (idText.startsWith(replayId)) return 'swallow';
+    if (kind === 0x6d) this.#asked(idText);
+    else if (idText.startsWith(replayId)) return 'swallow';
     else this.#answered(idText, kind === 0x72);
     return 'forward';
+  }
+
+  /** Of too many questions the oldest is forgotten: its answer is dropped. */
+  #asked(idText: string): void {
+    const [oldest] = this.#questions;
+    if (oldest !== undefined && this.#questions.size >= questionsMax) this.#questions.delete(oldest);
+    this.#questions.add(idText);
+  }
+
+  #withdrawn(bytes: Buffer, start: number, end: number): void {
+    // Without the end of the message.
+    this.#questions.delete(memberText(bytes.subarray(start, end - 1), 'requestId') ?? '');
   }
 
   #answered(idText: string, isResult: boolean): void {
