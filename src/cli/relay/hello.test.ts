@@ -18,6 +18,21 @@ test('R3 the hello has the variables that the configuration names, in any of the
   expect(variableNames(path.join(folder, 'missing'))).toEqual(['PATH']);
 });
 
+test('R3 the hello has the variables that files of clients name', () => {
+  const file = path.join(folder, 'client.json');
+  const server = {
+    env: { a: '{env:A}', b: '$B', c: '$env:C', d: '%D%', plain: 'x$NOT', percent: '5% of %' },
+    env_vars: ['E', 'F'],
+    env_keys: ['G'],
+    bearer_token_env_var: 'H',
+    env_http_headers: { 'X-One': 'I', 'X-Two': 'J' },
+  };
+  for (const space of [0, 2]) {
+    writeFileSync(file, JSON.stringify({ mcpServers: { one: server } }, null, space));
+    expect([...variableNames(file)].sort()).toEqual([...'ABCDEFGHIJ', 'PATH']);
+  }
+});
+
 test('R2 the last line of a host says why it ends', () => {
   for (const reason of endReasons) expect(parseStopping(stoppingLine(reason).trimEnd())).toBe(reason);
   for (const line of ['{"hostler":"stopping","reason":"other"}', '{"jsonrpc":"2.0"}'])

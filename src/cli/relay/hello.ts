@@ -64,13 +64,29 @@ export function parseStopping(line: string): EndReason | undefined {
   return endReasons.find((each) => each === reason);
 }
 
-/** Names of the variables in `${NAME}`, `${NAME:-default}` and `${env:NAME}`, and PATH. The file may be invalid. */
+/** The forms of config/client-placeholders.ts and config/client-keys.ts, each with the name in a group. */
+const namesIn: readonly RegExp[] = [
+  /\$\{\s*([A-Za-z_]\w*)(?::-[^{}]*)?\s*\}|\{env:([^{}:"]*)(?::-[^{}]*)?\}/g,
+  /["'](?:\$(?:env:)?(\w+)|%(\w+)%)["']/g,
+  /\bbearer_token_env_var["']?\s*[:=]\s*["']([^"']*)["']/g,
+];
+const listsOfNames = /\benv_(?:vars|keys)["']?\s*[:=]\s*\[([^\]]*)\]/g;
+const tablesOfNames = /\benv_http_headers["']?\s*[:=]\s*\{([^}]*)\}/g;
+
+/** Names of the variables that the configuration reads, and PATH. The file may be invalid. */
 export function variableNames(config: string): readonly string[] {
+  const text = textOf(config);
   const names = new Set(['PATH']);
-  for (const [, name = ''] of textOf(config).matchAll(/\$\{(?:env:)?([A-Za-z_]\w*)(?::-[^}]*)?\}/g)) {
-    if (names.size >= variablesMax) break;
-    names.add(name);
-  }
+  const collect = (within: string, form: RegExp) => {
+    for (const [, one, other] of within.matchAll(form)) {
+      if (names.size >= variablesMax) return;
+      const name = (one ?? other ?? '').trim();
+      if (name !== '') names.add(name);
+    }
+  };
+  for (const form of namesIn) collect(text, form);
+  for (const [, list = ''] of text.matchAll(listsOfNames)) collect(list, /["']([^"']*)["']/g);
+  for (const [, table = ''] of text.matchAll(tablesOfNames)) collect(table, /[:=]\s*["']([^"']*)["']/g);
   return [...names];
 }
 
