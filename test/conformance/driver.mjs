@@ -70,8 +70,9 @@ async function drive(client) {
   const { tools: hasTools, resources: hasResources, prompts: hasPrompts } = client.getServerCapabilities() ?? {};
   if (hasTools !== undefined) {
     // The SDK repeats arguments in headers only for tools it has listed itself.
-    await attempt('listTools', () => client.listTools());
-    for (const tool of raw?.tools ?? []) {
+    const listed = await attempt('listTools', () => client.listTools());
+    // The SDK leaves out tools that must not be called; Hostler has done so already.
+    for (const tool of (isDirect ? listed : raw)?.tools ?? []) {
       for (const args of callsOf(tool, raw.tools)) {
         await attempt(tool.name, () => client.callTool({ name: tool.name, arguments: args }));
       }
@@ -133,7 +134,7 @@ async function visit(to) {
 /** The official client, which starts its logins itself. */
 async function driveSdk() {
   const authProvider = sdkProvider(scenario, context);
-  for (let logins = 0; logins <= loginsMax; logins++) {
+  for (let logins = 0; logins < loginsMax; logins++) {
     let session;
     try {
       session = await connect(url, isAuthScenario(scenario) ? { authProvider } : undefined);

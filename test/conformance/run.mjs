@@ -78,14 +78,13 @@ async function clientRow(cell, { revision }) {
     const one = await runClientScenario({ command, revision, scenario, log, env });
     for (const [, checks] of one) found.set(scenario, checks);
   }
-  const single = note(
-    name,
-    judge(
-      found,
-      wanted.filter((each) => counted.includes(each)),
-      expectedFor(name, 'client'),
-    ),
+  const single = judge(
+    found,
+    wanted.filter((each) => counted.includes(each)),
+    expectedFor(name, 'client'),
   );
+  // Failures of the official client are not ours.
+  if (cell === 'client') note(name, single);
   return { cell, revision, single, unscored: unscored(found, counted) };
 }
 
