@@ -50,7 +50,9 @@ is a client. So in these cells the server has \`isolation: "per-client"\`, excep
 ${table(rows)}
 
 In rows named \`client\` the suite is the server behind the gateway. A driver plays the operator and the browser: it runs \`hostler login\`
-when the server needs it. In rows named \`sdk-client\` the official client takes the place of Hostler, to compare.
+when the server needs it. In rows named \`sdk-client\` the official client takes the place of Hostler, to compare. Of the unscored
+authorization scenarios, the two for client credentials run. [reports/login-oracle.md](reports/login-oracle.md) compares both clients
+at the hostile authorization server of the tests.
 
 ## What fails, and why
 
