@@ -103,6 +103,22 @@ describe('editMembers', () => {
     expect(edit(text, edits)).toBe(expected);
   });
 
+  test('reads each edit a few times only, however many members there are', () => {
+    let reads = 0;
+    const keys = Array.from({ length: 500 }, (_, i) => `k${i}`);
+    const edits = keys.map((key) => {
+      const get = (target: readonly string[], member: string | symbol) => {
+        if (member === '0') reads++;
+        return Reflect.get(target, member);
+      };
+      return new Proxy<readonly [string, string]>([key, '{}'], { get });
+    });
+    const object = Object.fromEntries([...keys, 'other'].map((key) => [key, 1]));
+    const expected = { ...Object.fromEntries(keys.map((key) => [key, {}])), other: 1 };
+    expect(JSON.parse(edit(JSON.stringify(object), edits) ?? '')).toEqual(expected);
+    expect(reads).toBeLessThanOrEqual(3 * keys.length);
+  });
+
   test('means what the same edits on the parsed object mean', () => {
     const key = fc.constantFrom('a', 'b', 'c', 'd', 'é', 'f"g');
     const object = fc.dictionary(key, fc.jsonValue({ maxDepth: 2 }));

@@ -13,6 +13,9 @@ import { eachMember, readString, scanFacts, skipSpace, skipValue } from './json-
 const comma = Buffer.from(',');
 const emptyObject = Buffer.from('{}');
 
+/** More edits are looked up by key: comparing each member with each edit would take seconds for a large object. */
+const comparedEdits = 16;
+
 /** Key and its new value as JSON text; undefined removes the member. */
 export type MemberEdits = ReadonlyArray<readonly [key: string, json: JsonText | undefined]>;
 
@@ -20,12 +23,15 @@ export type MemberEdits = ReadonlyArray<readonly [key: string, json: JsonText | 
 export function editMembers(bytes: Buffer, edits: MemberEdits): Buffer | undefined {
   const chunks: Uint8Array[] = [];
   const done = new Set<number>();
+  const places = edits.length > comparedEdits ? new Map(edits.map(([key], at) => [key, at])) : undefined;
   let isDoubled = false;
   let runStart = -1;
   let lastEnd = -1;
   let kept = 0;
   const after = eachMember(bytes, 0, bytes.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
-    const at = edits.findIndex(([key]) => keyIs(bytes, keyStart, keyEnd, key));
+    const at = places
+      ? (places.get(readString(bytes, keyStart, keyEnd)) ?? -1)
+      : edits.findIndex(([key]) => keyIs(bytes, keyStart, keyEnd, key));
     const json = edits[at]?.[1];
     if (at >= 0 && json === undefined) {
       if (runStart >= 0) chunks.push(bytes.subarray(runStart, lastEnd));
