@@ -74,6 +74,11 @@ describe('not wording', () => {
       tool({ $ref: '#/examples/0', examples: [{}] }),
     ],
     [
+      'an example that an encoded reference uses',
+      tool({ $ref: '#/%65xamples/0', examples: [{ type: 'string' }] }),
+      tool({ $ref: '#/%65xamples/0', examples: [{}] }),
+    ],
+    [
       'an anchor that may be in an example',
       tool({ $ref: '#a', examples: [{ $anchor: 'a' }] }),
       tool({ $ref: '#a', examples: [{ $anchor: 'a', type: 'null' }] }),

@@ -45,8 +45,8 @@ const placeOf: Readonly<Record<string, Place>> = {
   ),
 };
 
-/** A reference into wording, or by an anchor that may be in it, gives wording a meaning. */
-const refersToWording = /\/(?:description|title|\$comment|examples)\b|^"#[^/"]/;
+/** A reference into wording, or by an anchor that may be in it, gives wording a meaning. One with `%` may be such a reference, encoded. */
+const refersToWording = /\/(?:description|title|\$comment|examples)\b|^"#[^/"]|%/;
 
 const OPEN_BRACE = 0x7b;
 const OPEN_BRACKET = 0x5b;
