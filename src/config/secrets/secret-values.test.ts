@@ -99,6 +99,19 @@ describe('a command', () => {
     expect(await secrets.resolve(ofCommand, 'a')).toBe('value-3');
   });
 
+  test('the output of a run that began before a change of its definition is not kept', async () => {
+    const old = deferred();
+    answer = () => old.promise.then(() => ({ text: 'old-value' }));
+    const first = secrets.resolve(ofCommand, 'a');
+    answer = () => Promise.resolve({ text: 'new-value' });
+    secrets.configure(secretsEntry.parse({ exec: { vault: { argv: ['vault', 'other'], ttl: '1m' } } }).exec);
+    const second = secrets.resolve(ofCommand, 'a');
+    old.resolve();
+    expect(await Promise.all([first, second])).toEqual(['old-value', 'new-value']);
+    expect(await secrets.resolve(ofCommand, 'a')).toBe('new-value');
+    expect([runs.length, [...known].sort()]).toEqual([2, ['new-value', 'old-value']]);
+  });
+
   test('at most four run at a time', async () => {
     const held = deferred();
     answer = () => held.promise.then(() => ({ text: 'done' }));

@@ -56,10 +56,13 @@ export class SecretValues {
     return this.#revision;
   }
 
-  /** Takes the commands of a new configuration. The output of a changed command is not used again. */
+  /** Takes the commands of a new configuration. The output of a changed command is not used again, even if it still runs. */
   configure(exec: SecretsSettings['exec']): void {
-    for (const name of Object.keys(this.#exec))
-      if (JSON.stringify(exec[name]) !== JSON.stringify(this.#exec[name])) this.expire({ kind: 'exec', name });
+    for (const name of Object.keys(this.#exec)) {
+      if (isSame(exec[name], this.#exec[name])) continue;
+      this.expire({ kind: 'exec', name });
+      this.#resolving.delete(referenceText({ kind: 'exec', name }));
+    }
     this.#exec = exec;
   }
 
@@ -95,7 +98,9 @@ export class SecretValues {
     if (kept && !isFresh && this.#options.clock.nowMs() < kept.untilMs) return Promise.resolve({ text: kept.value });
     const running = this.#resolving.get(key);
     if (running !== undefined) return running;
-    const resolving = this.#resolve(reference).finally(() => this.#resolving.delete(key));
+    const resolving = this.#resolve(reference).finally(() => {
+      if (this.#resolving.get(key) === resolving) this.#resolving.delete(key);
+    });
     this.#resolving.set(key, resolving);
     return resolving;
   }
@@ -104,9 +109,11 @@ export class SecretValues {
     const source = kind === 'exec' && Object.hasOwn(this.#exec, name) ? this.#exec[name] : undefined;
     if (kind === 'exec' && !source) return { why: 'is not in secrets.exec' };
     const result = source ? await this.#run(source) : await readSecretFile(name);
+    if (!('text' in result)) return result;
+    // The command was changed while it ran: only its callers get the value.
+    if (source && !isSame(source, this.#exec[name])) this.#options.redactor.know(result.text);
     // A file is read for each use, so it is not kept.
-    const keptMs = source ? ttlMsOf(source) : 0;
-    if ('text' in result) this.#keep(referenceText({ kind, name }), result.text, keptMs);
+    else this.#keep(referenceText({ kind, name }), result.text, source ? ttlMsOf(source) : 0);
     return result;
   }
 
@@ -128,6 +135,9 @@ export class SecretValues {
     if (isNew) this.#revision++;
   }
 }
+
+const isSame = (a: ExecSource | undefined, b: ExecSource | undefined): boolean =>
+  JSON.stringify(a) === JSON.stringify(b);
 
 async function readSecretFile(file: string): Promise<CommandResult> {
   let handle: Awaited<ReturnType<typeof open>> | undefined;
