@@ -6,6 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { faultsOf, type HostError, isHostError } from '../kernel/errors.js';
 import { readConfigFile } from './config-file.js';
 import { parseHostConfig } from './host-config.js';
+import { fillPlaceholders } from './placeholders.js';
 import { isStdio } from './server-spec.js';
 
 const home = mkdtempSync(path.join(os.tmpdir(), 'hostler-placeholders-'));
@@ -187,6 +188,15 @@ test('envFile: its variables are added, those of env count, and a missing file d
   expect(mcpServers.get('a')?.spec).toMatchObject({ env: { A: '1', B: 'two words', T: 'own', N: null } });
   expect(read(local({ envFile: '.missing' })).faults[0]).toContain('envFile: .missing cannot be read (ENOENT)');
   expect(read(local({ envFile: `${braces('NONE')}/.env` })).faults[0]).toContain('the variable NONE is not set');
+});
+
+test('envFile: the values of its variables are secrets, except those of harmless variables', () => {
+  writeFileSync(path.join(project, '.env'), 'API_TOKEN=from-the-env-file\nHOME=/h/own-folder\n');
+  const { secrets } = fillPlaceholders(
+    { mcpServers: { a: { command: 'x', envFile: '.env' } } },
+    { env, folder: project },
+  );
+  expect(secrets).toEqual(['from-the-env-file']);
 });
 
 test('an integer that a number cannot hold keeps its digits', () => {

@@ -228,7 +228,10 @@ function withEnvFile(
   const { envFile: _used, env = {}, ...rest } = entry as Table;
   try {
     const variables = parseEnv(content(envFile, [...at, 'envFile'].join('.'), sources));
-    const literals = Object.entries(variables).map(([name, value]) => [name, literal(value ?? '')]);
+    const literals = Object.entries(variables).map(([name, value = '']) => {
+      if (!harmless.test(name)) sources.onSecret(value);
+      return [name, literal(value)];
+    });
     return isPlain(env) ? { ...rest, env: { ...Object.fromEntries(literals), ...env } } : { ...rest, env };
   } catch (error) {
     faults.push(isHostError(error) ? error : invalidSpec([...at, 'envFile'].join('.'), thrownText(error)));
