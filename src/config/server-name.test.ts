@@ -27,14 +27,20 @@ describe('a name as clients write it has a slug', () => {
   });
 });
 
-test('on a collision every name gets its own hash, whatever the order', () => {
-  const slugs = slugsOf(['a.b', 'a-b', 'c']);
+test('on a collision every name that is no slug gets its own hash, whatever the order', () => {
+  const slugs = slugsOf(['a.b', 'A b', 'c']);
   expect([...slugs.values()]).toEqual([
     expect.stringMatching(/^a-b-[0-9a-f]{8}$/),
     expect.stringMatching(/^a-b-[0-9a-f]{8}$/),
     'c',
   ]);
-  expect(slugsOf(['c', 'a-b', 'a.b'])).toEqual(slugs);
+  expect(slugsOf(['c', 'A b', 'a.b'])).toEqual(slugs);
+});
+
+test('a name that is a slug keeps it when a name with the same slug is added', () => {
+  const slugs = slugsOf(['github', 'GitHub']);
+  expect([...slugs.values()]).toEqual(['github', expect.stringMatching(/^github-[0-9a-f]{8}$/)]);
+  expect(slugsOf(['GitHub', 'github'])).toEqual(slugs);
 });
 
 test('a name that equals the hashed slug of another name is told apart', () => {

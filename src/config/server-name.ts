@@ -2,7 +2,7 @@
  * Names of servers. Clients write any text; inside Hostler a server's name is its slug: `[a-z0-9_-]`, at most 64 characters. The
  * text as written is its label.
  * Invariants: different names get different slugs. The slug of a name depends on the set of names, never on their order. A
- * slug is its own slug, so a configuration can be normalised twice.
+ * slug is its own slug, so a configuration can be normalised twice, and a new name never renames a server.
  */
 import { hash } from 'node:crypto';
 
@@ -19,7 +19,10 @@ export function slugsOf(names: Iterable<string>): Map<string, string> {
   for (const length of hashLengths.slice(1)) {
     const holders = new Map<string, number>();
     for (const slug of slugs.values()) holders.set(slug, (holders.get(slug) ?? 0) + 1);
-    for (const [name, slug] of slugs) if (slug === '' || holders.get(slug) !== 1) slugs.set(name, slugOf(name, length));
+    for (const [name, slug] of slugs) {
+      const isUnique = slug !== '' && holders.get(slug) === 1;
+      if (!isUnique && !slugPattern.test(name)) slugs.set(name, slugOf(name, length));
+    }
   }
   return slugs;
 }
