@@ -34,6 +34,8 @@ describe('E8 a server is another part when', () => {
     ['headers are added', { ...entry, headers: { A: 'b' } }],
     ['a URL is added', { ...entry, url: 'https://example.com' }],
     ['a card is added, whose URL is fetched', { ...entry, card: `https://example.com/\${env:TOKEN}` }],
+    ['its pins are switched off', { ...entry, pins: 'off' }],
+    ['its annotations are trusted', { ...entry, trustAnnotations: true }],
     ['a key is added that nothing knows yet', { ...entry, hook: 'x' }],
     ['a value becomes a text', { ...entry, args: ['a.js', 'b'], env: { A: 1 } }],
   ])('%s', (_name, changed) => {
@@ -49,7 +51,7 @@ describe('E8 a server is another part when', () => {
 test('E8 the order of keys, and how a server is treated, do not make it another part', () => {
   const { command, args, env, cwd } = entry;
   const treated = Object.fromEntries(Object.keys(treatment.shape).map((key) => [key, 'anything']));
-  delete treated.card;
+  for (const key of ['card', 'pins', 'trustAnnotations']) delete treated[key];
   expect(server({ cwd, env, args, command })).toBe(server(entry));
   expect(server({ ...treated, command, args, env, cwd })).toBe(server(entry));
 });

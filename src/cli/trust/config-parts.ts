@@ -17,10 +17,13 @@ export interface ConfigPart {
   readonly digest: string;
 }
 
-/** Settings of a server that need no confirmation. `card` needs one: its URL is fetched and may contain `${env:...}`. */
+/**
+ * Settings of a server that need no confirmation. `card` needs one: its URL is fetched and may contain `${env:...}`. `pins` and
+ * `trustAnnotations` need one: they can switch off protection against the server.
+ */
 const uncoveredKeys: ReadonlySet<string> = new Set([
   ...['label', 'enabled', 'lazy', 'keepAlive', 'restart', 'breaker', 'timeouts', 'concurrency', 'queueLength', 'cache'],
-  ...['pins', 'trustAnnotations', 'isolation', 'tools', 'repair'],
+  ...['isolation', 'tools', 'repair'],
 ]);
 
 /** Top-level settings that need no confirmation. */
