@@ -11,7 +11,7 @@ import { isSchema, type Schema } from './call/schema-types.js';
 import { exampleArguments, signatureOf } from './call/signature.js';
 import { type Command, dataDirOption } from './command.js';
 import type { FoundTool, ToolWords } from './control/find-tool.js';
-import { withControlClient } from './control/with-control-client.js';
+import { withHost } from './control/with-host.js';
 import { EXIT } from './exit-codes.js';
 import { formatSize, printJsonText, printLines, printText } from './output/print.js';
 import { span } from './output/styled.js';
@@ -35,7 +35,7 @@ export const call: Command = {
     const given = words.map((word) => (word === '-' ? readText(stdinDescriptor) : word));
     const written = writtenArguments(given, args.all('arg'), readText);
     const deadlineMs = parseDuration(args.text('timeout') ?? timeoutDefault, '--timeout');
-    return withControlClient(args, async (client) => {
+    return withHost(args, async (client) => {
       const found = (await client.request('tool', { ...target, deadlineMs })) as FoundTool;
       const { server, tool, inputSchema } = found;
       const schema = isSchema(inputSchema) ? inputSchema : undefined;

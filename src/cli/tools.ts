@@ -1,9 +1,9 @@
-/** `hostler tools`: prints the known tools, with their sizes, descriptions, signatures or schemas; starts no server. */
+/** `hostler tools`: prints the known tools, with their sizes, descriptions, signatures or schemas. A running Hostler starts no server for it. */
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { isSchema } from './call/schema-types.js';
 import { signatureOf } from './call/signature.js';
 import { type Command, dataDirOption, jsonOption, usageError } from './command.js';
-import { withControlClient } from './control/with-control-client.js';
+import { withHost } from './control/with-host.js';
 import { EXIT } from './exit-codes.js';
 import { counted, formatSize, printJson, printLines } from './output/print.js';
 import { type Line, type Piece, screenOf, span } from './output/styled.js';
@@ -40,7 +40,7 @@ export const tools: Command = {
   run(args) {
     const [server = args.text('server')] = args.positionals;
     if (args.has('signatures') && args.has('schema')) throw usageError(tools, 'choose --signatures or --schema');
-    return withControlClient(args, async (client) => {
+    return withHost(args, async (client) => {
       const found: ToolFrame[] = [];
       await client.request('tools', server === undefined ? {} : { server }, (frame) => found.push(frame as ToolFrame));
       if (args.has('json') || args.has('schema'))

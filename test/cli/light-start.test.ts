@@ -105,3 +105,34 @@ test('an error of the bundle is reported by the command', async () => {
   expect(code).toBe(1);
   expect(stderr).toMatch(/^hostler: .*hostler\.json.* \[invalid_spec\]\n/);
 });
+
+/** The files of Hostler that a command loads. Node lists every script that it ran in its coverage. */
+async function loadedBy(...args: string[]): Promise<string[]> {
+  const folder = path.join(place.folder, `coverage-${args[0]}`);
+  const running = new Running([...args], { NODE_V8_COVERAGE: folder, HOSTLER_DATA_DIR: place.dataDir }, place.folder);
+  await running.closed;
+  const dist = new URL('../../dist/', import.meta.url).href;
+  const urls = readdirSync(folder).flatMap((name) => {
+    const { result } = JSON.parse(readFileSync(path.join(folder, name), 'utf8')) as { result: { url: string }[] };
+    return result.map(({ url }) => url);
+  });
+  return [...new Set(urls)].filter((url) => url.startsWith(dist)).map((url) => url.slice(dist.length));
+}
+
+test('AC-E14 --version, status and call on a running host load no other command, identity, gateway, broker or host', async () => {
+  place = new Workplace();
+  place.configure({ mcpServers: { twenty: { command: 'perl', args: [twentyTools] } } });
+  await place.up().ready();
+  expect((await loadedBy('--version')).sort()).toEqual(['cli/main.cjs', 'cli/main.js']);
+  // What main.cjs contains is not listed as files: commands and parts that it loads later are imports of their files.
+  const main = readFileSync(new URL('../../dist/cli/main.cjs', import.meta.url), 'utf8');
+  for (const file of ['./login.js', './enable.js', './first.js']) expect(main).toContain(`import("${file}")`);
+  expect(main).not.toMatch(/class (?:Identity|Gateway|Host|Broker)\b/);
+  for (const [command, ...args] of [['status'], ['call', 'twenty.none', 'a=1']] as [string, ...string[]][]) {
+    const loaded = await loadedBy(command, ...args);
+    expect(loaded.filter((file) => /^cli\/[^/]+\.js$/.test(file)).sort()).toEqual(
+      ['cli/command.js', 'cli/exit-codes.js', 'cli/main.js', `cli/${command}.js`].sort(),
+    );
+    expect(loaded.filter((file) => /^(?:identity|gateway|broker|host|cli\/(?:up|relay))\b/.test(file))).toEqual([]);
+  }
+});

@@ -12,6 +12,11 @@ export interface ControlClient {
   close(): void;
 }
 
+/** A connection, or a host in this process. */
+export interface HostClient extends Pick<ControlClient, 'request'> {
+  close(): unknown;
+}
+
 interface Pending {
   readonly onEvent: (event: unknown) => void;
   readonly resolve: (result: unknown) => void;

@@ -15,6 +15,7 @@ const nameChars = 100;
 const namesShown = 20;
 /** A longer schema is left out of its frame. */
 const schemaBytesMax = 512 * 1024;
+const firstListMs = 30_000;
 
 export interface FoundTool {
   readonly server: string;
@@ -104,6 +105,12 @@ async function toolsOf(
     if (!isHostError(error)) throw error;
     return undefined;
   }
+}
+
+/** Lists the tools of the named server, or of all servers, where they are not known. A failure stays for `discover` to report. */
+export async function listUnlisted(host: Host, given: string | undefined): Promise<void> {
+  const servers = given === undefined ? host.names() : [serverNamed(host, given)];
+  await Promise.all(servers.map((server) => toolsOf(host, server, firstListMs)));
 }
 
 /** The name that the server uses, for a name that `tools.rename` gives to clients. */

@@ -15,7 +15,7 @@ import { parseKeys } from '../../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../../config/listen-settings.js';
 import { type UnlistedRole, unlistedRoles } from '../../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../../gateway/gateway.js';
-import { Host } from '../../host/host.js';
+import type { Host } from '../../host/host.js';
 import type { HostConfig } from '../../host/host-interface.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import { systemClock } from '../../kernel/clock.js';
@@ -40,16 +40,15 @@ import { TrustedSource, type UsableConfig } from '../trust/trusted-source.js';
 import { version } from '../version.js';
 import { announce } from './announce.js';
 import { applyConfig } from './apply-config.js';
-import { createSecrets } from './create-secrets.js';
+import { createUpHost } from './create-host.js';
 import { DisabledItems } from './disabled-items.js';
 import { LogFile } from './log-file.js';
 import { hasPort, listenAnywhere } from './port.js';
 import { RelayService } from './relay-service.js';
 import { brokerFacts, settingNotes } from './running-facts.js';
 import { ServerLogs } from './server-logs.js';
-import { hiddenPaths, inFile, type Serving, servingOf } from './serving-config.js';
+import { inFile, type Serving, servingOf } from './serving-config.js';
 import { Signals } from './signals.js';
-import { upIdentity } from './up-identity.js';
 import { listenOf, RELAYED_VARIABLE, type UpOptions, upOptions } from './up-options.js';
 
 const notesMax = 100;
@@ -143,18 +142,11 @@ class Run {
       this.#closers.push(() => control.close());
       this.#closers.push(registerHost(dataDir, process.env));
     }
-    const { identity, folder } = upIdentity(this.#options.config, settings.identity, this.#redactor, this.#problem);
-    this.#closers.push(() => identity.close());
-    const host = new Host({
-      client: { name: 'hostler', version, capabilities: gatewayCapabilities },
-      stateDir: dataDir,
-      hiddenPaths: [...hiddenPaths(this.#options.config, settings), ...(folder === undefined ? [] : [folder])],
-      authProvider: (server) => identity.providerFor(server),
-      ambient: process.env,
-      redactor: this.#redactor,
-      secrets: createSecrets(process.env, this.#redactor),
-      onProblem: this.#problem,
+    const { host, identity } = createUpHost({
+      ...{ file: this.#options.config, dataDir, settings, capabilities: gatewayCapabilities },
+      ...{ redactor: this.#redactor, onProblem: this.#problem },
     });
+    this.#closers.push(() => identity.close());
     this.#host = host;
     this.#closers.push(() => host.close());
     const logs = new ServerLogs(host, systemClock, this.#redactor.mask);
