@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -24,4 +24,15 @@ test('a socket in a folder that other users may write to gets no hello', async (
   expect(connections).toBe(0);
   chmodSync(folder, 0o700);
   expect(await openLink(file, hello, systemClock)).toEqual({ kind: 'stopping' });
+});
+
+test('a socket that cannot be connected to is a failed try', async () => {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-link-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const loop = path.join(folder, 'stdio.sock');
+  symlinkSync(loop, loop);
+  expect(await openLink(loop, hello, systemClock)).toMatchObject({
+    kind: 'failed',
+    reason: expect.stringContaining('ELOOP'),
+  });
 });

@@ -23,6 +23,8 @@ const welcomeMs = 10_000;
 /** A host that ends between the connection and its welcome. */
 const goneCodes: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
 const absentCodes: ReadonlySet<string> = new Set(['ENOENT', 'ECONNREFUSED']);
+/** Errors of the system that mean a sandbox: this process may not use the data directory. */
+export const sandboxCodes: ReadonlySet<string | undefined> = new Set(['EACCES', 'EPERM', 'EROFS']);
 
 /** Rejects if another user may have opened the socket: the hello holds secrets. */
 export async function openLink(file: string, hello: Hello, clock: Clock): Promise<Opened> {
@@ -43,7 +45,9 @@ export async function openLink(file: string, hello: Hello, clock: Clock): Promis
     );
     socket.once('error', ({ code = 'unknown' }: NodeJS.ErrnoException) => {
       if (absentCodes.has(code)) settle({ kind: 'absent' });
-      else settle(goneCodes.has(code) ? { kind: 'stopping' } : { kind: 'unreachable', code });
+      else if (goneCodes.has(code)) settle({ kind: 'stopping' });
+      else if (sandboxCodes.has(code)) settle({ kind: 'unreachable', code });
+      else settle({ kind: 'failed', reason: `${file} cannot be connected to (${code})` });
     });
     socket.once('connect', () => socket.write(`${JSON.stringify(hello)}\n`));
     socket.once('end', () => settle({ kind: 'stopping' }));

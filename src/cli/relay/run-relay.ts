@@ -17,7 +17,7 @@ import { type UpOptions, upOptions } from '../up/up-options.js';
 import { version } from '../version.js';
 import { type Hello, relayProtocol, variableNames, type Welcome } from './hello.js';
 import { LogTail } from './log-tail.js';
-import { type Opened, openLink } from './open-link.js';
+import { type Opened, openLink, sandboxCodes } from './open-link.js';
 import { Relay } from './relay.js';
 import { hostLogPath, joinHost } from './start-host.js';
 
@@ -26,8 +26,6 @@ type ServeHere = (why: string) => Promise<number>;
 
 const aliveMs = 60_000;
 const lineChars = 2_000;
-/** Errors of the system that mean a sandbox: the data directory cannot be used by this process. */
-const sandboxCodes: ReadonlySet<string | undefined> = new Set(['EACCES', 'EPERM', 'EROFS']);
 
 export async function runRelay(args: ParsedArgs, serveHere: ServeHere): Promise<number> {
   const options = upOptions(args, process.env, process.cwd());

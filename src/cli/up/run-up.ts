@@ -40,6 +40,7 @@ import { TrustedSource, type UsableConfig } from '../trust/trusted-source.js';
 import { version } from '../version.js';
 import { announce } from './announce.js';
 import { applyConfig } from './apply-config.js';
+import { copyState } from './copy-state.js';
 import { createUpHost } from './create-host.js';
 import { DisabledItems } from './disabled-items.js';
 import { LogFile } from './log-file.js';
@@ -60,11 +61,12 @@ type LoadServeWorkers = () => Promise<ServeWorkers>;
 export async function runUp(args: ParsedArgs, loadServeWorkers: LoadServeWorkers, alone?: string): Promise<number> {
   const given = upOptions(args, process.env, process.cwd());
   delete process.env[RELAYED_VARIABLE];
-  // Without the lock of the data directory, its files cannot be used.
+  // Without the lock of the data directory, its files cannot be written.
   const dataDir = alone === undefined ? given.dataDir : mkdtempSync(path.join(os.tmpdir(), 'hostler-'));
   const options = { ...given, dataDir };
   const signals = new Signals();
   try {
+    if (alone !== undefined) copyState(given.dataDir, dataDir);
     for (;;) {
       const run = new Run(options, loadServeWorkers, signals, alone);
       try {
