@@ -16,6 +16,9 @@ import { isAnsweredYes, isTerminal } from './trust/ask-trust.js';
 
 const valueChars = 400;
 const fieldsMax = 40;
+/** Shown characters: those of a changed value, and those of the equal text in front of the change. */
+const changeChars = 900;
+const contextChars = 40;
 
 interface Approved {
   readonly server: string;
@@ -110,7 +113,8 @@ const hashHint = (waiting: readonly PinReview[]): string => {
 async function ask(client: ControlClient, args: ParsedArgs, waiting: readonly PinReview[]): Promise<number> {
   const terminal = { input: process.stdin, output: process.stderr };
   if (!isTerminal(terminal)) throw usageError(approve, 'without a terminal nothing is approved', hashHint(waiting));
-  const all = waiting.filter(({ hash }) => hash !== undefined);
+  const all = waiting.filter((review) => review.hash !== undefined && !isPartlyHidden(review));
+  if (all.length === 0) return EXIT.done;
   if (args.has('all') && !(await isAnsweredYes(terminal, `approve all ${all.length} tools? [y/N] `))) return EXIT.done;
   for (const { server, tool, hash } of all) {
     const name = neutraliseLine(`${server}/${tool}`, valueChars);
@@ -126,6 +130,45 @@ const shownText = (text: string): string => {
   return shown.length > valueChars ? `${shown.slice(0, valueChars)}…` : shown;
 };
 
+interface ShownChange {
+  readonly before: string | undefined;
+  readonly after: string | undefined;
+  readonly isHidden: boolean;
+}
+
+/** Long texts are cut around their first difference. `isHidden`: a part that differs is not shown. */
+function shownChange({ before, after }: PinReview['changes'][number]): ShownChange {
+  const [old, now] = [showUnseen(before ?? ''), showUnseen(after ?? '')];
+  const shorter = Math.min(old.length, now.length);
+  let same = 0;
+  while (same < shorter && old[same] === now[same]) same++;
+  let sameEnd = 0;
+  while (sameEnd < shorter - same && old.at(-1 - sameEnd) === now.at(-1 - sameEnd)) sameEnd++;
+  const start = Math.max(0, same - contextChars);
+  const cut = (text: string): string => {
+    if (text.length <= changeChars) return text;
+    const shown = text.slice(start, start + changeChars);
+    const more = text.length - shown.length;
+    return `${start > 0 ? '…' : ''}${shown}… [${more} characters hidden]`;
+  };
+  const isHidden = [old, now].some((text) => text.length > changeChars && text.length - sameEnd > start + changeChars);
+  return { before: before && cut(old), after: after && cut(now), isHidden: isHidden || isCut(before) || isCut(after) };
+}
+
+/** The control socket cuts texts that are too long for one frame; JSON never ends with this character. */
+const isCut = (json: string | undefined): boolean => json?.endsWith('…') === true;
+
+/** The first fields, the description, and all fields with something that a reader may overlook. */
+const shownFields = (changes: PinReview['changes']): PinReview['changes'] =>
+  changes.filter(
+    ({ field, invisible, imperatives }, i) =>
+      i < fieldsMax || field === 'description' || invisible.length > 0 || imperatives.length > 0,
+  );
+
+/** Such a tool is not approved by a simple yes. */
+export const isPartlyHidden = ({ changes }: PinReview): boolean =>
+  shownFields(changes).length < changes.length || changes.some((change) => shownChange(change).isHidden);
+
 const statusTexts: Readonly<Partial<Record<PinReview['status'], string>>> = {
   reworded: 'new wording; calls pass, and clients see the approved text',
 };
@@ -136,14 +179,21 @@ export function reviewLines(review: PinReview): Line[] {
   const effect = blocks ? '; calls are blocked' : '';
   const lines: Line[] = [[span('name', shownText(`${server}/${tool}`)), `  ${what}${effect}`]];
   if (hash === undefined) return [...lines, '  its definition is ambiguous or too large, so it cannot be approved', ''];
-  for (const { field, before, after, invisible, imperatives } of changes.slice(0, fieldsMax)) {
+  const fields = shownFields(changes);
+  for (const change of fields) {
+    const { field, invisible, imperatives } = change;
+    const { before, after } = shownChange(change);
     lines.push(`  ${shownText(field)}`);
-    if (before !== undefined) lines.push(span('bad', `    - ${shownText(before)}`));
-    if (after !== undefined) lines.push(span('good', `    + ${shownText(after)}`));
+    if (before !== undefined) lines.push(span('bad', `    - ${before}`));
+    if (after !== undefined) lines.push(span('good', `    + ${after}`));
     if (invisible.length > 0) lines.push(span('bad', `    ! invisible characters: ${invisible.join(' ')}`));
     for (const sentence of imperatives)
       lines.push(span('bad', `    ! tells the model what to do: ${shownText(sentence)}`));
   }
-  if (changes.length > fieldsMax) lines.push(`  and ${changes.length - fieldsMax} more fields; --json has them all`);
+  if (changes.length > fields.length) lines.push(`  and ${changes.length - fields.length} more fields`);
+  if (changes.some(({ before, after }) => isCut(before) || isCut(after)))
+    lines.push(span('bad', '  the tool is too large to be shown whole, even with --json'));
+  if (isPartlyHidden(review))
+    lines.push(span('bad', '  not all changes are shown: read them with --json, then approve with --yes --hash'));
   return [...lines, span('dim', `  ${hash}`), ''];
 }
