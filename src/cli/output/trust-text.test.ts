@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import { expect, test } from 'vitest';
 import { PlaceholderFiles } from '../../config/placeholders.js';
 import { partsOf } from '../trust/config-parts.js';
@@ -42,6 +45,20 @@ test('E8 it names the file, its owner, and what it would run, reach and open', (
     '  keys.eve: {"hash":"sha256:00"}',
     '  listen: {"host":"0.0.0.0"}',
   ]);
+});
+
+test('E8 the variables of envFile are shown like those of env', () => {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-trust-text-'));
+  try {
+    writeFileSync(path.join(folder, '.env'), 'NODE_OPTIONS=--require ./x.cjs\nAPI_TOKEN=tok-123456\n');
+    const parts = partsOf({ mcpServers: { a: { command: 'a', envFile: '.env' } } }, new PlaceholderFiles(folder));
+    expect(text({}, { parts }).split('\n').slice(-2)).toEqual([
+      '    envFile  ".env"',
+      '      sets   API_TOKEN=[hidden, 10 characters]  NODE_OPTIONS=--require ./x.cjs',
+    ]);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 test('E8 of a file that was confirmed before it shows what changed', () => {

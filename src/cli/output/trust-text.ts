@@ -58,7 +58,7 @@ function ownName(uid: number): string {
   }
 }
 
-function partLines({ at, value }: ConfigPart): string[] {
+function partLines({ at, value, fileEnv }: ConfigPart): string[] {
   const [table] = at;
   if (table === 'secrets' && isTable(value) && isTable(value.exec)) {
     const { exec, ...rest } = value;
@@ -74,6 +74,8 @@ function partLines({ at, value }: ConfigPart): string[] {
     ...(env === undefined ? [] : [`    env      ${members(env, isSecretVariable)}`]),
     ...(headers === undefined ? [] : [`    headers  ${members(headers, () => true)}`]),
     ...Object.entries(rest).map(([key, each]) => `    ${pathOf([key]).padEnd(7)}  ${shown(JSON.stringify(each))}`),
+    // A variable such as NODE_OPTIONS makes a program run code, so the path of the file is not enough.
+    ...(fileEnv === undefined ? [] : [`      sets   ${members(fileEnv, isSecretVariable)}`]),
   ];
 }
 

@@ -6,8 +6,11 @@
  * a list below.
  */
 import { hash } from 'node:crypto';
+import { parseEnv } from 'node:util';
 import { filesNamedIn } from '../../config/client-placeholders.js';
 import type { PlaceholderFiles } from '../../config/placeholders.js';
+
+type Table = Readonly<Record<string, unknown>>;
 
 export interface ConfigPart {
   /** Path: `['mcpServers', name]`, `['keys', name]`, or `[setting]` of the top level. */
@@ -15,6 +18,8 @@ export interface ConfigPart {
   /** Value as written, without the settings that need no confirmation. */
   readonly value: unknown;
   readonly digest: string;
+  /** Variables of the `envFile` of a server; undefined if it has none that can be read. */
+  readonly fileEnv?: Table | undefined;
 }
 
 /**
@@ -31,11 +36,12 @@ const settingsThatStartNothing: ReadonlySet<string> = new Set([
   ...['$schema', 'roles', 'unlistedRole', 'budgets', 'groups', 'log', 'telemetry', 'idleExit'],
 ]);
 
-type Table = Readonly<Record<string, unknown>>;
-
 /** `config`: with its placeholders as written. */
 export function partsOf(config: unknown, files: PlaceholderFiles): ConfigPart[] {
-  const part = (at: readonly string[], value: unknown): ConfigPart => ({ at, value, digest: digest(at, value, files) });
+  const part = (at: readonly string[], value: unknown): ConfigPart => ({
+    ...{ at, value, digest: digest(at, value, files) },
+    fileEnv: at[0] === 'mcpServers' ? envOfFile(value, files) : undefined,
+  });
   if (!isTable(config)) return [];
   return Object.entries(config).flatMap(([key, value]) => {
     if (settingsThatStartNothing.has(key)) return [];
@@ -75,6 +81,12 @@ function digest(at: readonly string[], value: unknown, files: PlaceholderFiles):
     return [name, 'text' in read ? hash('sha256', read.text) : null];
   });
   return hash('sha256', canonical([...at, value, contents]));
+}
+
+function envOfFile(entry: unknown, files: PlaceholderFiles): Table | undefined {
+  if (!isTable(entry) || typeof entry.envFile !== 'string') return undefined;
+  const read = files.read(entry.envFile);
+  return 'text' in read ? parseEnv(read.text) : undefined;
 }
 
 function textsIn(value: unknown): string[] {
