@@ -238,7 +238,7 @@ export class Relay {
   #settle(): void {
     const { answers, again } = this.#table.settle();
     for (const answer of answers) this.#write(answer);
-    this.#queue.unshift(...again);
+    this.#queue = [...again, ...this.#queue];
     this.#queuedBytes += again.reduce((sum, { length }) => sum + length, 0);
     if (this.#state.kind === 'away' && this.#queue.length > 0) this.#event({ kind: 'request' });
   }

@@ -134,3 +134,10 @@ test('what is not a message is forwarded, for the host to answer', () => {
   expect(table.refuse(lineOf({ method: 'notifications/initialized' }), error)).toBeUndefined();
   expect(table.refuse(lineOf(request(5, 'tools/list')), error)).toContain('"retryable":true');
 });
+
+test('a request that the host refuses without its id is not noted', () => {
+  const table = new RequestTable();
+  expect(client(table, request('x'.repeat(1_025), 'tools/list'))).toBe(true);
+  expect(client(table, request(1, 'tools/list', { values: Array(100_001).fill(0) }))).toBe(true);
+  expect(table.size).toBe(0);
+});

@@ -8,6 +8,7 @@
  * - The number of requests is bounded by the host, which refuses more; stored lines have a bound of bytes.
  */
 import { HostError } from '../../kernel/errors.js';
+import { LIMITS } from '../../kernel/limits.js';
 import { META } from '../../session/eras/modern/protocol.js';
 import { Envelope, scanEnvelope } from '../../wire/envelope.js';
 import { memberString, memberText } from '../../wire/json-members.js';
@@ -29,6 +30,8 @@ const listChanges: Readonly<Record<string, string>> = {
 const storedBytesMax = 16 * 1024 * 1024;
 const subscriptionsMax = 10_000;
 const questionsMax = 1_000;
+/** As in the host (gateway/stdio/inbound-lines.ts). */
+const idBytesMax = 1_024;
 const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -80,8 +83,9 @@ export class RequestTable {
   fromClient(bytes: Buffer, start: number, end: number): boolean {
     if (bytes[start] === OPEN_BRACKET) return this.#batchFromClient(bytes, start, end);
     const envelope = this.#envelope;
-    // The host answers a line that is not a message.
-    if (scanEnvelope(bytes, start, end, envelope) !== undefined) return true;
+    // The host answers a line that is not a message, or is beyond its limits, without the id.
+    if (scanEnvelope(bytes, start, end, envelope, LIMITS.values) !== undefined) return true;
+    if (envelope.idEnd - envelope.idStart > idBytesMax && envelope.idStart >= 0) return true;
     if (envelope.kind === 'request') this.#request(envelope, bytes, start, end);
     else if (envelope.kind === 'notification') this.#notification(envelope);
     else return this.#questions.delete(envelope.idText() ?? '');
