@@ -8,11 +8,11 @@ import type { StatusRow } from '../../src/host/status.js';
 
 const page = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
 
-/** As they are a moment after the first start: two are asked for their tools at a time. */
+/** As they are a moment after the first start: two have told their tools. */
 const rows = (['everything', 'filesystem', 'memory', 'thinking'] as const).map(
   (name, i) =>
     ({
-      ...{ name, state: i < 2 ? 'connecting' : 'registered', forMs: 0, tools: 0, running: 0, queue: 0 },
+      ...{ name, state: i < 2 ? 'ready' : 'connecting', forMs: 0, tools: [17, 14][i] ?? 0, running: 0, queue: 0 },
       ...{ circuit: 'closed', changedTools: 0, escaped: 0 },
     }) as unknown as StatusRow,
 );

@@ -6,8 +6,8 @@ import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { counted } from './print.js';
 import { stateSpan } from './states.js';
-import { noteOf } from './status-table.js';
-import type { Line, Screen } from './styled.js';
+import { noteOf, totalsLine } from './status-table.js';
+import { type Line, type Screen, span } from './styled.js';
 import { table } from './table.js';
 
 export interface FirstScreen {
@@ -22,19 +22,38 @@ export interface FirstScreen {
 }
 
 const pathChars = 300;
+/** Of more servers, those are shown that start, fail or have a note. */
+const rowsMax = 12;
+const quietStates: readonly StatusRow['state'][] = ['ready', 'registered', 'stopped', 'disabled'];
 
-export function firstScreen({ version, url, config, rows, screen, dataDir, key }: FirstScreen): Line[] {
+/** The whole screen, as a terminal that is not redrawn gets it. */
+export const firstScreen = (facts: FirstScreen): Line[] => [...firstLines(facts), '', ...upBlock(facts)];
+
+/** The part that does not change while Hostler runs. */
+export function firstLines({ version, url, config, dataDir, key }: FirstScreen): Line[] {
   return [
     `hostler ${version}  ${url ?? 'over stdio'}`,
     `configuration ${neutraliseLine(config, pathChars)}`,
     `data in ${neutraliseLine(dataDir, pathChars)}`,
-    '',
-    ...serverLines(rows, screen),
     ...(url === undefined ? [] : ['', ...clientLines(url, key)]),
-    '',
+  ];
+}
+
+/** The servers and their totals, which `hostler up` draws again when they change. */
+export function upBlock({ rows, screen }: Pick<FirstScreen, 'rows' | 'screen'>): Line[] {
+  const learnt = rows.filter(isLearning).length;
+  const totals =
+    learnt === 0
+      ? totalsLine(rows)
+      : span('busy', `learning the tools of ${learnt} of ${counted(rows.length, 'server')}`);
+  return [
+    ...serverLines(rows, screen),
+    ...(rows.length === 0 ? [] : ['', totals]),
     'Ctrl-C stops everything. Elsewhere: hostler status, hostler tools, hostler why SERVER.',
   ];
 }
+
+export const isLearning = ({ state, tools }: StatusRow): boolean => state === 'connecting' && tools === 0;
 
 /** Replaces the screen if stderr is not a terminal. */
 export const firstLine = ({
@@ -49,16 +68,19 @@ export const firstLine = ({
 
 function serverLines(rows: readonly StatusRow[], screen: Screen): Line[] {
   if (rows.length === 0) return ['no servers are configured: add some under mcpServers, the file is watched'];
-  return table(
-    rows.map((row) => [
-      `  ${row.name}`,
-      stateSpan(row),
-      row.tools === 0 ? '' : counted(row.tools, 'tool'),
-      noteOf(row),
-    ]),
-    screen,
-  );
+  const notable = rows.length <= rowsMax ? rows : rows.filter(isNotable);
+  const shown = notable.slice(0, rowsMax);
+  const cells = shown.map((row) => [
+    `  ${row.name}`,
+    stateSpan(row),
+    row.tools === 0 ? '' : counted(row.tools, 'tool'),
+    noteOf(row),
+  ]);
+  const left = rows.length - shown.length;
+  return [...table(cells, screen), ...(left === 0 ? [] : [span('dim', `  … ${left} more: hostler status`)])];
 }
+
+const isNotable = (row: StatusRow): boolean => !quietStates.includes(row.state) || noteOf(row) !== '';
 
 /** Prints a new key in full. For an existing key, the printed command reads it from the key file. */
 function clientLines(url: string, key: FirstScreen['key']): string[] {

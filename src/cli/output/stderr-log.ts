@@ -22,7 +22,7 @@ interface LogOptions {
   readonly write?: ((text: string) => void) | undefined;
 }
 
-function writeStderr(text: string): void {
+export function writeStderr(text: string): void {
   if (process.stderr.writableLength <= unreadBytesMax) process.stderr.write(text);
 }
 

@@ -1,11 +1,12 @@
 /** What `hostler up` prints when it serves: a line of JSON, and the first screen or one line of text. */
 import type { Gateway } from '../../gateway/gateway.js';
 import type { Host } from '../../host/host.js';
-import { firstLine, firstScreen } from '../output/first-screen.js';
+import { firstLine, firstLines, firstScreen } from '../output/first-screen.js';
 import { printJson, printLines } from '../output/print.js';
 import { screenOf } from '../output/styled.js';
 import { version } from '../version.js';
 import type { UpOptions } from './up-options.js';
+import { isRedrawn, type UpScreen } from './up-screen.js';
 
 interface Serving {
   readonly host: Host;
@@ -14,9 +15,10 @@ interface Serving {
   readonly broker: string | undefined;
   /** Gets the line of text if stderr is not a terminal. */
   readonly write: (text: string) => void;
+  readonly screen: UpScreen;
 }
 
-export function announce(options: UpOptions, { host, gateway, broker, write }: Serving): void {
+export function announce(options: UpOptions, { host, gateway, broker, write, screen }: Serving): void {
   const { isJson, isStdio, showsKey, config, dataDir } = options;
   const { url, key, isNewKey, keyFile } = gateway;
   // The output of later starts, and stderr with --stdio, often go to log files, which must not contain the key.
@@ -29,10 +31,9 @@ export function announce(options: UpOptions, { host, gateway, broker, write }: S
   else if (isJson) printJson(ready);
   const shown = key === undefined || keyFile === undefined ? undefined : { text: key, isNew: isNewKey, file: keyFile };
   const facts = { version, url, config, dataDir, key: shown };
-  if (process.stderr.isTTY)
-    printLines(
-      ['', ...firstScreen({ ...facts, rows: host.status(), screen: screenOf(process.stderr) }), ''],
-      process.stderr,
-    );
-  else write(`${firstLine({ ...facts, servers: host.names().length })}\n`);
+  if (!process.stderr.isTTY) return write(`${firstLine({ ...facts, servers: host.names().length })}\n`);
+  const all = { ...facts, rows: host.status(), screen: screenOf(process.stderr) };
+  const isLive = !isStdio && process.stdout.isTTY && isRedrawn(process.stderr, process.env);
+  printLines(['', ...(isLive ? firstLines(all) : firstScreen(all)), ''], process.stderr);
+  if (isLive) screen.begin(() => host.status());
 }

@@ -51,6 +51,7 @@ import { ServerLogs } from './server-logs.js';
 import { inFile, type Serving, servingOf } from './serving-config.js';
 import { Signals } from './signals.js';
 import { listenOf, RELAYED_VARIABLE, type UpOptions, upOptions } from './up-options.js';
+import { UpScreen } from './up-screen.js';
 
 const notesMax = 100;
 
@@ -91,7 +92,8 @@ class Run {
   readonly #startedAt = systemClock.date().toISOString();
   readonly #closers: (() => unknown)[] = [];
   #operations: Operations = {};
-  readonly #logFile: LogFile | undefined;
+  readonly #write: (text: string) => void;
+  readonly #screen = new UpScreen(systemClock);
   readonly #log: LevelLog;
   readonly #source: TrustedSource;
   #host: Host | undefined;
@@ -114,8 +116,8 @@ class Run {
     this.#options = options;
     this.#loadServeWorkers = loadServeWorkers;
     this.#alone = alone;
-    this.#logFile = options.isRelayed ? new LogFile(hostLogPath(options.dataDir)) : undefined;
-    this.#log = new LevelLog({ redact: (text) => this.#redactor.mask(text), write: this.#logFile?.write });
+    this.#write = options.isRelayed ? new LogFile(hostLogPath(options.dataDir)).write : this.#screen.write;
+    this.#log = new LevelLog({ redact: (text) => this.#redactor.mask(text), write: this.#write });
     const { config: file, isFoundInFolder } = options;
     signals.onSignal = (signal) => this.#signalled(signal);
     this.#source = new TrustedSource({ file, isFoundInFolder }, process.env);
@@ -251,9 +253,9 @@ class Run {
   }
 
   announce(): void {
-    const broker = this.#workers?.url;
-    const write = this.#logFile?.write ?? ((text: string) => void process.stderr.write(text));
-    announce(this.#options, { host: this.#host as Host, gateway: this.#gateway as Gateway, broker, write });
+    const parts = { host: this.#host as Host, gateway: this.#gateway as Gateway, broker: this.#workers?.url };
+    announce(this.#options, { ...parts, write: this.#write, screen: this.#screen });
+    this.#closers.push(() => this.#screen.end());
     if (this.#alone !== undefined) this.#logText('warn', `${this.#alone}: this process serves its client itself`);
   }
 

@@ -1,0 +1,63 @@
+/**
+ * The end of the terminal of `hostler up`: servers that are learnt, then a summary, drawn again when it changes. Log lines stand above.
+ * Not here: the text (output/first-screen.ts), moving the cursor (output/live-block.ts).
+ * Invariant: before `begin` and after `end`, and unless `begin` was called, lines go to stderr unchanged.
+ */
+import type { StatusRow } from '../../host/status.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
+import { isLearning, upBlock } from '../output/first-screen.js';
+import { LiveBlock } from '../output/live-block.js';
+import { writeStderr } from '../output/stderr-log.js';
+import { paint, screenOf } from '../output/styled.js';
+
+type Output = ConstructorParameters<typeof LiveBlock>[0];
+
+const learningMs = 200;
+const quietMs = 1_000;
+
+/** False for CI and for terminals that cannot move the cursor. */
+export const isRedrawn = ({ isTTY }: Pick<Output, 'isTTY'>, env: NodeJS.ProcessEnv): boolean =>
+  isTTY && env.TERM !== 'dumb' && !env.CI;
+
+export class UpScreen {
+  readonly #clock: Clock;
+  readonly #output: Output;
+  readonly #writeLine: (text: string) => void;
+  #block: LiveBlock | undefined;
+  #shown = '';
+  #cancel: Cancel | undefined;
+
+  constructor(clock: Clock, output: Output = process.stderr, writeLine = writeStderr) {
+    this.#clock = clock;
+    this.#output = output;
+    this.#writeLine = writeLine;
+  }
+
+  begin(rows: () => readonly StatusRow[]): void {
+    this.#block = new LiveBlock(this.#output);
+    this.#draw(rows);
+  }
+
+  readonly write = (text: string): void => {
+    if (this.#block) this.#block.above(() => this.#writeLine(text));
+    else this.#writeLine(text);
+  };
+
+  /** Removes the block. */
+  end(): void {
+    this.#cancel?.();
+    this.#block?.draw([]);
+    this.#block = undefined;
+  }
+
+  #draw(rowsOf: () => readonly StatusRow[]): void {
+    const rows = rowsOf();
+    const screen = screenOf(this.#output);
+    const lines = upBlock({ rows, screen });
+    const text = lines.map((line) => paint(line, screen)).join('\n');
+    if (text !== this.#shown) this.#block?.draw(lines);
+    this.#shown = text;
+    const waitMs = rows.some(isLearning) ? learningMs : quietMs;
+    this.#cancel = this.#clock.at(this.#clock.nowMs() + waitMs, () => this.#draw(rowsOf));
+  }
+}
