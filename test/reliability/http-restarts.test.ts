@@ -14,6 +14,8 @@ const kills = Number(process.env.KILLS ?? countFor(3, 50));
 const servesMs = isLongTier ? ['5500', '8000'] : ['200', '400'];
 /** How long a server is away at most before its next process is started. */
 const downMsMax = String(countFor(300, 2_000));
+/** The long lane keeps 50 calls a second whatever happens; the short tier sends fewer on a machine that cannot keep up. */
+const openCallsMax = String(countFor(64, 1_000_000));
 
 interface Figures {
   readonly writes: number;
@@ -24,7 +26,14 @@ interface Figures {
 test(`W6 server-everything is killed and restarted ${kills} times under load: each time it is served again, and no write runs twice`, {
   timeout: 3_600_000,
 }, async () => {
-  const figures = await runInNamespace<Figures>('W6', './http-restart-driver.mjs', kills, downMsMax, ...servesMs);
+  const figures = await runInNamespace<Figures>(
+    'W6',
+    './http-restart-driver.mjs',
+    kills,
+    downMsMax,
+    ...servesMs,
+    openCallsMax,
+  );
   expect(figures).toMatchObject({
     ...{ kills, neverResumed: 0, unsettled: 0 },
     ...{ executedTwice: 0, answeredButNotExecuted: 0, notExecutedButExecuted: 0 },

@@ -24,10 +24,13 @@ const isFree = (port) =>
     server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
   });
 
-/** True when the port answers an HTTP request within a second, whatever the status. Each try has a connection of its own. */
+/**
+ * True when the port answers an HTTP request, whatever the status. Each try has a connection of its own. The time limit only ends
+ * a try at a server that hangs: a busy machine may need seconds for an answer.
+ */
 export const answersHttp = (port) =>
   new Promise((resolve) => {
-    const sent = request({ host: '127.0.0.1', port, path: '/mcp', agent: false, timeout: 1_000 }, (response) => {
+    const sent = request({ host: '127.0.0.1', port, path: '/mcp', agent: false, timeout: 20_000 }, (response) => {
       response.resume();
       resolve(true);
     });
