@@ -12,6 +12,10 @@ export function table(rows) {
     count(row.aggregate),
     row.unscored === undefined ? '-' : count(row.unscored),
   ]);
+  return aligned(head, body);
+}
+
+function aligned(head, body) {
   const widths = head.map((title, at) => Math.max(title.length, ...body.map((cells) => cells[at].length)));
   const line = (cells) => `| ${cells.map((cell, at) => cell.padEnd(widths[at])).join(' | ')} |`;
   return [line(head), line(widths.map((width) => '-'.repeat(width))), ...body.map(line)].join('\n');
@@ -22,11 +26,12 @@ function reasons(expected) {
   const cells = new Map();
   for (const [cell, { server, client }] of expected) {
     for (const { scenario, check, why } of [...server, ...client]) {
-      const row = `${scenario}${check === undefined ? '' : `: ${check}`} | ${why}`;
-      cells.set(row, [...(cells.get(row) ?? []), cell.replace(/^all /, '`/mcp` ')]);
+      const name = check === undefined ? scenario : `${scenario}: ${check}`;
+      const key = JSON.stringify([name, why]);
+      cells.set(key, [...(cells.get(key) ?? []), cell.replace(/^all /, '`/mcp` ')]);
     }
   }
-  return [...cells].map(([row, where]) => `| ${where.join(', ')} | ${row} |`);
+  return [...cells].map(([key, where]) => [where.join(', '), ...JSON.parse(key)]);
 }
 
 export function document({ rows, expected, versions, date }) {
@@ -50,12 +55,12 @@ is a client. So in these cells the server has \`isolation: "per-client"\`, excep
 ${table(rows)}
 
 In rows named \`client\` the suite is the server behind the gateway. A driver plays the operator and the browser: it runs \`hostler login\`
-when the server needs it. In rows named \`sdk-client\` the official client takes the place of Hostler, to compare. Of the unscored
-authorization scenarios, the two for client credentials run. [reports/login-oracle.md](reports/login-oracle.md) compares both clients
+when the server needs it. In rows named \`sdk-client\` the official client takes the place of Hostler, to compare. Two unscored
+authorization scenarios run, those for client credentials. [reports/login-oracle.md](reports/login-oracle.md) compares both clients
 at the hostile authorization server of the tests.
 
 ## What fails, and why
 
-${failing.length === 0 ? 'Nothing.' : ['| where | scenario | why |', '| --- | --- | --- |', ...failing].join('\n')}
+${failing.length === 0 ? 'Nothing.' : aligned(['where', 'scenario', 'why'], failing)}
 `;
 }
