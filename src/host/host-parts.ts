@@ -125,8 +125,12 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     authProvider: options.authProvider,
     histories,
   });
-  const isSubscribed = (key: string) => subscriptions.uris(key).length > 0;
-  const instances = new Instances({ clock, supervise, isSubscribed, onProblem });
+  const instances: Instances = new Instances({
+    clock,
+    supervise,
+    findServer: (name) => servers.find(name),
+    onProblem,
+  });
   /** Drops all answers of the server. */
   const forget = (server: string): void => {
     cache.drop(server);
@@ -161,7 +165,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const subscriptions = new Subscriptions({
     chargeRead: (server, uri, principal) => listOperations.chargeRead(server, uri, principal),
     mayRead: (server, principal) => listOperations.mayRead(server, principal),
-    targetOf: subscriptionTargets(servers, clock, instances.targetOf, (target) => runs.of(target)),
+    targetOf: subscriptionTargets(servers, instances, clock, (target) => runs.of(target)),
     onProblem,
   });
   const uris = (server: string) => subscriptions.uris(server);
@@ -212,7 +216,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   const operations: Operations = new Operations({
     ...{ clock, guards, pins, budgets, cache, lists, throttle, serverThrottle, reconnects, serverOf, findServer },
     ...{ targetOf, mustBeOpen, clean, audit, alive },
-    exchange: (server, operation, session) => listOperations.exchange(server, operation, session),
+    exchange: (...exchange) => listOperations.exchange(...exchange),
   });
   return {
     ...{ clock, connector, servers, instances, events, audit, rules, budgets, cache, throttle, pins, histories },

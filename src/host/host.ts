@@ -196,6 +196,7 @@ export class Host {
     this.#parts.servers.get(server);
     this.#parts.marks.set(server, 'stopped', false);
     this.#parts.servers.get(server).supervisor.start();
+    this.#parts.instances.resume(server);
     await this.#parts.servers.ready(server);
   }
 

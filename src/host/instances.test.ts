@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { managedSession } from '../../test/fakes/managed-session.js';
 import { FakeServer } from '../../test/fakes/supervised-server.js';
 import { Emitter } from '../kernel/emitter.js';
@@ -20,6 +20,7 @@ const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 function setUp(entry: Record<string, unknown> = {}) {
   const clock = new FakeClock();
   const server = new FakeServer(clock);
+  let listeners = 0;
   const supervise: Supervise = ({ name, isLazy }, _predecessor, ofClient) => {
     const events = new Emitter<SupervisorEvents>();
     if (ofClient) events.on('supervisor', ofClient.onEvent);
@@ -31,9 +32,16 @@ function setUp(entry: Record<string, unknown> = {}) {
       connect: (...args) => server.connect(...args) as unknown as Promise<Session>,
       verify: () => Promise.resolve(true),
     });
-    return { supervisor, auth: undefined, unlisten: undefined };
+    listeners++;
+    return { supervisor, auth: undefined, unlisten: () => listeners-- };
   };
-  const instances = new Instances({ clock, supervise, isSubscribed: () => false, onProblem: () => {} });
+  const problems: unknown[] = [];
+  const instances: Instances = new Instances({
+    clock,
+    supervise,
+    findServer: (name) => (name === 'a' ? base : undefined),
+    onProblem: (error) => problems.push(error),
+  });
   const baseOf = (name: string) => managedSession(name, {}, clock, { isolation: 'per-client', ...entry });
   const base = baseOf('a');
   const use = async (client: string, of = base, owner = 'key') => {
@@ -42,7 +50,7 @@ function setUp(entry: Record<string, unknown> = {}) {
     await target.supervisor.acquire(clock.nowMs() + minute);
     return target;
   };
-  return { clock, server, instances, base, baseOf, use };
+  return { clock, server, instances, base, baseOf, use, problems, listeners: () => listeners };
 }
 
 test('E4 all clients of a shared server get the server itself; without a client there is no instance', () => {
@@ -67,7 +75,7 @@ test('E4 two principals that name the same client never share an instance', asyn
   const [ann, bob] = [await use('client', base, 'ann'), await use('client', base, 'bob')];
   expect([ann === bob, await use('client', base, 'ann'), server.opened]).toEqual([false, ann, 2]);
   const servers = { get: () => base } as unknown as Parameters<typeof subscriptionTargets>[0];
-  const targetOf = subscriptionTargets(servers, new FakeClock(), instances.targetOf, () => undefined);
+  const targetOf = subscriptionTargets(servers, instances, new FakeClock(), () => undefined);
   const keys = ['ann', 'bob'].map((owner) => targetOf('a', 'client', owner).key);
   expect(new Set(keys).size).toBe(2);
   instances.end('client');
@@ -86,6 +94,66 @@ test('an instance that is idle for its keep-alive ends, and the next use creates
   await settle();
   expect([instances.countOf('a'), server.live]).toEqual([0, 0]);
   expect(await use('ann')).not.toBe(first);
+});
+
+test('an ended instance no longer listens for the tokens of its server', async () => {
+  const { instances, use, listeners } = setUp();
+  await use('ann');
+  await use('bob');
+  expect(listeners()).toBe(2);
+  instances.end('ann');
+  expect(listeners()).toBe(1);
+  await instances.close();
+  expect(listeners()).toBe(0);
+});
+
+describe('E4 the instance of a client with subscriptions', () => {
+  test('starts again when its server was reloaded, and the new one does not end by idleness', async () => {
+    const { clock, server, instances, base, problems } = setUp({ keepAlive: '1m' });
+    const release = instances.hold(base, 'ann', 'key');
+    const second = instances.hold(base, 'ann', 'key');
+    await instances.targetOf(base, 'ann', 'key').supervisor.acquire(clock.nowMs() + minute);
+    await instances.endOf('a');
+    await settle();
+    expect([server.opened, server.live, instances.countOf('a')]).toEqual([2, 1, 1]);
+    clock.advance(5 * minute);
+    await settle();
+    release();
+    clock.advance(5 * minute);
+    await settle();
+    expect(server.live).toBe(1);
+    second();
+    clock.advance(minute);
+    await settle();
+    expect([server.opened, server.live, instances.countOf('a'), problems]).toEqual([2, 0, 0, []]);
+  });
+
+  test('does not start again when its client has gone or its server was removed', async () => {
+    const { clock, server, instances, base, baseOf } = setUp();
+    const removed = baseOf('b');
+    for (const each of [base, removed]) {
+      const release = instances.hold(each, 'ann', 'key');
+      await instances.targetOf(each, 'ann', 'key').supervisor.acquire(clock.nowMs() + minute);
+      if (each === base) instances.end('ann');
+      await instances.endOf(each.definition.name);
+      await settle();
+      expect([server.live, instances.countOf(each.definition.name)]).toEqual([0, 0]);
+      release();
+    }
+  });
+
+  test('starts with its server when that was stopped', async () => {
+    const { clock, server, instances, base, problems } = setUp();
+    instances.hold(base, 'ann', 'key');
+    await instances.targetOf(base, 'ann', 'key').supervisor.acquire(clock.nowMs() + minute);
+    await base.supervisor.stop();
+    await instances.endOf('a');
+    expect([server.live, problems]).toEqual([0, []]);
+    base.supervisor.start();
+    instances.resume('a');
+    await settle();
+    expect([server.live, instances.countOf('a')]).toEqual([1, 1]);
+  });
 });
 
 test('there are so many of a server and no more; one that goes makes room', async () => {

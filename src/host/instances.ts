@@ -10,11 +10,11 @@ import type { ServerRun } from '../catalog/server-runs.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
 import { compositeKey } from '../policy/composite-key.js';
 import { type CallHold, Registry } from '../supervisor/registry.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
-import type { ManagedServer, TargetOf } from './managed-server.js';
+import type { ManagedServer } from './managed-server.js';
 import { CallTarget } from './operation-checks.js';
 import type { ServerCircuit } from './server-circuit.js';
 import type { Servers } from './servers.js';
@@ -30,8 +30,7 @@ const instanceKey = (server: string, owner: string, client: string): string => c
 interface InstancesParts {
   readonly clock: Clock;
   readonly supervise: Supervise;
-  /** True if the client of this instance has resource subscriptions. */
-  readonly isSubscribed: (key: string) => boolean;
+  readonly findServer: (name: string) => ManagedServer | undefined;
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -61,11 +60,21 @@ class Instance extends CallTarget {
   }
 }
 
+/** A client with resource subscriptions: its instance keeps running, and is started again after a reload. */
+interface Subscribed {
+  readonly server: string;
+  readonly client: string;
+  readonly owner: string;
+  subscriptions: number;
+}
+
 export class Instances {
   readonly #parts: InstancesParts;
   /** Counts the leases of each instance, and its idle time. */
   readonly #uses: Registry<ServerDefinition>;
   readonly #byKey = new Map<string, Instance>();
+  /** Bounded like subscriptions (catalog/subscriptions.ts). */
+  readonly #subscribed = new Map<string, Subscribed>();
   /** Instances that are being stopped, by server. */
   readonly #ending = new Map<string, Set<Promise<void>>>();
   #isClosed = false;
@@ -90,13 +99,54 @@ export class Instances {
 
   /** Called when a client has disconnected. Ends its instances of all principals: the host's program names clients. */
   end(client: string): void {
+    for (const [key, subscribed] of this.#subscribed) if (subscribed.client === client) this.#subscribed.delete(key);
     for (const [key, instance] of [...this.#byKey]) if (instance.client === client) this.#end(key);
+  }
+
+  find(key: string): CallTarget | undefined {
+    return this.#byKey.get(key);
+  }
+
+  /** Keeps the instance of this client running, whichever it is, until the returned function is called. */
+  hold(base: ManagedServer, client: string, owner: string): () => void {
+    const server = base.definition.name;
+    const instance = this.#of(base, client, owner);
+    const key = instanceKey(server, owner, client);
+    const known = this.#subscribed.get(key);
+    const subscribed = known ?? { server, client, owner, subscriptions: 0 };
+    subscribed.subscriptions++;
+    if (!known) {
+      this.#subscribed.set(key, subscribed);
+      instance.enter();
+    }
+    return () => {
+      subscribed.subscriptions--;
+      if (subscribed.subscriptions > 0 || this.#subscribed.get(key) !== subscribed) return;
+      this.#subscribed.delete(key);
+      this.#byKey.get(key)?.leave();
+    };
+  }
+
+  /** Starts the instances of clients with subscriptions, unless the server is gone, stopped or disabled. */
+  resume(server: string): void {
+    const base = this.#parts.findServer(server);
+    if (!base || base.definition.isolation === 'shared' || this.#isClosed) return;
+    for (const { client, owner, ...subscribed } of [...this.#subscribed.values()]) {
+      if (subscribed.server !== server) continue;
+      try {
+        this.#of(base, client, owner).supervisor.begin();
+      } catch (error) {
+        // A stopped server resumes its instances when it is started.
+        if (!isStopped(error)) this.#parts.onProblem(error);
+      }
+    }
   }
 
   /** Called when the server was stopped, reloaded or replaced. Resolves when all its instances have ended. */
   async endOf(server: string): Promise<void> {
     for (const [key, instance] of [...this.#byKey]) if (instance.server === server) this.#end(key);
     await Promise.all(this.#ending.get(server) ?? []);
+    this.resume(server);
   }
 
   async close(): Promise<void> {
@@ -112,7 +162,7 @@ export class Instances {
     if (known) return known;
     // A stopped or disabled server has no instances either.
     const refusal = base.supervisor.refusal();
-    if (refusal?.code === 'server_stopped' || refusal?.code === 'server_disabled') throw refusal;
+    if (isStopped(refusal)) throw refusal;
     if (this.#isClosed || !this.#hasRoom(name, owner)) throw tooMany(name);
     return this.#make(base, client, owner, key);
   }
@@ -125,6 +175,7 @@ export class Instances {
     const supervised = this.#parts.supervise(definition, undefined, { key, auth: base.auth, onEvent });
     const instance = new Instance(base, client, owner, supervised, this.#uses.callHold(key));
     this.#byKey.set(key, instance);
+    if (this.#subscribed.has(key)) instance.enter();
     return instance;
   }
 
@@ -170,7 +221,7 @@ export class Instances {
     // An idle instance is removed; a failed one is retained, because its ledger bounds further restarts.
     if (event.to !== 'registered') return;
     if (this.#uses.held(key).call === 0) this.#end(key);
-    else if (this.#parts.isSubscribed(key)) this.#restart(key);
+    else if (this.#subscribed.has(key)) this.#restart(key);
   }
 
   /** Restarts an idle instance that has subscriptions. */
@@ -201,6 +252,9 @@ export class Instances {
   }
 }
 
+const isStopped = (error: unknown): error is HostError =>
+  isHostError(error) && (error.code === 'server_stopped' || error.code === 'server_disabled');
+
 const isUp = (state: string): boolean => state === 'ready' || state === 'suspect';
 
 /** Clients never share a process of a server with `isolation: "per-client"`. */
@@ -227,8 +281,8 @@ const tooMany = (server: string): HostError =>
 /** A subscription uses the client's instance or the shared server. Looks up the latter by name: it may be replaced. */
 export function subscriptionTargets(
   servers: Pick<Servers, 'get' | 'find' | 'ready' | 'registry'>,
+  instances: Instances,
   clock: Clock,
-  targetOf: TargetOf,
   runOf: (target: Pick<CallTarget, 'supervisor'>) => ServerRun | undefined,
 ): (server: string, instance: string | undefined, owner: string) => SubscriptionTarget {
   const sharedTarget = (server: string): SubscriptionTarget => ({
@@ -245,19 +299,21 @@ export function subscriptionTargets(
   });
   return (server, instance, owner) => {
     const managed = servers.get(server);
-    const target = targetOf(managed, instance, owner);
+    const target = instances.targetOf(managed, instance, owner);
     if (instance === undefined || target === managed) return sharedTarget(server);
+    const key = instanceKey(server, owner, instance);
     return {
-      key: instanceKey(server, owner, instance),
-      hold: () => {
-        target.enter();
-        return () => target.leave();
-      },
+      key,
+      hold: () => instances.hold(managed, instance, owner),
       ready: async () => {
         const { startMs } = managed;
         await target.supervisor.acquire(clock.nowMs() + startMs, undefined, startMs);
       },
-      run: () => runOf(target),
+      run: () => {
+        // Looked up by key: a reload replaces the instance.
+        const current = instances.find(key);
+        return current && runOf(current);
+      },
     };
   };
 }

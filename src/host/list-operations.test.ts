@@ -101,7 +101,7 @@ function open(part: Record<string, unknown> = {}) {
     ...shared,
     budgets,
     serverThrottle,
-    exchange: (server, operation, session) => listOperations.exchange(server, operation, session),
+    exchange: (...exchange) => listOperations.exchange(...exchange),
   });
   const listOperations: ListOperations = new ListOperations({
     ...shared,

@@ -29,12 +29,15 @@ import type { PinChange } from '../policy/pins.js';
 import type { CallBudgets } from '../policy/rate-limit.js';
 import { isListMethod, type ListedItem, type ListMethod, type ServerList } from '../session/lists.js';
 import { resultOf } from '../session/rpc-response.js';
-import type { Session } from '../session/session.js';
+import type { CallOptions, Session } from '../session/session.js';
 import { memberString } from '../wire/json-members.js';
 import { NOTIFICATION } from '../wire/methods.js';
 import type { ListOptions, ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 import type { ListRequest, OperationsParts } from './operations.js';
+
+/** The caller's deadline or `timeouts.call`, whichever is earlier. */
+type Limits = Pick<CallOptions, 'deadlineAtMs' | 'signal'>;
 
 type OperationsPart = 'clock' | 'serverOf' | 'findServer' | 'guards' | 'pins' | 'serverThrottle' | 'lists' | 'clean';
 
@@ -204,7 +207,7 @@ export class ListOperations {
   }
 
   /** Sends a list or a read, and updates the known tools from the answer. */
-  async exchange(managed: ManagedServer, operation: Operation, session: Session): Promise<ListResult> {
+  async exchange(managed: ManagedServer, operation: Operation, session: Session, limits: Limits): Promise<ListResult> {
     const { server, method, stage } = operation;
     managed.auth?.current();
     // This operation may have started the server, and the start may have cached its public list.
@@ -216,7 +219,7 @@ export class ListOperations {
     const learn = method === 'tools/list' ? this.#reading(managed) : undefined;
     const epoch = this.#cache.epochOf(server, method);
     stage.epoch = epoch;
-    const result = await this.#send(session, operation);
+    const result = await this.#send(session, operation, limits);
     // A list is shown only after its comparison with the pins. The rest runs in one tick.
     const preparing = learn && this.#prepare(server, result.items);
     if (preparing !== undefined) await preparing;
@@ -227,7 +230,12 @@ export class ListOperations {
     return { ...result, items: copyItems(result.items) };
   }
 
-  async #send(session: Session, { method, uri, principal, deadlineAtMs, signal }: Operation): Promise<ListResult> {
+  /** `timeouts.call` limits each attempt, even if the caller gave no deadline. */
+  async #send(
+    session: Session,
+    { method, uri, principal }: Operation,
+    { deadlineAtMs, signal }: Limits,
+  ): Promise<ListResult> {
     const limits = { deadlineAtMs, signal };
     if (isListMethod(method)) return listResult(await session.list(method, limits));
     const answer = await session.request(method, JSON.stringify({ uri }), { ...limits, client: principal.id });

@@ -93,7 +93,7 @@ export class ServerCircuit implements GatedCircuit {
   /** Removes the timer and sets no other one. */
   close(): void {
     this.#isClosed = true;
-    this.breaker.reset();
+    this.breaker.retire();
     this.#check?.settle('unasked');
   }
 

@@ -162,6 +162,15 @@ describe('W9 the check before a trial', () => {
     expect([breaker.circuit(clock.nowMs()), breaker.failures, clock.pendingTimers]).toEqual(['open', 4, timersBefore]);
   });
 
+  test('is begun for a caller that has already cancelled, which is answered at once', async () => {
+    const { call, sent, find, clock, breaker, timersBefore } = await due();
+    const left = await failureOf(call({ signal: AbortSignal.abort() }));
+    expect([left.toJSON(), sent()]).toMatchObject([{ code: 'cancelled', execution: 'not_executed' }, 3]);
+    find('timeout');
+    await Promise.resolve();
+    expect([breaker.circuit(clock.nowMs()), clock.pendingTimers]).toEqual(['open', timersBefore]);
+  });
+
   test.each([
     ['alive', 'ok', 4, 0],
     ['timeout', 'circuit_open', 3, 4],

@@ -23,8 +23,11 @@ const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {
 /** Silence after which a given-up call causes a check of the server. */
 const silenceMs = 5_000;
 
-/** A list, read or request without an answer for this long is a strike, even if its caller's deadline ended it. */
-const strikeAfterMs = 10_000;
+/**
+ * A list, read or request without an answer for this long is a strike, even if its caller's deadline ended it. Less than the
+ * default deadline of a list (10 s), which counts from before the request is sent.
+ */
+const strikeAfterMs = 9_000;
 
 /**
  * The strike that an error counts as. Tool errors, invalid arguments, authorization, cancellation and refusals by the host
@@ -134,6 +137,8 @@ function checkTrial(
     if (!isPassed) breaker.checkFailed(ticket, clock.nowMs(), result);
     if (isWaiting) end(isPassed ? undefined : refusal());
   });
+  // An aborted signal emits no event. The check goes on without this caller.
+  if (signal?.aborted) return onAbort();
   const refusal = (): HostError => {
     const nowMs = clock.nowMs();
     const retryAfterMs = Math.max(0, Math.ceil((breaker.opensAgainAtMs(nowMs) ?? nowMs) - nowMs));

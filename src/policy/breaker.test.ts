@@ -354,6 +354,15 @@ describe('late outcomes', () => {
     expect([breaker.circuit(10), breaker.opensAgainAtMs(10)]).toEqual(['open', untilMs]);
   });
 
+  test('E4 of calls of a server that has ended count nowhere', () => {
+    const changes: string[] = [];
+    const breaker = new Breaker(plan, (from, to) => changes.push(`${from} ${to}`));
+    const tickets = Array.from({ length: 3 }, () => ticketOf(breaker.admit(0)));
+    breaker.retire();
+    for (const ticket of tickets) breaker.failed(ticket, 1, 'timeout');
+    expect([breaker.circuit(1), breaker.failures, changes]).toEqual(['closed', 0, []]);
+  });
+
   test('of calls of a closed period do not count in the next', () => {
     const breaker = new Breaker(plan);
     const early = Array.from({ length: 3 }, () => ticketOf(breaker.admit(0)));

@@ -126,6 +126,7 @@ export class Breaker {
   /** One shared object for all calls that a closed breaker admits in one period. */
   #pass: Admission = passOf(0);
   #reported: Circuit = 'closed';
+  #isRetired = false;
 
   /** The end of the open time is reported with the first trial, not by a timer. */
   constructor(plan: BreakerPlan = defaultBreakerPlan, onChange: CircuitChanged = () => {}) {
@@ -190,7 +191,7 @@ export class Breaker {
 
   failed(ticket: Ticket, nowMs: number, strike: Strike): void {
     const state = this.#state;
-    if (ticket.period !== this.#period) return;
+    if (ticket.period !== this.#period || this.#isRetired) return;
     if (state.kind === 'half_open' && state.trials.has(ticket)) this.#openAgain(state, nowMs, strike);
     if (state.kind !== 'closed') return;
     const { lostAtMs } = state;
@@ -227,6 +228,12 @@ export class Breaker {
 
   /** Forgets all failures: the run changed or ended, or the server has proved to be reachable. */
   reset(): void {
+    this.#close();
+  }
+
+  /** The server or instance has ended: calls that still end count nowhere, and the breaker stays closed. */
+  retire(): void {
+    this.#isRetired = true;
     this.#close();
   }
 

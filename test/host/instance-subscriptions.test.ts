@@ -2,6 +2,7 @@
  * Subscriptions of clients that each have a process of their own, over real children.
  */
 import { expect, test } from 'vitest';
+import type { Host } from '../../src/host/host.js';
 import { eventually } from '../eventually.js';
 import { fakePrincipal } from '../fakes/policy-call.js';
 import { ListedHost } from './listed-server.js';
@@ -57,4 +58,16 @@ test('a subscription outlives the process, for as long as its client is there', 
   await eventually('ann heard of it', () => heard.length === 1);
   host.endInstance('ann');
   await eventually('nothing of it runs', () => host.status()[0]?.instances === 0);
+});
+
+test.each([
+  ['reload', (host: Host) => host.reload('a')],
+  ['stop and start', (host: Host) => host.stop('a').then(() => host.start('a'))],
+])('E4 a subscription outlives %s of its server', async (_what, act) => {
+  const { listed, host, heard, subscribe, update } = await open('legacy');
+  await subscribe('ann');
+  await act(host);
+  await eventually('it is subscribed again', () => listed.asked('resources/subscribe').length === 2);
+  await update('ann');
+  await eventually('ann heard of it', () => heard.length === 1);
 });
