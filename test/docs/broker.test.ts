@@ -232,7 +232,7 @@ test('the page names the limits of the code', () => {
   const MiB = 1024 * 1024;
   for (const text of [
     `at most ${brokerLimits.deadlineMs / 60_000} min`,
-    `| ${brokerLimits.callsPerWorker} that it has not taken`,
+    `| ${brokerLimits.callsPerWorker} whose reply the worker has not received`,
     `| ${brokerLimits.replyBytesPerWorker / MiB} MiB; ${brokerLimits.replyBytesInAll / MiB} MiB in the log`,
     `| ${brokerLimits.messageBytes / MiB} MiB`,
     `at most ${brokerLimits.callersKeys.toLocaleString('en')}`,
