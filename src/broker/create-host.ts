@@ -1,4 +1,4 @@
-/** For programs: a host whose calls with an `idempotencyKey` are in a log of calls, which is opened with the first such call. */
+/** The `createHost` of the library. Calls with an `idempotencyKey` use a log of calls, which the first such call opens. */
 import path from 'node:path';
 import { createHost as createPlainHost, type Host } from '../host/host.js';
 import type { HostConfig, HostOptions } from '../host/host-interface.js';

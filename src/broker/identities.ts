@@ -44,7 +44,7 @@ export class Identities {
     return this.#identity(valid);
   }
 
-  /** Workers of which some key is listed, also an expired one. */
+  /** Workers with at least one listed key, even if it has expired. */
   workers(): readonly WorkerIdentity[] {
     return [...this.#byWorker.values()].flatMap(([entry]) => (entry ? (asIdentity(entry) ?? []) : []));
   }
@@ -94,7 +94,7 @@ export class Identities {
 }
 
 export interface ChangedWorkers {
-  /** Not listed any more, or with another epoch: that of the next owner of the name. */
+  /** Workers that are no longer listed, or whose name has a new epoch, which means a new owner. */
   readonly revoked: readonly { readonly name: string; readonly keptEpoch: string | undefined }[];
   readonly otherRole: ReadonlySet<string>;
 }

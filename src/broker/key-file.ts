@@ -6,7 +6,7 @@ import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { HostError } from '../kernel/errors.js';
 
 const keyBytesMax = 4_096;
-/** Read, write or run by anybody but the owner. */
+/** Permission bits of the group and of other users. */
 const ofOthers = 0o077;
 
 /** `field`: where the file was named. */
@@ -21,7 +21,7 @@ export function readKeyFile(file: string, field: '--key-file' | 'keyFile' | 'bro
     const opened = openSync(file, 'r');
     try {
       const facts = fstatSync(opened);
-      // Elsewhere a mode says nothing of who may read it: on Windows, or of a pipe.
+      // On Windows, and for a pipe, the mode does not tell which users can read it.
       if (facts.isFile() && process.platform !== 'win32' && (facts.mode & ofOthers) !== 0)
         throw unusable('can be read or changed by others', `run chmod 600 ${file}`);
       if (facts.size > keyBytesMax) throw unusable(`is larger than ${keyBytesMax} bytes`);

@@ -3,9 +3,9 @@
  * (nats/) for several; both pass test/contract/broker/call-log.test.ts.
  * Not here: what the rows mean for a call (service/call-decision.ts).
  *
- * Invariants: a promise resolves when the change is durable; the outcome of a worker's own key, when it outlives this process. A rejected
- * promise means that the change may or may not have been made.
- * Of two changes of one version of a row, one is made, and the other sees its result.
+ * Invariants: a promise resolves when the change is durable. An outcome of a key that the worker made needs only to survive the end of this
+ * process, not a loss of power. A rejected promise means that the change may or may not have been made.
+ * If two changes expect the same version of a row, one is made, and the other gets the changed row.
  */
 import type { LogUsage } from '../../host/broker-status.js';
 import type { HostError } from '../../kernel/errors.js';
@@ -57,7 +57,7 @@ export interface CallOutcome {
 }
 
 export interface Received {
-  /** False: the key was there, and `row` is what it stands for. */
+  /** False: the key was in the log already, and `row` is its row. */
   readonly isNew: boolean;
   readonly row: CallRow;
 }
@@ -72,8 +72,8 @@ export interface CallLog {
   /** Inserts the row, or returns the row that has the key already. A row in the state `running` has one attempt. */
   receive(call: NewCall): Promise<Received>;
   /**
-   * Makes this host the owner and the state `running`, with one attempt more, if the row still has this version. Otherwise returns
-   * the row that is there; undefined if it was removed.
+   * If the row still has this version: sets the state to `running` and this host as the owner, and counts one more attempt. Otherwise
+   * returns the present row; undefined if it was removed.
    */
   begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined>;
   /**
@@ -84,12 +84,13 @@ export interface CallLog {
   finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined>;
   find(id: CallId): Promise<CallRow | undefined>;
   /**
-   * The worker has the reply. Not durable: after a crash the reply may be there again. Of callers' keys only `refused` ones are
-   * removed, because the call did not run. A log of several hosts does that after the deadline, when no copy of the call is left.
+   * The worker has the reply. Not durable: after a crash the reply may be there again. A row with a caller's key is removed
+   * only if its state is `refused`, because the call did not run. A log of several hosts does that after the deadline, when no host has a
+   * copy of the call.
    */
   taken(id: CallId): void;
   /**
-   * Removes the calls of a worker: those that began stay in `receive` alone and have no reply. All epochs but `except`, if given.
+   * Removes the calls of a worker, in all epochs but `except`. Calls that began keep a row without a reply, which only `receive` returns.
    */
   purge(worker: string, except?: readonly string[]): Promise<void>;
   /** Whether the process that owns a row has ended. Never true for this host. */

@@ -81,7 +81,7 @@ const refused = (field: string, what: string, hint: string, cause?: unknown): Ho
 const MiB = 1024 * 1024;
 const minuteNs = 60_000_000_000;
 
-/** Rows of a host that ended are removed so late. */
+/** Time after which NATS removes rows, also those of a host that has ended. */
 const rowMinutes = 15;
 /** Size of each bucket, and of the stream of bodies. */
 export const storeBytes = 256 * MiB;

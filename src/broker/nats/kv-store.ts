@@ -3,8 +3,8 @@
  * write made it, so that a host can tell later whether a write without an answer was made.
  * Not here: the id of the store (store-id.ts).
  *
- * Invariants: a write resolves when the server acknowledged it, or when the row that is read back names it. A write that was decided for
- * one store is not made in another.
+ * Invariants: a write resolves when the server acknowledged it, or when the row that is read back names it. A write that is meant for
+ * one store id is not made in a store with another id.
  */
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
@@ -107,7 +107,7 @@ const bodyMs = 6_000;
 const retryMs = 100;
 /** A write that is not known to be made after this time is given up. */
 export const writeMs = 10_000;
-/** A row that was not made by then is not made. */
+/** Longest time in which a new row may be created. */
 const createMs = 20_000;
 /** Error codes of JetStream. */
 const wrongSequence = [10071, 10164];
@@ -158,8 +158,8 @@ export class KvStore {
   }
 
   /**
-   * Writes the row if the one that is there has the sequence `expected`; 0: none is there. A write without an answer is read back and
-   * tried again. Rejects if it is not known in time, or if the store has not the id `storeId`, for which the write was decided.
+   * Writes the row if the stored row has the sequence `expected`; 0: no row is stored. Without an acknowledgement the row is read back, and
+   * the write is tried again. Rejects if the result is not known in time, or if the store has another id than `storeId`.
    */
   async write(bucket: Bucket, key: string, row: StoredRow, expected: number, storeId: string): Promise<Written> {
     const { clock, connection } = this.#options;
@@ -177,7 +177,7 @@ export class KvStore {
         const seq = await this.#parts.writes.put(`$KV.${bucket}.${key}`, value, expected);
         const isInOrder = bucket !== callsBucket || id.sawWrite(seq);
         if (isInOrder && losses === id.losses) return { kind: 'written', seq };
-        // Maybe into another store than the one for which it was decided.
+        // The write may have reached another store than `storeId`.
         id.check();
         await id.checking;
         if (id.id !== storeId) await this.remove(bucket, seq).catch(() => {});

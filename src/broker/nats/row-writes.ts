@@ -31,7 +31,7 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-/** An answer that does not come, e.g. after a change of the leader, is not waited for longer. */
+/** Longest wait for an acknowledgement. It may never come, e.g. after a change of the leader. */
 const answerMs = 1_000;
 const sweepMs = 250;
 

@@ -1,7 +1,7 @@
 /**
  * Configuration of nats-server for the hosts and workers of Hostler (`hostler key nats` prints it).
- * Each worker has its own account, which imports its own subjects. Permissions in one account are not enough: a client names the subject
- * that the server answers to, so it could send the answer to any subject, e.g. one of the JetStream API that empties a stream.
+ * Each worker has its own account, which imports its own subjects. Permissions in one account are not enough: a client chooses the
+ * reply subject of its requests, so it could direct a reply to any subject, e.g. to the JetStream API that purges a stream.
  * Many workers that reconnect at once on a busy machine need more than the 2 s that nats-server gives them to authenticate.
  * nats-server 2.9 must reload this configuration twice: the requests of an account that a reload adds go nowhere until the next reload.
  *

@@ -1,8 +1,8 @@
 /**
- * Rows of calls that several hosts change: what is in the store, and what this host knows of it.
+ * Rows of calls that several hosts change: the row in the store, and what this host knows of it.
  *
- * Invariant: a row without an outcome that was written under another id of the store is never begun and never waited for: the store is an
- * older copy, and the call may have run since. It becomes `uncertain` when it is read.
+ * Invariant: a row without an outcome and with another store id becomes `uncertain` when it is read. The store is then an older copy, and
+ * the call may have run since, so no host begins it or waits for it.
  */
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
@@ -39,7 +39,7 @@ export class SharedRows {
     this.#clock = clock;
   }
 
-  /** The row in the store. Of callers' keys, which have their own bucket, only the key says nothing. */
+  /** Finds the row in either bucket: the key does not tell whether a caller chose it. */
   async locate(key: string): Promise<LocatedRow | undefined> {
     const bucket = this.#known.get(key)?.bucket ?? callsBucket;
     const found = await this.read(bucket, key);
@@ -68,7 +68,7 @@ export class SharedRows {
     }
   }
 
-  /** With the reply, which is read from the stream of bodies where it is there. */
+  /** Adds the reply to the row. A large reply is read from the stream of bodies. */
   async withReply({ key, bucket, found }: LocatedRow): Promise<CallRow> {
     const { row, seq } = found;
     const reply = row.inline ?? (row.body && (await this.#store.readBody(row.body.seq)));

@@ -25,7 +25,7 @@ export interface StoreIdOptions {
 }
 
 const retryMs = 100;
-/** A check that fails so often over one connection is reported. */
+/** Number of failed checks over one connection after which the failure is reported. */
 const failuresTold = 20;
 /** The row must be younger than the age limit of its bucket. */
 const refreshMs = 3 * 60_000;
@@ -35,7 +35,7 @@ const wrongSequence = [10071, 10164];
 export class StoreId {
   readonly #options: StoreIdOptions;
   #id = '';
-  /** Known to hosts only, and new with each id: a worker cannot make up a sequence, and one of another id means nothing. */
+  /** Known to hosts only, and new with each id: a worker cannot invent a token, and a token of another store id is not valid. */
   #secret = '';
   /** Highest sequence that this host, another host or a worker has seen. */
   #seen = 0;
@@ -84,7 +84,7 @@ export class StoreId {
     if (seq > this.#seen && token === this.#tokenOf(seq)) this.check(seq);
   }
 
-  /** A write of this host has this sequence. Returns false if that is not later than all others. */
+  /** A write of this host has this sequence. Returns false if a later sequence was seen before. */
   sawWrite(seq: number): boolean {
     if (seq <= this.#seen) return false;
     this.#seen = seq;
@@ -130,7 +130,7 @@ export class StoreId {
   async #check(): Promise<void> {
     const { bucket, info, onNewStore } = this.#options;
     for (;;) {
-      // Before the question: a sequence that is seen meanwhile may be younger than its answer.
+      // Read before the request: a sequence that is seen while the request runs may be newer than the response.
       const [seen, reasons] = [this.#seen, this.#reasons];
       const { state } = await info();
       const entry = await bucket.get(storeKey);

@@ -14,22 +14,22 @@ export const brokerLimits = {
   callsPerWorker: 256,
   /** Replies of one worker that are in the log and not taken. */
   replyBytesPerWorker: 64 * MiB,
-  /** Replies in the log: not taken, or to keys that callers chose. The rest of 256 MiB is for rows and the files of SQLite. */
+  /** All replies in the log. The rest of 256 MiB is for rows and the files of SQLite. */
   replyBytesInAll: 192 * MiB,
-  /** Keys that callers chose. They are remembered for a day. Their replies have half of the room, so that the others have some too. */
+  /** Keys that callers chose, which are remembered for a day. Their replies may use half of `replyBytesInAll`. */
   callersKeys: 100_000,
   callersKeyBytes: 96 * MiB,
   /** Limit per worker: one worker cannot use up the room of all. */
   callersKeysPerWorker: 25_000,
   callersKeyBytesPerWorker: 24 * MiB,
   callersKeyMs: 24 * 3_600_000,
-  /** A reply that is not taken is removed so long after the deadline of its call. */
+  /** A reply that its worker never acknowledges is removed this long after the deadline of its call. */
   untakenMs: 10 * 60_000,
   /** Keys in one `ask` or `taken` message. */
   keysPerMessage: 256,
   /** How often a repeatable call is begun when its hosts die. */
   attempts: 3,
-  /** One manifest. A larger one is refused by name. */
+  /** One manifest. For a larger one, the error names the role and its largest server. */
   manifestBytes: 4 * MiB - 64 * 1024,
   nameChars: 256,
   /** The key of a worker in its hello. */

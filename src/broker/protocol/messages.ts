@@ -47,7 +47,7 @@ const revision = text(brokerLimits.revisionChars);
 const workerMessages = {
   /** First message of a WebSocket. */
   hello: { key: text(brokerLimits.keyChars), session: id },
-  /** First message on NATS, and every 10 s. `connection`: of the session, which may have a newer one. `seen`: as a host wrote it. */
+  /** First message on NATS, and every 10 s. `connection`: id of this connection; the session may have a newer one. `seen`: token of a host. */
   here: { connection: id, seen: optional(text(brokerLimits.seenChars)) },
   bye: { connection: id },
   call: {
@@ -82,7 +82,7 @@ const hostMessages = {
   receipt: { key: id, owner: id, storeId: id, seen: optional(text(brokerLimits.seenChars)) },
   /** This sending of the call left no row. Other sendings of it may have. */
   refused: { key: id, error },
-  /** The outcome of a call (reply-body.ts). `digest`: what a key that its caller chose stands for. */
+  /** The outcome of a call (reply-body.ts). `digest`: the request digest, only for a key that the caller chose. */
   reply: { key: id, digest: optional(id), body: object },
   /** Answer to `ask`. Calls in neither list were answered by a `reply`. */
   asked: { id, running: ids, resend: ids },

@@ -2,7 +2,7 @@
  * Serves the workers of a host: accepts calls, answers questions about them, and keeps manifests current.
  * Not here: how messages travel (the transports), the steps of one call (call-runner.ts).
  *
- * Invariants: identity and role come from the session. No limit of running calls beside the one per worker. None of the handlers
+ * Invariants: identity and role come from the session. The only limit of running calls here is the one per worker. None of the handlers
  * throws.
  */
 
@@ -63,7 +63,7 @@ export class BrokerService implements ServiceHandlers {
   readonly #ports: WorkerCallPorts;
   /** Calls that were cancelled before they came, with the time of the cancel. */
   readonly #cancels = new Map<string, number>();
-  /** One question of each worker at a time: what is read for it is in memory. */
+  /** Answers one question of each worker at a time, because the replies that it reads are in memory. */
   readonly #asks = new KeyedMutex(asksMax);
   readonly #unlisted = new Map<string | undefined, true>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0, uncertain: 0 };
@@ -91,7 +91,7 @@ export class BrokerService implements ServiceHandlers {
     };
   }
 
-  /** Changed manifests are told through this transport. */
+  /** Workers are notified of changed manifests through this transport. */
   attach(transport: WorkerTransport): void {
     this.#transport = transport;
   }
@@ -105,7 +105,7 @@ export class BrokerService implements ServiceHandlers {
     };
   }
 
-  /** Roles or guards may have changed in a way that the host does not tell. */
+  /** Roles or guards may have changed without an event of the host. */
   rulesChanged(): void {
     this.#manifests.changed();
   }
@@ -122,7 +122,7 @@ export class BrokerService implements ServiceHandlers {
     await purged;
   }
 
-  /** Begins nothing more. Calls that run have so long to end; then they are cancelled and their outcomes recorded. */
+  /** Begins no further call. Running calls may finish for `graceMs`; then they are cancelled, and their outcomes are recorded. */
   async stop(graceMs: number): Promise<void> {
     this.#isStopping = true;
     await this.#runner.stop(graceMs, recordMs);
@@ -298,5 +298,5 @@ type Outcome = { readonly reply: Buffer; readonly digest: string };
 
 const idOf = ({ name, epoch }: WorkerSession, key: string): CallId => ({ worker: name, epoch, key });
 
-/** A cancel of one session is none of another that uses the same key. */
+/** The session is part of the key: a cancel must not end a call of another session with the same key. */
 const cancelKey = ({ name, epoch, id }: WorkerSession, key: string): string => compositeKey(name, epoch, id, key);

@@ -2,8 +2,9 @@
  * The manifest of each role: the tools of all servers that the role may call, kept as bytes until something changes.
  * Not here: whether a call may be made (worker-call.ts), sending manifests (broker-service.ts).
  *
- * Invariants: the revision is a hash of the content, so a server that restarts with the same tools changes nothing. No worker is
- * told of a change before each server was listed once, or was waited for: a host that has just started would take tools away.
+ * Invariants: the revision is a hash of the content, so a server that restarts with the same tools changes nothing. Workers are
+ * notified of a change only after each server was listed once, or the wait for it is over. Otherwise the restart of a host would
+ * take tools away for a moment.
  */
 import { createHash } from 'node:crypto';
 import { renamed } from '../../config/tool-rules.js';
@@ -51,7 +52,7 @@ export class Manifests {
   #cancelLook: Cancel | undefined;
   /** Roles whose changed manifest could not be made, with the last known revision. */
   readonly #failed = new Map<string | undefined, string>();
-  /** Functions that wait for the first listing of all servers. The last one of each name counts. */
+  /** Functions that wait for the first listing of all servers. A later function replaces an earlier one of the same name. */
   readonly #afterListing = new Map<string, () => void>();
   #isClosed = false;
   readonly #stopListening: () => void;
@@ -98,7 +99,7 @@ export class Manifests {
     this.#afterListing.set(name, tell);
   }
 
-  /** Servers or rules may have changed: manifests are made again soon, and changes are told. */
+  /** Servers or rules may have changed: manifests are rebuilt soon, and workers are notified of changes. */
   changed(): void {
     const { clock } = this.#options;
     this.#cancelLook ??= clock.at(clock.nowMs() + gatherMs, () => {

@@ -41,7 +41,7 @@ function machineNames(): string[] {
   return [own, own.replace(/\..*$/, ''), ...addresses.map(bracketed)];
 }
 
-/** As Node checks them: the alternative names, or the common name where there are none. */
+/** The subject alternative names, or the common name if there are none, as in Node's own check. */
 export function certificateNames(cert: Buffer): string[] {
   const { subjectAltName, subject } = new X509Certificate(cert);
   const names = (subjectAltName ?? '').split(', ').flatMap((entry) => {

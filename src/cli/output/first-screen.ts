@@ -22,7 +22,7 @@ export interface FirstScreen {
 }
 
 const pathChars = 300;
-/** Of more servers, those are shown that start, fail or have a note. */
+/** With more servers, only those that start, fail or have a note are shown. */
 const rowsMax = 12;
 const quietStates: readonly StatusRow['state'][] = ['ready', 'registered', 'stopped', 'disabled'];
 

@@ -179,7 +179,7 @@ const cursorAfter = (method: ListMethod, { server, key }: Position): string =>
 /** Bounds the work for a cursor that was made up: its content was not scanned with the request. */
 const cursorCharsMax = 65_536;
 
-/** Undefined for a cursor that no page of this list was given. */
+/** Undefined for a cursor that no page of this list has contained. */
 export function readCursor(method: ListMethod, cursor: string): Position | undefined {
   if (cursor.length > cursorCharsMax) return undefined;
   try {

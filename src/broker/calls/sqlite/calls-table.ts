@@ -132,7 +132,7 @@ export class CallsTable {
     for (const group of this.#all(text, values) as { class: number; state: number; rows: number; bytes: number }[])
       this.#change(worker, group.class, group.state, -group.rows, -group.bytes);
     this.#run(`DELETE FROM calls WHERE ${which} AND state < ${running}`, values);
-    // What has begun stays, without a reply: the key may be listed again, and its worker may send the call again.
+    // A call that began keeps its row, without a reply: the operator may list the key again, and the worker may repeat the call.
     this.#run(`UPDATE calls SET class = ${classes.purged}, reply = NULL, sum = ? WHERE ${which}`, [
       sumOf(null),
       ...values,
@@ -141,7 +141,7 @@ export class CallsTable {
 
   /** Removes expired rows, a bounded number. */
   sweep(nowMs: number): void {
-    // Open ones too: their calls ended at their deadline, and their outcome could not be written.
+    // Rows of open calls too: these calls ended at their deadline, and their outcome could not be written.
     const text = `SELECT rowid AS at, worker, class, state, length(reply) AS bytes FROM calls WHERE expires < ? LIMIT ${removedAtOnce}`;
     type Expired = { at: number; worker: string; class: number; state: number; bytes: number | null };
     for (const { at, worker, class: kind, state, bytes } of this.#all(text, [nowMs]) as Expired[]) {
@@ -165,7 +165,7 @@ export class CallsTable {
 
   #shown(row: Row): ThreadRow {
     const { owner, digest, attempts, version, reply } = row;
-    // The file may be an older copy: a call that an earlier start received may have begun since. A clean stop leaves none of them.
+    // The file may be an older copy: an open call of an earlier start may have begun since. A clean stop leaves no open call.
     const mayHaveBegun = isOpen(row.state) && owner !== this.#owner;
     const state = mayHaveBegun ? 'running' : (states[row.state] as CallState);
     const shown = { owner, digest, attempts, version };

@@ -44,12 +44,12 @@ export class LogClient {
    * row. Those that nothing waits for cost no sync of their own.
    */
   #next: Operation[] = [];
-  /** How many of them are waited for. */
+  /** How many of `#next` have a waiting caller. */
   #unsent = 0;
   #waiting: Waiting[] = [];
   #failure: string | undefined;
   #isClosed = false;
-  /** The thread of a log that fails does not end. */
+  /** Ends the wait of `close` when the log fails: its thread then keeps running. */
   #endClose = () => {};
 
   constructor(options: LogClientOptions) {
@@ -76,7 +76,7 @@ export class LogClient {
     return this.#failure !== undefined;
   }
 
-  /** Why nothing can be asked any more; undefined while it can. */
+  /** The error for operations after a failure or a close; undefined while the log is open. */
   gone(execution: 'uncertain' | 'not_executed'): HostError | undefined {
     if (this.#failure !== undefined) return logFailed(this.#failure, execution);
     return this.#isClosed ? logClosed() : undefined;
@@ -162,7 +162,7 @@ export class LogClient {
     const waiting = this.#waiting;
     const sent = waiting.length - this.#unsent;
     [this.#waiting, this.#next] = [[], []];
-    // What the thread did not get was certainly not written.
+    // Operations that were not sent to the thread were certainly not written.
     waiting.forEach(({ reject }, at) => {
       reject(logFailed(cause, at < sent ? 'uncertain' : 'not_executed'));
     });

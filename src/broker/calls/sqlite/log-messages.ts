@@ -13,7 +13,7 @@ export interface ThreadData {
   readonly startedAt: string;
 }
 
-/** Replies have their own memory: a clone copies the whole memory of a view. */
+/** Each reply has its own ArrayBuffer: a structured clone copies the whole buffer, not only the view. */
 type Reply = Uint8Array | undefined;
 
 export type Operation =
@@ -43,7 +43,7 @@ export type ThreadRow = Omit<CallRow, 'reply'> & { readonly reply: Reply };
 
 export type PlainError = HostErrorOptions & Pick<HostError, 'code' | 'message'>;
 
-/** `done`: the change was made. `row`: it was not, because of this row. */
+/** `done`: the change was made. `row`: the change was not made, because this row conflicts with it. */
 export type Answer =
   | { readonly kind: 'done' | 'none' }
   | { readonly kind: 'row'; readonly row: ThreadRow }
@@ -62,7 +62,7 @@ export interface Answered {
   readonly answers: readonly Answer[];
   readonly changes: readonly UsageChange[];
   readonly state: LogState;
-  /** Free pages are left to return. */
+  /** The file has more free pages to return to the disk. */
   readonly hasSpare: boolean;
   /** After a sweep: when the first finished row of each worker expires, by the wall clock. */
   readonly expiries: Readonly<Record<RowClass, ReadonlyMap<string, number>>> | undefined;
