@@ -1,6 +1,7 @@
 /**
  * `node scripts/metrics.mjs [git ref]`: size and shape of src/, tests left out; with a ref, that commit beside the working tree.
  * An export has one importer when exactly one other file of src/ imports it by name.
+ * `node scripts/metrics.mjs --path`: the files that one tools/call passes (call-path.mjs), with their functions; needs dist/.
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -155,6 +156,13 @@ function print(rows) {
 }
 
 const [ref] = process.argv.slice(2);
+if (ref === '--path') {
+  const { callPath } = await import('./call-path.mjs');
+  const path = [...(await callPath())].sort(([a], [b]) => a.localeCompare(b));
+  for (const [file, names] of path) console.log(`${file}: ${[...new Set(names)].join(', ')}`);
+  console.log(`${path.length} files, ${path.reduce((sum, [, names]) => sum + names.length, 0)} functions`);
+  process.exit(0);
+}
 const trees = [...(ref === undefined ? [] : [[ref, commit(ref)]]), ['now', workingTree()]].map(([name, texts]) => [
   name,
   new Map([...texts].map(([file, text]) => [file, read(file, text)])),

@@ -7,6 +7,7 @@ import { approvalEvent } from '../catalog/schema-events.js';
 import type { ApprovalLog } from '../catalog/store/approvals-table.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import type { PinStatus } from '../policy/pin-records.js';
 import { type PinReview, reviewOf } from '../policy/pin-review.js';
 import { pinRefusal } from '../policy/pin-stage.js';
 import type { Pins } from '../policy/pins.js';
@@ -21,6 +22,12 @@ interface ApprovalParts {
   readonly servers: Pick<Servers, 'names' | 'get'>;
   readonly events: Pick<HostEvents, 'emit'>;
   readonly listOperations: Pick<ListOperations, 'reapplyPins'>;
+}
+
+export interface ListedPin {
+  readonly status: PinStatus;
+  /** Hash of the listed version. */
+  readonly hash: string | undefined;
 }
 
 export class Approvals {
@@ -39,6 +46,13 @@ export class Approvals {
         .waitingOf(name)
         .map(({ record, status }) => reviewOf(name, record, status, pinRefusal(status, policy) !== undefined));
     });
+  }
+
+  /** Undefined: the tool is unknown. */
+  listed(server: string, tool: string): ListedPin | undefined {
+    const { pins } = this.#parts;
+    const record = pins.recordOf(server, tool);
+    return record && { status: pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash };
   }
 
   approve(server: string, tool: string, hash: string): void {

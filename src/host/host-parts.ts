@@ -248,6 +248,24 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
   };
 }
 
+/** `closeCalls` runs after the servers have ended: their last answers go into the log of calls. */
+export async function closeHostParts(parts: HostParts, closeCalls: () => Promise<void>): Promise<void> {
+  const { servers, instances, histories, connector, onProblem } = parts;
+  try {
+    // A failure of one server must not keep the others running.
+    const closed = servers.close().catch(onProblem);
+    for (const name of servers.names()) parts.endWaits(servers.find(name));
+    await Promise.all([closed, instances.close()]);
+    histories?.flush();
+    parts.flushState();
+    servers.registry.clear();
+  } finally {
+    await closeCalls().catch(onProblem);
+    await connector.close();
+    parts.alive.close();
+  }
+}
+
 type Tail = (maxBytes?: number) => string;
 
 /**

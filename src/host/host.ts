@@ -8,6 +8,7 @@ import type { HostItem, HostTool } from '../catalog/pinned-tools.js';
 import { loadLibsql } from '../catalog/store/libsql.js';
 import { copyEntry } from '../config/copy-config.js';
 import { parseHostConfig } from '../config/host-config.js';
+import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached } from '../config/server-spec.js';
 import type { Listener } from '../kernel/emitter.js';
 import { HostError } from '../kernel/errors.js';
@@ -15,7 +16,6 @@ import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import type { CacheStats } from '../policy/cache.js';
 import { type EraAnswer, embedder, type Principal } from '../policy/operation.js';
-import type { PinStatus } from '../policy/pin-records.js';
 import type { BudgetPlan } from '../policy/rate-limit.js';
 import { mayRunTwice } from '../policy/retry.js';
 import type { ListMethod } from '../session/lists.js';
@@ -24,7 +24,7 @@ import type { ToolArguments } from '../session/session.js';
 import type { Lease } from '../supervisor/registry.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
 import type { JsonText } from '../wire/channel.js';
-import type { Approvals } from './approvals.js';
+import type { Approvals, ListedPin } from './approvals.js';
 import type { CallMeter } from './audit.js';
 import { changeConfiguration, publishRules, type Reconfigured } from './configured-servers.js';
 import { type Explanation, explain, gatherFacts } from './explain.js';
@@ -39,7 +39,7 @@ import {
   type ResourceResult,
   type ToolResult,
 } from './host-interface.js';
-import { createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
+import { closeHostParts, createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
 import { callOnce, type KeyedCalls } from './keyed-calls.js';
 import {
   type AttachOptions,
@@ -100,10 +100,7 @@ export class Host {
   async spawn(entry: SpawnEntry, options: SpawnOptions = {}): Promise<string> {
     const given = copyEntry(entry, 'the server') as SpawnEntry;
     const name = spawnName(given);
-    this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    await this.#parts.servers.spawn(spawnDefinition(given, options), options.replace ?? false);
-    // Also lists the tools of a lazy server.
-    this.#parts.startupListing.listUnlisted();
+    await this.#add(name, () => spawnDefinition(given, options), options.replace);
     return name;
   }
 
@@ -113,9 +110,7 @@ export class Host {
    */
   async attach(name: string, source: Attachable | AttachFactory, options: AttachOptions = {}): Promise<void> {
     const definition = attachDefinition(name, source, options);
-    this.#mustBeAllowed({ principal: embedder, server: name, tool: undefined, action: 'spawn' });
-    await this.#parts.servers.spawn(definition, options.replace ?? false);
-    this.#parts.startupListing.listUnlisted();
+    await this.#add(name, () => definition, options.replace);
   }
 
   /** Closes and removes an attached server. Resolves when it is closed, after at most 5 s. */
@@ -224,10 +219,8 @@ export class Host {
   }
 
   /** Pin status of a tool and hash of its listed version; undefined for an unknown tool. */
-  pin(server: string, tool: string): { readonly status: PinStatus; readonly hash: string | undefined } | undefined {
-    const { pins } = this.#parts;
-    const record = pins.recordOf(server, tool);
-    return record && { status: pins.statusOf(server, tool), hash: (record.pending ?? record.approved)?.hash };
+  pin(server: string, tool: string): ListedPin | undefined {
+    return this.#parts.approvals.listed(server, tool);
   }
 
   /** Approves the listed version of a tool if it has this hash. */
@@ -366,40 +359,27 @@ export class Host {
 
   /** Stops every server. Resolves when all processes and connections of this host have ended. */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
+    this.#closing ??= closeHostParts(this.#parts, async () => this.#keyedCalls?.close());
     return this.#closing;
   }
 
-  async #close(): Promise<void> {
-    try {
-      // A failure of one server must not keep the others running.
-      const closed = this.#parts.servers.close().catch(this.#parts.onProblem);
-      for (const name of this.#parts.servers.names()) this.#parts.endWaits(this.#parts.servers.find(name));
-      await Promise.all([closed, this.#parts.instances.close()]);
-      this.#parts.histories?.flush();
-      this.#parts.flushState();
-      this.#parts.servers.registry.clear();
-    } finally {
-      await this.#keyedCalls?.close().catch(this.#parts.onProblem);
-      await this.#parts.connector.close();
-      this.#parts.alive.close();
-    }
-  }
-
   #mustBeOpen(): void {
-    if (this.#closing !== undefined) throw closed();
+    if (this.#closing === undefined) return;
+    throw new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
   }
 
-  #mustBeAllowed(request: GuardRequest): void {
+  async #add(name: string, define: () => ServerDefinition, replace = false): Promise<void> {
+    const request: GuardRequest = { principal: embedder, server: name, tool: undefined, action: 'spawn' };
     const refused = denial(() => this.#parts.rules.guards, request);
-    if (!refused) return;
-    this.#parts.audit.denied(request);
-    throw refused;
+    if (refused) {
+      this.#parts.audit.denied(request);
+      throw refused;
+    }
+    await this.#parts.servers.spawn(define(), replace);
+    // Also lists the tools of a lazy server.
+    this.#parts.startupListing.listUnlisted();
   }
 }
-
-const closed = (): HostError =>
-  new HostError('server_stopped', 'the host is closed', { reason: 'closed', execution: 'not_executed' });
 
 export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
   if (options.stateDir !== undefined) await loadLibsql();
