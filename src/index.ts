@@ -68,7 +68,8 @@ export type {
 export type { AuthToken, TokenSource } from './transports/http/auth-token.js';
 export { createMemoryLink, type MemoryLink, type MemoryServerEnd } from './transports/memory/memory-channel.js';
 export type { ReapReport } from './transports/stdio/reaper.js';
-export type { Channel, ChannelCounters, Era, JsonText } from './wire/channel.js';
+export type { Channel, Era, JsonText } from './wire/channel.js';
+export type { ChannelCounters } from './wire/envelope.js';
 export type { InboundRequest } from './wire/inbound-requests.js';
 export type {
   Answer,

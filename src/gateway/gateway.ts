@@ -159,11 +159,12 @@ class JoinedGateway implements Gateway {
     const [createHttpIngress, routes] = await Promise.all([this.#parts.http(), this.#routes()]);
     this.#http = await createHttpIngress({
       ...{ router: this.#router, clock: this.#clock, random: this.#random, onProblem: this.#onProblem },
-      authenticate: auth === 'none' ? () => embedder : (header) => this.#keyring.authenticate(header),
+      authenticate: auth === 'none' ? () => embedder : this.#keyring.authenticate,
       listen: { host, port, hosts: allowedHosts, origins: allowedOrigins, tls },
       routes,
-      isOpen: () => this.#isOpen,
+      opensLater: true,
     });
+    if (this.#isOpen) this.#http.opened();
     try {
       this.url = await this.#http.listen();
       if (!tls && !isLoopback(host)) this.#onConfigProblem(plainHttp(host));
@@ -176,6 +177,7 @@ class JoinedGateway implements Gateway {
   opened(): void {
     if (this.#isOpen) return;
     this.#isOpen = true;
+    this.#http?.opened();
     this.#onOpen();
   }
 

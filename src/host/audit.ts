@@ -9,11 +9,11 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { GuardRequest } from '../policy/allowlist.js';
 import { argumentsHash } from '../policy/canonical-json.js';
-import { type Call, type CallResult, isCall } from '../policy/operation.js';
+import { type Call, type CallResult, isCall, outcomeOf } from '../policy/operation.js';
 import type { CallOutcome, CallRecord, CallReference, CallTrail, PolicyEvent } from '../policy/policy-events.js';
 import type { JsonText } from '../wire/channel.js';
 import type { Replayed } from './dispatch.js';
-import { type EndSpan, outcomeOf, type Tracing } from './tracing.js';
+import type { EndSpan, Tracing } from './tracing.js';
 
 /** Part of HostEvents. */
 export interface Stream {

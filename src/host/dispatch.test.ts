@@ -4,7 +4,7 @@ import { asked, failureOf, fakeCall, promised } from '../../test/fakes/policy-ca
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Call } from '../policy/operation.js';
-import { ReconnectBackoff } from '../policy/reconnect-backoff.js';
+import { ReconnectBackoff } from '../policy/retry.js';
 import type { Session } from '../session/session.js';
 import type { Answer } from '../wire/peer-interface.js';
 import { dispatch } from './dispatch.js';

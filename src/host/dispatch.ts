@@ -20,8 +20,7 @@ import {
   type Send,
 } from '../policy/operation.js';
 import type { ReplayReason } from '../policy/policy-events.js';
-import { isUnconnected, type ReconnectBackoff } from '../policy/reconnect-backoff.js';
-import { replayReason, toOutcome } from '../policy/retry.js';
+import { isUnconnected, type ReconnectBackoff, replayReason, toOutcome } from '../policy/retry.js';
 import { quote, RpcRefusal, readRpcError } from '../session/rpc-response.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
@@ -30,8 +29,7 @@ import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
 import { RPC } from '../wire/methods.js';
 import type { Answer, DeadlineExtension } from '../wire/peer-interface.js';
-import type { ManagedServer, TargetOf } from './managed-server.js';
-import type { CallTarget } from './operation-checks.js';
+import type { CallTarget, ManagedServer, TargetOf } from './managed-server.js';
 
 /** Upper bound of a call's deadline when progress extends it. */
 const callMsMax = 10 * 60_000;
@@ -78,9 +76,11 @@ export const dispatch =
     };
   };
 
-/** The shared server, or for a relayed operation possibly the instance of its client. */
+/** The shared server, or for a relayed operation of a per-client server the instance of its client. */
 export const targetFor = (server: ManagedServer, { relay, principal }: Operation, targetOf: TargetOf): CallTarget =>
-  relay === undefined ? server : targetOf(server, relay.instance, principal.id);
+  relay === undefined || server.definition.isolation === 'shared'
+    ? server
+    : targetOf(server, relay.instance, principal.id);
 
 /** One operation, sent as often as needed. */
 class Dispatch implements CallOptions, DeadlineExtension {

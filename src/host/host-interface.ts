@@ -64,8 +64,8 @@ export interface HostOptions extends Partial<Pick<ConnectorOptions, ConnectorPar
 }
 
 export interface RelayOptions extends CallRelay {
-  /** True if the arguments are known to be one JSON object and need no second scan. */
-  readonly areArgumentsScanned?: boolean;
+  /** True if the caller has checked everything: names are strings, and the arguments are the text of one JSON object. */
+  readonly isChecked?: boolean;
 }
 
 export interface HostCallOptions extends RelayOptions {

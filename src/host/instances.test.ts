@@ -10,7 +10,7 @@ import { StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
 import { Instances, instancesMax, instancesPerServerMax, subscriptionTargets } from './instances.js';
-import type { CallTarget } from './operation-checks.js';
+import type { CallTarget } from './managed-server.js';
 import type { Supervise } from './supervise.js';
 
 const minute = 60_000;

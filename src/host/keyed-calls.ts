@@ -41,7 +41,7 @@ export async function callOnce(
 ): Promise<ToolResult> {
   const { idempotencyKey: key = '', principal = embedder, deadlineMs, signal } = options;
   const refusal = invalidCall(server, tool, options) ?? invalidKey(server, key);
-  const text = refusal ?? argumentsText(args, server, tool, options.areArgumentsScanned);
+  const text = refusal ?? argumentsText(args, server, tool);
   if (text instanceof HostError) throw text;
   if (!calls) throw noKeyedCalls(server);
   return calls.run({
@@ -52,7 +52,7 @@ export async function callOnce(
         ...options,
         ...deadline,
         signal: ownSignal,
-        areArgumentsScanned: true,
+        isChecked: true,
       });
     },
   });

@@ -17,9 +17,52 @@ import type { Session } from '../session/session.js';
 import type { CallHold } from '../supervisor/registry.js';
 import type { Supervisor } from '../supervisor/supervisor.js';
 import { memberBytes, memberText } from '../wire/json-members.js';
-import { CallTarget } from './operation-checks.js';
 import { type CircuitStatus, closedStatus, ServerCircuit, WorstCircuit } from './server-circuit.js';
 import { notReloadable } from './spawn.js';
+
+/**
+ * The target of an operation: the shared server, or the instance of a client (instances.ts).
+ * Guards, pins, budgets and slots belong to the server; each target has its own connection and breaker.
+ */
+export abstract class CallTarget {
+  readonly supervisor: Supervisor<Session>;
+  /** Undefined unless the transport is HTTP. */
+  readonly auth: AuthRecovery | undefined;
+  readonly #hold: CallHold;
+  /** Created by the first call: most servers of a large host are idle. */
+  #circuit: ServerCircuit | undefined;
+
+  constructor(supervisor: Supervisor<Session>, auth: AuthRecovery | undefined, hold: CallHold) {
+    this.supervisor = supervisor;
+    this.auth = auth;
+    this.#hold = hold;
+  }
+
+  protected abstract createCircuit(): ServerCircuit;
+
+  get circuit(): ServerCircuit {
+    this.#circuit ??= this.createCircuit();
+    return this.#circuit;
+  }
+
+  /** Undefined before the first call. */
+  protected get ownCircuit(): ServerCircuit | undefined {
+    return this.#circuit;
+  }
+
+  /** Called when a run began or ended, or when the server has answered: earlier failures no longer count. */
+  forgetCircuit(): void {
+    this.#circuit?.breaker.reset();
+  }
+
+  enter(): void {
+    this.#hold.enter();
+  }
+
+  leave(): void {
+    this.#hold.leave();
+  }
+}
 
 /**
  * Selects the instance of a client, or the shared server. `owner`: id of the principal. If the server is per-client, throws if

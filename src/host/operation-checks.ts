@@ -3,15 +3,11 @@ import { isCancelSignal } from '../kernel/cancel-signal.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import type { AuthRecovery } from '../session/auth/auth-recovery.js';
-import type { Session, ToolArguments } from '../session/session.js';
-import type { CallHold } from '../supervisor/registry.js';
-import type { Supervisor } from '../supervisor/supervisor.js';
+import type { ToolArguments } from '../session/session.js';
 import type { JsonText } from '../wire/channel.js';
 import { checkObject } from '../wire/json-edit.js';
 import { listenMethod } from '../wire/methods.js';
 import type { HostCallOptions } from './host-interface.js';
-import type { ServerCircuit } from './server-circuit.js';
 
 const unsent = { phase: 'queued', execution: 'not_executed' } as const;
 const instanceCharsMax = 512;
@@ -55,15 +51,10 @@ export const noKeyedCalls = (server: string): HostError =>
   invalid(server, 'idempotencyKey', 'is not supported by this host', 'make the host with createHost');
 
 /** Returns the arguments as JSON text. The caller must not change bytes until the call is sent: they are not checked again. */
-export function argumentsText(
-  args: ToolArguments,
-  server: string,
-  tool: string,
-  areScanned = false,
-): JsonText | HostError {
+export function argumentsText(args: ToolArguments, server: string, tool: string): JsonText | HostError {
   try {
     if (typeof args === 'string' || args instanceof Uint8Array) {
-      if (!areScanned) checkObject(args, 'arguments');
+      checkObject(args, 'arguments');
       return args;
     }
     // JSON.stringify returns undefined for values such as a function.
@@ -105,47 +96,3 @@ const invalid = (server: string, field: string, what: string, hint: string): Hos
     field,
     hint,
   });
-
-/**
- * The target of an operation: the shared server, or the instance of a client (instances.ts).
- * Guards, pins, budgets and slots belong to the server; each target has its own connection and breaker.
- */
-export abstract class CallTarget {
-  readonly supervisor: Supervisor<Session>;
-  /** Undefined unless the transport is HTTP. */
-  readonly auth: AuthRecovery | undefined;
-  readonly #hold: CallHold;
-  /** Created by the first call: most servers of a large host are idle. */
-  #circuit: ServerCircuit | undefined;
-
-  constructor(supervisor: Supervisor<Session>, auth: AuthRecovery | undefined, hold: CallHold) {
-    this.supervisor = supervisor;
-    this.auth = auth;
-    this.#hold = hold;
-  }
-
-  protected abstract createCircuit(): ServerCircuit;
-
-  get circuit(): ServerCircuit {
-    this.#circuit ??= this.createCircuit();
-    return this.#circuit;
-  }
-
-  /** Undefined before the first call. */
-  protected get ownCircuit(): ServerCircuit | undefined {
-    return this.#circuit;
-  }
-
-  /** Called when a run began or ended, or when the server has answered: earlier failures no longer count. */
-  forgetCircuit(): void {
-    this.#circuit?.breaker.reset();
-  }
-
-  enter(): void {
-    this.#hold.enter();
-  }
-
-  leave(): void {
-    this.#hold.leave();
-  }
-}

@@ -84,7 +84,7 @@ test('it has the time limit of a call: the server’s, extended by progress, at 
 });
 
 test('the metadata, handlers and instance of the relayed client are passed on', async () => {
-  const { asked, instances, ask } = setUp();
+  const { asked, instances, ask } = setUp({ isolation: 'per-client' });
   const onServerNotification = () => {};
   void ask('prompts/get', { meta: '"a":1', instance: 'ann', onServerNotification });
   await settle();

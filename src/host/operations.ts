@@ -6,8 +6,8 @@
 
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
+import type { KeepAlive } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
-import type { KeepAlive } from '../kernel/keep-alive.js';
 import { newId } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
 import { breakerStage } from '../policy/breaker-stage.js';
@@ -164,7 +164,9 @@ export class Operations {
     const { clock, audit } = this.#parts;
     const number = ++this.#count;
     const watch = audit.begin(this.#id, number, server, tool);
-    const text = invalidCall(server, tool, options) ?? argumentsText(args, server, tool, options.areArgumentsScanned);
+    const text = options.isChecked
+      ? (args as JsonText)
+      : (invalidCall(server, tool, options) ?? argumentsText(args, server, tool));
     return new Promise((resolve, reject) => {
       const isRefused = text instanceof HostError;
       const call = new RunningOperation(

@@ -12,13 +12,13 @@ import type { CachedCall, ResponseCache } from '../policy/cache.js';
 import type { PinCounts, Pins } from '../policy/pins.js';
 import type { ServerThrottle } from '../policy/throttles.js';
 import type { AuthDescription } from '../session/auth/auth-provider.js';
-
 import type { Connector } from '../session/connector.js';
 import type { Session } from '../session/session.js';
 import type { Registry } from '../supervisor/registry.js';
 import type { Snapshot } from '../supervisor/snapshot.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
-import type { Channel, ChannelCounters } from '../wire/channel.js';
+import type { Channel } from '../wire/channel.js';
+import type { ChannelCounters } from '../wire/envelope.js';
 import type { Instances } from './instances.js';
 import type { ManagedServer } from './managed-server.js';
 

@@ -6,11 +6,12 @@
  * Invariants: the parent is the context that was active when the call was made; it is passed explicitly, so interleaved calls
  * cannot mix. A span ends once, with its call. A failing tracer never fails a call.
  */
+
 import type { HostSettings } from '../config/host-config.js';
 import { HostError } from '../kernel/errors.js';
 import { importPeer } from '../kernel/import-peer.js';
-import type { CallResult } from '../policy/operation.js';
-import type { CallOutcome, CallTrail } from '../policy/policy-events.js';
+import { type CallResult, outcomeOf } from '../policy/operation.js';
+import type { CallTrail } from '../policy/policy-events.js';
 
 export interface TelemetryConfig {
   readonly traces?: boolean;
@@ -38,9 +39,6 @@ interface Span {
 
 /** Call it once, with the outcome of the call. */
 export type EndSpan = (outcome: CallResult | HostError | undefined, trail: CallTrail) => void;
-
-export const outcomeOf = (outcome: CallResult | HostError): CallOutcome =>
-  outcome instanceof HostError ? outcome.code : outcome.isError ? 'tool_error' : 'ok';
 
 export class Tracing {
   readonly #api: TraceApi;

@@ -1,8 +1,7 @@
 /**
- * Time as an argument. Only `systemClock` reads the real clock.
+ * Time as an argument. Only `systemClock` reads the real clock. `KeepAlive` keeps the process alive, which timers do not.
  * Invariant: durations and deadlines use `nowMs` (monotonic); `date` is for people and logs.
  */
-
 import { uptime } from 'node:os';
 import type { CancelSignal } from './cancel-signal.js';
 
@@ -55,4 +54,33 @@ export function sleep(clock: Clock, delayMs: number, signal?: CancelSignal): Pro
     const cancel = clock.at(clock.nowMs() + delayMs, done);
     signal?.addEventListener('abort', done, { once: true });
   });
+}
+
+/** Keeps the process alive until the returned function is called. Timers of the clock do not keep it alive. */
+export function keepAlive(): Cancel {
+  const alive = new KeepAlive();
+  alive.hold();
+  return () => alive.close();
+}
+
+export class KeepAlive {
+  /** A port without messages: the event loop waits for it, and it needs neither a timer nor a descriptor. */
+  readonly #port = new MessageChannel().port1;
+  #held = 0;
+
+  constructor() {
+    this.#port.unref();
+  }
+
+  hold(): void {
+    if (this.#held++ === 0) this.#port.ref();
+  }
+
+  letGo(): void {
+    if (--this.#held === 0) this.#port.unref();
+  }
+
+  close(): void {
+    this.#port.close();
+  }
 }

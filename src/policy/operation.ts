@@ -6,12 +6,13 @@
  * Invariant: each operation has exactly one outcome, now or later. A stage may throw only while it holds no slot or ticket. A
  * stage that throws reports no outcome.
  */
+
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { HostError } from '../kernel/errors.js';
 import type { Era, JsonText } from '../wire/channel.js';
 import type { Answer, CauseHandlers } from '../wire/peer-interface.js';
 import type { GatedCircuit, Ticket } from './breaker.js';
-import type { CallTrail } from './policy-events.js';
+import type { CallOutcome, CallTrail } from './policy-events.js';
 
 /** The identity of the caller. It comes from the credential, never from the content of a message. */
 export interface Principal {
@@ -103,6 +104,10 @@ export interface Call extends Operation {
 }
 
 export const isCall = (operation: Operation): operation is Call => operation.kind === 'call';
+
+/** The outcome as events and metrics name it. */
+export const outcomeOf = (outcome: CallResult | HostError): CallOutcome =>
+  outcome instanceof HostError ? outcome.code : outcome.isError ? 'tool_error' : 'ok';
 
 export const namesOf = ({ server, tool }: Pick<Operation, 'server' | 'tool'>) =>
   tool === undefined ? { server } : { server, tool };

@@ -3,7 +3,7 @@ import { failureOf } from '../../test/fakes/policy-call.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { seededRandom } from '../kernel/random.js';
-import { isUnconnected, ReconnectBackoff } from './reconnect-backoff.js';
+import { isUnconnected, ReconnectBackoff } from './retry.js';
 
 const unconnected = () =>
   new HostError('connect_failed', 'no connection', { server: 'a', phase: 'queued', execution: 'not_executed' });

@@ -2,8 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { spliceMeta } from '../wire/json-edit.js';
 import { modernEra } from './eras/modern/modern-era.js';
 import { META } from './eras/modern/protocol.js';
-import type { RequestMeta } from './request-params.js';
-import { callParams, metaEdits, metaMembers, withMembers } from './request-params.js';
+import { callParams, metaEdits, metaMembers, type RequestMeta, withMembers } from './request-params.js';
 
 const client = { name: 'hostler', version: '1', capabilities: { sampling: {} } };
 const texts = modernEra.requestMeta(client) as RequestMeta;

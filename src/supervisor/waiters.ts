@@ -4,9 +4,8 @@
  * Invariant: each waiter is settled exactly once; then it and its abort listener are removed.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
-import type { Cancel, Clock } from '../kernel/clock.js';
+import { type Cancel, type Clock, keepAlive } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
-import { keepAlive } from '../kernel/keep-alive.js';
 import { Deadlines } from '../wire/pending-requests.js';
 
 interface WaiterErrors {

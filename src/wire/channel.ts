@@ -6,8 +6,9 @@
  * - The `phase` of a frame only moves forward. It is `queued` if and only if no byte was passed to the system.
  * - `closed` is reported exactly once, and nothing is reported after it.
  */
+
 import type { HostError, SendPhase } from '../kernel/errors.js';
-import type { Envelope } from './envelope.js';
+import type { ChannelCounters, Envelope } from './envelope.js';
 
 /** HTTP header values (`Mcp-Name`, `Mcp-Param-*`). Other transports ignore them. */
 export interface HttpFacts {
@@ -125,16 +126,6 @@ export interface Channel {
   readonly counters: ChannelCounters;
 }
 
-export interface ChannelCounters {
-  junk: number;
-  /** Number of messages with invalid UTF-8, delivered with replacement characters. */
-  repaired: number;
-  /** Number of messages with an ambiguous top level: duplicate or case-varied keys, or both result and error. */
-  ambiguous: number;
-}
-
-export const newCounters = (): ChannelCounters => ({ junk: 0, repaired: 0, ambiguous: 0 });
-
 export function frameText(frame: OutboundFrame): string {
   const payload = typeof frame.payload === 'string' ? frame.payload : asBuffer(frame.payload).toString('utf8');
   return frame.head + payload + frame.tail;
@@ -149,6 +140,10 @@ const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.
 
 /** JSON text, or its UTF-8 bytes. The caller guarantees that it is valid JSON. */
 export type JsonText = string | Uint8Array;
+
+/** Returns a string with one character per byte of the UTF-8 text. ASCII text is unchanged. */
+export const latin1 = (text: string): string => (isAscii.test(text) ? text : Buffer.from(text).toString('latin1'));
+const isAscii = /^[\x00-\x7f]*$/;
 
 export function requestFrame(
   id: number,

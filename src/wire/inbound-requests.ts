@@ -5,8 +5,7 @@
  */
 import { ByteBudget } from '../kernel/byte-budget.js';
 import { LIMITS } from '../kernel/limits.js';
-import type { OutboundFrame } from './channel.js';
-import { type JsonText, responseFrame } from './channel.js';
+import { type JsonText, type OutboundFrame, responseFrame } from './channel.js';
 import type { Envelope } from './envelope.js';
 import { checkValue } from './json-edit.js';
 import { RPC } from './methods.js';

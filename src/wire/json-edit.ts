@@ -129,10 +129,6 @@ export function joinedParts(parts: readonly JsonText[], bytes = partsBytes(parts
   return text;
 }
 
-/** Returns a string with one character per byte of the UTF-8 text. ASCII text is unchanged. */
-export const latin1 = (text: string): string => (isAscii.test(text) ? text : Buffer.from(text).toString('latin1'));
-const isAscii = /^[\x00-\x7f]*$/;
-
 /** Throws unless the text is exactly one JSON value. */
 export function checkValue(text: JsonText, field: string): void {
   const bytes = toBuffer(text);

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { LIMITS } from '../kernel/limits.js';
-import { newCounters } from './channel.js';
-import { MessageDecoder } from './message-decoder.js';
+import { MessageDecoder, newCounters } from './envelope.js';
 
 const deep = (levels: number) => '['.repeat(levels) + ']'.repeat(levels);
 

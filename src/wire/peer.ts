@@ -27,9 +27,8 @@ import type { Envelope } from './envelope.js';
 import { memberText } from './json-members.js';
 import { NOTIFICATION } from './methods.js';
 import type { Answer, PeerCounters, PeerHandlers, RequestOptions } from './peer-interface.js';
-import type { CancelNotice } from './pending-requests.js';
-import { Deadlines, type PendingRequest, PendingRequests } from './pending-requests.js';
-import { cancelledByServer, givenUp, inboundTooDeep, lost, refusalOf, tooLarge } from './wire-errors.js';
+import { type CancelNotice, Deadlines, type PendingRequest, PendingRequests, refusalOf } from './pending-requests.js';
+import { cancelledByServer, givenUp, inboundTooDeep, lost, tooLarge } from './wire-errors.js';
 
 export class Peer implements ChannelListener {
   readonly #counters = { late: 0, unknown: 0, forbidden: 0 };

@@ -6,12 +6,14 @@
 
 import type { Cancel, Clock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
 import type { OutboundFrame } from './channel.js';
 import { IdTable } from './id-table.js';
 import type { InboundRequest } from './inbound-requests.js';
 import { memberText } from './json-members.js';
 import { isSessionRequest } from './methods.js';
 import type { Answer, RequestOptions } from './peer-interface.js';
+import { refused, tooManyPending } from './wire-errors.js';
 
 export interface PendingRequest {
   readonly frame: OutboundFrame;
@@ -232,4 +234,19 @@ export class AbandonedRequests {
     }
     return this.#byId.size + (this.#overflowUntilMs > nowMs ? 1 : 0);
   }
+}
+
+/** Returns why a request is not sent: cancelled, past its deadline, or too many. `pending`: number of unanswered requests. */
+export function refusalOf(
+  server: string,
+  method: string,
+  { deadlineAtMs, signal, nowMs }: RequestOptions,
+  pending: number,
+  clock: Clock,
+): HostError | undefined {
+  if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
+  // The comparison is negated so that a deadline of NaN counts as passed.
+  if (!(deadlineAtMs > (nowMs ?? clock.nowMs())))
+    return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
+  return pending >= LIMITS.pendingRequests ? tooManyPending(server) : undefined;
 }

@@ -2,11 +2,9 @@
  * Errors of peer and channels for messages that cannot be sent, answered or read. Each has the server, the phase of the
  * request, and whether it may have run.
  */
-import type { Clock } from '../kernel/clock.js';
 import { type ErrorCode, HostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import type { OutboundFrame } from './channel.js';
-import type { RequestOptions } from './peer-interface.js';
 
 const mayHaveRun = 'it may have run: check its effect before sending it again';
 
@@ -15,28 +13,13 @@ const unsentFacts = (server: string) => ({ server, phase: 'queued', execution: '
 export const refused = (server: string, code: ErrorCode, message: string): HostError =>
   new HostError(code, message, unsentFacts(server));
 
-const tooManyPending = (server: string): HostError =>
+export const tooManyPending = (server: string): HostError =>
   new HostError('overloaded', `server '${server}' has ${LIMITS.pendingRequests} unanswered requests already`, {
     ...unsentFacts(server),
     reason: 'pending_requests',
     limit: LIMITS.pendingRequests,
     hint: 'wait for calls to finish, or lower the concurrency of this server',
   });
-
-/** Returns why a request is not sent: cancelled, past its deadline, or too many. `pending`: number of unanswered requests. */
-export function refusalOf(
-  server: string,
-  method: string,
-  { deadlineAtMs, signal, nowMs }: RequestOptions,
-  pending: number,
-  clock: Clock,
-): HostError | undefined {
-  if (signal?.aborted) return refused(server, 'cancelled', `${method} was cancelled before it was sent`);
-  // The comparison is negated so that a deadline of NaN counts as passed.
-  if (!(deadlineAtMs > (nowMs ?? clock.nowMs())))
-    return refused(server, 'timeout', `${method} was past its deadline before it was sent`);
-  return pending >= LIMITS.pendingRequests ? tooManyPending(server) : undefined;
-}
 
 export const tooLarge = (server: string, bytes: number): HostError =>
   new HostError(

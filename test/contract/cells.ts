@@ -1,6 +1,7 @@
 /**
  * Every way a session can be carried, crossed with every server it is held against. One cell, one column of the suite.
  */
+
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';

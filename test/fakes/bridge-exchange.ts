@@ -5,8 +5,7 @@
 import type { BridgedRequest, BridgeOptions, Relayed } from '../../src/gateway/bridge/bridged-request.js';
 import type { AskLimits, ClientCapabilities, Exchange } from '../../src/gateway/exchange.js';
 import { HostError } from '../../src/kernel/errors.js';
-import type { Era, JsonText } from '../../src/wire/channel.js';
-import { frameText } from '../../src/wire/channel.js';
+import { type Era, frameText, type JsonText } from '../../src/wire/channel.js';
 import { InboundRequest } from '../../src/wire/inbound-requests.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 

@@ -1,7 +1,13 @@
 /** Clients, sessions and requests of theirs without an ingress: what they are told is written down as text. */
 
-import type { Client, ClientSession, Exchange, RpcFailure } from '../../src/gateway/exchange.js';
-import { type EndpointId, parseEndpointPath } from '../../src/gateway/exchange.js';
+import {
+  type Client,
+  type ClientSession,
+  type EndpointId,
+  type Exchange,
+  parseEndpointPath,
+  type RpcFailure,
+} from '../../src/gateway/exchange.js';
 import type { Principal } from '../../src/policy/operation.js';
 import type { Era, JsonText } from '../../src/wire/channel.js';
 

@@ -3,8 +3,14 @@
  */
 
 import type { HostError } from '../../src/kernel/errors.js';
-import type { ChannelListener, HttpFacts, OutboundFrame } from '../../src/wire/channel.js';
-import { type JsonText, notificationFrame, requestFrame } from '../../src/wire/channel.js';
+import {
+  type ChannelListener,
+  type HttpFacts,
+  type JsonText,
+  notificationFrame,
+  type OutboundFrame,
+  requestFrame,
+} from '../../src/wire/channel.js';
 import type { Envelope } from '../../src/wire/envelope.js';
 import { legacyEra, modernEra } from './eras.js';
 

@@ -3,12 +3,12 @@
  */
 import { Audit } from '../../src/host/audit.js';
 import { Operations, type OperationsParts } from '../../src/host/operations.js';
-import { KeepAlive } from '../../src/kernel/keep-alive.js';
+import { KeepAlive } from '../../src/kernel/clock.js';
 import { callCachePlan, listCachePlan, ResponseCache } from '../../src/policy/cache.js';
 import { memoryPinStore } from '../../src/policy/pin-records.js';
 import { Pins } from '../../src/policy/pins.js';
 import { CallBudgets } from '../../src/policy/rate-limit.js';
-import { ReconnectBackoff } from '../../src/policy/reconnect-backoff.js';
+import { ReconnectBackoff } from '../../src/policy/retry.js';
 import { ServerThrottle, ToolThrottle } from '../../src/policy/throttles.js';
 
 export function fakeOperations(

@@ -9,11 +9,10 @@ import {
   type ChannelListener,
   frameText,
   type MessageOrigin,
-  newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../src/wire/channel.js';
-import { MessageDecoder } from '../../src/wire/message-decoder.js';
+import { MessageDecoder, newCounters } from '../../src/wire/envelope.js';
 
 export class ScriptedChannel implements Channel {
   readonly kind = 'memory';

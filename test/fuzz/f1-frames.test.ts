@@ -4,10 +4,8 @@
 import { isUtf8 } from 'node:buffer';
 import { expect, test } from 'vitest';
 import { randomInt, seededRandom } from '../../src/kernel/random.js';
-import { newCounters } from '../../src/wire/channel.js';
-import { Envelope, scanEnvelope } from '../../src/wire/envelope.js';
+import { Envelope, MessageDecoder, newCounters, scanEnvelope } from '../../src/wire/envelope.js';
 import { LineReader } from '../../src/wire/line-reader.js';
-import { MessageDecoder } from '../../src/wire/message-decoder.js';
 import { countFor, timeLimitMs } from '../tier.js';
 import { spoiledFrame } from './frames.js';
 

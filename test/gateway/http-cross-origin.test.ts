@@ -83,11 +83,10 @@ test('answers are counted by their status, and of streams only those that listen
 });
 
 test('before the gateway is ready, a client with a key is asked to retry', async () => {
-  let isOpen = false;
-  const { port, router } = await start({ isOpen: () => isOpen });
+  const { port, router, ingress } = await start({ opensLater: true });
   const early = await send(port, { body, headers: modernHeaders('tools/list') });
   expect([early.status, early.headers['retry-after'], router.reached]).toEqual([503, '1', 0]);
   expect((await send(port, { body, key: undefined })).status).toBe(401);
-  isOpen = true;
+  ingress.opened();
   expect((await send(port, { body, headers: modernHeaders('tools/list') })).status).toBe(200);
 });

@@ -1,6 +1,7 @@
 /**
  * What the process tests share: a keeper and channels on real children, and looking at the real process table.
  */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -11,8 +12,7 @@ import type { HostError } from '../../src/kernel/errors.js';
 import { ChildProcesses } from '../../src/transports/stdio/child-processes.js';
 import type { LadderPace } from '../../src/transports/stdio/process-group.js';
 import { openStdio, type StdioChannel, type StdioSpec } from '../../src/transports/stdio/stdio-channel.js';
-import type { OutboundFrame } from '../../src/wire/channel.js';
-import { requestFrame } from '../../src/wire/channel.js';
+import { type OutboundFrame, requestFrame } from '../../src/wire/channel.js';
 import { hasProc, livingNow, realTable } from '../real-table.js';
 
 export const fakes = fileURLToPath(new URL('../fakes', import.meta.url));

@@ -9,7 +9,7 @@ import { dispatch } from '../../src/host/dispatch.js';
 import { type Clock, sleep } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
-import { ReconnectBackoff } from '../../src/policy/reconnect-backoff.js';
+import { ReconnectBackoff } from '../../src/policy/retry.js';
 import type { ServerFacts } from '../../src/session/eras/server-era.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { managedSession } from '../fakes/managed-session.js';

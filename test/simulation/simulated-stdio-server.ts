@@ -10,11 +10,10 @@ import {
   type Channel,
   type ChannelListener,
   frameText,
-  newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../src/wire/channel.js';
-import { MessageDecoder } from '../../src/wire/message-decoder.js';
+import { MessageDecoder, newCounters } from '../../src/wire/envelope.js';
 import { notOpen } from '../../src/wire/wire-errors.js';
 import { type McpFate, type McpMessage, type McpParts, SimulatedMcp } from './simulated-mcp.js';
 

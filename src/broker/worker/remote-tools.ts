@@ -8,10 +8,9 @@
 
 import { closeSync, fstatSync, openSync, readFileSync, writeSync } from 'node:fs';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
-import { type Clock, systemClock } from '../../kernel/clock.js';
+import { type Clock, KeepAlive, systemClock } from '../../kernel/clock.js';
 import { Emitter, type Listener } from '../../kernel/emitter.js';
 import { type ErrorCode, HostError } from '../../kernel/errors.js';
-import { KeepAlive } from '../../kernel/keep-alive.js';
 import { newId, type Random, systemRandom } from '../../kernel/random.js';
 import { replaceFile } from '../../kernel/replace-file.js';
 import { CallResult } from '../../policy/operation.js';

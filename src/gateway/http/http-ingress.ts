@@ -58,8 +58,8 @@ export interface HttpIngressOptions
   readonly listen: HttpListen;
   readonly limits?: Partial<HttpLimits>;
   readonly routes?: Routes;
-  /** Whether the host is open. Default: always. */
-  readonly isOpen?: () => boolean;
+  /** True: requests get 503 with Retry-After until `opened` is called. */
+  readonly opensLater?: boolean;
 }
 
 export interface HttpIngress {
@@ -71,6 +71,8 @@ export interface HttpIngress {
   /** Resolves with `url`; rejects if the address cannot be bound. */
   listen(): Promise<string>;
   figures(): IngressFigures;
+  /** With `opensLater`: the host is open. */
+  opened(): void;
   /** Replaces the allowed names and origins. The names of this machine stay allowed. */
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void;
   /** Ends the sessions, requests and streams of revoked keys. */
@@ -105,11 +107,13 @@ class Ingress implements HttpIngress {
   readonly #connections: HttpConnections;
   /** Number of responses by the first digit of their status. */
   readonly #answers: Record<number, number> = {};
+  #isOpen: boolean;
   #closing: Promise<void> | undefined;
 
   constructor(options: HttpIngressOptions, eras: readonly LoadedEra[]) {
     const { router, clock, random, listen, authenticate } = options;
     this.#options = options;
+    this.#isOpen = !options.opensLater;
     const limits = { ...HTTP_LIMITS, ...options.limits };
     this.#limits = limits;
     this.#guard = this.#guardOf(listen);
@@ -148,6 +152,10 @@ class Ingress implements HttpIngress {
       clients: Object.fromEntries(this.#eras.map(({ era, http }) => [era.name, http.clients])),
       httpAnswers: { ...this.#answers },
     };
+  }
+
+  opened(): void {
+    this.#isOpen = true;
   }
 
   allow(names: Pick<HttpListen, 'hosts' | 'origins'>): void {
@@ -268,12 +276,12 @@ class Ingress implements HttpIngress {
     response: ServerResponse,
     expectsContinue: boolean,
   ): Refusal | undefined {
-    const { authenticate, router, isOpen } = this.#options;
+    const { authenticate, router } = this.#options;
     const path = pathOf(request.url);
     const route = this.#routes.get(path);
     if (!this.#isOriginAllowed(route, headers)) return REFUSALS.origin;
     const { origin } = headers;
-    if (this.#crossOrigin.isListed(origin)) {
+    if (origin !== undefined && this.#crossOrigin.isListed(origin)) {
       this.#crossOrigin.mark(origin, response);
       // Browsers send a preflight without the key.
       if (this.#crossOrigin.answerPreflight(request.method, headers, response)) return undefined;
@@ -284,7 +292,7 @@ class Ingress implements HttpIngress {
     const principal = authenticate(headers.authorization);
     if (!principal) return REFUSALS.key;
     if (!this.#connections.claim(request.socket, principal.id, response)) return REFUSALS.connections;
-    if (isOpen?.() === false) return REFUSALS.starting;
+    if (!this.#isOpen) return REFUSALS.starting;
     if (!router.hasEndpoint(endpoint, principal)) return REFUSALS.endpoint;
     // While stopping, an open request may still wait for the client's answer to a question. That answer is a POST with a
     // session id. parse-post.ts refuses other messages.

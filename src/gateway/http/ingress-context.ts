@@ -6,8 +6,7 @@ import type { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { NewId, Random } from '../../kernel/random.js';
 import type { Principal } from '../../policy/operation.js';
-import { RPC } from '../../wire/methods.js';
-import type { EndpointId, Exchange, Router } from '../exchange.js';
+import type { EndpointId, Router } from '../exchange.js';
 import type { LingeringClose } from './http-connections.js';
 import type { HttpLimits } from './http-limits.js';
 import type { OpenExchanges } from './open-exchanges.js';
@@ -42,14 +41,4 @@ export interface Caller {
   readonly principal: Principal;
   readonly endpoint: EndpointId;
   readonly headers: RequestHeaders;
-}
-
-/** An exception in the router fails only this request, which still gets an answer. */
-export function route({ router, onProblem }: IngressContext, exchange: Exchange): void {
-  try {
-    router.handle(exchange);
-  } catch (error) {
-    onProblem(error);
-    exchange.fail({ code: RPC.internalError, message: 'hostler failed on this request; see its log' });
-  }
 }

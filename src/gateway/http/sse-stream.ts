@@ -8,8 +8,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { JsonText } from '../../wire/channel.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import type { HttpLimits } from './http-limits.js';
-import type { HeaderList } from './reply.js';
-import { cutWhenStalled } from './reply.js';
+import { cutWhenStalled, type HeaderList } from './reply.js';
 
 const streamHeaders: HeaderList = [
   ...['Content-Type', 'text/event-stream', 'Cache-Control', 'no-store', 'X-Accel-Buffering', 'no'],

@@ -62,11 +62,11 @@ export class Keyring {
   }
 
   /** Undefined: the key is unknown or expired. */
-  authenticate(header: string | undefined): Principal | undefined {
+  readonly authenticate = (header: string | undefined): Principal | undefined => {
     if (header === undefined || header.length > headerCharsMax) return undefined;
     const holder = this.#cached.get(header) ?? this.#lookUp(header);
     return holder && this.#unexpired(holder);
-  }
+  };
 
   /** The current principal for the key that authenticated `principal`; undefined: the key was removed or has expired. */
   now(principal: Principal): Principal | undefined {

@@ -6,13 +6,13 @@
  * bounded in total and per principal, subscriptions per session and per stream.
  */
 import { ERRORS } from '../../kernel/errors.js';
+import { SUBSCRIPTION_ID } from '../../session/eras/modern/protocol.js';
 import { spliceMeta } from '../../wire/json-edit.js';
 import { stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { NOTIFICATION, RPC } from '../../wire/methods.js';
 import { type ClientSession, type Exchange, invalidParams } from '../exchange.js';
 import { requestFailure } from '../messages/failures.js';
-import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
-import { noTarget } from '../routing/relay.js';
+import { noTarget } from '../routing/passthrough-targets.js';
 import { isAmbiguous } from '../views/tool-names.js';
 import { LIST_KINDS } from './list-watch.js';
 import { ListenStream, readFilter, type SubscriptionParts, subscribe, uriCharsMax, urisMax } from './listen-stream.js';

@@ -6,12 +6,12 @@
  * subscriptions.
  */
 import type { Clock } from '../../kernel/clock.js';
+import { SUBSCRIPTION_ID } from '../../session/eras/modern/protocol.js';
 import { spliceMeta } from '../../wire/json-edit.js';
 import { memberString, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
 import { NOTIFICATION } from '../../wire/methods.js';
 import type { Client, Exchange } from '../exchange.js';
-import { SUBSCRIPTION_ID } from '../messages/request-meta.js';
 import type { ServerInfoCache } from '../routing/capabilities.js';
 import type { Upstreams } from '../upstreams.js';
 import { isAmbiguous, type ResourceTarget, wrapParams } from '../views/tool-names.js';

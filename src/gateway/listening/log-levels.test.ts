@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { principalOf } from '../../../test/fakes/fake-exchange.js';
 import { FakeUpstreams } from '../../../test/fakes/fake-upstreams.js';
-import { isLogged } from '../messages/request-meta.js';
-import { LogLevels } from './log-levels.js';
+import { isLogged, LogLevels } from './log-levels.js';
 
 const logging = { tools: [], capabilities: '{"logging":{}}' };
 const somebody = principalOf('somebody');

@@ -3,11 +3,30 @@
  * A shared server gets the most verbose level of all sessions. Each client then receives only messages of its own level.
  * Not here: attributing log messages to calls (the host).
  */
+
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Principal } from '../../policy/operation.js';
-import { isMoreVerbose, type LogLevel } from '../messages/request-meta.js';
+import { memberString } from '../../wire/json-members.js';
 import type { Upstreams } from '../upstreams.js';
 import { offers } from '../views/view.js';
+
+/** The levels of RFC 5424, lowest first. */
+export const logLevels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+export const isLogLevel = (text: string | undefined): text is LogLevel =>
+  (logLevels as readonly (string | undefined)[]).includes(text);
+
+/** Undefined `level`: the client gets all logs. A log without a valid level is dropped for any other client. */
+export function isLogged(level: LogLevel | undefined, params: Buffer | undefined): boolean {
+  if (level === undefined) return true;
+  const own = params && memberString(params, 'level');
+  return isLogLevel(own) && !isMoreVerbose(own, level);
+}
+
+const isMoreVerbose = (level: LogLevel, than: LogLevel): boolean => logLevels.indexOf(level) < logLevels.indexOf(than);
+
+export const LOG_LEVEL = 'io.modelcontextprotocol/logLevel';
 
 /** Far above the limit of sessions, so no open session loses its level. */
 const requestedMax = 10_000;

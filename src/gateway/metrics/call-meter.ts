@@ -46,7 +46,7 @@ export class CallMeter {
   /** Counts of removed servers, of unknown names, and of names beyond `serversMax`. */
   readonly #nameless = new ServerCounts();
 
-  called(server: string, outcome: CallOutcome, durationMs: number): void {
+  readonly called = (server: string, outcome: CallOutcome, durationMs: number): void => {
     const counts = this.#of(server);
     const at = outcomeIndex.get(outcome) as number;
     counts.outcomes[at] = (counts.outcomes[at] as number) + 1;
@@ -54,7 +54,7 @@ export class CallMeter {
     while (bucket < bucketsMs.length && durationMs > (bucketsMs[bucket] as number)) bucket++;
     counts.buckets[bucket] = (counts.buckets[bucket] as number) + 1;
     counts.sumMs += durationMs;
-  }
+  };
 
   restarted(server: string): void {
     this.#of(server).restarts++;

@@ -37,7 +37,7 @@ export function createMetrics(
 ): Metrics {
   const meter = new CallMeter();
   const offs = [() => host.meterCalls(undefined), host.on('restart', ({ server }) => meter.restarted(server))];
-  host.meterCalls((server, outcome, durationMs) => meter.called(server, outcome, durationMs));
+  host.meterCalls(meter.called);
   let lastLoop: EventLoopUtilization | undefined;
   const read = (): Scrape => {
     const rows = host.status();

@@ -1,35 +1,30 @@
 /**
  * Requests that servers answer. The relay finds the server by the shown name, sends the request through the bridge, and
  * translates the answer to the client's era. A tool call costs one scan of the params, without parsing or copies.
- * Not here: policy (host/), requests of servers to clients (bridge/).
+ * Not here: targets of other requests (passthrough-targets.ts), policy (host/), requests of servers to clients (bridge/).
  * Invariant: every exchange that enters is ended once.
  */
+
+import type { HostRequestOptions, ToolResult } from '../../host/host-interface.js';
+import { BytesMemo } from '../../kernel/bytes-memo.js';
 import { isHostError } from '../../kernel/errors.js';
-import type { JsonText } from '../../wire/channel.js';
+import { META, SUBSCRIPTION_ID } from '../../session/eras/modern/protocol.js';
+import type { Era } from '../../wire/channel.js';
 import { editMembers, type MemberEdits } from '../../wire/json-edit.js';
-import { isObject, memberString, stringOf, uniqueMembers } from '../../wire/json-members.js';
-import { METHODS, type Method, RPC } from '../../wire/methods.js';
-import type { Bridge, Relayed } from '../bridge/bridged-request.js';
-import { UpstreamRequest } from '../bridge/upstream-request.js';
+import { isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
+import { eachMember, readString } from '../../wire/json-scan.js';
+import { METHODS, type Method, NOTIFICATION, RPC } from '../../wire/methods.js';
+import type { Bridge, BridgedRequest, BridgeOptions, Relayed } from '../bridge/bridged-request.js';
 import { badResult } from '../eras/era.js';
 import { eraOf } from '../eras/eras.js';
 import { type Exchange, invalidParams, isFailure, type RpcFailure } from '../exchange.js';
-import type { LogLevels } from '../listening/log-levels.js';
-import {
-  ambiguousUri,
-  callFailure,
-  type FailureContext,
-  requestFailure,
-  translateError,
-  unknownUri,
-} from '../messages/failures.js';
-import { readMeta } from '../messages/request-meta.js';
+import { isLogged, isLogLevel, LOG_LEVEL, type LogLevel, type LogLevels } from '../listening/log-levels.js';
+import { callFailure, type FailureContext, requestFailure, translateError } from '../messages/failures.js';
 import type { Upstreams } from '../upstreams.js';
-import { type AmbiguousResource, isAmbiguous } from '../views/tool-names.js';
-import { uriCharsMax } from '../views/uri-templates.js';
-import type { ToolTarget, View } from '../views/view.js';
+import type { ToolTarget } from '../views/view.js';
 import type { Views } from '../views/views.js';
 import type { ServerInfoCache } from './capabilities.js';
+import { findTarget, type PassthroughTarget } from './passthrough-targets.js';
 
 export interface RelayContext {
   readonly upstreams: Upstreams;
@@ -142,7 +137,7 @@ export class Relay {
     const isCacheable = METHODS.get(method)?.isCacheable ?? false;
     if (era === client.era && !isCacheable) return exchange.succeed(bytes);
     const serverInfo = this.#context.servers.of(server).info;
-    const mayBePublic = this.#context.mayBePublic();
+    const mayBePublic = isCacheable && this.#context.mayBePublic();
     const context = { from: era, isCacheable, serverInfo, mayBePublic };
     const translated = eraOf(client.era).translateResult(bytes, context);
     if (isFailure(translated)) exchange.fail(translated);
@@ -176,70 +171,184 @@ export class Relay {
 
 const unknownTool = (name: string): RpcFailure => invalidParams(`unknown tool: ${name.slice(0, nameCharsShown)}`);
 
-interface PassthroughTarget {
+const logMethod = 'notifications/message';
+const nul = Buffer.from([0]);
+
+interface UpstreamTarget {
   readonly server: string;
-  readonly edits: MemberEdits;
-  /** True if a server that is not listed yet may be a better target. */
-  readonly isGuess?: boolean;
+  /** Last known era of the server. */
+  readonly serverEra: Era | undefined;
+  /** Undefined: not a tool call. */
+  readonly tool: string | undefined;
+  /** Arguments of a tool call, or all params of another request. */
+  readonly params: Buffer;
 }
 
-type Finder = (view: View, params: Buffer, exchange: Exchange) => PassthroughTarget | RpcFailure;
+/**
+ * One request that the bridge sends to a server, and the relay of its progress and logs to the client.
+ * Not here: the options that the bridge adds (eras/).
+ * Invariant: protocol members of the client's `_meta` never reach the server; all other members do.
+ */
+class UpstreamRequest implements BridgedRequest {
+  readonly exchange: Exchange;
+  readonly target: UpstreamTarget;
+  readonly inputResponses: Buffer | undefined;
+  readonly requestState: Buffer | undefined;
+  readonly #upstreams: Upstreams;
+  readonly #levels: LogLevels;
+  readonly #meta: string | undefined;
+  readonly #onProgress: HostRequestOptions['onProgress'];
+  readonly #onServerNotification: HostRequestOptions['onServerNotification'];
+  /** The exchange that waits for the answer. `moveTo` changes it. */
+  #waiting: Exchange;
+  #token: string | undefined;
+  #level: LogLevel | undefined;
 
-const finders: Readonly<Record<NonNullable<Method['target']>, Finder>> = {
-  prompt: (view, params) => {
-    const name = memberString(params, 'name');
-    if (name === undefined) return invalidParams('params.name must be a string');
-    const entry = view.findPrompt(name);
-    if (entry) return { server: entry.server, edits: [['name', JSON.stringify(entry.key)]] };
-    return onlyServer(view) ?? invalidParams(`unknown prompt: ${name.slice(0, nameCharsShown)}`);
-  },
-  resource: (view, params, { client }) => {
-    const uri = memberString(params, 'uri');
-    if (uri === undefined) return invalidParams('params.uri must be a string');
-    const found = view.findResource(uri);
-    if (!found || isAmbiguous(found)) return noTarget(uri, found, client.era);
-    const { server, isByTemplate: isGuess = false } = found;
-    return { server, isGuess, edits: found.uri === uri ? [] : [['uri', JSON.stringify(found.uri)]] };
-  },
-  reference: (view, params) => {
-    const [ref] = uniqueMembers(params, ['ref']) ?? [];
-    const type = ref && memberString(ref, 'type');
-    if (!ref || type === undefined) return invalidParams('params.ref must be an object with a type');
-    return type === 'ref/prompt' ? promptReference(view, ref) : resourceReference(view, ref);
-  },
-};
+  constructor(
+    exchange: Exchange,
+    target: UpstreamTarget,
+    meta: RequestMeta,
+    inputResponses: Buffer | undefined,
+    requestState: Buffer | undefined,
+    { upstreams, levels }: { readonly upstreams: Upstreams; readonly levels: LogLevels },
+  ) {
+    this.exchange = exchange;
+    this.target = target;
+    this.inputResponses = inputResponses;
+    this.requestState = requestState;
+    this.#upstreams = upstreams;
+    this.#levels = levels;
+    this.#waiting = exchange;
+    this.#token = meta.progressToken;
+    this.#level = this.#levelOf(exchange, meta);
+    this.#meta = metaFor(target.serverEra, meta.forwarded, this.#level);
+    this.#onProgress = this.#token === undefined ? undefined : (params) => this.#progress(params);
+    this.#onServerNotification = this.#getsLogs() ? (method, params) => this.#log(method, params) : undefined;
+  }
 
-const findTarget = (kind: Method['target'], ...args: Parameters<Finder>): PassthroughTarget | RpcFailure =>
-  finders[kind as NonNullable<Method['target']>](...args);
+  get server(): string {
+    return this.target.server;
+  }
 
-function promptReference(view: View, ref: Buffer): PassthroughTarget | RpcFailure {
-  const name = memberString(ref, 'name');
-  const entry = name === undefined ? undefined : view.findPrompt(name);
-  if (!entry) return (name !== undefined && onlyServer(view)) || invalidParams('unknown prompt in params.ref');
-  return withReference(entry.server, editMembers(ref, [['name', JSON.stringify(entry.key)]]));
+  get serverEra(): Era | undefined {
+    return this.target.serverEra;
+  }
+
+  /** The members are listed one by one: a spread costs more than the rest of this method. */
+  send({ members, capabilities, onServerRequest, signal }: BridgeOptions): Promise<Relayed> {
+    const { client, method } = this.exchange;
+    const { server, tool, params } = this.target;
+    const options: HostRequestOptions = {
+      isChecked: true,
+      principal: client.principal,
+      instance: client.id,
+      signal: signal ?? this.exchange.signal,
+      meta: this.#meta,
+      members,
+      capabilities,
+      onProgress: this.#onProgress,
+      onServerRequest,
+      onServerNotification: this.#onServerNotification,
+    };
+    return tool === undefined
+      ? this.#upstreams.request(server, method, params, options)
+      : this.#upstreams.call(server, tool, params, options).then(asRelayed);
+  }
+
+  identity(): Buffer {
+    const { server, tool, params } = this.target;
+    const names = tool === undefined ? [this.exchange.method, server] : [this.exchange.method, server, tool];
+    return Buffer.concat([...names.flatMap((name) => [Buffer.from(name), nul]), params, nul]);
+  }
+
+  /** Progress token and log level of the new exchange replace those of the first one. */
+  moveTo(exchange: Exchange): void {
+    const [bytes] = (exchange.params && uniqueMembers(exchange.params, ['_meta'])) ?? [];
+    const meta = readMeta(bytes) ?? noMeta;
+    this.#waiting = exchange;
+    this.#token = meta.progressToken;
+    this.#level = this.#levelOf(exchange, meta);
+  }
+
+  #progress(params: Buffer): void {
+    if (this.#token === undefined) return;
+    const edited = editMembers(params, [['progressToken', this.#token]]);
+    if (edited) this.#waiting.notify(NOTIFICATION.progress, edited);
+  }
+
+  #log(method: string, params: Buffer | undefined): void {
+    if (method !== logMethod || !params) return;
+    if (this.#getsLogs() && isLogged(this.#level, params)) this.#waiting.notify(method, params);
+  }
+
+  #getsLogs(): boolean {
+    return this.#level !== undefined || eraOf(this.#waiting.client.era).logLevelSource === 'session';
+  }
+
+  #levelOf({ client }: Exchange, meta: RequestMeta): LogLevel | undefined {
+    return eraOf(client.era).logLevelSource === 'session' ? this.#levels.of(client.id) : meta.logLevel;
+  }
 }
 
-function resourceReference(view: View, ref: Buffer): PassthroughTarget | RpcFailure {
-  const uri = memberString(ref, 'uri');
-  const found = uri === undefined ? undefined : view.findResource(uri);
-  if (uri === undefined || !found) return invalidParams('unknown resource in params.ref');
-  if (isAmbiguous(found)) return ambiguousUri(uri, found.servers);
-  return withReference(found.server, found.uri === uri ? ref : editMembers(ref, [['uri', JSON.stringify(found.uri)]]));
+const asRelayed = ({ bytes, era }: ToolResult): Relayed => ({ kind: 'result', bytes, era });
+
+/** A modern server sends logs only for requests that carry a log level. */
+function metaFor(era: Era | undefined, forwarded: string | undefined, level: LogLevel | undefined): string | undefined {
+  if (level === undefined || era !== 'modern') return forwarded;
+  const asked = `"${LOG_LEVEL}":"${level}"`;
+  return forwarded === undefined ? asked : `${asked},${forwarded}`;
 }
 
-/** The error for a resource of no server, or of several servers. */
-export function noTarget(uri: string, found: AmbiguousResource | undefined, era: string): RpcFailure {
-  if (found) return ambiguousUri(uri, found.servers);
-  return uri.length > uriCharsMax
-    ? invalidParams(`params.uri has more than ${uriCharsMax} characters; use the endpoint /mcp/<server>`)
-    : unknownUri(uri, era);
+/**
+ * Splits `_meta` of a client's request into members for the gateway and members for the server.
+ * Invariant: protocol members of the client's hop never reach the server.
+ */
+interface RequestMeta {
+  /** JSON text of the token as sent, quotes included. */
+  readonly progressToken: string | undefined;
+  readonly logLevel: LogLevel | undefined;
+  /** JSON text of all other members, without braces. */
+  readonly forwarded: string | undefined;
 }
 
-const withReference = (server: string, ref: JsonText | undefined): PassthroughTarget | RpcFailure =>
-  ref === undefined ? invalidParams('params.ref has a duplicate key') : { server, edits: [['ref', ref]] };
+const noMeta: RequestMeta = { progressToken: undefined, logLevel: undefined, forwarded: undefined };
+const ownKeys = new Set<string>([...Object.values(META), LOG_LEVEL, SUBSCRIPTION_ID, 'progressToken']);
 
-/** The server of a one-server endpoint, if its prompts were never listed: it may have the prompt. */
-const onlyServer = (view: View): PassthroughTarget | undefined =>
-  view.only !== undefined && !view.known(view.only)?.lists.has('prompts/list')
-    ? { server: view.only, edits: [] }
-    : undefined;
+/** The protocol defines a handful of members, and clients add few. */
+const membersMax = 64;
+
+/** Undefined: `meta` is not an object, has a duplicate key, or has too many members. */
+export function readMeta(meta: Buffer | undefined): RequestMeta | undefined {
+  return meta ? (metas.of(meta, metaOf, isReusable) ?? undefined) : noMeta;
+}
+
+const metas = new BytesMemo<RequestMeta | null>();
+/** Metadata with a progress token is not cached, because a token belongs to one request. */
+const isReusable = (meta: RequestMeta | null): boolean => meta !== null && meta.progressToken === undefined;
+
+function metaOf(meta: Buffer): RequestMeta | null {
+  let progressToken: string | undefined;
+  let logLevel: LogLevel | undefined;
+  let forwarded = '';
+  // An array, because most requests have two or three members: a Set would cost more.
+  const seen: string[] = [];
+  const after = eachMember(meta, 0, meta.length, 0, ({ keyStart, keyEnd, valueStart, valueEnd }) => {
+    const key = readString(meta, keyStart, keyEnd);
+    if (seen.length >= membersMax || seen.includes(key)) return false;
+    seen.push(key);
+    if (!ownKeys.has(key)) {
+      forwarded += `${forwarded === '' ? '' : ','}${meta.toString('utf8', keyStart - 1, valueEnd)}`;
+    } else if (key === 'progressToken') {
+      if (isToken(meta[valueStart] as number)) progressToken = meta.toString('utf8', valueStart, valueEnd);
+    } else if (key === LOG_LEVEL) {
+      const level = stringOf(meta.subarray(valueStart, valueEnd));
+      if (isLogLevel(level)) logLevel = level;
+    }
+    return undefined;
+  });
+  if (after !== meta.length) return null;
+  return { progressToken, logLevel, forwarded: forwarded === '' ? undefined : forwarded };
+}
+
+/** The first byte of a string or a number. */
+const isToken = (first: number): boolean => first === 0x22 || first === 0x2d || (first >= 0x30 && first <= 0x39);

@@ -13,11 +13,11 @@ import { stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { METHODS, RPC } from '../../wire/methods.js';
 import type { Bridge } from '../bridge/bridged-request.js';
 import { eraOf } from '../eras/eras.js';
-import type { EndpointId } from '../exchange.js';
 import {
   type Client,
   type ClientSession,
   type CurrentPrincipal,
+  type EndpointId,
   type Exchange,
   invalidParams,
   type MirroredHeader,
@@ -26,8 +26,7 @@ import {
 } from '../exchange.js';
 import { ClientSubscriptions } from '../listening/client-subscriptions.js';
 import { ListWatch } from '../listening/list-watch.js';
-import { LogLevels } from '../listening/log-levels.js';
-import { isLogLevel } from '../messages/request-meta.js';
+import { isLogLevel, LogLevels } from '../listening/log-levels.js';
 import type { Upstreams } from '../upstreams.js';
 import { ListPages, readCursor } from '../views/list-pages.js';
 import type { Position } from '../views/table.js';

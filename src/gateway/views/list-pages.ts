@@ -6,7 +6,8 @@
  * Clients can write cursors themselves, so only pages that begin where a page of the present list begins are cached.
  */
 import type { ListMethod } from '../../session/lists.js';
-import { editMembers, latin1, spliceMeta } from '../../wire/json-edit.js';
+import { latin1 } from '../../wire/channel.js';
+import { editMembers, spliceMeta } from '../../wire/json-edit.js';
 import { keyIs, type Span } from '../../wire/json-members.js';
 import { eachMember } from '../../wire/json-scan.js';
 import type { Entry } from './server-lists.js';

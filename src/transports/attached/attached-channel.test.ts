@@ -3,8 +3,7 @@ import { modernEra } from '../../../test/fakes/eras.js';
 import { RecordingListener, request } from '../../../test/fakes/http-listener.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { LIMITS } from '../../kernel/limits.js';
-import type { OutboundFrame } from '../../wire/channel.js';
-import { notificationFrame } from '../../wire/channel.js';
+import { notificationFrame, type OutboundFrame } from '../../wire/channel.js';
 import type { AttachableTransport } from './attachable.js';
 import { AttachedChannel, closeMsMax } from './attached-channel.js';
 

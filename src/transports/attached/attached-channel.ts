@@ -17,12 +17,11 @@ import {
   type EraRules,
   frameText,
   type MessageOrigin,
-  newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
+import { MessageDecoder, newCounters } from '../../wire/envelope.js';
 import { encodeHeaderValue } from '../../wire/header-value.js';
-import { MessageDecoder } from '../../wire/message-decoder.js';
 import { inboundTooLarge, notOpen, overloaded } from '../../wire/wire-errors.js';
 import { checkFacts } from '../http/headers.js';
 import { type Attachable, type AttachableTransport, isServerObject, linkTransports } from './attachable.js';

@@ -1,7 +1,8 @@
 import type { Dispatcher } from 'undici';
 import type { Cancel } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
-import { type ChannelCounters, newCounters, type OutboundFrame } from '../../wire/channel.js';
+import type { OutboundFrame } from '../../wire/channel.js';
+import { type ChannelCounters, newCounters } from '../../wire/envelope.js';
 import { isEventStream, type ResponseHeaders } from './headers.js';
 import { type ExchangeSink, type HttpExchange, PostedFrame } from './http-exchange.js';
 import type { HttpDeps } from './http-pool.js';

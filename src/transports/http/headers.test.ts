@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { legacyEra, modernEra } from '../../../test/fakes/eras.js';
-import type { EraRules, OutboundFrame } from '../../wire/channel.js';
-import { requestFrame } from '../../wire/channel.js';
+import { type EraRules, type OutboundFrame, requestFrame } from '../../wire/channel.js';
 import { checkFacts, configuredHeaders, isSessionId, RequestHeaders } from './headers.js';
 
 describe('configured headers', () => {

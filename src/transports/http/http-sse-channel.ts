@@ -8,8 +8,8 @@
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { HostError } from '../../kernel/errors.js';
 import type { Channel, ChannelListener, OutboundFrame } from '../../wire/channel.js';
+import { MessageDecoder } from '../../wire/envelope.js';
 import { oversizedEdgeBytes, oversizedHead } from '../../wire/line-reader.js';
-import { MessageDecoder } from '../../wire/message-decoder.js';
 import { OneWayPost } from './call-queue.js';
 import { GetStream } from './get-stream.js';
 import type { ResponseHeaders } from './headers.js';

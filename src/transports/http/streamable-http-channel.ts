@@ -10,8 +10,7 @@
 import type { Dispatcher } from 'undici';
 import { HostError } from '../../kernel/errors.js';
 import type { OutboundFrame, SessionReset, Withdrawal } from '../../wire/channel.js';
-import type { Envelope } from '../../wire/envelope.js';
-import { MessageDecoder } from '../../wire/message-decoder.js';
+import { type Envelope, MessageDecoder } from '../../wire/envelope.js';
 import { NOTIFICATION } from '../../wire/methods.js';
 import { ResumableStreams } from './get-stream.js';
 import { headerText, isSessionId, type ResponseHeaders } from './headers.js';

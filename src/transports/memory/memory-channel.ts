@@ -11,11 +11,10 @@ import {
   type Channel,
   type ChannelListener,
   frameText,
-  newCounters,
   type OutboundFrame,
   type Withdrawal,
 } from '../../wire/channel.js';
-import { MessageDecoder } from '../../wire/message-decoder.js';
+import { MessageDecoder, newCounters } from '../../wire/envelope.js';
 import { inboundTooLarge, notOpen, overloaded } from '../../wire/wire-errors.js';
 
 export interface MemoryServerEnd {

@@ -9,9 +9,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
-import type { Cancel, Clock } from '../../kernel/clock.js';
+import { type Cancel, type Clock, keepAlive } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { keepAlive } from '../../kernel/keep-alive.js';
 import type { EscapedProcesses } from './escaped-processes.js';
 import { inheritedDescriptors } from './inherited-descriptors.js';
 import {

@@ -5,11 +5,11 @@
  * touched if it is empty, unreadable or owned by another user, or if its owner lives or is not visible. While the process table
  * answers `unknown`, no process is signalled or counted as gone; the journal stays and is reported.
  */
+
 import { readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { type Clock, sleep } from '../../kernel/clock.js';
+import { type Clock, keepAlive, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { keepAlive } from '../../kernel/keep-alive.js';
 import { runMark } from '../environment.js';
 import {
   JOURNAL_ENDING,

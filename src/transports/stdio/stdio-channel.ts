@@ -13,17 +13,10 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { deferred } from '../../kernel/deferred.js';
 import { HostError, type SendPhase } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
-import {
-  type Channel,
-  type ChannelListener,
-  newCounters,
-  type OutboundFrame,
-  type Withdrawal,
-} from '../../wire/channel.js';
-import type { Envelope } from '../../wire/envelope.js';
+import type { Channel, ChannelListener, OutboundFrame, Withdrawal } from '../../wire/channel.js';
+import { type Envelope, MessageDecoder, newCounters } from '../../wire/envelope.js';
 import { LineReader, oversizedHead, oversizedTail } from '../../wire/line-reader.js';
 import { LineWriter } from '../../wire/line-writer.js';
-import { MessageDecoder } from '../../wire/message-decoder.js';
 import { inboundTooLarge, overloaded } from '../../wire/wire-errors.js';
 import { childEnvironment, type DeclaredEnvironment } from '../environment.js';
 import { type ChannelEnd, channelEndError, frameError } from './channel-end-errors.js';

@@ -10,8 +10,7 @@ import type { JsonText } from '../../../wire/channel.js';
 import type { Envelope } from '../../../wire/envelope.js';
 import { NOTIFICATION } from '../../../wire/methods.js';
 import type { Answer } from '../../../wire/peer-interface.js';
-import type { AskLimits } from '../../exchange.js';
-import { notificationText, requestText } from '../../exchange.js';
+import { type AskLimits, notificationText, requestText } from '../../exchange.js';
 
 /** False: no connection to the client is open. */
 export type Send = (parts: readonly JsonText[]) => boolean;

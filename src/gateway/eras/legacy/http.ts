@@ -11,7 +11,7 @@ import { memberText } from '../../../wire/json-members.js';
 import { NOTIFICATION, RPC } from '../../../wire/methods.js';
 import type { ReceivedRequest } from '../../exchange.js';
 import { type CurrentPrincipal, failureText, isFailure, type RpcFailure } from '../../exchange.js';
-import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
+import type { Caller, IngressContext } from '../../http/ingress-context.js';
 import { acceptsStream, failureOf, REFUSALS, type Refusal, sessionsFull, writeJson } from '../../http/reply.js';
 import { SseStream } from '../../http/sse-stream.js';
 import type { HttpEra } from '../era.js';
@@ -160,7 +160,9 @@ export class LegacyHttp implements HttpEra {
     // A disconnected client never receives the session id.
     const admit: Admit = () =>
       !response.destroyed && this.#sessions.admit(session) ? ['Mcp-Session-Id', session.id] : sessionsFull;
-    route(this.#context, new LegacyHttpExchange(this.#context, reply, session, this.#requestOf(envelope), admit));
+    this.#context.router.handle(
+      new LegacyHttpExchange(this.#context, reply, session, this.#requestOf(envelope), admit),
+    );
     return undefined;
   }
 
@@ -181,7 +183,7 @@ export class LegacyHttp implements HttpEra {
     // Second check: a batch has many requests, and other requests may have started while its body was read.
     if (session.exchanges.size >= limits.exchangesPerSession || !open.admits(session.principal.id))
       return reply.answer(failureText(request.idText, full), 503);
-    route(this.#context, new LegacyHttpExchange(this.#context, reply, session, request));
+    this.#context.router.handle(new LegacyHttpExchange(this.#context, reply, session, request));
   }
 
   #take(session: LegacySession, envelope: Envelope): void {

@@ -20,7 +20,7 @@ import {
 } from '../../exchange.js';
 import type { Caller } from '../../http/ingress-context.js';
 import type { RequestHeaders } from '../../http/reply.js';
-import { isLogLevel, LOG_LEVEL, logLevels } from '../../messages/request-meta.js';
+import { isLogLevel, LOG_LEVEL, logLevels } from '../../listening/log-levels.js';
 
 const clientInfoBytesMax = 64 * 1024;
 const versionCharsMax = 64;

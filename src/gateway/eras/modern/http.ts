@@ -14,7 +14,7 @@ import {
   type ReceivedRequest,
   type RpcFailure,
 } from '../../exchange.js';
-import { type Caller, type IngressContext, route } from '../../http/ingress-context.js';
+import type { Caller, IngressContext } from '../../http/ingress-context.js';
 import type { OpenExchange } from '../../http/open-exchanges.js';
 import { keyRevoked, REFUSALS, type Refusal, stopping, writeJson } from '../../http/reply.js';
 import { eventText, SseStream } from '../../http/sse-stream.js';
@@ -56,7 +56,7 @@ class ModernHttp implements HttpEra {
     if (!open.admits(caller.principal.id)) return REFUSALS.busy;
     const request = { idText, method, params, startedAtMs: clock.nowMs() };
     const client = clientOf(caller, check.capabilities);
-    route(this.#context, new ModernHttpExchange(this.#context, response, client, request));
+    this.#context.router.handle(new ModernHttpExchange(this.#context, response, client, request));
     return undefined;
   }
 

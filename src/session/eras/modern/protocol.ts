@@ -12,3 +12,6 @@ export const META = {
   clientCapabilities: 'io.modelcontextprotocol/clientCapabilities',
   serverInfo: 'io.modelcontextprotocol/serverInfo',
 } as const;
+
+/** In `_meta` of notifications on a listen stream. */
+export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId';

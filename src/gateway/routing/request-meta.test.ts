@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readMeta } from './request-meta.js';
+import { readMeta } from './relay.js';
 
 const read = (text: string) => readMeta(Buffer.from(text));
 const key = (name: string) => `"io.modelcontextprotocol/${name}"`;
