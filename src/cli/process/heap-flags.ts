@@ -10,28 +10,34 @@
  */
 import { flushCompileCache } from './compile-cache.js';
 
-const lookEveryMs = 1_000;
+const flags = ['--heap-growing-percent=50', '--semi-space-growth-factor=1', '--no-parallel-scavenge'];
+
+/** After the start, whose collections need no limit. */
+const beginAfterMs = 250;
 const compactionEveryMs = 10_000;
 /** Share of the last interval in which the event loop was busy. The soak has 0.2, a benchmark 0.9. */
 const busyShare = 0.5;
 /** Both halves of new space: with 64 calls in flight their garbage still dies before it is copied. */
 const newSpaceBytes = 8 * 1024 * 1024;
 
-/** Sets the flags once new space has `newSpaceBytes`, so that they do not slow the start. */
+/** Sets the flags once new space has `newSpaceBytes`. It looks after each collection: a timer let new space double, 8 MB more. */
 export function limitHeap(): void {
-  const timer = setInterval(async () => {
+  const begin = async () => {
     const { getHeapSpaceStatistics, setFlagsFromString } = await import('node:v8');
-    const newSpace = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
-    if ((newSpace?.space_size ?? 0) < newSpaceBytes) return;
-    clearInterval(timer);
-    // V8 rejects a code cache that was written under other flags.
-    flushCompileCache();
-    setFlagsFromString('--heap-growing-percent=50');
-    setFlagsFromString('--semi-space-growth-factor=1');
-    setFlagsFromString('--no-parallel-scavenge');
-    compactWhileIdle(setFlagsFromString);
-  }, lookEveryMs);
-  timer.unref();
+    const look = () => {
+      const newSpace = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
+      if ((newSpace?.space_size ?? 0) < newSpaceBytes) return;
+      collections.disconnect();
+      // V8 rejects a code cache that was written under other flags.
+      flushCompileCache();
+      for (const flag of flags) setFlagsFromString(flag);
+      compactWhileIdle(setFlagsFromString);
+    };
+    const collections = new PerformanceObserver(look);
+    collections.observe({ entryTypes: ['gc'] });
+    look();
+  };
+  setTimeout(begin, beginAfterMs).unref();
 }
 
 function compactWhileIdle(setFlag: (flag: string) => void): void {

@@ -1,8 +1,13 @@
 /**
- * Loads undici synchronously from its installed location. The bundle of the library replaces this file by one that returns
- * undefined: bundlers do not follow a `require` made by createRequire. Then undici.ts loads it with an import.
+ * Loads the parts of undici that Hostler uses, synchronously from its installed location: all of it takes 8.7 MB more memory and
+ * 88 more files. The bundle of the library replaces this file by one that returns undefined: bundlers do not follow a `require`
+ * made by createRequire. Then undici.ts loads it with an import.
  */
 import { createRequire } from 'node:module';
 
-export const requireUndici = (): typeof import('undici') | undefined =>
-  createRequire(import.meta.url)('undici') as typeof import('undici');
+export type Undici = Pick<typeof import('undici'), 'Pool' | 'buildConnector'>;
+
+export function requireUndici(): Undici | undefined {
+  const require = createRequire(import.meta.url);
+  return { Pool: require('undici/lib/dispatcher/pool.js'), buildConnector: require('undici/lib/core/connect.js') };
+}

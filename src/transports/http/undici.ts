@@ -1,8 +1,5 @@
 /** Loads undici with the first connection: most hosts only run processes, and undici loads slower than all of Hostler. */
-import { requireUndici } from './require-undici.js';
-
-/** Exports in use. The bundle of the library has no others (scripts/bundle-library.mjs). */
-type Undici = Pick<typeof import('undici'), 'Pool' | 'buildConnector'>;
+import { requireUndici, type Undici } from './require-undici.js';
 
 let loaded: Undici | undefined;
 
