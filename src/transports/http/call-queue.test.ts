@@ -52,6 +52,22 @@ test('W1 a connection that is freed while the queue is paused goes to no call of
   expect(sent).toEqual([first, second]);
 });
 
+test('W5 calls that waited in a held queue get the connections of answered calls whose streams linger', () => {
+  const { queue, sent } = setup(2);
+  const [first, second, third] = [call(), call(), call()];
+  const givenUp: PostCall[] = [];
+  for (const each of [first, second]) each.giveUp = () => void givenUp.push(each);
+  queue.add(first);
+  queue.linger(first);
+  const release = queue.hold();
+  queue.add(second);
+  queue.add(third);
+  release();
+  expect([sent, givenUp]).toEqual([[first, second], [first]]);
+  queue.released(first);
+  expect(sent).toEqual([first, second, third]);
+});
+
 test('W2 of lanes that share connections, the first has the freed one', () => {
   const { slots, queue, sent } = setup(1);
   const others: PostCall[] = [];

@@ -79,7 +79,9 @@ export class CallQueue<Call extends { giveUp(): void }> {
 
   #drain(): void {
     for (const next of this.#waiting) {
-      if (this.#holds > 0 || !this.#slots.take()) return;
+      if (this.#holds > 0) return;
+      // Calls that were added during a hold have asked for no slot: one may have been free then.
+      if (!this.#slots.take()) return this.#slots.want();
       this.#waiting.delete(next);
       this.#dispatch(next);
     }
