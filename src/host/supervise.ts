@@ -71,8 +71,11 @@ interface ClientInstance {
   readonly onEvent: (event: SupervisorEvent) => void;
 }
 
-const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> =>
-  (await session.probe(deadlineAtMs)) === 'alive';
+/** A lost session is renewed on its connection, at its own intervals: a new connection would ask no better. */
+const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> => {
+  const result = await session.probe(deadlineAtMs);
+  return result === 'alive' || (result === 'unasked' && session.isLost);
+};
 
 /** The server that a new one replaces. */
 export interface Predecessor {

@@ -8,6 +8,7 @@
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, type HostErrorOptions, isHostError } from '../kernel/errors.js';
+import { refusesProtocol } from '../transports/http/http-errors.js';
 import type { Channel } from '../wire/channel.js';
 import { RPC } from '../wire/methods.js';
 import { Peer } from '../wire/peer.js';
@@ -21,7 +22,6 @@ import {
   type ServerFacts,
 } from './eras/server-era.js';
 import type { LivenessPlan } from './liveness.js';
-import { refusesProtocol } from './rpc-response.js';
 import { Session, type SessionHandlers } from './session.js';
 
 interface OpenLimits {
@@ -162,8 +162,10 @@ async function openOnce(
     const newest = eraNamed(facts.era);
     const renew = () =>
       negotiate({ ...context, newest, signal: undefined, deadlineAtMs: clock.nowMs() + startTimeoutMs });
+    const ask = (askedUntilMs: number) =>
+      newest.open({ ...context, versions: ALL_VERSIONS, signal: undefined, deadlineAtMs: askedUntilMs });
     const startedInMs = clock.nowMs() - startedAtMs;
-    session = new Session({ server, peer, clock, client, facts, clean, startedInMs, liveness, handlers, renew });
+    session = new Session({ server, peer, clock, client, facts, clean, startedInMs, liveness, handlers, renew, ask });
     return session;
   } catch (error) {
     await peer?.close();

@@ -1,8 +1,10 @@
 /** Reads the few responses of a server that Hostler itself must understand. All others are relayed unread. */
-import { HostError } from '../kernel/errors.js';
+import { HostError, isHostError } from '../kernel/errors.js';
 import { LIMITS } from '../kernel/limits.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
+import { refusesProtocol } from '../transports/http/http-errors.js';
 import { memberBytes, memberString, memberText } from '../wire/json-members.js';
+import { RPC } from '../wire/methods.js';
 import type { Answer } from '../wire/peer-interface.js';
 
 interface RpcError {
@@ -58,9 +60,12 @@ export function parseMember(bytes: Buffer, key: string): unknown {
   return text === undefined ? undefined : JSON.parse(text);
 }
 
-/** Status codes that refuse the client or the moment, not the protocol of the request. */
-const otherRefusals = [401, 403, 407, 408, 425, 429];
+/** Codes that refuse the protocol of a request. -32022: the version is not supported. */
+const protocolCodes: ReadonlySet<number | undefined> = new Set([RPC.invalidRequest, RPC.methodNotFound, -32022]);
 
-/** True: the status may mean that the server speaks another protocol. */
-export const refusesProtocol = (status: number | undefined): boolean =>
-  status !== undefined && status >= 400 && status < 500 && !otherRefusals.includes(status);
+/** True: the server has answered the opening request of an era, and does not speak that era. */
+export function refusesEra(error: unknown): boolean {
+  if (!isHostError(error)) return false;
+  const { reason, httpStatus, rpcCode } = error.details;
+  return reason === 'no_common_version' || protocolCodes.has(rpcCode) || refusesProtocol(httpStatus);
+}

@@ -3,7 +3,7 @@
  * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy/).
  * Invariant: a request is repeated only if the server refused it before doing anything (unknown session, mismatched headers).
  */
-import type { Clock } from '../kernel/clock.js';
+import type { Cancel, Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Channel, HttpFacts, JsonText } from '../wire/channel.js';
 import { checkObject, checkParams } from '../wire/json-edit.js';
@@ -15,7 +15,7 @@ import type { ClientIdentity, HttpSession, RequestMirror, ServerEra, ServerFacts
 import { type ListMethod, readList, type ServerList } from './lists.js';
 import { defaultLiveness, failedProbe, Liveness, type LivenessPlan, type ProbeResult } from './liveness.js';
 import { callParams, type RelayedParams, type RequestMeta, requestParams } from './request-params.js';
-import { readRpcError, resultOf } from './rpc-response.js';
+import { readRpcError, refusesEra, resultOf } from './rpc-response.js';
 
 /** `onProgress` and `extend` give the request a progress token. */
 export interface CallOptions extends Omit<RequestOptions, 'progressToken' | 'http' | 'uncancellable'> {
@@ -47,10 +47,14 @@ interface SessionParts {
   readonly liveness?: LivenessPlan | undefined;
   readonly handlers: SessionHandlers;
   readonly renew: () => Promise<ServerFacts>;
+  /** Sends the opening request of the era again, and changes nothing. Undefined: the server speaks another era. */
+  readonly ask: (deadlineAtMs: number) => Promise<ServerFacts | undefined>;
 }
 
 /** Time limit of the probe when no request can be sent. */
 const stallCheckMs = 5_000;
+/** Time between two looks at the calls that keep a connection open that is over. */
+const overIntervalMs = 1_000;
 
 const notOffered: ServerList = { items: [], pages: 0, ttlMs: 0, cacheScope: 'private' };
 
@@ -65,13 +69,16 @@ export class Session {
   readonly #meta: RequestMeta | undefined;
   /** Set if headers repeat parts of each request. */
   readonly #mirror: RequestMirror | undefined;
-  /** Set if the server may lose the session that requests are sent in. */
+  /** Set over HTTP, where the server may refuse the session or the protocol of a request. */
   readonly #httpSession: HttpSession | undefined;
   /** Activity of the channel (`ChannelListener.stalled`) at its last stall. */
   #stalledActivity: number | undefined;
   readonly #isHttp: boolean;
   #facts: ServerFacts;
   #probes = 0;
+  /** Set when the connection is over: requests with a smaller id are still awaited. */
+  #awaitedBeforeId: number | undefined;
+  #cancelEnd: Cancel | undefined;
 
   constructor(parts: SessionParts) {
     const { server, peer, clock, handlers } = parts;
@@ -85,14 +92,24 @@ export class Session {
     this.#meta = era.requestMeta(parts.client);
     this.#isHttp = peer.channel.kind === 'streamable-http';
     if (this.#isHttp || peer.channel.mirrorsHeaders) this.#mirror = era.newMirror?.();
-    if (this.#isHttp) {
-      this.#httpSession = era.newHttpSession?.({
+    if (this.#isHttp || peer.channel.kind === 'http-sse') {
+      this.#httpSession = era.newHttpSession({
         ...{ server, peer, clock },
         open: async () => {
           this.#facts = await parts.renew();
         },
         onSlow: () => this.#checkOrEnd(),
-        renewed: () => handlers.renewed?.(),
+        renewed: () => {
+          handlers.answered?.();
+          handlers.renewed?.();
+        },
+        lost: () => handlers.missed?.(),
+        ask: (deadlineAtMs) =>
+          parts.ask(deadlineAtMs).then(
+            (facts) => (facts ? 'known' : 'refused'),
+            (error: unknown) => (refusesEra(error) ? 'refused' : 'unanswered'),
+          ),
+        over: () => this.#over(),
       });
     }
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, clock, {
@@ -178,7 +195,9 @@ export class Session {
     try {
       if (this.#isHttp) return void this.#callChecked(name, args, options).then(done, done);
       const params = callParams(this.#meta, name, args, this.#tokenFor(options), options.relay);
-      this.#peer.requestWithCallback('tools/call', params, options, done);
+      const { requestWithCallback } = this.#httpSession ?? {};
+      if (requestWithCallback) requestWithCallback.call(this.#httpSession, 'tools/call', params, options, done);
+      else this.#peer.requestWithCallback('tools/call', params, options, done);
     } catch (error) {
       done(error as Error);
     }
@@ -242,6 +261,11 @@ export class Session {
     }
   }
 
+  /** True: the server has lost the session, and a new one is not open yet. */
+  get isLost(): boolean {
+    return this.#httpSession?.isLost === true;
+  }
+
   sessionMaybeLost(): void {
     this.#httpSession?.sessionMaybeLost();
   }
@@ -273,6 +297,8 @@ export class Session {
 
   async close(): Promise<void> {
     this.#liveness.stop();
+    this.#httpSession?.close?.();
+    this.#cancelEnd?.();
     await this.#peer.close();
   }
 
@@ -317,6 +343,24 @@ export class Session {
       if (result === 'alive') handlers.answered?.();
       else if (!this.#peer.pending.isAtWork) void this.#peer.abandon(this.#stuck());
     });
+  }
+
+  /** Ends the connection, once no call that was sent before is being worked on: a part of the server may still be the old one. */
+  #over(): void {
+    const { server, clock } = this.#parts;
+    this.#awaitedBeforeId ??= this.#peer.nextId;
+    this.#cancelEnd?.();
+    if (this.#peer.closedBy) return;
+    if (this.#peer.pending.isAtWorkBefore(this.#awaitedBeforeId)) {
+      this.#cancelEnd = clock.at(clock.nowMs() + overIntervalMs, () => this.#over());
+      return;
+    }
+    const error = new HostError('transport', `server '${server}' no longer accepts requests on this connection`, {
+      server,
+      reason: 'protocol_refused',
+      hint: 'a new connection is opened; if this repeats, check whether several versions of the server are running',
+    });
+    void this.#peer.abandon(error);
   }
 
   #stuck(): HostError {

@@ -72,8 +72,14 @@ export class PendingRequests {
 
   /** Whether the server may work on a request. Long-lived requests and session requests do not count. */
   get isAtWork(): boolean {
+    return this.isAtWorkBefore(Number.POSITIVE_INFINITY);
+  }
+
+  /** The same for requests with a smaller id. */
+  isAtWorkBefore(id: number): boolean {
     let found = false;
     this.byId.forEach(({ frame, options }) => {
+      if (Number(frame.id) >= id) return;
       if (frame.phase !== 'queued' && !options.isLongLived && !isSessionRequest(frame.method)) found = true;
     });
     return found;

@@ -4,6 +4,7 @@ import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { LIMITS } from '../../src/kernel/limits.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { TokenRefused } from '../../src/transports/http/auth-token.js';
+import type { BadRequest } from '../../src/transports/http/http-errors.js';
 import type { HttpSpec } from '../../src/transports/http/http-pool.js';
 import { openStreamableHttp, type StreamableHttpChannel } from '../../src/transports/http/streamable-http-channel.js';
 import { responseFrame } from '../../src/wire/channel.js';
@@ -210,14 +211,20 @@ describe('refusals', () => {
     expect(await heard.settled(frame)).toMatchObject(expected);
   });
 
-  test.each([400, 404])('a JSON-RPC error in our own name is the answer, also under %s', async (status) => {
-    const { channel, heard } = await connect((got, response) => json(response, rpcError(got.id, -32_601), status));
-    channel.adopt(MODERN);
-    const frame = request('nope');
-    channel.send(frame);
-    expect(await heard.settled(frame)).toMatchObject({ kind: 'error', id: frame.id });
-    expect(heard.failures).toEqual([]);
-  });
+  test.each([400, 404])(
+    'W27 a JSON-RPC error in our own name is kept under %s, for the check of the era',
+    async (status) => {
+      const { channel, heard } = await connect((got, response) => json(response, rpcError(got.id, -32_601), status));
+      channel.adopt(MODERN);
+      const frame = request('nope');
+      channel.send(frame);
+      const refused = (await heard.settled(frame)) as BadRequest;
+      expect([refused.details.httpStatus, refused.answer?.bytes.toString()]).toEqual([
+        status,
+        expect.stringContaining('-32601'),
+      ]);
+    },
+  );
 
   test('the challenge of a 401 is stored for the renewal of the token', async () => {
     const challenge = 'Bearer resource_metadata="https://example.com/.well-known/x"';

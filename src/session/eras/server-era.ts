@@ -27,8 +27,8 @@ export interface ServerEra extends EraRules {
   readonly hasListenStream: boolean;
   /** Servers of this era may support HTTP+SSE only. */
   readonly hasHttpSse: boolean;
-  /** Present if `hasHttpSession`. */
-  newHttpSession?(owner: HttpSessionOwner): HttpSession;
+  /** HTTP: sends requests, and finds out what a refusal means. */
+  newHttpSession(owner: HttpSessionOwner): HttpSession;
   /** Present if `mirrorsRequests`. */
   newMirror?(): RequestMirror;
 }
@@ -73,7 +73,21 @@ export interface HttpSession {
   ): Promise<Answer>;
   /** Call it when the server refused the standalone stream. */
   sessionMaybeLost(): void;
+  /** Like the method of `Peer`, where nothing has to wait for a session. */
+  requestWithCallback?(
+    method: string,
+    params: JsonText | undefined,
+    options: RequestOptions,
+    done: (outcome: Answer | Error) => void,
+  ): void;
+  /** True: the server has lost the session, and a new one is not open yet. */
+  readonly isLost?: boolean;
+  /** Call it when the connection has ended. */
+  close?(): void;
 }
+
+/** What a check says of a session or an era. `unanswered`: the server has neither answered nor refused, so nothing is known. */
+export type Verdict = 'known' | 'refused' | 'unanswered';
 
 export interface HttpSessionOwner {
   readonly server: string;
@@ -85,6 +99,12 @@ export interface HttpSessionOwner {
   onSlow(): void;
   /** Called when a new session is open. The server has forgotten the old one. */
   renewed(): void;
+  /** Called when a new session could not be opened. It is tried again; `renewed` follows if that succeeds. */
+  lost(): void;
+  /** Sends the opening request of the era again, to see whether the server still speaks the era. */
+  ask(deadlineAtMs: number): Promise<Verdict>;
+  /** The server refuses the connection as a whole: it ends, and the next one negotiates again. */
+  over(): void;
 }
 
 /** Headers that repeat parts of a request, as the tool list of the server requires. */

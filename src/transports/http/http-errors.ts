@@ -82,7 +82,14 @@ function tokenRefused(kind: RefusalKind, details: HostErrorOptions, { server, he
 }
 
 /** Statuses that mean that the request was not executed. */
-const refusedUnread = [400, 401, 403, 404, 405, 406, 413, 415];
+const refusedUnread = [400, 401, 403, 404, 405, 406, 410, 413, 415];
+
+/** Statuses that refuse the client or the moment, not the protocol of the request. */
+const otherRefusals = [401, 403, 407, 408, 425, 429];
+
+/** True: the status may mean that the server speaks another protocol. */
+export const refusesProtocol = (status: number | undefined): boolean =>
+  status !== undefined && status >= 400 && status < 500 && !otherRefusals.includes(status);
 
 export function parseRetryAfter(value: string | undefined, now: Date): number | undefined {
   if (value === undefined) return undefined;
@@ -141,18 +148,18 @@ const HINTS: Readonly<Record<string, string>> = {
   ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate of the server is for another name: check the host in the URL',
 };
 
-/** JSON-RPC error with the id of the request, sent as the body of the 400. */
+/** JSON-RPC error with the id of the request, sent as the body of the refusal. */
 export interface RefusalAnswer {
   readonly bytes: Buffer;
   readonly mayHold: number;
 }
 
 /**
- * A 400 in a legacy session. Either the request is wrong, or the server has lost the session: many servers report that with 400
- * instead of 404. session/eras/legacy/ finds out which.
+ * A refusal in doubt. Either the request is wrong, or the server no longer knows the session (many report that with 400 instead
+ * of 404) or the protocol. session/eras/ finds out which.
  */
 export class BadRequest extends HostError {
-  /** Answer for the caller if the session turns out to be known. */
+  /** Answer for the caller if the request turns out to be wrong. */
   readonly answer: RefusalAnswer | undefined;
 
   constructor(error: HostError, answer: RefusalAnswer | undefined) {

@@ -14,7 +14,7 @@ import { OneWayPost } from './call-queue.js';
 import { GetStream } from './get-stream.js';
 import type { ResponseHeaders } from './headers.js';
 import { HttpChannel } from './http-channel.js';
-import { statusError } from './http-errors.js';
+import { BadRequest, refusesProtocol, statusError } from './http-errors.js';
 import type { HttpDeps, HttpSpec } from './http-pool.js';
 import type { SseEvent } from './sse-parser.js';
 
@@ -116,7 +116,9 @@ class HttpSseChannel extends HttpChannel<OneWayPost> {
   refused(post: OneWayPost, status: number, headers: ResponseHeaders): void {
     const { server, deps } = this;
     const facts = { server, status, headers, inSession: false, rpcCode: undefined, sent: post.token };
-    this.failed(post, statusError({ ...facts, now: deps.clock.date() }));
+    const error = statusError({ ...facts, now: deps.clock.date() });
+    // The endpoint is the session: the server may no longer know it, although the stream is open.
+    this.failed(post, refusesProtocol(status) ? new BadRequest(error, undefined) : error);
   }
 
   override released(post: OneWayPost): void {

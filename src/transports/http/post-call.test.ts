@@ -355,7 +355,8 @@ describe('a refusal', () => {
     call.data(Buffer.from(body));
     call.data(Buffer.alloc(64 * 1024 - body.length, 0x20));
     call.end();
-    expect(look()).toEqual(['answered', 'error for 1: {"code":-32602,"message":"no"}']);
+    expect(look()).toEqual(['refused 400 application/json; charset=utf-8 undefined']);
+    expect(call.refusalAnswer?.bytes.toString()).toBe('{"code":-32602,"message":"no"}');
   });
 
   test('the code of an error that names no request is passed on', () => {
@@ -389,9 +390,9 @@ describe('a refusal', () => {
     expect(look()).toEqual([`refused 500 ${headers['content-type']} undefined`]);
   });
 
-  test('an error in the name of the request is its answer', () => {
+  test('an error in the name of the request is its answer, where the status puts nothing in doubt', () => {
     const { call, look, respond } = newCall();
-    respond(400, { 'content-type': 'Application/JSON' }, failure(1, -32_602));
+    respond(429, { 'content-type': 'Application/JSON' }, failure(1, -32_602));
     expect([call.over, look()]).toEqual([true, ['answered', 'error for 1: {"code":-32602,"message":"no"}']]);
   });
 
@@ -413,24 +414,30 @@ describe('a refusal', () => {
     expect(unknown.look()[0]).toBe('answered');
     const outside = newCall();
     outside.respond(404, json, failure(1, -32_001));
-    expect(outside.look()[0]).toBe('answered');
+    expect([outside.look(), outside.call.refusalAnswer !== undefined]).toEqual([
+      ['refused 404 application/json undefined'],
+      true,
+    ]);
   });
 
-  test('400 in a session keeps its answer until the session was checked', () => {
+  test('W27 400 keeps its answer until the session or the era was checked', () => {
     const inside = newCall({ sessionId: 's' });
     inside.respond(400, json, failure(1, -32_602));
     expect(inside.look()).toEqual(['refused 400 application/json undefined']);
     expect(inside.call.refusalAnswer?.bytes.toString()).toBe('{"code":-32602,"message":"no"}');
     const outside = newCall();
     outside.respond(400, json, failure(1, -32_602));
-    expect([outside.look()[0], outside.call.refusalAnswer]).toEqual(['answered', undefined]);
+    expect([outside.look(), outside.call.refusalAnswer?.bytes.toString()]).toEqual([
+      ['refused 400 application/json undefined'],
+      '{"code":-32602,"message":"no"}',
+    ]);
     // A result is no refusal, and is not kept as one.
     const odd = newCall({ sessionId: 's' });
     odd.respond(400, json, result(1));
     expect([odd.look(), odd.call.refusalAnswer]).toEqual([['refused 400 application/json undefined'], undefined]);
   });
 
-  test('only 400 and 404 put a session in doubt', () => {
+  test('a status above 499 puts no session in doubt', () => {
     const { look, respond } = newCall({ sessionId: 's' });
     respond(500, json, failure(1, -32_603));
     expect(look()[0]).toBe('answered');

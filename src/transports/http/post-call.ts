@@ -13,7 +13,7 @@ import type { Envelope } from '../../wire/envelope.js';
 import { RPC } from '../../wire/methods.js';
 import { inboundTooLarge } from '../../wire/wire-errors.js';
 import { headerText, type ResponseHeaders } from './headers.js';
-import { type RefusalAnswer, tokenRefusal } from './http-errors.js';
+import { type RefusalAnswer, refusesProtocol, tokenRefusal } from './http-errors.js';
 import { type ExchangeSink, PostedFrame } from './http-exchange.js';
 import { type SseEvent, SseParser } from './sse-parser.js';
 
@@ -44,7 +44,7 @@ export class PostCall extends PostedFrame implements ExchangeSink {
   readonly #host: CallHost;
   lastEventId: string | undefined;
   retryMs: number | undefined;
-  /** JSON-RPC error with the id of this request, received with status 400 in a session. */
+  /** JSON-RPC error with the id of this request, received with a refusal in doubt. */
   refusalAnswer: RefusalAnswer | undefined;
   #over = false;
   #body: Body = 'none';
@@ -71,6 +71,11 @@ export class PostCall extends PostedFrame implements ExchangeSink {
   /** True while an event stream occupies the connection of the call. */
   get streaming(): boolean {
     return this.#body === 'events' && this.exchange !== undefined;
+  }
+
+  /** The refusal may be about the session or the protocol, even if it has the id of this request. */
+  get isInDoubt(): boolean {
+    return !this.#sessionLost() && !this.frame.http?.opens && this.era !== undefined && refusesProtocol(this.#status);
   }
 
   giveUp(): void {
@@ -193,7 +198,7 @@ export class PostCall extends PostedFrame implements ExchangeSink {
       if (this.#over || envelope.numericId() !== this.frame.id) return this.#host.junk();
       // A server may report a lost session or a refused token as an error with the id of this request. Then the status decides.
       if (this.#isTokenRefused() || (this.#sessionLost() && errorCode(envelope) !== RPC.methodNotFound)) return;
-      if (this.#isSessionMaybeLost()) return this.#storeRefusal(envelope);
+      if (this.isInDoubt) return this.#storeRefusal(envelope);
       this.#over = true;
       this.#host.answered(this);
     }
@@ -206,11 +211,6 @@ export class PostCall extends PostedFrame implements ExchangeSink {
 
   #sessionLost(): boolean {
     return this.#status === 404 && this.sessionId !== undefined;
-  }
-
-  /** With 400, an error with the id of this request may also be about the session. */
-  #isSessionMaybeLost(): boolean {
-    return this.#status === 400 && this.sessionId !== undefined;
   }
 
   #storeRefusal(envelope: Envelope): void {

@@ -115,8 +115,7 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
       now: deps.clock.date(),
       sent: call.token,
     });
-    const isSessionInDoubt = status === 400 && inSession;
-    this.failed(call, isSessionInDoubt ? new BadRequest(error, call.refusalAnswer) : error);
+    this.failed(call, call.isInDoubt ? new BadRequest(error, call.refusalAnswer) : error);
   }
 
   broke(call: PostCall, error: HostError): void {

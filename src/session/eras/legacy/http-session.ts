@@ -5,16 +5,16 @@
  *
  * Invariants:
  * - A request is sent again once, and only if the server refused it before doing anything.
- * - No text of the server is compared. A `ping` checks whether the server knows the session, at most once in 10 s. Requests
- *   that are refused meanwhile share the check or its result.
+ * - A `ping` checks whether the server knows the session (checked-requests.ts).
  */
-import { type Clock, sleep } from '../../../kernel/clock.js';
+import type { Clock } from '../../../kernel/clock.js';
 import { isHostError } from '../../../kernel/errors.js';
 import { BadRequest } from '../../../transports/http/http-errors.js';
 import type { JsonText } from '../../../wire/channel.js';
 import type { Peer } from '../../../wire/peer.js';
 import type { Answer, RequestOptions } from '../../../wire/peer-interface.js';
 import { lost } from '../../../wire/wire-errors.js';
+import { answerOf, pingVerdict, RefusalCheck, whileAwaited } from '../checked-requests.js';
 import type { HttpSession, HttpSessionOwner } from '../server-era.js';
 import { SessionRenewal } from './session-renewal.js';
 
@@ -22,13 +22,13 @@ export class LegacyHttpSession implements HttpSession {
   readonly #peer: Peer;
   readonly #clock: Clock;
   readonly #renewal: SessionRenewal;
-  readonly #check: SessionCheck;
+  readonly #check: RefusalCheck;
 
   constructor(owner: HttpSessionOwner) {
     const { server, peer, clock } = owner;
     this.#peer = peer;
     this.#clock = clock;
-    this.#check = new SessionCheck(clock, (deadlineAtMs) => peer.request('ping', undefined, { deadlineAtMs }));
+    this.#check = new RefusalCheck(clock, pingVerdict(peer));
     this.#renewal = new SessionRenewal({
       server,
       clock,
@@ -37,6 +37,8 @@ export class LegacyHttpSession implements HttpSession {
       closedBy: () => peer.closedBy && lost(server, peer.closedBy),
       onSlow: () => owner.onSlow(),
       renewed: () => owner.renewed(),
+      lost: () => owner.lost(),
+      over: () => owner.over(),
     });
   }
 
@@ -52,6 +54,14 @@ export class LegacyHttpSession implements HttpSession {
       if (!(await this.#isRefusedForSession(error, options, seen))) return answerOf(error);
       return this.#sendInNewSession(method, params, options, progressToken, seen);
     });
+  }
+
+  get isLost(): boolean {
+    return !this.#renewal.isOpen;
+  }
+
+  close(): void {
+    this.#renewal.close();
   }
 
   /** Renews a lost session now: otherwise notifications would be missed until the next request. */
@@ -85,68 +95,17 @@ export class LegacyHttpSession implements HttpSession {
   }
 
   /** False also if the caller leaves during the check: the caller then gets the response of the server. */
-  #isRefusedForSession(error: unknown, { deadlineAtMs, signal }: RequestOptions, seen: number): Promise<boolean> {
+  #isRefusedForSession(error: unknown, options: RequestOptions, seen: number): Promise<boolean> {
     // A request whose session was lost before its answer arrived may have run.
     const isRefused = isHostError(error) && error.details.execution === 'not_executed';
     if (isRefused && error.details.reason === 'session_expired') return Promise.resolve(true);
     if (!isRefused || !(error instanceof BadRequest)) return Promise.resolve(false);
-    const over = new AbortController();
-    const end = () => over.abort();
-    signal?.addEventListener('abort', end, { once: true });
-    if (signal?.aborted) end();
-    const late = sleep(this.#clock, deadlineAtMs - this.#clock.nowMs(), over.signal).then(() => false);
-    return Promise.race([this.#isGone(seen), late]).finally(() => {
-      signal?.removeEventListener('abort', end);
-      end();
-    });
+    return whileAwaited(this.#clock, this.#isGone(seen), options);
   }
 
   /** True: the server has lost the session numbered `seen`. */
   #isGone(seen: number): Promise<boolean> {
     if (!this.#renewal.isOpen || seen !== this.#renewal.count) return Promise.resolve(true);
-    return this.#check.isGone(seen);
-  }
-}
-
-/** The server knows the session, so the 400 is its answer. A JSON-RPC error in the body is passed on like any other answer. */
-function answerOf(error: unknown): Answer {
-  if (error instanceof BadRequest && error.answer) return { kind: 'error', ...error.answer };
-  throw error;
-}
-
-const checkIntervalMs = 10_000;
-const pingTimeoutMs = 5_000;
-
-/**
- * Many servers answer 400 for an unknown session, and some answer 404 for a stream that they do not have. One `ping` shows
- * whether the session is gone.
- */
-export class SessionCheck {
-  readonly #clock: Clock;
-  /** Sends a `ping` in the present session, and rejects unless it is answered. */
-  readonly #ping: (deadlineAtMs: number) => Promise<unknown>;
-  #session: number | undefined;
-  #nextAtMs = 0;
-  #isGone: Promise<boolean> = Promise.resolve(false);
-
-  constructor(clock: Clock, ping: (deadlineAtMs: number) => Promise<unknown>) {
-    this.#clock = clock;
-    this.#ping = ping;
-  }
-
-  /** `session`: number of the present session. False also if the ping could not be sent. */
-  isGone(session: number): Promise<boolean> {
-    const nowMs = this.#clock.nowMs();
-    if (session === this.#session && nowMs < this.#nextAtMs) return this.#isGone;
-    this.#session = session;
-    this.#nextAtMs = nowMs + checkIntervalMs;
-    this.#isGone = this.#ping(nowMs + pingTimeoutMs).then(
-      () => false,
-      (error: unknown) => {
-        const status = isHostError(error) ? error.details.httpStatus : undefined;
-        return status === 400 || status === 404;
-      },
-    );
-    return this.#isGone;
+    return this.#check.isRefused(seen);
   }
 }

@@ -5,6 +5,7 @@
 import { memberBytes, memberString } from '../../../wire/json-members.js';
 import { NOTIFICATION } from '../../../wire/methods.js';
 import { quote, resultOf } from '../../rpc-response.js';
+import { httpSseRequests } from '../checked-requests.js';
 import { capabilitiesOf, noCommonVersion, type Opening, type ServerEra, type ServerFacts } from '../server-era.js';
 import { LegacyHttpSession } from './http-session.js';
 import { isLegacyVersion, LEGACY_VERSIONS, NEWEST_LEGACY_VERSION } from './revisions.js';
@@ -28,7 +29,8 @@ export const legacyEra: ServerEra = {
     peer.notify(NOTIFICATION.initialized);
     peer.channel.openServerStream?.();
   },
-  newHttpSession: (owner) => new LegacyHttpSession(owner),
+  newHttpSession: (owner) =>
+    owner.peer.channel.kind === 'http-sse' ? httpSseRequests(owner) : new LegacyHttpSession(owner),
 };
 
 async function initialize(opening: Opening): Promise<ServerFacts> {

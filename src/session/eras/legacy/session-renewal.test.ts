@@ -25,6 +25,8 @@ function setup({ hasChannel = true } = {}) {
     closedBy: () => state.closedBy,
     onSlow: () => log.push('slow'),
     renewed: () => log.push('renewed'),
+    lost: () => log.push('lost'),
+    over: () => log.push('over'),
   });
   const within = (deadlineMs = 60_000, signal?: AbortSignal) =>
     renewal.within({ method: 'tools/call', deadlineAtMs: clock.nowMs() + deadlineMs, signal }, renewal.count).then(

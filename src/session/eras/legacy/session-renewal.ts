@@ -6,17 +6,21 @@
  * Invariants:
  * - At most one `initialize` is in flight, and at most one per second is sent (one per 100 ms if connecting fails). While new
  *   sessions answer no request, the interval doubles to 30 s. A `Retry-After` of the server is respected.
+ * - A failed renewal is tried again without a request, after 1 s, doubling to 30 s: notifications of the server, such as those of
+ *   subscriptions, arrive only in a session.
+ * - A server that refuses `initialize` as a protocol has changed its era. The connection is over; the next one negotiates.
  * - The channel gets the outcome of every renewal. A failed renewal fails all waiting requests with one error in one tick.
  * - A request waits no longer than its own deadline; the renewal continues for the others.
  */
 import { backoffMs } from '../../../kernel/backoff.js';
 import type { CancelSignal } from '../../../kernel/cancel-signal.js';
-import { sleep } from '../../../kernel/clock.js';
+import { type Cancel, sleep } from '../../../kernel/clock.js';
 import { HostError, isHostError } from '../../../kernel/errors.js';
 import type { SessionReset } from '../../../wire/channel.js';
+import { refusesEra } from '../../rpc-response.js';
 import type { HttpSessionOwner } from '../server-era.js';
 
-interface RenewalParts extends Omit<HttpSessionOwner, 'peer'> {
+interface RenewalParts extends Omit<HttpSessionOwner, 'peer' | 'ask'> {
   /** Drops the old session in the channel, which then queues requests. */
   readonly reset: () => SessionReset | undefined;
   /** Error that ended the connection; undefined while it is open. */
@@ -45,6 +49,10 @@ export class SessionRenewal {
   #count = 0;
   /** Sessions in a row in which no request was answered. */
   #unproven = 0;
+  /** Failed renewals in a row. */
+  #failures = 0;
+  #cancelRetry: Cancel | undefined;
+  #isClosed = false;
 
   constructor(parts: RenewalParts) {
     this.#parts = parts;
@@ -79,9 +87,11 @@ export class SessionRenewal {
     const waitMs = this.#nextAtMs - this.#parts.clock.nowMs();
     // A request waits a short time. In a long pause it is refused, so that its caller can decide.
     if (waitMs > intervalMs) {
-      this.#life = { kind: 'lost' };
+      this.#lost();
       return Promise.reject(this.#refusal(undefined, waitMs));
     }
+    this.#cancelRetry?.();
+    this.#cancelRetry = undefined;
     const done = this.#open();
     // Each waiting request gets the error. Without a waiting request, the rejection must not count as unhandled.
     done.catch(() => {});
@@ -114,8 +124,27 @@ export class SessionRenewal {
     });
   }
 
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelRetry?.();
+  }
+
+  #lost(): void {
+    const { clock, lost, closedBy } = this.#parts;
+    this.#life = { kind: 'lost' };
+    if (this.#isClosed || closedBy()) return;
+    lost();
+    if (this.#cancelRetry) return;
+    const atMs = clock.nowMs() + backoffMs(intervalMs, Math.max(0, this.#failures - 1), intervalMsMax);
+    this.#cancelRetry = clock.at(Math.max(atMs, this.#nextAtMs), () => {
+      this.#cancelRetry = undefined;
+      // The next attempt is planned when this one has failed.
+      if (this.#life.kind === 'lost' && !closedBy()) this.renew(this.#count).catch(() => {});
+    });
+  }
+
   async #open(): Promise<void> {
-    const { clock, reset, open, onSlow, renewed } = this.#parts;
+    const { clock, reset, open, onSlow, renewed, over } = this.#parts;
     const channel = reset();
     let cancelSlow = () => {};
     try {
@@ -128,14 +157,17 @@ export class SessionRenewal {
     } catch (cause) {
       if (isHostError(cause) && cause.code === 'connect_failed') this.#nextAtMs = clock.nowMs() + unsentIntervalMs;
       else this.#nextAtMs = Math.max(this.#nextAtMs, clock.nowMs() + askedMs(cause));
+      this.#failures++;
+      if (refusesEra(cause)) over();
       const error = this.#refusal(cause);
-      this.#life = { kind: 'lost' };
+      this.#lost();
       channel?.failed(error);
       throw error;
     } finally {
       cancelSlow();
     }
     this.#life = { kind: 'open' };
+    this.#failures = 0;
     this.#count++;
     this.#nextAtMs += backoffMs(intervalMs, this.#unproven++, intervalMsMax) - intervalMs;
     channel?.opened();

@@ -3,11 +3,14 @@
  * HTTP no session and no resumable stream.
  */
 import { isHostError } from '../../../kernel/errors.js';
+import { refusesProtocol } from '../../../transports/http/http-errors.js';
 import type { MetaEdits } from '../../../wire/json-edit.js';
 import { memberBytes, memberString } from '../../../wire/json-members.js';
+import { RPC } from '../../../wire/methods.js';
 import type { Answer } from '../../../wire/peer-interface.js';
 import type { RequestMeta } from '../../request-params.js';
-import { parseMember, readRpcError, refusesProtocol, resultOf } from '../../rpc-response.js';
+import { parseMember, readRpcError, resultOf } from '../../rpc-response.js';
+import { CheckedRequests } from '../checked-requests.js';
 import {
   type ClientIdentity,
   capabilitiesOf,
@@ -36,8 +39,21 @@ export const modernEra: ServerEra = {
   hasHttpSse: false,
   requestMeta,
   open: (opening) => discover(opening, false),
+  newHttpSession: ({ server, peer, clock, over, ask }) =>
+    new CheckedRequests({ server, peer, clock, over, ask, isOwnError, isForeignError }),
   newMirror: () => new MirroredHeaders(),
 };
+
+/** A modern server answers an unknown method with 404 and this code. A server of another era knows `tools/call`. */
+const isOwnError = (code: number, method: string): boolean =>
+  code === RPC.methodNotFound
+    ? method !== 'tools/call'
+    : isModernError(code) && code !== MODERN_ERRORS.unsupportedVersion;
+
+const isForeignError = (code: number, method: string): boolean =>
+  code === RPC.invalidRequest ||
+  code === MODERN_ERRORS.unsupportedVersion ||
+  (code === RPC.methodNotFound && method === 'tools/call');
 
 /** Returns JSON text, built once per connection. */
 function requestMeta({ name, version, capabilities }: ClientIdentity): RequestMeta {
