@@ -6,6 +6,7 @@
  *
  * Invariants: native packages, and those loaded on demand, stay outside; the bundle holds the licences of the packages in it.
  */
+import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -16,6 +17,35 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const inside = ['zod', 'jsonc-parser', 'libsql'];
 
 const isOutside = (id) => !id.startsWith('.') && !path.isAbsolute(id);
+
+/** Modules of Node that are loaded on first use: no command needs all of them, and each takes 0.3 to 6 ms. */
+const lateModules = new Set([
+  'https',
+  'tls',
+  'child_process',
+  'readline',
+  'dns',
+  'fs/promises',
+  'async_hooks',
+  'os',
+  'module',
+  'vm',
+  'crypto',
+]);
+
+function lateBuiltins(code) {
+  const load = /^let (node_\w+) = (require\("node:([\w/]+)"\));\n(?:\1 = (__toESM)\(\1, 1\);\n)?/gm;
+  const late = [...code.matchAll(load)].filter(([, , , module]) => lateModules.has(module));
+  let result = code;
+  for (const [line, name, load, , wrap] of late) {
+    const loaded = wrap === undefined ? load : `__toESM(${load}, 1)`;
+    result = result.replace(line, () => '').replace(new RegExp(`(?<![\\w$.])${name}(?=\\.)`, 'g'), `(${name}())`);
+    if (new RegExp(`(?<![\\w$.])${name}(?!\\()\\b`).test(result)) throw new Error(`${name} is used as a whole`);
+    // A function is hoisted, so modules above may use it.
+    result += `\nfunction ${name}() {\n\treturn ${name}.loaded ??= ${loaded};\n}\n`;
+  }
+  return result;
+}
 
 /** The bundled text of dist/cli/`name`. */
 async function bundled(name, format, options) {
@@ -30,7 +60,7 @@ async function bundled(name, format, options) {
   const { output } = await bundle.generate({ format, codeSplitting: false, comments: false });
   await bundle.close();
   if (output.length !== 1) throw new Error(`${name} became ${output.map((each) => each.fileName).join(', ')}`);
-  return output[0].code;
+  return lateBuiltins(output[0].code);
 }
 
 /**
@@ -105,8 +135,14 @@ const main = await bundled('main.js', 'cjs', {
 const licences = inside.map((name) => `/*\n${name}\n\n${licenceOf(root, name).replaceAll('*/', '* /')}\n*/`);
 /** V8 stores an ASCII source with one byte per character. Other characters occur in strings only, where an escape may stand. */
 const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
-writeFileSync(path.join(root, 'dist/cli/up.bundle.cjs'), ascii(`${up}\n${licences.join('\n')}\n`));
-writeFileSync(path.join(root, 'dist/cli/relay.bundle.cjs'), ascii(relay));
+/** One function, after a line with its digest (src/cli/process/compile-cache.ts). */
+function writeBundle(name, code) {
+  const text = ascii(`(function (exports, require, module, __filename, __dirname) {\n${code}\n})\n`);
+  const digest = createHash('sha256').update(text).digest('hex');
+  writeFileSync(path.join(root, 'dist/cli', name), `// ${digest}\n${text}`);
+}
+writeBundle('up.bundle.cjs', `${up}\n${licences.join('\n')}`);
+writeBundle('relay.bundle.cjs', relay);
 // Starts as a shell script, so that the command is a reaping PID 1 in a container.
 const { COMMAND_HEADER } = await import(pathToFileURL(path.join(root, 'dist/cli/process/subreaper.js')).href);
 writeFileSync(

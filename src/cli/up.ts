@@ -1,9 +1,8 @@
 /** `hostler up`: its options. Loads the code from one bundled file, or from the compiled files if there is no bundle. */
 import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import type { Command, ParsedArgs } from './command.js';
-import { useCompileCache } from './process/compile-cache.js';
+import { runBundle } from './process/compile-cache.js';
 import { limitHeap } from './process/heap-flags.js';
 import { REAPER_VARIABLE } from './process/subreaper.js';
 
@@ -45,7 +44,5 @@ async function serve(args: ParsedArgs, alone: string | undefined): Promise<numbe
 /** Loads a part from its bundle, or from the compiled files if there is no bundle. */
 async function load<Part>(args: ParsedArgs, name: string, fromFiles: () => Promise<Part>): Promise<Part> {
   const bundle = fileURLToPath(new URL(`./${name}.bundle.cjs`, import.meta.url));
-  if (!existsSync(bundle)) return fromFiles();
-  useCompileCache(args.text('data-dir'));
-  return createRequire(bundle)(bundle) as Part;
+  return existsSync(bundle) ? (runBundle(bundle, args.text('data-dir')) as Part) : fromFiles();
 }

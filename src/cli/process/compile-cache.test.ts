@@ -1,5 +1,27 @@
-import { expect, test } from 'vitest';
-import { cacheFolder } from './compile-cache.js';
+import { createHash } from 'node:crypto';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { cacheFolder, finishCompileCache, runBundle } from './compile-cache.js';
+
+let dataDir: string;
+beforeEach(() => {
+  dataDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-cache-'));
+});
+afterEach(() => rmSync(dataDir, { recursive: true, force: true }));
+
+const cached = () => path.join(dataDir, 'compile-cache', 'test');
+
+/** Runs a bundle with this body, as scripts/bundle.mjs writes it, and saves its code. */
+function run(body: string): unknown {
+  const text = `(function (exports, require, module, __filename, __dirname) {\n${body}\n})\n`;
+  const file = path.join(dataDir, 'test.bundle.cjs');
+  writeFileSync(file, `// ${createHash('sha256').update(text).digest('hex')}\n${text}`);
+  const exported = runBundle(file, dataDir);
+  finishCompileCache();
+  return exported;
+}
 
 test('E8 the compile cache is never below the working folder', () => {
   const HOME = '/own';
@@ -9,4 +31,49 @@ test('E8 the compile cache is never below the working folder', () => {
   expect(cacheFolder('.hostler', { HOME })).toBe(own);
   expect(cacheFolder(undefined, { HOME, HOSTLER_DATA_DIR: '.hostler' })).toBe(own);
   expect(cacheFolder('.hostler', { HOSTLER_DATA_DIR: '.hostler' })).toBeUndefined();
+});
+
+test('the code is saved for its user alone, and the next run leaves it as it is', () => {
+  expect(run('exports.folder = __dirname')).toEqual({ folder: dataDir });
+  expect([statSync(cached()).mode & 0o777, statSync(path.dirname(cached())).mode & 0o777]).toEqual([0o600, 0o700]);
+  const { ino } = statSync(cached());
+  expect(run('exports.folder = __dirname')).toEqual({ folder: dataDir });
+  expect(statSync(cached()).ino).toBe(ino);
+});
+
+test('code of another build with the same length is not used', () => {
+  expect(run('exports.number = 1')).toEqual({ number: 1 });
+  expect(run('exports.number = 2')).toEqual({ number: 2 });
+});
+
+test.each([
+  ['damaged', (bytes: Buffer) => bytes.fill(7, bytes.length / 2)],
+  ['cut off', (bytes: Buffer) => bytes.subarray(0, bytes.length / 2)],
+  ['empty', () => Buffer.alloc(0)],
+])('code in a %s file is replaced', (_what, spoil) => {
+  run('exports.number = 1');
+  const good = readFileSync(cached());
+  writeFileSync(cached(), spoil(Buffer.from(good)));
+  expect(run('exports.number = 1')).toEqual({ number: 1 });
+  expect(readFileSync(cached()).length).toBe(good.length);
+});
+
+test('code that others can write to is not used, and none is written for them', () => {
+  run('exports.number = 1');
+  const { ino } = statSync(cached());
+  chmodSync(cached(), 0o666);
+  run('exports.number = 1');
+  const replaced = statSync(cached());
+  expect([replaced.ino === ino, replaced.mode & 0o777]).toEqual([false, 0o600]);
+  rmSync(cached());
+  chmodSync(path.dirname(cached()), 0o777);
+  run('exports.number = 1');
+  expect(readdirSync(path.dirname(cached()))).toEqual([]);
+});
+
+test('after the flags of V8 have changed nothing is written', () => {
+  run('exports.number = 1');
+  rmSync(cached());
+  finishCompileCache();
+  expect(readdirSync(path.dirname(cached()))).toEqual([]);
 });

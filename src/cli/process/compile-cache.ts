@@ -1,35 +1,98 @@
 /**
- * Node's compile cache (Node >= 22.1), in the data directory: the first list takes 19 % less CPU on Node 22 (144 ms, not 178).
- * Invariant: cached code runs before anything is confirmed, so the cache folder must not be writable for other users.
+ * Runs a bundle of ours with the code that V8 compiled of it in an earlier run, from the data directory. Until the first list this
+ * takes 32 % less CPU on Node 20 (153 ms, not 224) and 26 % less on Node 22 (116 ms, not 156 with Node's own compile cache). Node's
+ * cache is written right after a file is loaded, so it lacks every function that is compiled on its first call.
+ * Invariants: cached code runs before anything is confirmed, so neither the folder nor the file may be writable for other users. V8
+ * compares only the length of the source, so the file starts with a digest of the build and the code. Without a cache the start is only slower.
  */
-import { mkdirSync } from 'node:fs';
-import module from 'node:module';
+import { hash } from 'node:crypto';
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import path from 'node:path';
+import vm from 'node:vm';
 import { ownDataFolder } from '../../config/folders.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
-interface CompileCache {
-  readonly enableCompileCache?: (folder: string) => unknown;
-  readonly flushCompileCache?: () => void;
+const digestBytes = 32;
+/** The code of the start has run by then, and V8 has not dropped it yet. */
+const saveAfterMs = 5_000;
+/** A smaller growth is not worth a write. */
+const growth = 1.05;
+
+/** One for each bundle that runs. */
+const pending = new Set<() => void>();
+
+/** Writes the cache now, and never again: V8 rejects code that was compiled under other flags. */
+export function finishCompileCache(): void {
+  for (const save of pending) save();
+  pending.clear();
+  process.off('exit', saveAtExit);
 }
 
-const cache = module as CompileCache;
-
-export function useCompileCache(dataDir: string | undefined): void {
+/** Returns the exports of a bundle. `file` contains one function, in ASCII, after a line with the digest of the build. */
+export function runBundle(file: string, dataDir: string | undefined): unknown {
+  const source = readFileSync(file, 'latin1');
+  const build = source.slice(0, source.indexOf('\n'));
   const folder = cacheFolder(dataDir, process.env);
-  if (folder === undefined || !cache.enableCompileCache) return;
+  const place = folder === undefined ? undefined : path.join(folder, path.basename(file, '.bundle.cjs'));
+  const cachedData = place === undefined ? undefined : read(place, build);
+  const script = new vm.Script(source, {
+    filename: file,
+    ...(cachedData ? { cachedData } : {}),
+    importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+  });
+  const module = { exports: {} };
+  script.runInThisContext()(module.exports, createRequire(file), module, file, path.dirname(file));
+  if (place !== undefined) saveLater(script, place, build, script.cachedDataRejected ? undefined : cachedData);
+  return module.exports;
+}
+
+function saveLater(script: vm.Script, place: string, build: string, used: Buffer | undefined): void {
+  let savedBytes = used?.length ?? 0;
+  const save = () => {
+    const code = script.createCachedData();
+    if (code.length < savedBytes * growth) return;
+    savedBytes = code.length;
+    write(place, Buffer.concat([digestOf(build, code), code]));
+  };
+  if (pending.size === 0) process.once('exit', saveAtExit);
+  pending.add(save);
+  if (!used) setTimeout(() => pending.has(save) && save(), saveAfterMs).unref();
+}
+
+function saveAtExit(exitCode: number): void {
+  if (exitCode === 0) finishCompileCache();
+}
+
+const digestOf = (build: string, code: Buffer): Buffer =>
+  hash('sha256', Buffer.concat([Buffer.from(build, 'latin1'), code]), 'buffer');
+
+function read(place: string, build: string): Buffer | undefined {
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    requireTrusted(path.dirname(folder));
-    requireTrusted(folder);
-    cache.enableCompileCache(folder);
+    requireTrusted(path.dirname(path.dirname(place)));
+    requireTrusted(path.dirname(place));
+    requireTrusted(place);
+    const bytes = readFileSync(place);
+    const code = bytes.subarray(digestBytes);
+    return digestOf(build, code).equals(bytes.subarray(0, digestBytes)) ? code : undefined;
   } catch {
-    // Without a cache the start is only slower.
+    return undefined;
   }
 }
 
-/** Writes the cache now instead of at exit. */
-export const flushCompileCache = (): void => cache.flushCompileCache?.();
+function write(place: string, bytes: Buffer): void {
+  const unfinished = `${place}.${process.pid}`;
+  try {
+    const folder = path.dirname(place);
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    requireTrusted(path.dirname(folder));
+    requireTrusted(folder);
+    writeFileSync(unfinished, bytes, { mode: 0o600, flag: 'wx' });
+    renameSync(unfinished, place);
+  } catch {
+    rmSync(unfinished, { force: true });
+  }
+}
 
 /** Never uses a relative folder, because a repository could contain it. */
 export function cacheFolder(dataDir: string | undefined, env: NodeJS.ProcessEnv): string | undefined {

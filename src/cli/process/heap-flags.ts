@@ -8,7 +8,7 @@
  *   full collection it stays between 22 and 28 MB. Compaction costs 10 us of CPU per call under full load, so a busy process does
  *   without it.
  */
-import { flushCompileCache } from './compile-cache.js';
+import { finishCompileCache } from './compile-cache.js';
 
 const flags = ['--heap-growing-percent=50', '--semi-space-growth-factor=1', '--no-parallel-scavenge'];
 
@@ -29,7 +29,7 @@ export function limitHeap(): void {
       if ((newSpace?.space_size ?? 0) < newSpaceBytes) return;
       collections.disconnect();
       // V8 rejects a code cache that was written under other flags.
-      flushCompileCache();
+      finishCompileCache();
       for (const flag of flags) setFlagsFromString(flag);
       compactWhileIdle(setFlagsFromString);
     };
