@@ -91,6 +91,21 @@ describe('row sets', () => {
     expect(load('x')).toEqual([]);
   });
 
+  test('come back to the character, and an unchanged row is not written again', () => {
+    const one = open();
+    const words = ['\0"\\\n', '\u2028\ud83d\ude00', '{"n":12345678901234567890}'];
+    one.write('x', ...words);
+    for (const letter of 'defgh') one.write('x', words[0] as string, letter, ...words.slice(1));
+    const next = open(one.database);
+    expect(next.load('x')).toEqual([words[0], 'h', ...words.slice(1)]);
+    expect([...(next.sets.tags('x') ?? [])]).toContainEqual(['\0', '4']);
+    const count = () => (one.database.prepare('SELECT total_changes() AS n').get() as { n: number }).n;
+    const before = count();
+    next.write('x', words[0] as string, 'h', ...words.slice(1));
+    // The set itself.
+    expect(count() - before).toBe(1);
+  });
+
   test('a set that another process has written is replaced as a whole', () => {
     const one = open();
     one.write('x', 'a', 'b');

@@ -91,8 +91,13 @@ export class RowSets<Value, Content> {
       ),
       delete: prepare(`DELETE FROM ${sets} WHERE id = ?`),
       deleteRows: prepare(`DELETE FROM ${rows} WHERE setId = ?`),
-      read: prepare(`SELECT name, tag, position, text FROM ${rows} WHERE setId = ? ORDER BY position`),
-      tags: prepare(`SELECT name, tag FROM ${rows} WHERE setId = ?`),
+      // One row for a set: reading a row costs more than parsing its part of the JSON.
+      read: prepare(`SELECT id, written, head, (
+        SELECT json_group_array(json_array(name, tag, position, text) ORDER BY position) FROM ${rows} WHERE setId = ${sets}.id
+      ) AS rows FROM ${sets} WHERE owner = ? AND isComplete = 1`),
+      tags: prepare(`SELECT (
+        SELECT json_group_array(json_array(name, tag)) FROM ${rows} WHERE setId = ${sets}.id
+      ) AS rows FROM ${sets} WHERE owner = ? AND isComplete = 1`),
       insert: prepare(`INSERT INTO ${rows} (tag, position, text, setId, name) VALUES (?, ?, ?, ?, ?)`),
       update: prepare(`UPDATE ${rows} SET tag = ?, position = ?, text = ? WHERE setId = ? AND name = ?`),
       remove: prepare(`DELETE FROM ${rows} WHERE setId = ? AND name = ?`),
@@ -108,20 +113,23 @@ export class RowSets<Value, Content> {
 
   /** `toValue` converts the rows to a value; the next write is compared with that value. */
   load(owner: string, toValue: (rows: readonly StoredRow[], head: string) => Value | undefined): Value | undefined {
-    return this.#read(owner, (set) => {
-      const rows = this.#sql.read.all(set.id) as (StoredRow & { position: number })[];
-      const value = toValue(rows, set.head);
-      const positions = rows.map(({ position }) => position);
-      if (value !== undefined) this.#remember(owner, { id: set.id, written: set.written, value, positions });
-      return value;
-    });
+    if (!this.#owners.mayHave(owner)) return undefined;
+    const set = this.#sql.read.get(owner) as (Omit<StoredSet, 'isComplete'> & { readonly rows: string }) | undefined;
+    if (!set) return undefined;
+    const rows = JSON.parse(set.rows) as [name: string, tag: string, position: number, text: string][];
+    const value = toValue(
+      rows.map(([name, tag, , text]) => ({ name, tag, text })),
+      set.head,
+    );
+    const positions = rows.map(([, , position]) => position);
+    if (value !== undefined) this.#remember(owner, { id: set.id, written: set.written, value, positions });
+    return value;
   }
 
   tags(owner: string): ReadonlyMap<string, string> | undefined {
-    return this.#read(owner, (set) => {
-      const rows = this.#sql.tags.all(set.id) as { name: string; tag: string }[];
-      return new Map(rows.map(({ name, tag }) => [name, tag]));
-    });
+    if (!this.#owners.mayHave(owner)) return undefined;
+    const set = this.#sql.tags.get(owner) as { readonly rows: string } | undefined;
+    return set && new Map(JSON.parse(set.rows) as [name: string, tag: string][]);
   }
 
   delete(owner: string): void {
@@ -222,15 +230,6 @@ export class RowSets<Value, Content> {
 
   #stored(owner: string): StoredSet | undefined {
     return this.#sql.find.get(owner) as StoredSet | undefined;
-  }
-
-  /** In one transaction: another process may replace the set between two queries. */
-  #read<Result>(owner: string, read: (set: StoredSet) => Result): Result | undefined {
-    if (!this.#owners.mayHave(owner)) return undefined;
-    return this.#database.transaction(() => {
-      const set = this.#stored(owner);
-      return set?.isComplete ? read(set) : undefined;
-    })();
   }
 }
 
