@@ -188,7 +188,7 @@ async function startUp() {
   say(
     `Node alone ${median(times.node).toFixed(0)} ms, Hostler with 1,000 tools ${median(times.hostler).toFixed(0)} ms.\n`,
   );
-  // Node 20 has no compile cache of its own.
+  // Node 20 itself takes twice as long to start.
   const most = Number(process.versions.node.split('.')[0]) >= 22 ? 2 : 3;
   bar('from exec to the first tools/list, of Node alone', ratio.toFixed(2), ratio <= most, `at most ${most}`);
 }

@@ -5,7 +5,7 @@
  * Invariants: cached code runs before anything is confirmed, so neither the folder nor the file may be writable for other users. V8
  * compares only the length of the source, so the file starts with a digest of the build and the code. Without a cache the start is only slower.
  */
-import { hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -64,8 +64,7 @@ function saveAtExit(exitCode: number): void {
   if (exitCode === 0) finishCompileCache();
 }
 
-const digestOf = (build: string, code: Buffer): Buffer =>
-  hash('sha256', Buffer.concat([Buffer.from(build, 'latin1'), code]), 'buffer');
+const digestOf = (build: string, code: Buffer): Buffer => createHash('sha256').update(build).update(code).digest();
 
 function read(place: string, build: string): Buffer | undefined {
   try {
