@@ -77,8 +77,6 @@ test('the compiled code of a run is saved for its user alone, and spoilt code do
     return readFileSync(code);
   };
   const first = await once();
-  // Most of the code is that of the start, which both runs have.
-  expect((await once()).subarray(0, 64)).toEqual(first.subarray(0, 64));
   writeFileSync(code, Buffer.alloc(first.length, 7));
   expect((await once()).subarray(32, 48)).toEqual(first.subarray(32, 48));
 });
