@@ -189,7 +189,11 @@ describe('AC-A15 what the answers mean', () => {
     const { clock, grant, store, row, requests } = setup(() => answers.shift() as TokenAnswer);
     await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
     expect(store.readGrant(row.id)?.refreshToken).toBe('rotated');
-    await clock.advanceAsync(1_000);
+    // Calls do not repeat the request at once.
+    for (let calls = 0; calls < 100; calls++)
+      await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
+    expect(requests).toHaveLength(1);
+    await clock.advanceAsync(3_000);
     expect(await grant.refresh()).toBe('renewed');
     expect(requests.at(-1)?.refreshToken).toBe('rotated');
   });
@@ -222,6 +226,10 @@ test.each([
   ],
   [200, '{"access_token":"a","token_type":"bearer","expires_in":-1}', { kind: 'tokens', expiresInS: undefined }],
   [200, '{"access_token":"a b","token_type":"Bearer","refresh_token":"r"}', { accessToken: '', refreshToken: 'r' }],
+  [200, '{"error":"bad_refresh_token","error_description":"PLANTED"}', { kind: 'refused', error: 'other' }],
+  [200, '{"error":"invalid_grant"}', { kind: 'refused', error: 'invalid_grant' }],
+  [200, '{"error":"x","access_token":"a","token_type":"Bearer"}', { kind: 'tokens', accessToken: 'a' }],
+  [200, '{}', { kind: 'tokens', accessToken: '', refreshToken: undefined }],
   [200, '<html>', { kind: 'unavailable', isSent: true }],
   [400, '{"error":"invalid_grant"}', { kind: 'refused', error: 'invalid_grant' }],
   [401, '{"error":"PLANTED <b>"}', { kind: 'refused', error: 'other' }],

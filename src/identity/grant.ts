@@ -11,6 +11,7 @@ import { type Cancel, type Clock, sleep } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { AuthToken } from '../transports/http/auth-token.js';
+import { scopesOf } from '../transports/http/challenges.js';
 import type { GrantRow } from './grant-row.js';
 import type { IdentityStore } from './identity-store.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
@@ -113,26 +114,26 @@ export class Grant {
       if (row.facts.grantType === 'code' && row.refreshToken === undefined) return 'refused';
       const nowMs = clock.date().getTime();
       if (row.retryMs > nowMs) throw this.#unavailable(row.retryMs - nowMs);
-      if (this.#busy(() => store.takeLease(row, this.#holder, nowMs, isHolderGone))) return this.#send();
+      // A row of its own: the lease may have been left by a process that died, and only this row says so.
+      const leased = this.#busy(() => store.takeLease(row, this.#holder, nowMs, isHolderGone));
+      if (leased) return this.#send(leased);
       if (clock.nowMs() >= deadlineAtMs) throw this.#unavailable(undefined);
       await sleep(clock, 20 + 20 * random());
     }
   }
 
   /** A locked database is the same as a lease of another process: the caller looks again. */
-  #busy(change: () => boolean): boolean {
+  #busy<T>(change: () => T): T | undefined {
     try {
       return change();
     } catch (error) {
-      if (isBusy(error)) return false;
+      if (sqliteCode(error).startsWith('SQLITE_BUSY')) return undefined;
       throw error;
     }
   }
 
-  async #send(): Promise<RefreshResult> {
-    const { store, request } = this.#parts;
-    // The lease may have been left by a process that died; the row says so only now.
-    const row = store.readGrant(this.#row.id) ?? this.#row;
+  async #send(row: GrantRow): Promise<RefreshResult> {
+    const { request } = this.#parts;
     const answer = await request(row).catch((error: unknown): TokenAnswer => {
       this.#parts.onProblem(error);
       return { kind: 'unavailable', reason: 'request_failed', isSent: false, retryAfterMs: undefined };
@@ -169,13 +170,8 @@ export class Grant {
     const isInterrupted = row.isInterrupted || (answer.kind === 'unavailable' && answer.isSent);
     await this.#persist(() =>
       this.#parts.store.noteFailure(row, this.#holder, {
-        ...{
-          failures,
-          retryMs: Math.ceil(nowMs + delayMs),
-          refusedMs,
-          isInterrupted,
-          lastError: { reason, atMs: nowMs },
-        },
+        ...{ failures, retryMs: Math.ceil(nowMs + delayMs), refusedMs, isInterrupted },
+        lastError: { reason, atMs: nowMs },
       }),
     );
     this.reload();
@@ -189,14 +185,17 @@ export class Grant {
     const tokens = {
       accessToken,
       refreshToken,
-      scopes: scope === undefined ? row.scopes : scope.split(' ').filter((each) => each !== ''),
+      scopes: scope === undefined ? row.scopes : scopesOf(scope),
       issuedMs: nowMs,
       // A token that cannot be used has ended already: the next use refreshes again.
       expiresMs: accessToken === '' ? nowMs : expiresInS === undefined ? undefined : nowMs + expiresInS * 1_000,
     };
     const { lastError: _gone, ...facts } = row.facts;
+    // The new refresh token counts, but the next request waits as after any other failure.
+    const failures = accessToken === '' ? row.failures + 1 : 0;
+    const retryMs = failures === 0 ? 0 : Math.ceil(nowMs + retryDelayMs(failures, undefined, this.#parts.random));
     const isStored = await this.#persist(() =>
-      this.#parts.store.advance(row, tokens, { ...facts, refreshedMs: nowMs }),
+      this.#parts.store.advance(row, tokens, { ...facts, refreshedMs: nowMs }, { failures, retryMs }),
     );
     // Not stored, although the disk was tried again and again: the old refresh token is spent, so this one must be used.
     if (isStored === undefined) this.#adopt({ ...row, ...tokens, gen: row.gen + 1 });
@@ -290,5 +289,3 @@ export class Grant {
     });
   }
 }
-
-const isBusy = (error: unknown): boolean => sqliteCode(error).startsWith('SQLITE_BUSY');

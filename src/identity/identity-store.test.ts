@@ -119,13 +119,25 @@ describe('grants', () => {
     expect(store.markDead(first, 'grant_revoked', 7)).toBe(true);
     const dead = store.readGrant(first.id);
     expect(dead).toMatchObject({ state: 'dead', reason: 'grant_revoked', refreshToken: 'planted-refresh-token-1' });
-    expect(store.takeLease(first, 'me', 0, () => true)).toBe(false);
+    expect(store.takeLease(first, 'me', 0, () => true)).toBeUndefined();
     const again = store.saveLogin(grant({ accessToken: 'new' }));
     expect(again).toMatchObject({ state: 'live', gen: 2, accessToken: 'new' });
     expect(again.login).not.toBe(first.login);
     expect([store.removeGrant(first.id), store.removeGrant(first.id)]).toEqual([true, false]);
     expect(store.findGrant(grant().url, { account: '' })).toBeUndefined();
   });
+});
+
+test('a late answer for a login that a logout has ended does not touch the next login, although the generation is equal', () => {
+  const store = open(newFolder());
+  const old = store.saveLogin(grant());
+  store.removeGrant(old.id);
+  const now = store.saveLogin(grant({ accessToken: 'token-of-the-next-account' }));
+  expect([now.id, now.gen]).toEqual([old.id, old.gen]);
+  expect(store.advance(old, { ...old, accessToken: 'token-of-the-old-account' }, old.facts)).toBe(false);
+  expect(store.markDead(old, 'grant_revoked', 1)).toBe(false);
+  expect(store.takeLease(old, 'me', 0, () => true)).toBeUndefined();
+  expect(store.readGrant(now.id)).toMatchObject({ state: 'live', gen: 1, accessToken: 'token-of-the-next-account' });
 });
 
 describe('the lease of a generation', () => {
@@ -139,9 +151,11 @@ describe('the lease of a generation', () => {
   ])('that %s', (_what, holder, atMs, isGone, isTaken) => {
     const store = open(newFolder());
     const row = store.saveLogin(grant());
-    if (holder !== undefined) expect(store.takeLease(row, holder, 0, () => false)).toBe(true);
-    expect(store.takeLease(row, 'me', atMs, () => isGone)).toBe(isTaken);
+    if (holder !== undefined) expect(store.takeLease(row, holder, 0, () => false)).toBeDefined();
+    const leased = store.takeLease(row, 'me', atMs, () => isGone);
+    expect(leased !== undefined).toBe(isTaken);
     const isInterrupted = holder !== undefined && isTaken;
+    if (leased) expect(leased).toEqual(store.readGrant(row.id));
     expect(store.readGrant(row.id)?.isInterrupted).toBe(isInterrupted);
   });
 
@@ -157,10 +171,10 @@ describe('the lease of a generation', () => {
     };
     store.takeLease(row, 'me', 0, () => false);
     store.noteFailure(row, 'other', note);
-    expect(store.takeLease(row, 'other', 0, () => false)).toBe(false);
+    expect(store.takeLease(row, 'other', 0, () => false)).toBeUndefined();
     store.noteFailure(row, 'me', note);
     expect(store.readGrant(row.id)).toMatchObject({ failures: 1, retryMs: 9, isInterrupted: true });
-    expect(store.takeLease(row, 'other', 0, () => false)).toBe(true);
+    expect(store.takeLease(row, 'other', 0, () => false)).toBeDefined();
   });
 });
 
@@ -168,8 +182,8 @@ test('two holders of one process do not share a lease, and neither counts as gon
   const store = open(newFolder());
   const row = store.saveLogin(grant());
   const [one, other] = [newHolder(), newHolder()];
-  expect(store.takeLease(row, one, 0, isHolderGone)).toBe(true);
-  expect(store.takeLease(row, other, 0, isHolderGone)).toBe(false);
+  expect(store.takeLease(row, one, 0, isHolderGone)).toBeDefined();
+  expect(store.takeLease(row, other, 0, isHolderGone)).toBeUndefined();
 });
 
 describe('registered clients', () => {
@@ -232,6 +246,10 @@ describe('AC-A24 what is on disk', () => {
       'column to column': `UPDATE grants SET access = refresh WHERE id = '${one.id}'`,
       'refresh from access': `UPDATE grants SET refresh = access WHERE id = '${one.id}'`,
       'generation edited': `UPDATE grants SET gen = 2 WHERE id = '${one.id}'`,
+      'token endpoint edited': `UPDATE grants SET facts = json_set(facts, '$.tokenEndpoint', 'https://evil.example') WHERE id = '${one.id}'`,
+      'revocation endpoint edited': `UPDATE grants SET facts = json_set(facts, '$.revocationEndpoint', 'https://evil.example') WHERE id = '${one.id}'`,
+      'issuer edited': `UPDATE grants SET issuer = 'https://evil.example' WHERE id = '${one.id}'`,
+      'resource edited': `UPDATE grants SET resource = 'https://evil.example' WHERE id = '${one.id}'`,
     };
     for (const [what, sql] of Object.entries(changes)) {
       const changed = open(copyOf(folder, (database) => database.exec(sql)));
@@ -245,7 +263,7 @@ describe('AC-A24 what is on disk', () => {
     const { access } = database.prepare('SELECT access FROM grants WHERE id = ?').get(one.id) as { access: Buffer };
     const key = readKeyFile(path.join(folder, 'identity.key'));
     const sealer = createSealer(key ?? Buffer.alloc(32));
-    const place = ['grants', one.id, 'access', one.gen];
+    const place = ['grants', one.id, 'access', one.gen, one.facts.tokenEndpoint, ''];
     expect(sealer.open(Buffer.from(access), place)).toBe('planted-access-token-1');
     const flip = () => {
       const flipped = Buffer.from(access);

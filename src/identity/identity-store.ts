@@ -20,6 +20,8 @@ import {
 import type { Sealer } from './seal.js';
 
 const rowsMax = 1_000;
+/** The generation of one login. After a logout the next login begins with generation 1 again. */
+const sameGeneration = 'id = ? AND gen = ? AND login = ?';
 /** Time that a request may take, and after which a lease is taken even from a process that may live. */
 const leaseMs = 30_000;
 const leaseMsMax = 120_000;
@@ -124,7 +126,7 @@ export class IdentityStore {
       this.#run(
         `INSERT INTO grants (id, resource, issuer, client_id, account, login, gen, state, access, refresh, scopes, wanted,
          issued_ms, expires_ms, facts) VALUES (?, ?, ?, ?, ?, ?, ?, 'live', ?, ?, ?, ?, ?, ?, ?)`,
-        ...[id, resource, issuer, clientId, account, newId(), gen, ...this.#sealed(id, gen, grant)],
+        ...[id, resource, issuer, clientId, account, newId(), gen, ...this.#sealed(id, gen, facts, grant)],
         ...[JSON.stringify(grant.scopes), JSON.stringify(wanted), grant.issuedMs, grant.expiresMs ?? null],
         JSON.stringify(facts),
       );
@@ -149,58 +151,68 @@ export class IdentityStore {
   }
 
   /**
-   * Takes the lease of a generation. False: another process has it, or the generation is over. A lease that a process left is
-   * recorded as interrupted: its request may have been sent.
+   * Takes the lease of a generation and returns its row. Undefined: another process has it, or the generation is over. A lease that
+   * a process left is recorded as interrupted: its request may have been sent.
    */
-  takeLease({ id, gen }: GrantRow, by: string, nowMs: number, isGone: (holder: string) => boolean): boolean {
+  takeLease(
+    { id, gen, login }: GrantRow,
+    by: string,
+    nowMs: number,
+    isGone: (holder: string) => boolean,
+  ): GrantRow | undefined {
     return this.#write(() => {
-      const [row] = this.#all(`SELECT * FROM grants WHERE id = ? AND gen = ? AND state = 'live'`, id, gen);
-      if (!row) return false;
+      const [row] = this.#all(`SELECT * FROM grants WHERE ${sameGeneration} AND state = 'live'`, id, gen, login);
+      if (!row) return undefined;
       const holder = row.lease_by as string | null;
       const isOver = nowMs >= Number(row.lease_ms) + leaseMsMax - leaseMs;
-      if (holder !== null && holder !== by && !isOver && !isGone(holder)) return false;
-      const isInterrupted = holder === null ? Number(row.interrupted) : 1;
+      if (holder !== null && holder !== by && !isOver && !isGone(holder)) return undefined;
+      const interrupted = holder === null ? Number(row.interrupted) : 1;
       this.#run(
         'UPDATE grants SET lease_by = ?, lease_ms = ?, interrupted = ? WHERE id = ?',
-        ...[by, nowMs + leaseMs, isInterrupted, id],
+        ...[by, nowMs + leaseMs, interrupted, id],
       );
-      return true;
+      return this.#grantOf({ ...row, interrupted });
     });
   }
 
   /** Stores the next generation. False: a login or another process has moved the generation meanwhile. */
-  advance({ id, gen }: GrantRow, tokens: GrantTokens, facts: GrantFacts): boolean {
+  advance(
+    { id, gen, login }: GrantRow,
+    tokens: GrantTokens,
+    facts: GrantFacts,
+    { failures, retryMs }: Pick<GrantRow, 'failures' | 'retryMs'> = { failures: 0, retryMs: 0 },
+  ): boolean {
     return this.#write(
       () =>
         this.#run(
           `UPDATE grants SET gen = ?, access = ?, refresh = ?, scopes = ?, issued_ms = ?, expires_ms = ?, facts = ?,
-           lease_by = NULL, lease_ms = NULL, interrupted = 0, failures = 0, retry_ms = 0, refused_ms = NULL
-           WHERE id = ? AND gen = ?`,
-          ...[gen + 1, ...this.#sealed(id, gen + 1, tokens), JSON.stringify(tokens.scopes), tokens.issuedMs],
-          ...[tokens.expiresMs ?? null, JSON.stringify(facts), id, gen],
+           lease_by = NULL, lease_ms = NULL, interrupted = 0, failures = ?, retry_ms = ?, refused_ms = NULL
+           WHERE ${sameGeneration}`,
+          ...[gen + 1, ...this.#sealed(id, gen + 1, facts, tokens), JSON.stringify(tokens.scopes), tokens.issuedMs],
+          ...[tokens.expiresMs ?? null, JSON.stringify(facts), failures, retryMs, id, gen, login],
         ) === 1,
     );
   }
 
   /** Frees the lease after a request that does not end the grant. */
-  noteFailure({ id, gen, facts }: GrantRow, by: string, note: FailureNote): void {
+  noteFailure({ id, gen, login, facts }: GrantRow, by: string, note: FailureNote): void {
     this.#write(() =>
       this.#run(
         `UPDATE grants SET lease_by = NULL, lease_ms = NULL, interrupted = ?, failures = ?, retry_ms = ?, refused_ms = ?,
-         facts = ? WHERE id = ? AND gen = ? AND lease_by = ?`,
+         facts = ? WHERE ${sameGeneration} AND lease_by = ?`,
         ...[Number(note.isInterrupted), note.failures, note.retryMs, note.refusedMs ?? null],
-        ...[JSON.stringify({ ...facts, lastError: note.lastError }), id, gen, by],
+        ...[JSON.stringify({ ...facts, lastError: note.lastError }), id, gen, login, by],
       ),
     );
   }
 
   /** Marks the grant as dead and keeps it. False: the generation has moved. */
-  markDead({ id, gen, facts }: GrantRow, reason: string, atMs: number): boolean {
+  markDead({ id, gen, login, facts }: GrantRow, reason: string, atMs: number): boolean {
     return this.#write(
       () =>
         this.#run(
-          `UPDATE grants SET state = 'dead', reason = ?, lease_by = NULL, lease_ms = NULL, facts = ? WHERE id = ? AND gen = ?`,
-          ...[reason, JSON.stringify({ ...facts, lastError: { reason, atMs } }), id, gen],
+          `UPDATE grants SET state = 'dead', reason = ?, lease_by = NULL, lease_ms = NULL, facts = ? WHERE ${sameGeneration}`,
+          ...[reason, JSON.stringify({ ...facts, lastError: { reason, atMs } }), id, gen, login],
         ) === 1,
     );
   }
@@ -245,31 +257,39 @@ export class IdentityStore {
     this.#write(() => this.#run('UPDATE clients SET is_gone = 1 WHERE issuer = ? AND client_id = ?', issuer, clientId));
   }
 
-  #sealed(id: string, gen: number, { accessToken, refreshToken }: GrantTokens): [Buffer, Buffer | null] {
-    return [
-      this.#sealer.seal(accessToken, tokenPlace(id, 'access', gen)),
-      refreshToken === undefined ? null : this.#sealer.seal(refreshToken, tokenPlace(id, 'refresh', gen)),
-    ];
+  #sealed(
+    id: string,
+    gen: number,
+    facts: GrantFacts,
+    { accessToken, refreshToken }: GrantTokens,
+  ): [Buffer, Buffer | null] {
+    const seal = (text: string, column: TokenColumn) => this.#sealer.seal(text, tokenPlace(id, column, gen, facts));
+    return [seal(accessToken, 'access'), refreshToken === undefined ? null : seal(refreshToken, 'refresh')];
   }
 
   #grantOf(row: Row): GrantRow {
-    const [id, gen] = [String(row.id), Number(row.gen)];
-    const open = (column: 'access' | 'refresh') => {
+    const gen = Number(row.gen);
+    const facts = JSON.parse(String(row.facts)) as GrantFacts;
+    const key: GrantKey = {
+      resource: String(row.resource),
+      issuer: String(row.issuer),
+      clientId: String(row.client_id),
+      account: String(row.account),
+    };
+    const open = (column: TokenColumn) => {
       const sealed = row[column];
+      // The id is computed: tokens of a row whose issuer, client or resource was edited do not open.
       return sealed === null
         ? undefined
-        : this.#sealer.open(Buffer.from(sealed as Buffer), tokenPlace(id, column, gen));
+        : this.#sealer.open(Buffer.from(sealed as Buffer), tokenPlace(grantId(key), column, gen, facts));
     };
     const accessToken = open('access');
     const refreshToken = open('refresh');
     const isReadable = accessToken !== undefined && (row.refresh === null || refreshToken !== undefined);
     return {
-      id,
+      id: String(row.id),
       gen,
-      resource: String(row.resource),
-      issuer: String(row.issuer),
-      clientId: String(row.client_id),
-      account: String(row.account),
+      ...key,
       login: String(row.login),
       state: isReadable && row.state === 'live' ? 'live' : 'dead',
       reason: isReadable ? textOf(row.reason) : 'unreadable',
@@ -279,7 +299,7 @@ export class IdentityStore {
       wanted: JSON.parse(String(row.wanted)) as string[],
       issuedMs: Number(row.issued_ms),
       expiresMs: numberOf(row.expires_ms),
-      facts: JSON.parse(String(row.facts)) as GrantFacts,
+      facts,
       isInterrupted: row.interrupted === 1,
       failures: Number(row.failures),
       retryMs: Number(row.retry_ms),
@@ -325,7 +345,15 @@ export class IdentityStore {
   }
 }
 
-const tokenPlace = (id: string, column: 'access' | 'refresh', gen: number) => ['grants', id, column, gen] as const;
+type TokenColumn = 'access' | 'refresh';
+
+/** The endpoints belong to it: a file that was edited must not lead a token elsewhere. */
+const tokenPlace = (
+  id: string,
+  column: TokenColumn,
+  gen: number,
+  { tokenEndpoint, revocationEndpoint = '' }: GrantFacts,
+) => ['grants', id, column, gen, tokenEndpoint, revocationEndpoint];
 const secretPlace = (issuer: string, clientId: string) => ['clients', issuer, clientId, 'secret'] as const;
 const textOf = (value: Row[string] | undefined): string | undefined => (typeof value === 'string' ? value : undefined);
 const numberOf = (value: Row[string] | undefined): number | undefined =>

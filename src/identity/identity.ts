@@ -19,7 +19,7 @@ import type { Random } from '../kernel/random.js';
 import type { Redactor } from '../kernel/redact.js';
 import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { Environment } from '../transports/environment.js';
-import { bearerChallenge } from '../transports/http/challenges.js';
+import { bearerChallenge, scopesOf } from '../transports/http/challenges.js';
 import { discover } from './discovery.js';
 import { Grant } from './grant.js';
 import type { GrantRow } from './grant-row.js';
@@ -210,7 +210,7 @@ export class Identity {
     const row = store.saveLogin({
       ...{ url, resource: found.resource ?? '', issuer: as.issuer, clientId: client.clientId },
       ...{ account: auth.account ?? '', accessToken: answer.accessToken, refreshToken: undefined },
-      scopes: answer.scope === undefined ? scopes : answer.scope.split(' ').filter((scope) => scope !== ''),
+      scopes: answer.scope === undefined ? scopes : scopesOf(answer.scope),
       wanted: [],
       issuedMs: nowMs,
       expiresMs: answer.expiresInS === undefined ? undefined : nowMs + answer.expiresInS * 1_000,

@@ -165,8 +165,11 @@ function unavailable(error: unknown): TokenAnswer {
 
 export function readTokenAnswer({ status, headers, body }: OAuthAnswer, now: Date): TokenAnswer {
   const json = objectOf(body);
-  if (status === 200 && json) return tokensOf(json);
-  if ((status === 400 || status === 401) && json) return { kind: 'refused', error: refusalWord(json.error) };
+  const hasToken = isToken(json?.access_token) || isToken(json?.refresh_token);
+  // GitHub refuses with status 200.
+  const isRefusal = status === 400 || status === 401 || (status === 200 && !hasToken && json?.error !== undefined);
+  if (json && isRefusal) return { kind: 'refused', error: refusalWord(json.error) };
+  if (json && status === 200) return tokensOf(json);
   // Most of these come from a proxy. An answer of 200 that is no JSON may have used the refresh token.
   const isSent = status === 200 || status >= 500;
   return { kind: 'unavailable', reason: `status_${status}`, isSent, retryAfterMs: retryAfterOf(headers, now) };
