@@ -47,7 +47,7 @@ async function runLogin(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<numbe
   const ui = new TerminalUi(args, env, server.name);
   try {
     const result = await logIn({
-      ...{ server: server.name, url: server.spec.url, headers: server.spec.headers, auth: server.auth },
+      ...{ server: server.name, url: server.spec.url, headers: await server.headers(), auth: server.auth },
       ...{ store, http: server.http, redactor: server.redactor, clock: systemClock, ui },
       issuer: args.text('issuer'),
       scopes: args
@@ -140,8 +140,9 @@ class TerminalUi implements LoginUi {
     printLines(['This is not the address of this login. Paste the whole address from the browser.'], process.stderr);
   }
 
-  async confirm(question: string): Promise<boolean> {
-    if (this.#args.has('yes')) return true;
+  async confirm(question: string, about: 'account' | 'issuer'): Promise<boolean> {
+    // Another authorization server has to be named with --issuer.
+    if (this.#args.has('yes') && about === 'account') return true;
     if (process.stdin.isTTY !== true || process.stderr.isTTY !== true) return false;
     process.stderr.write(`${neutraliseLine(question, questionCharsMax)} [y/N] `);
     return new Promise((resolve) => {

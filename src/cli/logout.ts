@@ -33,16 +33,16 @@ export const logout: Command = {
     if (endpoint !== undefined && !args.has('keep-remote')) {
       const where = { issuer, client, endpoint };
       if (refreshToken !== undefined) results.push(await revokeToken(http, where, refreshToken, 'refresh_token'));
-      results.push(await revokeToken(http, where, accessToken, 'access_token'));
+      if (accessToken !== '') results.push(await revokeToken(http, where, accessToken, 'access_token'));
     }
+    const isRevoked = results.length > 0 && results.every(Boolean);
     const remote = args.has('keep-remote')
       ? 'not revoked, as you asked'
       : endpoint === undefined
         ? 'not revoked: the authorization server cannot do that'
-        : results.every(Boolean)
+        : isRevoked
           ? 'revoked at the authorization server'
           : 'not revoked: the authorization server did not confirm it; end the session in your account there';
-    const isRevoked = results.length > 0 && results.every(Boolean);
     if (args.has('json')) printJson({ server: name, isForgotten: true, isRevoked });
     else printLines([`${name}: forgotten here; ${remote}`]);
     return EXIT.done;

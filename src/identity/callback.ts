@@ -1,7 +1,7 @@
 /**
  * The listener that a browser is redirected to at the end of a login.
  * Invariants: it is bound to loopback only, answers GET at one path with one Host only, and echoes nothing. At most ten requests a
- * second are answered.
+ * second are answered, besides the one redirect of the login.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -46,19 +46,21 @@ export async function openCallback(options: CallbackOptions): Promise<Callback> 
   let second = 0;
   let answered = 0;
   const handle = (request: IncomingMessage, response: ServerResponse) => {
+    const { method, url = '', headers: received } = request;
+    const isOurs = url.split('?', 1)[0] === path && received.host === `${host}:${port}` && url.length <= urlCharsMax;
+    const isReturn = method === 'GET' && isOurs;
+    const outcome = isReturn ? options.onReturn(new URLSearchParams(url.slice(path.length + 1))) : undefined;
+    // The redirect of this login is answered, however many other requests there are.
+    if (outcome) return end(response, 200, pages[outcome]);
     const nowS = Math.floor(performance.now() / 1_000);
     if (nowS !== second) [second, answered] = [nowS, 0];
     if (++answered > answersPerSecond) return request.destroy();
-    const { method, url = '', headers: received } = request;
-    const isOurs = url.split('?', 1)[0] === path && received.host === `${host}:${port}` && url.length <= urlCharsMax;
-    if (method !== 'GET' || !isOurs) return end(response, 404);
-    const outcome = options.onReturn(new URLSearchParams(url.slice(path.length + 1)));
-    end(response, outcome === undefined ? 400 : 200, outcome && pages[outcome]);
+    end(response, isReturn ? 400 : 404);
   };
   const first = await bind(handle, '127.0.0.1', options.port);
   port = (first.address() as AddressInfo).port;
-  // A browser may resolve localhost to IPv6; a machine without it has only the first listener.
-  const other = host === 'localhost' ? await bind(handle, '::1', port).catch(() => undefined) : undefined;
+  // A browser may resolve localhost to IPv6. If another program has that port, it would receive the code.
+  const other = host === 'localhost' ? await bindIpv6(handle, port, () => first.close()) : undefined;
   return {
     port,
     redirectUri: `http://${host}:${port}${path}`,
@@ -83,6 +85,18 @@ function bind(handle: (request: IncomingMessage, response: ServerResponse) => vo
     server.once('error', (cause: NodeJS.ErrnoException) => reject(busy(port, cause)));
     server.listen(port, host, () => resolve(server));
   });
+}
+
+/** Undefined: this machine has no IPv6. */
+async function bindIpv6(handle: Parameters<typeof bind>[0], port: number, undo: () => void) {
+  try {
+    return await bind(handle, '::1', port);
+  } catch (error) {
+    if (['EADDRNOTAVAIL', 'EAFNOSUPPORT'].includes((error as { cause?: NodeJS.ErrnoException }).cause?.code ?? ''))
+      return undefined;
+    undo();
+    throw error;
+  }
 }
 
 const busy = (port: number, cause: NodeJS.ErrnoException): HostError =>

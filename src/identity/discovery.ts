@@ -160,7 +160,8 @@ class Discovery {
   }
 
   async #metadata(issuer: string, isOldest: boolean): Promise<AuthorizationServer> {
-    if (!URL.canParse(issuer))
+    // It is compared as text, shown to people and sent to other servers, so the parser must not have changed it.
+    if (!URL.canParse(issuer) || !/^[\x21-\x7e]{1,2000}$/.test(issuer))
       throw this.#refuse('metadata_invalid', 'it names an authorization server that is not a URL');
     const { origin, pathname } = new URL(issuer);
     const path = pathname.replace(/\/$/, '');

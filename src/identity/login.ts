@@ -64,8 +64,8 @@ export interface LoginUi {
   /** Calls `onText` with each address that the person pastes. */
   onPaste(onText: (text: string) => void): void;
   askAgain(): void;
-  /** False: the person does not want it, or cannot be asked. */
-  confirm(question: string): Promise<boolean>;
+  /** False: the person does not want it, or cannot be asked. `about`: only a question about the account can be answered in advance. */
+  confirm(question: string, about: 'account' | 'issuer'): Promise<boolean>;
 }
 
 export interface LoginResult {
@@ -155,7 +155,7 @@ class Login {
     } catch (error) {
       const isChanged = isHostError(error) && error.details.reason === 'issuer_changed' && input.issuer === undefined;
       const isStatic = auth.clientSecret !== undefined || auth.clientKey !== undefined;
-      if (!isChanged || isStatic || !(await ui.confirm(`${error.message}. Log in there?`))) throw error;
+      if (!isChanged || isStatic || !(await ui.confirm(`${error.message}. Log in there?`, 'issuer'))) throw error;
       return { ...(await discover({ ...input, knownIssuer: undefined }, http, clock)), challenged };
     }
   }
@@ -206,7 +206,7 @@ class Login {
     if (known && bound.redirectUri === known.redirect)
       return this.#plan(found, scopes, { ...known, way: 'registered' });
     if (way === 'configured') return this.#plan(found, scopes, configuredClient(server, as, auth));
-    if (way === 'metadata_document') return this.#plan(found, scopes, metadataClient(auth));
+    if (way === 'metadata_document') return this.#plan(found, scopes, metadataClient(server, as, auth));
     if (way === 'none') throw clientNeeded(server, as, bound.redirectUri);
     const register = (redirect: string) =>
       registerClient({ server, as, redirect, http, clock, redact: redactor.redact });
@@ -319,7 +319,7 @@ class Login {
     const before = this.#before?.facts;
     if (before?.identity !== undefined && identity !== undefined && before.identity !== identity) {
       const question = `This login is for ${identity}; the one before was for ${before.identity}. Use it?`;
-      if (!(await this.#options.ui.confirm(question))) throw loginRefused(server, 'account_changed');
+      if (!(await this.#options.ui.confirm(question, 'account'))) throw loginRefused(server, 'account_changed');
     }
     const nowMs = clock.date().getTime();
     const granted = answer.scope === undefined ? scopes : scopesOf(answer.scope);

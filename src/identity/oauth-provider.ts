@@ -17,6 +17,7 @@ import type { GrantRow } from './grant-row.js';
 
 const stepUpsMax = 2;
 const stepUpMs = 60 * 60_000;
+const scopesCountMax = 100;
 
 export interface ProviderParts {
   readonly clock: Clock;
@@ -163,6 +164,11 @@ export class OAuthProvider implements AuthProvider {
     if (scopesMax && !asked.every((scope) => scopesMax.includes(scope)))
       return this.#refuse('scope_ceiling', `the server wants ${list}, which auth.scopesMax does not allow`);
     const union = [...new Set([...row.scopes, ...row.wanted, ...asked])];
+    if (union.length > scopesCountMax)
+      return this.#refuse(
+        'scope_denied',
+        `the server has asked for more than ${scopesCountMax} scopes; tell its operator`,
+      );
     const nowMs = this.#parts.clock.date().getTime();
     if (this.#auth.grant === 'client_credentials') {
       if (!this.#mayStepUp(list, nowMs)) return this.#denied(list);

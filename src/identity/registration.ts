@@ -42,11 +42,25 @@ export function configuredClient(server: string, as: AuthorizationServer, auth: 
   return { clientId, method: methodOf(as, secret, key), secret, key, way: 'configured' };
 }
 
-export const metadataClient = (auth: AuthSettings): ChosenClient => ({
-  clientId: auth.clientMetadataUrl ?? '',
-  method: 'none',
-  way: 'metadata_document',
-});
+/**
+ * Its client id is the same at every authorization server, and known to all of them. So another server's login page could send its code
+ * here, and the code would go to the token endpoint of this one: without `iss` the page must be of the issuer itself (RFC 9700, 4.4).
+ */
+export function metadataClient(server: string, as: AuthorizationServer, auth: AuthSettings): ChosenClient {
+  const { authorization_endpoint: page = as.issuer, authorization_response_iss_parameter_supported: sendsIss } = as;
+  if (!sendsIss && new URL(page).origin !== new URL(as.issuer).origin)
+    throw new HostError(
+      'denied',
+      `server '${server}': the login page is not on the origin of its authorization server`,
+      {
+        server,
+        reason: 'metadata_invalid',
+        execution: 'not_executed',
+        hint: 'remove auth.clientMetadataUrl, so that Hostler registers a client of its own',
+      },
+    );
+  return { clientId: auth.clientMetadataUrl ?? '', method: 'none', way: 'metadata_document' };
+}
 
 /** Without a list, an authorization server takes Basic (RFC 8414). */
 function methodOf(as: AuthorizationServer, secret: unknown, key: unknown): ClientAuthMethod {
@@ -88,10 +102,11 @@ export async function registerClient(input: RegistrationInput): Promise<ClientRo
   });
   const json = objectOf(answer);
   const { client_id: clientId, client_secret: secret, token_endpoint_auth_method: method } = json ?? {};
-  if ((status !== 201 && status !== 200) || typeof clientId !== 'string' || clientId === '')
-    throw refused(input, status, answer);
+  // Both become parameters, and the id is shown to people.
+  const isPlain = (text: unknown): text is string => typeof text === 'string' && /^[\x20-\x7e]{1,2000}$/.test(text);
+  if ((status !== 201 && status !== 200) || !isPlain(clientId)) throw refused(input, status, answer);
   const expiresS = json?.client_secret_expires_at;
-  const hasSecret = typeof secret === 'string' && secret !== '';
+  const hasSecret = isPlain(secret);
   return {
     issuer: as.issuer,
     clientId,

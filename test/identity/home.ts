@@ -21,6 +21,10 @@ export class Home {
     writeFileSync(this.config, JSON.stringify(config));
   }
 
+  put(name: string, text: string): void {
+    writeFileSync(path.join(this.folder, name), text, { mode: 0o600 });
+  }
+
   start(args: readonly string[], onOutput: (text: string, child: ChildProcess) => void = () => {}) {
     const env = { PATH: process.env.PATH, HOME: this.folder, HOSTLER_DATA_DIR: path.join(this.folder, 'data') };
     const child = spawn(process.execPath, [command, ...args], { env, cwd: this.folder, stdio: 'pipe' });

@@ -21,6 +21,7 @@ import { createRedactor, type Redactor } from '../../kernel/redact.js';
 import type { ParsedArgs } from '../command.js';
 import { askTrust } from '../trust/ask-trust.js';
 import { TrustedSource } from '../trust/trusted-source.js';
+import { createSecrets } from '../up/create-secrets.js';
 import { configFileName, findConfig, realPath } from './find-config.js';
 
 export interface IdentityPlace {
@@ -64,6 +65,8 @@ export interface RemoteServer {
   readonly auth: AuthSettings;
   readonly http: OAuthHttp;
   readonly redactor: Redactor;
+  /** The headers of the entry, with the values of their references. */
+  headers(): Promise<Record<string, string>>;
 }
 
 /** All servers over HTTP of the configuration that this user may run. */
@@ -71,13 +74,22 @@ export async function remoteServers(args: ParsedArgs, env: NodeJS.ProcessEnv): P
   const location = findConfig({ given: args.text('config'), env, cwd: process.cwd() });
   const { config, secrets } = await new TrustedSource(location, env).open(askTrust(env));
   const redactor = createRedactor(secrets);
+  const values = createSecrets(env, redactor);
   const found = new Map<string, RemoteServer>();
-  for (const [name, { spec }] of parseHostConfig(config, () => {}).mcpServers) {
+  const settings = parseHostConfig(config, () => {}, true);
+  values.configure(settings.secrets.exec);
+  for (const [name, { spec }] of settings.mcpServers) {
     if (isStdio(spec) || isAttached(spec)) continue;
     const { auth = authEntry.parse({}), url } = spec;
     const trusted = auth.issuer === undefined ? [url] : [url, auth.issuer];
     const http = createOAuthHttp({ server: name, clock: systemClock, random: systemRandom, trusted, env });
-    found.set(name, { name, spec, auth, http, redactor });
+    const headers = async () => {
+      const resolved = Object.entries(spec.headers).map(
+        async ([header, text]) => [header, await values.resolve(text, `mcpServers.${name}.headers.${header}`)] as const,
+      );
+      return Object.fromEntries(await Promise.all(resolved));
+    };
+    found.set(name, { name, spec, auth, http, redactor, headers });
   }
   return found;
 }
