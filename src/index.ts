@@ -1,6 +1,6 @@
 /** The public names of Hostler. Names that are not listed here may change without notice. */
 
-export { createHost } from './broker/create-host.js';
+export { type CreateHostOptions, createHost } from './broker/create-host.js';
 export type { KnownFacts, KnownList, KnownServer } from './catalog/catalog-server.js';
 export type { Discovered, DiscoveredTool, DiscoverOptions } from './catalog/discovery.js';
 export type { HostItem, HostTool, PinnedText } from './catalog/pinned-tools.js';
@@ -44,10 +44,10 @@ export type { Guard, GuardRequest, Verdict } from './policy/allowlist.js';
 export type { CacheStats } from './policy/cache.js';
 export type { EraAnswer, Principal } from './policy/operation.js';
 export type { PinStatus } from './policy/pin-records.js';
-export type { CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/policy-events.js';
+export type { AuthStatus, CallOutcome, CallRecord, PolicyEvent, ReplayReason } from './policy/policy-events.js';
 export type { BudgetLeft, BudgetPlan } from './policy/rate-limit.js';
 export type { AuthProvider, RecoverContext } from './session/auth/auth-provider.js';
-export type { AuthLimits, AuthRecovery, AuthStatus, RecoveryOutcome } from './session/auth/auth-recovery.js';
+export type { AuthLimits, AuthRecovery, RecoveryOutcome } from './session/auth/auth-recovery.js';
 export { type ConnectOptions, Connector, type ConnectorOptions } from './session/connector.js';
 export type { EraMemory } from './session/eras/eras.js';
 export type { ClientIdentity, ServerFacts } from './session/eras/server-era.js';

@@ -1,12 +1,27 @@
-/** The `createHost` of the library. Calls with an `idempotencyKey` use a log of calls, which the first such call opens. */
+/**
+ * The `createHost` of the library. Calls with an `idempotencyKey` use a log of calls, which the first such call opens. Servers may use
+ * the logins of this user.
+ */
 import path from 'node:path';
+import { loadLibsql } from '../catalog/store/libsql.js';
 import { createHost as createPlainHost, type Host } from '../host/host.js';
 import type { HostConfig, HostOptions } from '../host/host-interface.js';
 import type { KeyedCalls } from '../host/keyed-calls.js';
 import { systemClock } from '../kernel/clock.js';
+import { systemRandom } from '../kernel/random.js';
+import { createRedactor } from '../kernel/redact.js';
 
-export async function createHost(config: HostConfig, options: HostOptions = {}): Promise<Host> {
-  const host = await createPlainHost(config, options);
+export interface CreateHostOptions extends HostOptions {
+  /**
+   * Uses the logins of `hostler login`, and requests tokens for servers with `client_credentials`. True: the store of this user.
+   * An object names another folder, and its key. Default: no store is opened. A provider of `authProvider` comes first.
+   */
+  readonly identity?: boolean | { readonly dir: string; readonly key?: string };
+}
+
+export async function createHost(config: HostConfig, options: CreateHostOptions = {}): Promise<Host> {
+  const { identity, ...plain } = options;
+  const host = await createPlainHost(config, identity ? await withLogins(identity, plain) : plain);
   let opened: Promise<KeyedCalls> | undefined;
   const open = (): Promise<KeyedCalls> => {
     opened ??= openKeyedCalls(options).catch((error) => {
@@ -21,6 +36,29 @@ export async function createHost(config: HostConfig, options: HostOptions = {}):
     close: async () => (await opened?.catch(() => undefined))?.close(),
   });
   return host;
+}
+
+async function withLogins(
+  identity: true | { readonly dir: string; readonly key?: string },
+  options: HostOptions,
+): Promise<HostOptions> {
+  const [{ Identity }, { identityPlace }] = await Promise.all([
+    import('../identity/identity.js'),
+    import('../identity/identity-place.js'),
+    loadLibsql(),
+  ]);
+  const { ambient: env = process.env, authProvider, hiddenPaths = [], redactor = createRedactor() } = options;
+  const { clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
+  const { folder, key } = identity === true ? identityPlace(env) : { folder: identity.dir, key: identity.key };
+  if (key !== undefined) redactor.know(key);
+  // Its timers end with the servers of the host.
+  const tokens = new Identity({ folder, key, clock, random, redactor, env, onProblem });
+  return {
+    ...options,
+    redactor,
+    hiddenPaths: folder === undefined ? hiddenPaths : [...hiddenPaths, folder],
+    authProvider: (server) => authProvider?.(server) ?? tokens.providerFor(server),
+  };
 }
 
 async function openKeyedCalls({

@@ -1,10 +1,10 @@
 /** `hostler auth`: lists the logins of this user, or shows that of one server. Reads the store; no running Hostler is needed. */
 import type { GrantRow } from '../identity/grant-row.js';
+import { identityPlace } from '../identity/identity-place.js';
 import { HostError } from '../kernel/errors.js';
 import { type Command, jsonOption } from './command.js';
 import {
   grantFilter,
-  identityPlace,
   openUserStore,
   type RemoteServer,
   remoteServer,

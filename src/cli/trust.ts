@@ -3,9 +3,10 @@
  * A running Hostler applies the confirmation within a second.
  */
 import path from 'node:path';
+import { configFileName } from '../config/folders.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, jsonOption, type ParsedArgs, usageError } from './command.js';
-import { configFileName, realPath } from './config/find-config.js';
+import { realPath } from './config/find-config.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printLines, printText } from './output/print.js';
 import { screenOf } from './output/styled.js';

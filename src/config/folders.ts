@@ -39,5 +39,13 @@ export const cacheFolder = (env: Environment): string | undefined => {
   return path.isAbsolute(named) ? path.join(named, 'cache') : baseFolder(env, 'XDG_CACHE_HOME', '.cache');
 };
 
+export const configFileName = 'hostler.json';
+
+/** The user's own configuration file. */
+export const ownConfigFile = (env: Environment): string | undefined => {
+  const folder = configFolder(env);
+  return folder === undefined ? undefined : path.join(folder, configFileName);
+};
+
 /** Folder of the configuration if the working folder has none. */
 export const configFolder = (env: Environment): string | undefined => baseFolder(env, 'XDG_CONFIG_HOME', '.config');

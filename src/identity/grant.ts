@@ -144,10 +144,7 @@ export class Grant {
   async #settle(row: GrantRow, answer: TokenAnswer): Promise<RefreshResult> {
     const { clock, onRefresh } = this.#parts;
     const nowMs = clock.date().getTime();
-    if (answer.kind === 'tokens') {
-      onRefresh('ok');
-      return this.#store(row, answer, nowMs);
-    }
+    if (answer.kind === 'tokens') return this.#store(row, answer, nowMs);
     const reason = answer.kind === 'refused' ? answer.error : answer.reason;
     onRefresh(answer.kind === 'refused' ? answer.error : 'unavailable');
     if (reason === 'invalid_grant') return this.#end(row, row.isInterrupted ? 'refresh_interrupted' : 'grant_revoked');
@@ -200,6 +197,7 @@ export class Grant {
     // Not stored, although the disk was tried again and again: the old refresh token is spent, so this one must be used.
     if (isStored === undefined) this.#adopt({ ...row, ...tokens, gen: row.gen + 1 });
     else this.reload();
+    this.#parts.onRefresh(accessToken === '' ? 'unavailable' : 'ok');
     this.#parts.onChange();
     if (this.#token) return 'renewed';
     throw this.#unavailable(undefined);

@@ -3,8 +3,8 @@
  * other processes.
  * Not here: logging in (login.ts), one server (oauth-provider.ts).
  *
- * Invariants: without a grant and without `client_credentials` no file is created. The store is polled only while a server needs
- * a login. Nothing here opens a browser or registers a client.
+ * Invariants: without a grant and without `client_credentials` no file is created. The store is polled once a second, and only
+ * while a server needs a login or uses one that may end. Nothing here opens a browser or registers a client.
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -43,7 +43,6 @@ export interface IdentityOptions {
   readonly redactor: Redactor;
   /** Names the proxy and the certificate authorities. */
   readonly env?: Environment;
-  readonly onRefresh?: (server: string, result: string) => void;
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -62,7 +61,6 @@ export class Identity {
   /** How each grant is renewed: the newest server that uses it decides. */
   readonly #targets = new Map<string, Target>();
   readonly #providers = new Set<OAuthProvider>();
-  readonly #waiting = new Set<OAuthProvider>();
   #store: IdentityStore | undefined;
   #storeError: { readonly error: HostError; readonly atMs: number } | undefined;
   #version: number | undefined;
@@ -87,7 +85,7 @@ export class Identity {
       acquire: (scopes, challenge) => this.#acquire(target, scopes, challenge),
       setWanted: ({ id }, wanted) => this.#store?.setWanted(id, wanted),
       storeError: () => this.#storeError?.error,
-      watch: (each, isNeeded) => this.#watch(each, isNeeded),
+      watch: () => this.#watch(),
       release: (each) => this.#release(each),
     });
     this.#providers.add(provider);
@@ -95,6 +93,7 @@ export class Identity {
   }
 
   close(): void {
+    this.#providers.clear();
     this.#cancelPoll?.();
     for (const grant of this.#grants.values()) grant.close();
   }
@@ -133,15 +132,17 @@ export class Identity {
       return known;
     }
     const { clock, random, redactor, onProblem } = this.#options;
+    const users = () => [...this.#providers].filter(({ grantId }) => grantId === row.id);
     const grant = new Grant(row, {
       store: this.#store as IdentityStore,
       clock,
       random,
       secrets: redactor,
       request: (current) => this.#renew(current),
-      onRefresh: (result) => this.#options.onRefresh?.(this.#targets.get(row.id)?.server ?? target.server, result),
+      // Counted for one of the servers that share the grant.
+      onRefresh: (result) => users().at(-1)?.refreshed(result),
       onChange: () => {
-        for (const provider of this.#providers) if (provider.grantId === row.id) provider.changed();
+        for (const provider of users()) provider.changed();
       },
       onProblem,
     });
@@ -174,7 +175,7 @@ export class Identity {
     };
   }
 
-  async #acquire(target: Target, scopes: readonly string[], challenge: string | undefined): Promise<Grant | undefined> {
+  async #acquire(target: Target, scopes: readonly string[], challenge: string | undefined): Promise<Grant> {
     const { clock } = this.#options;
     const { server, url, auth, http } = target;
     const store = this.#open(true);
@@ -228,40 +229,35 @@ export class Identity {
     return this.#grantOf(row, target);
   }
 
-  #watch(provider: OAuthProvider, isNeeded: boolean): void {
-    if (!isNeeded) this.#waiting.delete(provider);
-    else if (!this.#waiting.has(provider)) {
-      this.#waiting.add(provider);
-      // The next look reads the store in any case: a login may just have ended.
-      this.#version = undefined;
-    }
-    if (this.#waiting.size > 0) this.#cancelPoll ??= this.#pollLater();
-    else this.#cancelPoll = this.#cancelPoll?.() as undefined;
+  /** The next look reads the store in any case: a login may just have ended. */
+  #watch(): void {
+    this.#version = undefined;
+    this.#cancelPoll ??= this.#pollLater();
   }
 
   #pollLater(): Cancel {
     const { clock } = this.#options;
     return clock.at(clock.nowMs() + pollMs, () => {
-      this.#cancelPoll = undefined;
       try {
         this.#poll();
       } catch (error) {
         this.#options.onProblem(error);
       }
-      if (this.#waiting.size > 0) this.#cancelPoll ??= this.#pollLater();
+      const isNeeded = [...this.#providers].some(({ isWatching }) => isWatching);
+      this.#cancelPoll = isNeeded ? this.#pollLater() : undefined;
     });
   }
 
   #poll(): void {
     const version = this.#open(false)?.dataVersion();
     if (version === undefined || version === this.#version) return;
+    for (const provider of [...this.#providers]) provider.reload();
+    // After the look, which asks for another one.
     this.#version = version;
-    for (const provider of [...this.#waiting]) provider.reload();
   }
 
   #release(provider: OAuthProvider): void {
     this.#providers.delete(provider);
-    this.#watch(provider, false);
     const used = new Set([...this.#providers].map(({ grantId }) => grantId));
     for (const [id, grant] of this.#grants) {
       if (used.has(id)) continue;

@@ -9,6 +9,7 @@ import { createHash } from 'node:crypto';
 import type { AuthSettings } from '../config/auth-settings.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import type { AuthStatus } from '../policy/policy-events.js';
 import type { AuthAdvice, AuthDescription, AuthProvider, RecoverContext } from '../session/auth/auth-provider.js';
 import type { AuthToken } from '../transports/http/auth-token.js';
 import { bearerChallenge, parseChallenges, scopesOf } from '../transports/http/challenges.js';
@@ -24,12 +25,12 @@ export interface ProviderParts {
   /** The newest grant for this server; undefined: none, or the store cannot be opened. */
   readonly find: () => Grant | undefined;
   /** `client_credentials`: obtains a grant for these scopes. */
-  readonly acquire: (scopes: readonly string[], challenge: string | undefined) => Promise<Grant | undefined>;
+  readonly acquire: (scopes: readonly string[], challenge: string | undefined) => Promise<Grant>;
   readonly setWanted: (row: GrantRow, wanted: readonly string[]) => void;
   /** Error of the store, if it cannot be opened. */
   readonly storeError: () => HostError | undefined;
-  /** Called with true while a login of a person would help. */
-  readonly watch: (provider: OAuthProvider, isNeeded: boolean) => void;
+  /** Called when logins of other processes have begun to matter: a login is needed, or there is one that may end. */
+  readonly watch: () => void;
   /** Called when the server is gone. */
   readonly release: (provider: OAuthProvider) => void;
 }
@@ -39,7 +40,11 @@ export class OAuthProvider implements AuthProvider {
   readonly #auth: AuthSettings;
   readonly #parts: ProviderParts;
   readonly #listeners = new Set<() => void>();
+  readonly #refreshes: Record<string, number> = {};
+  #onNews: (news: AuthStatus) => void = () => {};
   #grant: Grant | undefined;
+  /** The row at the last look. */
+  #seen: GrantRow | undefined;
   #advice: { readonly token?: AuthAdvice; readonly scope?: AuthAdvice } = {};
   #needsLogin = false;
   /** Times of automatic step-ups by scope set (`client_credentials`). */
@@ -52,10 +57,16 @@ export class OAuthProvider implements AuthProvider {
     this.#auth = auth;
     this.#parts = parts;
     this.#grant = parts.find();
+    this.#seen = this.#grant?.row;
   }
 
   get grantId(): string | undefined {
     return this.#grant?.row.id;
+  }
+
+  /** True while a change of the store by another process matters. */
+  get isWatching(): boolean {
+    return this.#needsLogin || this.#grant !== undefined;
   }
 
   current(): AuthToken | undefined {
@@ -66,8 +77,13 @@ export class OAuthProvider implements AuthProvider {
     return this.#grant?.row.facts.identity;
   }
 
+  onNews(listener: (news: AuthStatus) => void): void {
+    this.#onNews = listener;
+  }
+
   onChanged(listener: () => void): () => void {
     this.#listeners.add(listener);
+    if (this.isWatching) this.#parts.watch();
     return () => {
       this.#listeners.delete(listener);
       if (this.#listeners.size === 0) this.#parts.release(this);
@@ -78,27 +94,51 @@ export class OAuthProvider implements AuthProvider {
     return this.#advice[kind];
   }
 
-  /** Looks for another token: a login or a refresh of another process. */
+  /** Looks for a login, a logout or a refresh of another process. */
   reload(): void {
-    const before = this.#grant?.row;
-    this.#grant?.reload();
-    const found = this.#parts.find();
-    if (!found) return;
-    this.#grant = found;
-    const { login, gen, state } = found.row;
-    if (state !== 'live' || (login === before?.login && gen === before.gen)) return;
-    this.#advice = {};
-    this.#setNeeded(found.row.wanted.length > 0 && login === before?.login);
-    this.changed();
+    const before = this.#seen;
+    this.#find();
+    const row = this.#seen;
+    if (row?.login === before?.login && row?.gen === before?.gen && row?.state === before?.state) return;
+    if (row?.state === 'live') this.#advice = {};
+    this.#setNeeded(!row || (row.wanted.length > 0 && row.login === before?.login));
+    this.#tell();
   }
 
+  /** Called when this process has renewed or ended the grant. */
   changed(): void {
+    this.#notice();
+    this.#tell();
+  }
+
+  #tell(): void {
     for (const listener of [...this.#listeners]) listener();
   }
 
-  async recover(failed: AuthToken | undefined, { kind, challenge }: RecoverContext): Promise<boolean> {
+  #find(): void {
     this.#grant?.reload();
-    this.#grant = this.#parts.find() ?? this.#grant;
+    this.#grant = this.#parts.find();
+    this.#notice();
+    if (this.isWatching) this.#parts.watch();
+  }
+
+  /** Reports what has happened to the grant since the last look. Several servers may share the grant, so each has a look of its own. */
+  #notice(): void {
+    const [before, row] = [this.#seen, this.#grant?.row];
+    this.#seen = row;
+    if (row && row.login !== before?.login) this.#onNews('login');
+    else if (before && !row) this.#onNews('logout');
+    else if (row?.state === 'dead' && before?.state === 'live') this.#onNews('dead');
+  }
+
+  /** Counts a refresh request of this host. `ok`: it succeeded. */
+  refreshed(result: string): void {
+    this.#refreshes[result] = (this.#refreshes[result] ?? 0) + 1;
+    if (result === 'ok') this.#onNews('refreshed');
+  }
+
+  async recover(failed: AuthToken | undefined, { kind, challenge }: RecoverContext): Promise<boolean> {
+    this.#find();
     const token = this.#grant?.token();
     if (token && token.header[1] !== failed?.header[1]) return true;
     const isRenewed = kind === 'scope' ? await this.#stepUp(challenge) : await this.#renew(challenge);
@@ -135,10 +175,13 @@ export class OAuthProvider implements AuthProvider {
     if (used === this.#refusedWith) return false;
     try {
       const grant = await this.#parts.acquire(scopes, challenge);
-      this.#grant = grant ?? this.#grant;
-      return grant !== undefined;
+      this.#grant = grant;
+      this.#seen = grant.row;
+      this.#parts.watch();
+      return true;
     } catch (error) {
       if (!(error instanceof HostError) || error.code === 'reconnecting') throw error;
+      if (error.details.reason === 'issuer_changed') this.#onNews('issuer_changed');
       this.#refusedWith = used;
       this.#advise(
         'token',
@@ -169,6 +212,7 @@ export class OAuthProvider implements AuthProvider {
         'scope_denied',
         `the server has asked for more than ${scopesCountMax} scopes; tell its operator`,
       );
+    if (!asked.every((scope) => row.wanted.includes(scope))) this.#onNews('step_up');
     const nowMs = this.#parts.clock.date().getTime();
     if (this.#auth.grant === 'client_credentials') {
       if (!this.#mayStepUp(list, nowMs)) return this.#denied(list);
@@ -213,7 +257,7 @@ export class OAuthProvider implements AuthProvider {
 
   #setNeeded(isNeeded: boolean): void {
     this.#needsLogin = isNeeded;
-    this.#parts.watch(this, isNeeded);
+    if (isNeeded) this.#parts.watch();
   }
 
   describe(): AuthDescription {
@@ -237,6 +281,7 @@ export class OAuthProvider implements AuthProvider {
       state,
       needsLogin: next !== undefined,
       grant: this.#auth.grant === 'client_credentials' ? 'client_credentials' : 'code',
+      refreshes: { ...this.#refreshes },
       ...(row && {
         issuer: row.issuer,
         resource: row.resource,

@@ -23,6 +23,21 @@ export interface CallReference {
 /** Reason why a call could be sent again: no byte of it was sent, or its tool is trusted and may run twice. */
 export type ReplayReason = 'not_executed' | 'may_run_twice';
 
+/**
+ * `needed`: the server refused the token. `recovered`: another token is available. `failed`: a user has to log in. The others are about
+ * the login itself: `step_up`: a call needs more scopes. `dead`: it has ended and cannot be renewed.
+ */
+export type AuthStatus =
+  | 'needed'
+  | 'recovered'
+  | 'failed'
+  | 'login'
+  | 'logout'
+  | 'refreshed'
+  | 'step_up'
+  | 'issuer_changed'
+  | 'dead';
+
 export type PolicyEvent =
   /** `failures`: consecutive failures after the change. */
   | { readonly kind: 'breaker'; readonly from: Circuit; readonly to: Circuit; readonly failures: number }
@@ -54,7 +69,7 @@ export type PolicyEvent =
   /** Items of the server's lists were repaired or left out, because clients refuse them. One sentence for each kind of item. */
   | { readonly kind: 'repaired'; readonly notes: readonly string[] }
   /** `needed`: the server refused the token. `recovered`: a new token exists. `failed`: no new token, a user has to log in. */
-  | { readonly kind: 'auth'; readonly status: 'needed' | 'recovered' | 'failed' }
+  | { readonly kind: 'auth'; readonly status: AuthStatus }
   | ({ readonly kind: 'call' } & CallRecord);
 
 export type GuardedAction = 'call' | 'list' | 'spawn';

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import type Database from 'libsql';
 import { loadedLibsql } from '../../src/catalog/store/libsql.js';
 import { authEntry } from '../../src/config/auth-settings.js';
 import type { IdentityStore } from '../../src/identity/identity-store.js';
@@ -83,8 +84,14 @@ export class LoginRig {
 
   /** A login in another process changes the data version of the store; one in this process does not. */
   touch(): void {
+    this.elsewhere((database) => database.exec("INSERT OR REPLACE INTO store VALUES ('touched', randomblob(8))"));
+  }
+
+  /** Changes the store as another process would. */
+  elsewhere(change: (database: Database.Database) => void): void {
     const database = new (loadedLibsql())(path.join(this.folder, 'identity.db'));
-    database.exec("INSERT OR REPLACE INTO store VALUES ('touched', randomblob(8))");
+    change(database);
+    database.close();
   }
 
   end(): void {

@@ -6,11 +6,11 @@
 import { createHash } from 'node:crypto';
 import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs';
 import path from 'node:path';
-import { configFolder, dataFolder, userDataFolder } from '../../config/folders.js';
+import { dataFolder, ownConfigFile, userDataFolder } from '../../config/folders.js';
 import { HostError } from '../../kernel/errors.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 import type { ParsedArgs } from '../command.js';
-import { configFileName, realPath } from './find-config.js';
+import { realPath } from './find-config.js';
 
 type Environment = NodeJS.ProcessEnv;
 
@@ -28,9 +28,9 @@ export function dataDirOf(config: string | undefined, env: Environment): string 
   const base = userDataFolder(env);
   if (base === undefined) throw noHome();
   if (config === undefined) return base;
-  const own = configFolder(env);
+  const own = ownConfigFile(env);
   const real = realPath(config);
-  if (own !== undefined && real === realPath(path.join(own, configFileName))) return base;
+  if (own !== undefined && real === realPath(own)) return base;
   const projects = path.join(base, 'projects');
   const room = dirBytesMax - Buffer.byteLength(projects) - 2 - hashChars;
   const label = path

@@ -4,7 +4,7 @@
  */
 import { existsSync, realpathSync } from 'node:fs';
 import path from 'node:path';
-import { configFolder } from '../../config/folders.js';
+import { configFileName, configFolder } from '../../config/folders.js';
 import { HostError } from '../../kernel/errors.js';
 
 export interface ConfigLocation {
@@ -20,8 +20,6 @@ export interface FindOptions {
   /** False for `up --stdio`, which clients start in any folder. */
   readonly searchesFolder?: boolean;
 }
-
-export const configFileName = 'hostler.json';
 
 export function findConfig({ given, env, cwd, searchesFolder = true }: FindOptions): ConfigLocation {
   if (given !== undefined) return { file: given, isFoundInFolder: false };

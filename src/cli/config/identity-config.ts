@@ -1,15 +1,11 @@
-/**
- * What the commands of identity need: the store of the user, and the entry of one server.
- * Invariant: `identity` counts only in the user's own configuration; another file must not choose where tokens are stored.
- */
+/** What the commands of identity need: the store of the user, and the entry of one server. */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { loadLibsql } from '../../catalog/store/libsql.js';
 import { type AuthSettings, authEntry } from '../../config/auth-settings.js';
-import { readConfigFile } from '../../config/config-file.js';
-import { configFolder, userDataFolder } from '../../config/folders.js';
-import { parseHostConfig, parseServing } from '../../config/host-config.js';
+import { parseHostConfig } from '../../config/host-config.js';
 import { type HttpServerSpec, isAttached, isStdio } from '../../config/server-spec.js';
+import { identityPlace } from '../../identity/identity-place.js';
 import type { IdentityStore } from '../../identity/identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from '../../identity/oauth-http.js';
 import { identityFileName, openStore } from '../../identity/open-store.js';
@@ -22,29 +18,7 @@ import type { ParsedArgs } from '../command.js';
 import { askTrust } from '../trust/ask-trust.js';
 import { TrustedSource } from '../trust/trusted-source.js';
 import { createSecrets } from '../up/create-secrets.js';
-import { configFileName, findConfig, realPath } from './find-config.js';
-
-export interface IdentityPlace {
-  readonly folder: string | undefined;
-  readonly key: string | undefined;
-}
-
-const ownConfig = (env: NodeJS.ProcessEnv): string | undefined => {
-  const folder = configFolder(env);
-  return folder === undefined ? undefined : path.join(folder, configFileName);
-};
-
-export const isOwnConfig = (file: string, env: NodeJS.ProcessEnv): boolean => {
-  const own = ownConfig(env);
-  return own !== undefined && realPath(own) === realPath(file);
-};
-
-export function identityPlace(env: NodeJS.ProcessEnv): IdentityPlace {
-  const file = ownConfig(env);
-  const settings =
-    file !== undefined && existsSync(file) ? parseServing(readConfigFile(file, env).config).identity : undefined;
-  return { folder: settings?.dir ?? userDataFolder(env), key: settings?.key };
-}
+import { findConfig } from './find-config.js';
 
 /** Undefined: there is no store yet, and it must not be created. */
 export async function openUserStore(env: NodeJS.ProcessEnv, mayCreate: boolean): Promise<IdentityStore | undefined> {

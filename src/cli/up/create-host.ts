@@ -1,10 +1,16 @@
 /** Creates the host of a configuration, with the secrets and the tokens of this user. Starts no server. */
+import { ownConfigFile } from '../../config/folders.js';
+import { invalidSpec } from '../../config/schema-issues.js';
 import { Host } from '../../host/host.js';
+import { Identity } from '../../identity/identity.js';
+import { identityPlace } from '../../identity/identity-place.js';
+import { systemClock } from '../../kernel/clock.js';
+import { systemRandom } from '../../kernel/random.js';
 import type { Redactor } from '../../kernel/redact.js';
+import { realPath } from '../config/find-config.js';
 import { version } from '../version.js';
 import { createSecrets } from './create-secrets.js';
 import { hiddenPaths, type Serving } from './serving-config.js';
-import { upIdentity } from './up-identity.js';
 
 interface HostParts {
   /** The configuration file. */
@@ -18,7 +24,19 @@ interface HostParts {
 
 /** Close the host before `identity`. */
 export function createUpHost({ file, dataDir, settings, capabilities, redactor, onProblem }: HostParts) {
-  const { identity, folder } = upIdentity(file, settings.identity, redactor, onProblem);
+  const { folder, key } = identityPlace(process.env);
+  if (key !== undefined) redactor.know(key);
+  const own = ownConfigFile(process.env);
+  if (settings.identity && (own === undefined || realPath(own) !== realPath(file)))
+    onProblem(
+      invalidSpec(
+        'identity',
+        'has an effect only in your own configuration',
+        'move it to ~/.config/hostler/hostler.json',
+      ),
+    );
+  const parts = { folder, key, redactor, onProblem, clock: systemClock, random: systemRandom };
+  const identity = new Identity({ ...parts, env: process.env });
   const host = new Host({
     client: { name: 'hostler', version, capabilities },
     stateDir: dataDir,

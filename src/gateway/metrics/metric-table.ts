@@ -98,6 +98,14 @@ const states = Object.keys({
   auth_required: true,
   stopping: true,
 } satisfies Record<StatusRow['state'], true>);
+const loginStates = Object.keys({
+  none: true,
+  granted: true,
+  refreshing: true,
+  step_up: true,
+  dead: true,
+  locked: true,
+} satisfies Record<NonNullable<StatusRow['auth']>['state'], true>);
 const circuits = Object.keys({ closed: true, open: true, half_open: true } satisfies Record<Circuit, true>);
 
 const one = (value: number): Sample[] => [{ labels: {}, value }];
@@ -111,6 +119,22 @@ const perState =
     rows.flatMap((each) =>
       all.map((state) => ({ labels: { server: each.name, state }, value: each[column] === state ? 1 : 0 })),
     );
+const refreshes = ({ rows }: Scrape): Sample[] =>
+  rows.flatMap(({ name: server, auth }) =>
+    Object.entries(auth?.refreshes ?? {}).map(([result, value]) => ({ labels: { server, result }, value })),
+  );
+
+const logins = ({ rows }: Scrape): Sample[] => {
+  const found = rows.flatMap(({ auth }) => auth?.state ?? []);
+  const count = (state: string) => found.filter((each) => each === state).length;
+  return found.length === 0 ? [] : loginStates.map((state) => ({ labels: { state }, value: count(state) }));
+};
+
+const tokenExpiry = ({ rows }: Scrape): Sample[] =>
+  rows.flatMap(({ name: server, auth }) =>
+    auth?.expiresAt === undefined ? [] : [{ labels: { server }, value: Date.parse(auth.expiresAt) / 1_000 }],
+  );
+
 type BrokerFigure = 'isConnected' | 'connectedWorkers' | 'running' | 'waiting' | 'replyBytes';
 const ofBroker = (figure: BrokerFigure) => (scrape: Scrape) =>
   scrape.broker ? one(Number(scrape.broker[figure])) : [];
@@ -178,6 +202,19 @@ export const metricTable: readonly MetricRow[] = [
     ['server', 'state'],
     '1 for the state of the breaker of a server, 0 for the others.',
     perState(circuits, 'circuit'),
+  ),
+  counter(
+    'hostler_auth_refresh_total',
+    ['server', 'result'],
+    'Refresh requests for the token of a server, by result.',
+    refreshes,
+  ),
+  gauge('hostler_auth_grants', ['state'], 'Servers over HTTP by the state of their login.', logins),
+  gauge(
+    'hostler_auth_token_expiry_seconds',
+    ['server'],
+    'End of the token of a server, in seconds since 1970.',
+    tokenExpiry,
   ),
   counter('hostler_cache_hits_total', [], 'Calls answered from the cache.', ({ cache }) => one(cache.hits)),
   counter('hostler_cache_misses_total', [], 'Calls that the cache had no answer for.', ({ cache }) =>

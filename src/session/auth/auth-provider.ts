@@ -6,6 +6,7 @@
  * the server. If grants have no names, every token counts as a new grant. A token from `recover` is the exception: it has the
  * grant of the refused token.
  */
+import type { AuthStatus } from '../../policy/policy-events.js';
 import type { AuthToken } from '../../transports/http/auth-token.js';
 
 export interface RecoverContext {
@@ -41,6 +42,8 @@ export interface AuthDescription {
   readonly refreshAt?: string | undefined;
   readonly lastRefreshAt?: string | undefined;
   readonly lastError?: { readonly reason: string; readonly at: string } | undefined;
+  /** Refresh requests of this host by result: `ok`, the error of the authorization server, or `unavailable`. */
+  readonly refreshes: Readonly<Record<string, number>>;
   /** What to do next; undefined: nothing. */
   readonly next?: string | undefined;
 }
@@ -62,6 +65,8 @@ export interface AuthProvider {
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;
   /** Calls `listener` when a token arrived in another way, such as a login. Returns the function that removes the listener. */
   onChanged(listener: () => void): () => void;
+  /** Calls `listener` with what happened to the login, for events. Called once, before the first request. */
+  onNews?(listener: (news: AuthStatus) => void): void;
   /** Name of the account at the server, for people; never part of a token. Called with every status. */
   identity?(): string | undefined;
   describe?(): AuthDescription;

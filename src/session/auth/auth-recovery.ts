@@ -11,6 +11,7 @@
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import type { AuthStatus } from '../../policy/policy-events.js';
 import {
   type AuthToken,
   headersOf,
@@ -29,7 +30,7 @@ export interface AuthRecoveryOptions {
   /** `know` adds a value to redact; `forget` removes a value that is no longer secret. */
   readonly secrets: { know(value: string): void; forget(value: string): void };
   readonly onProblem?: ((error: unknown) => void) | undefined;
-  /** Called when an attempt begins and ends, and when a token arrives after an attempt had failed. */
+  /** Called when an attempt begins and ends, when a token arrives after an attempt had failed, and with news of the provider. */
   readonly onOutcome?: ((status: AuthStatus) => void) | undefined;
   readonly limitMs?: number;
   readonly pauseMs?: number;
@@ -39,9 +40,6 @@ export interface AuthLimits {
   readonly deadlineAtMs: number;
   readonly signal?: CancelSignal | undefined;
 }
-
-/** `needed`: the server refused the token. `recovered`: another token is available. `failed`: a user has to log in. */
-export type AuthStatus = 'needed' | 'recovered' | 'failed';
 
 /**
  * `renewed`: send the request again. `refused`: a user has to log in. `late`, `cancelled`: the caller stopped waiting. An error: no
@@ -182,6 +180,7 @@ export class AuthRecovery implements TokenSource {
   #subscribe(): () => void {
     const { server, onProblem } = this.#options;
     try {
+      this.#provider.onNews?.((news) => this.#isClosed || this.#options.onOutcome?.(news));
       const off: unknown = this.#provider.onChanged(() => {
         if (!this.#isClosed && this.#update()) this.#changed();
       });
@@ -310,7 +309,7 @@ export class AuthRecovery implements TokenSource {
     for (const listener of [...this.#listeners]) listener();
   }
 
-  #report(status: AuthStatus): void {
+  #report(status: 'needed' | 'recovered' | 'failed'): void {
     if (this.#isClosed) return;
     if (status !== 'needed') this.#hasFailed = status === 'failed';
     this.#options.onOutcome?.(status);
