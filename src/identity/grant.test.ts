@@ -32,7 +32,7 @@ const down = (isSent = false, retryAfterMs?: number): TokenAnswer => ({
   retryAfterMs,
 });
 
-function setup(answer: () => TokenAnswer, lifetimeS: number | undefined = 3_600) {
+function setup(answer: () => TokenAnswer, lifetimeS: number | undefined = 3_600, isOwn = false) {
   const folder = mkdtempSync(path.join(tmpdir(), 'hostler-grant-'));
   folders.push(folder);
   const clock = new FakeClock();
@@ -40,10 +40,11 @@ function setup(answer: () => TokenAnswer, lifetimeS: number | undefined = 3_600)
   const nowMs = clock.date().getTime();
   const row = store.saveLogin({
     ...{ url: 'https://s', resource: 'https://s', issuer: 'https://as', clientId: 'c', account: '' },
-    ...{ accessToken: 'first', refreshToken: 'first-refresh', scopes: ['a'], wanted: [], issuedMs: nowMs },
+    ...{ accessToken: 'first', refreshToken: isOwn ? undefined : 'first-refresh', scopes: ['a'], wanted: [] },
+    issuedMs: nowMs,
     expiresMs: lifetimeS === undefined ? undefined : nowMs + lifetimeS * 1_000,
     facts: {
-      grantType: 'code',
+      grantType: isOwn ? 'client_credentials' : 'code',
       tokenEndpoint: 'https://as/t',
       authMethod: 'none',
       way: 'registered',
@@ -216,6 +217,28 @@ describe('AC-A15 what the answers mean', () => {
       true,
     ]);
   });
+});
+
+test('AC-A20 a token of client_credentials is renewed ahead: none of a day of calls has an expired one', async () => {
+  for (const lifetimeS of [60, 90, 300, 3_600, 40_000]) {
+    let issued = 0;
+    const world = setup(
+      () => ok(`token-${++issued}`, { refreshToken: undefined, expiresInS: lifetimeS }),
+      lifetimeS,
+      true,
+    );
+    const { clock, grant, requests } = world;
+    const endsAtMs = new Map([['Bearer first', lifetimeS * 1_000]]);
+    for (let atS = 0; atS < 86_400; atS += 5) {
+      const header = grant.token()?.header[1] ?? '-';
+      if (!endsAtMs.has(header)) endsAtMs.set(header, (requests.at(-1)?.atMs ?? 0) + lifetimeS * 1_000);
+      expect(endsAtMs.get(header)).toBeGreaterThan(clock.nowMs());
+      await clock.advanceAsync(5_000);
+    }
+    // Not much more often than needed either.
+    expect(requests.length).toBeLessThanOrEqual(Math.ceil((86_400 / lifetimeS) * 1.6));
+    grant.close();
+  }
 });
 
 test.each([

@@ -142,3 +142,19 @@ test('a service without a person needs no login, and a moved authorization serve
   expect(news).toContain('docs issuer_changed');
   expect(other.as.tokenRequests()).toEqual([]);
 });
+
+test('AC-A25 an entry whose address is edited gets no token of the old address', async () => {
+  const { host, rs } = await world(docs, login);
+  expect(await call(host)).toBe('done');
+  const other = await startHostile();
+  ends.push(() => other.close());
+  const before = rs.site.seen.length;
+  for (const url of [other.rs.url, `${rs.site.origin}/other`, rs.url.replace('127.0.0.1', 'localhost')]) {
+    await host.reconfigure({ mcpServers: { docs: { url } } });
+    expect(await call(host)).not.toBe('done');
+  }
+  expect([...other.rs.tokens]).toEqual([]);
+  expect(rs.site.seen.slice(before).filter(({ headers }) => headers.authorization !== undefined)).toEqual([]);
+  await host.reconfigure(docs({ rs } as Hostile));
+  expect(await call(host)).toBe('done');
+});

@@ -5,6 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
 import { authorize, logIn } from '../fixtures/identity/browser.js';
 import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
+import { timeLimitMs } from '../tier.js';
 import { Home } from './home.js';
 
 const ends: (() => unknown)[] = [];
@@ -42,7 +43,9 @@ test('AC-A16 a server that needs a login is served after it, in a host that keep
 
   const login = await home.login(['docs', '--no-browser'], (url) => logIn(url));
   expect(login).toMatchObject({ code: 0, stdout: expect.stringContaining('logged in to docs') });
+  const loggedInAtMs = performance.now();
   await eventually('it is ready', async () => (await state())?.state === 'ready');
+  expect(performance.now() - loggedInAtMs).toBeLessThan(timeLimitMs(2_000));
   expect((await home.run('call', 'docs', 'read', '{"nonce":"2"}')).code).toBe(0);
   expect([rs.executed.map(({ nonce }) => nonce), up.child.pid]).toEqual([['2'], pid]);
   const explained = await home.run('why', 'docs');
@@ -89,7 +92,13 @@ test('AC-A26 logout forgets the tokens also if the authorization server is down,
 
 test('AC-A10 without a terminal: JSON with the URL, a pasted address, and exit 1 when the time is over', async () => {
   const { as, home } = await world();
-  const late = await home.login(['docs', '--json', '--timeout', '500ms'], () => {});
+  const startedAtMs = performance.now();
+  let shownAfterMs = 0;
+  const late = await home.login(['docs', '--json', '--timeout', '500ms'], () => {
+    shownAfterMs = performance.now() - startedAtMs;
+  });
+  expect(shownAfterMs).toBeGreaterThan(0);
+  expect(shownAfterMs).toBeLessThan(timeLimitMs(2_000));
   const [first, last] = late.stdout
     .trim()
     .split('\n')

@@ -12,7 +12,7 @@ import { systemRandom } from '../../src/kernel/random.js';
 import { createRedactor } from '../../src/kernel/redact.js';
 import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
 import { faults } from '../fixtures/identity/site.js';
-import { countFor } from '../tier.js';
+import { countFor, timeLimitMs } from '../tier.js';
 import { LoginRig } from './login-rig.js';
 
 const driver = fileURLToPath(new URL('./refresh-driver.mjs', import.meta.url));
@@ -48,13 +48,13 @@ function drive(folder: string, id: string, target: number, dies?: string): Promi
   );
 }
 
-const identityOf = (rig: LoginRig) => {
+const identityOf = (rig: LoginRig, problems: unknown[] = []) => {
   const identity = new Identity({
     folder: rig.folder,
     clock: systemClock,
     random: systemRandom,
     redactor: createRedactor(),
-    onProblem: () => {},
+    onProblem: (error) => problems.push(error),
   });
   ends.push(() => identity.close());
   return identity;
@@ -75,7 +75,7 @@ test('AC-A12 six processes share one grant: one refresh for each generation, and
 });
 
 describe('AC-A13 a process is killed during a refresh', () => {
-  const kills = countFor(1, 34);
+  const kills = countFor(1, 100);
   test.each([
     ['before', 0, 'live'],
     ['after', 0, 'live'],
@@ -126,24 +126,76 @@ test('AC-A12 calls under way while the token ends: one refresh, each call succee
   const outcomes = await Promise.all(all);
   expect(outcomes.filter((outcome) => outcome !== 'done')).toEqual([]);
   expect(as.tokenRequests('refresh_token').length - before).toBe(1);
+  // AC-A14: with the resource of the grant, at its endpoint.
+  const sent = as.tokenRequests('refresh_token').map(({ form, path }) => [form.get('resource'), path]);
+  expect(sent).toEqual(sent.map(() => [rs.url, '/token']));
   const nonces = rs.executed.map(({ nonce }) => nonce);
   expect([nonces.length, new Set(nonces).size]).toEqual([calls + 1, calls + 1]);
 });
 
-test('AC-A19 background refusals open nothing, register nothing and log no URL', async () => {
+test('AC-A19 background refusals of 100 servers open nothing, register nothing and log no URL', async () => {
   const { as, rs, rig } = await world();
-  const identity = identityOf(rig);
+  const problems: unknown[] = [];
+  const identity = identityOf(rig, problems);
   const registrations = as.registrations;
-  const definition = parseServerDefinition('other', { url: `${rs.site.origin}/elsewhere` }, true);
-  const provider = identity.providerFor(definition);
+  const challenge = `Bearer resource_metadata="${rs.site.origin}/.well-known/oauth-protected-resource/mcp"`;
+  const context = { kind: 'token' as const, challenge, signal: new AbortController().signal, deadlineAtMs: 0 };
+  const before = [as.site.seen.length, rs.site.seen.length];
+  for (let at = 0; at < 100; at++) {
+    const provider = identity.providerFor(parseServerDefinition(`s${at}`, { url: `${rs.site.origin}/s${at}` }, true));
+    for (let refused = 0; refused < 10; refused++) expect(await provider?.recover(undefined, context)).toBe(false);
+    expect(provider?.describe?.()).toMatchObject({
+      state: 'none',
+      needsLogin: true,
+      next: `run: hostler login s${at}`,
+    });
+    expect(provider?.advice?.('token')).toEqual({ reason: 'login_needed', hint: `run: hostler login s${at}` });
+  }
+  expect([as.registrations - registrations, as.site.count('authorize'), problems]).toEqual([0, 1, []]);
+  expect([as.site.seen.length, rs.site.seen.length]).toEqual(before);
+});
+
+test('AC-A6 a client that the authorization server has forgotten is not registered again in the background', async () => {
+  const { as, rs, rig, row } = await world();
+  as.forgetClients();
+  as.grants.expireAccessTokens();
+  const provider = identityOf(rig).providerFor(parseServerDefinition('docs', { url: rs.url }, true));
   const context = {
     kind: 'token' as const,
     challenge: 'Bearer',
     signal: new AbortController().signal,
     deadlineAtMs: 0,
   };
-  for (let refused = 0; refused < 1_000; refused++) expect(await provider?.recover(undefined, context)).toBe(false);
-  expect([as.registrations - registrations, as.site.count('authorize')]).toEqual([0, 1]);
-  expect(provider?.describe?.()).toMatchObject({ state: 'none', needsLogin: true, next: 'run: hostler login other' });
-  expect(provider?.advice?.('token')).toEqual({ reason: 'login_needed', hint: 'run: hostler login other' });
+  for (let refused = 0; refused < 1_000; refused++)
+    expect(await provider?.recover(provider.current(), context)).toBe(false);
+  expect([as.registrations, as.tokenRequests('refresh_token').length]).toEqual([1, 1]);
+  expect(rig.store.readGrant(row.id)).toMatchObject({ state: 'dead', reason: 'client_gone' });
+  await rig.login({ url: rs.url });
+  expect(as.registrations).toBe(2);
+});
+
+test('AC-A16 after the end of a grant calls are refused at once, without a request', async () => {
+  const calls = countFor(500, 10_000);
+  const { as, rs, rig } = await world();
+  const identity = identityOf(rig);
+  const host = new Host({ authProvider: (server) => identity.providerFor(server), onProblem: () => {} });
+  ends.push(() => host.close());
+  await host.open({ mcpServers: { docs: { url: rs.url } } });
+  await host.call('docs', 'write', { nonce: 'first' });
+  as.grants.expireAccessTokens();
+  as.site.fail('token', faults.oauthError('invalid_grant'));
+  const refusal = () =>
+    host.call('docs', 'write', { nonce: 'x' }).catch((error: unknown) => (isHostError(error) ? error.code : 'untyped'));
+  expect(await refusal()).toBe('needs_reauth');
+  const before = [as.site.seen.length, rs.site.seen.length];
+  const timesMs: number[] = [];
+  for (let call = 0; call < calls; call++) {
+    const startedAtMs = performance.now();
+    expect(await refusal()).toBe('needs_reauth');
+    timesMs.push(performance.now() - startedAtMs);
+  }
+  expect([as.site.seen.length, rs.site.seen.length]).toEqual(before);
+  timesMs.sort((a, b) => a - b);
+  expect(timesMs[Math.floor(calls * 0.999)]).toBeLessThan(timeLimitMs(5));
+  expect(rs.executed).toHaveLength(1);
 });

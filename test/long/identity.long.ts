@@ -1,2 +1,4 @@
-/** Six processes share one grant, processes die during a refresh, and calls are under way while the token ends: at full counts. */
+/** Six processes share one grant, processes die during a refresh, calls are under way while the token ends, and logins are attacked: at full counts. */
+import '../identity/login.test.js';
+import '../identity/login-command.test.js';
 import '../identity/shared-grant.test.js';
