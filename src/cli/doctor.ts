@@ -27,7 +27,7 @@ import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { type Command, jsonOption, type ParsedArgs } from './command.js';
 import { dataDirOf, givenDataDir } from './config/data-dir.js';
 import { type ConfigLocation, findConfig } from './config/find-config.js';
-import { openUserStore } from './config/identity-config.js';
+import { type Finding, loginFindings } from './config/login-findings.js';
 import { hostDataDir } from './config/running-hosts.js';
 import { connectControl, fetchRunningFacts } from './control/control-client.js';
 import { controlPath, type RunningFacts } from './control/control-protocol.js';
@@ -39,14 +39,6 @@ import { type Line, type Style, span } from './output/styled.js';
 import { notTrusted } from './trust/ask-trust.js';
 import { isConfirmed, readFound, trustStoreOf } from './trust/trusted-source.js';
 import { rememberedPort } from './up/port.js';
-
-interface Finding {
-  readonly check: string;
-  /** A `note` does not change the exit code. */
-  readonly level: 'ok' | 'note' | 'broken';
-  readonly what: string;
-  readonly hint?: string | undefined;
-}
 
 type FindConfig = () => ConfigLocation;
 
@@ -65,7 +57,8 @@ export const doctor: Command = {
     const config = () =>
       findConfig({ given: args.text('config') ?? running?.config, env: process.env, cwd: process.cwd() });
     const dataDir = givenDataDir(args, process.env) ?? running?.dataDir ?? dataDirOf(fileOf(config), process.env);
-    const findings = [...(await examine(config, dataDir, process.env)), ...(await stateFindings(dataDir))];
+    const examined = await examine(config, dataDir, process.env, running?.pid);
+    const findings = [...examined, ...(await stateFindings(dataDir))];
     const isBroken = findings.some(({ level }) => level === 'broken');
     if (args.has('json')) printJson({ ok: !isBroken, findings });
     else {
@@ -134,13 +127,18 @@ async function stateFindings(dataDir: string): Promise<Finding[]> {
   });
 }
 
-async function examine(config: FindConfig, dataDir: string, env: NodeJS.ProcessEnv): Promise<Finding[]> {
+async function examine(
+  config: FindConfig,
+  dataDir: string,
+  env: NodeJS.ProcessEnv,
+  pid: number | undefined,
+): Promise<Finding[]> {
   const findings: Finding[] = [nodeFinding(process.versions.node)];
   const settings = configFindings(config, env, findings);
   const servers = [...(settings?.mcpServers.values() ?? [])];
   const ownPaths = hostPathsOf(config, dataDir, env);
   for (const server of servers) findings.push(await serverFinding(server, env, ownPaths));
-  findings.push(...(await loginFindings(servers, env)));
+  findings.push(...(await loginFindings(servers, env, pid)));
   findings.push(await bubblewrapFinding(servers, env));
   findings.push(dataDirFinding(dataDir));
   findings.push(...setAsideFindings(dataDir));
@@ -233,30 +231,6 @@ async function serverFinding(
   } catch (error) {
     if (!isHostError(error)) throw error;
     return { check, level: 'broken', what: error.message, hint: error.hint };
-  }
-}
-
-/** Logins that have ended, and a store that cannot be opened. A server without a login may need none. */
-async function loginFindings(servers: readonly ServerDefinition[], env: NodeJS.ProcessEnv): Promise<Finding[]> {
-  const check = 'logins';
-  try {
-    const store = await openUserStore(env, false);
-    if (!store) return [];
-    const rows = servers.flatMap(({ name, spec }) => {
-      if (isStdio(spec) || isAttached(spec)) return [];
-      const { account = '', issuer, clientId } = spec.auth ?? {};
-      const row = store.findGrant(spec.url, { account, issuer, clientId });
-      return row?.state === 'dead' ? [{ name, reason: row.reason ?? 'unknown' }] : [];
-    });
-    return rows.length === 0
-      ? [{ check, level: 'ok', what: `${store.grants().length} logins are stored` }]
-      : rows.map(({ name, reason }) => {
-          const what = `the login of ${name} has ended (${reason})`;
-          return { check, level: 'note', what, hint: `hostler login ${name}` };
-        });
-  } catch (error) {
-    if (!isHostError(error)) throw error;
-    return [{ check, level: 'broken', what: error.message, hint: error.hint }];
   }
 }
 

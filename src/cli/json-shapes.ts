@@ -16,6 +16,23 @@ const part = z.strictObject;
 
 const error = z.looseObject({ code: text, message: text });
 
+const failure = maybe(part({ reason: text, at: maybe(text) }));
+
+/** Strict: there is no member for a token or a secret. */
+const loginState = part({
+  ...{ state: text, needsLogin: flag, grant: text, issuer: maybe(text), resource: maybe(text) },
+  ...{ resourceMetadata: maybe(text), registration: maybe(text), clientId: maybe(text), identity: maybe(text) },
+  ...{ scopes: maybe(list(text)), wanted: maybe(list(text)), expiresAt: maybe(text), refreshAt: maybe(text) },
+  ...{ lastRefreshAt: maybe(text), lastError: failure, refreshes: z.record(text, count), next: maybe(text) },
+});
+
+const storedLogin = part({
+  ...{ servers: list(text), resource: text, issuer: text, clientId: text, account: text, state: text },
+  ...{ reason: maybe(text), scopes: list(text), wanted: list(text), grant: text, registration: text },
+  ...{ identity: maybe(text), expiresAt: maybe(text), loginAt: text, refreshedAt: maybe(text), renewable: flag },
+  lastError: failure,
+});
+
 const statusRow = part({
   ...{ name: text, label: maybe(text), state: text, since: text, forMs: count, run: count, transport: text },
   ...{ pid: maybe(orNull(count)), uptimeMs: maybe(count), protocolVersion: maybe(text), authIdentity: maybe(text) },
@@ -27,6 +44,7 @@ const statusRow = part({
   problem: maybe(part({ message: text, hint: maybe(text) })),
   ...{ changedTools: count, notes: list(text), cacheEntries: count, noisy: flag, noticesLost: maybe(count) },
   unroutedTemplates: maybe(part({ count, templates: list(part({ template: text, reason: text })) })),
+  auth: maybe(loginState),
   ...{ unattributed: maybe(count), escaped: count, instances: count, stderrTail: maybe(text) },
 });
 
@@ -68,6 +86,7 @@ export const jsonShapes = {
     budget: maybe(z.looseObject({ calls: count, left: count, windowMs: count })),
     pin: maybe(z.looseObject({ status: text, blocks: flag })),
     repair: maybe(z.unknown()),
+    auth: maybe(loginState),
     call: z.looseObject({ outcome: text, code: maybe(text), reason: maybe(text), hint: maybe(text) }),
   }),
   doctor: shape({
@@ -82,15 +101,13 @@ export const jsonShapes = {
   enable: switched,
   disable: switched,
   /** Two objects: first the address to open, then the outcome. */
-  login: z.looseObject({
-    url: maybe(text),
-    ok: maybe(flag),
-    server: maybe(text),
-    error: maybe(error),
-    v: z.literal(1),
+  login: shape({
+    ...{ url: maybe(text), redirectUri: maybe(text), expiresAt: maybe(text), ok: maybe(flag), error: maybe(error) },
+    ...{ server: maybe(text), identity: maybe(text), issuer: maybe(text), scopes: maybe(list(text)) },
+    missing: maybe(list(text)),
   }),
   logout: shape({ server: text, isForgotten: flag, isRevoked: flag }),
-  auth: shape({ store: orNull(text), key: text, logins: list(z.looseObject({})), withoutLogin: list(text) }),
+  auth: shape({ store: orNull(text), key: text, logins: list(storedLogin), withoutLogin: list(text) }),
   /** `undone` with --undo, `approved` with --yes. */
   approve: z.looseObject({
     waiting: maybe(z.unknown()),

@@ -57,7 +57,8 @@ function report(error: unknown): number {
     }
     return exitCodeOf(error);
   }
-  console.error('hostler: internal error', error);
+  // Only the stack: members of an error, such as a request, may contain secrets.
+  console.error('hostler: internal error', error instanceof Error ? error.stack : typeof error);
   return EXIT.failed;
 }
 

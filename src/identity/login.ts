@@ -10,6 +10,7 @@ import type { AuthSettings } from '../config/auth-settings.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type HostError, isHostError } from '../kernel/errors.js';
 import type { Redactor } from '../kernel/redact.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { bearerChallenge, scopesOf } from '../transports/http/challenges.js';
 import { type Callback, openCallback } from './callback.js';
 import { type Discovered, discover } from './discovery.js';
@@ -315,7 +316,9 @@ class Login {
     );
     if (answer.kind !== 'tokens' || answer.accessToken === '') throw this.#notRedeemed(answer, client, as.issuer);
     for (const secret of [answer.accessToken, answer.refreshToken]) if (secret) redactor.know(secret);
-    const identity = await nameOf(answer.idToken, as.issuer, client.clientId);
+    const name = await nameOf(answer.idToken, as.issuer, client.clientId);
+    // The authorization server chooses the text, and people see it.
+    const identity = name && neutraliseLine(redactor.mask(name), identityCharsMax);
     const before = this.#before?.facts;
     if (before?.identity !== undefined && identity !== undefined && before.identity !== identity) {
       const question = `This login is for ${identity}; the one before was for ${before.identity}. Use it?`;
@@ -369,7 +372,7 @@ async function nameOf(idToken: string | undefined, issuer: string, clientId: str
     const name = [claims.preferred_username, claims.email, claims.name, claims.sub].find(
       (each) => typeof each === 'string',
     );
-    return isOurs ? (name as string | undefined)?.slice(0, identityCharsMax) : undefined;
+    return isOurs ? (name as string | undefined) : undefined;
   } catch {
     return undefined;
   }

@@ -56,7 +56,7 @@ test('a program that holds the IPv6 port of localhost does not receive the code'
   again.close();
 });
 
-test('a page that floods the callback does not keep the redirect of the person out', async () => {
+test('AC-A9 a page that floods the callback does not keep the redirect of the person out', async () => {
   const { rig, url } = await world();
   const flooded = async ({ url: shown, redirectUri }: { url: URL; redirectUri: string }) => {
     const flood = () => fetch(`${redirectUri}?code=x&state=y`).catch(() => undefined);
@@ -85,6 +85,23 @@ test('a client id with control characters, or of any length, is refused', async 
     expect([id, await rig.reason({ url })]).toEqual([id, 'registration_refused']);
   }
   expect(rig.shown).toEqual([]);
+});
+
+test('an account name with a token or control characters is stored without them', async () => {
+  const { as, rig, url } = await world();
+  as.editTokens = (answer) => {
+    const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+    const aud = [...as.grants.clients.keys()].at(-1);
+    const name = `ada\u001b[2J\n${answer.access_token}`;
+    return {
+      ...answer,
+      id_token: `${part({ alg: 'none' })}.${part({ iss: as.issuer, aud, preferred_username: name })}.x`,
+    };
+  };
+  const { row } = await rig.login({ url });
+  expect(row.facts.identity).toMatch(/^ada/);
+  expect(row.facts.identity).not.toContain(row.accessToken);
+  expect(row.facts.identity).not.toMatch(/[\x00-\x1f]/);
 });
 
 test('`--yes` accepts another account, but not another authorization server', async () => {

@@ -1,6 +1,6 @@
 /** A person with a home directory of their own who runs `hostler` commands there. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
@@ -15,10 +15,18 @@ export interface Ended {
 export class Home {
   readonly folder = mkdtempSync(path.join(tmpdir(), 'hostler-home-'));
   readonly config = path.join(this.folder, 'hostler.json');
+  /** Further variables of the commands. */
+  readonly env: Record<string, string> = {};
   readonly #running = new Set<{ readonly child: ChildProcess; readonly ended: Promise<Ended> }>();
 
   write(config: unknown): void {
     writeFileSync(this.config, JSON.stringify(config));
+  }
+
+  putOwnConfig(config: unknown): void {
+    const folder = path.join(this.folder, '.config', 'hostler');
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(path.join(folder, 'hostler.json'), JSON.stringify(config));
   }
 
   put(name: string, text: string): void {
@@ -26,7 +34,8 @@ export class Home {
   }
 
   start(args: readonly string[], onOutput: (text: string, child: ChildProcess) => void = () => {}) {
-    const env = { PATH: process.env.PATH, HOME: this.folder, HOSTLER_DATA_DIR: path.join(this.folder, 'data') };
+    const own = { PATH: process.env.PATH, HOME: this.folder, HOSTLER_DATA_DIR: path.join(this.folder, 'data') };
+    const env = { ...own, ...this.env };
     const child = spawn(process.execPath, [command, ...args], { env, cwd: this.folder, stdio: 'pipe' });
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => {

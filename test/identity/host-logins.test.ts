@@ -108,7 +108,7 @@ test('a logout elsewhere ends the use of a valid token, and the next login is us
   });
 });
 
-test('two servers that share a grant are both served again after a login', async () => {
+test('AC-A16 two servers that share a grant are both served again after a login', async () => {
   const both = ({ rs }: Hostile): HostConfig => ({ mcpServers: { docs: { url: rs.url }, same: { url: rs.url } } });
   const { as, rig, url, host } = await world(both, login);
   expect([await call(host), await call(host, 'same')]).toEqual(['done', 'done']);

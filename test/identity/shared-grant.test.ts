@@ -126,11 +126,25 @@ test('AC-A12 calls under way while the token ends: one refresh, each call succee
   const outcomes = await Promise.all(all);
   expect(outcomes.filter((outcome) => outcome !== 'done')).toEqual([]);
   expect(as.tokenRequests('refresh_token').length - before).toBe(1);
-  // AC-A14: with the resource of the grant, at its endpoint.
-  const sent = as.tokenRequests('refresh_token').map(({ form, path }) => [form.get('resource'), path]);
-  expect(sent).toEqual(sent.map(() => [rs.url, '/token']));
   const nonces = rs.executed.map(({ nonce }) => nonce);
   expect([nonces.length, new Set(nonces).size]).toEqual([calls + 1, calls + 1]);
+});
+
+test('AC-A14 every refresh has the resource and the endpoint of its grant, whatever the metadata says now', async () => {
+  const { as, rs, rig } = await world();
+  const provider = identityOf(rig).providerFor(parseServerDefinition('docs', { url: rs.url }, true));
+  const context = {
+    kind: 'token' as const,
+    challenge: 'Bearer',
+    signal: new AbortController().signal,
+    deadlineAtMs: 0,
+  };
+  as.editMetadata = (metadata) => ({ ...metadata, token_endpoint: `${as.issuer}/elsewhere` });
+  rs.editPrm = (metadata) => ({ ...metadata, resource: rs.site.origin });
+  for (let refreshes = 0; refreshes < 20; refreshes++)
+    expect(await provider?.recover(provider.current(), context)).toBe(true);
+  const sent = as.tokenRequests('refresh_token').map(({ form }) => form.get('resource'));
+  expect(sent).toEqual(Array.from({ length: 20 }, () => rs.url));
 });
 
 test('AC-A19 background refusals of 100 servers open nothing, register nothing and log no URL', async () => {
