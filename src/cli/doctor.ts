@@ -114,6 +114,8 @@ async function stateFindings(dataDir: string): Promise<Finding[]> {
     const notes = (row.notes ?? []).map((what): Finding => ({ check, level: 'note', what }));
     // The entry itself is reported by configFindings.
     if (row.problem || !(isDown || row.toolsError !== undefined || row.circuit === 'open')) return notes;
+    if (row.state === 'auth_required' && row.auth?.next !== undefined)
+      return [...notes, { check, level: 'broken', what: 'needs a login', hint: row.auth.next }];
     const what = `is ${stateText(row.state)}; ${noteOf(row)}`;
     return [
       ...notes,

@@ -261,7 +261,8 @@ class Login {
     const cut = scopesMax ? [...challenged, ...wanted].filter((scope) => !scopesMax.includes(scope)) : [];
     if (cut.length > 0) throw loginRefused(server, 'scope_ceiling', `: ${cut.join(' ')}`);
     const allowed = scopesMax ? union.filter((scope) => scopesMax.includes(scope)) : union;
-    const isOffline = as.scopes_supported?.includes('offline_access') === true;
+    // Alone it would take the place of the default scopes, which the server grants if none are asked for.
+    const isOffline = allowed.length > 0 && as.scopes_supported?.includes('offline_access') === true;
     return isOffline && !allowed.includes('offline_access') ? [...allowed, 'offline_access'] : allowed;
   }
 
@@ -344,7 +345,9 @@ class Login {
         asked: [...(before?.asked ?? []), { scopes, atMs: nowMs }].slice(-askedMax),
       },
     });
-    return { row, isOldest: found.isOldest, missing: scopes.filter((scope) => !granted.includes(scope)) };
+    // Many servers give a refresh token without naming the scope for it.
+    const isMissing = (scope: string) => !granted.includes(scope) && scope !== 'offline_access';
+    return { row, isOldest: found.isOldest, missing: scopes.filter(isMissing) };
   }
 
   #notRedeemed(answer: TokenAnswer, client: ChosenClient, issuer: string): HostError {

@@ -75,6 +75,10 @@ export const loginCases: readonly LoginCase[] = [
     },
   },
   {
+    name: 'offline_access is listed, and no scopes are named',
+    prepare: ({ as }) => Object.assign(as, { scopesSupported: ['read', 'offline_access'] }),
+  },
+  {
     name: 'resource metadata of another server',
     reason: 'Hostler compares the resource before it asks the authorization server',
     prepare: ({ rs }) => edit(rs, { resource: 'https://elsewhere.example/mcp' }),

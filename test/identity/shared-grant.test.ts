@@ -11,6 +11,7 @@ import { isHostError } from '../../src/kernel/errors.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { createRedactor } from '../../src/kernel/redact.js';
 import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
+import { startOidcProvider } from '../fixtures/identity/oidc-provider.js';
 import { faults } from '../fixtures/identity/site.js';
 import { countFor, timeLimitMs } from '../tier.js';
 import { LoginRig } from './login-rig.js';
@@ -72,6 +73,30 @@ test('AC-A12 six processes share one grant: one refresh for each generation, and
   const stored = rig.store.readGrant(row.id);
   expect(stored).toMatchObject({ state: 'live', gen: 1 + generations });
   expect(as.grants.active(stored?.accessToken ?? '')).toBeDefined();
+});
+
+test('AC-A12 the same at oidc-provider, which revokes the family of a refresh token that is used twice', async () => {
+  const generations = countFor(5, 200);
+  const hostile = await startHostile();
+  const oidc = await startOidcProvider({ resource: hostile.rs.url });
+  const rig = new LoginRig();
+  ends.push(
+    () => rig.end(),
+    () => hostile.close(),
+    () => oidc.close(),
+  );
+  hostile.rs.editPrm = (metadata) => ({
+    ...metadata,
+    authorization_servers: [oidc.issuer],
+    scopes_supported: ['read'],
+  });
+  const { row, missing } = await rig.login({ url: hostile.rs.url });
+  expect([row.scopes, missing]).toEqual([['read'], []]);
+  await Promise.all(Array.from({ length: 6 }, () => drive(rig.folder, row.id, 1 + generations)));
+  expect([oidc.refreshes(), oidc.familiesRevoked()]).toEqual([generations, 0]);
+  const stored = rig.store.readGrant(row.id);
+  expect(stored).toMatchObject({ state: 'live', gen: 1 + generations });
+  expect(await oidc.active(stored?.accessToken ?? '')).toMatchObject({ account: 'ada' });
 });
 
 describe('AC-A13 a process is killed during a refresh', () => {

@@ -3,7 +3,7 @@
  * Invariant: names and messages of servers and clients are neutralised to one line.
  */
 import type { LogLevel } from '../../config/listen-settings.js';
-import type { HostEvent, HostEventKind } from '../../host/host-events.js';
+import type { HostEvent, HostEventKind, HostEventOf } from '../../host/host-events.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { formatDuration } from './print.js';
 import { stateText } from './states.js';
@@ -78,11 +78,23 @@ export function eventLine(event: HostEvent): EventLine | undefined {
     case 'repaired':
       return { level: 'warn', text: text(event.notes.join('; ')) };
     case 'auth':
-      return { level: event.status === 'recovered' ? 'info' : 'warn', text: `authorization ${event.status}` };
+      return authLines[event.status];
     default:
       return undefined;
   }
 }
+
+const authLines: Readonly<Record<HostEventOf<'auth'>['status'], EventLine>> = {
+  needed: { level: 'info', text: 'the server refused our token' },
+  recovered: { level: 'info', text: 'another token is available' },
+  failed: { level: 'warn', text: 'a login is needed' },
+  login: { level: 'info', text: 'logged in' },
+  logout: { level: 'warn', text: 'logged out' },
+  refreshed: { level: 'debug', text: 'token refreshed' },
+  step_up: { level: 'warn', text: 'a call needs more scopes' },
+  issuer_changed: { level: 'warn', text: 'it names another authorization server than auth.issuer' },
+  dead: { level: 'warn', text: 'the login has ended and cannot be renewed' },
+};
 
 const isDifference = (status: string): boolean => ['changed', 'renamed', 'reworded'].includes(status);
 

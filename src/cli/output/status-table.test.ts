@@ -11,6 +11,15 @@ test.each([
   expect(noteOf({ ...quiet, state, ...part } as StatusRow)).toBe(note);
 });
 
+test('the note of a server that needs a login is the command to type, once', () => {
+  const lastError = { message: `server 's' wants authorization (401); run: hostler login s` };
+  const row = { ...quiet, name: 's', state: 'auth_required', nextProbeInMs: 1, lastError };
+  expect(noteOf({ ...row, auth: { next: 'run: hostler login s' } } as unknown as StatusRow)).toBe(
+    'run: hostler login s',
+  );
+  expect(noteOf(row as unknown as StatusRow)).toContain('wants authorization');
+});
+
 test('E3 the note of a server whose messages reached no client says what to set', () => {
   const row = { ...quiet, state: 'ready', active: true } as StatusRow;
   expect(noteOf({ ...row, unattributed: 3 })).toBe('3 messages reached no client: set isolation: per-client');

@@ -50,8 +50,11 @@ function callsText({ calls, running, queue }: StatusRow): string {
 
 /** The most important note is first, because the end of the line may be cut. */
 export function noteOf(row: StatusRow): string {
+  const login = row.auth?.next;
+  // The error and the next try say nothing more: a person has to log in.
+  if (row.state === 'auth_required' && login !== undefined) return login;
   const notes = [
-    row.auth?.next ?? '',
+    login ?? '',
     row.nextProbeInMs === undefined ? '' : `next try in ${formatDuration(row.nextProbeInMs)}`,
     row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
