@@ -3,13 +3,7 @@ import type { GrantRow } from '../identity/grant-row.js';
 import { identityPlace } from '../identity/identity-place.js';
 import { HostError } from '../kernel/errors.js';
 import { type Command, jsonOption } from './command.js';
-import {
-  grantFilter,
-  openUserStore,
-  type RemoteServer,
-  remoteServer,
-  remoteServers,
-} from './config/identity-config.js';
+import { openUserStore, type RemoteServer, remoteServer, remoteServers } from './config/identity-config.js';
 import { EXIT } from './exit-codes.js';
 import { configOption } from './login.js';
 import { printJson, printLines } from './output/print.js';
@@ -27,9 +21,7 @@ export const auth: Command = {
     const one = args.positionals.length > 0 ? await remoteServer(args, process.env) : undefined;
     const servers = one ? [one] : await configured(args);
     const rows = store?.grants() ?? [];
-    const used = new Map(
-      servers.map((server) => [server.name, store?.findGrant(server.spec.url, grantFilter(server))]),
-    );
+    const used = new Map(servers.map(({ name, spec, auth: own }) => [name, store?.findGrant(spec.url, own)]));
     const { key, folder } = identityPlace(process.env);
     const shown = one ? rows.filter(({ id }) => id === used.get(one.name)?.id) : rows;
     const logins = shown.map((row) => entryOf(row, namesOf(row, used)));

@@ -1,7 +1,7 @@
 /** `hostler logout`: revokes the tokens of one server and forgets them, also if its authorization server cannot be reached. */
 import { revokeToken } from '../identity/token-endpoint.js';
 import { type Command, jsonOption } from './command.js';
-import { grantFilter, openUserStore, remoteServer } from './config/identity-config.js';
+import { openUserStore, remoteServer } from './config/identity-config.js';
 import { EXIT } from './exit-codes.js';
 import { configOption } from './login.js';
 import { printJson, printLines } from './output/print.js';
@@ -13,10 +13,9 @@ export const logout: Command = {
   options: { 'keep-remote': 'forget the tokens here only; do not revoke them', ...jsonOption, ...configOption },
   positionals: [1, 1],
   async run(args) {
-    const server = await remoteServer(args, process.env);
-    const { name, spec, auth, http } = server;
+    const { name, spec, auth, http } = await remoteServer(args, process.env);
     const store = await openUserStore(process.env, false);
-    const row = store?.findGrant(spec.url, grantFilter(server));
+    const row = store?.findGrant(spec.url, auth);
     if (!store || !row) {
       if (args.has('json')) printJson({ server: name, isForgotten: false, isRevoked: false });
       else printLines([`${name}: there is no login`]);

@@ -67,13 +67,6 @@ interface Resource {
   readonly isAbsent: boolean;
 }
 
-class DiscoveryRefused extends HostError {
-  constructor(server: string, reason: string, text: string, hint?: string) {
-    const details = { server, reason, execution: 'not_executed' as const };
-    super('connect_failed', `server '${server}': ${text}`, hint === undefined ? details : { ...details, hint });
-  }
-}
-
 export function discover(input: DiscoveryInput, http: OAuthHttp, clock: Clock): Promise<Discovered> {
   return new Discovery(input, http, clock).run();
 }
@@ -263,8 +256,10 @@ class Discovery {
     return reason === 'metadata_too_large' ? error : error.with({ reason: 'metadata_unreachable' });
   }
 
-  #refuse(reason: string, text: string, hint?: string): DiscoveryRefused {
-    return new DiscoveryRefused(this.#input.server, reason, text, hint);
+  #refuse(reason: string, text: string, hint?: string): HostError {
+    const { server } = this.#input;
+    const details = { server, reason, execution: 'not_executed', ...(hint === undefined ? {} : { hint }) } as const;
+    return new HostError('connect_failed', `server '${server}': ${text}`, details);
   }
 }
 

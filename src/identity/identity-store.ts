@@ -6,6 +6,7 @@
  * method deletes a grant except `removeGrant` and `saveLogin`. A row that does not open is reported as dead and stays as it is.
  */
 import type Database from 'libsql';
+import type { AuthSettings } from '../config/auth-settings.js';
 import { HostError } from '../kernel/errors.js';
 import { newId } from '../kernel/random.js';
 import {
@@ -41,12 +42,8 @@ export const identitySchema = `
     url TEXT NOT NULL, account TEXT NOT NULL, grant_id TEXT NOT NULL, login_ms INTEGER NOT NULL,
     PRIMARY KEY (url, account, grant_id));`;
 
-export interface GrantFilter {
-  readonly account: string;
-  readonly issuer?: string | undefined;
-  readonly clientId?: string | undefined;
-  readonly resource?: string | undefined;
-}
+/** Members of `auth`: those that are given must be those of the grant. */
+export type GrantFilter = Partial<Pick<AuthSettings, 'account' | 'issuer' | 'clientId' | 'resource'>>;
 
 export interface NewGrant extends GrantKey, GrantTokens {
   /** Configured URL that the grant is for. */
@@ -92,13 +89,14 @@ export class IdentityStore {
   }
 
   /** The grant of the newest login for this URL. */
-  findGrant(url: string, { account, issuer, clientId, resource }: GrantFilter): GrantRow | undefined {
+  findGrant(url: string, { account = '', issuer, clientId, resource }: GrantFilter): GrantRow | undefined {
+    const wanted = resource === false ? '' : (resource ?? null);
     const [row] = this.#all(
       `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
        WHERE served.url = ? AND served.account = ? AND (? IS NULL OR rtrim(issuer, '/') = rtrim(?, '/'))
        AND (? IS NULL OR client_id = ?) AND (? IS NULL OR resource = ?) ORDER BY served.login_ms DESC, grants.gen DESC LIMIT 1`,
       ...[canonicalUrl(url), account, issuer ?? null, issuer ?? null, clientId ?? null, clientId ?? null],
-      ...[resource ?? null, resource ?? null],
+      ...[wanted, wanted],
     );
     return row && this.#grantOf(row);
   }

@@ -19,7 +19,7 @@ import type { Random } from '../kernel/random.js';
 import type { Redactor } from '../kernel/redact.js';
 import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { Environment } from '../transports/environment.js';
-import { bearerChallenge, scopesOf } from '../transports/http/challenges.js';
+import { bearerChallenge } from '../transports/http/challenges.js';
 import { discover } from './discovery.js';
 import { Grant } from './grant.js';
 import type { GrantRow } from './grant-row.js';
@@ -27,7 +27,7 @@ import type { IdentityStore } from './identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.js';
 import { OAuthProvider } from './oauth-provider.js';
 import { identityFileName, openStore } from './open-store.js';
-import { configuredClient } from './registration.js';
+import { configuredClient, newGrant } from './registration.js';
 import { type OAuthClient, requestToken, type TokenAnswer } from './token-endpoint.js';
 
 const pollMs = 1_000;
@@ -117,10 +117,7 @@ export class Identity {
   }
 
   #find(target: Target): Grant | undefined {
-    const { url, auth } = target;
-    const { account = '', issuer, clientId, resource } = auth;
-    const wanted = { account, issuer, clientId, resource: resource === false ? '' : resource };
-    const row = this.#open(false)?.findGrant(url, wanted);
+    const row = this.#open(false)?.findGrant(target.url, target.auth);
     return row && this.#grantOf(row, target);
   }
 
@@ -208,25 +205,9 @@ export class Identity {
     if (answer.kind === 'refused' || answer.accessToken === '')
       throw refusedClient(server, answer.kind === 'refused' ? answer.error : 'token_invalid');
     const nowMs = clock.date().getTime();
-    const row = store.saveLogin({
-      ...{ url, resource: found.resource ?? '', issuer: as.issuer, clientId: client.clientId },
-      ...{ account: auth.account ?? '', accessToken: answer.accessToken, refreshToken: undefined },
-      scopes: answer.scope === undefined ? scopes : scopesOf(answer.scope),
-      wanted: [],
-      issuedMs: nowMs,
-      expiresMs: answer.expiresInS === undefined ? undefined : nowMs + answer.expiresInS * 1_000,
-      facts: {
-        grantType: 'client_credentials',
-        tokenEndpoint: as.token_endpoint,
-        revocationEndpoint: as.revocation_endpoint,
-        authMethod: client.method,
-        way: client.way,
-        resourceMetadata: found.resourceMetadata,
-        loginMs: nowMs,
-        asked: [],
-      },
-    });
-    return this.#grantOf(row, target);
+    const own = { ...answer, refreshToken: undefined };
+    const grant = newGrant({ url, found, client, account: auth.account, answer: own, scopes, nowMs });
+    return this.#grantOf(store.saveLogin(grant), target);
   }
 
   /** The next look reads the store in any case: a login may just have ended. */

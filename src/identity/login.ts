@@ -25,6 +25,7 @@ import {
   clientNeeded,
   configuredClient,
   metadataClient,
+  newGrant,
   registerClient,
   registrationWay,
 } from './registration.js';
@@ -326,27 +327,11 @@ class Login {
       if (!(await this.#options.ui.confirm(question, 'account'))) throw loginRefused(server, 'account_changed');
     }
     const nowMs = clock.date().getTime();
-    const granted = answer.scope === undefined ? scopes : scopesOf(answer.scope);
-    const { account = '' } = auth;
-    const row = store.saveLogin({
-      ...{ url, resource: resource ?? '', issuer: as.issuer, clientId: client.clientId, account },
-      ...{ accessToken: answer.accessToken, refreshToken: answer.refreshToken, scopes: granted, wanted: [] },
-      issuedMs: nowMs,
-      expiresMs: answer.expiresInS === undefined ? undefined : nowMs + answer.expiresInS * 1_000,
-      facts: {
-        grantType: 'code',
-        tokenEndpoint: as.token_endpoint,
-        revocationEndpoint: as.revocation_endpoint,
-        authMethod: client.method,
-        way: client.way,
-        resourceMetadata: found.resourceMetadata,
-        identity,
-        loginMs: nowMs,
-        asked: [...(before?.asked ?? []), { scopes, atMs: nowMs }].slice(-askedMax),
-      },
-    });
+    const asked = [...(before?.asked ?? []), { scopes, atMs: nowMs }].slice(-askedMax);
+    const grant = newGrant({ url, found, client, account: auth.account, answer, scopes, nowMs });
+    const row = store.saveLogin({ ...grant, facts: { ...grant.facts, grantType: 'code', identity, asked } });
     // Many servers give a refresh token without naming the scope for it.
-    const isMissing = (scope: string) => !granted.includes(scope) && scope !== 'offline_access';
+    const isMissing = (scope: string) => !row.scopes.includes(scope) && scope !== 'offline_access';
     return { row, isOldest: found.isOldest, missing: scopes.filter(isMissing) };
   }
 

@@ -9,11 +9,12 @@ import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { Redact } from '../kernel/redact.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type AuthorizationServer, sameIssuer } from './discovery.js';
+import { scopesOf } from '../transports/http/challenges.js';
+import { type AuthorizationServer, type Discovered, sameIssuer } from './discovery.js';
 import type { ClientAuthMethod, RegistrationWay } from './grant-row.js';
-import type { ClientRow } from './identity-store.js';
+import type { ClientRow, NewGrant } from './identity-store.js';
 import type { OAuthHttp } from './oauth-http.js';
-import { type OAuthClient, objectOf } from './token-endpoint.js';
+import { type OAuthClient, objectOf, type TokenAnswer } from './token-endpoint.js';
 
 const answerCharsShown = 2_048;
 const clientName = 'Hostler';
@@ -150,4 +151,35 @@ export const clientNeeded = (server: string, as: AuthorizationServer, redirect: 
 function createHint(redirect: string): string {
   const entry = `"auth": {"issuer": "…", "clientId": "…", "redirect": {"port": ${new URL(redirect).port || 80}}}`;
   return `create an OAuth client there with the redirect URI ${redirect}, then write ${entry} in the server's entry`;
+}
+
+interface Obtained {
+  /** Configured URL of the server. */
+  readonly url: string;
+  readonly found: Discovered;
+  readonly client: ChosenClient;
+  readonly account: string | undefined;
+  readonly answer: TokenAnswer & { readonly kind: 'tokens' };
+  /** Scopes that were asked for: all of them are granted if the answer names none. */
+  readonly scopes: readonly string[];
+  readonly nowMs: number;
+}
+
+/** The grant of a first token answer: everything that later requests need. */
+export function newGrant({ url, found, client, account = '', answer, scopes, nowMs }: Obtained): NewGrant {
+  const { as, resource = '', resourceMetadata } = found;
+  const { accessToken, refreshToken, scope, expiresInS } = answer;
+  return {
+    ...{ url, resource, issuer: as.issuer, clientId: client.clientId, account, accessToken, refreshToken },
+    ...{ scopes: scope === undefined ? scopes : scopesOf(scope), wanted: [], issuedMs: nowMs },
+    expiresMs: expiresInS === undefined ? undefined : nowMs + expiresInS * 1_000,
+    facts: {
+      ...{
+        grantType: 'client_credentials',
+        tokenEndpoint: as.token_endpoint,
+        revocationEndpoint: as.revocation_endpoint,
+      },
+      ...{ authMethod: client.method, way: client.way, resourceMetadata, loginMs: nowMs, asked: [] },
+    },
+  };
 }

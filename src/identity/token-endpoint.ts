@@ -60,75 +60,43 @@ type RefusalWord = (typeof words)[number] | 'other';
 const refusalWord = (value: unknown): RefusalWord => words.find((word) => word === value) ?? 'other';
 
 export async function requestToken(http: OAuthHttp, request: TokenRequest, now: Date): Promise<TokenAnswer> {
-  const oauth = await import('oauth4webapi');
-  const { issuer, tokenEndpoint, client, grantType, params } = request;
-  let answer: OAuthAnswer | undefined;
-  const sent = async (url: string, options: FetchOptions): Promise<Response> => {
-    answer = await post(http, url, options);
-    return new Response(null, { status: 200 });
-  };
+  const { tokenEndpoint, grantType, params } = request;
   try {
-    await oauth.genericTokenEndpointRequest(
-      { issuer, token_endpoint: tokenEndpoint },
-      { client_id: client.clientId },
-      await authenticationOf(client),
-      grantType,
-      params,
-      { [oauth.customFetch]: sent as never, [oauth.allowInsecureRequests]: true },
-    );
+    return readTokenAnswer(await post(http, request, tokenEndpoint, { grant_type: grantType, ...params }), now);
   } catch (error) {
     return unavailable(error);
   }
-  return answer ? readTokenAnswer(answer, now) : unavailable(undefined);
 }
 
 /** True if the authorization server confirmed it. */
 export async function revokeToken(
   http: OAuthHttp,
-  { issuer, client, endpoint }: { readonly issuer: string; readonly client: OAuthClient; readonly endpoint: string },
+  { endpoint, ...issuer }: { readonly issuer: string; readonly client: OAuthClient; readonly endpoint: string },
   token: string,
   kind: 'refresh_token' | 'access_token',
 ): Promise<boolean> {
-  const oauth = await import('oauth4webapi');
-  let status = 0;
-  const sent = async (url: string, options: FetchOptions): Promise<Response> => {
-    ({ status } = await post(http, url, options));
-    return new Response(null, { status: 200 });
-  };
   try {
-    await oauth.revocationRequest(
-      { issuer, revocation_endpoint: endpoint },
-      { client_id: client.clientId },
-      await authenticationOf(client),
-      token,
-      {
-        [oauth.customFetch]: sent as never,
-        [oauth.allowInsecureRequests]: true,
-        additionalParameters: { token_type_hint: kind },
-      },
-    );
+    return (await post(http, issuer, endpoint, { token, token_type_hint: kind })).status === 200;
   } catch {
     return false;
   }
-  return status === 200;
 }
 
-interface FetchOptions {
-  readonly headers: Headers | Record<string, string>;
-  readonly body?: unknown;
-}
-
-const post = (http: OAuthHttp, url: string, { headers, body }: FetchOptions): Promise<OAuthAnswer> =>
-  http({
-    url,
-    method: 'POST',
-    headers: {
-      ...Object.fromEntries(Object.entries(headers instanceof Headers ? Object.fromEntries(headers) : headers)),
-      'content-type': 'application/x-www-form-urlencoded',
-    },
-    body: String(body),
+async function post(
+  http: OAuthHttp,
+  { issuer, client }: Pick<TokenRequest, 'issuer' | 'client'>,
+  url: string,
+  params: Readonly<Record<string, string>>,
+): Promise<OAuthAnswer> {
+  const body = new URLSearchParams(params);
+  const headers = new Headers({ 'content-type': 'application/x-www-form-urlencoded' });
+  const authenticate = await authenticationOf(client);
+  await authenticate({ issuer }, { client_id: client.clientId }, body, headers);
+  return http({
+    ...{ url, method: 'POST', headers: Object.fromEntries(headers), body: body.toString() },
     timeoutMs: tokenRequestMs,
   });
+}
 
 /** Not that of oauth4webapi: it also encodes `-`, `_` and `.`, and many servers do not decode them. */
 const basicAuthentication =
@@ -138,7 +106,7 @@ const basicAuthentication =
     headers.set('authorization', `Basic ${Buffer.from(encoded.join(':')).toString('base64')}`);
   };
 
-async function authenticationOf({ method, secret = '', key }: OAuthClient) {
+async function authenticationOf({ method, secret = '', key }: OAuthClient): Promise<ClientAuth> {
   const oauth = await import('oauth4webapi');
   if (method === 'client_secret_basic') return basicAuthentication(secret);
   if (method === 'client_secret_post') return oauth.ClientSecretPost(secret);

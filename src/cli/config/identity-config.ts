@@ -80,11 +80,3 @@ export async function remoteServer(args: ParsedArgs, env: NodeJS.ProcessEnv): Pr
     hint: near === undefined ? `servers with a url: ${names || 'none'}` : `did you mean ${near}?`,
   });
 }
-
-/** The filter that finds the grant of a server. */
-export const grantFilter = ({ auth: { account = '', issuer, clientId, resource } }: RemoteServer) => ({
-  account,
-  issuer,
-  clientId,
-  resource: resource === false ? '' : resource,
-});

@@ -25,8 +25,7 @@ export async function loginFindings(
     if (!store) return [];
     const rows = servers.flatMap(({ name, spec }) => {
       if (isStdio(spec) || isAttached(spec)) return [];
-      const { account = '', issuer, clientId } = spec.auth ?? {};
-      const row = store.findGrant(spec.url, { account, issuer, clientId });
+      const row = store.findGrant(spec.url, spec.auth ?? {});
       return row?.state === 'dead' ? [{ name, reason: row.reason ?? 'unknown' }] : [];
     });
     const ended = rows.map(({ name, reason }): Finding => {
