@@ -26,8 +26,6 @@ interface OAuthRequest {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly timeoutMs?: number;
-  readonly bytesMax?: number;
-  readonly signal?: AbortSignal | undefined;
 }
 
 export interface OAuthAnswer {
@@ -79,16 +77,20 @@ type Pool = ReturnType<typeof openPool>;
 
 function exchange(request: OAuthRequest, url: URL, dispatcher: Pool, options: OAuthHttpOptions): Promise<OAuthAnswer> {
   const { server, clock } = options;
-  const { method, headers: given = {}, body = null, bytesMax = documentBytesMax, signal } = request;
-  const headers = ['accept', 'application/json', 'accept-encoding', 'identity', 'user-agent', 'hostler'];
-  for (const [name, value] of Object.entries(given)) if (!headers.includes(name)) headers.push(name, value);
+  const { method, body = null } = request;
+  const named = {
+    accept: 'application/json',
+    'user-agent': 'hostler',
+    ...request.headers,
+    'accept-encoding': 'identity',
+  };
+  const headers = Object.entries(named).flat();
   return new Promise((resolve, reject) => {
     const received = new ByteBuffer();
     let head: Pick<OAuthAnswer, 'status' | 'headers'> | undefined;
     let isStarted = false;
     const settle = (run: () => void) => {
       cancel();
-      signal?.removeEventListener('abort', onAbort);
       run();
     };
     const sink: ExchangeSink = {
@@ -100,7 +102,7 @@ function exchange(request: OAuthRequest, url: URL, dispatcher: Pool, options: OA
         return undefined;
       },
       data(chunk) {
-        if (received.length + chunk.length > bytesMax) return tooLarge(server, bytesMax);
+        if (received.length + chunk.length > documentBytesMax) return tooLarge(server);
         received.add(chunk);
         return undefined;
       },
@@ -115,10 +117,7 @@ function exchange(request: OAuthRequest, url: URL, dispatcher: Pool, options: OA
         sent.abort();
         reject(late(server, isStarted));
       });
-    const onAbort = () => leave();
     const cancel = clock.at(clock.nowMs() + (request.timeoutMs ?? requestMsMax), leave);
-    if (signal?.aborted) return leave();
-    signal?.addEventListener('abort', onAbort, { once: true });
     sent.start();
   });
 }
@@ -131,13 +130,13 @@ const insecure = (server: string): HostError =>
     hint: 'http is used on loopback only; ask the operator of the server for https',
   });
 
-const tooLarge = (server: string, limit: number): HostError =>
+const tooLarge = (server: string): HostError =>
   new HostError(
     'result_too_large',
-    `server '${server}': an answer about its authorization has more than ${limit} bytes`,
+    `server '${server}': an answer about its authorization has more than ${documentBytesMax} bytes`,
     {
       server,
-      limit,
+      limit: documentBytesMax,
       reason: 'metadata_too_large',
     },
   );

@@ -38,6 +38,8 @@ describe('a login', () => {
     expect(as.registrations).toBe(1);
     expect(row.refreshToken).toBeDefined();
     expect(rig.store.findGrant(url, { account: '' })?.accessToken).toBe(row.accessToken);
+    // A strict server refuses other headers before it looks for a token.
+    for (const { headers } of rs.site.at('mcp')) expect(headers.accept).toBe('application/json, text/event-stream');
   });
 
   test.each([
