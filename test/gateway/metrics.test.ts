@@ -6,7 +6,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Registry, register } from 'prom-client';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { BrokerFigures } from '../../src/gateway/metrics/metric-table.js';
 import { metricTable } from '../../src/gateway/metrics/metric-table.js';
 import { createMetrics, type Metrics } from '../../src/gateway/metrics/metrics.js';
@@ -120,6 +120,9 @@ test('the broker is shown: connected workers, waiting, running, the oldest call,
 test('every metric of the table has its type and help, and those of others are left alone', async () => {
   metrics = createMetrics(host, { broker: () => brokerFigures });
   await host.call('plain', 'note', { nonce: '1' });
+  const auth = { state: 'granted', refreshes: { ok: 1 }, expiresAt: '2030-01-01T00:00:00Z' } as const;
+  const rows = host.status();
+  vi.spyOn(host, 'status').mockImplementation(() => rows.map((row) => ({ ...row, auth })));
   const { text } = await scrape();
   expect([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type])).toEqual(
     metricTable.map(({ name, type }) => [name, type]),

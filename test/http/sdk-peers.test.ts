@@ -10,6 +10,7 @@ import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
 import { afterEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
+import { BadRequest } from '../../src/transports/http/http-errors.js';
 import { openHttpSse } from '../../src/transports/http/http-sse-channel.js';
 import { openStreamableHttp } from '../../src/transports/http/streamable-http-channel.js';
 import type { Channel } from '../../src/wire/channel.js';
@@ -111,7 +112,10 @@ test('a modern server of the SDK', async () => {
   const mismatch = request('tools/call', { name: 'hello', arguments: {}, _meta }, { name: 'other' });
   channel.send(mismatch);
   await heard.settled(mismatch);
-  expect(heard.answerTo(mismatch)?.text).toContain('-32020');
+  // A session first asks whether the server still speaks this protocol.
+  const refusal = heard.failureOf(mismatch);
+  expect(refusal).toBeInstanceOf(BadRequest);
+  expect(String((refusal as BadRequest).answer?.bytes)).toContain('-32020');
   const unknown = request('no/such/method', { _meta });
   channel.send(unknown);
   await heard.settled(unknown);

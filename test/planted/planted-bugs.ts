@@ -227,9 +227,31 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'a 400 in a forgotten session taken as it is',
     edits: [
       {
-        file: 'src/transports/http/streamable-http-channel.ts',
-        find: `    const isSessionInDoubt = status === 400 && inSession;`,
-        replace: `    const isSessionInDoubt = status === 400 && inSession && this.closedBy !== undefined;`,
+        file: 'src/session/eras/legacy/http-session.ts',
+        find: `    if (!isRefused || !(error instanceof BadRequest)) return Promise.resolve(false);`,
+        replace: `    if (!isRefused || error instanceof BadRequest) return Promise.resolve(false);`,
+      },
+    ],
+    tests: ['test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'a modern server that became a legacy one is not negotiated again',
+    edits: [
+      {
+        file: 'src/session/eras/checked-requests.ts',
+        find: `if (!isOwn && (await whileAwaited(clock, this.#check.isRefused(0), options))) over();`,
+        replace: `if (!isOwn && (await whileAwaited(clock, this.#check.isRefused(0), options))) void over;`,
+      },
+    ],
+    tests: ['test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'a legacy server that became a modern one is not negotiated again',
+    edits: [
+      {
+        file: 'src/session/eras/legacy/session-renewal.ts',
+        find: `      if (refusesEra(cause)) over();`,
+        replace: `      if (refusesEra(cause)) void over;`,
       },
     ],
     tests: ['test/simulation/recovery-simulation.test.ts'],

@@ -119,7 +119,7 @@ export class RecoverySimulation {
     const { world } = this;
     const quick = world.members.filter(({ upstream, isOneAtATime }) => upstream.kind === 'http' && !isOneAtATime);
     const member = quick.find(({ concurrency }) => concurrency > 64) ?? quick[0];
-    if (member?.upstream.kind !== 'http' || member.upstream.mcp.parts.era === 'modern') return;
+    if (member?.upstream.kind !== 'http' || member.upstream.mcp.era === 'modern') return;
     const calls = this.#burstOf(member);
     await world.advance(this.#chance.int(0, 1_000));
     world.note(`${member.name} forgets its sessions in health`);

@@ -5,6 +5,7 @@ import { type SimulatedStdioServer, type Start, type StdioFate, stdioFaults } fr
 
 const httpEvents = [
   ...(['forget', 'forget', 'forget badly', 'forget badly', 'openings'] as const),
+  ...(['redeploy', 'redeploy', 'redeploy badly', 'other era'] as const),
   ...(['close port', 'close port', 'open port', 'open port', 'silence port', 'reset'] as const),
   ...(['faults', 'one fault', 'well', 'well', 'well'] as const),
 ];
@@ -26,7 +27,9 @@ export const changeServer = (upstream: SimulatedHttpServer | SimulatedStdioServe
 function changeHttp(upstream: SimulatedHttpServer, chance: Chance): string {
   const kind = chance.oneOf(httpEvents);
   if (kind === 'forget' || kind === 'forget badly') upstream.forgetSessions();
-  if (kind === 'openings' || kind === 'forget badly')
+  if (kind === 'redeploy' || kind === 'redeploy badly') upstream.redeploy(upstream.mcp.era);
+  if (kind === 'other era') upstream.redeploy(upstream.mcp.era === 'legacy' ? 'modern' : 'legacy');
+  if (kind === 'openings' || kind === 'forget badly' || kind === 'redeploy badly')
     upstream.openings = Array.from({ length: chance.int(1, 4) }, () => chance.oneOf(openings));
   if (kind === 'close port') upstream.port.close();
   if (kind === 'open port') upstream.port.open();

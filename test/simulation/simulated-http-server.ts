@@ -3,6 +3,7 @@
  * connections, and hides behind a proxy that answers 429, 502 or 503, as chance has it.
  */
 import { randomInt } from '../../src/kernel/random.js';
+import type { Era } from '../../src/wire/channel.js';
 import { type McpFate, type McpMessage, type McpParts, SimulatedMcp } from './simulated-mcp.js';
 import { type HttpReply, type HttpRequest, Port } from './simulated-network.js';
 
@@ -75,6 +76,13 @@ export class SimulatedHttpServer {
     this.#sessions.clear();
   }
 
+  /** Another release takes its place: sessions are gone, and its era may be another. */
+  redeploy(era: Era): void {
+    this.forgetSessions();
+    this.mcp.era = era;
+    this.mcp.release++;
+  }
+
   mend(): void {
     this.port.open();
     this.faultRate = 0;
@@ -107,12 +115,14 @@ export class SimulatedHttpServer {
   }
 
   #post(message: McpMessage, request: HttpRequest, reply: HttpReply, free: () => void): void {
-    const { era, random } = this.mcp.parts;
+    const { era } = this.mcp;
+    const { random } = this.mcp.parts;
     // The client is gone: half of the servers look at that before they begin.
     if (!reply.isOpen && random() < 0.5) return free();
     if (message.method === 'initialize' && era === 'legacy') return this.#initialize(message, reply, free);
-    // A legacy server that is asked in words of the other era has no session to look for.
-    const refusal = message.method === 'server/discover' ? undefined : this.#refusal(request);
+    // A server that is asked for its era has no session to look for.
+    const refusal =
+      message.method === 'server/discover' || message.method === 'initialize' ? undefined : this.#refusal(request);
     if (refusal !== undefined) {
       free();
       return this.#refuse(reply, refusal);
@@ -125,7 +135,7 @@ export class SimulatedHttpServer {
   }
 
   #refusal({ headers }: HttpRequest): number | undefined {
-    if (this.mcp.parts.era === 'modern') return undefined;
+    if (this.mcp.era === 'modern') return headers.get('mcp-protocol-version') === '2026-07-28' ? undefined : 400;
     const id = headers.get('mcp-session-id');
     if (id !== undefined && this.#sessions.has(id)) return undefined;
     return id === undefined ? 400 : this.#traits.forgottenStatus;

@@ -43,7 +43,8 @@ export interface Job {
 /** How a request ends, apart from what its transport does to it. */
 export type McpFate = 'answer' | 'rejects' | 'refuses';
 
-const tools = '[{"name":"read","annotations":{"readOnlyHint":true}},{"name":"write"}]';
+const toolsOf = (release: number): string =>
+  `[{"name":"read","annotations":{"readOnlyHint":true}},{"name":"write"},{"name":"release-${release}"}]`;
 const serverInfo = '{"name":"simulated","version":"1"}';
 
 export class SimulatedMcp {
@@ -52,12 +53,16 @@ export class SimulatedMcp {
   readonly ledger = new Map<string, number>();
   /** What it has read and not finished. */
   readonly jobs = new Set<Job>();
+  era: Era;
+  /** One of its tools is named after it. */
+  release = 1;
   readonly #waiting: (() => void)[] = [];
   #isBusy = false;
   #cut: { readonly atMs: number; readonly jobs: readonly Job[] } | undefined;
 
   constructor(parts: McpParts) {
     this.parts = parts;
+    this.era = parts.era;
   }
 
   /** Does what `run` says when it is its turn. `run` calls `free` once, when the next may begin. */
@@ -116,10 +121,10 @@ export class SimulatedMcp {
   }
 
   #result(method: string, nonce: string | undefined, fate: McpFate): string | undefined {
-    const { era } = this.parts;
+    const { era } = this;
     if (method === 'tools/call')
       return `{"content":[{"type":"text","text":"${nonce}"}]${fate === 'rejects' ? ',"isError":true' : ''}}`;
-    if (method === 'tools/list') return `{"tools":${tools}}`;
+    if (method === 'tools/list') return `{"tools":${toolsOf(this.release)}}`;
     if (era === 'modern')
       return method === 'server/discover'
         ? `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":${serverInfo}}}`
