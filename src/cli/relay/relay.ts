@@ -3,7 +3,7 @@
  * Not here: the decisions (relay-state.ts, request-table.ts), finding and starting a host (start-host.ts).
  * Invariants:
  * - Whole lines are forwarded unchanged, so the loss of a host never splits a message.
- * - Lines that wait for a host have a bound of bytes; beyond it, and while a side does not read, the other side is paused.
+ * - Lines that wait for a host have a bound of bytes and of their number; beyond it, and while a side does not read, the other side is paused.
  * - `closed` resolves once, after the last answer was written.
  */
 import type { Socket } from 'node:net';
@@ -33,6 +33,7 @@ export interface RelayOptions {
 }
 
 const queuedBytesMax = 8 * 1024 * 1024;
+const queuedLinesMax = 10_000;
 const answerBytesMax = 64 * 1024 * 1024;
 const NEWLINE = Buffer.from('\n');
 
@@ -104,14 +105,20 @@ export class Relay {
 
   #line(bytes: Buffer, start: number, end: number): void {
     if (this.#state.kind === 'joined') {
-      if (this.#table.fromClient(bytes, start, end)) this.#toHost.add(bytes, start, end);
+      this.#handOver(bytes, start, end);
       return;
     }
     if (start === end) return;
     this.#queue.push(Buffer.from(bytes.subarray(start, end)));
     this.#queuedBytes += end - start;
-    if (this.#queuedBytes > queuedBytesMax) this.#options.input.pause();
+    if (this.#queuedBytes > queuedBytesMax || this.#queue.length > queuedLinesMax) this.#options.input.pause();
     this.#event({ kind: 'request' });
+  }
+
+  #handOver(bytes: Buffer, start: number, end: number): void {
+    const line = this.#table.fromClient(bytes, start, end);
+    if (line === 'forward') this.#toHost.add(bytes, start, end);
+    else if (line !== 'drop') this.#write(line.answer);
   }
 
   #tooLong(): void {
@@ -227,8 +234,7 @@ export class Relay {
       for (const line of this.#table.changes()) this.#write(line);
     }
     this.#hasJoined = true;
-    for (const line of this.#take())
-      if (this.#table.fromClient(line, 0, line.length)) this.#toHost.add(line, 0, line.length);
+    for (const line of this.#take()) this.#handOver(line, 0, line.length);
     this.#flush();
     socket.uncork();
     if (this.#isInputEnded) socket.end();

@@ -13,6 +13,17 @@ const host = (table: RequestTable, message: object | string) => {
   const line = typeof message === 'string' ? Buffer.from(message) : lineOf(message);
   return table.fromHost(line, 0, line.length);
 };
+const text = (table: RequestTable, line: string | Buffer) => {
+  const bytes = Buffer.from(line);
+  return table.fromClient(bytes, 0, bytes.length);
+};
+/** The only revision with batches. */
+const withBatches = () => {
+  const table = new RequestTable();
+  client(table, request(0, 'initialize', { protocolVersion: '2025-03-26' }));
+  host(table, { id: 0, result: {} });
+  return table;
+};
 const request = (id: unknown, method: string, params: object = {}) => ({ id, method, params });
 const parsed = (lines: readonly (string | Buffer)[]) => lines.map((line) => JSON.parse(String(line)));
 
@@ -93,11 +104,11 @@ test('R2 questions of a lost host are withdrawn, and late answers to them reach 
   const table = new RequestTable();
   host(table, { id: 71, method: 'elicitation/create', params: {} });
   host(table, { id: 72, method: 'sampling/createMessage', params: {} });
-  expect(client(table, { id: 71, result: {} })).toBe(true);
+  expect(client(table, { id: 71, result: {} })).toBe('forward');
   expect(parsed(table.settle().answers)).toEqual([
     { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 72 } },
   ]);
-  expect(client(table, { id: 72, result: {} })).toBe(false);
+  expect(client(table, { id: 72, result: {} })).toBe('drop');
 });
 
 test('questions that the host withdraws are forgotten, and of too many the oldest is', () => {
@@ -109,15 +120,13 @@ test('questions that the host withdraws are forgotten, and of too many the oldes
   }
   expect(table.settle().answers).toEqual([]);
   for (let id = 1; id <= 1_001; id++) ask(id);
-  expect([1, 2, 1_001].map((id) => client(table, { id, result: {} }))).toEqual([false, true, true]);
+  expect([1, 2, 1_001].map((id) => client(table, { id, result: {} }))).toEqual(['drop', 'forward', 'forward']);
 });
 
 test('a batch is answered call by call after a loss, and its own line of the host is not for the client', () => {
-  const table = new RequestTable();
-  const batch = Buffer.from(
-    JSON.stringify([request(1, 'tools/call', { name: 'x' }), request(2, 'tools/list'), request(3, 'ping')]),
-  );
-  expect(table.fromClient(batch, 0, batch.length)).toBe(true);
+  const table = withBatches();
+  const batch = [request(1, 'tools/call', { name: 'x' }), request(2, 'tools/list'), request(3, 'ping')];
+  expect(text(table, `[${batch.map(lineOf).join()}]`)).toBe('forward');
   expect(host(table, '[{"jsonrpc":"2.0","id":3,"result":{}}]')).toBe('forward');
   expect(parsed(table.settle().answers).map(({ id }) => id)).toEqual([1, 2]);
   expect(host(table, '{"hostler":"stopping","reason":"down"}')).toBe('own');
@@ -127,7 +136,7 @@ test('what is not a message is forwarded, for the host to answer', () => {
   const table = new RequestTable();
   for (const text of ['{', 'x', '[', '{"jsonrpc":"1.0","id":1}']) {
     const line = Buffer.from(text);
-    expect(table.fromClient(line, 0, line.length)).toBe(true);
+    expect(table.fromClient(line, 0, line.length)).toBe('forward');
   }
   expect(table.size).toBe(0);
   const error = new HostError('connect_failed', 'no host', { execution: 'not_executed' });
@@ -137,7 +146,85 @@ test('what is not a message is forwarded, for the host to answer', () => {
 
 test('a request that the host refuses without its id is not noted', () => {
   const table = new RequestTable();
-  expect(client(table, request('x'.repeat(1_025), 'tools/list'))).toBe(true);
-  expect(client(table, request(1, 'tools/list', { values: Array(100_001).fill(0) }))).toBe(true);
+  expect(client(table, request('x'.repeat(1_025), 'tools/list'))).toBe('forward');
+  expect(client(table, request(1, 'tools/list', { values: Array(100_001).fill(0) }))).toBe('forward');
+  const notUtf8 = Buffer.from('{"jsonrpc":"2.0","id":2,"method":"ping","params":{"a":"\u00ff"}}', 'latin1');
+  expect(text(table, notUtf8)).toBe('forward');
+  // This revision has no batches.
+  expect(text(table, `[${lineOf(request(3, 'ping'))}]`)).toBe('forward');
   expect(table.size).toBe(0);
+});
+
+test('R2 a line with a byte order mark or blanks in front is noted like any other', () => {
+  const table = withBatches();
+  text(table, `\ufeff${lineOf(request(1, 'tools/call', { name: 'x' }))}`);
+  text(table, ` \ufeff${lineOf(request(2, 'ping'))}`);
+  text(table, `\ufeff [${lineOf(request(3, 'ping'))}]`);
+  text(table, `\t${lineOf(request(4, 'ping'))}`);
+  const { answers, again } = table.settle();
+  expect(parsed(answers).map(({ id }) => id)).toEqual([1, 3]);
+  expect(again.map(String)).toEqual([`\t${lineOf(request(4, 'ping'))}`]);
+});
+
+test('R2 of two requests with one id each is answered, whichever the host answers first, and neither is sent again', () => {
+  const table = new RequestTable();
+  client(table, request(1, 'tools/list'));
+  client(table, request(1, 'tools/call', { name: 'x' }));
+  expect(table.settle()).toMatchObject({ answers: [expect.stringContaining('"id":1'), expect.any(String)], again: [] });
+  client(table, request(1, 'tools/call', { name: 'x' }));
+  client(table, request(1, 'tools/call', { name: 'x' }));
+  // The host refuses the second one at once.
+  host(table, { id: 1, error: { code: -32600, message: 'a request with this id is in progress' } });
+  expect(parsed(table.settle().answers)).toMatchObject([{ id: 1, result: { isError: true } }]);
+  client(table, request(2, 'tools/call', { name: 'x' }));
+  client(table, request(2, 'ping'));
+  client(table, { method: 'notifications/cancelled', params: { requestId: 2 } });
+  host(table, { id: 2, error: { code: -32600, message: 'a request with this id is in progress' } });
+  expect([table.size, table.settle()]).toEqual([0, { answers: [], again: [] }]);
+});
+
+test('R2 a client with too many open requests is refused by the relay, until one of them is answered', () => {
+  const table = withBatches();
+  for (let id = 1; id <= 5_000; id++) expect(client(table, request(id, 'tools/call', { name: 'x' }))).toBe('forward');
+  const refused = client(table, request('more', 'tools/call', { name: 'x' })) as { answer: string };
+  expect(JSON.parse(refused.answer)).toMatchObject({
+    id: 'more',
+    result: { isError: true, _meta: { 'hostler/error': { code: 'overloaded', retryable: true } } },
+  });
+  const batch = text(table, `[${lineOf(request('a', 'ping'))},${lineOf(request('b', 'ping'))}]`) as { answer: string };
+  expect(JSON.parse(batch.answer)).toMatchObject([
+    { id: 'a', error: {} },
+    { id: 'b', error: {} },
+  ]);
+  // What makes room is forwarded.
+  expect(client(table, { method: 'notifications/cancelled', params: { requestId: 1 } })).toBe('forward');
+  expect([table.size, client(table, request('more', 'tools/call', { name: 'x' }))]).toEqual([4_999, 'forward']);
+});
+
+test('R2 requests of a batch that no host gets are answered together', () => {
+  const table = new RequestTable();
+  const error = new HostError('connect_failed', 'no host', { execution: 'not_executed' });
+  const refuse = (line: string) => table.refuse(Buffer.from(line), error);
+  const batch = [
+    request(1, 'ping'),
+    { method: 'notifications/initialized' },
+    request('2', 'tools/call', { name: 'x' }),
+  ];
+  const answer = JSON.parse(refuse(`\ufeff[${batch.map(lineOf).join()}]`) as string);
+  expect(answer).toMatchObject([
+    { id: 1, error: { data: { code: 'connect_failed' } } },
+    { id: '2', result: { isError: true } },
+  ]);
+  expect([refuse(`[${lineOf({ id: 9, result: {} })}]`), refuse('[]'), refuse('[')]).toEqual([
+    ...[undefined, undefined, undefined],
+  ]);
+});
+
+test('R2 a batch of answers to an earlier host reaches no later one', () => {
+  const table = withBatches();
+  host(table, { id: 71, method: 'elicitation/create', params: {} });
+  const answer = lineOf({ id: 71, result: {} });
+  expect(text(table, `[${answer}]`)).toBe('forward');
+  expect(text(table, `[${answer}]`)).toBe('drop');
+  expect(text(table, `[${answer},${lineOf(request(1, 'ping'))}]`)).toBe('forward');
 });

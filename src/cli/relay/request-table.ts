@@ -4,14 +4,17 @@
  * Not here: the connection (relay-state.ts), reading and writing (relay.ts).
  * Invariants:
  * - Lines are noted and never changed. A `tools/call` that was handed over is answered once, and never sent again.
+ * - A request is noted if and only if the host answers it with its id.
  * - An answer to a question of an earlier host reaches no later host.
- * - The number of requests is bounded by the host, which refuses more; stored lines have a bound of bytes.
+ * - Open requests have a bound, which one batch may exceed; stored lines have a bound of bytes.
  */
+import { InboundLines } from '../../gateway/stdio/inbound-lines.js';
 import { HostError } from '../../kernel/errors.js';
-import { LIMITS } from '../../kernel/limits.js';
+import { hasBatches } from '../../session/eras/legacy/revisions.js';
 import { META } from '../../session/eras/modern/protocol.js';
-import { Envelope, scanEnvelope } from '../../wire/envelope.js';
+import { Envelope } from '../../wire/envelope.js';
 import { memberString, memberText } from '../../wire/json-members.js';
+import { eachElement } from '../../wire/json-scan.js';
 import { listenMethod, NOTIFICATION } from '../../wire/methods.js';
 import { failureAnswer } from './failure-answer.js';
 
@@ -30,8 +33,8 @@ const listChanges: Readonly<Record<string, string>> = {
 const storedBytesMax = 16 * 1024 * 1024;
 const subscriptionsMax = 10_000;
 const questionsMax = 1_000;
-/** As in the host (gateway/stdio/inbound-lines.ts). */
-const idBytesMax = 1_024;
+/** The host works on 1,000 requests of a client and delays 3,200 refusals; the rest is on its way. */
+const openMax = 5_000;
 const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -50,11 +53,15 @@ interface OpenRequest {
   readonly isModern: boolean;
   readonly tool: string | undefined;
   /** The line, for a request that can be sent again. */
-  readonly line: Buffer | undefined;
+  line: Buffer | undefined;
   /** Params of a request that changes the session. */
   readonly params: Buffer | undefined;
+  /** Requests with this id that were handed over. The host answers each of them. */
+  count: number;
 }
 
+/** `drop`: the line belongs to an earlier host. */
+export type ClientLine = 'forward' | 'drop' | { readonly answer: string };
 export type HostLine = 'forward' | 'swallow' | 'own';
 
 export interface Settled {
@@ -65,13 +72,25 @@ export interface Settled {
 }
 
 export class RequestTable {
-  readonly #envelope = new Envelope();
+  readonly #lines = new InboundLines({
+    message: (envelope) => {
+      this.#isForwarded = this.#message(envelope, false);
+    },
+    fault: () => {},
+    batch: (bytes, bounds) => this.#batch(bytes, bounds),
+  });
+  #isForwarded = true;
+  /** Position of the line that is read. */
+  #bytes: Buffer = Buffer.alloc(0);
+  #start = 0;
+  #end = 0;
   readonly #open = new Map<string, OpenRequest>();
   readonly #questions = new Set<string>();
   readonly #subscriptions = new Map<string, Buffer>();
   readonly #listed = new Set<string>();
   #initialize: Buffer | undefined;
   #isInitialized = false;
+  #hasBatches = false;
   #level: Buffer | undefined;
   #storedBytes = 0;
 
@@ -79,35 +98,65 @@ export class RequestTable {
     return this.#open.size;
   }
 
-  /** Notes a line that is about to be handed to the host. False: it belongs to an earlier host and is dropped. */
-  fromClient(bytes: Buffer, start: number, end: number): boolean {
-    if (bytes[start] === OPEN_BRACKET) return this.#batchFromClient(bytes, start, end);
-    const envelope = this.#envelope;
-    // The host answers a line that is not a message, or is beyond its limits, without the id.
-    if (scanEnvelope(bytes, start, end, envelope, LIMITS.values) !== undefined) return true;
-    if (envelope.idEnd - envelope.idStart > idBytesMax && envelope.idStart >= 0) return true;
-    if (envelope.kind === 'request') this.#request(envelope, bytes, start, end);
+  /** Notes a line that is about to be handed to the host. */
+  fromClient(bytes: Buffer, start: number, end: number): ClientLine {
+    if (this.#open.size >= openMax) {
+      const answer = this.refuse(bytes.subarray(start, end), tooMany(this.#open.size));
+      if (answer !== undefined) return { answer };
+    }
+    this.#bytes = bytes;
+    this.#start = start;
+    this.#end = end;
+    this.#isForwarded = true;
+    this.#lines.line(bytes, start, end);
+    return this.#isForwarded ? 'forward' : 'drop';
+  }
+
+  /** False: an answer to a question of an earlier host. */
+  #message(envelope: Envelope, isInBatch: boolean): boolean {
+    if (envelope.kind === 'request') this.#request(envelope, isInBatch);
     else if (envelope.kind === 'notification') this.#notification(envelope);
     else return this.#questions.delete(envelope.idText() ?? '');
     return true;
   }
 
-  #request(envelope: Envelope, bytes: Buffer, start: number, end: number): void {
+  /** A batch that the host refuses as a whole gets one answer without an id. */
+  #batch(bytes: Buffer, bounds: readonly number[]): void {
+    if (!this.#hasBatches) return;
+    this.#isForwarded = false;
+    for (let i = 0; i < bounds.length; i += 2) {
+      const read = this.#lines.readOne(bytes, bounds[i] as number, bounds[i + 1] as number);
+      if (!(read instanceof Envelope) || this.#message(read, true)) this.#isForwarded = true;
+    }
+  }
+
+  /** Requests of a batch are answered together, so none of them is sent again alone. */
+  #request(envelope: Envelope, isInBatch: boolean): void {
     const idText = envelope.idText() as string;
-    // The host refuses a second request with the id of an open one.
-    if (this.#open.has(idText)) return;
+    const other = this.#open.get(idText);
+    if (other) return this.#repeatedId(other);
+    const [bytes, start, end] = [this.#bytes, this.#start, this.#end];
     const method = envelope.method();
     const params = envelope.payload();
     const isCall = method === 'tools/call';
-    const canRepeat = repeatable.has(method) && this.#storedBytes + end - start <= storedBytesMax;
+    if (method === 'initialize')
+      this.#hasBatches = hasBatches((params && memberString(params, 'protocolVersion')) ?? '');
+    const canRepeat = !isInBatch && repeatable.has(method) && this.#storedBytes + end - start <= storedBytesMax;
     const line = canRepeat ? Buffer.from(bytes.subarray(start, end)) : undefined;
     if (line) this.#storedBytes += line.length;
     this.#open.set(idText, {
-      ...{ method, line },
+      ...{ method, line, count: 1 },
       isModern: isCall && (params?.includes(modernMark) ?? false),
       tool: isCall && params ? memberString(params, 'name') : undefined,
       params: line && params && sessionMethods.has(method) ? Buffer.from(params) : undefined,
     });
+  }
+
+  /** Either of the two may be the one that the host answers first, so neither is sent again. */
+  #repeatedId(request: OpenRequest): void {
+    request.count++;
+    this.#storedBytes -= request.line?.length ?? 0;
+    request.line = undefined;
   }
 
   #notification(envelope: Envelope): void {
@@ -120,26 +169,20 @@ export class RequestTable {
     if (idText !== undefined && this.#open.get(idText)?.method !== 'initialize') this.#close(idText);
   }
 
-  /** Requests of a batch are answered together, so none of them is sent again alone. */
-  #batchFromClient(bytes: Buffer, start: number, end: number): boolean {
-    for (const { id, method, params } of batchOf(bytes.toString('utf8', start, end)))
-      if (id !== undefined && method !== undefined) {
-        const tool = method === 'tools/call' ? String(params?.name) : undefined;
-        this.#open.set(JSON.stringify(id), { method, isModern: false, tool, line: undefined, params: undefined });
-      } else if (id !== undefined) this.#questions.delete(JSON.stringify(id));
-    return true;
-  }
-
   /** Notes a line of the host. `own`: a message to the relay itself. */
   fromHost(bytes: Buffer, start: number, end: number): HostLine {
-    if (!startsWith(bytes, start, end, idPrefix)) {
-      if (startsWith(bytes, start, end, ownPrefix)) return 'own';
-      if (startsWith(bytes, start, end, withdrawnPrefix)) this.#withdrawn(bytes, start + withdrawnPrefix.length, end);
-      if (bytes[start] === OPEN_BRACKET)
-        for (const { id } of batchOf(bytes.toString('utf8', start, end))) this.#answered(JSON.stringify(id), true);
-      return 'forward';
-    }
-    const idStart = start + idPrefix.length;
+    if (startsWith(bytes, start, end, idPrefix)) return this.#withId(bytes, start + idPrefix.length, end);
+    if (startsWith(bytes, start, end, ownPrefix)) return 'own';
+    if (startsWith(bytes, start, end, withdrawnPrefix)) this.#withdrawn(bytes, start + withdrawnPrefix.length, end);
+    else if (bytes[start] === OPEN_BRACKET)
+      eachElement(bytes, start, end, 0, (from, to) => {
+        if (startsWith(bytes, from, to, idPrefix)) this.#withId(bytes, from + idPrefix.length, to);
+        return true;
+      });
+    return 'forward';
+  }
+
+  #withId(bytes: Buffer, idStart: number, end: number): HostLine {
     const idEnd = endOfId(bytes, idStart, end);
     const idText = bytes.toString('utf8', idStart, idEnd);
     // After `,"`: method, result or error.
@@ -164,15 +207,18 @@ export class RequestTable {
 
   #answered(idText: string, isResult: boolean): void {
     const request = this.#close(idText);
-    if (!request || !isResult) return;
+    if (!request) return;
     const { method, params } = request;
+    if (!isResult && method === 'initialize' && !this.#initialize) this.#hasBatches = false;
+    if (!isResult) return;
     if (Object.hasOwn(listChanges, method)) this.#listed.add(method);
     if (params) this.#told(method, params);
   }
 
+  /** Undefined: no such request, or one of several with this id. */
   #close(idText: string): OpenRequest | undefined {
     const request = this.#open.get(idText);
-    if (!request) return undefined;
+    if (!request || --request.count > 0) return undefined;
     this.#open.delete(idText);
     if (request.line) this.#storedBytes -= request.line.length;
     return request;
@@ -192,9 +238,9 @@ export class RequestTable {
   settle(): Settled {
     const answers: string[] = [];
     const again: Buffer[] = [];
-    for (const [idText, { line, method, tool, isModern }] of this.#open) {
+    for (const [idText, { line, method, tool, isModern, count }] of this.#open) {
       if (line) again.push(line);
-      else answers.push(failureAnswer(idText, method, isModern, lost(tool)));
+      else for (let n = 0; n < count; n++) answers.push(failureAnswer(idText, method, isModern, lost(tool)));
     }
     for (const idText of this.#questions)
       answers.push(`{"jsonrpc":"2.0","method":"${NOTIFICATION.cancelled}","params":{"requestId":${idText}}}`);
@@ -226,10 +272,26 @@ export class RequestTable {
 
   /** The answer to a line that no host gets; undefined if it needs none. */
   refuse(line: Buffer, error: HostError): string | undefined {
-    const envelope = this.#envelope;
-    if (scanEnvelope(line, 0, line.length, envelope) !== undefined || envelope.kind !== 'request') return undefined;
-    const isModern = envelope.payload()?.includes(modernMark) ?? false;
-    return failureAnswer(envelope.idText() as string, envelope.method(), isModern, error);
+    const answers: string[] = [];
+    let isBatch = false;
+    const message = (envelope: Envelope) => {
+      if (envelope.kind !== 'request') return;
+      const isModern = envelope.payload()?.includes(modernMark) ?? false;
+      answers.push(failureAnswer(envelope.idText() as string, envelope.method(), isModern, error));
+    };
+    const lines = new InboundLines({
+      ...{ message, fault: () => {} },
+      batch: (bytes, bounds) => {
+        isBatch = true;
+        for (let i = 0; i < bounds.length; i += 2) {
+          const read = lines.readOne(bytes, bounds[i] as number, bounds[i + 1] as number);
+          if (read instanceof Envelope) message(read);
+        }
+      },
+    });
+    lines.line(line, 0, line.length);
+    if (answers.length === 0) return undefined;
+    return isBatch ? `[${answers.join()}]` : answers[0];
   }
 }
 
@@ -238,6 +300,12 @@ const sessionMethods: ReadonlySet<string> = new Set([
 ]);
 
 const notification = (method: string): string => `{"jsonrpc":"2.0","method":"${method}"}`;
+
+const tooMany = (inProgress: number): HostError =>
+  new HostError('overloaded', `${inProgress} requests of this client are in progress`, {
+    ...{ reason: 'exchanges', execution: 'not_executed', limit: openMax },
+    hint: 'wait for answers before sending more requests',
+  });
 
 const lost = (tool: string | undefined): HostError =>
   new HostError('outcome_uncertain', 'Hostler ended while the request was running; it may have been executed', {
@@ -259,20 +327,4 @@ function endOfId(bytes: Buffer, start: number, end: number): number {
   let at = start + 1;
   while (at < end && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1;
   return at + 1;
-}
-
-interface BatchMessage {
-  readonly id?: unknown;
-  readonly method?: string;
-  readonly params?: { readonly name?: unknown };
-}
-
-/** Batches are rare, so they are parsed. Empty if the text is not a batch. */
-function batchOf(text: string): readonly BatchMessage[] {
-  try {
-    const all: unknown = JSON.parse(text);
-    return Array.isArray(all) ? all.filter((each) => typeof each === 'object' && each !== null) : [];
-  } catch {
-    return [];
-  }
 }

@@ -40,7 +40,7 @@ export class InboundLines {
     this.#listener = listener;
     this.#reader = new LineReader(
       LIMITS.frameBytes,
-      (bytes, start, end) => this.#line(bytes, start, end),
+      (bytes, start, end) => this.line(bytes, start, end),
       () => listener.fault(invalid(undefined, `the message has more than ${LIMITS.frameBytes} bytes`)),
     );
   }
@@ -77,7 +77,8 @@ export class InboundLines {
     }
   }
 
-  #line(bytes: Buffer, start: number, end: number): void {
+  /** Reports one line that the caller has split off. */
+  line(bytes: Buffer, start: number, end: number): void {
     let from = start;
     if (end - from >= 3 && bytes[from] === 0xef && bytes[from + 1] === 0xbb && bytes[from + 2] === 0xbf) from += 3;
     from = skipSpace(bytes, from, end);
