@@ -46,5 +46,6 @@ describe('X13 text from outside cannot drive a terminal', () => {
 test('one line stays one line and within its length', () => {
   expect(neutraliseLine('a\nb\tc', 100)).toBe('a\\nb c');
   expect(neutraliseLine('x'.repeat(1_000), 10)).toBe(`${'x'.repeat(10)}…`);
+  expect(neutraliseLine('😀😀', 3)).toBe('😀…');
   expect(neutraliseLine('\u001b'.repeat(1_000), 10).length).toBeLessThanOrEqual(21);
 });

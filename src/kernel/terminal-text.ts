@@ -17,9 +17,14 @@ export const neutralise = (text: string): string => text.replace(unsafe, visible
 /** Like `neutralise`, on one line and cut to `maxChars` characters of input. */
 export function neutraliseLine(text: string, maxChars: number): string {
   // Cut before replacing, so that a huge text costs no more than its visible part.
-  const head = text.length > maxChars ? `${text.slice(0, maxChars)}…` : text;
-  const line = neutralise(head).replaceAll('\n', '\\n').replaceAll('\t', ' ');
-  return line.length > maxChars * 2 ? `${line.slice(0, maxChars * 2)}…` : line;
+  const line = neutralise(headOf(text, maxChars)).replaceAll('\n', '\\n').replaceAll('\t', ' ');
+  return headOf(line, maxChars * 2);
+}
+
+/** Does not cut a surrogate pair in two. */
+function headOf(text: string, maxChars: number): string {
+  if (text.length <= maxChars) return text;
+  return `${text.slice(0, maxChars).replace(/[\ud800-\udbff]$/, '')}…`;
 }
 
 /** Writes the same characters as JSON escapes, so that the text still parses to the same value. */

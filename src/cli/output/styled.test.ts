@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
 import { countFor } from '../../../test/tier.js';
+import { seededRandom } from '../../kernel/random.js';
+import { neutraliseJson, neutraliseLine, showUnseen } from '../../kernel/terminal-text.js';
 import { cut, paint, plainScreen, type Screen, screenOf, span, widthOf, wrap } from './styled.js';
 import { table } from './table.js';
 
@@ -84,32 +86,29 @@ test('text is broken between words, never within one', () => {
   expect(wrap('one two three fourteen'.split(' '), 9, '  ')).toEqual(['one two', '  three', '  fourteen']);
 });
 
-test('AC-E14 random texts of a server bring no control character into a painted table', () => {
-  const unsafe = /[\p{Cc}\p{Bidi_Control}\u2028\u2029\u200b]/u;
+test('AC-E14 random texts of a server bring no control character into a table, a log line, a comparison or JSON', () => {
+  const unsafe = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\u200b]/u;
   const plain: Screen = { width: 80, isColoured: false, hasSymbols: true };
-  let seed = 16;
-  const random = (below: number): number => {
-    seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;
-    return seed % below;
-  };
+  const random = seededRandom(16);
+  const below = (count: number): number => Math.floor(random() * count);
   const hostile = [
-    '\u001b[2J',
-    '\u0007',
-    '\r',
-    '\n',
-    '\t',
-    '\u009b31m',
-    '\u202e',
-    '\u2028',
-    '\u200b',
-    '\ud800',
-    'é',
-    '日',
-    'a',
+    ...['\u001b[2J', '\u001b]8;;http://x\u0007', '\u0007', '\r', '\n', '\t', '\b', '\u009b31m', '\u202e'],
+    ...['\u2028', '\u200b', '\ud800', '\udc00', '\ufeff', '\u{e0041}', 'é', '日', 'e\u0301', 'a'],
   ];
-  const text = () => Array.from({ length: random(12) }, () => hostile[random(hostile.length)]).join('');
+  const ranges = [0x100, 0x3000, 0x110000];
+  const piece = () =>
+    random() < 0.5 ? hostile[below(hostile.length)] : String.fromCodePoint(below(ranges[below(3)] as number));
+  const text = () => Array.from({ length: below(12) }, piece).join('');
+  const found: string[] = [];
   for (let round = 0; round < countFor(5_000, 250_000); round++) {
-    const row = [text(), span('bad', text(), '✗'), text(), text()];
-    for (const line of table([row], plain)) expect(unsafe.test(paint(line, plain))).toBe(false);
+    const texts = [text(), text(), text(), text()] as const;
+    const [one, two, three, four] = texts;
+    const rows = table([[one, span('bad', two, '✗'), three, four]], plain).map((line) => paint(line, plain));
+    const json = neutraliseJson(JSON.stringify(texts));
+    const shown = [...rows, neutraliseLine(one, 8), showUnseen(neutraliseLine(two, 400)), json];
+    found.push(...shown.filter((each) => unsafe.test(each)));
+    if (rows.length !== 1 || widthOf(rows[0] ?? '') > 80 || JSON.stringify(JSON.parse(json)) !== JSON.stringify(texts))
+      found.push(json);
   }
+  expect(found.slice(0, 3)).toEqual([]);
 });
