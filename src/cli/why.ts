@@ -5,7 +5,7 @@ import { type Command, dataDirOption, jsonOption } from './command.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { formatDuration, printJson, printText } from './output/print.js';
-import { stateText } from './output/states.js';
+import { stateSpan } from './output/states.js';
 
 const labelChars = 100;
 const lineChars = 400;
@@ -39,7 +39,7 @@ function render(explained: Explanation): string {
     [visible ? 'visible' : 'hidden', rule],
     [
       'state',
-      `${stateText(state.state)} for ${formatDuration(state.forMs)}, since ${state.since}${inSpan('; next try', state.nextProbeInMs)}`,
+      `${stateSpan(state).text} for ${formatDuration(state.forMs)}, since ${state.since}${inSpan('; next try', state.nextProbeInMs)}`,
     ],
     ['last error', state.lastError ? errorText(state.lastError) : ''],
     ['tools', state.toolsError ?? ''],

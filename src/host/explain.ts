@@ -30,7 +30,7 @@ export interface Explanation {
   readonly rule: string;
   readonly state: Pick<
     StatusRow,
-    'state' | 'since' | 'forMs' | 'nextProbeAt' | 'nextProbeInMs' | 'lastError' | 'toolsError'
+    'state' | 'since' | 'forMs' | 'nextProbeAt' | 'nextProbeInMs' | 'lastError' | 'toolsError' | 'problem'
   >;
   readonly auth: StatusRow['auth'];
   readonly breaker: {
@@ -105,6 +105,7 @@ export function explain(facts: ExplainFacts): Explanation {
     rule: denial?.message ?? (isUnknown ? 'the server lists no such tool' : isLeftOut ? leftOut : ruleFor(facts)),
     state: {
       state: row.state,
+      problem: row.problem,
       since: row.since,
       forMs: row.forMs,
       nextProbeAt: row.nextProbeAt,

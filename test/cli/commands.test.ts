@@ -202,7 +202,7 @@ describe('status', () => {
     const { stdout } = await hostler('status');
     expect(stdout).toMatch(/\nSERVER +STATE +FOR +TOOLS +CALLS +PID +NOTE\n/);
     expect(stdout).toMatch(/\noff +disabled /);
-    expect(stdout).toMatch(/\nwrong +refused .*mcpServers\.wrong/);
+    expect(stdout).toMatch(/\nwrong +refused .*needs a command.*comand/);
     expect(stdout).toMatch(/\n8 servers: .*1 disabled.*; \d+ tools; [1-9]\d* calls\n/);
     const watch = place.follow('status', '--watch');
     const drawn = () => watch.stdout.split('SERVER').length - 1;
@@ -251,6 +251,7 @@ describe('what keeps a server from being used is shown where people look', () =>
 
   test('a refused entry, with the reason and what to do', async () => {
     expect(await shown('status', 'wrong')).toMatch(/state +refused\n[\s\S]*note +.*comand[\s\S]*to do /);
+    expect(await shown('why', 'wrong')).toMatch(/\nstate +refused for /);
   });
 
   test('doctor checks the configuration of the running Hostler, from any folder', async () => {

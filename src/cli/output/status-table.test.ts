@@ -20,6 +20,18 @@ test('the note of a server that needs a login is the command to type, once', () 
   expect(noteOf(row as unknown as StatusRow)).toContain('wants authorization');
 });
 
+test.each([
+  ["server 'a-b': command not found", 'command not found'],
+  ["server 'a-b' ended", 'ended'],
+  ["server 'a-bc' ended", "server 'a-bc' ended"],
+  ['mcpServers.A B: needs a command', 'needs a command'],
+  ['mcpServers.A B.env.X: the variable Y is not set', 'env.X: the variable Y is not set'],
+  ['mcpServers.A Bc: needs a command', 'mcpServers.A Bc: needs a command'],
+])('the row names the server, so the note of %j does not', (message, note) => {
+  const lastError = { message, code: 'connect_failed', at: '', agoMs: 0 };
+  expect(noteOf({ ...quiet, state: 'parked', name: 'a-b', label: 'A B', lastError } as StatusRow)).toBe(note);
+});
+
 test('E3 the note of a server whose messages reached no client says what to set', () => {
   const row = { ...quiet, state: 'ready', active: true } as StatusRow;
   expect(noteOf({ ...row, unattributed: 3 })).toBe('3 messages reached no client: set isolation: per-client');

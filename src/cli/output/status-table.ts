@@ -59,7 +59,7 @@ export function noteOf(row: StatusRow): string {
     row.ejected ? 'not tried again before a reload' : '',
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
     row.throttledForMs === undefined ? '' : `throttled for ${formatDuration(row.throttledForMs)}`,
-    row.toolsError === undefined ? '' : `no tools: ${shownError(row.name, row.toolsError)}`,
+    row.toolsError === undefined ? '' : `no tools: ${shownError(row, row.toolsError)}`,
     row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
     // An older host sends none.
     ...(row.notes ?? []).map((note) => neutraliseLine(note, errorChars)),
@@ -67,18 +67,17 @@ export function noteOf(row: StatusRow): string {
     row.escaped > 0 ? `${row.escaped} processes escaped` : '',
     row.noisy ? 'noisy' : '',
     row.unattributed ? `${row.unattributed} messages reached no client: set isolation: per-client` : '',
-    row.active || !row.lastError ? '' : shownError(row.name, row.lastError.message),
+    row.active || !row.lastError ? '' : shownError(row, row.lastError.message),
   ];
   return notes.filter((note) => note !== '').join('; ');
 }
 
 /** The row names the server already. */
-function shownError(name: string, message: string): string {
-  const prefix = `server '${name}'`;
-  return neutraliseLine(
-    message.startsWith(prefix) ? message.slice(prefix.length).replace(/^: | /, '') : message,
-    errorChars,
-  );
+function shownError({ name, label }: StatusRow, message: string): string {
+  const prefixes = [`server '${name}'`, `mcpServers.${label ?? name}`];
+  const prefix = prefixes.find((each) => message.startsWith(each) && /^[:. ]/.test(message.slice(each.length))) ?? '';
+  const rest = prefix === '' ? message : message.slice(prefix.length).replace(/^(?:: |\.| )/, '');
+  return neutraliseLine(rest, errorChars);
 }
 
 /** Everything about one server, a fact on each line. */
@@ -95,7 +94,7 @@ export function serverLines(row: StatusRow): Line[] {
     ['last answer', since(row.lastSuccessAgoMs)],
     [
       'last error',
-      lastError ? `${shownError(name, lastError.message)} [${lastError.code}], ${ago(lastError.agoMs)}` : '',
+      lastError ? `${shownError(row, lastError.message)} [${lastError.code}], ${ago(lastError.agoMs)}` : '',
     ],
     ['restarts', row.restartCount === 0 ? '' : String(row.restartCount)],
     ['breaker', `${row.circuit}, ${row.consecutiveFailures} failures in a row`],
