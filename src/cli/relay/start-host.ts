@@ -62,6 +62,7 @@ export async function joinHost(start: HostStart): Promise<Opened> {
   } catch (error) {
     return { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
   } finally {
+    child?.tail.read();
     child?.tail.close();
     if (hasLock) rmSync(lockPath(dataDir), { force: true });
   }
