@@ -56,7 +56,7 @@ test('shows address, servers and how to connect; the key in full when it is new'
     '  lost    parked           next try in 56s; no such\\u{1b}[31m command',
     '',
     '3 servers: 1 ready, 1 asleep, 1 parked; 9 tools; 12 calls',
-    'Ctrl-C stops everything. Elsewhere: hostler status, hostler tools, hostler why SERVER.',
+    'Ctrl-C stops everything. Elsewhere: hostler status, tools, logs, why SERVER.',
   ]);
 });
 

@@ -49,7 +49,7 @@ export function upBlock({ rows, screen }: Pick<FirstScreen, 'rows' | 'screen'>):
   return [
     ...serverLines(rows, screen),
     ...(rows.length === 0 ? [] : ['', totals]),
-    'Ctrl-C stops everything. Elsewhere: hostler status, hostler tools, hostler why SERVER.',
+    'Ctrl-C stops everything. Elsewhere: hostler status, tools, logs, why SERVER.',
   ];
 }
 

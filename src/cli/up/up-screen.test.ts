@@ -42,7 +42,7 @@ class Terminal {
   };
 }
 
-const lastLine = 'Ctrl-C stops everything. Elsewhere: hostler status, hostler tools, hostler why SERVER.'.slice(0, 79);
+const lastLine = 'Ctrl-C stops everything. Elsewhere: hostler status, tools, logs, why SERVER.'.slice(0, 79);
 
 function begun(first: readonly StatusRow[]) {
   const clock = new FakeClock();
