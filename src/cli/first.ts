@@ -1,6 +1,7 @@
 /**
  * `hostler` alone: what is there, and what to do next.
- * Invariant: without a configuration nothing is written, started or connected to; files of clients are only read.
+ * Invariant: without a configuration and a running Hostler nothing is written, started or connected to; files of clients are only
+ * read.
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -10,6 +11,7 @@ import { isHostError } from '../kernel/errors.js';
 import { parseCommandArgs } from './command.js';
 import { clientFiles } from './config/client-files.js';
 import { type ConfigLocation, findConfig } from './config/find-config.js';
+import { hasRunningHost } from './config/running-hosts.js';
 import { EXIT } from './exit-codes.js';
 import { counted, printLines } from './output/print.js';
 import { type Line, screenOf, span } from './output/styled.js';
@@ -17,6 +19,8 @@ import { table } from './output/table.js';
 import { version } from './version.js';
 
 type Environment = NodeJS.ProcessEnv;
+
+const commandChars = 34;
 
 interface Entry {
   readonly command?: unknown;
@@ -32,8 +36,8 @@ interface ClientServers {
 
 export async function first(env: Environment = process.env, cwd = process.cwd()): Promise<number> {
   const found = configHere(env, cwd);
-  if (!found) printLines(withoutConfig(env));
-  else if (!(await statusOf())) printLines(withConfig(found));
+  const isShown = (found || (await hasRunningHost(env))) && (await statusOf());
+  if (!isShown) printLines(found ? withConfig(found) : withoutConfig(env));
   return EXIT.done;
 }
 
@@ -45,20 +49,26 @@ function configHere(env: Environment, cwd: string): ConfigLocation | undefined {
   }
 }
 
-/** True if a Hostler is running here; its status is printed. */
+/** True if a Hostler is running: its status is printed, or which ones there are. */
 async function statusOf(): Promise<boolean> {
   try {
     const { status } = await import('./status.js');
     await status.run(parseCommandArgs(status, []));
     return true;
   } catch (error) {
-    if (isHostError(error)) return false;
-    throw error;
+    if (!isHostError(error)) throw error;
+    const areSeveral = error.details.reason === 'usage';
+    if (areSeveral) printLines([title, '', `${error.message}.`, '', `To see one: ${error.hint}.`]);
+    return areSeveral;
   }
 }
 
 const title: Line = [span('strong', 'hostler'), ` ${version}: the supervised host for MCP servers`];
-const next = (command: string, meaning: string): Line => ['  ', span('name', command.padEnd(34)), ` ${meaning}`];
+/** A long command has its meaning on the next line. */
+const next = (command: string, meaning: string): Line[] =>
+  command.length > commandChars
+    ? [['  ', span('name', command)], `      ${meaning}`]
+    : [['  ', span('name', command.padEnd(commandChars)), ` ${meaning}`]];
 
 function withConfig({ file }: ConfigLocation): Line[] {
   const servers = serversIn(file);
@@ -68,8 +78,10 @@ function withConfig({ file }: ConfigLocation): Line[] {
     '',
     `${file} ${what}; no Hostler is running for it.`,
     '',
-    servers === undefined ? next('hostler doctor', 'say what is wrong with it') : next('hostler up', 'run its servers'),
-    next('hostler help', 'list the commands'),
+    ...(servers === undefined
+      ? next('hostler doctor', 'say what is wrong with it')
+      : next('hostler up', 'run its servers')),
+    ...next('hostler help', 'list the commands'),
   ];
 }
 
@@ -92,9 +104,9 @@ function withoutConfig(env: Environment): Line[] {
       : ['There is no hostler.json yet, and no client has MCP servers.']),
     '',
     'Next:',
-    ...(one ? [next(`hostler up --config ${shortened(one.file, env)}`, 'run the servers of a client')] : []),
-    next('hostler probe -- COMMAND', 'try one server'),
-    next('hostler help', 'list the commands'),
+    ...(one ? next(`hostler up --config ${shortened(one.file, env)}`, `run the servers of ${one.client}`) : []),
+    ...next('hostler probe -- COMMAND', 'try one server'),
+    ...next('hostler help', 'list the commands'),
     '',
     'Or write a hostler.json: {"mcpServers": {"memory": {"command": "npx",',
     '  "args": ["-y", "@modelcontextprotocol/server-memory"]}}}, and run hostler up.',

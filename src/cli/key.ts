@@ -11,7 +11,7 @@ import { systemClock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, jsonOption, type ParsedArgs } from './command.js';
-import { findConfig } from './config/find-config.js';
+import { commandConfig } from './config/running-hosts.js';
 import { EXIT } from './exit-codes.js';
 import { keyUsage, keyUsageError } from './key/key-usage.js';
 import { printJson, printLines, printText } from './output/print.js';
@@ -52,7 +52,7 @@ export const key: Command = {
   positionals: [1, 2],
   async run(args) {
     const [what, name] = args.positionals;
-    const { file } = findConfig({ given: args.text('config'), env: process.env, cwd: process.cwd() });
+    const { file } = await commandConfig(args);
     switch (what) {
       case 'add':
         return (await import('./key/add-key.js')).addKey(args, file, required(name));

@@ -68,6 +68,14 @@ test.each<[string, Record<string, unknown>, RegExp]>([
   expect(text).toMatch(/\n {2}hostler help +list the commands\n/);
 });
 
+test('AC-E12 the next command names the client, on a line of its own if it is long', async () => {
+  write('.config/zed/settings.json', { context_servers: { a: node } });
+  const long = await alone();
+  expect(long).toContain('\n  hostler up --config ~/.config/zed/settings.json\n      run the servers of Zed\n');
+  write('.claude.json', { mcpServers: { a: node } });
+  expect(await alone()).toMatch(/\n {2}hostler up --config ~\/\.claude\.json +run the servers of Claude Code\n/);
+});
+
 test('AC-E12 with a configuration it says how to start', async () => {
   write('.config/hostler/hostler.json', { mcpServers: { a: node } });
   const env = { HOME: home, XDG_CONFIG_HOME: '', XDG_DATA_HOME: '' };

@@ -46,16 +46,23 @@ test('R5 two projects run at once, each with its data and port, and commands fin
   expect([(await status(one)).pid, (await status(two)).pid]).toEqual([readyOne.pid, readyTwo.pid]);
   const asked = await status(elsewhere);
   expect(asked).toMatchObject({ code: 2, stderr: expect.stringContaining('2 Hostlers are running') });
-  for (const project of [one, two]) expect(asked.stderr).toContain(path.join(project, 'hostler.json'));
+  const alone = await new Running([], env, elsewhere).closed;
+  expect(alone).toMatchObject({ code: 0, stdout: expect.stringContaining('2 Hostlers are running') });
+  for (const project of [one, two])
+    for (const text of [asked.stderr, alone.stdout]) expect(text).toContain(path.join(project, 'hostler.json'));
 
   // The one with a port of its own keeps it, because clients have its URL.
   const [kept, other] = readyOne.url.includes(':8383/') ? [second, first] : [first, second];
   const { url, pid } = kept === second ? readyTwo : readyOne;
   kept.child.kill('SIGKILL');
   await kept.closed;
-  const alone = kept === second ? readyOne : readyTwo;
-  expect((await status(elsewhere)).pid).toBe(alone.pid);
-  expect((await status(kept === second ? two : one)).pid).toBe(alone.pid);
+  const left = kept === second ? readyOne : readyTwo;
+  expect((await status(elsewhere)).pid).toBe(left.pid);
+  expect((await status(kept === second ? two : one)).pid).toBe(left.pid);
+  expect((await new Running([], env, elsewhere).closed).stdout).toContain(`(pid ${left.pid})`);
+  const keys = await new Running(['key', 'list'], env, elsewhere).closed;
+  expect(keys).toMatchObject({ code: 1, stderr: expect.stringContaining('the Hostler that is running uses') });
+  expect(keys.stderr).toContain(path.join(kept === second ? one : two, 'hostler.json'));
   const again = await up(kept === second ? two : one).ready();
   expect([again.url, again.pid === pid]).toEqual([url, false]);
 

@@ -18,7 +18,7 @@ import type { ParsedArgs } from '../command.js';
 import { askTrust } from '../trust/ask-trust.js';
 import { TrustedSource } from '../trust/trusted-source.js';
 import { createSecrets } from '../up/create-secrets.js';
-import { findConfig } from './find-config.js';
+import { commandConfig } from './running-hosts.js';
 
 /** Undefined: there is no store yet, and it must not be created. */
 export async function openUserStore(env: NodeJS.ProcessEnv, mayCreate: boolean): Promise<IdentityStore | undefined> {
@@ -45,7 +45,7 @@ export interface RemoteServer {
 
 /** All servers over HTTP of the configuration that this user may run. */
 export async function remoteServers(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<Map<string, RemoteServer>> {
-  const location = findConfig({ given: args.text('config'), env, cwd: process.cwd() });
+  const location = await commandConfig(args, env);
   const { config, secrets } = await new TrustedSource(location, env).open(askTrust(env));
   const redactor = createRedactor(secrets);
   const values = createSecrets(env, redactor);

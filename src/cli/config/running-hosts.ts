@@ -6,13 +6,13 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { userDataFolder } from '../../config/folders.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { ParsedArgs } from '../command.js';
 import { fetchRunningFacts } from '../control/control-client.js';
 import { controlPath, type RunningFacts } from '../control/control-protocol.js';
 import { dataDirOf, givenDataDir, shortHash } from './data-dir.js';
-import { findConfig } from './find-config.js';
+import { type ConfigLocation, findConfig } from './find-config.js';
 
 type Environment = NodeJS.ProcessEnv;
 type Running = Partial<RunningFacts> & { readonly dataDir: string };
@@ -45,6 +45,8 @@ async function runningHosts(env: Environment): Promise<readonly Running[]> {
   const found = await Promise.all((folder === undefined ? [] : entriesOf(folder)).map(answering));
   return found.filter((each) => each !== undefined).sort((one, other) => (one.dataDir < other.dataDir ? -1 : 1));
 }
+
+export const hasRunningHost = async (env: Environment): Promise<boolean> => (await runningHosts(env)).length > 0;
 
 function entriesOf(folder: string): string[] {
   try {
@@ -87,6 +89,22 @@ export async function hostDataDir(
   if (first === undefined) return own ?? dataDirOf(undefined, env);
   if (others.length === 0) return first.dataDir;
   throw several([first, ...others]);
+}
+
+/** The configuration that a command reads. If there is none here, the error names that of the only Hostler that runs. */
+export async function commandConfig(
+  args: ParsedArgs,
+  env: Environment = process.env,
+  cwd = process.cwd(),
+): Promise<ConfigLocation> {
+  try {
+    return findConfig({ given: args.text('config'), env, cwd });
+  } catch (error) {
+    const [only, ...others] = await runningHosts(env);
+    if (!isHostError(error) || only?.config === undefined || others.length > 0) throw error;
+    const hint = `name the file with --config; the Hostler that is running uses ${neutraliseLine(only.config, pathBytesMax)}`;
+    throw error.with({ hint });
+  }
 }
 
 function dataDirHere(env: Environment, cwd: string): string | undefined {
