@@ -153,10 +153,11 @@ describe('R1 the host outlives the client that started it', () => {
     expect(isAlive(pid)).toBe(true);
   });
 
-  test('SIGHUP ends the relay and not the host', async () => {
-    place.configure({ idleExit });
+  test('the relay prints what the host logs until it is ready; SIGHUP ends the relay and not the host', async () => {
+    place.configure({ mcpServers: { wrong: { comand: 'x' } }, idleExit });
     const relay = new Running(relayArgs());
     await eventually('it has joined', () => relay.stderr.includes('joined Hostler'));
+    expect(relay.stderr).toMatch(/ warn {2}.*mcpServers\.wrong: needs a command[\s\S]* joined Hostler/);
     const pid = hostPid() as number;
     relay.child.kill('SIGHUP');
     expect((await relay.closed).code).toBe(0);
