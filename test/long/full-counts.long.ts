@@ -20,6 +20,7 @@ const files = {
   'broker/websocket/hostile': () => import('../broker/websocket/hostile.test.js'),
   'cli/styled': () => import('../../src/cli/output/styled.test.js'),
   'cli/apply-config': () => import('../../src/cli/up/apply-config.test.js'),
+  'cli/looks': () => import('../cli/looks.test.js'),
   'contract/real-servers': () => import('../contract/real-servers.test.js'),
   'fuzz/configuration': () => import('../fuzz/configuration.test.js'),
   'fuzz/f2-answers': () => import('../fuzz/f2-answers.test.js'),
