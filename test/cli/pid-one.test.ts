@@ -116,3 +116,29 @@ test.concurrent('E16 SIGTERM to the whole process group lets a call in flight fi
   expect(await answer).toMatchObject(result);
   expect(await ended).toEqual([0, null]);
 });
+
+test.concurrent('R1 as PID 1 `up --stdio` serves its client in its own process, and says so once', async () => {
+  const place = new Workplace();
+  place.configure({});
+  const [file = '', ...args] = [...namespace, command, 'up', '--stdio', '--config', place.config];
+  const child = spawn(file, [...args, '--data-dir', place.dataDir], { stdio: 'pipe', detached: true });
+  const ended = once(child, 'exit');
+  toEnd.push(async () => {
+    if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
+    await ended;
+    await place.remove();
+  });
+  const said = { stdout: '', stderr: '' };
+  child.stdout.on('data', (chunk) => (said.stdout += chunk));
+  child.stderr.on('data', (chunk) => (said.stderr += chunk));
+  child.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n');
+  await eventually('it answers', () => said.stdout.includes('"id":1'));
+  // The namespace ends with PID 1, so a detached host could not outlive it.
+  const hosts = descendantsOf(child.pid as number).filter(({ pid }) =>
+    read(`/proc/${pid}/cmdline`)?.includes(`${place.config}\0`),
+  );
+  expect(hosts.filter(({ pid }) => !read(`/proc/${pid}/cmdline`)?.includes('--stdio'))).toEqual([]);
+  child.stdin.end();
+  expect(await ended).toEqual([0, null]);
+  expect(said.stderr.split('PID 1: this process serves its client itself').length).toBe(2);
+});

@@ -256,7 +256,9 @@ class Run {
     const parts = { host: this.#host as Host, gateway: this.#gateway as Gateway, broker: this.#workers?.url };
     announce(this.#options, { ...parts, write: this.#write, screen: this.#screen });
     this.#closers.push(() => this.#screen.end());
-    if (this.#alone !== undefined) this.#logText('warn', `${this.#alone}: this process serves its client itself`);
+    // With sockets, a process serves its client itself only as PID 1 (up.ts).
+    const why = this.#alone ?? (this.#options.isStdio ? 'PID 1' : undefined);
+    if (why !== undefined) this.#logText('warn', `${why}: this process serves its client itself`);
   }
 
   #signalled(signal: NodeJS.Signals): void {
