@@ -120,7 +120,13 @@ test('the broker is shown: connected workers, waiting, running, the oldest call,
 test('every metric of the table has its type and help, and those of others are left alone', async () => {
   metrics = createMetrics(host, { broker: () => brokerFigures });
   await host.call('plain', 'note', { nonce: '1' });
-  const auth = { state: 'granted', refreshes: { ok: 1 }, expiresAt: '2030-01-01T00:00:00Z' } as const;
+  const auth = {
+    state: 'granted',
+    needsLogin: false,
+    grant: 'code',
+    refreshes: { ok: 1 },
+    expiresAt: '2030-01-01T00:00:00Z',
+  } as const;
   const rows = host.status();
   vi.spyOn(host, 'status').mockImplementation(() => rows.map((row) => ({ ...row, auth })));
   const { text } = await scrape();
