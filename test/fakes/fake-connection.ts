@@ -11,7 +11,6 @@ export interface Sent {
 }
 
 export interface Asked {
-  readonly owner: string;
   readonly keys: readonly string[];
   readonly answer: (asked: AskedCalls) => void;
   readonly fail: (error: HostError) => void;
@@ -50,9 +49,9 @@ export class FakeConnection implements WorkerConnection {
     });
   }
 
-  ask(owner: string, keys: readonly string[]): Promise<AskedCalls> {
+  ask(keys: readonly string[]): Promise<AskedCalls> {
     return new Promise((resolve, reject) => {
-      this.asked.push({ owner, keys, answer: resolve, fail: reject });
+      this.asked.push({ keys, answer: resolve, fail: reject });
     });
   }
 

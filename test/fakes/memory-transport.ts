@@ -171,7 +171,7 @@ export class MemoryConnection implements WorkerConnection {
     );
   }
 
-  ask(_owner: string, keys: readonly string[]): Promise<AskedCalls> {
+  ask(keys: readonly string[]): Promise<AskedCalls> {
     return this.#request((done) => void this.#transport.handlers.ask(this.hostSession, keys).then(done));
   }
 

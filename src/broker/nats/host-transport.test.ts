@@ -56,8 +56,8 @@ function rig() {
     NatsConnection
   >;
   new HostTransport({
-    ...{ ...connections, handlers, identities, store, owner: 'owner', clock, batch: new TurnBatch() },
-    ...{ isGone: async () => false, onProblem: () => {}, onEvent: () => {} },
+    ...{ ...connections, handlers, identities, store, clock, batch: new TurnBatch() },
+    ...{ onProblem: () => {}, onEvent: () => {} },
   });
   const call = (key: string, bytes = 0) => {
     const args = Buffer.from(JSON.stringify({ text: 'x'.repeat(bytes) }));

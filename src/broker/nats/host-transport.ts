@@ -18,6 +18,7 @@ import {
   type WorkerMessage,
   writeMessage,
 } from '../protocol/messages.js';
+import { serveMessage } from '../service/serve-message.js';
 import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
 import { anyWorker, queueGroup, senderIn, toSession, toWorker } from './names.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-client.js';
@@ -39,9 +40,7 @@ export interface HostTransportOptions {
   readonly handlers: ServiceHandlers;
   readonly identities: Identities;
   readonly store: StoreGate;
-  readonly owner: string;
   readonly clock: Clock;
-  readonly isGone: (owner: string) => Promise<boolean>;
   readonly onProblem: (error: unknown) => void;
   readonly onEvent: (event: BrokerEvent) => void;
   readonly batch: TurnBatch;
@@ -73,7 +72,7 @@ export class HostTransport implements WorkerTransport {
 
   constructor(options: HostTransportOptions) {
     this.#options = options;
-    const { intake, connection, identities, handlers, clock, owner } = options;
+    const { intake, connection, identities, handlers, clock } = options;
     this.#sessions = new Sessions({
       ...{
         clock,
@@ -86,24 +85,22 @@ export class HostTransport implements WorkerTransport {
       publish: ({ name, epoch, id }, message) => this.#publish(toSession(name, epoch, id), message),
     });
     this.#stopListening = identities.onChange(() => this.#sessions.dropRevoked());
-    const on = (from: NatsConnection, operation: WorkerMessage['op'], run: Run, settings: { queue?: string } = {}) => {
-      const subject = anyWorker(operation, operation === 'ask' ? owner : undefined);
+    const on = (from: NatsConnection, operation: WorkerMessage['op'], settings: { queue?: string } = {}) => {
       const callback = (error: Error | null, message: NatsMessage) => {
         if (error) options.onProblem(error);
-        else this.#heard(message, run);
+        else this.#heard(message, operation);
       };
-      this.#subscriptions.push(from.subscribe(subject, { callback, ...settings }));
+      this.#subscriptions.push(from.subscribe(anyWorker(operation), { callback, ...settings }));
     };
     const queue = { queue: queueGroup };
     // All hosts hear it, in order with calls: each compares the sequence that the worker has seen.
-    on(intake, 'here', (message, session) => this.#hello(message, session));
-    on(intake, 'call', (message, session) => this.#call(message, session), queue);
-    on(intake, 'bye', (message, session) => this.#bye(message, session));
-    on(connection, 'cancel', (message, session) => this.#cancel(message, session));
-    on(connection, 'taken', (message, session) => session && handlers.taken(session, parsed(message, 'taken').keys));
-    on(connection, 'ask', (message, session) => this.#ask(message, session));
-    on(connection, 'gone', (message, session) => this.#gone(message, session), queue);
-    on(connection, 'manifest', (message, session) => this.#manifest(message, session), queue);
+    on(intake, 'here');
+    on(intake, 'call', queue);
+    on(intake, 'bye');
+    on(connection, 'cancel');
+    on(connection, 'taken');
+    on(connection, 'ask', queue);
+    on(connection, 'manifest', queue);
     this.#tick();
     void this.#watchIntake();
   }
@@ -139,57 +136,63 @@ export class HostTransport implements WorkerTransport {
     this.#sessions.close();
   }
 
-  /** Nothing that a message contains ends the subscription. */
-  #heard(message: NatsMessage, run: Run): void {
+  /** Nothing that a message contains ends the subscription. `operation`: the one of its subject. */
+  #heard(message: NatsMessage, operation: WorkerMessage['op']): void {
+    const { worker, epoch, session: id } = senderIn(message.subject);
+    if (!idPattern.test(id)) return;
+    const answer = (given: HostMessage) =>
+      void this.#publish(operation === 'here' ? message.reply : toSession(worker, epoch, id), given);
     try {
-      const { worker, epoch, session: id } = senderIn(message.subject);
-      const session = idPattern.test(id) ? this.#sessions.of(worker, epoch, id) : undefined;
-      run(message, session);
+      const said = readWorkerMessage(bufferOf(message.data));
+      if (said.op !== operation) throw invalid('op', `must be ${operation}`);
+      const session = this.#sessions.of(worker, epoch, id);
+      if (!session) answer({ op: 'refused', key: keyOf(said), error: unknownWorker() });
+      else if (said.op === 'here') this.#hello(said, session, answer);
+      else if (said.op === 'bye') this.#bye(said, session);
+      else if (said.op === 'call') this.#call(said, message.data.length, session, answer);
+      else this.#serve(said, session, answer);
     } catch (error) {
-      if (message.reply) this.#respond(message, { op: 'refused', key: 'unknown', error: asHostError(error) });
-      else this.#options.onProblem(error);
+      answer({ op: 'refused', key: 'unknown', error: asHostError(error) });
     }
   }
 
-  #hello(message: NatsMessage, session: NatsSession | undefined): void {
+  #serve(message: WorkerMessage, session: NatsSession, answer: (given: HostMessage) => void): void {
+    const { handlers, store } = this.#options;
+    serveMessage(message, session, handlers, () => ({ storeId: store.id, seen: store.seenToken }), answer);
+  }
+
+  #hello({ connection, seen = '' }: Said<'here'>, session: NatsSession, answer: (given: HostMessage) => void): void {
     const { store } = this.#options;
-    const { connection, seen = '' } = parsed(message, 'here');
     store.sawToken(seen);
-    if (session) this.#sessions.connected(session, connection);
-    const answer = () => {
-      const { name: worker, role } = session?.identity() ?? {};
-      if (worker === undefined) this.#respond(message, { op: 'refused', key: 'hello', error: unknownWorker() });
-      else this.#respond(message, { op: 'welcome', worker, role, storeId: store.id, seen: store.seenToken });
+    this.#sessions.connected(session, connection);
+    const welcome = () => {
+      const { name: worker, role } = session.identity() ?? {};
+      if (worker === undefined) answer({ op: 'refused', key: 'hello', error: unknownWorker() });
+      else answer({ op: 'welcome', worker, role, storeId: store.id, seen: store.seenToken });
     };
-    if (store.checking !== undefined) void store.checking.then(answer);
-    else answer();
+    if (store.checking !== undefined) void store.checking.then(welcome);
+    else welcome();
   }
 
-  #bye(message: NatsMessage, session: NatsSession | undefined): void {
-    const { connection } = parsed(message, 'bye');
-    if (session?.connection === connection) this.#sessions.drop(session, 'closed');
+  #bye({ connection }: Said<'bye'>, session: NatsSession): void {
+    if (session.connection === connection) this.#sessions.drop(session, 'closed');
   }
 
-  #call(message: NatsMessage, session: NatsSession | undefined): void {
-    const { store, handlers } = this.#options;
+  #call(call: Said<'call'>, bytes: number, session: NatsSession, answer: (given: HostMessage) => void): void {
+    const { store } = this.#options;
     // The worker sends it again.
     if (this.#isStale || this.#wasPaused()) return;
-    const request = parsed(message, 'call');
-    const { key } = request;
-    if (!session) return this.#respond(message, { op: 'refused', key, error: unknownWorker() });
     this.#unanswered++;
-    const answer = (given: HostMessage | undefined) => {
-      if (given) this.#respond(message, given);
+    const ended = () => {
       if (--this.#unanswered === 0) this.#answered?.();
     };
     const serve = () =>
-      handlers.call({
-        ...{ session, request },
-        receipt: (owner) => answer({ op: 'receipt', key, owner, storeId: store.id, seen: store.seenToken }),
-        refuse: (error) => answer({ op: 'refused', key, error }),
+      this.#serve(call, session, (given) => {
+        answer(given);
+        ended();
       });
     if (store.checking === undefined) serve();
-    else this.#hold(message.data.length, store.checking, (isInTime) => (isInTime ? serve() : answer(undefined)));
+    else this.#hold(bytes, store.checking, (isInTime) => (isInTime ? serve() : ended()));
   }
 
   /** Calls `done` when the id of the store was checked, and says whether that was soon enough for a call. */
@@ -205,45 +208,10 @@ export class HostTransport implements WorkerTransport {
     });
   }
 
-  /** Only the host that has the call answers; the worker asks again until one did. */
-  #cancel(message: NatsMessage, session: NatsSession | undefined): void {
-    const { key } = parsed(message, 'cancel');
-    if (session && this.#options.handlers.cancel(session, key)) message.respond();
-  }
-
-  #ask(message: NatsMessage, session: NatsSession | undefined): void {
-    const { id, keys } = parsed(message, 'ask');
-    if (!session) return;
-    void this.#options.handlers
-      .ask(session, keys)
-      .then((asked) => this.#respond(message, { op: 'asked', id, ...asked }), this.#options.onProblem);
-  }
-
-  /** Whether a host is gone. Workers cannot see that: nats-server 2.9 does not tell another account that a subject has no listener. */
-  #gone(message: NatsMessage, session: NatsSession | undefined): void {
-    const { owner } = parsed(message, 'gone');
-    if (!session) return;
-    void this.#options
-      .isGone(owner)
-      .then((isGone) => this.#respond(message, { op: 'owner', isGone }), this.#options.onProblem);
-  }
-
-  #manifest(message: NatsMessage, session: NatsSession | undefined): void {
-    const { id } = parsed(message, 'manifest');
-    if (!session) return this.#respond(message, { op: 'refused', key: id, error: unknownWorker() });
-    void this.#options.handlers
-      .manifest(session)
-      .then((body) => this.#respond(message, { op: 'manifest', id, body }), this.#options.onProblem);
-  }
-
-  #respond({ reply }: NatsMessage, answer: HostMessage): void {
-    if (reply) this.#publish(reply, answer);
-  }
-
   /** Over the connection of the writes of the log: one write to the socket for all of them. */
-  #publish(subject: string, message: HostMessage): boolean {
+  #publish(subject: string | undefined, message: HostMessage): boolean {
     const { batch, connection, onProblem } = this.#options;
-    if (connection.isClosed()) return false;
+    if (!subject || connection.isClosed()) return false;
     const bytes = joinedParts(writeMessage(message));
     batch.add(() => {
       try {
@@ -284,13 +252,11 @@ export class HostTransport implements WorkerTransport {
   }
 }
 
-type Run = (message: NatsMessage, session: NatsSession | undefined) => void;
+type Said<Op> = Extract<WorkerMessage, { op: Op }>;
 
-function parsed<T extends WorkerMessage['op']>(message: NatsMessage, op: T): Extract<WorkerMessage, { op: T }> {
-  const read = readWorkerMessage(bufferOf(message.data));
-  if (read.op === op) return read as Extract<WorkerMessage, { op: T }>;
-  throw invalid('op', `must be ${op}`);
-}
+/** What an answer to this message names. */
+const keyOf = (message: WorkerMessage): string =>
+  'key' in message ? message.key : 'id' in message ? message.id : 'unknown';
 
 const asHostError = (error: unknown): HostError =>
   isHostError(error) ? error : new HostError('invalid_request', 'the message cannot be read', { cause: error });

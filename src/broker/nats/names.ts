@@ -39,9 +39,8 @@ export const bodySubject = (rowKeyOfCall: string): string => `hostler.body.${row
 
 type Operation = WorkerMessage['op'];
 
-/** Subjects as a worker uses them. Its account maps them to subjects with its name and epoch. `owner`: the host that is meant. */
-export const workerSays = (operation: Operation, session: string, owner?: string): string =>
-  `hostler.in.${operation}.${owner === undefined ? '' : `${owner}.`}${session}`;
+/** Subjects as a worker uses them. Its account maps them to subjects with its name and epoch. */
+export const workerSays = (operation: Operation, session: string): string => `hostler.in.${operation}.${session}`;
 export const workerHears = (session: string): readonly string[] => [`hostler.out.one.${session}`, 'hostler.out.all'];
 
 /** All subjects of one worker, for its account: `local` for the worker, `shared` for the hosts. */
@@ -51,8 +50,7 @@ export const workerSubjects = (worker: string, epoch: string) => ({
 });
 
 /** Subjects as a host uses them. */
-export const anyWorker = (operation: Operation, owner?: string): string =>
-  `hostler.in.*.*.${operation}.${owner === undefined ? '' : `${owner}.`}*`;
+export const anyWorker = (operation: Operation): string => `hostler.in.*.*.${operation}.*`;
 export const toSession = (worker: string, epoch: string, session: string): string =>
   `hostler.out.${token(worker)}.${token(epoch)}.one.${session}`;
 export const toWorker = (worker: string, epoch: string): string => `hostler.out.${token(worker)}.${token(epoch)}.all`;

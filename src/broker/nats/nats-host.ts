@@ -44,6 +44,7 @@ const aliveMs = 1_000;
 const reconnectMs = 1_500;
 /** A worker asks whether the owner of its calls is gone, and then sends each of them again. */
 const goneMs = 10_000;
+const thereMs = 1_000;
 const ownersMax = 1_000;
 const closeMs = 2_000;
 /** How long a start waits for nats-server. */
@@ -78,14 +79,8 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
       onNewStore: () => connection.publish(storeChanged),
     });
     connection.subscribe(storeChanged, { callback: () => store.id.check() });
-    const gone = new Map<string, number>();
-    const isGone = async (other: string) => {
-      if ((gone.get(other) ?? 0) > clock.nowMs()) return true;
-      const isOver = await isHostGone(connection, clock, other);
-      if (isOver) setBounded(gone, other, clock.nowMs() + goneMs, ownersMax);
-      return isOver;
-    };
-    const log = new KvCallLog({ store, owner, clock, isGone, onProblem });
+    const hosts = new OtherHosts(connection, clock);
+    const log = new KvCallLog({ store, owner, clock, isGone: (other) => hosts.isGone(other), onProblem });
     return {
       log,
       get isConnected() {
@@ -93,19 +88,7 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
       },
       async open(handlers) {
         const transport = new HostTransport({
-          ...{
-            intake,
-            connection,
-            handlers,
-            identities,
-            store: store.id,
-            owner,
-            clock,
-            isGone,
-            onProblem,
-            onEvent,
-            batch,
-          },
+          ...{ intake, connection, handlers, identities, store: store.id, clock, onProblem, onEvent, batch },
         });
         await Promise.all([intake.flush(), connection.flush()]);
         transport.notify(() => true, { op: 'serving' });
@@ -136,18 +119,40 @@ async function firstConnection(options: ConnectOptions, clock: Clock): Promise<N
   }
 }
 
-/** No responder, twice. A host that does not answer in time may be busy: it is not gone. */
-async function isHostGone(connection: NatsConnection, clock: Clock, owner: string): Promise<boolean> {
-  for (let attempt = 0; attempt < 2; attempt++) {
-    if (attempt > 0) await sleep(clock, reconnectMs);
-    try {
-      await connection.request(hostSubject(owner), undefined, { timeout: aliveMs });
-      return false;
-    } catch (error) {
-      if (!isNoResponders(error)) return false;
-    }
+/** Which other hosts are gone. Many calls of one host are asked about together, so an answer is used for a while. */
+class OtherHosts {
+  readonly #connection: NatsConnection;
+  readonly #clock: Clock;
+  readonly #answers = new Map<string, { readonly isGone: Promise<boolean>; untilMs: number }>();
+
+  constructor(connection: NatsConnection, clock: Clock) {
+    this.#connection = connection;
+    this.#clock = clock;
   }
-  return true;
+
+  async isGone(owner: string): Promise<boolean> {
+    const known = this.#answers.get(owner);
+    if (known && known.untilMs > this.#clock.nowMs()) return known.isGone;
+    const answer = { isGone: this.#look(owner), untilMs: Number.POSITIVE_INFINITY };
+    setBounded(this.#answers, owner, answer, ownersMax);
+    const isGone = await answer.isGone;
+    answer.untilMs = this.#clock.nowMs() + (isGone ? goneMs : thereMs);
+    return isGone;
+  }
+
+  /** No responder, twice. A host that does not answer in time may be busy: it is not gone. */
+  async #look(owner: string): Promise<boolean> {
+    for (let attempt = 0; attempt < 2; attempt++) {
+      if (attempt > 0) await sleep(this.#clock, reconnectMs);
+      try {
+        await this.#connection.request(hostSubject(owner), undefined, { timeout: aliveMs });
+        return false;
+      } catch (error) {
+        if (!isNoResponders(error)) return false;
+      }
+    }
+    return true;
+  }
 }
 
 async function watch(

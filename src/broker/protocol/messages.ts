@@ -70,8 +70,6 @@ const workerMessages = {
   taken: { keys: ids },
   /** What became of these calls, for which the worker has receipts? `id` is repeated in the answer. */
   ask: { id, keys: ids },
-  /** Is this host gone? */
-  gone: { owner: id },
   manifest: { id },
 };
 
@@ -86,7 +84,6 @@ const hostMessages = {
   reply: { key: id, digest: optional(id), body: object },
   /** Answer to `ask`. Calls in neither list were answered by a `reply`. */
   asked: { id, running: ids, resend: ids },
-  owner: { isGone: flag },
   /** Answer to `manifest` (reply-body.ts). */
   manifest: { id, body: object },
   progress: { key: id, params: object },

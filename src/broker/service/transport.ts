@@ -48,8 +48,7 @@ export interface AskedCalls {
 /** None of these functions throws or rejects. */
 export interface ServiceHandlers {
   call(incoming: IncomingCall): void;
-  /** Returns true if this host received or runs the call. */
-  cancel(session: WorkerSession, key: string): boolean;
+  cancel(session: WorkerSession, key: string): void;
   taken(session: WorkerSession, keys: readonly string[]): void;
   /** Sends a `reply` for each call that has an outcome, and returns the others. */
   ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls>;

@@ -19,6 +19,7 @@ import {
   type WorkerMessage,
   writeMessage,
 } from '../protocol/messages.js';
+import { hasAnswer, serveMessage } from '../service/serve-message.js';
 import type { ServiceHandlers, WorkerSession } from '../service/transport.js';
 import type { CloseReason } from './close-reasons.js';
 import { FrameSocket, type FrameSocketReader } from './frame-socket.js';
@@ -138,35 +139,10 @@ export class HostConnection implements FrameSocketReader {
   #read(message: WorkerMessage, bytes: number, { session, traffic }: Admitted): void {
     const { handlers, storeId } = this.#parts;
     traffic.rate.use(itemBytes * ('keys' in message ? 1 + message.keys.length : 1));
-    switch (message.op) {
-      case 'call': {
-        if (this.#isStopping) return void this.send({ op: 'refused', key: message.key, error: stopping() });
-        const answer = this.#answerOnce(bytes);
-        const { key } = message;
-        return handlers.call({
-          session,
-          request: message,
-          receipt: (owner) => answer({ op: 'receipt', key, owner, storeId }),
-          refuse: (error) => answer({ op: 'refused', key, error }),
-        });
-      }
-      case 'cancel':
-        return void handlers.cancel(session, message.key);
-      case 'taken':
-        return handlers.taken(session, message.keys);
-      case 'ask': {
-        const answer = this.#answerOnce(bytes);
-        return void handlers
-          .ask(session, message.keys)
-          .then(({ running, resend }) => answer({ op: 'asked', id: message.id, running, resend }));
-      }
-      case 'manifest': {
-        const answer = this.#answerOnce(bytes);
-        return void handlers.manifest(session).then((body) => answer({ op: 'manifest', id: message.id, body }));
-      }
-      default:
-        throw invalid('op', `cannot be ${message.op} here`);
-    }
+    if (message.op === 'call' && this.#isStopping)
+      return void this.send({ op: 'refused', key: message.key, error: stopping() });
+    const answer = hasAnswer(message) ? this.#answerOnce(bytes) : () => {};
+    serveMessage(message, session, handlers, () => ({ storeId }), answer);
   }
 
   #answerOnce(bytes: number): (message: HostMessage) => void {

@@ -95,7 +95,7 @@ export class CallTable {
   /** Calls that wait for another to end, in order. */
   readonly #queue = new Set<OpenCall>();
   #sent = 0;
-  /** Cancelled calls that may have arrived, with their deadlines. Repeated over each new connection until a reply comes. */
+  /** Cancelled calls that may have arrived, with their deadlines. The cancel is repeated until a reply comes. */
   readonly #cancels = new Map<string, number>();
   readonly #asks: OutcomeAsks;
   readonly #taken: TakenKeys;
@@ -109,7 +109,8 @@ export class CallTable {
     this.#taken = new TakenKeys(parts.clock);
     this.#asks = new OutcomeAsks({
       clock: parts.clock,
-      waiting: () => this.#waiting(),
+      waiting: () => [...this.#calls].flatMap(([key, open]) => (isWaiting(open) ? key : [])),
+      cancelAgain: (connection) => this.#cancelAgain(connection),
       isWaiting: (key) => isWaiting(this.#calls.get(key)),
       resend: (key) => this.#sendNow(this.#calls.get(key)),
     });
@@ -150,13 +151,6 @@ export class CallTable {
   use(connection: WorkerConnection | undefined): void {
     if (this.#connection === connection) return;
     this.#connection = connection;
-    if (connection) {
-      const nowMs = this.#parts.clock.nowMs();
-      for (const [key, untilMs] of this.#cancels) {
-        if (untilMs > nowMs) connection.cancel(key);
-        else this.#cancels.delete(key);
-      }
-    }
     this.#taken.use(connection);
     this.#asks.use(connection);
     for (const open of [...this.#calls.values()]) if (!open.receipt) this.#send(open);
@@ -277,18 +271,6 @@ export class CallTable {
     });
   }
 
-  #waiting(): Map<string, string[]> {
-    const waiting = new Map<string, string[]>();
-    for (const [key, open] of this.#calls) {
-      if (!isWaiting(open) || !open.receipt) continue;
-      const { owner } = open.receipt;
-      const keys = waiting.get(owner);
-      if (keys) keys.push(key);
-      else waiting.set(owner, [key]);
-    }
-    return waiting;
-  }
-
   /** One caller gives up. With the last one the call is cancelled. */
   #leave(open: OpenCall, waiter: CallWaiter, error: HostError): void {
     const cancel = open.waiters.get(waiter);
@@ -307,6 +289,16 @@ export class CallTable {
     if (firstStoreId === undefined) return;
     this.#connection?.cancel(call.key);
     if (this.#cancels.size < cancelsMax) this.#cancels.set(call.key, untilMs);
+    this.#asks.start();
+  }
+
+  #cancelAgain(connection: WorkerConnection): number {
+    const nowMs = this.#parts.clock.nowMs();
+    for (const [key, untilMs] of this.#cancels) {
+      if (untilMs > nowMs) connection.cancel(key);
+      else this.#cancels.delete(key);
+    }
+    return this.#cancels.size;
   }
 
   #end(open: OpenCall, outcome: CallResultBody | HostError): void {

@@ -9,7 +9,7 @@ import type { CallRequest } from '../protocol/messages.js';
 import type { AskedCalls } from '../service/transport.js';
 
 export interface Receipt {
-  /** The host that received the call; `ask` goes there. */
+  /** The host that received the call. */
   readonly owner: string;
   readonly storeId: string;
 }
@@ -27,8 +27,9 @@ export interface WorkerConnection {
    * left no row.
    */
   call(request: CallRequest): Promise<Receipt>;
-  /** Rejects with `connect_failed` and the reason `no_owner` when that host is gone. */
-  ask(owner: string, keys: readonly string[]): Promise<AskedCalls>;
+  /** What became of calls with a receipt. Replies come as replies. */
+  ask(keys: readonly string[]): Promise<AskedCalls>;
+  /** May be lost. */
   cancel(key: string): void;
   taken(keys: readonly string[]): void;
   /** Body of the manifest (protocol/reply-body.ts). */

@@ -19,8 +19,8 @@ test('calls that are read after a pause are dropped until the connection is new;
   const identities = new Identities(keysOf([{ name: 'w1' }]), clock);
   const store = { id: 'store-1', seenToken: '1.t', checking: undefined, sawToken: () => {} };
   const transport = new HostTransport({
-    ...{ intake, connection, handlers: host, identities, store, owner: 'owner-1', clock, batch: new TurnBatch() },
-    ...{ isGone: async () => false, onProblem: () => {}, onEvent: () => {} },
+    ...{ intake, connection, handlers: host, identities, store, clock, batch: new TurnBatch() },
+    ...{ onProblem: () => {}, onEvent: () => {} },
   });
   try {
     await Promise.all([intake.flush(), connection.flush()]);

@@ -121,7 +121,7 @@ test.each([
   ['say that nobody listens', () => headers(503, 'No Responders')],
 ])('messages whose headers %s do not end the host', async (what, make) => {
   const client = await attacker();
-  for (const operation of ['here', 'bye', 'call', 'cancel', 'taken', 'manifest', 'gone'])
+  for (const operation of ['here', 'bye', 'call', 'cancel', 'taken', 'manifest', 'ask'])
     for (const body of ['', '{', '[]', '{"v":2}', `{"v":1,"op":"${operation}"}`])
       client.publish(`hostler.in.${operation}.s1`, body, { headers: make(), reply: '_INBOX.x' });
   await client.flush();

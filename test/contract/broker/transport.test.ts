@@ -83,7 +83,7 @@ describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_
       return { running: ['k2'], resend: ['k3'] };
     };
     const second = await connect(worker);
-    await expect(second.ask('owner-1', ['k1', 'k2', 'k3'])).resolves.toEqual({ running: ['k2'], resend: ['k3'] });
+    await expect(second.ask(['k1', 'k2', 'k3'])).resolves.toEqual({ running: ['k2'], resend: ['k3'] });
     expect(host.asks).toEqual([['k1', 'k2', 'k3']]);
     await arrives(() => expect(worker.replies).toEqual([{ key: 'k1', body: result('late').toString() }]));
     expect(at.transport.connectedWorkers).toBe(1);

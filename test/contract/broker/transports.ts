@@ -94,8 +94,8 @@ const natsKind: TransportKind = {
     const [intake, connection] = [await connectHost(), await connectHost()];
     const store = { id: 'store-1', seenToken: '1.t', checking: undefined, sawToken: () => {} };
     const transport = new HostTransport({
-      ...{ intake, connection, handlers, identities, store, owner: 'owner-1', clock: systemClock },
-      ...{ isGone: async () => false, onProblem: () => {}, onEvent: () => {}, batch: new TurnBatch() },
+      ...{ intake, connection, handlers, identities, store, clock: systemClock },
+      ...{ onProblem: () => {}, onEvent: () => {}, batch: new TurnBatch() },
     });
     await Promise.all([intake.flush(), connection.flush()]);
     return {

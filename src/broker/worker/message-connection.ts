@@ -1,0 +1,139 @@
+/**
+ * A worker's connection as messages: sends requests, matches their answers, and hands everything else to the worker.
+ * Not here: how messages travel (websocket/worker-connection.ts, nats/worker-connection.ts); sending calls again (call-table.ts).
+ *
+ * Invariants: every promise settles, with its answer, after `answerMs`, or with the connection. `not_executed` is said of a call only if
+ * it was not sent, or if the carrier knows that no host read it.
+ */
+import type { Clock } from '../../kernel/clock.js';
+import { HostError } from '../../kernel/errors.js';
+import { newId } from '../../kernel/random.js';
+import type { CallRequest, HostMessage, Welcome, WorkerMessage } from '../protocol/messages.js';
+import { PendingAnswers } from '../protocol/pending-answers.js';
+import type { AskedCalls } from '../service/transport.js';
+import type { ConnectionHandlers, Receipt, WorkerConnection } from './connection.js';
+
+type Answer<Op> = Extract<HostMessage, { op: Op }>;
+
+export abstract class MessageConnection implements WorkerConnection {
+  readonly closed: Promise<HostError | undefined>;
+  readonly #handlers: ConnectionHandlers;
+  readonly #pending: PendingAnswers<HostMessage>;
+  #settleClosed: (error: HostError | undefined) => void = () => {};
+  #welcome: Welcome = { worker: '', storeId: '' };
+  #isClosing = false;
+
+  constructor(clock: Clock, answerMs: number, handlers: ConnectionHandlers) {
+    this.#handlers = handlers;
+    this.#pending = new PendingAnswers(clock, answerMs, () => noAnswer(answerMs));
+    this.closed = new Promise((resolve) => {
+      this.#settleClosed = resolve;
+    });
+  }
+
+  /** A message that cannot be sent any more is dropped. */
+  protected abstract send(message: WorkerMessage): void;
+  protected abstract disconnect(): Promise<void>;
+
+  get worker(): string {
+    return this.#welcome.worker;
+  }
+
+  get role(): string | undefined {
+    return this.#welcome.role;
+  }
+
+  get storeId(): string {
+    return this.#welcome.storeId;
+  }
+
+  /** This side closes the connection, or it has ended. */
+  protected get isClosing(): boolean {
+    return this.#isClosing;
+  }
+
+  async call(request: CallRequest): Promise<Receipt> {
+    const { owner, storeId, seen } = await this.#request<'receipt'>(request.key, { op: 'call', ...request });
+    this.welcomed({ ...this.#welcome, storeId, seen });
+    return { owner, storeId };
+  }
+
+  async ask(keys: readonly string[]): Promise<AskedCalls> {
+    const id = newId();
+    const { running, resend } = await this.#request<'asked'>(id, { op: 'ask', id, keys });
+    return { running, resend };
+  }
+
+  async manifest(): Promise<Buffer> {
+    const id = newId();
+    return (await this.#request<'manifest'>(id, { op: 'manifest', id })).body;
+  }
+
+  cancel(key: string): void {
+    this.send({ op: 'cancel', key });
+  }
+
+  taken(keys: readonly string[]): void {
+    this.send({ op: 'taken', keys });
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    await this.disconnect();
+    await this.closed;
+  }
+
+  protected welcomed(welcome: Welcome): void {
+    this.#welcome = welcome;
+  }
+
+  /** Undefined: an operation of a newer host. */
+  protected heard(message: HostMessage | undefined): void {
+    switch (message?.op) {
+      case 'receipt':
+      case 'refused':
+        return this.#pending.resolve(message.key, message);
+      case 'asked':
+      case 'manifest':
+        return this.#pending.resolve(message.id, message);
+      case 'reply':
+        return this.#handlers.reply(message.key, message.body, message.digest);
+      case 'progress':
+        return this.#handlers.progress(message.key, message.params);
+      case 'manifest_changed':
+        return this.#handlers.manifestChanged(message.revision);
+      case 'serving':
+        return this.#pending.rejectAll(unheard());
+      default:
+        return undefined;
+    }
+  }
+
+  /** The connection has ended. `error`: why, unless this side closed it; `unanswered`: what that means for requests. */
+  protected ended(error: HostError | undefined, unanswered: HostError): void {
+    this.#isClosing = true;
+    this.#pending.rejectAll(unanswered);
+    this.#settleClosed(error);
+  }
+
+  async #request<Op extends HostMessage['op']>(id: string, message: WorkerMessage): Promise<Answer<Op>> {
+    if (this.#isClosing) throw notSent();
+    const waiting = this.#pending.wait(id);
+    this.send(message);
+    const answer = await waiting;
+    if (answer.op === 'refused') throw answer.error;
+    return answer as Answer<Op>;
+  }
+}
+
+const noAnswer = (afterMs: number): HostError =>
+  new HostError('transport', `no host answered within ${afterMs / 1_000} s`, {
+    ...{ reason: 'no_answer', execution: 'uncertain', hint: 'the worker sends it again by itself' },
+  });
+
+/** A host began to serve, which may have come too late for these requests. */
+const unheard = (): HostError =>
+  new HostError('transport', 'a host came after the request was sent', { execution: 'uncertain', retryAfterMs: 0 });
+
+const notSent = (): HostError =>
+  new HostError('transport', 'the connection to the broker is closed', { reason: 'closed', execution: 'not_executed' });
