@@ -71,6 +71,16 @@ test('D-47 taken keys are sent together, also those of replies for which no call
   expect(connection.takenKeys[1]).toHaveLength(32);
 });
 
+test('keys that were told are told again over the next connection: the host may have died before it removed the replies', async () => {
+  const { clock, table, connection } = await received();
+  for (let at = 0; at < 2_000; at++) table.replied(`k${at}`, result('x'));
+  await clock.advanceAsync(10);
+  expect(connection.takenKeys.flat()).toHaveLength(2_000);
+  const next = new FakeConnection();
+  table.use(next);
+  expect(next.takenKeys.flat()).toEqual(Array.from({ length: 1_024 }, (_, at) => `k${976 + at}`));
+});
+
 test('taken keys wait for the next connection', async () => {
   const { clock, table } = await received();
   table.use(undefined);
