@@ -11,7 +11,7 @@ const keysOf = (keys: unknown) =>
     throw problem;
   });
 
-test('a worker is found by its key, its digest and its nkey; a client and a host are not', () => {
+test('a worker is found by the digest of its key and by its name; a client and a host are not', () => {
   const identities = new Identities(
     keysOf({
       a: { hash: hashOf('ka'), worker: 'w', epoch: 'e', role: 'dev' },
@@ -22,13 +22,10 @@ test('a worker is found by its key, its digest and its nkey; a client and a host
     new FakeClock(),
   );
   const worker = { name: 'w', epoch: 'e', role: 'dev' };
-  expect(identities.ofKey('ka')).toEqual(worker);
   expect(identities.ofDigest(digestOf('ka'))).toEqual(worker);
-  expect(identities.ofNkey(nkey)).toEqual(worker);
   expect(identities.current('w', 'e')).toEqual(worker);
   expect(identities.current('w', 'other')).toBeUndefined();
-  expect(identities.ofKey('kc')).toBeUndefined();
-  expect(identities.ofNkey(`U${'B'.repeat(55)}`)).toBeUndefined();
+  expect(identities.ofDigest(digestOf('kc'))).toBeUndefined();
   expect(identities.workers()).toEqual([worker]);
 });
 
@@ -42,10 +39,10 @@ test('an expired key is no worker, while another key of that worker still is', (
     }),
     clock,
   );
-  expect(identities.ofKey('old')).toBeDefined();
+  expect(identities.ofDigest(digestOf('old'))).toBeDefined();
   clock.advance(3_600_001);
-  expect(identities.ofKey('old')).toBeUndefined();
-  expect(identities.ofKey('new')).toBeDefined();
+  expect(identities.ofDigest(digestOf('old'))).toBeUndefined();
+  expect(identities.ofDigest(digestOf('new'))).toBeDefined();
   expect(identities.current('w', 'e')).toBeDefined();
 });
 
@@ -59,7 +56,7 @@ test('a change names the workers that are gone or have another epoch, and listen
   const off = identities.onChange(() => heard++);
   const other = { x: { hash: hashOf('x2'), worker: 'x', epoch: 'e' } };
   expect(identities.replace(keysOf({ a: row('e2'), ...other })).revoked).toEqual([{ name: 'w', keptEpoch: 'e2' }]);
-  expect(identities.ofKey('k-e1')).toBeUndefined();
+  expect(identities.ofDigest(digestOf('k-e1'))).toBeUndefined();
   expect(identities.replace(keysOf(other)).revoked).toEqual([{ name: 'w', keptEpoch: undefined }]);
   const promoted = { x: { ...other.x, role: 'boss' } };
   expect(identities.replace(keysOf(promoted))).toEqual({ revoked: [], otherRole: new Set(['x']) });

@@ -5,7 +5,7 @@
  *
  * Invariants: a key that the gateway accepts is no worker's. A change is checked before it is made, and made in one step.
  */
-import { digestOf, type KeyEntry, type Keys } from '../config/keys.js';
+import type { KeyEntry, Keys } from '../config/keys.js';
 import type { Clock } from '../kernel/clock.js';
 import type { WorkerIdentity } from './service/transport.js';
 
@@ -15,7 +15,6 @@ export class Identities {
   readonly #clock: Clock;
   readonly #listeners = new Set<() => void>();
   #byDigest: ReadonlyMap<string, KeyEntry> = new Map();
-  #byNkey: ReadonlyMap<string, KeyEntry> = new Map();
   #byWorker: Rows = new Map();
 
   constructor(keys: Keys, clock: Clock) {
@@ -23,18 +22,9 @@ export class Identities {
     this.replace(keys);
   }
 
-  /** The worker whose key this is; undefined if there is none, or the key has expired. */
-  ofKey(key: string): WorkerIdentity | undefined {
-    return this.ofDigest(digestOf(key));
-  }
-
-  /** `digest`: as `digestOf` makes it. A session keeps it, to ask later whether its own key is still valid. */
+  /** The worker whose key has this digest; undefined if there is none, or the key has expired. A session keeps the digest, to ask again. */
   ofDigest(digest: string): WorkerIdentity | undefined {
     return this.#identity(this.#byDigest.get(digest));
-  }
-
-  ofNkey(nkey: string): WorkerIdentity | undefined {
-    return this.#identity(this.#byNkey.get(nkey));
   }
 
   /** The worker while one of its keys is valid. */
@@ -58,16 +48,14 @@ export class Identities {
   replace(keys: Keys): ChangedWorkers {
     const before = this.#byWorker;
     const byDigest = new Map<string, KeyEntry>();
-    const byNkey = new Map<string, KeyEntry>();
     const byWorker: Rows = new Map();
     for (const entry of keys.values()) {
-      const { worker, digest, nkey } = entry;
+      const { worker, digest } = entry;
       if (!worker) continue;
       if (digest !== undefined) byDigest.set(digest, entry);
-      if (nkey !== undefined) byNkey.set(nkey, entry);
       byWorker.set(worker.name, [...(byWorker.get(worker.name) ?? []), entry]);
     }
-    [this.#byDigest, this.#byNkey, this.#byWorker] = [byDigest, byNkey, byWorker];
+    [this.#byDigest, this.#byWorker] = [byDigest, byWorker];
     for (const listener of this.#listeners) listener();
     const revoked: { name: string; keptEpoch: string | undefined }[] = [];
     const otherRole = new Set<string>();

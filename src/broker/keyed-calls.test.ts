@@ -17,7 +17,7 @@ const resultOf = (text: string): ToolResult => {
 
 class Rig {
   readonly clock = new FakeClock();
-  readonly rows = new MemoryRows();
+  readonly rows = new MemoryRows(this.clock);
   readonly executed: { resolve: (text: string) => void; reject: (error: Error) => void; signal: CancelSignal }[] = [];
   log = new MemoryCallLog(this.clock, this.rows);
   calls = keyedCalls(this.log, this.clock, true, () => {});

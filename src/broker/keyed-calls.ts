@@ -117,7 +117,7 @@ class WaitingCaller implements Caller {
   #task(): CallTask {
     const { server, tool, args, isRepeatable } = this.#call;
     return {
-      ...{ id: this.#id, session: hostRows.worker, digest: requestDigest(server, tool, args), isCallersKey: true },
+      ...{ id: this.#id, digest: requestDigest(server, tool, args), isCallersKey: true },
       ...{ sentBefore: undefined, deadlineAtMs: this.#deadlineAtMs, isRepeatable },
       refusal: () => undefined,
       conflict: () => keyConflict(server, tool),

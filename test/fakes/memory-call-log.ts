@@ -8,7 +8,7 @@ import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '.
 import { brokerLimits } from '../../src/broker/protocol/limits.js';
 import { errorBody } from '../../src/broker/protocol/reply-body.js';
 import type { LogUsage } from '../../src/host/broker-status.js';
-import { type Clock, systemClock } from '../../src/kernel/clock.js';
+import type { Clock } from '../../src/kernel/clock.js';
 import type { HostError } from '../../src/kernel/errors.js';
 import { newId } from '../../src/kernel/random.js';
 import { compositeKey } from '../../src/policy/composite-key.js';
@@ -25,10 +25,9 @@ export class MemoryRows {
   readonly rows = new Map<string, MemoryRow>();
   /** Hosts whose log is open. */
   readonly owners = new Set<string>();
-  readonly forRoom = new Set<() => void>();
   readonly bounds: CallBounds;
 
-  constructor(clock: Clock = systemClock) {
+  constructor(clock: Clock) {
     this.bounds = new CallBounds(clock, (kind, worker) => {
       const expiries = [...this.rows.values()]
         .filter(
@@ -47,14 +46,14 @@ export class MemoryCallLog implements CallLog {
   readonly #clock: Clock;
   readonly #store: MemoryRows;
 
-  constructor(clock: Clock, store = new MemoryRows(), storeId = newId()) {
+  constructor(clock: Clock, store = new MemoryRows(clock), storeId = newId()) {
     this.#clock = clock;
     this.#store = store;
     this.storeId = storeId;
     store.owners.add(this.owner);
   }
 
-  refusal(worker: string, _epoch: string, isCallersKey: boolean): HostError | undefined {
+  refusal(worker: string, isCallersKey: boolean): HostError | undefined {
     this.#sweep();
     return this.#store.bounds.refusal(worker, isCallersKey);
   }
@@ -90,9 +89,7 @@ export class MemoryCallLog implements CallLog {
     while (!isCallersKey && !this.#store.bounds.hasRoom(id.worker, reply.length, false)) {
       if (this.#clock.nowMs() >= deadlineAtMs)
         return this.#finish(id, owner, 'uncertain', errorBody(noRoom(reply.length)));
-      const endWait = this.#store.bounds.wait(id.worker, reply.length);
-      await this.#room(deadlineAtMs);
-      endWait();
+      await this.#store.bounds.room(id.worker, reply.length, deadlineAtMs);
     }
     return this.#finish(id, owner, state, reply);
   }
@@ -135,18 +132,6 @@ export class MemoryCallLog implements CallLog {
     return made;
   }
 
-  #room(untilMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const cancel = this.#clock.at(untilMs, () => wake());
-      const wake = () => {
-        cancel();
-        this.#store.forRoom.delete(wake);
-        resolve();
-      };
-      this.#store.forRoom.add(wake);
-    });
-  }
-
   #put(row: MemoryRow): void {
     const before = this.#store.rows.get(keyOf(row.id));
     if (before) this.#count(before, -1);
@@ -157,7 +142,7 @@ export class MemoryCallLog implements CallLog {
   #remove(row: MemoryRow): void {
     this.#store.rows.delete(keyOf(row.id));
     this.#count(row, -1);
-    for (const wake of [...this.#store.forRoom]) wake();
+    this.#store.bounds.wake();
   }
 
   #count(row: MemoryRow, sign: 1 | -1): void {

@@ -28,7 +28,7 @@ export class Heard implements Caller {
 
 export class RunnerRig {
   readonly clock = new FakeClock();
-  readonly rows = new MemoryRows();
+  readonly rows = new MemoryRows(this.clock);
   readonly problems: unknown[] = [];
   readonly executed: { timeMs: number; signal: CancelSignal; end: (result: string | Error) => void }[] = [];
   log = this.#newLog();
@@ -62,7 +62,7 @@ export class RunnerRig {
     const heard = new Heard();
     const caller: Caller = { ...heard, receipt: (owner) => heard.receipt(owner === this.log.owner ? 'me' : owner) };
     const task: CallTask = {
-      ...{ id: { worker: 'w1', epoch: 'e1', key }, session: 's1', digest: 'd', isCallersKey: false },
+      ...{ id: { worker: 'w1', epoch: 'e1', key }, digest: 'd', isCallersKey: false },
       ...{ sentBefore: undefined, deadlineAtMs: this.clock.nowMs() + 1_000 },
       isRepeatable: () => this.isRepeatable,
       refusal: () => this.refusal,

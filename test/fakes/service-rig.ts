@@ -87,7 +87,7 @@ export class RigWorker implements WorkerSession {
 
 export class ServiceRig {
   readonly clock = new FakeClock();
-  readonly rows = new MemoryRows();
+  readonly rows = new MemoryRows(this.clock);
   readonly events: BrokerEvent[] = [];
   readonly workers: RigWorker[] = [];
   readonly host: FakeUpstreams;

@@ -76,7 +76,6 @@ cluster { name: c, listen: "127.0.0.1:${route}", routes: [${routes}] }\n`,
           const id = { worker: 'w1', epoch: 'e1', key };
           const call = {
             id,
-            session: 's',
             digest: 'd',
             isCallersKey: false,
             deadlineMs: 60_000,

@@ -106,7 +106,7 @@ test('AC-X3 ten thousand workers that come and are lost at any moment leave noth
 }, async () => {
   const clock = new FakeClock();
   const host = new FakeUpstreams({ nova: { tools: ['click'] } });
-  const rows = new MemoryRows();
+  const rows = new MemoryRows(clock);
   const service = new BrokerService({
     ...{ host, log: new MemoryCallLog(clock, rows), clock, runningPerWorker: 64 },
     isRolelessAllowed: () => true,

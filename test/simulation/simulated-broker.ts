@@ -21,7 +21,7 @@ const turns = 6;
 
 export class SimulatedBroker {
   readonly host: SimulatedHost;
-  readonly rows = new MemoryRows();
+  readonly rows: MemoryRows;
   readonly service: BrokerService;
   readonly session: WorkerSession;
   readonly #waiting = new Map<string, (outcome: Outcome) => void>();
@@ -30,6 +30,7 @@ export class SimulatedBroker {
   private constructor(random: Random, server: string) {
     this.host = new SimulatedHost(random);
     const { clock } = this.host;
+    this.rows = new MemoryRows(clock);
     const upstreams = new FakeUpstreams({ [server]: { tools: ['read', 'write'] } });
     upstreams.onCall = async ({ tool, args, options: { deadlineMs = 0, signal, principal } }) => {
       upstreams.calls.length = 0;

@@ -42,16 +42,21 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
     expect(refusal('w2')).toBeUndefined();
   });
 
-  test('replies that wait for room count as well', () => {
-    const { bounds, hold, refusal } = make();
+  test('replies that wait for room count as well, until they are woken or their time is over', async () => {
+    const { clock, bounds, hold, refusal } = make();
     hold('w1', 17, 64 * MiB - 2);
-    const endWait = bounds.wait('w1', 1);
+    const first = bounds.room('w1', 1, clock.nowMs() + 100);
     expect(refusal('w1')).toBeUndefined();
-    const endOther = bounds.wait('w1', 1);
+    const second = bounds.room('w1', 1, clock.nowMs() + 200);
     expect(refusal('w1')).toMatchObject({ reason: 'worker_calls', retryAfterMs: 1_000 });
     expect([refusal('w2'), bounds.hasRoom('w1', 2, false)]).toEqual([undefined, true]);
-    endOther();
-    endWait();
+    clock.advance(100);
+    await first;
+    expect([refusal('w1'), bounds.isWaiting]).toEqual([undefined, true]);
+    bounds.wake();
+    await second;
+    expect(bounds.isWaiting).toBe(false);
+    hold('w1', 1, 1);
     expect(refusal('w1')).toBeUndefined();
   });
 
@@ -60,7 +65,7 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
     for (const worker of ['w1', 'w2', 'w3']) hold(worker, 17, 64 * MiB - 1);
     expect(refusal('w4')).toBeUndefined();
     expect([bounds.hasRoom('w4', 3, false), bounds.hasRoom('w4', 4, false)]).toEqual([true, false]);
-    bounds.wait('w4', 3);
+    void bounds.room('w4', 3, Number.POSITIVE_INFINITY);
     expect(refusal('w5')).toMatchObject({ reason: 'all_replies', retryAfterMs: 1_000 });
     clock.advance(5_000);
     expect(refusal('w5')).toMatchObject({ reason: 'all_replies', retryAfterMs: 123_456 });

@@ -47,6 +47,7 @@ export class CallBounds {
   readonly #firstExpiryMs: FirstExpiry;
   readonly #all: Record<RowClass, Held> = { calls: nothing(), keys: nothing() };
   readonly #byWorker: Record<RowClass, Map<string, Held>> = { calls: new Map(), keys: new Map() };
+  readonly #waiting = new Set<() => void>();
 
   constructor(clock: Clock, firstExpiryMs: FirstExpiry) {
     this.#clock = clock;
@@ -65,18 +66,34 @@ export class CallBounds {
     this.#forgetEmpty(worker, kind, held);
   }
 
-  /** A reply of this size waits for room. The returned function ends that. */
-  wait(worker: string, bytes: number): () => void {
+  /** A reply of this size waits for room: until others are woken, at the latest until this time. It counts for its worker meanwhile. */
+  async room(worker: string, bytes: number, untilMs: number): Promise<void> {
     const held = this.#heldBy(worker, 'calls');
     const count = (by: number) => {
       held.waitingBytes += by;
       this.#all.calls.waitingBytes += by;
     };
     count(bytes);
-    return () => {
-      count(-bytes);
-      this.#forgetEmpty(worker, 'calls', held);
-    };
+    await new Promise<void>((resolve) => {
+      const wake = () => {
+        cancel();
+        this.#waiting.delete(wake);
+        resolve();
+      };
+      const cancel = this.#clock.at(untilMs, wake);
+      this.#waiting.add(wake);
+    });
+    count(-bytes);
+    this.#forgetEmpty(worker, 'calls', held);
+  }
+
+  get isWaiting(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  /** There may be room for replies that wait, or nothing to wait for. */
+  wake(): void {
+    for (const wake of [...this.#waiting]) wake();
   }
 
   hasRoom(worker: string, bytes: number, isCallersKey: boolean): boolean {

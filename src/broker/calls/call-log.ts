@@ -36,7 +36,6 @@ export interface CallRow {
 
 export interface NewCall {
   readonly id: CallId;
-  readonly session: string;
   readonly digest: string;
   /** The caller chose the key: the row is kept for a day. Otherwise it is removed when its reply was taken. */
   readonly isCallersKey: boolean;
@@ -68,7 +67,7 @@ export interface CallLog {
   /** This host, as an owner of rows. */
   readonly owner: string;
   /** Why a new call of this worker cannot be accepted now, with an honest `retryAfterMs`; undefined if it can. */
-  refusal(worker: string, epoch: string, isCallersKey: boolean): HostError | undefined;
+  refusal(worker: string, isCallersKey: boolean): HostError | undefined;
   /** Inserts the row, or returns the row that has the key already. A row in the state `running` has one attempt. */
   receive(call: NewCall): Promise<Received>;
   /**

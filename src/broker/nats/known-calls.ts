@@ -4,7 +4,7 @@
  */
 
 import type { LogUsage } from '../../host/broker-status.js';
-import type { Cancel, Clock } from '../../kernel/clock.js';
+import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import { CallBounds, keptMs, type RowClass } from '../calls/call-bounds.js';
 import type { CallId } from '../calls/call-log.js';
@@ -37,7 +37,6 @@ export class KnownCalls {
   /** When the first finished row of each worker expires, as of `#lookedAtMs`. */
   #expiries: Record<RowClass, Map<string, number>> = { calls: new Map(), keys: new Map() };
   #lookedAtMs = Number.NEGATIVE_INFINITY;
-  readonly #waiting = new Set<() => void>();
   #cancelSweep: Cancel | undefined;
 
   constructor(clock: Clock, onExpired: (known: KnownCall) => void) {
@@ -85,7 +84,7 @@ export class KnownCalls {
     const isKept = known.bucket === keysBucket && known.row?.state !== 'refused';
     if (known.state !== 'finished' || isKept) return false;
     this.forget(known);
-    for (const done of [...this.#waiting]) done();
+    this.#bounds.wake();
     return true;
   }
 
@@ -95,17 +94,7 @@ export class KnownCalls {
 
   /** A reply of this size waits for room. Resolves when another one was taken, or after this time. */
   room(known: KnownCall | undefined, bytes: number, ms: number): Promise<void> {
-    const endWait = known && this.#bounds.wait(known.worker, bytes);
-    return new Promise((resolve) => {
-      const done = () => {
-        cancel();
-        this.#waiting.delete(done);
-        endWait?.();
-        resolve();
-      };
-      const cancel = this.#clock.at(this.#clock.nowMs() + ms, done);
-      this.#waiting.add(done);
-    });
+    return known ? this.#bounds.room(known.worker, bytes, this.#clock.nowMs() + ms) : sleep(this.#clock, ms);
   }
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
@@ -118,7 +107,7 @@ export class KnownCalls {
 
   close(): void {
     this.#cancelSweep?.();
-    for (const done of [...this.#waiting]) done();
+    this.#bounds.wake();
   }
 
   #firstExpiryMs(kind: RowClass, worker: string | undefined): number {

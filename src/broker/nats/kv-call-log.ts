@@ -63,7 +63,7 @@ export class KvCallLog implements CallLog {
     return this.#store.id.id;
   }
 
-  refusal(worker: string, _epoch: string, isCallersKey: boolean): HostError | undefined {
+  refusal(worker: string, isCallersKey: boolean): HostError | undefined {
     this.#measure();
     const { calls, keys } = this.#used;
     if (isCallersKey && (keys.rows >= brokerLimits.callersKeys || keys.bytes >= brokerLimits.callersKeyBytes))

@@ -18,7 +18,6 @@ import type { RunningSlots, Turn } from './running-slots.js';
 /** One call, of a worker or of the host itself. */
 export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sentBefore'> {
   readonly id: CallId;
-  readonly session: string;
   /** On the clock of this host. */
   readonly deadlineAtMs: number;
   isRepeatable(): boolean;
@@ -129,7 +128,7 @@ export class RunningCall {
   async #receive(): Promise<void> {
     const { task } = this;
     const { log } = this.#ports;
-    const { id, session, digest, isCallersKey } = task;
+    const { id, digest, isCallersKey } = task;
     const sending = this.#sending();
     const isNew = isSurelyNew(task);
     if (sending.refusal && isNew) return this.#refuse(sending.refusal);
@@ -143,7 +142,7 @@ export class RunningCall {
     if (state === 'refuse') return;
     const reply = this.#bodyFor(state, sending.refusal);
     const { isNew: isReceived, row } = await log.receive({
-      ...{ id, session, digest, isCallersKey, state, reply },
+      ...{ id, digest, isCallersKey, state, reply },
       deadlineMs: this.#leftMs,
     });
     this.#mayHaveRun = isReceived && mayHaveBegun(task.sentBefore, log.storeId);
@@ -159,7 +158,7 @@ export class RunningCall {
     const { log, slots, waitingMax = 0 } = this.#ports;
     const { id, isCallersKey } = this.task;
     if (this.#isStopping()) return stopping();
-    const full = log.refusal(id.worker, id.epoch, isCallersKey);
+    const full = log.refusal(id.worker, isCallersKey);
     if (full || refusal || !slots) return full;
     this.#turn = slots.enter(id.worker);
     return this.#turn ? undefined : tooManyWaiting(waitingMax);

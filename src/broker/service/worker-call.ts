@@ -35,7 +35,6 @@ export interface WorkerCallPorts {
 
 export class WorkerCall implements CallTask {
   readonly id: CallId;
-  readonly session: string;
   readonly deadlineAtMs: number;
   readonly digest: string;
   readonly isCallersKey: boolean;
@@ -50,7 +49,6 @@ export class WorkerCall implements CallTask {
     this.#request = request;
     this.#ports = ports;
     this.id = { worker: from.name, epoch: from.epoch, key: request.key };
-    this.session = from.id;
     this.deadlineAtMs = deadlineAtMs;
     this.digest = requestDigest(request.server, request.tool, request.args);
     this.isCallersKey = request.isCallersKey;

@@ -57,7 +57,7 @@ test('D-40 of hosts that receive one key at once, one runs it', async () => {
   const count = countFor(100, 1_000);
   for (let round = 0; round < count; round++) {
     const id = { worker: 'w1', epoch: 'e_w1', key: `claim${round}` };
-    const call = { id, session: 's', digest: 'd', isCallersKey: false, deadlineMs: 60_000, state: 'running' as const };
+    const call = { id, digest: 'd', isCallersKey: false, deadlineMs: 60_000, state: 'running' as const };
     const received = await Promise.all(hosts.map(({ nats }) => nats.log.receive(call)));
     const winner = received.find(({ isNew }) => isNew)?.row.owner;
     expect(received.filter(({ isNew }) => isNew)).toHaveLength(1);

@@ -92,10 +92,10 @@ async function fillCycle(log: CallLog, folder: string, cycle: number, report: Fu
     const row = await log.finish(idOf(key), log.owner, outcome(replyOf(key)));
     if (row?.state === 'done') report.written += 1;
   });
-  if (log.refusal('w1', 'e1', false) === undefined) report.refusedOtherwise += 1;
+  if (log.refusal('w1', false) === undefined) report.refusedOtherwise += 1;
   rmSync(others);
   await Promise.all(outcomes);
-  await eventually('it serves again', () => log.refusal('w1', 'e1', false) === undefined, 5_000).catch(() => {
+  await eventually('it serves again', () => log.refusal('w1', false) === undefined, 5_000).catch(() => {
     report.notServedAgain += 1;
   });
   await log.receive(newCall(`c${cycle}-after`)).catch(() => {

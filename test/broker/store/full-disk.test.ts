@@ -33,11 +33,11 @@ test('B6: a log that filled the disk itself shrinks and serves again without a r
       await log.finish(idOf(key), log.owner, outcome(reply, { deadlineMs: 500 }));
     }
     expect(keys.length).toBeGreaterThan(5);
-    await eventually('new calls are refused', () => log.refusal('w1', 'e1', false));
-    expect(log.refusal('w1', 'e1', false)).toMatchObject({ code: 'overloaded', details: { reason: 'disk_full' } });
-    expect(log.refusal('w1', 'e1', false)?.details.retryAfterMs).toBeGreaterThan(0);
+    await eventually('new calls are refused', () => log.refusal('w1', false));
+    expect(log.refusal('w1', false)).toMatchObject({ code: 'overloaded', details: { reason: 'disk_full' } });
+    expect(log.refusal('w1', false)?.details.retryAfterMs).toBeGreaterThan(0);
     for (const key of keys) log.taken(idOf(key));
-    await eventually('new calls are accepted', () => log.refusal('w1', 'e1', false) === undefined);
+    await eventually('new calls are accepted', () => log.refusal('w1', false) === undefined);
     await eventually('the folder shrinks', () => usedBytes(folder) < 24 * MiB);
     await done(log, 'again', reply);
     expect(await log.find(idOf('again'))).toMatchObject({ state: 'done' });
@@ -55,7 +55,7 @@ test('replies that were taken cost nothing: results of 3.9 MB through one worker
     const one = async () => {
       while (next < count) {
         const key = `k${next++}`;
-        expect(log.refusal('w1', 'e1', false)).toBeUndefined();
+        expect(log.refusal('w1', false)).toBeUndefined();
         await log.receive(newCall(key));
         expect(await log.finish(idOf(key), log.owner, outcome(reply))).toMatchObject({ state: 'done' });
         log.taken(idOf(key));

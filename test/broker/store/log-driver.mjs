@@ -40,7 +40,6 @@ const replyOf = (key) => Buffer.alloc(bytes, `reply-of-${key} `);
 const receive = (key, more) =>
   log.receive({
     id: idOf(key),
-    session: 's',
     digest: 'd',
     isCallersKey: false,
     deadlineMs: 60_000,

@@ -31,7 +31,7 @@ export const idOf = (key: string, worker = 'w1', epoch = 'e1'): CallId => ({ wor
 const MiB = 1024 * 1024;
 
 export const newCall = (key: string, more: Partial<NewCall> = {}): NewCall => ({
-  ...{ id: idOf(key), session: 's1', digest: 'd1', isCallersKey: false, deadlineMs: 60_000, state: 'running' },
+  ...{ id: idOf(key), digest: 'd1', isCallersKey: false, deadlineMs: 60_000, state: 'running' },
   ...more,
 });
 
@@ -144,7 +144,7 @@ export const checks: Readonly<Record<string, Check>> = {
     const part = Buffer.alloc(brokerLimits.callersKeyBytes / 4, 32);
     for (const worker of ['w1', 'w2', 'w3', 'w4'])
       await done(log, 'full', part, { id: idOf('full', worker), isCallersKey: true });
-    expect(log.refusal('w5', 'e1', true)).toMatchObject({ details: { reason: 'all_keys' } });
+    expect(log.refusal('w5', true)).toMatchObject({ details: { reason: 'all_keys' } });
     const call = newCall('late', { id: idOf('late', 'w5'), isCallersKey: true });
     await log.receive(call);
     const reply = '{"era":"legacy","result":{}}';
@@ -265,28 +265,28 @@ export const checks: Readonly<Record<string, Check>> = {
     await store.clock.advanceAsync(60_000 + brokerLimits.untakenMs);
     await eventually('it is removed', async () => {
       await store.clock.advanceAsync(30_001);
-      return log.refusal('w1', 'e1', false) === undefined && log.usage().open === 0;
+      return log.refusal('w1', false) === undefined && log.usage().open === 0;
     });
   },
 
   'AC-BR7: a worker with 256 calls that are not taken is refused, others are not': async (store) => {
     const log = await store.open();
     const keys = Array.from({ length: brokerLimits.callsPerWorker }, (_, at) => `k${at}`);
-    expect(log.refusal('w1', 'e1', false)).toBeUndefined();
+    expect(log.refusal('w1', false)).toBeUndefined();
     const received = keys.map((key) => log.receive(newCall(key)));
     // At once, not only when the rows are durable.
-    const refusal = log.refusal('w1', 'e1', false);
+    const refusal = log.refusal('w1', false);
     expect(refusal).toMatchObject({ code: 'overloaded', details: { execution: 'not_executed' } });
     expect(refusal?.details.retryAfterMs).toBeGreaterThan(0);
-    expect(log.refusal('w2', 'e1', false)).toBeUndefined();
+    expect(log.refusal('w2', false)).toBeUndefined();
     await Promise.all(received);
-    expect(log.refusal('w1', 'e1', false)).toBeDefined();
+    expect(log.refusal('w1', false)).toBeDefined();
     expect(log.usage()).toMatchObject({ open: 256, finished: 0 });
     await log.finish(idOf('k0'), log.owner, outcome('{}'));
-    expect(log.refusal('w1', 'e1', false)).toBeDefined();
+    expect(log.refusal('w1', false)).toBeDefined();
     log.taken(idOf('k0'));
     await removed(store, log, 'k0');
-    expect(log.refusal('w1', 'e1', false)).toBeUndefined();
+    expect(log.refusal('w1', false)).toBeUndefined();
   },
 
   'AC-BR7: a worker that takes is told to come back in 1 s; replies that nobody takes, when they expire': async (
@@ -294,7 +294,7 @@ export const checks: Readonly<Record<string, Check>> = {
   ) => {
     const log = await store.open();
     for (let at = 0; at < brokerLimits.callsPerWorker; at++) await done(log, `k${at}`, '{}');
-    const retryAfterMs = () => log.refusal('w1', 'e1', false)?.details.retryAfterMs;
+    const retryAfterMs = () => log.refusal('w1', false)?.details.retryAfterMs;
     expect(retryAfterMs()).toBe(1_000);
     await store.clock.advanceAsync(60_000);
     const toldMs = retryAfterMs() ?? 0;
@@ -312,7 +312,7 @@ export const checks: Readonly<Record<string, Check>> = {
   'a reply without room waits until others are taken': async (store) => {
     const log = await store.open();
     const keys = await fill(log);
-    expect(log.refusal('w1', 'e1', false)).toBeUndefined();
+    expect(log.refusal('w1', false)).toBeUndefined();
     await log.receive(newCall('late'));
     let written: CallRow | undefined;
     const finished = log.finish(idOf('late'), log.owner, outcome(Buffer.alloc(5 * MiB, 1))).then((row) => {

@@ -60,8 +60,6 @@ class SqliteCallLog implements CallLog {
   #state: LogState = 'open';
   #expiries: Answered['expiries'];
   #closing: Promise<void> | undefined;
-  /** Replies that wait for room. */
-  readonly #forRoom = new Set<() => void>();
   #cancelTidy: Cancel = () => {};
   #tidyAtMs = never;
   #sweepAtMs: number;
@@ -81,13 +79,13 @@ class SqliteCallLog implements CallLog {
       onFailed: () => {
         if (folder !== undefined) openFolders.set(folder, 'failed');
         this.#cancelTidy();
-        this.#wakeReplies();
+        this.#bounds.wake();
       },
     });
     this.opened = this.#client.opened.then(() => this.#tidyIn(0));
   }
 
-  refusal(worker: string, _epoch: string, isCallersKey: boolean): HostError | undefined {
+  refusal(worker: string, isCallersKey: boolean): HostError | undefined {
     const gone = this.#client.gone('not_executed');
     if (gone || this.#state === 'full') return gone ?? diskFull();
     return this.#bounds.refusal(worker, isCallersKey);
@@ -135,7 +133,7 @@ class SqliteCallLog implements CallLog {
   taken(id: CallId): void {
     const waiting = this.#client.tell({ op: 'taken', ...id });
     // Replies that wait for room, and large batches, do not wait for other work.
-    this.#tidyIn(this.#forRoom.size > 0 || waiting >= brokerLimits.keysPerMessage ? 0 : tidyMs);
+    this.#tidyIn(this.#bounds.isWaiting || waiting >= brokerLimits.keysPerMessage ? 0 : tidyMs);
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {
@@ -158,7 +156,7 @@ class SqliteCallLog implements CallLog {
   async #close(): Promise<void> {
     this.#cancelTidy();
     const closed = this.#client.close();
-    this.#wakeReplies();
+    this.#bounds.wake();
     await closed;
     if (this.#folder !== undefined && openFolders.get(this.#folder) === 'open') openFolders.delete(this.#folder);
   }
@@ -178,22 +176,8 @@ class SqliteCallLog implements CallLog {
     const gone = this.#client.gone('uncertain');
     if (gone) throw gone;
     const retryAtMs = this.#state === 'full' ? this.#clock.nowMs() + tidyMs : never;
-    const endWait = this.#bounds.wait(worker, bytes);
     this.#tidyIn(0);
-    await new Promise<void>((resolve) => {
-      const cancel = this.#clock.at(Math.min(deadlineAtMs, retryAtMs), () => wake());
-      const wake = () => {
-        cancel();
-        this.#forRoom.delete(wake);
-        resolve();
-      };
-      this.#forRoom.add(wake);
-    });
-    endWait();
-  }
-
-  #wakeReplies(): void {
-    for (const wake of [...this.#forRoom]) wake();
+    await this.#bounds.room(worker, bytes, Math.min(deadlineAtMs, retryAtMs));
   }
 
   #answered({ changes, state = 'open', hasSpare, expiries }: Pick<Answered, 'changes'> & Partial<Answered>): void {
@@ -202,7 +186,7 @@ class SqliteCallLog implements CallLog {
     if (state === 'full' && this.#state !== 'full') this.#onProblem(diskFull());
     this.#state = state;
     if (hasSpare || state === 'full') this.#tidyIn(tidyMs);
-    if (changes.some(({ bytes }) => bytes < 0)) this.#wakeReplies();
+    if (changes.some(({ bytes }) => bytes < 0)) this.#bounds.wake();
   }
 
   /** Sends what waits for no answer, and lets the thread tidy up. */
