@@ -5,17 +5,16 @@
  * Invariants: one path; Host and Origin are checked (own-names.ts); no compression; an address that other machines reach is
  * served with TLS, unless the configuration says `insecure`.
  */
-import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, STATUS_CODES } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { createSecureContext } from 'node:tls';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { isLoopback } from '../../config/values.js';
 import type { Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { readTls, type TlsContext } from '../../transports/http/tls-files.js';
 import type { TurnedAway } from '../broker-events.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { brokerPath, chunksMax, fragmentsMax, helloMs } from './limits.js';
@@ -59,9 +58,9 @@ const spareConnections = 1_024;
 
 export async function listenForWorkers(options: Listening): Promise<Listener> {
   const { host = '127.0.0.1', port, clock, turnedAway } = options;
-  const pem = options.tls && readPems(options.tls);
+  const tls = options.tls && readTls(options.tls, 'broker.listen.tls');
   requireTlsBeyondLoopback(options, host);
-  const server = makeServer(pem);
+  const server = makeServer(tls);
   server.maxConnections = options.connectionsMax + spareConnections;
   const unadmitted = new UnadmittedSockets(clock, () => turnedAway('hello_timeout'));
   server.on('connection', (socket: Socket) => {
@@ -69,12 +68,12 @@ export async function listenForWorkers(options: Listening): Promise<Listener> {
     turnedAway('too_many_connections');
     socket.destroy();
   });
-  const upgrade = makeUpgrade(options, host, pem?.cert, unadmitted);
+  const upgrade = makeUpgrade(options, host, tls?.cert, unadmitted);
   server.on('upgrade', upgrade);
   await bind(server, host, port);
   const { port: bound } = server.address() as AddressInfo;
   return {
-    url: `${pem ? 'wss' : 'ws'}://${reachable(host)}:${bound}${brokerPath}`,
+    url: `${tls ? 'wss' : 'ws'}://${reachable(host)}:${bound}${brokerPath}`,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -124,12 +123,7 @@ const wrongName = (name = ''): string =>
 const wrongOrigin = 'this broker does not accept this web page; add its origin to broker.listen.allowedOrigins';
 const nameChars = 256;
 
-interface Pems {
-  readonly cert: Buffer;
-  readonly key: Buffer;
-}
-
-function makeServer(pem: Pems | undefined): Server {
+function makeServer(tls: TlsContext | undefined): Server {
   const options = {
     maxHeaderSize: headerBytesMax,
     headersTimeout: helloMs,
@@ -140,8 +134,8 @@ function makeServer(pem: Pems | undefined): Server {
   const refuse: Parameters<typeof createServer>[1] = (_request, response) => {
     response.writeHead(426, { connection: 'close', 'content-type': 'text/plain' }).end('connect with a WebSocket\n');
   };
-  if (!pem) return createServer(options, refuse);
-  return createTlsServer({ ...options, ...pem, minVersion: 'TLSv1.2', handshakeTimeout: helloMs }, refuse);
+  if (!tls) return createServer(options, refuse);
+  return createTlsServer({ ...options, ...tls, handshakeTimeout: helloMs }, refuse);
 }
 
 function requireTlsBeyondLoopback({ tls, insecure = false }: ListenOptions, host: string): void {
@@ -152,32 +146,6 @@ function requireTlsBeyondLoopback({ tls, insecure = false }: ListenOptions, host
     hint: 'set broker.listen.tls, listen on 127.0.0.1, or set broker.listen.insecure if a proxy or VPN encrypts',
   });
 }
-
-function readPems({ cert, key }: NonNullable<ListenOptions['tls']>): Pems {
-  const read = { cert: readPem('cert', cert), key: readPem('key', key) };
-  try {
-    createSecureContext(read);
-  } catch (cause) {
-    throw badPem('tls', 'the certificate and the key do not belong together, or are not PEM', cause);
-  }
-  return read;
-}
-
-function readPem(field: 'cert' | 'key', file: string): Buffer {
-  try {
-    return readFileSync(file);
-  } catch (cause) {
-    throw badPem(`tls.${field}`, `the file ${file} cannot be read`, cause);
-  }
-}
-
-const badPem = (field: string, what: string, cause: unknown): HostError =>
-  new HostError('invalid_spec', `broker.listen.${field}: ${what}`, {
-    field: `broker.listen.${field}`,
-    execution: 'not_executed',
-    hint: 'name the PEM files of a certificate and its key, readable for Hostler',
-    cause,
-  });
 
 function bind(server: Server, host: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {

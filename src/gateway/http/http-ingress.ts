@@ -14,6 +14,7 @@ import { ByteBudget } from '../../kernel/byte-budget.js';
 import { sleep } from '../../kernel/clock.js';
 import { newId } from '../../kernel/random.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
+import { readTls, type TlsContext, type TlsPaths, watchTls } from '../../transports/http/tls-files.js';
 import type { ClientEra } from '../eras/era.js';
 import { claimant, ERAS } from '../eras/eras.js';
 import type { CurrentPrincipal } from '../exchange.js';
@@ -38,7 +39,6 @@ import {
 } from './reply.js';
 import { type Route, RouteResponder, type Routes } from './routes.js';
 import { StreamBeat } from './sse-stream.js';
-import { readTls, type TlsContext, type TlsPaths, watchTls } from './tls-files.js';
 
 export interface HttpListen {
   readonly host: string;

@@ -1,5 +1,5 @@
 /**
- * The certificate files of the listener: reads and checks them, and notices when they are replaced.
+ * The certificate files of a listener: reads and checks them, and notices when they are replaced.
  * Invariants: an error names the setting and the file. Files that do not belong together, as during a replacement, change nothing.
  */
 import { readFileSync, statSync } from 'node:fs';
@@ -24,18 +24,19 @@ export interface TlsContext {
 
 const lookMs = 5_000;
 
-export function readTls({ cert, key, ca }: TlsPaths): TlsContext {
+/** `field`: the setting that has the paths. */
+export function readTls({ cert, key, ca }: TlsPaths, field = 'listen.tls'): TlsContext {
   const context: TlsContext = {
-    cert: read('cert', cert),
-    key: read('key', key),
-    ...(ca === undefined ? {} : { ca: read('ca', ca) }),
+    cert: read(`${field}.cert`, cert),
+    key: read(`${field}.key`, key),
+    ...(ca === undefined ? {} : { ca: read(`${field}.ca`, ca) }),
     requestCert: ca !== undefined,
     minVersion: 'TLSv1.2',
   };
   try {
     createSecureContext({ ...context });
   } catch (cause) {
-    throw unusable('', `${cert} and ${key} do not belong together, or are not PEM`, cause);
+    throw unusable(field, `${cert} and ${key} do not belong together, or are not PEM`, cause);
   }
   return context;
 }
@@ -64,12 +65,12 @@ export function watchTls(
   return () => cancel();
 }
 
-function read(field: keyof TlsPaths, file: string): Buffer {
+function read(field: string, file: string): Buffer {
   try {
     return readFileSync(file);
   } catch (cause) {
     const { code = 'unreadable' } = cause as NodeJS.ErrnoException;
-    throw unusable(`.${field}`, `${file} cannot be read (${code})`, cause);
+    throw unusable(field, `${file} cannot be read (${code})`, cause);
   }
 }
 
@@ -82,9 +83,9 @@ function stampOf({ cert, key, ca = cert }: TlsPaths): string {
     .join(';');
 }
 
-const unusable = (member: string, what: string, cause: unknown): HostError =>
-  new HostError('invalid_spec', `listen.tls${member}: ${what}`, {
-    field: `listen.tls${member}`,
+const unusable = (field: string, what: string, cause: unknown): HostError =>
+  new HostError('invalid_spec', `${field}: ${what}`, {
+    field,
     reason: 'tls',
     execution: 'not_executed',
     hint: 'name the PEM files of a certificate and its key, readable for Hostler',
