@@ -152,11 +152,7 @@ async function openNats({ settings, identities, clock, onEvent }: EngineOptions)
     ...{ url, insecure, durability, replicas, unsafeReplicas, monitor, identities, clock, onEvent },
     key: keyFile === undefined ? undefined : readKeyFile(keyFile, 'broker.keyFile'),
   });
-  return {
-    ...{ engine: 'nats', log: nats.log, isConnected: () => nats.isConnected },
-    open: (handlers) => nats.open(handlers),
-    close: () => nats.close(),
-  };
+  return { engine: 'nats', ...nats };
 }
 
 /** Makes the paths independent of the folder in which Hostler was started. */

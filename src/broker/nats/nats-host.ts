@@ -34,7 +34,7 @@ export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
 
 export interface NatsHost {
   readonly log: CallLog;
-  readonly isConnected: boolean;
+  isConnected(): boolean;
   open(handlers: ServiceHandlers): Promise<WorkerTransport>;
   close(): Promise<void>;
 }
@@ -83,9 +83,7 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
     const log = new KvCallLog({ store, owner, clock, isGone: (other) => hosts.isGone(other), onProblem });
     return {
       log,
-      get isConnected() {
-        return state.isConnected;
-      },
+      isConnected: () => state.isConnected,
       async open(handlers) {
         const transport = new HostTransport({
           ...{ intake, connection, handlers, identities, store: store.id, clock, onProblem, onEvent, batch },

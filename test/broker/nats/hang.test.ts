@@ -59,5 +59,5 @@ test('a host that starts a moment before nats-server waits for it', async () => 
   const starting = stage.host();
   await new Promise((resolve) => setTimeout(resolve, 500));
   await stage.server.start();
-  expect((await starting).nats.isConnected).toBe(true);
+  expect((await starting).nats.isConnected()).toBe(true);
 });
