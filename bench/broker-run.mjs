@@ -53,15 +53,15 @@ const kinds = {
     await load(once);
     await remote.close();
   },
-  /** A receipt is counted when it comes; the reply is taken in the background, as a worker does. */
+  /** A receipt is counted when it comes; the reply is acknowledged in the background, as a worker does. */
   async receipts() {
     const { openWebSocketConnection } = await import('../dist/broker/websocket/worker-connection.js');
     const { systemClock } = await import('../dist/kernel/clock.js');
     const { Cancellation } = await import('../dist/kernel/cancel-signal.js');
     const clients = await Promise.all(
       key.split(',').map(async (each, at) => {
-        const client = { taken: [] };
-        const handlers = { reply: (id) => client.taken.push(id), progress() {}, manifestChanged() {} };
+        const client = { acked: [] };
+        const handlers = { reply: (id) => client.acked.push(id), progress() {}, manifestChanged() {} };
         const open = openWebSocketConnection({ url: address, key: each, clock: systemClock });
         client.connection = await open({
           ...{ session: `bench-${process.pid}-${at}`, handlers, signal: new Cancellation() },
@@ -71,7 +71,7 @@ const kinds = {
     );
     const flush = setInterval(() => {
       for (const client of clients)
-        while (client.taken.length > 0) client.connection.taken(client.taken.splice(0, 256));
+        while (client.acked.length > 0) client.connection.acknowledge(client.acked.splice(0, 256));
     }, 2);
     const args = Buffer.from(payload);
     const none = { sentBefore: undefined, isCallersKey: false, wantsProgress: false, manifestRevision: undefined };
@@ -79,7 +79,7 @@ const kinds = {
     await load(async (lane) => {
       const { connection } = clients[lane % clients.length];
       const call = { key: `b${process.pid}-${number++}`, deadlineMs: 60_000, server: 'echo', tool: 'echo', args };
-      // A worker may have 256 calls that are not taken.
+      // A worker may have 256 calls that are not acknowledged.
       await connection.call({ ...none, ...call, trace: undefined }).catch(() => sleep(1));
     }, clients.length * concurrency);
     clearInterval(flush);

@@ -162,7 +162,7 @@ try {
     say(
       `| ${name} | ${concurrencies.map((c) => `${Math.round(rate(row[c]))} | ${p50(row[c]).toFixed(2)}`).join(' | ')} |`,
     );
-  say('\n| receipts of the embedded log, each call run, answered and taken | a second | p50 ms | p99 ms |');
+  say('\n| receipts of the embedded log, each call run, answered and acknowledged | a second | p50 ms | p99 ms |');
   say('| --- | ---: | ---: | ---: |');
   for (const window of [1, 16]) {
     const p99 = median(receipts[window].map(({ p99Ms }) => p99Ms));

@@ -93,7 +93,7 @@ class WaitingCaller implements Caller {
       else if (this.#large) this.#resolve(this.#large);
       else {
         // A call that did not run may be made again with its key.
-        log.taken(this.#id);
+        log.acknowledge(this.#id);
         this.#reject(read.error);
       }
     });

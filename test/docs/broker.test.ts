@@ -236,7 +236,7 @@ test('the page names the limits of the code', () => {
     `| ${brokerLimits.replyBytesPerWorker / MiB} MiB; ${brokerLimits.replyBytesInAll / MiB} MiB in the log`,
     `| ${brokerLimits.messageBytes / MiB} MiB`,
     `at most ${brokerLimits.callersKeys.toLocaleString('en')}`,
-    `removed ${brokerLimits.untakenMs / 60_000} min after`,
+    `removed ${brokerLimits.unackedMs / 60_000} min after`,
   ])
     expect(limits).toContain(text);
 });

@@ -24,7 +24,7 @@ export class FakeConnection implements WorkerConnection {
   readonly sent: Sent[] = [];
   readonly asked: Asked[] = [];
   readonly cancelled: string[] = [];
-  readonly takenKeys: string[][] = [];
+  readonly ackedKeys: string[][] = [];
 
   constructor(storeId = 'store-1') {
     this.storeId = storeId;
@@ -59,8 +59,8 @@ export class FakeConnection implements WorkerConnection {
     this.cancelled.push(key);
   }
 
-  taken(keys: readonly string[]): void {
-    this.takenKeys.push([...keys]);
+  acknowledge(keys: readonly string[]): void {
+    this.ackedKeys.push([...keys]);
   }
 
   manifest(): Promise<Buffer> {

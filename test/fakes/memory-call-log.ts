@@ -62,7 +62,7 @@ export class MemoryCallLog implements CallLog {
     this.#sweep();
     const known = this.#store.rows.get(keyOf(id));
     if (known) return { isNew: false, row: known };
-    const keptMs = isCallersKey ? brokerLimits.callersKeyMs : deadlineMs + brokerLimits.untakenMs;
+    const keptMs = isCallersKey ? brokerLimits.callersKeyMs : deadlineMs + brokerLimits.unackedMs;
     const row: MemoryRow = {
       ...{ id, digest, isCallersKey, state, reply, owner: this.owner, version: 1, isPurged: false },
       ...{ attempts: state === 'running' ? 1 : 0, expiresAtMs: this.#clock.nowMs() + keptMs },
@@ -99,7 +99,7 @@ export class MemoryCallLog implements CallLog {
     return row?.isPurged && !isOpen(row) ? undefined : row;
   }
 
-  taken(id: CallId): void {
+  acknowledge(id: CallId): void {
     const row = this.#store.rows.get(keyOf(id));
     if (row && !isOpen(row) && (!row.isCallersKey || row.state === 'refused')) this.#remove(row);
   }

@@ -183,8 +183,8 @@ export class MemoryConnection implements WorkerConnection {
     if (this.#reaches) this.#transport.handlers.cancel(this.hostSession, key);
   }
 
-  taken(keys: readonly string[]): void {
-    if (this.#reaches) this.#transport.handlers.taken(this.hostSession, keys);
+  acknowledge(keys: readonly string[]): void {
+    if (this.#reaches) this.#transport.handlers.acknowledge(this.hostSession, keys);
   }
 
   async close(): Promise<void> {

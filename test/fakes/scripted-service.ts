@@ -32,7 +32,7 @@ export class ScriptedService implements ServiceHandlers {
   /** Calls that were run. */
   readonly ran: ScriptedCall[] = [];
   readonly cancelled: string[] = [];
-  readonly takenKeys: string[] = [];
+  readonly ackedKeys: string[] = [];
   readonly asked: (readonly string[])[] = [];
   manifestsAsked = 0;
   owner = 'owner-1';
@@ -98,8 +98,8 @@ export class ScriptedService implements ServiceHandlers {
     return this.rows.has(`${session.name} ${key}`);
   }
 
-  taken(session: WorkerSession, keys: readonly string[]): void {
-    this.takenKeys.push(...keys);
+  acknowledge(session: WorkerSession, keys: readonly string[]): void {
+    this.ackedKeys.push(...keys);
     for (const key of keys) this.rows.delete(`${session.name} ${key}`);
   }
 

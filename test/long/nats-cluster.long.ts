@@ -95,7 +95,7 @@ cluster { name: c, listen: "127.0.0.1:${route}", routes: [${routes}] }\n`,
                   deadlineMs: 60_000,
                 });
                 outcomes.set(key, (outcomes.get(key) ?? new Set()).add(String(row?.reply)));
-                log.taken(id);
+                log.acknowledge(id);
               } catch (error) {
                 problems.push(error);
               }

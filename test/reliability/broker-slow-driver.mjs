@@ -70,7 +70,7 @@ class Place {
       const { op, key } = JSON.parse(data.toString());
       if (op !== 'reply') return;
       this.replies.add(key);
-      socket.send(JSON.stringify({ v: 1, op: 'taken', keys: [key] }));
+      socket.send(JSON.stringify({ v: 1, op: 'ack', keys: [key] }));
     });
     await once(socket, 'open');
     socket.send(JSON.stringify({ v: 1, op: 'hello', key: this.world.keyOf('slow'), session: 'slow' }));

@@ -148,7 +148,7 @@ test('AC-X3 ten thousand workers that come and are lost at any moment leave noth
       await service.ask(session, [`k${at}`]);
     }
     counts.replies += heard.length;
-    if (heard.length > 0) service.taken(session, heard);
+    if (heard.length > 0) service.acknowledge(session, heard);
     clock.advance(100);
     host.calls.length = 0;
     host.listingsRequested.length = 0;
@@ -199,7 +199,7 @@ class MemoryConnections {
       },
       ask: async () => ({ running: [], resend: [] }),
       cancel: () => {},
-      taken: () => {},
+      acknowledge: () => {},
       manifest: async () => manifest,
       close: async () => {},
     };

@@ -93,7 +93,7 @@ export class SimulatedBroker {
   #hear(message: HostMessage): boolean {
     if (message.op !== 'reply') return true;
     const { key, body } = message;
-    this.service.taken(this.session, [key]);
+    this.service.acknowledge(this.session, [key]);
     const reply = readReplyBody(body);
     this.#end(key, reply.kind === 'error' ? outcomeOf(reply.error) : 'ok');
     return true;

@@ -102,7 +102,7 @@ describe('B9 a call is refused at the bound, and not one row or byte earlier:', 
   });
 });
 
-test('AC-BR7 replies that are not taken: the refusal names the time at which they expire', () => {
+test('AC-BR7 replies that are not acknowledged: the refusal names the time at which they expire', () => {
   const { clock, asked, bounds, hold, refusal } = make();
   hold('w1', 256, 0);
   clock.advance(4_999);

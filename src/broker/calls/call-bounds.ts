@@ -38,7 +38,7 @@ const perWorker = {
 };
 
 /** A worker that reads takes its replies within this time. */
-const takeMs = 1_000;
+const ackMs = 1_000;
 /** If the rows of a worker do not change for so long, its process has ended, and its replies stay until they expire. */
 const leftMs = 5_000;
 
@@ -110,7 +110,7 @@ export class CallBounds {
     const held = this.#byWorker[kind].get(worker);
     const limit = perWorker[kind];
     if (held && (held.rows >= limit.rows || held.bytes + held.waitingBytes >= limit.bytes)) {
-      const what = `${kind === 'keys' ? 'keys that callers chose' : 'calls whose replies are not taken'}`;
+      const what = `${kind === 'keys' ? 'keys that callers chose' : 'calls whose replies are not acknowledged'}`;
       const bytes = held.bytes + held.waitingBytes;
       const text = `worker '${worker}' has ${held.rows} ${what}, with ${bytes} bytes`;
       return full(kind === 'keys' ? 'worker_keys' : 'worker_calls', text, this.#freeMs(held, kind, worker));
@@ -137,7 +137,7 @@ export class CallBounds {
   /** Workers take replies soon, if they are there. */
   #freeMs({ finished, changedAtMs }: Held, kind: RowClass, worker?: string): number {
     const isLeft = finished > 0 && this.#clock.nowMs() - changedAtMs >= leftMs;
-    return kind === 'keys' || isLeft ? this.#firstExpiryMs(kind, worker) : takeMs;
+    return kind === 'keys' || isLeft ? this.#firstExpiryMs(kind, worker) : ackMs;
   }
 
   #forgetEmpty(worker: string, kind: RowClass, { rows, waitingBytes }: Held): void {
@@ -155,13 +155,13 @@ const nothing = (): Held => ({ rows: 0, finished: 0, bytes: 0, waitingBytes: 0, 
 
 /** A row that gets its outcome now is kept at least so long. */
 export const keptMs: Readonly<Record<RowClass, number>> = {
-  calls: brokerLimits.untakenMs,
+  calls: brokerLimits.unackedMs,
   keys: brokerLimits.callersKeyMs,
 };
 
 const full = (reason: string, message: string, freeMs: number): HostError =>
   new HostError('overloaded', message, {
-    ...{ reason, retryAfterMs: Math.max(takeMs, Math.ceil(freeMs)), execution: 'not_executed' },
+    ...{ reason, retryAfterMs: Math.max(ackMs, Math.ceil(freeMs)), execution: 'not_executed' },
     hint: reason.endsWith('keys') ? 'use fewer keys of your own' : 'take the replies of earlier calls first',
   });
 

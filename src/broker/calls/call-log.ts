@@ -37,7 +37,7 @@ export interface CallRow {
 export interface NewCall {
   readonly id: CallId;
   readonly digest: string;
-  /** The caller chose the key: the row is kept for a day. Otherwise it is removed when its reply was taken. */
+  /** The caller chose the key: the row is kept for a day. Otherwise it is removed when its reply was acknowledged. */
   readonly isCallersKey: boolean;
   /** Time left, from now. */
   readonly deadlineMs: number;
@@ -87,7 +87,7 @@ export interface CallLog {
    * only if its state is `refused`, because the call did not run. A log of several hosts does that after the deadline, when no host has a
    * copy of the call.
    */
-  taken(id: CallId): void;
+  acknowledge(id: CallId): void;
   /**
    * Removes the calls of a worker, in all epochs but `except`. Calls that began keep a row without a reply, which only `receive` returns.
    */

@@ -20,7 +20,7 @@ import {
 } from '../protocol/messages.js';
 import { serveMessage } from '../service/serve-message.js';
 import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
-import { anyWorker, queueGroup, senderIn, toSession, toWorker } from './names.js';
+import { anyWorkerSubject, queueGroup, senderOf, sessionSubject, workerSubject } from './names.js';
 import { bufferOf, type NatsConnection, type NatsMessage } from './nats-client.js';
 import type { TurnBatch } from './row-writes.js';
 import { type NatsSession, Sessions } from './sessions.js';
@@ -82,7 +82,7 @@ export class HostTransport implements WorkerTransport {
           options.onEvent({ kind: 'connected', worker: name, session: id, isAgain }),
         onLeft: ({ name, id }, reason) => options.onEvent({ kind: 'disconnected', worker: name, session: id, reason }),
       },
-      publish: ({ name, epoch, id }, message) => this.#publish(toSession(name, epoch, id), message),
+      publish: ({ name, epoch, id }, message) => this.#publish(sessionSubject(name, epoch, id), message),
     });
     this.#stopListening = identities.onChange(() => this.#sessions.dropRevoked());
     const on = (from: NatsConnection, operation: WorkerMessage['op'], settings: { queue?: string } = {}) => {
@@ -90,7 +90,7 @@ export class HostTransport implements WorkerTransport {
         if (error) options.onProblem(error);
         else this.#heard(message, operation);
       };
-      this.#subscriptions.push(from.subscribe(anyWorker(operation), { callback, ...settings }));
+      this.#subscriptions.push(from.subscribe(anyWorkerSubject(operation), { callback, ...settings }));
     };
     const queue = { queue: queueGroup };
     // All hosts hear it, in order with calls: each compares the sequence that the worker has seen.
@@ -98,7 +98,7 @@ export class HostTransport implements WorkerTransport {
     on(intake, 'call', queue);
     on(intake, 'bye');
     on(connection, 'cancel');
-    on(connection, 'taken');
+    on(connection, 'ack');
     on(connection, 'ask', queue);
     on(connection, 'manifest', queue);
     this.#tick();
@@ -107,7 +107,7 @@ export class HostTransport implements WorkerTransport {
 
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void {
     for (const identity of this.#options.identities.workers())
-      if (isWanted(identity)) this.#publish(toWorker(identity.name, identity.epoch), message);
+      if (isWanted(identity)) this.#publish(workerSubject(identity.name, identity.epoch), message);
   }
 
   get connectedWorkers(): number {
@@ -138,10 +138,10 @@ export class HostTransport implements WorkerTransport {
 
   /** Nothing that a message contains ends the subscription. `operation`: the one of its subject. */
   #heard(message: NatsMessage, operation: WorkerMessage['op']): void {
-    const { worker, epoch, session: id } = senderIn(message.subject);
+    const { worker, epoch, session: id } = senderOf(message.subject);
     if (!idPattern.test(id)) return;
     const answer = (given: HostMessage) =>
-      void this.#publish(operation === 'here' ? message.reply : toSession(worker, epoch, id), given);
+      void this.#publish(operation === 'here' ? message.reply : sessionSubject(worker, epoch, id), given);
     try {
       const said = readWorkerMessage(bufferOf(message.data));
       if (said.op !== operation) throw invalid('op', `must be ${operation}`);

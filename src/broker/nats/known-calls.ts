@@ -1,5 +1,5 @@
 /**
- * The calls that this host received and that are not taken, in memory: bounds per worker and usage. Callers' keys stay for a day.
+ * The calls that this host received and that are not acknowledged, in memory: bounds per worker and usage. Callers' keys stay for a day.
  * Each host counts what it knows; the sizes of the buckets bound the sum of all hosts.
  */
 
@@ -80,7 +80,7 @@ export class KnownCalls {
   }
 
   /** Returns false for a call that stays: one without an outcome, or a caller's key that was not refused. */
-  taken(known: KnownCall): boolean {
+  acknowledge(known: KnownCall): boolean {
     const isKept = known.bucket === keysBucket && known.row?.state !== 'refused';
     if (known.state !== 'finished' || isKept) return false;
     this.forget(known);
@@ -92,7 +92,7 @@ export class KnownCalls {
     return bucket === keysBucket || this.#bounds.hasRoom(worker, bytes, false);
   }
 
-  /** A reply of this size waits for room. Resolves when another one was taken, or after this time. */
+  /** A reply of this size waits for room. Resolves when another one was acknowledged, or after this time. */
   room(known: KnownCall | undefined, bytes: number, ms: number): Promise<void> {
     return known ? this.#bounds.room(known.worker, bytes, this.#clock.nowMs() + ms) : sleep(this.#clock, ms);
   }

@@ -2,7 +2,7 @@
  * The log of calls on NATS, shared by several hosts: a row per call in a KV bucket, large replies in a stream of their own.
  * Not here: acknowledgements, lost answers and the id of the store (kv-store.ts), outcomes (shared-rows.ts), bounds (known-calls.ts).
  *
- * Invariants: every change of a row names the version that it replaces. A row whose reply was taken stays, without the reply, until a
+ * Invariants: every change of a row names the version that it replaces. A row whose reply was acknowledged stays, without the reply, until a
  * minute after the deadline: a late copy of the request must find it.
  */
 
@@ -26,7 +26,7 @@ export interface KvCallLogOptions {
   readonly onProblem: (error: unknown) => void;
 }
 
-/** A smaller reply stays in its row when it was taken; removing it would cost one more write for each call. */
+/** A smaller reply stays in its row when it was acknowledged; removing it would cost one more write for each call. */
 const staysBytes = 512;
 const usedMs = 2_000;
 /** Room for the outcomes of calls that run when the bucket of calls is full. */
@@ -128,11 +128,11 @@ export class KvCallLog implements CallLog {
     return at && !isRemoved(at) ? this.#rows.withReply(at) : undefined;
   }
 
-  taken(id: CallId): void {
+  acknowledge(id: CallId): void {
     const key = keyOf(id);
     const known = this.#known.get(key);
     const read = this.#rows.takeRead(key);
-    if (known ? !this.#known.taken(known) : read?.bucket !== callsBucket) return;
+    if (known ? !this.#known.acknowledge(known) : read?.bucket !== callsBucket) return;
     const at = known?.row ? knownRow(known, known.row) : read;
     if (!at) return;
     const dropped = this.#dropReply(at, known?.inlineBytes ?? at.found.row.inline?.length ?? 0);
@@ -232,8 +232,8 @@ const isRemoved = ({ found: { row } }: LocatedRow): boolean => row.isPurged && i
 const stepMs = 1_000;
 
 /**
- * When rows are removed from the store. Only sequences are in memory: a busy host has hundreds of thousands of taken rows whose deadline
- * has not passed. Rows of a host that ends before that are removed by the age limit of their bucket.
+ * When rows are removed from the store. Only sequences are in memory: a busy host has hundreds of thousands of acknowledged rows whose
+ * deadline has not passed. Rows of a host that ends before that are removed by the age limit of their bucket.
  */
 class RowRemovals {
   readonly #clock: Clock;

@@ -2,9 +2,9 @@
  * Names on a NATS server: subjects, buckets, streams and accounts. Host, worker and the generated server configuration use these, so that
  * they agree.
  *
- * Invariants: everything that a worker sends is below `hostler.in.<worker>.<epoch>`, and everything that it hears below
+ * Invariants: everything that a worker sends is below `hostler.in.<worker>.<epoch>`, and everything that it receives below
  * `hostler.out.<worker>.<epoch>`: its account imports these two and nothing else. A later worker of the same name has another epoch, so a
- * revoked worker hears nothing of it, also while nats-server still has the old configuration. No two names have the same token.
+ * revoked worker receives nothing of it, also while nats-server still has the old configuration. No two names have the same token.
  */
 import type { WorkerMessage } from '../protocol/messages.js';
 
@@ -40,20 +40,25 @@ export const bodySubject = (rowKeyOfCall: string): string => `hostler.body.${row
 type Operation = WorkerMessage['op'];
 
 /** Subjects as a worker uses them. Its account maps them to subjects with its name and epoch. */
-export const workerSays = (operation: Operation, session: string): string => `hostler.in.${operation}.${session}`;
-export const workerHears = (session: string): readonly string[] => [`hostler.out.one.${session}`, 'hostler.out.all'];
+export const workerPublishSubject = (operation: Operation, session: string): string =>
+  `hostler.in.${operation}.${session}`;
+export const workerSubscribeSubjects = (session: string): readonly string[] => [
+  `hostler.out.one.${session}`,
+  'hostler.out.all',
+];
 
 /** All subjects of one worker, for its account: `local` for the worker, `shared` for the hosts. */
 export const workerSubjects = (worker: string, epoch: string) => ({
-  says: { local: 'hostler.in.>', shared: `hostler.in.${token(worker)}.${token(epoch)}.>` },
-  hears: { local: 'hostler.out.>', shared: `hostler.out.${token(worker)}.${token(epoch)}.>` },
+  publish: { local: 'hostler.in.>', shared: `hostler.in.${token(worker)}.${token(epoch)}.>` },
+  subscribe: { local: 'hostler.out.>', shared: `hostler.out.${token(worker)}.${token(epoch)}.>` },
 });
 
 /** Subjects as a host uses them. */
-export const anyWorker = (operation: Operation): string => `hostler.in.*.*.${operation}.*`;
-export const toSession = (worker: string, epoch: string, session: string): string =>
+export const anyWorkerSubject = (operation: Operation): string => `hostler.in.*.*.${operation}.*`;
+export const sessionSubject = (worker: string, epoch: string, session: string): string =>
   `hostler.out.${token(worker)}.${token(epoch)}.one.${session}`;
-export const toWorker = (worker: string, epoch: string): string => `hostler.out.${token(worker)}.${token(epoch)}.all`;
+export const workerSubject = (worker: string, epoch: string): string =>
+  `hostler.out.${token(worker)}.${token(epoch)}.all`;
 
 /** Where a host answers that it runs. */
 export const hostSubject = (owner: string): string => `hostler.host.${owner}`;
@@ -61,7 +66,7 @@ export const hostSubject = (owner: string): string => `hostler.host.${owner}`;
 export const storeChanged = 'hostler.store';
 
 /** The sender of a message below `hostler.in`. */
-export function senderIn(subject: string): {
+export function senderOf(subject: string): {
   readonly worker: string;
   readonly epoch: string;
   readonly session: string;

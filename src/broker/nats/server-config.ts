@@ -71,9 +71,9 @@ ${imports.join('\n')}
 }
 
 function accountText(worker: string, epoch: string, publicKeys: readonly string[]): string {
-  const { says, hears } = workerSubjects(worker, epoch);
-  const subscribe = `subscribe: { allow: [${quoted(hears.local)}, "_INBOX.>"] }`;
-  const permissions = `publish: { allow: [${quoted(says.local)}] }, ${subscribe}`;
+  const { publish, subscribe } = workerSubjects(worker, epoch);
+  const receives = `subscribe: { allow: [${quoted(subscribe.local)}, "_INBOX.>"] }`;
+  const permissions = `publish: { allow: [${quoted(publish.local)}] }, ${receives}`;
   const from = ({ shared, local }: { shared: string; local: string }) =>
     `{ account: ${quoted(hostsAccount)}, subject: ${quoted(shared)} }, to: ${quoted(local)}`;
   return `  ${quoted(workerAccount(worker, epoch))} {
@@ -81,8 +81,8 @@ function accountText(worker: string, epoch: string, publicKeys: readonly string[
 ${publicKeys.map((key) => `      { nkey: ${key}, permissions: { ${permissions} } }`).join('\n')}
     ]
     imports: [
-      { service: ${from(says)} }
-      { stream: ${from(hears)} }
+      { service: ${from(publish)} }
+      { stream: ${from(subscribe)} }
     ]
   }`;
 }

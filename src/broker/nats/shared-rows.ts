@@ -29,7 +29,7 @@ export class SharedRows {
   readonly #store: KvStore;
   readonly #known: KnownCalls;
   readonly #clock: Clock;
-  /** Rows of other hosts whose reply was read here. Their replies are removed too when they were taken. */
+  /** Rows of other hosts whose reply was read here. Their replies are removed too when they were acknowledged. */
   readonly #repliesRead = new Map<string, LocatedRow>();
   #isClosed = false;
 
@@ -128,7 +128,7 @@ export class SharedRows {
     }
   }
 
-  /** The reply of this call was taken. Returns where it is. */
+  /** The reply of this call was acknowledged. Returns where it is. */
   takeRead(key: string): LocatedRow | undefined {
     const read = this.#repliesRead.get(key);
     this.#repliesRead.delete(key);

@@ -26,7 +26,7 @@ export interface StoreIdOptions {
 
 const retryMs = 100;
 /** Number of failed checks over one connection after which the failure is reported. */
-const failuresTold = 20;
+const failuresBeforeReport = 20;
 /** The row must be younger than the age limit of its bucket. */
 const refreshMs = 3 * 60_000;
 /** Error codes of JetStream. */
@@ -120,7 +120,7 @@ export class StoreId {
           this.#check().then(resolve, reject);
         });
       } catch (error) {
-        if (failures === failuresTold) onProblem(noId(error));
+        if (failures === failuresBeforeReport) onProblem(noId(error));
         await sleep(clock, retryMs);
       }
     }

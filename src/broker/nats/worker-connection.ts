@@ -10,7 +10,7 @@ import { joinedParts } from '../../wire/json-edit.js';
 import { readHostMessage, type Welcome, type WorkerMessage, writeMessage } from '../protocol/messages.js';
 import type { OpenConnection, OpenConnectionOptions } from '../worker/connection.js';
 import { MessageConnection } from '../worker/message-connection.js';
-import { workerHears, workerSays } from './names.js';
+import { workerPublishSubject, workerSubscribeSubjects } from './names.js';
 import {
   bufferOf,
   connectNats,
@@ -90,7 +90,7 @@ class NatsWorkerConnection extends MessageConnection {
         this.#end(isHostError(thrown) ? thrown : lostConnection(thrown));
       }
     };
-    for (const subject of workerHears(session)) nats.subscribe(subject, { callback });
+    for (const subject of workerSubscribeSubjects(session)) nats.subscribe(subject, { callback });
   }
 
   /** Resolves when a host admitted the worker. */
@@ -113,7 +113,7 @@ class NatsWorkerConnection extends MessageConnection {
 
   protected override send(message: WorkerMessage): void {
     try {
-      this.#nats.publish(workerSays(message.op, this.#session), joinedParts(writeMessage(message)));
+      this.#nats.publish(workerPublishSubject(message.op, this.#session), joinedParts(writeMessage(message)));
     } catch {
       // The connection has ended.
     }
@@ -136,7 +136,9 @@ class NatsWorkerConnection extends MessageConnection {
   /** Rejects with a HostError if a host refuses the worker, and with an error of NATS if none answers. */
   async #hello(seen?: string): Promise<void> {
     const hello = joinedParts(writeMessage({ op: 'here', connection: this.#id, seen }));
-    const { data } = await this.#nats.request(workerSays('here', this.#session), hello, { timeout: helloAnswerMs });
+    const { data } = await this.#nats.request(workerPublishSubject('here', this.#session), hello, {
+      timeout: helloAnswerMs,
+    });
     const answer = readHostMessage(bufferOf(data));
     if (answer?.op === 'refused') throw answer.error;
     if (answer?.op !== 'welcome') throw noHost(undefined);

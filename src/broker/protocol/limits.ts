@@ -10,9 +10,9 @@ export const brokerLimits = {
   progressBytes: 64 * 1024,
   /** Longest time that a call may take, from its first sending on. */
   deadlineMs: 10 * 60_000,
-  /** Calls of one worker that are in the log and not taken. */
+  /** Calls of one worker that are in the log and not acknowledged. */
   callsPerWorker: 256,
-  /** Replies of one worker that are in the log and not taken. */
+  /** Replies of one worker that are in the log and not acknowledged. */
   replyBytesPerWorker: 64 * MiB,
   /** All replies in the log. The rest of 256 MiB is for rows and the files of SQLite. */
   replyBytesInAll: 192 * MiB,
@@ -24,8 +24,8 @@ export const brokerLimits = {
   callersKeyBytesPerWorker: 24 * MiB,
   callersKeyMs: 24 * 3_600_000,
   /** A reply that its worker never acknowledges is removed this long after the deadline of its call. */
-  untakenMs: 10 * 60_000,
-  /** Keys in one `ask` or `taken` message. */
+  unackedMs: 10 * 60_000,
+  /** Keys in one `ask` or `ack` message. */
   keysPerMessage: 256,
   /** How often a repeatable call is begun when its hosts die. */
   attempts: 3,

@@ -67,7 +67,7 @@ const workerMessages = {
   },
   cancel: { key: id },
   /** The worker has these replies. */
-  taken: { keys: ids },
+  ack: { keys: ids },
   /** What became of these calls, for which the worker has receipts? `id` is repeated in the answer. */
   ask: { id, keys: ids },
   manifest: { id },

@@ -138,7 +138,7 @@ describe('a reply', () => {
     expect(ann.answers.get('next')).toBe('overloaded');
     await bob.call('k0', 'read');
     expect(bob.outcome('k0')).toBeDefined();
-    rig.service.taken(ann, ['k0']);
+    rig.service.acknowledge(ann, ['k0']);
     await settled();
     await settled();
     expect(ann.outcome('k16')).toBeDefined();

@@ -293,7 +293,7 @@ describe('a call that comes again', () => {
     await worker.call('own', 'nova_click', { n: 1 }, { isCallersKey: true });
     await worker.call('own', 'nova_click', { n: 2 }, { isCallersKey: true });
     expect(worker.refusals.get('own')).toMatchObject({ code: 'key_conflict', details: { execution: 'not_executed' } });
-    rig.service.taken(worker, ['own']);
+    rig.service.acknowledge(worker, ['own']);
     await worker.call('own', 'nova_click', { n: 1 }, { isCallersKey: true });
     expect(worker.outcome('own')).toBe('{"n":1}');
     expect(rig.host.calls).toHaveLength(1);
@@ -333,7 +333,7 @@ describe('a question about calls', () => {
       running: [],
       resend: ['runs', 'waits'],
     });
-    rig.service.taken(worker, ['done']);
+    rig.service.acknowledge(worker, ['done']);
     expect(await rig.service.ask(worker, ['done'])).toEqual({ running: [], resend: ['done'] });
   });
 

@@ -74,7 +74,7 @@ export class BrokerService implements ServiceHandlers {
     const { host, log, clock, runningPerWorker, isRolelessAllowed = () => false } = options;
     const waitingMax = brokerLimits.callsPerWorker;
     this.#options = options;
-    const onProblem = (error: unknown) => this.#tell({ kind: 'problem', error });
+    const onProblem = (error: unknown) => this.#report({ kind: 'problem', error });
     this.#manifests = new Manifests({
       ...{ host, clock, isRolelessAllowed, onProblem },
       onChanged: (role, manifest) => this.#manifestChanged(role, manifest),
@@ -83,10 +83,10 @@ export class BrokerService implements ServiceHandlers {
       ...{ log, clock, waitingMax, onProblem },
       slots: new RunningSlots(runningPerWorker, waitingMax),
       onRepeated: () => void this.#counts.repeated++,
-      onUncertain: ({ id: { worker, key } }) => this.#tell({ kind: 'uncertain', worker, key }),
+      onUncertain: ({ id: { worker, key } }) => this.#report({ kind: 'uncertain', worker, key }),
     });
     this.#ports = {
-      ...{ host, isRolelessAllowed, onEvent: (event) => this.#tell(event) },
+      ...{ host, isRolelessAllowed, onEvent: (event) => this.#report(event) },
       manifestOf: (role) => this.#manifests.of(role),
     };
   }
@@ -146,7 +146,7 @@ export class BrokerService implements ServiceHandlers {
       this.#runner.send(task, session.id, this.#callerOf(incoming, task));
       if (wasCancelled) this.#runner.cancel(task.id, session.id);
     } catch (error) {
-      if (!isHostError(error)) this.#tell({ kind: 'problem', error });
+      if (!isHostError(error)) this.#report({ kind: 'problem', error });
       const known = isHostError(error) ? error : hostFailed(error);
       this.#refuse(incoming, known.with({ execution: 'not_executed' }));
     }
@@ -159,8 +159,8 @@ export class BrokerService implements ServiceHandlers {
     return false;
   }
 
-  taken(session: WorkerSession, keys: readonly string[]): void {
-    for (const key of keys) this.#options.log.taken(idOf(session, key));
+  acknowledge(session: WorkerSession, keys: readonly string[]): void {
+    for (const key of keys) this.#options.log.acknowledge(idOf(session, key));
   }
 
   ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
@@ -204,7 +204,7 @@ export class BrokerService implements ServiceHandlers {
       this.#noteDenied(session, identity.role, manifest);
       return manifest.body;
     } catch (error) {
-      this.#tell({ kind: 'problem', error });
+      this.#report({ kind: 'problem', error });
       return errorBody(isHostError(error) ? error : hostFailed(error));
     }
   }
@@ -242,7 +242,7 @@ export class BrokerService implements ServiceHandlers {
     return {
       receipt: (owner) => {
         incoming.receipt(owner);
-        this.#tellRevision(incoming);
+        this.#sendRevision(incoming);
       },
       refuse: (error) => this.#refuse(incoming, error),
       // A worker that misses it asks.
@@ -250,7 +250,7 @@ export class BrokerService implements ServiceHandlers {
     };
   }
 
-  #tellRevision({ session, request: { manifestRevision } }: IncomingCall): void {
+  #sendRevision({ session, request: { manifestRevision } }: IncomingCall): void {
     const identity = identityOf(session);
     if (manifestRevision === undefined || !identity) return;
     const { revision } = this.#manifests.of(identity.role);
@@ -275,7 +275,7 @@ export class BrokerService implements ServiceHandlers {
     if (!denied) return void this.#unlisted.delete(role);
     if (this.#unlisted.has(role)) return;
     setBounded(this.#unlisted, role, true, unlistedMax);
-    this.#tell({ kind: 'unlisted_role', worker: name, role, error: denied });
+    this.#report({ kind: 'unlisted_role', worker: name, role, error: denied });
   }
 
   #manifestChanged(role: string | undefined, { denied, revision }: RoleManifest): void {
@@ -283,7 +283,7 @@ export class BrokerService implements ServiceHandlers {
     this.#transport?.notify((identity) => identity.role === role, { op: 'manifest_changed', revision });
   }
 
-  #tell(event: BrokerEvent): void {
+  #report(event: BrokerEvent): void {
     if (event.kind === 'denied') this.#counts.denied++;
     if (event.kind === 'uncertain') this.#counts.uncertain++;
     try {

@@ -70,8 +70,8 @@ export class Manifests {
     if (kept) return kept;
     const made = this.#make(role);
     setBounded(this.#byRole, role, made, rolesMax);
-    const told = this.#failed.get(role);
-    if (this.#failed.delete(role) && told !== made.revision) this.#tellChanged(role);
+    const sentRevision = this.#failed.get(role);
+    if (this.#failed.delete(role) && sentRevision !== made.revision) this.#notifyChanged(role);
     return made;
   }
 
@@ -84,7 +84,7 @@ export class Manifests {
 
   /** Calls `onListed` with the manifest after the first listing; at once if there is no wait. */
   afterListing(name: string, role: string | undefined, onListed: (manifest: RoleManifest) => void): void {
-    const tell = () => {
+    const notify = () => {
       try {
         onListed(this.of(role));
       } catch (error) {
@@ -93,10 +93,10 @@ export class Manifests {
     };
     if (this.#afterListing.size === 0) {
       const listing = this.whenListed();
-      if (listing === undefined) return tell();
+      if (listing === undefined) return notify();
       void listing.then(() => this.#listed());
     }
-    this.#afterListing.set(name, tell);
+    this.#afterListing.set(name, notify);
   }
 
   /** Servers or rules may have changed: manifests are rebuilt soon, and workers are notified of changes. */
@@ -123,7 +123,7 @@ export class Manifests {
   #listed(): void {
     const waiting = [...this.#afterListing.values()];
     this.#afterListing.clear();
-    if (!this.#isClosed) for (const tell of waiting) tell();
+    if (!this.#isClosed) for (const notify of waiting) notify();
   }
 
   #sign(): string {
@@ -139,7 +139,7 @@ export class Manifests {
     for (const [role, { revision }] of [...this.#byRole]) {
       this.#byRole.delete(role);
       const made = this.#tryMake(role, revision);
-      if (made && made.revision !== revision) this.#tellChanged(role);
+      if (made && made.revision !== revision) this.#notifyChanged(role);
     }
     for (const role of failed) this.#tryMake(role, this.#failed.get(role));
   }
@@ -154,7 +154,7 @@ export class Manifests {
     }
   }
 
-  #tellChanged(role: string | undefined): void {
+  #notifyChanged(role: string | undefined): void {
     this.afterListing(roleKey('changed', role), role, (manifest) => this.#options.onChanged(role, manifest));
   }
 

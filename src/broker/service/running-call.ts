@@ -13,7 +13,7 @@ import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
 import { decideKnown, decideUnknown, hasOutcome, isSurelyNew, mayHaveBegun, type Sending } from './call-decision.js';
 import { cancelled, expired, hostFailed, rowRemoved, stopping, tooManyWaiting } from './call-errors.js';
-import type { RunningSlots, Turn } from './running-slots.js';
+import type { RunningSlots, SlotRequest } from './running-slots.js';
 
 /** One call, of a worker or of the host itself. */
 export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sentBefore'> {
@@ -73,7 +73,7 @@ export class RunningCall {
   #callers: Joined[] = [];
   /** The owner that receipts name; undefined before the row is durable. */
   #owner: string | undefined;
-  #turn: Turn | undefined;
+  #slot: SlotRequest | undefined;
   /** The call may have run before, so it is never said that it did not. */
   #mayHaveRun = false;
 
@@ -108,7 +108,7 @@ export class RunningCall {
   }
 
   wake(): void {
-    this.#turn?.wake();
+    this.#slot?.wake();
   }
 
   /** Never rejects. */
@@ -119,7 +119,7 @@ export class RunningCall {
       if (!isHostError(error)) this.#ports.onProblem(error);
       this.#refuseInDoubt(isHostError(error) ? error : hostFailed(error));
     } finally {
-      this.#turn?.release();
+      this.#slot?.release();
       this.#leave();
       for (const { caller } of this.#callers) caller.ended?.();
     }
@@ -138,7 +138,7 @@ export class RunningCall {
       const row = isNew ? undefined : await log.find(id);
       return row ? this.#continue(row, busy) : this.#refuse(busy);
     }
-    const state = decideUnknown(sending, log.storeId, this.#turn?.ready === undefined);
+    const state = decideUnknown(sending, log.storeId, this.#slot?.ready === undefined);
     if (state === 'refuse') return;
     const reply = this.#bodyFor(state, sending.refusal);
     const { isNew: isReceived, row } = await log.receive({
@@ -153,15 +153,15 @@ export class RunningCall {
     return state === 'running' ? this.#execute() : this.#continue(row);
   }
 
-  /** Returns why the call cannot be received now. Otherwise the call has a turn, unless it is refused anyway. */
+  /** Returns why the call cannot be received now. Otherwise the call has a slot or waits for one, unless it is refused anyway. */
   #enter(refusal: HostError | undefined): HostError | undefined {
     const { log, slots, waitingMax = 0 } = this.#ports;
     const { id, isCallersKey } = this.task;
     if (this.#isStopping()) return stopping();
     const full = log.refusal(id.worker, isCallersKey);
     if (full || refusal || !slots) return full;
-    this.#turn = slots.enter(id.worker);
-    return this.#turn ? undefined : tooManyWaiting(waitingMax);
+    this.#slot = slots.request(id.worker);
+    return this.#slot ? undefined : tooManyWaiting(waitingMax);
   }
 
   /** Goes on from a row, until the call is over or has another owner. */
@@ -213,7 +213,7 @@ export class RunningCall {
   async #begin(row: CallRow): Promise<CallRow | undefined | 'over'> {
     const { log } = this.#ports;
     this.#receipts(log.owner);
-    await this.#waitForTurn();
+    await this.#waitForSlot();
     // Its worker starts it again, elsewhere or later. A call that may have run is left to the next host.
     if (this.#isStopping())
       return row.state === 'running' || this.#mayHaveRun ? 'over' : this.#refuseRow(row, stopping());
@@ -225,12 +225,12 @@ export class RunningCall {
     return 'over';
   }
 
-  async #waitForTurn(): Promise<void> {
-    const turn = this.#turn;
-    if (!turn?.ready || turn.isRunning) return;
+  async #waitForSlot(): Promise<void> {
+    const slot = this.#slot;
+    if (!slot?.ready || slot.isGranted) return;
     const { clock } = this.#ports;
-    const cancelTimer = clock.at(this.task.deadlineAtMs, () => turn.wake());
-    if (!this.#cancellation.aborted) await turn.ready;
+    const cancelTimer = clock.at(this.task.deadlineAtMs, () => slot.wake());
+    if (!this.#cancellation.aborted) await slot.ready;
     cancelTimer();
   }
 

@@ -5,8 +5,8 @@
 export class RunningSlots {
   readonly #runningMax: number;
   readonly #waitingMax: number;
-  /** The turns of each worker, in the order in which they came. Some wait only while `#runningMax` of them run. */
-  readonly #byWorker = new Map<string, Set<Turn>>();
+  /** Open requests of each worker, the oldest first. Some wait only while `#runningMax` of them are granted. */
+  readonly #byWorker = new Map<string, Set<SlotRequest>>();
 
   constructor(runningMax: number, waitingMax: number) {
     this.#runningMax = runningMax;
@@ -14,42 +14,43 @@ export class RunningSlots {
   }
 
   /** Undefined: too many calls of this worker wait. */
-  enter(worker: string): Turn | undefined {
-    const turns = this.#byWorker.get(worker) ?? new Set<Turn>();
-    if (turns.size >= this.#runningMax + this.#waitingMax) return undefined;
-    const turn = new Turn(turns.size < this.#runningMax, () => this.#leave(worker, turns, turn));
-    this.#byWorker.set(worker, turns.add(turn));
-    return turn;
+  request(worker: string): SlotRequest | undefined {
+    const requests = this.#byWorker.get(worker) ?? new Set<SlotRequest>();
+    if (requests.size >= this.#runningMax + this.#waitingMax) return undefined;
+    const isGranted = requests.size < this.#runningMax;
+    const request = new SlotRequest(isGranted, () => this.#release(worker, requests, request));
+    this.#byWorker.set(worker, requests.add(request));
+    return request;
   }
 
-  #leave(worker: string, turns: Set<Turn>, turn: Turn): void {
-    if (!turns.delete(turn)) return;
-    if (turns.size === 0) this.#byWorker.delete(worker);
-    if (turn.isRunning) [...turns].find((each) => !each.isRunning)?.start();
+  #release(worker: string, requests: Set<SlotRequest>, request: SlotRequest): void {
+    if (!requests.delete(request)) return;
+    if (requests.size === 0) this.#byWorker.delete(worker);
+    if (request.isGranted) [...requests].find((each) => !each.isGranted)?.grant();
   }
 }
 
-/** A slot of one worker, or a place in its line. */
-export class Turn {
-  /** Frees the slot for the next call, or leaves the line. */
+/** The request of one call for a slot: granted, or in the queue of its worker. */
+export class SlotRequest {
+  /** Frees the slot for the next call, or leaves the queue. */
   readonly release: () => void;
   /** Resolves when the call may begin, or was woken. Undefined: it may begin now. */
   readonly ready: Promise<void> | undefined;
-  isRunning: boolean;
+  isGranted: boolean;
   /** Ends the wait, also without a slot: the call may be over. */
   wake = () => {};
 
-  constructor(isRunning: boolean, release: () => void) {
-    this.isRunning = isRunning;
+  constructor(isGranted: boolean, release: () => void) {
+    this.isGranted = isGranted;
     this.release = release;
-    if (isRunning) return;
+    if (isGranted) return;
     this.ready = new Promise((resolve) => {
       this.wake = resolve;
     });
   }
 
-  start(): void {
-    this.isRunning = true;
+  grant(): void {
+    this.isGranted = true;
     this.wake();
   }
 }

@@ -30,8 +30,8 @@ export function serveMessage(
     }
     case 'cancel':
       return void handlers.cancel(session, message.key);
-    case 'taken':
-      return handlers.taken(session, message.keys);
+    case 'ack':
+      return handlers.acknowledge(session, message.keys);
     case 'ask':
       return void handlers
         .ask(session, message.keys)

@@ -49,7 +49,7 @@ export interface AskedCalls {
 export interface ServiceHandlers {
   call(incoming: IncomingCall): void;
   cancel(session: WorkerSession, key: string): void;
-  taken(session: WorkerSession, keys: readonly string[]): void;
+  acknowledge(session: WorkerSession, keys: readonly string[]): void;
   /** Sends a `reply` for each call that has an outcome, and returns the others. */
   ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls>;
   /** Body of the manifest of the worker's role. */

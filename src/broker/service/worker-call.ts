@@ -42,7 +42,7 @@ export class WorkerCall implements CallTask {
   readonly #from: WorkerSession;
   readonly #request: CallRequest;
   readonly #ports: WorkerCallPorts;
-  #isDenialTold = false;
+  #isDenialReported = false;
 
   constructor(from: WorkerSession, request: CallRequest, deadlineAtMs: number, ports: WorkerCallPorts) {
     this.#from = from;
@@ -64,8 +64,8 @@ export class WorkerCall implements CallTask {
     const target = this.#target();
     if (!isHostError(target)) return undefined;
     const { server, tool } = this.#request;
-    if (target.code === 'denied' && !this.#isDenialTold) {
-      this.#isDenialTold = true;
+    if (target.code === 'denied' && !this.#isDenialReported) {
+      this.#isDenialReported = true;
       this.#ports.onEvent({ kind: 'denied', worker: this.#from.name, server, tool });
     }
     return target;

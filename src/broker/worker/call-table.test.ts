@@ -52,43 +52,43 @@ async function received(options = {}) {
   return { ...made, connection, giveUp };
 }
 
-test('a call is sent once, and ends with its reply; the reply is reported as taken', async () => {
+test('a call is sent once, and ends with its reply; the reply is acknowledged', async () => {
   const { clock, table, outcomes, connection } = await received();
   table.replied('k1', result('done'));
   expect(outcomes).toEqual({ k1: '{"text":"done"}' });
   expect(connection.requests).toMatchObject([{ key: 'k1', sentBefore: undefined, deadlineMs: 60_000 }]);
   await clock.advanceAsync(10);
-  expect(connection.takenKeys).toEqual([['k1']]);
+  expect(connection.ackedKeys).toEqual([['k1']]);
 });
 
-test('D-47 taken keys are sent together, also those of replies for which no caller waits', async () => {
+test('D-47 acknowledgements are sent together, also those of replies for which no caller waits', async () => {
   const { clock, table, connection } = await received();
   for (const key of ['k1', 'other', 'k1']) table.replied(key, result('x'));
   expect(table.usage.droppedReplies).toBe(2);
   await clock.advanceAsync(10);
-  expect(connection.takenKeys).toEqual([['k1', 'other']]);
+  expect(connection.ackedKeys).toEqual([['k1', 'other']]);
   for (let at = 0; at < 40; at++) table.replied(`many-${at}`, result('x'));
-  expect(connection.takenKeys[1]).toHaveLength(32);
+  expect(connection.ackedKeys[1]).toHaveLength(32);
 });
 
-test('keys that were told are told again over the next connection: the host may have died before it removed the replies', async () => {
+test('replies are acknowledged again over the next connection: the host may have died before it removed the replies', async () => {
   const { clock, table, connection } = await received();
   for (let at = 0; at < 2_000; at++) table.replied(`k${at}`, result('x'));
   await clock.advanceAsync(10);
-  expect(connection.takenKeys.flat()).toHaveLength(2_000);
+  expect(connection.ackedKeys.flat()).toHaveLength(2_000);
   const next = new FakeConnection();
   table.use(next);
-  expect(next.takenKeys.flat()).toEqual(Array.from({ length: 1_024 }, (_, at) => `k${976 + at}`));
+  expect(next.ackedKeys.flat()).toEqual(Array.from({ length: 1_024 }, (_, at) => `k${976 + at}`));
 });
 
-test('taken keys wait for the next connection', async () => {
+test('acknowledgements wait for the next connection', async () => {
   const { clock, table } = await received();
   table.use(undefined);
   table.replied('k1', result('x'));
   await clock.advanceAsync(1_000);
   const next = new FakeConnection();
   table.use(next);
-  expect(next.takenKeys).toEqual([['k1']]);
+  expect(next.ackedKeys).toEqual([['k1']]);
 });
 
 test('a call without a receipt is sent again over the next connection, with the id of its first store', async () => {
@@ -235,14 +235,14 @@ test('AC-BR9 a sending without a receipt is repeated after 1 s over the same con
   expect(outcomes).toEqual({ k1: '{"text":"once"}' });
 });
 
-test('AC-BR11 a call past its deadline is cancelled, and its late reply is taken and dropped', async () => {
+test('AC-BR11 a call past its deadline is cancelled, and its late reply is acknowledged and dropped', async () => {
   const { table, clock, connection, outcomes } = await received();
   await clock.advanceAsync(60_000);
   expect(outcomes).toEqual({ k1: 'timeout uncertain' });
   expect(connection.cancelled).toEqual(['k1']);
   table.replied('k1', result('late'));
   await clock.advanceAsync(10);
-  expect(connection.takenKeys).toEqual([['k1']]);
+  expect(connection.ackedKeys).toEqual([['k1']]);
   expect(outcomes).toEqual({ k1: 'timeout uncertain' });
 });
 

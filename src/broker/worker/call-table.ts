@@ -25,7 +25,7 @@ import {
 } from './call-errors.js';
 import type { Receipt, WorkerConnection } from './connection.js';
 import { OutcomeAsks } from './outcome-asks.js';
-import { TakenKeys } from './taken-keys.js';
+import { ReplyAcks } from './reply-acks.js';
 
 export type NewCall = Omit<CallRequest, 'deadlineMs' | 'sentBefore'>;
 export type CallResultBody = Extract<ReplyBody, { kind: 'result' }>;
@@ -98,7 +98,7 @@ export class CallTable {
   /** Cancelled calls that may have arrived, with their deadlines. The cancel is repeated until a reply comes. */
   readonly #cancels = new Map<string, number>();
   readonly #asks: OutcomeAsks;
-  readonly #taken: TakenKeys;
+  readonly #acks: ReplyAcks;
   #connection: WorkerConnection | undefined;
   #reserved = 0;
   readonly #bytes = new ByteBudget(callBytesMax);
@@ -106,7 +106,7 @@ export class CallTable {
 
   constructor(parts: CallTableParts) {
     this.#parts = parts;
-    this.#taken = new TakenKeys(parts.clock);
+    this.#acks = new ReplyAcks(parts.clock);
     this.#asks = new OutcomeAsks({
       clock: parts.clock,
       waiting: () => [...this.#calls].flatMap(([key, open]) => (isWaiting(open) ? key : [])),
@@ -151,13 +151,13 @@ export class CallTable {
   use(connection: WorkerConnection | undefined): void {
     if (this.#connection === connection) return;
     this.#connection = connection;
-    this.#taken.use(connection);
+    this.#acks.use(connection);
     this.#asks.use(connection);
     for (const open of [...this.#calls.values()]) if (!open.receipt) this.#send(open);
   }
 
   replied(key: string, body: Buffer, digest?: string): void {
-    this.#taken.add(key);
+    this.#acks.add(key);
     this.#cancels.delete(key);
     const open = this.#calls.get(key);
     if (!open || !isReplyTo(open, digest)) {
@@ -193,7 +193,7 @@ export class CallTable {
       this.#cancelAtHost(open, latestDeadline(open));
       this.#end(open, errorOf(open.call, executionOf(open)));
     }
-    this.#taken.flush();
+    this.#acks.flush();
   }
 
   #add(call: NewCall): OpenCall {

@@ -31,7 +31,7 @@ export interface WorkerConnection {
   ask(keys: readonly string[]): Promise<AskedCalls>;
   /** May be lost. */
   cancel(key: string): void;
-  taken(keys: readonly string[]): void;
+  acknowledge(keys: readonly string[]): void;
   /** Body of the manifest (protocol/reply-body.ts). */
   manifest(): Promise<Buffer>;
   close(): Promise<void>;

@@ -73,8 +73,8 @@ export abstract class MessageConnection implements WorkerConnection {
     this.send({ op: 'cancel', key });
   }
 
-  taken(keys: readonly string[]): void {
-    this.send({ op: 'taken', keys });
+  acknowledge(keys: readonly string[]): void {
+    this.send({ op: 'ack', keys });
   }
 
   async close(): Promise<void> {

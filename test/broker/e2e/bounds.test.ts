@@ -7,7 +7,7 @@ import { RawWorker } from './raw-worker.js';
 const place = new BrokerPlace();
 afterAll(() => place.remove());
 
-test('AC-BR7 a worker with 256 calls not taken is refused before the next one runs; another is served', {
+test('AC-BR7 a worker with 256 calls not acknowledged is refused before the next one runs; another is served', {
   timeout: 60_000,
 }, async () => {
   const keys = { ann: newKey(), bob: newKey() };
@@ -32,8 +32,8 @@ test('AC-BR7 a worker with 256 calls not taken is refused before the next one ru
   const bob = await RawWorker.joined(broker, keys.bob);
   bob.call('of-bob');
   await bob.heard('reply', 'of-bob');
-  // A reply that is taken makes room.
-  ann.say({ op: 'taken', keys: ['ann-0'] });
+  // A reply that is acknowledged makes room.
+  ann.say({ op: 'ack', keys: ['ann-0'] });
   let number = 0;
   await eventually('room', async () => {
     const key = `later-${number++}`;

@@ -26,11 +26,11 @@ const config = (port: number) => ({
   broker: { listen: { port } },
 });
 
-/** One worker process by the rules of the protocol: it sends again without a receipt, asks with one, and tells again what it has taken. */
+/** One worker process by the rules of the protocol: it sends again without a receipt, asks with one, and tells again what it has received. */
 async function workUntil(name: string, url: string, isOver: () => boolean): Promise<void> {
   const session = newSession();
   const open = new Set<string>();
-  const taken: string[] = [];
+  const acked: string[] = [];
   let number = 0;
   while (!isOver() || open.size > 0) {
     const raw = await RawWorker.joined(url, keys.get(name) as string, session).catch(() => undefined);
@@ -44,7 +44,7 @@ async function workUntil(name: string, url: string, isOver: () => boolean): Prom
     };
     const hasReceipt = (key: string) => (histories.get(key) as History).receipts > 0;
     for (const key of open) if (!hasReceipt(key)) send(key);
-    if (taken.length > 0) raw.say({ op: 'taken', keys: taken.slice(-256) });
+    if (acked.length > 0) raw.say({ op: 'ack', keys: acked.slice(-256) });
     let askAtMs = 0;
     while (raw.closed === undefined && (!isOver() || open.size > 0)) {
       for (const message of raw.messages.splice(0)) {
@@ -56,8 +56,8 @@ async function workUntil(name: string, url: string, isOver: () => boolean): Prom
         if (message.op !== 'reply' || !history) continue;
         history.outcomes.add(JSON.stringify(message.body));
         open.delete(String(message.key));
-        taken.push(String(message.key));
-        raw.say({ op: 'taken', keys: [message.key] });
+        acked.push(String(message.key));
+        raw.say({ op: 'ack', keys: [message.key] });
       }
       while (!isOver() && open.size < 8) {
         const key = `${name}-${number++}`;

@@ -62,7 +62,7 @@ test('AC-BR12 JetStream, other workers and hosts cannot be reached with the key 
     });
   const row = '$KV.hostler_calls.w2.e_w2.mine';
   const subjects = [
-    ...['hostler.in.w2.e_w2.call.s_w2', 'hostler.in.w2.e_w2.taken.s_w2', 'hostler.out.w2.e_w2.one.s_w2', row],
+    ...['hostler.in.w2.e_w2.call.s_w2', 'hostler.in.w2.e_w2.ack.s_w2', 'hostler.out.w2.e_w2.one.s_w2', row],
     ...['hostler.body.w2.e_w2.mine', `hostler.host.${host.nats.log.owner}`, 'hostler.store', '$JS.API.INFO'],
     ...['$JS.API.STREAM.PURGE.KV_hostler_calls', '$JS.API.STREAM.DELETE.KV_hostler_calls', '$JS.API.STREAM.NAMES'],
     ...['$JS.API.STREAM.MSG.GET.KV_hostler_calls', '$JS.API.STREAM.MSG.DELETE.KV_hostler_calls'],
@@ -121,7 +121,7 @@ test.each([
   ['say that nobody listens', () => headers(503, 'No Responders')],
 ])('messages whose headers %s do not end the host', async (what, make) => {
   const client = await attacker();
-  for (const operation of ['here', 'bye', 'call', 'cancel', 'taken', 'manifest', 'ask'])
+  for (const operation of ['here', 'bye', 'call', 'cancel', 'ack', 'manifest', 'ask'])
     for (const body of ['', '{', '[]', '{"v":2}', `{"v":1,"op":"${operation}"}`])
       client.publish(`hostler.in.${operation}.s1`, body, { headers: make(), reply: '_INBOX.x' });
   await client.flush();

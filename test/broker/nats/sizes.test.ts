@@ -1,4 +1,4 @@
-/** Large replies on NATS: those that were taken cost nothing. */
+/** Large replies on NATS: those that were acknowledged cost nothing. */
 import { expect, test } from 'vitest';
 import { connectWorker } from '../../../src/broker/worker/connect-worker.js';
 import { eventually } from '../../eventually.js';
@@ -25,7 +25,7 @@ test('results of 3.9 MB, many times the bound: none is refused or dropped, and t
       }),
     );
     expect(done).toBe(count);
-    await eventually('all replies are taken', () => host.nats.log.usage().replyBytes === 0);
+    await eventually('all replies are acknowledged', () => host.nats.log.usage().replyBytes === 0);
     largest = Math.max(largest, stage.server.storeBytes());
     expect(largest).toBeLessThan(256 * MiB);
     await worker.close();
@@ -34,14 +34,14 @@ test('results of 3.9 MB, many times the bound: none is refused or dropped, and t
   }
 }, 300_000);
 
-test('AC-BR7 replies that are not taken: the worker is refused before its next call runs, and served again when it takes them', async () => {
+test('AC-BR7 replies that are not acknowledged: the worker is refused before its next call runs, and served again when it takes them', async () => {
   const stage = await NatsStage.start();
   try {
     const host = await stage.host();
     host.upstreams.onCall = () => `{"content":[],"text":"${'x'.repeat(3_900_000)}"}`;
     const { connection, replies } = await stage.connect('w1');
     const { log } = host.nats;
-    // 64 MiB are 17 replies. The next one waits in memory until others are taken.
+    // 64 MiB are 17 replies. The next one waits in memory until others are acknowledged.
     const all = keys(18);
     for (const key of all) {
       await connection.call(request(key));
@@ -54,12 +54,12 @@ test('AC-BR7 replies that are not taken: the worker is refused before its next c
     expect(host.ran()).toHaveLength(18);
     expect(replies.size).toBe(17);
     expect(log.usage()).toMatchObject({ open: 1, finished: 17 });
-    connection.taken([...replies.keys()]);
+    connection.acknowledge([...replies.keys()]);
     await eventually('the other reply', () => replies.size === all.length);
     await connection.call(request('after'));
     await eventually('the reply', () => replies.has('after'));
-    connection.taken([...replies.keys()]);
-    await eventually('all are taken', () => log.usage().replyBytes === 0);
+    connection.acknowledge([...replies.keys()]);
+    await eventually('all are acknowledged', () => log.usage().replyBytes === 0);
   } finally {
     await stage.stop();
   }

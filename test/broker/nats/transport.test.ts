@@ -19,15 +19,15 @@ test('AC-BR1 a call is received, runs and is answered', async () => {
   const receipt = await worker.connection.call(request('a'));
   expect(receipt).toEqual({ owner: host.nats.log.owner, storeId: host.nats.log.storeId });
   expect(await eventually('the reply', () => worker.replies.get('a'))).toContain('"ran":{"key":"a"}');
-  worker.connection.taken(['a']);
-  await eventually('taken', () => host.nats.log.usage().finished === 0);
+  worker.connection.acknowledge(['a']);
+  await eventually('ack', () => host.nats.log.usage().finished === 0);
 });
 
 test('many calls at once each run once', async () => {
   const all = keys(200, 'm');
   await Promise.all(all.map((key) => worker.connection.call(request(key))));
   await eventually('all replies', () => all.every((key) => worker.replies.has(key)));
-  worker.connection.taken(all);
+  worker.connection.acknowledge(all);
   expect(host.ran().filter((args) => args.includes('"m')).length).toBe(200);
-  await eventually('taken', () => host.nats.log.usage().finished === 0);
+  await eventually('ack', () => host.nats.log.usage().finished === 0);
 });

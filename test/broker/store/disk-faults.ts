@@ -51,7 +51,7 @@ export async function runWithFault({ call, error, nth, isFirst }: Fault, calls =
     const after = struckAt < 0 ? [] : lines.slice(struckAt + 1).filter((line) => line.includes('/calls.db'));
     const failedAt = said.lines.indexOf('P store_failed');
     const later = failedAt < 0 ? [] : said.lines.slice(failedAt);
-    const [received, finished, taken] = [said.of('R'), new Set([...before, ...said.of('F')]), new Set(said.of('t'))];
+    const [received, finished, acked] = [said.of('R'), new Set([...before, ...said.of('F')]), new Set(said.of('t'))];
     const states = await statesOf(place, [...before, ...received]).catch(() => undefined);
     const isLost = (key: string) =>
       !(finished.has(key) ? ['done'] : ['running', 'done']).includes(`${states?.get(key)}`);
@@ -65,7 +65,7 @@ export async function runWithFault({ call, error, nth, isFirst }: Fault, calls =
       promisedAfter: later.filter((line) => /^(R |F |opened)/.test(line)).length,
       syncedAfter: after.filter((line) => /sync/.test(line)).length,
       writtenAfter: after.filter((line) => /pwrite64|ftruncate/.test(line)).length,
-      lost: [...before, ...received].filter((key) => !taken.has(key) && isLost(key)).length,
+      lost: [...before, ...received].filter((key) => !acked.has(key) && isLost(key)).length,
       isOpenAgain: states !== undefined,
     };
   } finally {
@@ -79,6 +79,6 @@ async function killedOne(folder: string): Promise<string[]> {
   await log.reached(80);
   log.child.kill('SIGKILL');
   const said = await log.ended;
-  const taken = new Set(said.of('t'));
-  return said.of('F').filter((key) => !taken.has(key));
+  const acked = new Set(said.of('t'));
+  return said.of('F').filter((key) => !acked.has(key));
 }

@@ -59,14 +59,14 @@ export async function fillCycles(cycles: number): Promise<FullReport> {
     const countLost = async (from: CallLog, cycle: number) => {
       for (const key of keysOf(cycle)) if ((await from.find(idOf(key)))?.state !== 'done') report.lost += 1;
     };
-    // The disk has room for the replies of some cycles. Those of earlier ones are looked up and taken.
+    // The disk has room for the replies of some cycles. Those of earlier ones are looked up and acknowledged.
     const kept = Math.min(cycles, 10);
     for (let cycle = 0; cycle < cycles; cycle++) {
       await fillCycle(log, folder, cycle, report);
       const old = cycle - kept;
       if (old < 0) continue;
       await countLost(log, old);
-      for (const key of keysOf(old)) log.taken(idOf(key));
+      for (const key of keysOf(old)) log.acknowledge(idOf(key));
     }
     await log.close();
     const again = await openSqliteCallLog({ folder, clock: systemClock, onProblem });

@@ -36,7 +36,7 @@ test('B6: a log that filled the disk itself shrinks and serves again without a r
     await eventually('new calls are refused', () => log.refusal('w1', false));
     expect(log.refusal('w1', false)).toMatchObject({ code: 'overloaded', details: { reason: 'disk_full' } });
     expect(log.refusal('w1', false)?.details.retryAfterMs).toBeGreaterThan(0);
-    for (const key of keys) log.taken(idOf(key));
+    for (const key of keys) log.acknowledge(idOf(key));
     await eventually('new calls are accepted', () => log.refusal('w1', false) === undefined);
     await eventually('the folder shrinks', () => usedBytes(folder) < 24 * MiB);
     await done(log, 'again', reply);
@@ -45,8 +45,8 @@ test('B6: a log that filled the disk itself shrinks and serves again without a r
   });
 }, 60_000);
 
-test('replies that were taken cost nothing: results of 3.9 MB through one worker keep the folder below 256 MiB', async () => {
-  const { folder, remove } = makeFolder('taken');
+test('replies that were acknowledged cost nothing: results of 3.9 MB through one worker keep the folder below 256 MiB', async () => {
+  const { folder, remove } = makeFolder('ack');
   try {
     const log = await openSqliteCallLog({ folder, clock: systemClock });
     const reply = Buffer.alloc(3.9 * MiB, 'x');
@@ -58,7 +58,7 @@ test('replies that were taken cost nothing: results of 3.9 MB through one worker
         expect(log.refusal('w1', false)).toBeUndefined();
         await log.receive(newCall(key));
         expect(await log.finish(idOf(key), log.owner, outcome(reply))).toMatchObject({ state: 'done' });
-        log.taken(idOf(key));
+        log.acknowledge(idOf(key));
         most = Math.max(most, usedBytes(folder));
       }
     };

@@ -4,7 +4,7 @@ import { runLog, startLog, statesOf } from './log-process.js';
 export interface KillReport {
   readonly receipts: number;
   readonly outcomes: number;
-  /** Received or finished, not taken, and not found as it was. */
+  /** Received or finished, not acknowledged, and not found as it was. */
   readonly lost: number;
   readonly problems: number;
 }
@@ -17,15 +17,15 @@ export async function killRounds(folder: string, rounds: number, lines: number):
     await log.reached(lines + Math.floor(Math.random() * lines));
     log.child.kill('SIGKILL');
     const said = await log.ended;
-    // Past 256 calls that are not taken nothing is refused here: the bounds are the service's to ask for.
+    // Past 256 calls that are not acknowledged nothing is refused here: the bounds are the service's to ask for.
     problems += said.of('P').length + said.of('X').length;
-    const [received, finished, taken] = [said.of('R'), new Set(said.of('F')), new Set(said.of('t'))];
+    const [received, finished, acked] = [said.of('R'), new Set(said.of('F')), new Set(said.of('t'))];
     receipts += received.length;
     outcomes += finished.size;
     const states = await statesOf(folder, received);
     for (const key of received) {
       const state = states.get(key);
-      if (taken.has(key)) lost += state === 'foreign' ? 1 : 0;
+      if (acked.has(key)) lost += state === 'foreign' ? 1 : 0;
       else if (finished.has(key)) lost += state === 'done' ? 0 : 1;
       else lost += state === 'running' || state === 'done' ? 0 : 1;
     }

@@ -2,7 +2,7 @@
  * A process that has a log of calls and says what it was promised, line by line, before anything else happens. Whoever kills it,
  * or lets its disk fail, knows what must be there afterwards.
  * Usage: node log-driver.mjs <folder> work [inFlight] [count] [bytes] | call [keys] [atMs] | read <file of keys> | hold
- * Lines: `opened`, `R key` received, `F key` finished, `t key` will be taken, `X code reason execution` a refusal, `P reason` a problem,
+ * Lines: `opened`, `R key` received, `F key` finished, `t key` will be acknowledged, `X code reason execution` a refusal, `P reason` a problem,
  * `M key state` a row, `N key` no row, `C key state` a key that was there, `E key` is run, `closed`.
  */
 import { readFileSync, writeSync } from 'node:fs';
@@ -69,7 +69,7 @@ async function work() {
         say('F', key);
         if (next % 3 > 0) continue;
         say('t', key);
-        log.taken(idOf(key));
+        log.acknowledge(idOf(key));
       } catch (error) {
         refused(error);
         hasFailed ||= error.details?.reason === 'store_failed';

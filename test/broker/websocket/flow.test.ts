@@ -52,13 +52,13 @@ describe('bytes', () => {
     const connection = await place.connect();
     const keys = Array.from({ length: 256 }, () => 'k');
     const startMs = performance.now();
-    for (let n = 0; n < 25; n++) connection.taken(keys);
+    for (let n = 0; n < 25; n++) connection.acknowledge(keys);
     await connection.call(request('k1'));
     // What has arrived with them is read; the next message waits.
     await connection.call(request('k2'));
     // 28 KiB, but 6,400 keys of 128 bytes each: 780 ms, of which the burst is free.
     expect(performance.now() - startMs).toBeGreaterThan(450);
-    expect(place.service.takenKeys).toHaveLength(25 * 256);
+    expect(place.service.ackedKeys).toHaveLength(25 * 256);
   });
 
   test('AC-BR6 of one worker do not slow down another', async () => {

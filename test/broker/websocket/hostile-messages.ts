@@ -23,7 +23,7 @@ const makers: Readonly<Record<string, Make>> = {
   'a part of a message': (random, n) => valid(n).slice(0, randomInt(random, 0, valid(n).length - 1)),
   'more than a message': (random, n) => valid(n) + pick(random, ['x', '{}', ',', '\0', valid(n)]),
   'a member twice': (random, n) =>
-    valid(n).replace('{', `{${pick(random, ['"op":"taken",', '"\\u006fp":"hello",', '"key":"x",', '"tool":"x",'])}`),
+    valid(n).replace('{', `{${pick(random, ['"op":"ack",', '"\\u006fp":"hello",', '"key":"x",', '"tool":"x",'])}`),
   'a bad key': (random, n) => changed(n, { key: pick(random, badIds) }),
   'a key that is no text': (random, n) => changed(n, { key: pick(random, [1, null, {}, [], true]) }),
   'a bad store id': (random, n) => changed(n, { sentBefore: { storeId: pick(random, badIds), hasReceipt: true } }),
@@ -41,9 +41,9 @@ const makers: Readonly<Record<string, Make>> = {
     JSON.stringify({ v: 1, op: pick(random, ['', 'Call', 'welcome', 'reply', '__proto__', 'constructor', 7]) }),
   'a reply': () => '{"v":1,"op":"reply","key":"k1","body":{"era":"legacy","result":{}}}',
   'too many keys': (random) =>
-    JSON.stringify({ v: 1, op: pick(random, ['taken', 'ask']), id: 'a', keys: Array.from({ length: 257 }, () => 'k') }),
-  'bad keys': (random) => JSON.stringify({ v: 1, op: 'taken', keys: [pick(random, badIds)] }),
-  'keys that are no list': (random) => `{"v":1,"op":"taken","keys":${pick(random, ['{}', '"k"', '1', 'null'])}}`,
+    JSON.stringify({ v: 1, op: pick(random, ['ack', 'ask']), id: 'a', keys: Array.from({ length: 257 }, () => 'k') }),
+  'bad keys': (random) => JSON.stringify({ v: 1, op: 'ack', keys: [pick(random, badIds)] }),
+  'keys that are no list': (random) => `{"v":1,"op":"ack","keys":${pick(random, ['{}', '"k"', '1', 'null'])}}`,
   'an ask without an id': () => '{"v":1,"op":"ask","keys":[]}',
   'no object': (random) => pick(random, ['', '[]', '1', 'null', '"hello"', 'true', '[{"v":1}]', '\ufeff{}']),
   noise: (random) =>

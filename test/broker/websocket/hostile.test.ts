@@ -26,8 +26,8 @@ test(`D-53 ${hostile} hostile messages: each ends its own connection, none reach
     await eventually('the other is served', () => other.messages.length > asked);
   }
   await place.close();
-  const { calls, cancels, takenKeys, asks } = place.service;
-  expect([calls, cancels, takenKeys, asks]).toEqual([[], [], [], []]);
+  const { calls, cancels, ackedKeys, asks } = place.service;
+  expect([calls, cancels, ackedKeys, asks]).toEqual([[], [], [], []]);
   const said = JSON.stringify(place.events);
   expect(said.includes(keys.w1) || said.includes(keys.w2)).toBe(false);
 });

@@ -49,7 +49,7 @@ describe('a call', () => {
     expect(calls.map(({ outcome }) => outcome)).toEqual(['{"n":1}', '{"n":2}', '{"n":3}']);
   });
 
-  test('AC-BR11 that timed out is not waited for any more; its late reply is taken and dropped', async () => {
+  test('AC-BR11 that timed out is not waited for any more; its late reply is acknowledged and dropped', async () => {
     const { tools, host, clock, settle } = await makeRig();
     let end = () => {};
     host.onCall = () =>
@@ -62,7 +62,7 @@ describe('a call', () => {
     end();
     await clock.advanceAsync(100);
     expect(tools.status()).toMatchObject({ inFlight: 0, droppedReplies: 1 });
-    expect(host.takenKeys).toEqual(host.cancelled);
+    expect(host.ackedKeys).toEqual(host.cancelled);
     await settle();
     expect(host.rows.size).toBe(0);
   });
@@ -108,11 +108,11 @@ describe('a call', () => {
     expect([call.outcome, host.sendings.length]).toEqual(['cancelled not_executed', 0]);
   });
 
-  test('D-47 leaves nothing at the host: its reply is taken', async () => {
+  test('D-47 leaves nothing at the host: its reply is acknowledged', async () => {
     const { tools, host, clock } = await makeRig();
     await tools.execute('nova', 'nova_click', {});
     await clock.advanceAsync(100);
-    expect(host.takenKeys).toEqual([host.ran[0]?.key]);
+    expect(host.ackedKeys).toEqual([host.ran[0]?.key]);
     expect(host.rows.size).toBe(0);
   });
 

@@ -52,7 +52,7 @@ export async function done(log: CallLog, key: string, reply: string | Buffer, mo
   return log.finish(call.id, log.owner, outcome(reply, { isCallersKey: call.isCallersKey }));
 }
 
-/** Taken rows are removed in batches, after a while of the log's clock. */
+/** Acknowledged rows are removed in batches, after a while of the log's clock. */
 const removed = (store: StoreUnderTest, log: CallLog, key: string) =>
   eventually(`${key} is removed`, async () => {
     store.clock.advance(1_000);
@@ -187,32 +187,32 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(await log.find(idOf('k1'))).toBeUndefined();
   },
 
-  'a taken reply is removed; a key that a caller chose, and an open call, are not': async (store) => {
+  'a acknowledged reply is removed; a key that a caller chose, and an open call, are not': async (store) => {
     const log = await store.open();
     await done(log, 'k1', '{"n":1}');
     await done(log, 'own', '{"n":2}', { isCallersKey: true });
     await log.receive(newCall('open'));
-    for (const key of ['k1', 'own', 'open', 'none']) log.taken(idOf(key));
+    for (const key of ['k1', 'own', 'open', 'none']) log.acknowledge(idOf(key));
     await removed(store, log, 'k1');
     expect(shown(await log.find(idOf('own')))).toMatchObject({ state: 'done', reply: '{"n":2}' });
     expect(shown(await log.find(idOf('open')))).toMatchObject({ state: 'running' });
     expect(log.usage()).toEqual({ open: 1, finished: 1, replyBytes: 0, callersKeys: 1 });
   },
 
-  'a call that was sent again before its reply was taken is known, also in the same turn': async (store) => {
+  'a call that was sent again before its reply was acknowledged is known, also in the same turn': async (store) => {
     const log = await store.open();
     await done(log, 'k1', '{"n":1}');
     const again = log.receive(newCall('k1'));
-    log.taken(idOf('k1'));
+    log.acknowledge(idOf('k1'));
     expect(await again).toMatchObject({ isNew: false, row: { state: 'done' } });
   },
 
-  'a refused key that a caller chose is removed when taken, because it did not run': async (store) => {
+  'a refused key that a caller chose is removed when acknowledged, because it did not run': async (store) => {
     const log = await store.open();
     const isCallersKey = true;
     await log.receive(newCall('own', { isCallersKey }));
     await log.finish(idOf('own'), log.owner, outcome('{"no":1}', { isCallersKey, state: 'refused' }));
-    log.taken(idOf('own'));
+    log.acknowledge(idOf('own'));
     await removed(store, log, 'own');
     expect(log.usage()).toMatchObject({ finished: 0, callersKeys: 0 });
   },
@@ -262,14 +262,14 @@ export const checks: Readonly<Record<string, Check>> = {
   'a call whose outcome could not be written does not count for ever': async (store) => {
     const log = await store.open();
     await log.receive(newCall('lost'));
-    await store.clock.advanceAsync(60_000 + brokerLimits.untakenMs);
+    await store.clock.advanceAsync(60_000 + brokerLimits.unackedMs);
     await eventually('it is removed', async () => {
       await store.clock.advanceAsync(30_001);
       return log.refusal('w1', false) === undefined && log.usage().open === 0;
     });
   },
 
-  'AC-BR7: a worker with 256 calls that are not taken is refused, others are not': async (store) => {
+  'AC-BR7: a worker with 256 calls that are not acknowledged is refused, others are not': async (store) => {
     const log = await store.open();
     const keys = Array.from({ length: brokerLimits.callsPerWorker }, (_, at) => `k${at}`);
     expect(log.refusal('w1', false)).toBeUndefined();
@@ -284,7 +284,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(log.usage()).toMatchObject({ open: 256, finished: 0 });
     await log.finish(idOf('k0'), log.owner, outcome('{}'));
     expect(log.refusal('w1', false)).toBeDefined();
-    log.taken(idOf('k0'));
+    log.acknowledge(idOf('k0'));
     await removed(store, log, 'k0');
     expect(log.refusal('w1', false)).toBeUndefined();
   },
@@ -299,8 +299,8 @@ export const checks: Readonly<Record<string, Check>> = {
     await store.clock.advanceAsync(60_000);
     const toldMs = retryAfterMs() ?? 0;
     // Deadline and ten minutes after the calls came, which was a minute ago.
-    expect(toldMs).toBeGreaterThan(brokerLimits.untakenMs - 1_000);
-    expect(toldMs).toBeLessThanOrEqual(brokerLimits.untakenMs);
+    expect(toldMs).toBeGreaterThan(brokerLimits.unackedMs - 1_000);
+    expect(toldMs).toBeLessThanOrEqual(brokerLimits.unackedMs);
     await store.clock.advanceAsync(toldMs - 2_000);
     await eventually('a shorter time', () => (retryAfterMs() ?? Number.POSITIVE_INFINITY) <= 2_000);
     await eventually('room after that time', async () => {
@@ -309,7 +309,7 @@ export const checks: Readonly<Record<string, Check>> = {
     });
   },
 
-  'a reply without room waits until others are taken': async (store) => {
+  'a reply without room waits until others are acknowledged': async (store) => {
     const log = await store.open();
     const keys = await fill(log);
     expect(log.refusal('w1', false)).toBeUndefined();
@@ -320,7 +320,7 @@ export const checks: Readonly<Record<string, Check>> = {
     });
     expect(shown(await log.find(idOf('late')))).toMatchObject({ state: 'running' });
     expect(written).toBeUndefined();
-    for (const key of keys) log.taken(idOf(key));
+    for (const key of keys) log.acknowledge(idOf(key));
     await finished;
     expect(written).toMatchObject({ state: 'done' });
     expect(written?.reply).toHaveLength(5 * MiB);

@@ -56,8 +56,8 @@ describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_
     const body = result('done');
     expect(incoming?.session.send({ op: 'reply', key: 'k1', body })).toBe(true);
     await arrives(() => expect(worker.replies).toEqual([{ key: 'k1', body: body.toString() }]));
-    connection.taken(['k1', 'k2']);
-    await arrives(() => expect(host.takenKeys).toEqual(['k1', 'k2']));
+    connection.acknowledge(['k1', 'k2']);
+    await arrives(() => expect(host.ackedKeys).toEqual(['k1', 'k2']));
   });
 
   test('AC-BR1: a request and a reply of the largest size arrive whole', async () => {

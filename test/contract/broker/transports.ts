@@ -138,7 +138,7 @@ export const transportKinds: readonly TransportKind[] = [memoryKind, webSocketKi
 export class RecordingService implements ServiceHandlers {
   readonly calls: IncomingCall[] = [];
   readonly cancels: { readonly session: WorkerSession; readonly key: string }[] = [];
-  readonly takenKeys: string[] = [];
+  readonly ackedKeys: string[] = [];
   readonly asks: (readonly string[])[] = [];
   readonly joinedSessions: WorkerSession[] = [];
   owner = 'owner-1';
@@ -154,8 +154,8 @@ export class RecordingService implements ServiceHandlers {
     this.cancels.push({ session, key });
     return true;
   }
-  taken(_session: WorkerSession, keys: readonly string[]): void {
-    this.takenKeys.push(...keys);
+  acknowledge(_session: WorkerSession, keys: readonly string[]): void {
+    this.ackedKeys.push(...keys);
   }
   ask(session: WorkerSession, keys: readonly string[]) {
     this.asks.push(keys);

@@ -115,11 +115,11 @@ export class CallsTable {
   }
 
   /** A caller's key stays, because it may be sent again, unless its call was refused and did not run. */
-  taken({ worker, epoch, key }: Of<'taken'>): void {
+  acknowledge({ worker, epoch, key }: Of<'ack'>): void {
     const which = `worker = ? AND epoch = ? AND key = ? AND state > ${running} AND (class = ${classes.call} OR state = ${refused})`;
     const text = `SELECT state, class, length(reply) AS bytes FROM calls WHERE ${which}`;
-    type Taken = { state: number; class: number; bytes: number | null };
-    const row = this.#statement(text).get([worker, epoch, key]) as Taken | undefined;
+    type Acked = { state: number; class: number; bytes: number | null };
+    const row = this.#statement(text).get([worker, epoch, key]) as Acked | undefined;
     if (!row) return;
     this.#run('DELETE FROM calls WHERE worker = ? AND epoch = ? AND key = ?', [worker, epoch, key]);
     this.#change(worker, row.class, row.state, -1, -(row.bytes ?? 0));

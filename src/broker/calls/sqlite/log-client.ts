@@ -40,8 +40,8 @@ export class LogClient {
   readonly #thread: Worker;
   readonly #exited: Promise<void>;
   /**
-   * Operations for the next message, in the order in which they came: a call that is sent again before its reply is taken must find its
-   * row. Those that nothing waits for cost no sync of their own.
+   * Operations for the next message, in the order in which they came: a call that is sent again before its reply is acknowledged must find
+   * its row. Those that nothing waits for cost no sync of their own.
    */
   #next: Operation[] = [];
   /** How many of `#next` have a waiting caller. */
@@ -94,7 +94,7 @@ export class LogClient {
   }
 
   /** Returns how many such operations wait for the next message. */
-  tell(operation: Operation): number {
+  enqueue(operation: Operation): number {
     return this.#next.push(operation) - this.#unsent;
   }
 

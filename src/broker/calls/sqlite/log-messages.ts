@@ -34,7 +34,7 @@ export type Operation =
       readonly isCallersKey: boolean;
     })
   | (CallId & { readonly op: 'find' })
-  | (CallId & { readonly op: 'taken' })
+  | (CallId & { readonly op: 'ack' })
   | { readonly op: 'purge'; readonly worker: string; readonly except: readonly string[] }
   /** Removes expired rows and returns free pages to the disk. */
   | { readonly op: 'tidy'; readonly isSweep: boolean };

@@ -132,8 +132,8 @@ export class LogWriter {
         return this.#isFull && replyBytesOf(operation) > smallBytes ? error(diskFull()) : this.#table.finish(operation);
       case 'find':
         return this.#table.find(operation);
-      case 'taken':
-        return void this.#table.taken(operation);
+      case 'ack':
+        return void this.#table.acknowledge(operation);
       case 'purge':
         this.#table.purge(operation);
         return { kind: 'none' };
@@ -198,7 +198,7 @@ const isSynced = (operation: Operation): boolean =>
   operation.op === 'purge' ||
   (operation.op === 'finish' && operation.isCallersKey);
 
-const isAnswered = ({ op }: Operation): boolean => op !== 'taken' && op !== 'tidy';
+const isAnswered = ({ op }: Operation): boolean => op !== 'ack' && op !== 'tidy';
 
 export const replyBytesOf = (operation: Operation): number =>
   'reply' in operation ? (operation.reply?.length ?? 0) : 0;

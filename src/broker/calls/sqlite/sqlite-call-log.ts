@@ -92,7 +92,7 @@ class SqliteCallLog implements CallLog {
   }
 
   async receive({ id, digest, isCallersKey, deadlineMs, state, reply }: NewCall): Promise<Received> {
-    const expires = this.#wallMs() + (isCallersKey ? brokerLimits.callersKeyMs : deadlineMs + brokerLimits.untakenMs);
+    const expires = this.#wallMs() + (isCallersKey ? brokerLimits.callersKeyMs : deadlineMs + brokerLimits.unackedMs);
     // Counted before the answer: many calls may come in one turn.
     const row = { worker: id.worker, isCallersKey, open: 1, finished: 0, bytes: 0 };
     this.#bounds.change(row);
@@ -130,8 +130,8 @@ class SqliteCallLog implements CallLog {
     return foundIn(await this.#client.ask({ op: 'find', ...id }));
   }
 
-  taken(id: CallId): void {
-    const waiting = this.#client.tell({ op: 'taken', ...id });
+  acknowledge(id: CallId): void {
+    const waiting = this.#client.enqueue({ op: 'ack', ...id });
     // Replies that wait for room, and large batches, do not wait for other work.
     this.#tidyIn(this.#bounds.isWaiting || waiting >= brokerLimits.keysPerMessage ? 0 : tidyMs);
   }
@@ -205,7 +205,7 @@ class SqliteCallLog implements CallLog {
     if (this.#client.gone('uncertain')) return;
     const isSweep = nowMs >= this.#sweepAtMs;
     if (isSweep) this.#sweepAtMs = nowMs + sweepMs;
-    this.#client.tell({ op: 'tidy', isSweep });
+    this.#client.enqueue({ op: 'tidy', isSweep });
     this.#client.flush();
     this.#tidyIn(this.#sweepAtMs - nowMs);
   }
