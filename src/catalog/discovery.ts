@@ -8,6 +8,7 @@
  */
 import type { Clock } from '../kernel/clock.js';
 import { deferred } from '../kernel/deferred.js';
+import { eachOf } from '../kernel/each-of.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { denial, type Guard, type GuardRequest } from '../policy/allowlist.js';
 import { embedder, type Principal, waitMs } from '../policy/operation.js';
@@ -246,15 +247,6 @@ export class Discovery {
     // The server was removed after `discover` began.
     return error.code === 'server_not_found' ? [] : [{ server, error }];
   }
-}
-
-/** Calls `run` for all items in order, at most `max` concurrently. `run` must not reject. */
-async function eachOf<T>(items: readonly T[], max: number, run: (item: T, i: number) => Promise<void>): Promise<void> {
-  const rest = items.entries();
-  const worker = async () => {
-    for (const [i, item] of rest) await run(item, i);
-  };
-  await Promise.all(Array.from({ length: Math.min(max, items.length) }, worker));
 }
 
 async function isReady({ supervisor }: CatalogServer, untilMs: number, clock: Clock): Promise<boolean> {

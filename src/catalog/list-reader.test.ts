@@ -2,9 +2,10 @@ import { expect, test } from 'vitest';
 import { sleep } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
+import { ServerThrottle } from '../policy/throttles.js';
 import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
-import { ListReader, readFirstTools } from './list-reader.js';
+import { ListReader } from './list-reader.js';
 
 /** `costMs`: how long each list takes to be learnt. */
 function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
@@ -29,10 +30,9 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
     },
   } as unknown as Session;
   const onProblem = (error: unknown) => problems.push(error);
-  const reader = new ListReader(
-    'tools/list',
-    clock,
-    () => {
+  const reader = new ListReader({
+    ...{ clock, session, onProblem, method: 'tools/list', throttle: new ServerThrottle(clock) },
+    begin: () => {
       begun++;
       return async ({ items }) => {
         const tookMs = costMs.shift();
@@ -40,11 +40,10 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
         learnt.push(items.map(({ key }) => key).join());
       };
     },
-    onProblem,
-  );
+  });
   const learner = {
-    begin: (opened: Session, limits: { deadlineAtMs: number }) => readFirstTools(reader, opened, limits, onProblem),
-    changed: () => reader.changed(session),
+    begin: (limits: { deadlineAtMs: number }) => reader.readFirst(limits),
+    changed: () => reader.changed(),
   };
   return { clock, learner, session, learnt, problems, reads: () => reads, closes: () => closes };
 }
@@ -52,23 +51,23 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
 const tool = (key: string): ListedItem => ({ key, raw: Buffer.from('{}') });
 
 test('the tools are known when it has begun', async () => {
-  const { learner, session, learnt } = set([[tool('a'), tool('b')]]);
-  await learner.begin(session, { deadlineAtMs: 1_000 });
+  const { learner, learnt } = set([[tool('a'), tool('b')]]);
+  await learner.begin({ deadlineAtMs: 1_000 });
   expect(learnt).toEqual(['a,b']);
 });
 
 test('a server that cannot list its tools is usable; one that is lost is closed', async () => {
   const half = set([new HostError('protocol_error', 'fetch failed', { rpcCode: -32603 })]);
-  await half.learner.begin(half.session, { deadlineAtMs: 1_000 });
+  await half.learner.begin({ deadlineAtMs: 1_000 });
   expect([half.problems.length, half.closes()]).toEqual([1, 0]);
   const lost = set([new HostError('transport', 'gone')]);
-  await expect(lost.learner.begin(lost.session, { deadlineAtMs: 1_000 })).rejects.toMatchObject({ code: 'transport' });
+  await expect(lost.learner.begin({ deadlineAtMs: 1_000 })).rejects.toMatchObject({ code: 'transport' });
   expect(lost.closes()).toBe(1);
 });
 
 test('many announcements are one reading, and one more when they go on meanwhile', async () => {
-  const { clock, learner, session, learnt, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
-  await learner.begin(session, { deadlineAtMs: 1_000 });
+  const { clock, learner, learnt, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
+  await learner.begin({ deadlineAtMs: 1_000 });
   for (let i = 0; i < 50; i++) learner.changed();
   await clock.advanceAsync(100);
   expect([learnt.at(-1), reads()]).toEqual(['b', 2]);
@@ -78,12 +77,8 @@ test('many announcements are one reading, and one more when they go on meanwhile
 });
 
 test('a failed read keeps the known list, and the next announcement is handled', async () => {
-  const { clock, learner, session, learnt, problems } = set([
-    [tool('a')],
-    new HostError('timeout', 'late'),
-    [tool('b')],
-  ]);
-  await learner.begin(session, { deadlineAtMs: 1_000 });
+  const { clock, learner, learnt, problems } = set([[tool('a')], new HostError('timeout', 'late'), [tool('b')]]);
+  await learner.begin({ deadlineAtMs: 1_000 });
   learner.changed();
   await clock.advanceAsync(100);
   expect([learnt, problems.length]).toEqual([['a'], 1]);
@@ -92,13 +87,52 @@ test('a failed read keeps the known list, and the next announcement is handled',
   expect(learnt).toEqual(['a', 'b']);
 });
 
+test('W29 a read that failed is repeated until it succeeds, and its failure is reported once', async () => {
+  const away = () => new HostError('transport', 'bad gateway', { httpStatus: 502 });
+  const { clock, learner, learnt, problems, reads } = set([[tool('a')], away(), away(), away(), [tool('b')]]);
+  await learner.begin({ deadlineAtMs: 1_000 });
+  learner.changed();
+  await clock.advanceAsync(100);
+  for (const [i, ms] of [1_000, 2_000, 4_000].entries()) {
+    await clock.advanceAsync(ms - 1);
+    expect(reads()).toBe(2 + i);
+    await clock.advanceAsync(1);
+    expect(reads()).toBe(3 + i);
+  }
+  expect([learnt, problems.length]).toEqual([['a', 'b'], 1]);
+  await clock.advanceAsync(600_000);
+  expect(reads()).toBe(5);
+});
+
+test.each([
+  ['a list that is too large', 'protocol_error', { reason: 'items' }, false],
+  ['an oversized answer', 'result_too_large', {}, false],
+  ['invalid params', 'protocol_error', { rpcCode: -32602 }, false],
+  ['an internal error', 'protocol_error', { rpcCode: -32603 }, true],
+  ['a page of a proxy', 'protocol_error', { reason: 'content_type' }, true],
+  ['a 404 of a proxy', 'protocol_error', { httpStatus: 404 }, true],
+  ['a timeout', 'timeout', {}, true],
+] as const)('W29 %s: whether the first tools and later ones are read again', async (_what, code, details, isAgain) => {
+  const failure = () => new HostError(code, 'no', details);
+  const later = set([[tool('a')], failure(), [tool('b')]]);
+  await later.learner.begin({ deadlineAtMs: 1_000 });
+  later.learner.changed();
+  await later.clock.advanceAsync(600_000);
+  expect(later.learnt).toEqual(isAgain ? ['a', 'b'] : ['a']);
+  if (code !== 'protocol_error') return;
+  const first = set([failure(), [tool('b')]]);
+  await first.learner.begin({ deadlineAtMs: 1_000 });
+  await first.clock.advanceAsync(600_000);
+  expect(first.learnt).toEqual(isAgain ? ['b'] : []);
+});
+
 test.each([
   ['ten times as long as the last one took', 30, 300],
   ['what lets changes settle, at least', 5, 100],
   ['a minute, at most', 20_000, 60_000],
 ])('X18 however often changes are announced, the next reading waits %s', async (_what, tookMs, restMs) => {
-  const { clock, learner, session, reads, learnt } = set([[tool('a')], [tool('b')], [tool('c')]], [tookMs, tookMs]);
-  const begun = learner.begin(session, { deadlineAtMs: 100_000 });
+  const { clock, learner, reads, learnt } = set([[tool('a')], [tool('b')], [tool('c')]], [tookMs, tookMs]);
+  const begun = learner.begin({ deadlineAtMs: 100_000 });
   await clock.advanceAsync(tookMs);
   await begun;
   for (const round of [1, 2]) {
@@ -115,7 +149,7 @@ test.each([
 
 test('X18 a reading that fails is paid for as any other', async () => {
   const { clock, learner, session, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
-  await learner.begin(session, { deadlineAtMs: 1_000 });
+  await learner.begin({ deadlineAtMs: 1_000 });
   session.list = async () => {
     await sleep(clock, 50);
     throw new HostError('protocol_error', 'too large');

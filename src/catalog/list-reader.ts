@@ -1,91 +1,115 @@
 /**
- * Reads one list of one connection, and reads it again when the server announces a change.
- * Not here: the use of a list (host/list-operations.ts, listings.ts), the choice of lists (server-runs.ts).
+ * Reads one list of one session, and reads it again when it may have changed. A read that failed is repeated.
+ * Not here: the use of a list (host/list-operations.ts, listings.ts), the choice of lists (server-run.ts).
  *
- * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list.
+ * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list. Only the first
+ * of several failures in a row is reported.
  */
-import { type Clock, sleep } from '../kernel/clock.js';
+import { deferred } from '../kernel/deferred.js';
 import { isHostError } from '../kernel/errors.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
+import { isTemporary, SessionRetry, type SessionWork } from './session-retry.js';
 
 /** A server may announce many changes one by one: a single read after this delay covers them. */
 const settleMs = 100;
-export const readMsMax = 30_000;
+const readMsMax = 30_000;
 /** Pause after a read, as a multiple of its duration: a server that announces changes all the time cannot keep Hostler busy. */
 const pauseFactor = 10;
 const pauseMsMax = 60_000;
 
-/** Called when a read begins. The returned function receives the list. */
-type BeginRead = () => (list: ServerList) => Promise<void> | void;
+export interface ListReaderParts extends SessionWork {
+  readonly session: Session;
+  readonly method: ListMethod;
+  /** Called when a read begins. The returned function receives the list. */
+  readonly begin: () => (list: ServerList) => Promise<void> | void;
+  readonly onProblem: (error: unknown) => void;
+}
 
 export class ListReader {
-  readonly #method: ListMethod;
-  readonly #clock: Clock;
-  readonly #begin: BeginRead;
-  readonly #onProblem: (error: unknown) => void;
+  readonly #parts: ListReaderParts;
+  readonly #retry: SessionRetry;
   #pauseUntilMs = 0;
-  #state: 'idle' | 'reading' | 'changed again' = 'idle';
+  /** Settles with the read that is running. */
+  #running: Promise<void> | undefined;
+  #isStale = false;
 
-  constructor(method: ListMethod, clock: Clock, begin: BeginRead, onProblem: (error: unknown) => void) {
-    this.#method = method;
-    this.#clock = clock;
-    this.#begin = begin;
-    this.#onProblem = onProblem;
+  constructor(parts: ListReaderParts) {
+    this.#parts = parts;
+    this.#retry = new SessionRetry(parts);
   }
 
-  changed(session: Session): void {
-    if (this.#state !== 'idle') this.#state = 'changed again';
-    else void this.#read(session);
+  changed(): void {
+    this.#isStale = true;
+    if (!this.#running) this.#retry.after(Math.max(settleMs, this.#pauseLeftMs), () => void this.read());
   }
 
-  /** Reads now; rejects when the list cannot be read. */
-  async readOnce(session: Session, limits: CallOptions): Promise<void> {
-    const startedMs = this.#clock.nowMs();
+  /** Reads now. After a temporary failure it reads again later. Never rejects. */
+  async read(): Promise<void> {
+    const { clock, session, onProblem } = this.#parts;
+    if (this.#running || this.#retry.isThrottled) return this.changed();
+    let isAgain = false;
     try {
-      const learn = this.#begin();
-      await learn(await session.list(this.#method, limits));
+      await this.#retry.send(() => this.#readOnce({ deadlineAtMs: clock.nowMs() + readMsMax }));
+      this.#retry.succeeded();
+    } catch (error) {
+      // The supervisor reports the end of the session.
+      if (session.closedBy) return;
+      if (!this.#retry.hasFailed) onProblem(error);
+      isAgain = isTemporary(error);
+    }
+    if (this.#isStale) this.changed();
+    if (isAgain) this.#retry.retry(() => void this.read(), this.#pauseLeftMs);
+  }
+
+  /** Reads now, also if a read is running: that one may have begun before the change. Never rejects. */
+  async readAgain(): Promise<void> {
+    await this.#running;
+    await this.read();
+  }
+
+  /**
+   * Reads the tools of a new connection. The server becomes ready only after this read, which tells which tools are read-only.
+   * Resolves when the tools are known or the server cannot list them. If the connection is lost, closes it and rejects.
+   */
+  async readFirst(limits: CallOptions): Promise<void> {
+    const { session, onProblem } = this.#parts;
+    try {
+      await this.#readOnce(limits);
+    } catch (error) {
+      // A server that answers with an error can still be called.
+      if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
+        await session.close();
+        throw error;
+      }
+      onProblem(error);
+      if (isTemporary(error)) this.#retry.retry(() => void this.read(), this.#pauseLeftMs);
+    }
+    if (this.#isStale) this.changed();
+  }
+
+  stop(): void {
+    this.#retry.stop();
+  }
+
+  async #readOnce(limits: CallOptions): Promise<void> {
+    const { clock, session, method, begin } = this.#parts;
+    const startedMs = clock.nowMs();
+    const running = deferred();
+    this.#running = running.promise;
+    this.#isStale = false;
+    try {
+      const learn = begin();
+      await learn(await session.list(method, limits));
     } finally {
-      const nowMs = this.#clock.nowMs();
+      this.#running = undefined;
+      running.resolve();
+      const nowMs = clock.nowMs();
       this.#pauseUntilMs = nowMs + Math.min(pauseFactor * (nowMs - startedMs), pauseMsMax);
     }
   }
 
-  async #read(session: Session): Promise<void> {
-    this.#state = 'reading';
-    try {
-      await sleep(this.#clock, Math.max(settleMs, this.#pauseUntilMs - this.#clock.nowMs()));
-      this.#state = 'reading';
-      if (session.closedBy) return;
-      await this.readOnce(session, { deadlineAtMs: this.#clock.nowMs() + readMsMax });
-    } catch (error) {
-      this.#onProblem(error);
-    } finally {
-      const isStale = (this.#state as string) === 'changed again';
-      this.#state = 'idle';
-      if (isStale && !session.closedBy) this.changed(session);
-    }
-  }
-}
-
-/**
- * Reads the tools of a new connection. The server becomes ready only after this read, which tells which tools are read-only.
- * Resolves when the tools are known or the server cannot list them. If the connection is lost, closes it and rejects.
- */
-export async function readFirstTools(
-  reader: ListReader,
-  session: Session,
-  limits: CallOptions,
-  onProblem: (error: unknown) => void,
-): Promise<void> {
-  try {
-    await reader.readOnce(session, limits);
-  } catch (error) {
-    // A server that answers with an error can still be called.
-    if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
-      await session.close();
-      throw error;
-    }
-    onProblem(error);
+  get #pauseLeftMs(): number {
+    return this.#pauseUntilMs - this.#parts.clock.nowMs();
   }
 }

@@ -1,6 +1,6 @@
 /**
  * The listing of each server as clients may see it (facts and lists, from the current run, the last run or disk).
- * Not here: reading lists from a server (host/list-operations.ts, server-runs.ts), permissions of principals (policy/).
+ * Not here: reading lists from a server (host/list-operations.ts, list-reader.ts), permissions of principals (policy/).
  *
  * Invariants: a new or changed tool without approval is never shown where the policy blocks it. A notified listener finds the
  * new listing. Listeners run in a later tick, once per server for all changes of one tick, and cannot disturb the caller.
@@ -41,6 +41,7 @@ interface ListingRecord {
   faults?: Faults | undefined;
   notes?: readonly string[] | undefined;
   revision: number;
+  session?: number;
   isUnsaved: boolean;
   /** State of the server when `known` was last called: a stopped or disabled server shows no lists. */
   isOff?: boolean;
@@ -79,6 +80,7 @@ export class Listings {
       facts: record.facts,
       lists,
       revision: record.revision,
+      session: record.session ?? 0,
     };
   }
 
@@ -177,6 +179,7 @@ export class Listings {
   learnFacts(server: CatalogServer, facts: KnownFacts, offered: readonly ListMethod[]): void {
     const record = this.#recordOf(server);
     record.isOutdated = false;
+    record.session = ++this.#revisions;
     const gone = [...record.lists.keys()].filter((method) => method !== 'tools/list' && !offered.includes(method));
     if (gone.length === 0 && record.facts && sameFacts(record.facts, facts)) return;
     record.facts = facts;

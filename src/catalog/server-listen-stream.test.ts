@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
+import { ServerThrottle } from '../policy/throttles.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { Answer } from '../wire/peer-interface.js';
 import { acknowledgeMsMax, reopenMs, ServerListenStream } from './server-listen-stream.js';
@@ -32,6 +33,7 @@ function open(listChanges: ('toolsListChanged' | 'promptsListChanged')[] = ['too
   const stream = new ServerListenStream({
     clock,
     session,
+    throttle: new ServerThrottle(clock),
     listChanges,
     uris: () => set.uris,
     onGap: () => set.gaps++,

@@ -1,25 +1,25 @@
 /**
  * Keeps one `subscriptions/listen` request open at a modern server, which otherwise reports no changes of lists or resources.
- * Not here: subscribers (subscriptions.ts), handling a notification (server-runs.ts).
+ * Not here: subscribers (subscriptions.ts), handling a notification (server-run.ts).
  *
  * Invariants: at most two requests are open. The old one is closed only after the new one is acknowledged, so no notification
  * is missed; a notification may arrive twice. If a stream ends before its session, it is reopened with exponential backoff.
  */
-import type { Cancel, Clock } from '../kernel/clock.js';
+import type { Cancel } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { parseMember, readRpcError, resultOf } from '../session/rpc-response.js';
 import type { Session } from '../session/session.js';
 import { memberBytes } from '../wire/json-members.js';
 import { listenMethod, RPC } from '../wire/methods.js';
 import type { Answer } from '../wire/peer-interface.js';
+import { SessionRetry, type SessionWork } from './session-retry.js';
 
 /** Delay between attempts; a stream that lasted longer than `max` resets it. */
 export const reopenMs = { first: 100, max: 30_000 } as const;
 /** If no acknowledgement arrives within this time, the stream is treated as open. */
 export const acknowledgeMsMax = 5_000;
 
-export interface ListenParts {
-  readonly clock: Clock;
+export interface ListenParts extends SessionWork {
   readonly session: Pick<Session, 'server' | 'request' | 'closedBy'>;
   /** Lists with change notifications, as members of the filter. */
   readonly listChanges: readonly ('toolsListChanged' | 'promptsListChanged' | 'resourcesListChanged')[];
@@ -51,8 +51,7 @@ export class ServerListenStream {
   #current: Stream | undefined;
   #opening: Stream | undefined;
   #cancelAcknowledge: Cancel | undefined;
-  #cancelRetry: Cancel | undefined;
-  #delayMs: number = reopenMs.first;
+  readonly #retry: SessionRetry;
   #revision = 0;
   #waiters: Waiter[] = [];
   #hadGap = false;
@@ -62,6 +61,7 @@ export class ServerListenStream {
 
   constructor(parts: ListenParts) {
     this.#parts = parts;
+    this.#retry = new SessionRetry(parts, reopenMs);
   }
 
   /** Call it when the subscribed resources may have changed. */
@@ -72,7 +72,8 @@ export class ServerListenStream {
 
   /** Resolves when the server reports updates of this subscribed resource. */
   subscribed(uri: string): Promise<void> {
-    const refused = this.#refused ?? this.#parts.session.closedBy;
+    const { session, throttle } = this.#parts;
+    const refused = this.#refused ?? session.closedBy ?? throttle.refusal(session.server);
     if (refused) return Promise.reject(refused);
     return new Promise((resolve, reject) => {
       const done = (error?: HostError) => (error ? reject(error) : resolve());
@@ -102,7 +103,7 @@ export class ServerListenStream {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#cancelAcknowledge?.();
-    this.#cancelRetry?.();
+    this.#retry.stop();
     const streams = [this.#current, this.#opening];
     this.#current = undefined;
     this.#opening = undefined;
@@ -112,7 +113,7 @@ export class ServerListenStream {
 
   /** Opens a stream for the present filter, unless one is open or opening. */
   #step(): void {
-    if (this.#isOver || this.#refused || this.#opening || this.#cancelRetry || this.#parts.session.closedBy) return;
+    if (this.#isOver || this.#refused || this.#opening || this.#retry.isSet || this.#parts.session.closedBy) return;
     const filter = this.#filter();
     if (filter === this.#current?.filter) return this.#current && this.#settle(this.#current, this.#revision);
     if (filter !== undefined) return this.#open(filter);
@@ -131,12 +132,9 @@ export class ServerListenStream {
     };
     this.#opening = stream;
     this.#cancelAcknowledge = clock.at(clock.nowMs() + acknowledgeMsMax, () => this.acknowledged(undefined));
-    session
-      .request(listenMethod, `{"notifications":${filter}}`, {
-        deadlineAtMs: Number.POSITIVE_INFINITY,
-        signal: stream.abort.signal,
-        isLongLived: true,
-      })
+    const limits = { deadlineAtMs: Number.POSITIVE_INFINITY, signal: stream.abort.signal, isLongLived: true };
+    this.#retry
+      .send(() => session.request(listenMethod, `{"notifications":${filter}}`, limits))
       .then(
         (answer) => this.#ended(stream, answer),
         (error: unknown) => this.#ended(stream, error),
@@ -156,12 +154,8 @@ export class ServerListenStream {
     if (session.closedBy) return this.#failAll(session.closedBy);
     if (wasOpening && error) for (const { done } of this.#takeWaiters(stream.revision)) done(error);
     if (this.#isOver || this.#refused) return;
-    if (clock.nowMs() - stream.openedAtMs > reopenMs.max) this.#delayMs = reopenMs.first;
-    this.#cancelRetry ??= clock.at(clock.nowMs() + this.#delayMs, () => {
-      this.#cancelRetry = undefined;
-      this.#step();
-    });
-    this.#delayMs = Math.min(2 * this.#delayMs, reopenMs.max);
+    if (clock.nowMs() - stream.openedAtMs > reopenMs.max) this.#retry.succeeded();
+    if (!this.#retry.isSet) this.#retry.retry(() => this.#step());
   }
 
   /** Undefined if the stream ended with a result: the server closed it normally. */

@@ -1,7 +1,7 @@
 /**
  * Subscriptions to resource updates, which survive restarts of the server. Subscribers of the same resource share one
  * subscription at the server, which ends with the last subscriber. A client with its own instance subscribes at that instance.
- * Not here: requests to the server (server-runs.ts).
+ * Not here: requests to the server (server-run.ts).
  *
  * Invariants: a subscriber gets updates only while it may read the server. A server with subscribers keeps running. Updates of
  * an instance reach only its own client. A listener that throws does not affect other listeners.
@@ -10,7 +10,7 @@ import { HostError } from '../kernel/errors.js';
 import { principalKey } from '../policy/composite-key.js';
 import type { Principal } from '../policy/operation.js';
 import { memberString } from '../wire/json-members.js';
-import type { ServerRun } from './server-runs.js';
+import type { ServerRun } from './server-run.js';
 
 /** Limit per server or instance. */
 export const subscribedUrisMax = 1_000;

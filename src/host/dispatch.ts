@@ -28,7 +28,7 @@ import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
 import { RPC } from '../wire/methods.js';
-import type { Answer, DeadlineExtension } from '../wire/peer-interface.js';
+import type { Answer, DeadlineExtension, ResendCheck } from '../wire/peer-interface.js';
 import type { CallTarget, ManagedServer, TargetOf } from './managed-server.js';
 
 /** Upper bound of a call's deadline when progress extends it. */
@@ -83,7 +83,7 @@ export const targetFor = (server: ManagedServer, { relay, principal }: Operation
     : targetOf(server, relay.instance, principal.id);
 
 /** One operation, sent as often as needed. */
-class Dispatch implements CallOptions, DeadlineExtension {
+class Dispatch implements CallOptions, DeadlineExtension, ResendCheck {
   /** Time of the current attempt. */
   nowMs: number;
   /** Failed attempts, not counting those without a connection. */
@@ -142,6 +142,15 @@ class Dispatch implements CallOptions, DeadlineExtension {
     return this;
   }
 
+  get resend(): ResendCheck {
+    return this;
+  }
+
+  refusal(): Error | undefined {
+    const { server, tool } = this.call;
+    return tool === undefined ? undefined : this.pinError(server, tool);
+  }
+
   attempt(): void {
     const ready = this.target.supervisor.ready();
     if (ready) this.send(ready);
@@ -157,10 +166,10 @@ class Dispatch implements CallOptions, DeadlineExtension {
 
   private send(acquired: Acquired<Session>): void {
     const { call, context } = this;
-    const { server, tool, args, trail, isFresh, relay } = call;
+    const { tool, args, trail, isFresh, relay } = call;
     // A fresh call is still in the tick of its earlier stages, which made these checks.
     if (!isFresh) {
-      const pinError = tool === undefined ? undefined : this.pinError(server, tool);
+      const pinError = this.refusal();
       if (pinError) return this.over(pinError);
       this.nowMs = context.clock.nowMs();
     }
@@ -205,6 +214,7 @@ class Dispatch implements CallOptions, DeadlineExtension {
       nowMs,
       client,
       extend: this,
+      resend: this,
       relay,
       onServerRequest,
       onServerNotification,

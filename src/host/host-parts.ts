@@ -102,7 +102,6 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     random,
     connector,
     events: events.supervisors,
-    reading: (name) => listOperations.beginToolRead(name),
     onNotification: (name, method, params, instance) => {
       listOperations.onNotification(name, method, params);
       if (method === NOTIFICATION.resourceUpdated) subscriptions.updated(instance ?? name, params);
@@ -119,7 +118,6 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       queueMicrotask(() => servers.isClosed || startupListing.listUnlisted());
     },
     onChannel: (name, channel) => stderrTails.opened(name, channel),
-    onToolsFailed: (name, error) => servers.find(name)?.toolsFailed(error),
     onProblem,
     authProvider: options.authProvider,
     histories,
@@ -168,7 +166,16 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     onProblem,
   });
   const uris = (server: string) => subscriptions.uris(server);
-  const runs: ServerRuns = new ServerRuns({ clock, findServer, listings, uris, clean, onProblem });
+  const runs: ServerRuns = new ServerRuns({
+    ...{ clock, throttle: serverThrottle, findServer, listings, uris, clean, onProblem },
+    beginToolRead: (name) => listOperations.beginToolRead(name),
+    forgetAnswers: (name) => listOperations.drop(name),
+    onToolsFailed: (name, error) => {
+      // The server can be called all the same.
+      servers.find(name)?.toolsFailed(error);
+      onProblem(error);
+    },
+  });
   const guards = () => rules.guards;
   const shared = {
     clock,

@@ -6,7 +6,7 @@
  * Invariants: only its own client of its own principal uses an instance. One principal cannot lock out others by naming many
  * idle clients. Closing the host waits for ended instances.
  */
-import type { ServerRun } from '../catalog/server-runs.js';
+import type { ServerRun } from '../catalog/server-run.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { Clock } from '../kernel/clock.js';

@@ -3,8 +3,8 @@
  * All servers of a host share one start gate and one detector of correlated failures.
  */
 
-import { ListReader, readFirstTools } from '../catalog/list-reader.js';
-import type { ServerRun, ServerRuns } from '../catalog/server-runs.js';
+import type { ServerRun } from '../catalog/server-run.js';
+import type { ServerRuns } from '../catalog/server-runs.js';
 import type { FailureHistories } from '../catalog/store/failure-histories.js';
 import { isPackageRunner, type ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot, isStdio } from '../config/server-spec.js';
@@ -19,7 +19,6 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { AuthRecovery } from '../session/auth/auth-recovery.js';
 import type { Connector } from '../session/connector.js';
-import type { ServerList } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
 import { unexpectedError } from '../supervisor/refusals.js';
@@ -36,8 +35,6 @@ interface SuperviseParts {
   readonly random: Random;
   readonly connector: Connector;
   readonly events: Emitter<SupervisorEvents>;
-  /** Called when a read of the server's tools begins; the returned function gets the list. */
-  readonly reading: (server: string) => (list: ServerList) => Promise<void> | void;
   /** `instance`: key of a client instance. */
   readonly onNotification: (
     server: string,
@@ -49,8 +46,6 @@ interface SuperviseParts {
   /** Called when the next request uses a token of another grant: cached answers may belong to another account. */
   readonly accountChanged: (server: string) => void;
   readonly onChannel: (server: string, channel: Channel) => void;
-  /** The tools of the server could not be read. The server can be called all the same. */
-  readonly onToolsFailed: (server: string, error: unknown) => void;
   readonly onProblem: (error: unknown) => void;
   /** Token source of servers over HTTP; default: the headers of the definition. */
   readonly authProvider: ((server: ServerDefinition) => AuthProvider | undefined) | undefined;
@@ -153,24 +148,17 @@ interface Attempt extends Omit<Supervised, 'unlisten'> {
 }
 
 async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Session> {
-  const { clock, connector, reading, onNotification, runs, onProblem } = parts;
+  const { clock, connector, onNotification, runs, onProblem } = parts;
   const { definition, auth, supervisor, run, limits, onLost, instance } = attempt;
   const { name, spec } = definition;
-  const onToolsFailed = (error: unknown) => {
-    parts.onToolsFailed(name, error);
-    onProblem(error);
-  };
-  const tools = new ListReader('tools/list', clock, () => reading(name), onToolsFailed);
   // A close before the handover fails this attempt, but must not end the run: another attempt may follow.
   let isUp = false;
   let isUnattributedReported = false;
-  let opened: { readonly session: Session; readonly run: ServerRun } | undefined;
+  let opened: ServerRun | undefined;
   const notified = (method: string, params?: Buffer) => {
     // Cached lists are dropped first: the reader fetches the first list after the change.
     onNotification(name, method, params, instance);
-    if (!opened) return;
-    if (method === NOTIFICATION.toolsChanged) tools.changed(opened.session);
-    opened.run.onNotification(method, params);
+    opened?.onNotification(method, params);
   };
   const session = await connector.connect(spec, {
     startTimeoutMs: Math.ceil(limits.deadlineAtMs - clock.nowMs()),
@@ -183,7 +171,7 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
     handlers: {
       closed: (error) => {
         // The supervisor events of an instance do not reach `runs`.
-        if (instance !== undefined) opened?.run.end();
+        if (instance !== undefined) opened?.end();
         if (isUp) onLost(error);
       },
       handlerError: onProblem,
@@ -194,17 +182,17 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
       },
       missed: () => supervisor.missed(run),
       answered: () => supervisor.answered(run),
-      renewed: () => opened?.run.renewed(),
+      renewed: () => opened?.renewed(),
       notification: ({ method, params }) => notified(method, params),
     },
   });
   // Before the first list is read, so that no change in between is missed.
-  opened = { session, run: runs().opened(name, session, notified, instance) };
+  opened = runs().opened(name, session, notified, instance);
   let isAccountChanged = false;
   const unwatch = auth?.onNewGrant(() => {
     isAccountChanged = true;
   });
-  await readFirstTools(tools, session, limits, onToolsFailed).finally(() => unwatch?.());
+  await opened.readTools(limits).finally(() => unwatch?.());
   const { closedBy } = session;
   if (closedBy) {
     // A process whose pipe closed may still run: the next start waits for its end.
@@ -213,8 +201,8 @@ async function connectOnce(parts: SuperviseParts, attempt: Attempt): Promise<Ses
   }
   isUp = true;
   // The list may belong to the previous account.
-  if (isAccountChanged) tools.changed(session);
-  if (instance !== undefined) opened.run.ready();
+  if (isAccountChanged) opened.onNotification(NOTIFICATION.toolsChanged);
+  if (instance !== undefined) opened.ready();
   return session;
 }
 

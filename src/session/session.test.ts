@@ -145,7 +145,7 @@ describe('a legacy HTTP session the server has forgotten', () => {
   test('is opened again once for everyone, and each request is sent once more', async () => {
     let forgotten = true;
     let renewals = 0;
-    const renewed = () => renewals++;
+    const renewed = () => void renewals++ as undefined;
     const answer: Handler = ({ method }) =>
       method === 'initialize' ? undefined : forgotten ? expired() : { result: {} };
     const { session, methods, channel, until } = await open('legacy', true, answer, { renewed });

@@ -31,8 +31,8 @@ export interface SessionHandlers extends Omit<PeerHandlers, 'sessionMaybeLost' |
   /** The server owes an answer and missed a probe. The session may recover; its end is reported as `closed`. */
   missed?(): void;
   answered?(): void;
-  /** The server lost its HTTP session and has a new one. It has forgotten the old one. */
-  renewed?(): void;
+  /** The server lost its HTTP session and has a new one. It has forgotten the old one. Tool calls wait for the promise. */
+  renewed?(): Promise<void> | undefined;
 }
 
 interface SessionParts {
@@ -101,7 +101,7 @@ export class Session {
         onSlow: () => this.#checkOrEnd(),
         renewed: () => {
           handlers.answered?.();
-          handlers.renewed?.();
+          return handlers.renewed?.();
         },
         lost: () => handlers.missed?.(),
         ask: (deadlineAtMs) =>
@@ -315,7 +315,7 @@ export class Session {
     token: number | undefined,
     http: HttpFacts | undefined,
   ): Promise<Answer> {
-    const { deadlineAtMs, signal, onProgress, extend, client, isLongLived } = options;
+    const { deadlineAtMs, signal, onProgress, extend, client, isLongLived, resend } = options;
     const { onServerRequest, onServerNotification } = options;
     // Written out: a spread costs more than the rest of this hot path. `nowMs` is left out: it is stale in a later tick.
     const own: RequestOptions = {
@@ -327,6 +327,7 @@ export class Session {
       onServerRequest,
       onServerNotification,
       isLongLived,
+      resend,
       http,
     };
     return this.#httpSession

@@ -89,7 +89,15 @@ export class FakeUpstreams implements Upstreams {
       facts: factsOf(server),
       lists: listsOf(server),
       revision: (before?.revision ?? 0) + 1,
+      session: (before?.session ?? 0) + 1,
     });
+    this.#tell(name);
+  }
+
+  /** It has another session on the same run. */
+  renew(name: string): void {
+    const known = this.#servers.get(name) as KnownServer;
+    this.#servers.set(name, { ...known, session: known.session + 1 });
     this.#tell(name);
   }
 

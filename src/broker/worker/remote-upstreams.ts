@@ -140,7 +140,7 @@ export class RemoteUpstreams implements Upstreams {
       const definition =
         this.#servers.get(server)?.definition ?? parseServerDefinition(server, { command: 'hostler' }, true);
       const lists = new Map([['tools/list', { items, ttlMs: 0, isPublic: false }] as const]);
-      return { definition, ...this.#state(), facts, lists, revision: this.#revision };
+      return { definition, ...this.#state(), facts, lists, revision: this.#revision, session: 0 };
     } catch (error) {
       this.#options.onProblem(error);
       return undefined;

@@ -58,6 +58,18 @@ describe('servers', () => {
     expect(looks).toBe(0);
   });
 
+  test('W28 get it again in a renewed session, and once in each', () => {
+    const { levels, sent, upstreams } = make();
+    levels.set('s1', 'info', somebody, all);
+    upstreams.renew('a');
+    upstreams.setState('a', 'suspect');
+    upstreams.setState('a', 'ready');
+    expect(sent()).toEqual(['a {"level":"info"}', 'a {"level":"info"}']);
+    levels.set('s2', 'debug', somebody, all);
+    upstreams.renew('a');
+    expect(sent().slice(2)).toEqual(['a {"level":"debug"}', 'a {"level":"debug"}']);
+  });
+
   test('get it again when they restart', () => {
     const { levels, sent, upstreams } = make();
     levels.set('s1', 'info', somebody, all);

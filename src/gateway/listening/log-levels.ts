@@ -41,8 +41,8 @@ export class LogLevels {
   readonly #upstreams: Upstreams;
   /** Requested levels by session. */
   readonly #requested = new Map<string, Requested>();
-  /** The level that Hostler sent to each server in its current run. */
-  readonly #sent = new Map<string, LogLevel>();
+  /** The level that Hostler sent to each server, and the session in which it was sent. */
+  readonly #sent = new Map<string, { readonly level: LogLevel; readonly session: number }>();
   /** Cached sets: sessions with the same view pass the same array. */
   readonly #sets = new WeakMap<readonly string[], ReadonlySet<string>>();
 
@@ -63,7 +63,7 @@ export class LogLevels {
     this.#requested.delete(session);
   }
 
-  /** A new run starts with the server's default level, so the level is sent again. */
+  /** A new session starts with the server's default level, so the level is sent again. */
   changed(server: string): void {
     const isReady = this.#upstreams.known(server)?.isReady ?? false;
     if (!isReady) this.#sent.delete(server);
@@ -76,12 +76,14 @@ export class LogLevels {
     // Here each client has its own instance, which stays at its default level.
     if (known.definition.isolation === 'per-client') return;
     const most = this.#mostVerbose(server);
-    if (!most || this.#sent.get(server) === most.level) return;
-    this.#sent.set(server, most.level);
+    const before = this.#sent.get(server);
+    if (!most || (before?.level === most.level && before.session === known.session)) return;
+    const sent = { level: most.level, session: known.session };
+    this.#sent.set(server, sent);
     const params = `{"level":"${most.level}"}`;
     // A failed request is sent again later. Clients see no difference: the gateway filters their messages.
     this.#upstreams.request(server, 'logging/setLevel', params, { principal: most.principal }).catch(() => {
-      this.#sent.delete(server);
+      if (this.#sent.get(server) === sent) this.#sent.delete(server);
     });
   }
 

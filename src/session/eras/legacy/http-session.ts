@@ -5,6 +5,7 @@
  *
  * Invariants:
  * - A request is sent again once, and only if the server refused it before doing anything.
+ * - A tool is called in a new session only after the tools were read there, and only if it may still be called.
  * - A `ping` checks whether the server knows the session (checked-requests.ts).
  */
 import type { Clock } from '../../../kernel/clock.js';
@@ -23,6 +24,8 @@ export class LegacyHttpSession implements HttpSession {
   readonly #clock: Clock;
   readonly #renewal: SessionRenewal;
   readonly #check: RefusalCheck;
+  /** Set in a new session until its tools are known. */
+  #relisting: Promise<void> | undefined;
 
   constructor(owner: HttpSessionOwner) {
     const { server, peer, clock } = owner;
@@ -36,7 +39,7 @@ export class LegacyHttpSession implements HttpSession {
       open: () => owner.open(),
       closedBy: () => peer.closedBy && lost(server, peer.closedBy),
       onSlow: () => owner.onSlow(),
-      renewed: () => owner.renewed(),
+      renewed: () => this.#relist(owner.renewed()),
       lost: () => owner.lost(),
       over: () => owner.over(),
     });
@@ -50,6 +53,10 @@ export class LegacyHttpSession implements HttpSession {
   ): Promise<Answer> {
     const seen = this.#renewal.count;
     if (!this.#renewal.isOpen) return this.#sendInNewSession(method, params, options, progressToken, seen);
+    if (this.#relisting && method === 'tools/call')
+      return this.#relisted(method, options).then(() =>
+        this.send(method, params, { ...options, progressToken }, progressToken),
+      );
     return this.#request(method, params, options, seen).catch(async (error: unknown) => {
       if (!(await this.#isRefusedForSession(error, options, seen))) return answerOf(error);
       return this.#sendInNewSession(method, params, options, progressToken, seen);
@@ -82,7 +89,23 @@ export class LegacyHttpSession implements HttpSession {
   ): Promise<Answer> {
     const { deadlineAtMs, signal } = options;
     await this.#renewal.within({ method, deadlineAtMs, signal }, seen);
+    if (method === 'tools/call') await this.#relisted(method, options);
     return this.#request(method, params, { ...options, progressToken }, this.#renewal.count).catch(answerOf);
+  }
+
+  #relist(known: Promise<void> | undefined): void {
+    const relisting = known?.finally(() => {
+      if (this.#relisting === relisting) this.#relisting = undefined;
+    });
+    this.#relisting = relisting;
+  }
+
+  /** Resolves when the tools of the session are known. Rejects if the tool of the call must not be called any more. */
+  async #relisted(method: string, { deadlineAtMs, signal, resend }: RequestOptions): Promise<void> {
+    const known = this.#relisting;
+    if (known !== undefined) await this.#renewal.await({ method, deadlineAtMs, signal }, () => known);
+    const refusal = resend?.refusal();
+    if (refusal) throw refusal;
   }
 
   #request(method: string, params: JsonText | undefined, options: RequestOptions, seen: number): Promise<Answer> {

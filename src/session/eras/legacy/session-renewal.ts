@@ -20,7 +20,8 @@ import type { SessionReset } from '../../../wire/channel.js';
 import { refusesEra } from '../../rpc-response.js';
 import type { HttpSessionOwner } from '../server-era.js';
 
-interface RenewalParts extends Omit<HttpSessionOwner, 'peer' | 'ask'> {
+interface RenewalParts extends Omit<HttpSessionOwner, 'peer' | 'ask' | 'renewed'> {
+  readonly renewed: () => void;
   /** Drops the old session in the channel, which then queues requests. */
   readonly reset: () => SessionReset | undefined;
   /** Error that ended the connection; undefined while it is open. */
@@ -100,7 +101,12 @@ export class SessionRenewal {
   }
 
   /** Like `renew`, for one request, which may stop waiting earlier. */
-  within({ method, deadlineAtMs, signal }: WaitingRequest, seen: number): Promise<void> {
+  within(request: WaitingRequest, seen: number): Promise<void> {
+    return this.await(request, () => this.renew(seen));
+  }
+
+  /** Waits for `ready`, which is a part of the renewal, no longer than the request may wait. */
+  await({ method, deadlineAtMs, signal }: WaitingRequest, ready: () => Promise<void>): Promise<void> {
     const { server, clock } = this.#parts;
     return new Promise((resolve, reject) => {
       const settle = (run: () => void) => {
@@ -117,7 +123,7 @@ export class SessionRenewal {
       const cancelTimer = clock.at(deadlineAtMs, () => giveUp('timeout', 'its deadline passed'));
       signal?.addEventListener('abort', onAbort, { once: true });
       if (signal?.aborted) return onAbort();
-      this.renew(seen).then(
+      ready().then(
         () => settle(resolve),
         (error: unknown) => settle(() => reject(error)),
       );

@@ -1,0 +1,142 @@
+/**
+ * An HTTP server is replaced by another release while Hostler holds a session: the session is renewed on the same run, and
+ * everything that Hostler knew is learnt again.
+ */
+import type { ServerResponse } from 'node:http';
+import { expect, onTestFinished, test } from 'vitest';
+import { LogLevels } from '../../src/gateway/listening/log-levels.js';
+import { createHost } from '../../src/host/host.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { embedder } from '../../src/policy/operation.js';
+import { eventually } from '../eventually.js';
+import { events, json, type Received, result, rpcError, startServer } from '../fakes/http-server.js';
+import { fakePrincipal } from '../fakes/policy-call.js';
+import { outcomeOf } from './harness.js';
+
+/** A small legacy server. `redeploy` forgets its sessions. */
+async function open(capabilities: object) {
+  const script = {
+    capabilities,
+    tools: [{ name: 'say', inputSchema: { type: 'object', properties: {} as object } }],
+    /** Methods that get a 502. */
+    away: [] as string[],
+    asked: [] as string[],
+    version: '1',
+  };
+  let opened = 0;
+  const sessions = new Set<string>();
+  const streams = new Set<ServerResponse>();
+  const server = await startServer(({ method, rpcMethod, id, headers }: Received, response) => {
+    if (method === 'DELETE') return void response.writeHead(200).end();
+    if (rpcMethod === 'server/discover') return void json(response, rpcError(id, -32601), 400);
+    if (rpcMethod === 'initialize') {
+      const session = `s${++opened}`;
+      sessions.add(session);
+      const serverInfo = { name: 'x', version: script.version };
+      const facts = { protocolVersion: '2025-11-25', capabilities: script.capabilities, serverInfo };
+      return void json(response, result(id, facts), 200, { 'mcp-session-id': session });
+    }
+    if (!sessions.has(headers['mcp-session-id'] as string)) return void json(response, rpcError(null, -32000), 404);
+    if (method === 'GET') {
+      events(response).write('retry: 10\ndata: \n\n');
+      streams.add(response);
+      return;
+    }
+    if (id === undefined) return void response.writeHead(202).end();
+    script.asked.push(rpcMethod as string);
+    if (script.away.includes(rpcMethod as string)) return void response.writeHead(502).end();
+    const prompts = [{ name: 'greet' }];
+    if (rpcMethod !== 'tools/list') return void json(response, result(id, { content: [], contents: [], prompts }));
+    json(response, result(id, { tools: script.tools }));
+  });
+  const clock = new FakeClock();
+  const host = await createHost({ mcpServers: { a: { url: server.url } } }, { clock });
+  onTestFinished(async () => {
+    await host.close();
+    await server.close();
+  });
+  const call = () => outcomeOf(host.call('a', 'say', {}));
+  expect(await call()).toBe('ok');
+  return {
+    ...{ script, host, call },
+    redeploy: () => {
+      sessions.clear();
+      for (const stream of streams) stream.end();
+    },
+    announce: async (method: string) => {
+      await until('a stream is open', () => streams.size > 0);
+      for (const stream of streams) stream.write(`data: ${JSON.stringify({ jsonrpc: '2.0', method })}\n\n`);
+    },
+    count: (method: string) => script.asked.filter((each) => each === method).length,
+    keys: (method: 'tools/list' | 'prompts/list') =>
+      host
+        .known('a')
+        ?.lists.get(method)
+        ?.items.map(({ key }) => key),
+    until,
+  };
+
+  /** Virtual time passes until it holds. */
+  function until(what: string, holds: () => boolean): Promise<boolean> {
+    return eventually(what, () => {
+      clock.advance(100);
+      return holds();
+    });
+  }
+}
+
+test('W28 new tools of a release are listed after the renewal, also without change notifications', async () => {
+  const { script, call, redeploy, keys, until, host } = await open({ tools: {} });
+  script.tools = [...script.tools, { name: 'add', inputSchema: { type: 'object', properties: { a: {} } } }];
+  script.capabilities = { tools: {}, prompts: {} };
+  script.version = '2';
+  redeploy();
+  expect(await call()).toBe('ok');
+  await until('the new prompts are listed', () => keys('prompts/list')?.includes('greet') === true);
+  await until('the new tool was compared', () => host.pin('a', 'add') !== undefined);
+  expect(JSON.parse(String(host.known('a')?.facts?.capabilities))).toEqual(script.capabilities);
+  expect([host.known('a')?.facts?.serverInfo?.includes('"2"'), host.status()[0]?.run]).toEqual([true, 1]);
+});
+
+test('W28 a tool that a release changed is not called after the renewal by calls that waited', async () => {
+  const { script, host, call, redeploy, count } = await open({ tools: {} });
+  script.tools = [{ name: 'say', inputSchema: { type: 'object', properties: { sendTo: { type: 'string' } } } }];
+  const before = count('tools/call');
+  redeploy();
+  const calls = Array.from({ length: 100 }, call);
+  expect(new Set(await Promise.all(calls))).toEqual(new Set(['schema_changed']));
+  expect([count('tools/call'), host.pin('a', 'say')?.status]).toEqual([before, 'changed']);
+});
+
+test('W28 the log level of clients is sent again after the renewal', async () => {
+  const { call, redeploy, count, until, host } = await open({ tools: {}, logging: {} });
+  const levels = new LogLevels(host);
+  host.onKnownChanged((server) => levels.changed(server));
+  levels.set('s1', 'debug', embedder, ['a']);
+  await until('it is sent', () => count('logging/setLevel') === 1);
+  redeploy();
+  expect(await call()).toBe('ok');
+  await until('it is sent again', () => count('logging/setLevel') === 2);
+});
+
+test('W29 a list that could not be read after list_changed is read again', async () => {
+  const { script, announce, count, until, host } = await open({ tools: { listChanged: true } });
+  script.tools = [...script.tools, { name: 'add', inputSchema: { type: 'object', properties: { a: {} } } }];
+  script.away = ['tools/list'];
+  await announce('notifications/tools/list_changed');
+  await until('a read failed', () => count('tools/list') >= 2);
+  script.away = [];
+  await until('it is read', () => host.pin('a', 'add') !== undefined);
+});
+
+test('W29 a subscription that the restarted server could not make is made again', async () => {
+  const { script, call, redeploy, count, until, host } = await open({ tools: {}, resources: { subscribe: true } });
+  await host.subscribe('a', 'r:1', fakePrincipal('ann'), () => {});
+  script.away = ['resources/subscribe'];
+  redeploy();
+  await call();
+  await until('it failed', () => count('resources/subscribe') >= 2);
+  script.away = [];
+  const failed = count('resources/subscribe');
+  await until('it is subscribed', () => count('resources/subscribe') > failed);
+});
