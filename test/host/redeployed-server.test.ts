@@ -20,6 +20,8 @@ async function open(capabilities: object) {
     tools: [{ name: 'say', inputSchema: { type: 'object', properties: {} as object } }],
     /** Methods that get a 502. */
     away: [] as string[],
+    /** Methods that are not answered. */
+    hung: [] as string[],
     asked: [] as string[],
     version: '1',
   };
@@ -44,6 +46,7 @@ async function open(capabilities: object) {
     }
     if (id === undefined) return void response.writeHead(202).end();
     script.asked.push(rpcMethod as string);
+    if (script.hung.includes(rpcMethod as string)) return;
     if (script.away.includes(rpcMethod as string)) return void response.writeHead(502).end();
     const prompts = [{ name: 'greet' }];
     if (rpcMethod !== 'tools/list') return void json(response, result(id, { content: [], contents: [], prompts }));
@@ -52,7 +55,12 @@ async function open(capabilities: object) {
   const clock = new FakeClock();
   const host = await createHost({ mcpServers: { a: { url: server.url } } }, { clock });
   onTestFinished(async () => {
-    await host.close();
+    let isClosed = false;
+    void host.close().then(() => {
+      isClosed = true;
+    });
+    // A request that is never answered is given up after a while.
+    await until('the host is closed', () => isClosed);
     await server.close();
   });
   const call = () => outcomeOf(host.call('a', 'say', {}));
@@ -106,6 +114,23 @@ test('W28 a tool that a release changed is not called after the renewal by calls
   const calls = Array.from({ length: 100 }, call);
   expect(new Set(await Promise.all(calls))).toEqual(new Set(['schema_changed']));
   expect([count('tools/call'), host.pin('a', 'say')?.status]).toEqual([before, 'changed']);
+});
+
+test('W28 a release that does not list its tools is called after 5 s, by calls that waited and by new ones', async () => {
+  const { script, call, redeploy, until, count } = await open({ tools: {} });
+  script.hung = ['tools/list'];
+  const before = count('tools/call');
+  redeploy();
+  const outcomes: unknown[] = [];
+  const follow = (outcome: Promise<unknown>) => void outcome.then((each) => outcomes.push(each));
+  follow(call());
+  await eventually('the tools are asked for', () => count('tools/list') === 2);
+  follow(call());
+  // Real time for a call that does not wait.
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(count('tools/call')).toBe(before);
+  await until('both calls are answered', () => outcomes.length === 2);
+  expect(outcomes).toEqual(['ok', 'ok']);
 });
 
 test('W28 the log level of clients is sent again after the renewal', async () => {
