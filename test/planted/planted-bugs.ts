@@ -257,6 +257,17 @@ export const plantedBugs: readonly PlantedBug[] = [
     tests: ['test/simulation/recovery-simulation.test.ts'],
   },
   {
+    name: 'the tools of a redeployed server are not read again',
+    edits: [
+      {
+        file: 'src/catalog/server-run.ts',
+        find: `    const tools = this.#readerOf('tools/list').readAgain();`,
+        replace: '    const tools = Promise.resolve();',
+      },
+    ],
+    tests: ['test/simulation/recovery-simulation.test.ts'],
+  },
+  {
     name: 'only a caller finds out that a lost server is back',
     edits: [
       {

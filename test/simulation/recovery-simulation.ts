@@ -12,6 +12,8 @@ import { type Asked, type Member, SimulatedWorld, slackMs } from './simulated-wo
 /** More than there are connections of a server with a high `concurrency`. */
 const wideBurst = 72;
 const burstMs = 30_000;
+/** The longest pause between two reads of a list, and a read. */
+const relistMs = 130_000;
 
 export class RecoverySimulation {
   readonly world: SimulatedWorld;
@@ -111,7 +113,19 @@ export class RecoverySimulation {
     // A server that answered once still does, also when what was under way has ended badly since.
     if (world.wrong.length === 0) this.servedInMs.push(...(await untilServed(world)));
     await world.settle();
+    if (world.wrong.length === 0) await this.#checkTools();
     if (world.wrong.length === 0 && this.#chance.happens(0.3)) await this.#forgetInHealth();
+  }
+
+  /** A legacy server that was redeployed has another session, in which its tools are read again. */
+  async #checkTools(): Promise<void> {
+    const { world } = this;
+    await world.advance(relistMs);
+    for (const member of world.members) {
+      const { kind, mcp } = member.upstream;
+      if (kind !== 'http' || mcp.era !== 'legacy' || world.isListed(member, `release-${mcp.release}`)) continue;
+      world.wrong.push(`${member.name} is at release ${mcp.release}, whose tools were not read`);
+    }
   }
 
   /** A server that is well but forgets its sessions under full load costs no call: what it refuses is sent again. */

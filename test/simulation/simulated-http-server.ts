@@ -173,7 +173,7 @@ export class SimulatedHttpServer {
 
   #serve(message: McpMessage, reply: HttpReply, free: () => void): void {
     const { random, timers, isOneAtATime } = this.mcp.parts;
-    const fate = this.#fate();
+    const fate = this.#fate(message.method);
     // A proxy may have passed on what it answers 502 or 503 for; it does not pass on what is too much for it.
     const isPassedOn = !fate.startsWith('http_429') && (isRead(fate) || random() < 0.5);
     const end = () => this.#end(message, reply, fate);
@@ -257,10 +257,12 @@ export class SimulatedHttpServer {
     reply.end();
   }
 
-  #fate(): HttpFate {
+  #fate(method: string): HttpFate {
     const { random } = this.mcp.parts;
     if (random() >= this.faultRate) return 'answer';
-    return this.faults[randomInt(random, 0, this.faults.length - 1)] ?? 'answer';
+    const fate = this.faults[randomInt(random, 0, this.faults.length - 1)] ?? 'answer';
+    // A list that is refused as a wrong request is not asked for again.
+    return fate === 'refuses' && method !== 'tools/call' ? 'answer' : fate;
   }
 }
 

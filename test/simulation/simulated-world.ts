@@ -98,6 +98,11 @@ export class SimulatedWorld {
     return this.clock.advanceAsync(ms);
   }
 
+  /** Whether the host has read this tool in a list of the server. */
+  isListed({ name }: Member, tool: string): boolean {
+    return this.#host.pin(name, tool) !== undefined;
+  }
+
   status(): ReadonlyMap<string, StatusRow> {
     return new Map(this.#host.status().map((row) => [row.name, row]));
   }
