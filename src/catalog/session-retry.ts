@@ -19,7 +19,7 @@ export interface SessionWork {
 }
 
 /** Pauses between repetitions. */
-export const retryMs = { first: 1_000, max: 60_000 } as const;
+const retryMs = { first: 1_000, max: 60_000 } as const;
 
 export class SessionRetry {
   readonly #work: SessionWork;

@@ -242,7 +242,12 @@ export const metricTable: readonly MetricRow[] = [
   gauge('hostler_broker_calls_in_flight', [], 'Calls of workers that are running.', ofBroker('running')),
   gauge('hostler_broker_queue_depth', [], 'Calls of workers that are received and not begun.', ofBroker('waiting')),
   gauge('hostler_broker_oldest_call_seconds', [], 'Age of the oldest call that waits or runs; else 0.', oldestCall),
-  gauge('hostler_broker_reply_bytes', [], 'Bytes of replies in the log that are not acknowledged.', ofBroker('replyBytes')),
+  gauge(
+    'hostler_broker_reply_bytes',
+    [],
+    'Bytes of replies in the log that are not acknowledged.',
+    ofBroker('replyBytes'),
+  ),
   gauge(
     'hostler_event_loop_utilization',
     [],
