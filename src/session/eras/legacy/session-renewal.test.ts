@@ -150,11 +150,20 @@ describe('W1 a session that is renewed', () => {
     opens[0]?.reject(new HostError('overloaded', 'later', { httpStatus: 503, retryAfterMs: 20_000 }));
     expect(await first).toEqual(['overloaded', undefined, 'not_executed', 20_000]);
     await clock.advanceAsync(5_000);
-    expect(await within()).toEqual(['transport', 'session_not_renewed', 'not_executed', 15_000]);
+    // Still a throttle, not a failure of the server: the breaker must not count it.
+    expect(await within()).toEqual(['overloaded', undefined, 'not_executed', 15_000]);
     await clock.advanceAsync(15_000);
-    void within();
+    const next = within();
     await clock.advanceAsync(0);
     expect(log.filter((entry) => entry.startsWith('initialize'))).toEqual(['initialize at 0', 'initialize at 20000']);
+    opens[1]?.resolve();
+    expect(await next).toBe('renewed');
+    // The pauses that follow are not those of the throttle any more.
+    const later = within();
+    await clock.advanceAsync(1_000);
+    opens[2]?.resolve();
+    expect(await later).toBe('renewed');
+    expect(await within()).toEqual(['transport', 'session_not_renewed', 'not_executed', expect.any(Number)]);
   });
 
   test('dials again after 100 ms where no connection could be opened', async () => {

@@ -52,6 +52,8 @@ export class SessionRenewal {
   #unproven = 0;
   /** Failed renewals in a row. */
   #failures = 0;
+  /** The answer that asked for the present pause. It must not count as a failure of the server. */
+  #pausedBy: unknown;
   #cancelRetry: Cancel | undefined;
   #isClosed = false;
 
@@ -89,7 +91,7 @@ export class SessionRenewal {
     // A request waits a short time. In a long pause it is refused, so that its caller can decide.
     if (waitMs > intervalMs) {
       this.#lost();
-      return Promise.reject(this.#refusal(undefined, waitMs));
+      return Promise.reject(this.#refusal(this.#pausedBy, waitMs));
     }
     this.#cancelRetry?.();
     this.#cancelRetry = undefined;
@@ -163,6 +165,7 @@ export class SessionRenewal {
     } catch (cause) {
       if (isHostError(cause) && cause.code === 'connect_failed') this.#nextAtMs = clock.nowMs() + unsentIntervalMs;
       else this.#nextAtMs = Math.max(this.#nextAtMs, clock.nowMs() + askedMs(cause));
+      this.#pausedBy = askedMs(cause) > 0 ? cause : undefined;
       this.#failures++;
       if (refusesEra(cause)) over();
       const error = this.#refusal(cause);
@@ -174,6 +177,7 @@ export class SessionRenewal {
     }
     this.#life = { kind: 'open' };
     this.#failures = 0;
+    this.#pausedBy = undefined;
     this.#count++;
     this.#nextAtMs += backoffMs(intervalMs, this.#unproven++, intervalMsMax) - intervalMs;
     channel?.opened();
@@ -181,7 +185,7 @@ export class SessionRenewal {
   }
 
   /** One error for all waiting requests, none of which was sent. */
-  #refusal(cause: unknown, retryAfterMs = intervalMs): HostError {
+  #refusal(cause: unknown, pauseMs?: number): HostError {
     const { server } = this.#parts;
     const unsent = { phase: 'queued', execution: 'not_executed' } as const;
     // The whole connection was lost, not only the session: requests may use the next connection.
@@ -191,14 +195,15 @@ export class SessionRenewal {
       // auth-recovery.ts renews the token by this error.
       if (cause.code === 'needs_reauth') return cause;
       // These errors say when and how to try again.
-      if (cause.code === 'connect_failed' || cause.code === 'overloaded') return cause.with(unsent);
+      if (cause.code === 'connect_failed' || cause.code === 'overloaded')
+        return cause.with({ ...unsent, ...(pauseMs === undefined ? {} : { retryAfterMs: Math.ceil(pauseMs) }) });
     }
     return new HostError('transport', `server '${server}' lost its session, and a new one could not be opened`, {
       ...unsent,
       server,
       reason: 'session_not_renewed',
       // The next call opens the next session. `retryAfterMs` keeps this call from being replayed.
-      retryAfterMs: Math.ceil(retryAfterMs),
+      retryAfterMs: Math.ceil(pauseMs ?? intervalMs),
       hint: 'try again shortly; if it lasts, look at how the server answers initialize',
       cause,
     });
