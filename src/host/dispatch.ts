@@ -6,13 +6,12 @@
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
-import { HostError, type HostErrorOptions } from '../kernel/errors.js';
-import { LIMITS } from '../kernel/limits.js';
-import { neutraliseLine } from '../kernel/terminal-text.js';
+import { HostError } from '../kernel/errors.js';
 import {
   type Back,
   type CallRelay,
   CallResult,
+  displayName,
   namesOf,
   type Operation,
   type Outcome,
@@ -30,6 +29,7 @@ import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
 import { RPC } from '../wire/methods.js';
 import type { Answer, DeadlineExtension, ResendCheck } from '../wire/peer-interface.js';
 import type { CallTarget, ManagedServer, TargetOf } from './managed-server.js';
+import { reauthorize, unauthorized } from './reauthorize.js';
 
 /** Upper bound of a call's deadline when progress extends it. */
 const callMsMax = 10 * 60_000;
@@ -349,14 +349,11 @@ function uncertain(error: HostError): HostError {
   return error.details.execution === 'not_executed' ? error.with({ execution: 'uncertain', cause: error }) : error;
 }
 
-const shown = (text: string): string => neutraliseLine(text, LIMITS.quotedChars);
-const nameOf = ({ server, tool, method }: Operation): string => shown(`${server}/${tool ?? method}`);
-
 function rejectedByServer(call: Operation, bytes: Buffer, clean: DispatchParts['clean']): HostError {
   const { code, message } = readRpcError(bytes);
   return new HostError(
     code === RPC.invalidParams ? 'invalid_arguments' : 'tool_error',
-    `${nameOf(call)}: ${quote(message, clean)}`,
+    `${displayName(call)}: ${quote(message, clean)}`,
     {
       ...namesOf(call),
       rpcCode: code,
@@ -365,44 +362,5 @@ function rejectedByServer(call: Operation, bytes: Buffer, clean: DispatchParts['
       execution: 'uncertain',
       cause: new RpcRefusal(bytes),
     },
-  );
-}
-
-/** Renews a refused token, once for all callers. Undefined: send the operation again; otherwise its outcome. */
-export async function reauthorize(
-  server: Pick<CallTarget, 'auth' | 'forgetCircuit' | 'supervisor'>,
-  acquired: Acquired<Session>,
-  call: Operation,
-  refused: TokenRefused,
-): Promise<HostError | undefined> {
-  const outcome = (await server.auth?.recover(refused, call)) ?? 'refused';
-  if (outcome === 'late') return notRenewed(call, 'timeout', 'its deadline passed');
-  if (outcome === 'cancelled') return notRenewed(call, 'cancelled', 'the caller cancelled it');
-  if (outcome === 'refused') return unauthorized(server, acquired, refused);
-  if (typeof outcome !== 'string') return outcome;
-  // The refusal of a token proves that the server is reachable, so earlier strikes no longer count.
-  server.forgetCircuit();
-  return undefined;
-}
-
-/** Refuses later calls before they are sent, until another token exists. */
-function unauthorized(
-  server: Pick<CallTarget, 'auth' | 'supervisor'>,
-  { connection, run }: Acquired<Session>,
-  refused: TokenRefused,
-): HostError {
-  const error = server.auth?.explain(refused) ?? refused;
-  // The last open call ends the connection, so calls that the server accepted are not cut off. A token without the scope of one
-  // tool may suffice for other tools.
-  if (refused.kind === 'token' && connection.unanswered === 0) server.supervisor.lost(run, error);
-  return error;
-}
-
-function notRenewed(call: Operation, code: 'timeout' | 'cancelled', why: string): HostError {
-  const details: HostErrorOptions = { ...namesOf(call), reason: 'reauth', phase: 'queued', execution: 'not_executed' };
-  return new HostError(
-    code,
-    `${nameOf(call)}: ${why} while the authorization of server '${shown(call.server)}' was renewed`,
-    { ...details, hint: 'the server had refused the call, so it did not run and can be sent again' },
   );
 }

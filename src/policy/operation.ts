@@ -9,6 +9,8 @@
 
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import { HostError } from '../kernel/errors.js';
+import { LIMITS } from '../kernel/limits.js';
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { Era, JsonText } from '../wire/channel.js';
 import type { Answer, CauseHandlers } from '../wire/peer-interface.js';
 import type { GatedCircuit, Ticket } from './breaker.js';
@@ -111,6 +113,10 @@ export const outcomeOf = (outcome: CallResult | HostError): CallOutcome =>
 
 export const namesOf = ({ server, tool }: Pick<Operation, 'server' | 'tool'>) =>
   tool === undefined ? { server } : { server, tool };
+
+/** For messages: control characters in the names are escaped. */
+export const displayName = ({ server, tool, method }: Operation): string =>
+  neutraliseLine(`${server}/${tool ?? method}`, LIMITS.quotedChars);
 
 /** Copies an operation with changes. Use no spread: some members are getters. */
 export const withChanges = <Op extends Operation>(operation: Op, changes: Partial<Op>): Op => ({

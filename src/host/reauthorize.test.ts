@@ -3,8 +3,8 @@ import { fakeCall } from '../../test/fakes/policy-call.js';
 import type { Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
 import type { TokenRefused } from '../transports/http/auth-token.js';
-import { reauthorize } from './dispatch.js';
 import type { ManagedServer } from './managed-server.js';
+import { reauthorize } from './reauthorize.js';
 
 test.each([
   ['late', 'timeout', 'its deadline passed'],
