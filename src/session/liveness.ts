@@ -26,9 +26,10 @@ export type ProbeResult = 'alive' | 'silent' | 'unasked';
 
 /** `isUnread`: the server is behind a pipe and has read nothing since the probe, not even earlier requests. */
 export function failedProbe({ code, details }: HostError, isUnread: boolean): ProbeResult {
-  // An unreadable answer counts too.
-  if (details.httpStatus !== undefined || details.phase === 'answered') return 'alive';
-  const isUnsent = code === 'overloaded' || details.phase === 'queued';
+  const isQueued = details.phase === 'queued';
+  // An unreadable answer counts too. The status of an unsent probe belongs to an earlier request.
+  if ((details.httpStatus !== undefined && !isQueued) || details.phase === 'answered') return 'alive';
+  const isUnsent = code === 'overloaded' || isQueued;
   if (!isUnsent || code === 'connect_failed') return 'silent';
   // Over HTTP an unsent probe may have waited for a connection. A pipe waits for its reader alone.
   return code === 'timeout' && isUnread ? 'silent' : 'unasked';

@@ -516,6 +516,21 @@ describe('liveness', () => {
     expect(await session.probe(clock.nowMs() + 10)).toBe('alive');
   });
 
+  test.each([
+    ['is throttled', 'overloaded', 429, 'alive'],
+    ['has a proxy that asks for a pause', 'overloaded', 503, 'silent'],
+  ] as const)(
+    'W26 a probe of a server that %s counts only if it was sent',
+    async (_what, code, httpStatus, answered) => {
+      const { session, clock } = await open('legacy', false, () => undefined);
+      const refusal = new HostError(code, 'later', { httpStatus, retryAfterMs: 20_000 });
+      session.request = () => Promise.reject(refusal);
+      expect(await session.probe(clock.nowMs() + 10, 'silent')).toBe(answered);
+      session.request = () => Promise.reject(refusal.with({ phase: 'queued', execution: 'not_executed' }));
+      expect(await session.probe(clock.nowMs() + 10, 'silent')).toBe('unasked');
+    },
+  );
+
   /** A call has timed out; what the session told, in order. */
   async function doubted() {
     const told: string[] = [];

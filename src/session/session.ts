@@ -253,7 +253,8 @@ export class Session {
       return 'alive';
     } catch (error) {
       if (!isHostError(error)) return 'unasked';
-      if (gatewayStatuses.has(error.details.httpStatus)) return gateway;
+      const { httpStatus, phase } = error.details;
+      if (phase !== 'queued' && gatewayStatuses.has(httpStatus)) return gateway;
       const isPipe = !this.#isHttp && this.channel.kind !== 'http-sse';
       return failedProbe(error, isPipe && unread.every(({ phase }) => phase === 'queued' || phase === 'writing'));
     } finally {
