@@ -5,22 +5,20 @@
  *
  * Invariants:
  * - A request is sent again once, and only if the server refused it before doing anything.
- * - A tool is called in a new session after the tools were read there (at most 5 s later), and only if it may still be called.
+ * - A tool is called in a new session after the tools were read there (for at most 5 s), and only if it may still be called.
  * - A `ping` checks whether the server knows the session (checked-requests.ts).
  */
-import { type Clock, sleep } from '../../../kernel/clock.js';
+import type { Clock } from '../../../kernel/clock.js';
 import { isHostError } from '../../../kernel/errors.js';
 import { BadRequest } from '../../../transports/http/http-errors.js';
 import type { JsonText } from '../../../wire/channel.js';
+import { METHODS } from '../../../wire/methods.js';
 import type { Peer } from '../../../wire/peer.js';
 import type { Answer, RequestOptions } from '../../../wire/peer-interface.js';
 import { lost } from '../../../wire/wire-errors.js';
 import { answerOf, pingVerdict, RefusalCheck, whileAwaited } from '../checked-requests.js';
 import type { HttpSession, HttpSessionOwner } from '../server-era.js';
 import { SessionRenewal } from './session-renewal.js';
-
-/** Tool calls wait so long for the tools of a new session. */
-const relistMsMax = 5_000;
 
 export class LegacyHttpSession implements HttpSession {
   readonly #peer: Peer;
@@ -96,13 +94,9 @@ export class LegacyHttpSession implements HttpSession {
     return this.#request(method, params, { ...options, progressToken }, this.#renewal.count).catch(answerOf);
   }
 
-  /** A server that is slow to list its tools is called all the same, as one that cannot list them. */
   #relist(known: Promise<void> | undefined): void {
     if (!known) return;
-    const over = new AbortController();
-    const late = sleep(this.#clock, relistMsMax, over.signal).catch(() => {});
-    const relisting = Promise.race([known, late]).finally(() => {
-      over.abort();
+    const relisting = known.finally(() => {
       if (this.#relisting === relisting) this.#relisting = undefined;
     });
     this.#relisting = relisting;
@@ -118,7 +112,9 @@ export class LegacyHttpSession implements HttpSession {
 
   #request(method: string, params: JsonText | undefined, options: RequestOptions, seen: number): Promise<Answer> {
     const request = this.#peer.request(method, params, options);
-    if (!this.#renewal.isUnproven) return request;
+    // Hostler itself reads the lists of each new session: with those as proof, a server that answers them and forgets every
+    // session would be asked for a new one each second.
+    if (!this.#renewal.isUnproven || METHODS.get(method)?.isHousekeeping) return request;
     return request.then((answer) => {
       this.#renewal.answered(seen);
       return answer;

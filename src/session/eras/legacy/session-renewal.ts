@@ -36,7 +36,7 @@ interface WaitingRequest {
 
 type Life = { readonly kind: 'open' | 'lost' } | { readonly kind: 'renewing'; readonly done: Promise<void> };
 
-/** Minimum time between two `initialize` requests; it doubles with each session in which no request was answered. */
+/** Minimum time between two `initialize` requests; it doubles with each session in which no request of a caller was answered. */
 const intervalMs = 1_000;
 const intervalMsMax = 30_000;
 /** Minimum time after an attempt that sent no `initialize`. */
@@ -48,7 +48,7 @@ export class SessionRenewal {
   #life: Life = { kind: 'open' };
   #nextAtMs = Number.NEGATIVE_INFINITY;
   #count = 0;
-  /** Sessions in a row in which no request was answered. */
+  /** Sessions in a row in which no request of a caller was answered. */
   #unproven = 0;
   /** Failed renewals in a row. */
   #failures = 0;
@@ -71,12 +71,12 @@ export class SessionRenewal {
     return this.#count;
   }
 
-  /** True until a request is answered in a session that was renewed. */
+  /** True until a request of a caller is answered in a session that was renewed. */
   get isUnproven(): boolean {
     return this.#unproven > 0;
   }
 
-  /** A request was answered in the session numbered `seen`. */
+  /** A request of a caller was answered in the session numbered `seen`. */
   answered(seen: number): void {
     if (seen !== this.#count || this.#unproven === 0) return;
     this.#unproven = 0;
