@@ -16,6 +16,7 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
   let begun = 0;
   let closes = 0;
   const session = {
+    server: 'a',
     closedBy: undefined,
     list: async () => {
       reads++;
@@ -30,8 +31,9 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
     },
   } as unknown as Session;
   const onProblem = (error: unknown) => problems.push(error);
+  const throttle = new ServerThrottle(clock);
   const reader = new ListReader({
-    ...{ clock, session, onProblem, method: 'tools/list', throttle: new ServerThrottle(clock) },
+    ...{ clock, session, onProblem, throttle, method: 'tools/list' },
     begin: () => {
       begun++;
       return async ({ items }) => {
@@ -45,7 +47,7 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
     begin: (limits: { deadlineAtMs: number }) => reader.readFirst(limits),
     changed: () => reader.changed(),
   };
-  return { clock, learner, session, learnt, problems, reads: () => reads, closes: () => closes };
+  return { clock, learner, reader, throttle, session, learnt, problems, reads: () => reads, closes: () => closes };
 }
 
 const tool = (key: string): ListedItem => ({ key, raw: Buffer.from('{}') });
@@ -83,8 +85,66 @@ test('a failed read keeps the known list, and the next announcement is handled',
   await clock.advanceAsync(100);
   expect([learnt, problems.length]).toEqual([['a'], 1]);
   learner.changed();
-  await clock.advanceAsync(100);
+  await clock.advanceAsync(1_000);
   expect(learnt).toEqual(['a', 'b']);
+});
+
+test('W29 a list that fails and is announced all the time is read once a second', async () => {
+  const { clock, learner, session, reads } = set([[tool('a')]]);
+  await learner.begin({ deadlineAtMs: 1_000 });
+  const list = session.list.bind(session);
+  session.list = async (...args) => {
+    await list(...args);
+    learner.changed();
+    throw new HostError('timeout', 'late');
+  };
+  for (let ms = 0; ms < 30_000; ms += 50) {
+    learner.changed();
+    await clock.advanceAsync(50);
+  }
+  expect(reads()).toBeGreaterThan(20);
+  expect(reads()).toBeLessThanOrEqual(32);
+});
+
+/** Notes the time at which `promise` resolves. */
+function resolvedAt(clock: FakeClock, promise: Promise<void>): { ms?: number } {
+  const at: { ms?: number } = {};
+  void promise.then(() => {
+    at.ms = clock.nowMs();
+  });
+  return at;
+}
+
+test('W28 two renewals during one read wait for the read that follows it', async () => {
+  const { clock, reader, learnt } = set([[tool('old')], [tool('new')]], [50, 50]);
+  void reader.read();
+  await clock.advanceAsync(10);
+  const known = [resolvedAt(clock, reader.readAgain()), resolvedAt(clock, reader.readAgain())];
+  await clock.advanceAsync(1_000);
+  expect([known, learnt]).toEqual([
+    [{ ms: 100 }, { ms: 100 }],
+    ['old', 'new'],
+  ]);
+});
+
+test('W28 the tools of a throttled server are awaited until they were read', async () => {
+  const { clock, reader, throttle, learnt } = set([[tool('new')]], [50]);
+  throttle.failed('a', new HostError('overloaded', 'later', { httpStatus: 429, retryAfterMs: 20_000 }));
+  const known = resolvedAt(clock, reader.readAgain());
+  await clock.advanceAsync(30_000);
+  expect([known, learnt]).toEqual([{ ms: 20_050 }, ['new']]);
+});
+
+test.each([
+  ['a slow read holds calls back for 5 s', (reader: ListReader) => void reader, 5_000],
+  ['the end of the session holds nothing back', (reader: ListReader) => reader.stop(), 0],
+])('W28 %s', async (_title, act, ms) => {
+  const { clock, reader } = set([[tool('old')], [tool('new')]], ms === 0 ? [9_000] : [20_000]);
+  if (ms === 0) void reader.read();
+  const known = resolvedAt(clock, reader.readAgain());
+  act(reader);
+  await clock.advanceAsync(30_000);
+  expect(known).toEqual({ ms });
 });
 
 test('W29 a read that failed is repeated until it succeeds, and its failure is reported once', async () => {

@@ -3,9 +3,9 @@
  * Not here: the use of a list (host/list-operations.ts, listings.ts), the choice of lists (server-run.ts).
  *
  * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list. Only the first
- * of several failures in a row is reported.
+ * of several failures in a row is reported. While reads fail, announced changes cause at most one read per second.
  */
-import { deferred } from '../kernel/deferred.js';
+import { type Deferred, deferred } from '../kernel/deferred.js';
 import { isHostError } from '../kernel/errors.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
@@ -13,6 +13,9 @@ import { isTemporary, SessionRetry, type SessionWork } from './session-retry.js'
 
 /** A server may announce many changes one by one: a single read after this delay covers them. */
 const settleMs = 100;
+const failedSettleMs = 1_000;
+/** `readAgain` waits so long for a read that has begun. */
+const readAgainMsMax = 5_000;
 const readMsMax = 30_000;
 /** Pause after a read, as a multiple of its duration: a server that announces changes all the time cannot keep Hostler busy. */
 const pauseFactor = 10;
@@ -33,6 +36,8 @@ export class ListReader {
   /** Settles with the read that is running. */
   #running: Promise<void> | undefined;
   #isStale = false;
+  /** Settles with the next read that begins. */
+  #awaited: Deferred | undefined;
 
   constructor(parts: ListReaderParts) {
     this.#parts = parts;
@@ -41,7 +46,8 @@ export class ListReader {
 
   changed(): void {
     this.#isStale = true;
-    if (!this.#running) this.#retry.after(Math.max(settleMs, this.#pauseLeftMs), () => void this.read());
+    const delayMs = this.#retry.hasFailed ? failedSettleMs : settleMs;
+    if (!this.#running) this.#retry.after(Math.max(delayMs, this.#pauseLeftMs), () => void this.read());
   }
 
   /** Reads now. After a temporary failure it reads again later. Never rejects. */
@@ -58,14 +64,20 @@ export class ListReader {
       if (!this.#retry.hasFailed) onProblem(error);
       isAgain = isTemporary(error);
     }
-    if (this.#isStale) this.changed();
-    if (isAgain) this.#retry.retry(() => void this.read(), this.#pauseLeftMs);
+    if (this.#awaited && !this.#retry.isThrottled) void this.read();
+    else if (isAgain) this.#retry.retry(() => void this.read(), this.#pauseLeftMs);
+    else if (this.#isStale) this.changed();
   }
 
-  /** Reads now, also if a read is running: that one may have begun before the change. Never rejects. */
-  async readAgain(): Promise<void> {
-    await this.#running;
-    await this.read();
+  /**
+   * Reads now, or after the read that is running (it may have begun before the change) and any throttle. Resolves when the read
+   * has ended, at the latest 5 s after it began. Never rejects.
+   */
+  readAgain(): Promise<void> {
+    this.#awaited ??= deferred();
+    const { promise } = this.#awaited;
+    void this.read();
+    return promise;
   }
 
   /**
@@ -90,6 +102,7 @@ export class ListReader {
 
   stop(): void {
     this.#retry.stop();
+    this.#awaited?.resolve();
   }
 
   async #readOnce(limits: CallOptions): Promise<void> {
@@ -98,12 +111,17 @@ export class ListReader {
     const running = deferred();
     this.#running = running.promise;
     this.#isStale = false;
+    const awaited = this.#awaited;
+    this.#awaited = undefined;
+    const cancelTimer = awaited && clock.at(startedMs + readAgainMsMax, () => awaited.resolve());
     try {
       const learn = begin();
       await learn(await session.list(method, limits));
     } finally {
       this.#running = undefined;
       running.resolve();
+      cancelTimer?.();
+      awaited?.resolve();
       const nowMs = clock.nowMs();
       this.#pauseUntilMs = nowMs + Math.min(pauseFactor * (nowMs - startedMs), pauseMsMax);
     }

@@ -30,6 +30,8 @@ export class ServerSubscriptions {
   readonly #accepted = new Set<string>();
   /** Resources that the server refused for good. */
   readonly #refused = new Set<string>();
+  /** Number of renewals of the session. */
+  #renewals = 0;
   #isUpdating = false;
   #isStale = false;
 
@@ -47,6 +49,7 @@ export class ServerSubscriptions {
 
   /** The server has a new session and has forgotten the old one. */
   renewed(): void {
+    this.#renewals++;
     this.#accepted.clear();
     this.#refused.clear();
   }
@@ -94,15 +97,20 @@ export class ServerSubscriptions {
   #adjust(uri: string): Promise<void> {
     return this.#mutex.runExclusive(uri, async () => {
       const { clock, session, uris, clean } = this.#parts;
-      const isWanted = uris().includes(uri);
-      if (isWanted === this.#accepted.has(uri) || session.closedBy) return;
-      const method = isWanted ? 'resources/subscribe' : 'resources/unsubscribe';
-      if (!isWanted) this.#accepted.delete(uri);
-      const answer = await this.#retry.send(() =>
-        session.request(method, JSON.stringify({ uri }), { deadlineAtMs: clock.nowMs() + requestMsMax }),
-      );
-      resultOf(answer, session.server, method, clean);
-      if (isWanted) this.#accepted.add(uri);
+      for (;;) {
+        const isWanted = uris().includes(uri);
+        if (isWanted === this.#accepted.has(uri) || session.closedBy) return;
+        const method = isWanted ? 'resources/subscribe' : 'resources/unsubscribe';
+        if (!isWanted) this.#accepted.delete(uri);
+        const renewals = this.#renewals;
+        const answer = await this.#retry.send(() =>
+          session.request(method, JSON.stringify({ uri }), { deadlineAtMs: clock.nowMs() + requestMsMax }),
+        );
+        resultOf(answer, session.server, method, clean);
+        if (!isWanted) return;
+        // An answer of the old session says nothing about the new one, so the loop subscribes again.
+        if (renewals === this.#renewals) this.#accepted.add(uri);
+      }
     });
   }
 }
