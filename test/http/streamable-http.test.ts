@@ -325,6 +325,21 @@ describe('session', () => {
     expect(channel.sessionId).toBe('abc');
   });
 
+  test('W28 a request that waits for a connection when the session is lost is returned unsent', async () => {
+    const { channel, heard, server } = await connect(() => {}, { connections: 1 });
+    const [first, second] = [request('tools/call'), request('tools/call')];
+    for (const frame of [first, second]) channel.send(frame);
+    await server.until(() => server.received.length === 1);
+    const reset = channel.resetSession();
+    expect(await heard.settled(second)).toMatchObject({
+      code: 'transport',
+      details: { reason: 'session_expired', phase: 'queued', execution: 'not_executed' },
+    });
+    reset.opened();
+    channel.withdraw(first);
+    expect([server.received.length, second.phase]).toEqual([1, 'queued']);
+  });
+
   test('close ends the session with DELETE and does not mind a 405', async () => {
     const { channel, server, heard } = await initialized();
     await channel.close();

@@ -1,6 +1,9 @@
 import { expect, test } from 'vitest';
+import { FakeClock } from '../../kernel/fake-clock.js';
 import { seededRandom } from '../../kernel/random.js';
-import { reconnectDelayMs } from './get-stream.js';
+import { ResumableStreams, reconnectDelayMs } from './get-stream.js';
+import type { ExchangeSink, HttpExchange } from './http-exchange.js';
+import type { HttpDeps } from './http-pool.js';
 
 test('the first attempt waits exactly as long as the server asked, within bounds', () => {
   const ask = (retryMs: number | undefined) => reconnectDelayMs(retryMs, 0, 30_000, () => 0.5);
@@ -20,3 +23,46 @@ test('after fruitless attempts it grows to its bound, is spread, and is never sh
   expect(reconnectDelayMs(1_000, 3, 30_000, () => 1)).toBe(8_000);
   expect(reconnectDelayMs(1_000, 30, 30_000, () => 1)).toBe(30_000);
 });
+
+/** Every GET is answered with `status`, as a page of HTML. */
+function refusingServer(status: number) {
+  const clock = new FakeClock();
+  const gets: number[] = [];
+  const lost: number[] = [];
+  const streams = new ResumableStreams({
+    server: 'a',
+    deps: { clock, random: () => 0 } as unknown as HttpDeps,
+    token: undefined,
+    get: (_id, sink: ExchangeSink) => {
+      gets.push(clock.nowMs());
+      queueMicrotask(() => {
+        const error = sink.head(status, { 'content-type': 'text/html' });
+        if (error) sink.failed(error);
+      });
+      return { abort: () => {} } as HttpExchange;
+    },
+    receiveStandalone: () => {},
+    sessionMaybeLost: () => lost.push(clock.nowMs()),
+  });
+  return { clock, gets, lost, streams };
+}
+
+const pauses = [0, 30_000, 90_000, 210_000, 450_000, 750_000];
+
+test.each([
+  ['a page of a proxy', 200, pauses, []],
+  ['a refusal of a firewall', 406, pauses, []],
+  ['a session that may be lost', 404, pauses, pauses],
+  ['a server without such a stream', 405, [0], []],
+])(
+  'W5 the standalone stream after %s is asked for again: ever more rarely, or never',
+  async (_what, status, at, lostAt) => {
+    const { clock, gets, lost, streams } = refusingServer(status);
+    streams.openStandalone();
+    await clock.advanceAsync(800_000);
+    expect([gets, lost]).toEqual([at, lostAt]);
+    streams.closeStandalone();
+    await clock.advanceAsync(800_000);
+    expect(gets).toEqual(at);
+  },
+);

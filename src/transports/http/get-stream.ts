@@ -25,6 +25,8 @@ const failuresMax = 5;
 const delayMsMax = 30_000;
 /** Upper bound of the delay while a caller waits for the rest of an answer. */
 const pollMsMax = 1_000;
+/** A refused standalone stream is asked for again after this time, which doubles with each refusal. */
+const refusedMs = { first: 30_000, max: 300_000 } as const;
 /** Lower bound between two GETs. A server may end the standalone stream after every event and send `retry: 1`. */
 const standaloneIntervalMs = 1_000;
 
@@ -46,6 +48,7 @@ interface GetStreamOptions {
   readonly onGiveUp: (error: HostError) => void;
 }
 
+const methodNotAllowed = 405;
 /** Temporary refusals. 409: the server still has the broken stream open. Other 4xx statuses are final. */
 const temporaryStatuses = [408, 409, 425, 429];
 
@@ -194,6 +197,9 @@ interface StreamOwner extends StreamSource {
 export class ResumableStreams {
   readonly #owner: StreamOwner;
   #standalone: GetStream | undefined;
+  /** Refusals of the standalone stream in this session. */
+  #refusals = 0;
+  #cancelReopen: Cancel = () => {};
   /** Hash of the token with which the standalone stream was refused. Only another token is worth another attempt. */
   #refusedHash: string | undefined;
   readonly #resumed = new Map<PostCall, GetStream>();
@@ -202,20 +208,33 @@ export class ResumableStreams {
     this.#owner = owner;
   }
 
-  /** Does not retry on a server that has no such stream. */
+  /** Does not retry on a server that says that it has no such stream. */
   openStandalone(): void {
     if (this.#standalone) return;
+    this.#cancelReopen();
     this.#refusedHash = undefined;
     this.#standalone = new GetStream(this.#owner, {
       retries: 'endless',
-      onEvent: ({ data }) => data.length > 0 && this.#owner.receiveStandalone(data),
-      onGiveUp: (cause) => {
-        this.#standalone = undefined;
-        if (cause.details.httpStatus === 404 || cause.details.httpStatus === 400) this.#owner.sessionMaybeLost();
-        else if (cause instanceof TokenRefused) this.#refusedHash = cause.sentHash;
+      onEvent: ({ data }) => {
+        this.#refusals = 0;
+        if (data.length > 0) this.#owner.receiveStandalone(data);
       },
+      onGiveUp: (cause) => this.#refused(cause),
     });
     this.#standalone.open();
+  }
+
+  /** Most refusals may pass, such as those of a proxy during maintenance, and the session may be in use meanwhile. */
+  #refused(cause: HostError): void {
+    const { clock } = this.#owner.deps;
+    const { httpStatus } = cause.details;
+    this.#standalone = undefined;
+    if (cause instanceof TokenRefused) this.#refusedHash = cause.sentHash;
+    else if (httpStatus !== methodNotAllowed) {
+      const pauseMs = backoffMs(refusedMs.first, this.#refusals++, refusedMs.max);
+      this.#cancelReopen = clock.at(clock.nowMs() + pauseMs, () => this.openStandalone());
+      if (httpStatus === 404 || httpStatus === 400) this.#owner.sessionMaybeLost();
+    }
   }
 
   tokenAccepted(token: AuthToken | undefined): void {
@@ -223,6 +242,8 @@ export class ResumableStreams {
   }
 
   closeStandalone(): void {
+    this.#cancelReopen();
+    this.#refusals = 0;
     this.#refusedHash = undefined;
     this.#standalone?.stop();
     this.#standalone = undefined;

@@ -82,8 +82,8 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     this.#callPool = openPool(spec, deps, connections);
     this.#controlPool = openPool(spec, deps, controlConnections);
     this.#oneWayPool = openPool(spec, deps, oneWayConnections);
-    // At least two: a new stream is opened before the stream it replaces is closed.
-    this.streamPool = openPool(spec, deps, Math.max(connections, 2));
+    // Every call may resume a broken stream beside the standalone one, and a stream is opened before the one it replaces is closed.
+    this.streamPool = openPool(spec, deps, connections + 2);
     this.calls = new CallQueue(new ConnectionSlots(connections), (call) => this.dispatch(call, this.#callPool));
     const control = new ConnectionSlots(controlConnections);
     // This lane subscribes first: a waiting request gets a freed control connection before a waiting notification.

@@ -43,11 +43,26 @@ export class StreamableHttpChannel extends HttpChannel<PostCall> implements Call
     return this.headers.sessionId;
   }
 
-  /** Drops the session; the next `initialize` may open another. Calls wait until the caller reports the outcome. */
+  /**
+   * Drops the session; the next `initialize` may open another. Calls wait until the caller reports the outcome. Calls that already
+   * wait for a connection are returned unsent: a call in a new session has to be checked against its tools first.
+   */
   resetSession(): SessionReset {
     this.#streams.closeStandalone();
     this.headers.setSession(undefined);
     const release = this.calls.hold();
+    const facts = {
+      server: this.server,
+      reason: 'session_expired',
+      phase: 'queued',
+      execution: 'not_executed',
+    } as const;
+    const returned = new HostError(
+      'transport',
+      `server '${this.server}' lost its session before the request was sent`,
+      facts,
+    );
+    for (const call of this.calls.waiting) call.fail(returned);
     return {
       opened: release,
       failed: (error) => {
