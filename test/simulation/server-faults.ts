@@ -13,7 +13,9 @@ const stdioEvents = ['die', 'die', 'wedge', 'starts', 'faults', 'one fault', 'we
 
 const oneHttpFault: readonly HttpFate[] = ['hang', 'late', 'reset_before', 'http_429', 'http_429_wait', 'http_502'];
 const oneStdioFault: readonly StdioFate[] = ['hang', 'late', 'crash'];
-const openings: readonly Opening[] = ['well', 'rpc_error', 'rpc_error', 'http_500', 'hang', 'slow'];
+const openings: readonly Opening[] = [
+  ...(['well', 'rpc_error', 'rpc_error', 'http_500', 'http_429_wait', 'http_503_wait', 'hang', 'slow'] as const),
+];
 const starts: readonly Start[] = ['well', 'exits', 'exits', 'missing', 'silent', 'flap'];
 
 const faultRates = [0.1, 0.5, 1];

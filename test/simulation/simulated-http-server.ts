@@ -28,7 +28,7 @@ export const httpFaults: readonly HttpFate[] = [
 ];
 
 /** How `initialize` ends. */
-export type Opening = 'well' | 'rpc_error' | 'http_500' | 'hang' | 'slow';
+export type Opening = 'well' | 'rpc_error' | 'http_500' | 'http_429_wait' | 'http_503_wait' | 'hang' | 'slow';
 
 export interface HttpTraits {
   /** What it answers to a request in a session that it does not know. */
@@ -160,6 +160,7 @@ export class SimulatedHttpServer {
     timers.after(opening === 'slow' ? randomInt(random, 500, 25_000) : randomInt(random, 0, 20), () => {
       free();
       if (opening === 'http_500') return answer(reply, 500);
+      if (opening === 'http_429_wait' || opening === 'http_503_wait') return this.#end(message, reply, opening);
       if (opening === 'rpc_error') {
         reply.head(200, json);
         reply.data(`{"jsonrpc":"2.0","id":${message.id},"error":{"code":-32603,"message":"not now"}}`);
