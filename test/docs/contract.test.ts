@@ -18,11 +18,10 @@ function testFiles(folder: string): string[] {
   });
 }
 
-/** The ids at the start of titles of tests and groups. */
+/** The ids at the start of titles of tests and groups, also after the table of `test.each`. A title may begin with several. */
+const title = new RegExp(`(?:\\b(?:test|describe)[^\\n]{0,80}|\\))\\(\\s*['"\`](${id}(?:(?:,| and)? ${id})*)\\b`, 'g');
 const idsIn = (text: string): string[] =>
-  [...text.matchAll(new RegExp(`\\b(?:test|describe)[^\\n]{0,80}\\(\\s*['"\`](${id})\\b`, 'g'))].map(
-    (match) => match[1] as string,
-  );
+  [...text.matchAll(title)].flatMap(([, ids = '']) => ids.match(new RegExp(id, 'g')) ?? []);
 
 const named = new Map<string, string[]>();
 for (const file of [...testFiles('src'), ...testFiles('test')]) {
