@@ -20,8 +20,8 @@ import {
   unusedKeys,
 } from './client-keys.js';
 import { UnusableEntry } from './copy-config.js';
+import { invalidSpec } from './invalid-spec.js';
 import { hostConfigKeys, nearestKey } from './known-keys.js';
-import { invalidSpec } from './schema-issues.js';
 import { serverKeys } from './server-definition.js';
 import { slugsOf } from './server-name.js';
 

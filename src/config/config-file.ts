@@ -11,8 +11,8 @@ import { faultsOf, HostError, isHostError, joinFaults } from '../kernel/errors.j
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Normalised, normaliseConfig, noteReason } from './client-config.js';
 import { isEntryTable, UnusableEntry } from './copy-config.js';
+import { invalidSpec } from './invalid-spec.js';
 import { type Filled, fillPlaceholders, type PlaceholderSources } from './placeholders.js';
-import { invalidSpec } from './schema-issues.js';
 
 const fileBytesMax = 4 * 1024 * 1024;
 const depthMax = 64;

@@ -8,7 +8,7 @@
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { serverTables } from './client-keys.js';
-import { invalidSpec } from './schema-issues.js';
+import { invalidSpec } from './invalid-spec.js';
 
 /** A mistake in one entry of these tables disables only that entry. Any other mistake makes the configuration unusable. */
 export const entryTables = [

@@ -9,7 +9,8 @@ import * as z from 'zod/mini';
 import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { copyConfig, UnusableEntry } from './copy-config.js';
-import { firstIssue, invalidSpec } from './schema-issues.js';
+import { invalidSpec } from './invalid-spec.js';
+import { firstIssue } from './schema-issues.js';
 import { epochPattern, workerPattern } from './values.js';
 
 const keyPrefix = 'hk_';

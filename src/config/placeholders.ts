@@ -15,7 +15,7 @@ import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Reference, replacePlaceholders } from './client-placeholders.js';
 import { type EntryTable, isEntryTable, UnusableEntry } from './copy-config.js';
 import { configFolder } from './folders.js';
-import { invalidSpec } from './schema-issues.js';
+import { invalidSpec } from './invalid-spec.js';
 import { isLateField, literal, referenceText } from './secrets/references.js';
 
 export interface PlaceholderSources {

@@ -4,7 +4,6 @@
  * Invariant: apart from names of members, no text of the value is quoted.
  */
 import * as z from 'zod/mini';
-import { HostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 
 // zod/mini has no texts of its own.
@@ -18,20 +17,6 @@ interface Issue {
   /** True if the field is an unknown member. */
   readonly isUnknownKey: boolean;
 }
-
-/** `field`: path of the mistake; empty for the whole configuration. */
-export const invalidSpec = (
-  field: string,
-  what: string,
-  hint = 'correct the configuration and try again',
-  more: { readonly reason?: string; readonly cause?: unknown } = {},
-): HostError =>
-  new HostError('invalid_spec', field === '' ? what : `${field}: ${what}`, {
-    field,
-    execution: 'not_executed',
-    hint,
-    ...more,
-  });
 
 /** `at`: path of the parsed value. */
 export function issuesOf({ issues }: Pick<z.core.$ZodError, 'issues'>, at = ''): Issue[] {

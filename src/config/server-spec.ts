@@ -8,7 +8,8 @@ import { nearestName } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { authEntry } from './auth-settings.js';
 import { copyEntry } from './copy-config.js';
-import { firstIssue, invalidSpec, issuesOf, refuseProto } from './schema-issues.js';
+import { invalidSpec } from './invalid-spec.js';
+import { firstIssue, issuesOf, refuseProto } from './schema-issues.js';
 
 const name = z
   .string()

@@ -2,7 +2,7 @@
  * Durations, loopback addresses and worker names of the configuration.
  * Invariant: no schemas here, so a program that only connects to a broker does not load them.
  */
-import { invalidSpec } from './schema-issues.js';
+import { invalidSpec } from './invalid-spec.js';
 
 const unitsMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 

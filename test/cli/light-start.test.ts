@@ -1,5 +1,6 @@
 /** What `hostler up` does not load before it serves, and the compile cache that makes the next start fast. */
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from 'vitest';
@@ -131,4 +132,11 @@ test('AC-E14 --version, status and call on a running host load no other command,
     );
     expect(loaded.filter((file) => /^(?:identity|gateway|broker|host|cli\/(?:up|relay))\b/.test(file))).toEqual([]);
   }
+});
+
+test('the relay, which every client runs, loads modules of Node only', () => {
+  const bundle = readFileSync(new URL('../../dist/cli/relay.bundle.cjs', import.meta.url), 'utf8');
+  const modules = [...bundle.matchAll(/\b(?:require|import)\("([^"]+)"\)/g)].map(([, name]) => name as string);
+  expect(modules).toContain('node:net');
+  expect(modules.filter((name) => !isBuiltin(name))).toEqual([]);
 });

@@ -1,6 +1,6 @@
 /** Creates the host of a configuration, with the secrets and the tokens of this user. Starts no server. */
 import { ownConfigFile } from '../../config/folders.js';
-import { invalidSpec } from '../../config/schema-issues.js';
+import { invalidSpec } from '../../config/invalid-spec.js';
 import { Host } from '../../host/host.js';
 import { Identity } from '../../identity/identity.js';
 import { identityPlace } from '../../identity/identity-place.js';

@@ -11,7 +11,7 @@ import type { Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import { KeyedMutex } from '../../kernel/keyed-mutex.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { invalidSpec } from '../schema-issues.js';
+import { invalidSpec } from '../invalid-spec.js';
 import { expand, type Reference, referencesIn, referenceText } from './references.js';
 import { type CommandResult, runCommand } from './run-command.js';
 import { type ExecSource, type SecretsSettings, ttlMsOf } from './secrets-settings.js';
