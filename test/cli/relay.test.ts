@@ -318,3 +318,10 @@ test('R1 where the data directory cannot be used, the process serves its client 
   relay.child.stdin?.end();
   expect((await relay.closed).code).toBe(0);
 });
+
+test('R1 a data directory that is a file is an error of its user, not a sandbox', async () => {
+  place.configure({});
+  const { code, stderr } = await new Running(['up', '--stdio', '--config', place.config, '--data-dir', place.config])
+    .closed;
+  expect([code, stderr]).toEqual([1, expect.stringContaining('EEXIST')]);
+});

@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../kernel/clock.js';
-import { openLink } from './open-link.js';
+import { isRefusedBySystem, openLink } from './open-link.js';
 
 const hello = { hostler: 1, version: '1.0.0', client: 'abc', config: '/a', env: { TOKEN: 'secret' }, options: {} };
 
@@ -26,13 +26,21 @@ test('a socket in a folder that other users may write to gets no hello', async (
   expect(await openLink(file, hello, systemClock)).toEqual({ kind: 'stopping' });
 });
 
-test('a socket that cannot be connected to is a failed try', async () => {
+test('R1 a socket that cannot be connected to, for whatever reason, makes the process serve its client itself', async () => {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-link-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const loop = path.join(folder, 'stdio.sock');
   symlinkSync(loop, loop);
-  expect(await openLink(loop, hello, systemClock)).toMatchObject({
-    kind: 'failed',
-    reason: expect.stringContaining('ELOOP'),
-  });
+  expect(await openLink(loop, hello, systemClock)).toEqual({ kind: 'unreachable', code: 'ELOOP' });
+  expect(await openLink(path.join(folder, 'absent'), hello, systemClock)).toEqual({ kind: 'absent' });
+});
+
+test('R1 the codes of sandboxes and odd file systems are refusals; those of a host that is absent, ends or is busy are not', () => {
+  const codes = (text: string) => text.split(' ').filter(isRefusedBySystem);
+  const refusals = 'EACCES EPERM EROFS ENOTSUP EOPNOTSUPP EAFNOSUPPORT EINVAL ENOSYS EIO ENXIO';
+  expect(codes(refusals)).toEqual(refusals.split(' '));
+  expect(
+    codes('ENOENT ECONNREFUSED ECONNRESET EPIPE EAGAIN EMFILE ENFILE EADDRINUSE unknown others_may_write'),
+  ).toEqual([]);
+  expect(isRefusedBySystem(undefined)).toBe(false);
 });

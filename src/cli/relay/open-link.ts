@@ -14,7 +14,7 @@ export type Opened =
   | { readonly kind: 'failed'; readonly reason: string }
   /** The host runs another configuration. */
   | { readonly kind: 'refused'; readonly config: string }
-  /** This process may not use the socket, as in the sandbox of a client. */
+  /** This process cannot use the socket, as in the sandbox of a client. */
   | { readonly kind: 'unreachable'; readonly code: string };
 
 const NEWLINE = 0x0a;
@@ -23,8 +23,19 @@ const welcomeMs = 10_000;
 /** A host that ends between the connection and its welcome. */
 const goneCodes: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
 const absentCodes: ReadonlySet<string> = new Set(['ENOENT', 'ECONNREFUSED']);
-/** Errors of the system that mean a sandbox: this process may not use the data directory. */
-export const sandboxCodes: ReadonlySet<string | undefined> = new Set(['EACCES', 'EPERM', 'EROFS']);
+/** A lack of the system, or another process at the same moment: the next try may succeed. */
+const passingCodes: ReadonlySet<string> = new Set([
+  ...['EAGAIN', 'EINTR', 'EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'ETIMEDOUT', 'EBUSY', 'EADDRINUSE'],
+]);
+
+/**
+ * True: the system refuses this process the socket, now and later, so it must serve its client itself. Sandboxes and file systems
+ * (FUSE, 9p) have many codes for this, so every code that is not known to mean something else counts.
+ */
+export const isRefusedBySystem = (code: string | undefined): code is string =>
+  code !== undefined &&
+  /^E[A-Z0-9]+$/.test(code) &&
+  ![absentCodes, goneCodes, passingCodes].some((codes) => codes.has(code));
 
 /** Rejects if another user may have opened the socket: the hello holds secrets. */
 export async function openLink(file: string, hello: Hello, clock: Clock): Promise<Opened> {
@@ -46,7 +57,7 @@ export async function openLink(file: string, hello: Hello, clock: Clock): Promis
     socket.once('error', ({ code = 'unknown' }: NodeJS.ErrnoException) => {
       if (absentCodes.has(code)) settle({ kind: 'absent' });
       else if (goneCodes.has(code)) settle({ kind: 'stopping' });
-      else if (sandboxCodes.has(code)) settle({ kind: 'unreachable', code });
+      else if (isRefusedBySystem(code)) settle({ kind: 'unreachable', code });
       else settle({ kind: 'failed', reason: `${file} cannot be connected to (${code})` });
     });
     socket.once('connect', () => socket.write(`${JSON.stringify(hello)}\n`));

@@ -171,7 +171,9 @@ export class Relay {
       case 'refused':
       case 'unreachable':
         if (!this.#hasJoined) return this.#options.onUnusable(opened);
-        return this.#failed(opened.kind === 'refused' ? `it runs ${opened.config} now` : opened.code);
+        return this.#failed(
+          opened.kind === 'refused' ? `it runs ${opened.config} now` : `its socket cannot be used (${opened.code})`,
+        );
       case 'failed':
         return this.#failed(opened.reason);
       default:

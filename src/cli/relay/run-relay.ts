@@ -17,7 +17,7 @@ import { type UpOptions, upOptions } from '../up/up-options.js';
 import { version } from '../version.js';
 import { type Hello, relayProtocol, variableNames, type Welcome } from './hello.js';
 import { LogTail } from './log-tail.js';
-import { type Opened, openLink, sandboxCodes } from './open-link.js';
+import { isRefusedBySystem, type Opened, openLink } from './open-link.js';
 import { Relay } from './relay.js';
 import { hostLogPath, joinHost } from './start-host.js';
 
@@ -26,6 +26,8 @@ type ServeHere = (why: string) => Promise<number>;
 
 const aliveMs = 60_000;
 const lineChars = 2_000;
+/** A mistake in `--data-dir`, which its user corrects. */
+const wrongPathCodes: ReadonlySet<string> = new Set(['EEXIST', 'ENOTDIR', 'ENAMETOOLONG']);
 
 export async function runRelay(args: ParsedArgs, serveHere: ServeHere): Promise<number> {
   const options = upOptions(args, process.env, process.cwd());
@@ -33,17 +35,15 @@ export async function runRelay(args: ParsedArgs, serveHere: ServeHere): Promise<
   try {
     prepareDataDir(dataDir);
   } catch (error) {
-    if (isHostError(error) && sandboxCodes.has(error.details.reason)) return serveHere(unusableText(dataDir, error));
-    throw error;
+    const reason = isHostError(error) ? error.details.reason : undefined;
+    if (!isRefusedBySystem(reason) || wrongPathCodes.has(reason)) throw error;
+    return serveHere(`${dataDir} cannot be used here (${reason})`);
   }
   // Timers of the clock do not keep the process alive.
   const alive = setInterval(() => {}, aliveMs);
   const ended = await new RelayRun(options).ended().finally(() => clearInterval(alive));
   return typeof ended === 'string' ? serveHere(ended) : ended;
 }
-
-const unusableText = (dataDir: string, { details }: HostError): string =>
-  `${dataDir} cannot be used here (${details.reason})`;
 
 class RelayRun {
   readonly #options: UpOptions;

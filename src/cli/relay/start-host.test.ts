@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -26,4 +26,18 @@ test('lines that the host logs in the moment before it accepts the relay are pas
   });
   expect(opened.kind).toBe('refused');
   expect(lines).toEqual(['a warning']);
+});
+
+test('R1 a data directory in which nothing can be made is no host to wait for', async () => {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-start-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const dataDir = path.join(folder, 'loop');
+  symlinkSync(dataDir, dataDir);
+  const opened = await joinHost({
+    ...{ dataDir, config: path.join(folder, 'hostler.json'), env: process.env, clock: systemClock, command: [] },
+    signal: new AbortController().signal,
+    onLine: () => {},
+    open: async () => ({ kind: 'absent' }),
+  });
+  expect(opened).toEqual({ kind: 'unreachable', code: 'ELOOP' });
 });

@@ -12,7 +12,7 @@ import { controlPath } from '../control/control-protocol.js';
 import { isAlive, spawnDetached } from '../process/host-address.js';
 import { RELAYED_VARIABLE } from '../up/up-options.js';
 import { LogTail } from './log-tail.js';
-import { type Opened, sandboxCodes } from './open-link.js';
+import { isRefusedBySystem, type Opened } from './open-link.js';
 
 export interface HostStart {
   readonly dataDir: string;
@@ -60,6 +60,8 @@ export async function joinHost(start: HostStart): Promise<Opened> {
       await sleep(clock, child ? pollMs : otherPollMs, signal);
     }
   } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (isRefusedBySystem(code)) return { kind: 'unreachable', code };
     return { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
   } finally {
     child?.tail.read();
@@ -92,7 +94,7 @@ async function launch({ dataDir, config, command, env, onLine }: HostStart): Pro
 async function failure(dataDir: string, { lines, tail }: StartedHost): Promise<Opened> {
   tail.read();
   const code = await listenError(dataDir);
-  if (code !== undefined && sandboxCodes.has(code)) return { kind: 'unreachable', code };
+  if (isRefusedBySystem(code)) return { kind: 'unreachable', code };
   const error = lines.findLast((line) => line.startsWith('hostler: ')) ?? lines.at(-1);
   return { kind: 'failed', reason: error?.replace(/^hostler: /, '') ?? 'Hostler ended while it started' };
 }
