@@ -111,8 +111,12 @@ export class Relay {
     if (start === end) return;
     this.#queue.push(Buffer.from(bytes.subarray(start, end)));
     this.#queuedBytes += end - start;
-    if (this.#queuedBytes > queuedBytesMax || this.#queue.length > queuedLinesMax) this.#options.input.pause();
+    if (this.#isQueueFull) this.#options.input.pause();
     this.#event({ kind: 'request' });
+  }
+
+  get #isQueueFull(): boolean {
+    return this.#queuedBytes > queuedBytesMax || this.#queue.length > queuedLinesMax;
   }
 
   #handOver(bytes: Buffer, start: number, end: number): void {
@@ -212,6 +216,8 @@ export class Relay {
     socket.on('close', () => {
       if (this.#socket !== socket) return;
       this.#socket = undefined;
+      // A connection that was ended emits no `drain`, so the input may still be paused.
+      if (!this.#isInputEnded && !this.#isQueueFull) input.resume();
       this.#event({ kind: 'lost' });
     });
     this.#attach();

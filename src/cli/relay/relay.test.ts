@@ -1,0 +1,73 @@
+import { Duplex, PassThrough } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { FakeClock } from '../../kernel/fake-clock.js';
+import { stoppingLine } from './hello.js';
+import type { Opened } from './open-link.js';
+import { Relay } from './relay.js';
+
+/** The end of a connection that the relay has. Writes are not finished before `release`. */
+class FakeSocket extends Duplex {
+  readonly received: string[] = [];
+  #finish: (() => void) | undefined;
+  #isFree = false;
+
+  override _read(): void {}
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.received.push(String(chunk));
+    if (this.#isFree) done();
+    else this.#finish = done;
+  }
+
+  release(): void {
+    this.#isFree = true;
+    this.#finish?.();
+  }
+
+  /** The host closes its side. */
+  leave(): void {
+    this.push(null);
+  }
+}
+
+const welcome = { hostler: 1, version: '1.0.0', pid: 1, url: null, config: '/a', notes: [] };
+const connectedTo = (socket: FakeSocket) => ({ kind: 'connected', socket, welcome }) as unknown as Opened;
+
+function setUp(...opened: Opened[]) {
+  const [input, output, clock] = [new PassThrough(), new PassThrough(), new FakeClock()];
+  const unusable: string[] = [];
+  let joins = 0;
+  const relay = new Relay({
+    ...{ input, output, clock, version: '1.0.0', onJoined: () => {}, onFailure: () => {} },
+    join: async () => opened[joins++] ?? { kind: 'failed', reason: 'no more hosts' },
+    onUnusable: ({ kind }) => unusable.push(kind),
+  });
+  const turns = async () => {
+    for (let n = 0; n < 10; n++) await nextTurn();
+  };
+  const send = (id: number, method: string, params: object = {}) =>
+    input.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`);
+  return { relay, clock, input, output, unusable, send, turns, joins: () => joins };
+}
+
+test('R2 a client whose host restarts while it does not read is heard again', async () => {
+  const [first, second] = [new FakeSocket(), new FakeSocket()];
+  second.release();
+  const { relay, send, turns, joins } = setUp(connectedTo(first), connectedTo(second));
+  relay.begin();
+  await turns();
+  // More than the connection takes at once: the input is paused until the host has read it.
+  send(1, 'tools/call', { name: 'x', arguments: { text: 'x'.repeat(first.writableHighWaterMark) } });
+  await turns();
+  first.push(stoppingLine('restart'));
+  await turns();
+  first.release();
+  first.leave();
+  await turns();
+  expect([first.destroyed, joins()]).toEqual([true, 1]);
+  send(2, 'tools/list');
+  await turns();
+  expect(joins()).toBe(2);
+  expect(second.received.join('')).toContain('"tools/list"');
+});
