@@ -71,3 +71,33 @@ test('R2 a client whose host restarts while it does not read is heard again', as
   expect(joins()).toBe(2);
   expect(second.received.join('')).toContain('"tools/list"');
 });
+
+test('R1 lines that were read before the socket is refused are answered with the reason, not lost', async () => {
+  const refused: Opened = { kind: 'unreachable', code: 'EACCES' };
+  const { relay, clock, output, unusable, send, turns } = setUp(
+    { kind: 'failed', reason: 'busy' },
+    ...Array.from({ length: 5 }, () => refused),
+  );
+  relay.begin();
+  await turns();
+  send(1, 'ping');
+  for (let tries = 0; tries < 5; tries++) {
+    clock.advance(5_000);
+    await turns();
+  }
+  expect(unusable).toEqual([]);
+  expect(JSON.parse(String(output.read()))).toMatchObject({
+    id: 1,
+    error: { message: expect.stringContaining('EACCES') },
+  });
+});
+
+test('R1 a socket that is refused at once leaves the input to the part that serves the client', async () => {
+  const { relay, input, unusable, send, turns } = setUp({ kind: 'unreachable', code: 'EACCES' });
+  relay.begin();
+  send(1, 'ping');
+  await turns();
+  expect([unusable, input.listenerCount('data'), String(input.read())]).toEqual([
+    ...[['unreachable'], 0, expect.stringContaining('"ping"')],
+  ]);
+});

@@ -174,7 +174,8 @@ export class Relay {
         return this.#connected(opened.socket, opened.welcome);
       case 'refused':
       case 'unreachable':
-        if (!this.#hasJoined) return this.#options.onUnusable(opened);
+        // After a failed attempt this process has read lines that no other part of it would see.
+        if (opened.kind === 'refused' ? !this.#hasJoined : !this.#isAttached) return this.#options.onUnusable(opened);
         return this.#failed(
           opened.kind === 'refused' ? `it runs ${opened.config} now` : `its socket cannot be used (${opened.code})`,
         );
