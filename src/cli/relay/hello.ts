@@ -32,8 +32,11 @@ export interface Welcome {
   readonly config: string;
   /** Sentences for the user of the relay. */
   readonly notes: readonly string[];
-  /** `config`: the host runs another configuration. `protocol`: the other side is too old. `stopping`: try again later. */
-  readonly refused?: 'config' | 'protocol' | 'stopping';
+  /**
+   * `config`: the host runs another configuration. `protocol`: the other side is too old. `stopping`: try again later. `full`: the
+   * host has its most clients, as `notes` say.
+   */
+  readonly refused?: 'config' | 'protocol' | 'stopping' | 'full';
 }
 
 /** Undefined if the line is not a JSON object with a protocol number. */

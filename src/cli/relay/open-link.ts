@@ -78,9 +78,10 @@ export async function openLink(file: string, hello: Hello, clock: Clock): Promis
 function read(socket: Socket, line: string): Opened {
   const welcome = parseGreeting<Welcome>(line);
   if (!welcome) return { kind: 'failed', reason: 'the running Hostler does not speak the protocol of relays' };
-  const { refused, hostler, version, config } = welcome;
+  const { refused, hostler, version, config, notes } = welcome;
   if (refused === undefined) return { kind: 'connected', socket, welcome };
   if (refused === 'config') return { kind: 'refused', config };
+  if (refused === 'full') return { kind: 'failed', reason: notes.join('; ') };
   if (refused === 'stopping' || hostler < relayProtocol) return { kind: 'stopping' };
   return { kind: 'failed', reason: `the running Hostler ${version} is newer than this one; restart the client` };
 }

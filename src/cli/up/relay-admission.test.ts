@@ -40,6 +40,15 @@ test('R3 another configuration is refused by name, and a host that ends sends re
   expect(greet().refused).toBe('stopping');
 });
 
+test('R1 a client beyond the most is refused with the reason, and leaves no trace', () => {
+  const env: NodeJS.ProcessEnv = {};
+  const { admission, state, greet } = setUp(env);
+  const hello = { hostler: 1, client: 'd', config: '/a/hostler.json', options: {} };
+  const welcome = admission.welcome({ ...hello, version: '0.2.0', env: { PATH: '/x' } }, 512);
+  expect([welcome.refused, welcome.notes]).toEqual(['full', [expect.stringMatching(/ 512 clients .*close one/)]]);
+  expect([env, state.newer, greet().refused]).toEqual([{}, [], undefined]);
+});
+
 test('R3 a variable that differs is not taken and is named while its client is there; unnamed variables are ignored', () => {
   const env: NodeJS.ProcessEnv = { PATH: '/own' };
   const { admission, greet } = setUp(env);

@@ -35,7 +35,8 @@ export class RelayAdmission {
     this.#options = options;
   }
 
-  welcome(hello: Hello): Welcome {
+  /** `fullAt`: the number of clients, if the host serves no more. */
+  welcome(hello: Hello, fullAt?: number): Welcome {
     const { config, version, pid, url, isEnding, onNewer } = this.#options;
     const base = { hostler: relayProtocol, version, pid, url: url() ?? null, config, notes: [] };
     if (isEnding()) return { ...base, refused: 'stopping' };
@@ -44,6 +45,7 @@ export class RelayAdmission {
       if (hello.hostler > relayProtocol) onNewer(hello.version, true);
       return { ...base, refused: 'protocol' };
     }
+    if (fullAt !== undefined) return { ...base, refused: 'full', notes: [fullText(fullAt)] };
     if (isNewerVersion(hello.version, version)) onNewer(hello.version, false);
     return { ...base, notes: [...this.#adopt(hello), ...this.#otherOptions(hello)] };
   }
@@ -77,6 +79,9 @@ export class RelayAdmission {
       .map(([name]) => `--${name} has no effect: the running Hostler was started with another value`);
   }
 }
+
+const fullText = (clients: number): string =>
+  `the running Hostler serves ${clients} clients over stdio and takes no more; close one of them`;
 
 const differText = (names: readonly string[]): string =>
   `${names.slice(0, namesShown).join(', ')}${names.length > namesShown ? ' and others' : ''}: a client has another value than the running Hostler, which keeps its own; hostler restart takes that of the next client`;

@@ -32,6 +32,8 @@ interface RelayServiceOptions {
   readonly onProblem: (error: unknown) => void;
 }
 
+const clientsMax = 512;
+
 export class RelayService {
   readonly #options: RelayServiceOptions;
   readonly #admission: RelayAdmission;
@@ -58,8 +60,8 @@ export class RelayService {
   async open(): Promise<void> {
     const { gateway, clock, idleMs, onProblem, end, options } = this.#options;
     this.#socket = await openRelaySocket({
-      ...{ file: socketPath(options.dataDir, 'stdio.sock'), clock },
-      welcome: (hello) => this.#admission.welcome(hello),
+      ...{ file: socketPath(options.dataDir, 'stdio.sock'), clock, clientsMax },
+      welcome: (hello, fullAt) => this.#admission.welcome(hello, fullAt),
       serve: async (socket, client) => {
         await gateway.serveStdio(socket, socket, client).catch(onProblem);
         this.#admission.ended(client);

@@ -14,7 +14,10 @@ import type { EndReason } from '../relay/relay-state.js';
 export interface RelaySocketOptions {
   readonly file: string;
   readonly clock: Clock;
-  readonly welcome: (hello: Hello) => Welcome;
+  /** More are refused. */
+  readonly clientsMax: number;
+  /** `fullAt`: `clientsMax`, if there is no place for the client. */
+  readonly welcome: (hello: Hello, fullAt: number | undefined) => Welcome;
   /** Resolves when the client is served. */
   readonly serve: (socket: Socket, client: string) => Promise<void>;
 }
@@ -31,18 +34,19 @@ interface Client {
   readonly served: Promise<void>;
 }
 
-const connectionsMax = 512;
+/** Connections without a welcome. One more is closed at once, and its relay tries again. */
+const greetingsMax = 64;
 const helloMs = 10_000;
 const farewellMs = 1_000;
 const NEWLINE = 0x0a;
 
 export async function openRelaySocket(options: RelaySocketOptions): Promise<RelaySocket> {
-  const { file, clock } = options;
+  const { file, clock, clientsMax } = options;
   const sockets = new Set<Socket>();
   const clients = new Map<string, Client>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     socket.on('error', () => socket.destroy());
-    if (sockets.size >= connectionsMax) return void socket.destroy();
+    if (sockets.size >= clientsMax + greetingsMax) return void socket.destroy();
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
     readHello(socket, clock, (hello) => void greet(socket, hello));
@@ -54,9 +58,11 @@ export async function openRelaySocket(options: RelaySocketOptions): Promise<Rela
     const earlier = clients.get(id);
     earlier?.socket.destroy();
     await earlier?.served;
-    const welcome = options.welcome(hello);
+    const hasPlace = clients.size < clientsMax || clients.has(id);
+    const welcome = options.welcome(hello, hasPlace ? undefined : clientsMax);
     socket.write(`${JSON.stringify(welcome)}\n`);
-    if (welcome.refused !== undefined) return void socket.end();
+    // The socket is paused, so the end of the other side would not be seen.
+    if (welcome.refused !== undefined) return socket.destroySoon();
     const client = { socket, served: options.serve(socket, id) };
     clients.set(id, client);
     await client.served.catch(() => {});
