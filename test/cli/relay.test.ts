@@ -2,7 +2,7 @@
  * `hostler up --stdio` as clients start it: a relay to a host that outlives it. The clients are those of both SDKs and lines by hand; the
  * truth about calls is what the server wrote down.
  */
-import { existsSync, readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -163,6 +163,18 @@ describe('R1 the host outlives the client that started it', () => {
     expect((await relay.closed).code).toBe(0);
     expect(isAlive(pid)).toBe(true);
   });
+});
+
+test('R1 a socket that was removed from the data directory is made again for the next client', async () => {
+  place.configure({ mcpServers: { one: fixtureEntry() }, idleExit });
+  const first = await sdk1();
+  const { pid } = await status();
+  const socket = path.join(place.dataDir, 'stdio.sock');
+  rmSync(socket);
+  expect(await echo(await sdk2(), 'second')).toBe('second');
+  expect(await echo(first, 'first')).toBe('first');
+  expect(await status()).toMatchObject({ pid, relays: 2 });
+  expect(statSync(socket).mode & 0o777).toBe(0o600);
 });
 
 describe('R2 a host that is lost', () => {

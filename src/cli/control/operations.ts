@@ -78,7 +78,6 @@ export function createOperations(parts: OperationsParts): Operations {
       return rowOf(host, server);
     });
   return {
-    version: async () => facts(),
     down: ending('down'),
     restart: ending('restart'),
     status: operation(schemas.status, async ({ follow, server: given }, context) => {

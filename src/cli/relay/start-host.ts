@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
 import path from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { fetchRunningFacts } from '../control/control-client.js';
-import { controlPath } from '../control/control-protocol.js';
+import { controlPath, type RunningFacts } from '../control/control-protocol.js';
 import { isAlive, spawnDetached } from '../process/host-address.js';
 import { RELAYED_VARIABLE } from '../up/up-options.js';
 import { LogTail } from './log-tail.js';
@@ -50,7 +50,7 @@ export async function joinHost(start: HostStart): Promise<Opened> {
       child?.tail.read();
       if (!child || !isAlive(child.pid)) {
         const other = await fetchRunningFacts(controlPath(dataDir), clock);
-        if (other) waitsFor = `the Hostler with pid ${other.pid ?? 'unknown'} to ${other.isStopping ? 'end' : 'start'}`;
+        if (other) waitsFor = waitText(dataDir, other);
         else if (child) return failure(dataDir, child);
         else {
           hasLock ||= takeLock(lockPath(dataDir), clock);
@@ -68,6 +68,13 @@ export async function joinHost(start: HostStart): Promise<Opened> {
     child?.tail.close();
     if (hasLock) rmSync(lockPath(dataDir), { force: true });
   }
+}
+
+function waitText(dataDir: string, { pid, isStopping }: Partial<RunningFacts>): string {
+  const other = `the Hostler with pid ${pid ?? 'unknown'}`;
+  return isStopping
+    ? `${other} to end`
+    : `${other} to open its socket; restart it with: hostler restart --data-dir ${dataDir}`;
 }
 
 interface StartedHost {

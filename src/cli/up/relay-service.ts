@@ -77,6 +77,12 @@ export class RelayService {
       );
   }
 
+  /** For a relay that finds no `stdio.sock` and asks over the control socket whether a host runs. */
+  async restoreSocket(): Promise<void> {
+    const isRestored = await this.#socket?.restore();
+    if (isRestored) this.#options.log('warn', 'stdio.sock was removed from the data directory; it was made again');
+  }
+
   facts() {
     const relays = this.#socket?.count ?? 0;
     const environment = this.notes();

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -54,4 +54,18 @@ test('R1 a client that left makes room for another', async () => {
   if (first.kind === 'connected') first.socket.destroy();
   await eventually('the client has left', () => relays.count === 0);
   expect((await join('b')).kind).toBe('connected');
+});
+
+test('R1 a removed socket is made again while the host runs, and not when it ends', async () => {
+  const { file, relays, join } = await opened(2);
+  expect(await relays.restore()).toBe(false);
+  const first = await join('a');
+  rmSync(file);
+  expect((await join('b')).kind).toBe('absent');
+  expect(await relays.restore()).toBe(true);
+  expect([(await join('b')).kind, relays.count, first.kind === 'connected' && first.socket.destroyed]).toEqual([
+    ...['connected', 2, false],
+  ]);
+  await relays.close();
+  expect([await relays.restore(), existsSync(file)]).toEqual([false, false]);
 });

@@ -4,7 +4,7 @@
  * Invariants: only the same user can open the socket. Only the owner of the data directory creates it, so an existing socket is
  * stale and is removed. The end of one direction does not end the other. A client id has one connection at a time.
  */
-import { rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { listenPrivately } from '../control/control-server.js';
@@ -24,6 +24,8 @@ export interface RelaySocketOptions {
 
 export interface RelaySocket {
   readonly count: number;
+  /** Makes the socket again if its file was removed, as by a cleaner of old files. True: it was removed and is there again. */
+  restore(): Promise<boolean>;
   /** Accepts no more relays, and tells the connected ones why the host ends. Resolves when none of them sends any more. */
   stop(reason: EndReason): Promise<void>;
   close(): Promise<void>;
@@ -70,6 +72,7 @@ export async function openRelaySocket(options: RelaySocketOptions): Promise<Rela
     socket.end();
   };
 
+  let isStopped = false;
   rmSync(file, { force: true });
   const error = await listenPrivately(server, file);
   if (error) throw error;
@@ -77,7 +80,14 @@ export async function openRelaySocket(options: RelaySocketOptions): Promise<Rela
     get count() {
       return clients.size;
     },
+    async restore() {
+      if (isStopped || existsSync(file)) return false;
+      // Connections stay open. The old socket is closed first, because its end removes the file of that name.
+      server.close();
+      return (await listenPrivately(server, file)) === undefined;
+    },
     async stop(reason) {
+      isStopped = true;
       server.close();
       const ended = [...clients.values()].map(({ socket }) => inputEnd(socket));
       for (const { socket } of clients.values()) if (socket.writable) socket.write(stoppingLine(reason));
@@ -85,6 +95,7 @@ export async function openRelaySocket(options: RelaySocketOptions): Promise<Rela
     },
     close: () =>
       new Promise((resolve) => {
+        isStopped = true;
         server.close(() => resolve());
         for (const socket of sockets) socket.destroySoon();
       }),

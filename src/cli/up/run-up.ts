@@ -346,7 +346,8 @@ class Run {
 
   /** Until the start is complete, `version` is the only operation. */
   #running(): Operations {
-    return { version: async () => this.#facts(), ...this.#operations };
+    const version = () => Promise.resolve(this.#relays?.restoreSocket()).then(() => this.#facts());
+    return { ...this.#operations, version };
   }
 
   #facts(): RunningFacts {
