@@ -201,6 +201,15 @@ test('R2 a client with too many open requests is refused by the relay, until one
   expect([table.size, client(table, request('more', 'tools/call', { name: 'x' }))]).toEqual([4_999, 'forward']);
 });
 
+test('R2 requests that repeat an id count like any other', () => {
+  const table = new RequestTable();
+  for (let n = 1; n <= 5_000; n++) expect(client(table, request(1, 'ping'))).toBe('forward');
+  expect(client(table, request(1, 'ping'))).toMatchObject({ answer: expect.stringContaining('"overloaded"') });
+  host(table, { id: 1, error: { code: -32600, message: 'a request with this id is in progress' } });
+  expect([table.size, client(table, request(2, 'ping'))]).toEqual([4_999, 'forward']);
+  expect([table.settle().answers.length, table.size]).toEqual([4_999, 0]);
+});
+
 test('R2 requests of a batch that no host gets are answered together', () => {
   const table = new RequestTable();
   const error = new HostError('connect_failed', 'no host', { execution: 'not_executed' });

@@ -93,15 +93,17 @@ export class RequestTable {
   #hasBatches = false;
   #level: Buffer | undefined;
   #storedBytes = 0;
+  /** Open requests whose id is that of another one. */
+  #repeats = 0;
 
   get size(): number {
-    return this.#open.size;
+    return this.#open.size + this.#repeats;
   }
 
   /** Notes a line that is about to be handed to the host. */
   fromClient(bytes: Buffer, start: number, end: number): ClientLine {
-    if (this.#open.size >= openMax) {
-      const answer = this.refuse(bytes.subarray(start, end), tooMany(this.#open.size));
+    if (this.size >= openMax) {
+      const answer = this.refuse(bytes.subarray(start, end), tooMany(this.size));
       if (answer !== undefined) return { answer };
     }
     this.#bytes = bytes;
@@ -155,6 +157,7 @@ export class RequestTable {
   /** Either of the two may be the one that the host answers first, so neither is sent again. */
   #repeatedId(request: OpenRequest): void {
     request.count++;
+    this.#repeats++;
     this.#storedBytes -= request.line?.length ?? 0;
     request.line = undefined;
   }
@@ -218,7 +221,11 @@ export class RequestTable {
   /** Undefined: no such request, or one of several with this id. */
   #close(idText: string): OpenRequest | undefined {
     const request = this.#open.get(idText);
-    if (!request || --request.count > 0) return undefined;
+    if (!request) return undefined;
+    if (--request.count > 0) {
+      this.#repeats--;
+      return undefined;
+    }
     this.#open.delete(idText);
     if (request.line) this.#storedBytes -= request.line.length;
     return request;
@@ -245,6 +252,7 @@ export class RequestTable {
     for (const idText of this.#questions)
       answers.push(`{"jsonrpc":"2.0","method":"${NOTIFICATION.cancelled}","params":{"requestId":${idText}}}`);
     this.#open.clear();
+    this.#repeats = 0;
     this.#questions.clear();
     this.#storedBytes = 0;
     return { answers, again };
