@@ -9,7 +9,7 @@ import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { LiveBlock } from './output/live-block.js';
 import { ago, formatDuration, printJson, printLines } from './output/print.js';
-import { serverLines, statusTable, totalsLine } from './output/status-table.js';
+import { approvalLines, serverLines, statusTable, totalsLine } from './output/status-table.js';
 import { type Line, screenOf, span } from './output/styled.js';
 import { waitingText } from './output/trust-text.js';
 
@@ -55,6 +55,7 @@ function lines({ facts, rows }: Picture): Line[] {
     '',
     ...table,
     ...(rows.length === 0 ? [] : ['', totalsLine(rows)]),
+    ...approvalLines(rows),
     ...(facts.broker && !facts.isStopping ? ['', brokerLine(facts.broker)] : []),
     ...(notes.length === 0 ? [] : ['', ...notes]),
     ...(facts.waiting === undefined ? [] : ['', waitingText(facts.waiting)]),

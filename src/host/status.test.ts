@@ -14,7 +14,7 @@ const resting: Snapshot = {
 };
 
 /** The row of a server of which only this is known, 10 s after the clock began at noon. */
-function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: number): StatusRow {
+function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: number, entry: object = {}): StatusRow {
   const clock = new FakeClock(0, new Date('2026-01-01T12:00:00Z'));
   clock.advance(10_000);
   const connection = { channel: { kind: 'memory', counters: {} }, facts: { version: '2025-11-25' } };
@@ -23,7 +23,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
     current: openSinceMs === undefined ? undefined : { connection, run: 1, sinceMs: openSinceMs },
   } as unknown as Supervisor<Session>;
   const hold = { enter() {}, leave() {} };
-  const managed = new ManagedServer(parseServerDefinition('a', { command: 'a' }, true), supervisor, hold, clock);
+  const managed = new ManagedServer(parseServerDefinition('a', { command: 'a', ...entry }, true), supervisor, hold, clock);
   const [row] = statusRows({
     clock,
     registry: {
@@ -60,6 +60,17 @@ test('times are given by the wall, and as how long ago on our own clock', () => 
 
 test('E9 the templates that a gateway does not route are named', () => {
   expect(rowOf({}).unroutedTemplates).toEqual({ count: 1, templates: [{ template: 'a', reason: 'too_many' }] });
+});
+
+test.each([
+  [{}, 'changed and blocked'],
+  [{ pins: 'warn' }, 'changed'],
+])('with %j a changed tool has one note, which ends with the command', (entry, what) => {
+  expect(rowOf({}, undefined, undefined, entry).notes).toEqual([
+    `1 tool ${what}: hostler approve a`,
+    '2 tools with new wording, which is not shown to clients: hostler approve a',
+    '1 tool repaired',
+  ]);
 });
 
 test('the next probe is shown as wall time and as a delay, and is never in the past', () => {

@@ -200,7 +200,7 @@ function pinNotes({ definition: { name, pins } }: ManagedServer, counts: PinCoun
   const note = (count: number, what: string) =>
     count === 0 ? [] : [`${count} ${count === 1 ? 'tool' : 'tools'} ${what}: hostler approve ${name}`];
   return [
-    ...(pins.onChange === 'block' ? note(changedTools(counts), 'changed and blocked') : []),
+    ...note(changedTools(counts), pins.onChange === 'block' ? 'changed and blocked' : 'changed'),
     ...(pins.onFirstSight === 'block' ? note(fresh, 'new and blocked') : []),
     ...note(reworded, 'with new wording, which is not shown to clients'),
   ];

@@ -26,7 +26,7 @@ test('a disabled tool is neither listed nor called until it is enabled, also aft
   await first?.closed;
   await place.up().ready();
   expect((await hostler('call', 'one.echo', 'text=x')).code).toBe(3);
-  expect((await hostler('status')).stdout).toMatch(/\none .*1 tools disabled/);
+  expect((await hostler('status')).stdout).toMatch(/\none .*1 tool disabled by/);
   expect(await hostler('enable', 'one/echo')).toMatchObject({ code: 0, stdout: 'one/echo: enabled\n' });
   expect((await hostler('call', 'one.echo', 'text=x')).code).toBe(0);
   expect(readFileSync(place.config, 'utf8')).toBe(text);

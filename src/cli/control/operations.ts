@@ -14,6 +14,7 @@ import type { Principal } from '../../policy/operation.js';
 import { embedder } from '../../policy/operation.js';
 import type { PinReview } from '../../policy/pin-review.js';
 import { loggedKinds } from '../output/event-line.js';
+import { counted } from '../output/print.js';
 import type { DisabledItems } from '../up/disabled-items.js';
 import type { ServerLogs } from '../up/server-logs.js';
 import type { RunningFacts } from './control-protocol.js';
@@ -171,7 +172,7 @@ function emitRows({ host, disabled }: OperationsParts, server: string | undefine
     const notes = [
       ...row.notes,
       ...(disabled.has(row.name) ? [`disabled: hostler enable ${row.name} puts it back`] : []),
-      ...(tools > 0 ? [`${tools} tools disabled by hostler disable`] : []),
+      ...(tools > 0 ? [`${counted(tools, 'tool')} disabled by hostler disable`] : []),
     ];
     emit({ ...row, notes });
   }

@@ -6,7 +6,7 @@ import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { counted } from './print.js';
 import { stateSpan } from './states.js';
-import { noteOf, totalsLine } from './status-table.js';
+import { approvalLines, noteOf, totalsLine } from './status-table.js';
 import { type Line, type Screen, span } from './styled.js';
 import { table } from './table.js';
 
@@ -49,6 +49,7 @@ export function upBlock({ rows, screen }: Pick<FirstScreen, 'rows' | 'screen'>):
   return [
     ...serverLines(rows, screen),
     ...(rows.length === 0 ? [] : ['', totals]),
+    ...approvalLines(rows),
     'Ctrl-C stops everything. Elsewhere: hostler status, tools, logs, why SERVER.',
   ];
 }

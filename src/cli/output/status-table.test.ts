@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { StatusRow } from '../../host/status.js';
-import { noteOf } from './status-table.js';
+import { approvalLines, noteOf, statusTable } from './status-table.js';
+import { paint, plainScreen } from './styled.js';
 
 const quiet = { circuit: 'closed', changedTools: 0, escaped: 0, noisy: false, active: false, ejected: false };
 
@@ -36,6 +37,26 @@ test('E3 the note of a server whose messages reached no client says what to set'
   const row = { ...quiet, state: 'ready', active: true } as StatusRow;
   expect(noteOf({ ...row, unattributed: 3 })).toBe('3 messages reached no client: set isolation: per-client');
   expect([noteOf({ ...row, unattributed: 0 }), noteOf(row)]).toEqual(['', '']);
+});
+
+test('the command that approves changed tools is shown once for each, and whole on 80 columns', () => {
+  const note = '1 tool changed and blocked: hostler approve a-server-with-a-long-name';
+  const blocked = { ...quiet, name: 'a-server-with-a-long-name', state: 'ready', changedTools: 1, notes: [note] };
+  const rows = [
+    { ...blocked, forMs: 0, tools: 1, calls: 12, running: 2, queue: 1 },
+    { ...blocked, name: 'b', forMs: 0, tools: 1, calls: 0, running: 0, queue: 0 },
+  ] as unknown as StatusRow[];
+  expect(rows.map(noteOf)).toEqual([note, note]);
+  const screen = { ...plainScreen, width: 80 };
+  const text = [...statusTable(rows, screen), ...approvalLines(rows)].map((line) => paint(line, screen));
+  expect([text[1]?.includes('hostler approve'), text.at(-1)]).toEqual([
+    false,
+    '! 2 servers have tools that wait for approval: hostler approve',
+  ]);
+  expect([approvalLines(rows.slice(1)), approvalLines([{ ...quiet, notes: [] } as unknown as StatusRow])]).toEqual([
+    [expect.objectContaining({ text: '! 1 server has tools that wait for approval: hostler approve' })],
+    [],
+  ]);
 });
 
 test('E9 the note of a server names a resource template that is not routed, and how many there are', () => {

@@ -60,7 +60,6 @@ export function noteOf(row: StatusRow): string {
     row.circuit === 'closed' ? '' : `breaker ${row.circuit}`,
     row.throttledForMs === undefined ? '' : `throttled for ${formatDuration(row.throttledForMs)}`,
     row.toolsError === undefined ? '' : `no tools: ${shownError(row, row.toolsError)}`,
-    row.changedTools > 0 ? `${row.changedTools} tools changed` : '',
     // An older host sends none.
     ...(row.notes ?? []).map((note) => neutraliseLine(note, errorChars)),
     unroutedNote(row),
@@ -70,6 +69,13 @@ export function noteOf(row: StatusRow): string {
     row.active || !row.lastError ? '' : shownError(row, row.lastError.message),
   ];
   return notes.filter((note) => note !== '').join('; ');
+}
+
+/** The command to type, on a line of its own: the note that names it is often cut. */
+export function approvalLines(rows: readonly StatusRow[]): Line[] {
+  const waiting = rows.filter(({ notes }) => notes?.some((note) => note.includes(': hostler approve '))).length;
+  const have = waiting === 1 ? 'server has' : 'servers have';
+  return waiting === 0 ? [] : [span('busy', `! ${waiting} ${have} tools that wait for approval: hostler approve`)];
 }
 
 /** The row names the server already. */

@@ -102,6 +102,16 @@ test('of many servers, those that need attention are shown', () => {
   ]);
 });
 
+test('a blocked tool is shown with the command that approves it', () => {
+  const notes = ['1 tool changed and blocked: hostler approve a'];
+  expect(begun([row('a', 'ready', { tools: 1, changedTools: 1, notes })]).terminal.lines.slice(0, -1)).toEqual([
+    '  a  ● ready  1 tool  1 tool changed and blocked: hostler approve a',
+    '',
+    '1 server: 1 ready; 1 tool; 0 calls',
+    '! 1 server has tools that wait for approval: hostler approve',
+  ]);
+});
+
 test('nothing is drawn again in a pipe, in CI, or on a terminal that cannot', () => {
   expect(isRedrawn({ isTTY: true }, { TERM: 'xterm' })).toBe(true);
   expect(isRedrawn({ isTTY: true }, { TERM: 'dumb' })).toBe(false);
