@@ -17,7 +17,7 @@ export const logs: Command = {
   usage: '[SERVER] [--since 10m] [--tail N] [--follow] [--json]',
   example: 'logs memory --tail 50 --follow',
   options: {
-    'since=': 'events of this time only: 10m, 2h, or a date and time',
+    'since=': 'lines of this time only: 10m, 2h, or a date and time',
     'tail|n=': 'the last lines only',
     'follow|f': 'keep printing until Ctrl-C',
     ...jsonOption,
@@ -44,8 +44,7 @@ export const logs: Command = {
 
 function render({ at, server, from, text }: LogLine, isOfAll: boolean): Line {
   const shown = neutraliseLine(text, lineChars);
-  const source = from === 'stderr' ? 'stderr ' : `${at} hostler`;
-  return [...(isOfAll ? [span('name', server), ' '] : []), span('dim', `${source} | `), shown];
+  return [...(isOfAll ? [span('name', server), ' '] : []), span('dim', `${at} ${from.padEnd(7)} | `), shown];
 }
 
 /** As ISO 8601, which sorts like the times of lines. */

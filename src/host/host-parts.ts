@@ -26,6 +26,7 @@ import { ReconnectBackoff } from '../policy/retry.js';
 import { ServerThrottle, ToolThrottle } from '../policy/throttles.js';
 import { Connector, type ConnectorOptions } from '../session/connector.js';
 import { ServerCards } from '../session/server-card.js';
+import type { StderrLine } from '../transports/stdio/stderr-ring.js';
 import { StdioChannel } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
 import { NOTIFICATION } from '../wire/methods.js';
@@ -272,7 +273,7 @@ export async function closeHostParts(parts: HostParts, closeCalls: () => Promise
   }
 }
 
-type Tail = (maxBytes?: number) => string;
+type Stderr = ReturnType<StdioChannel['describe']>['stderr'];
 
 /**
  * The end of each server's stderr, also after its process has ended: it often shows the cause.
@@ -280,22 +281,29 @@ type Tail = (maxBytes?: number) => string;
  * until the newest process has written. Client instances are not stored.
  */
 export class StderrTails {
-  readonly #byServer = new Map<string, { readonly now: Tail; readonly before: Tail | undefined }>();
+  readonly #byServer = new Map<string, { readonly now: Stderr; readonly before: Stderr | undefined }>();
 
   /** Ignores channels without a process. */
   opened(server: string, channel: Channel): void {
-    if (channel instanceof StdioChannel) this.began(server, channel.describe().stderrTail);
+    if (channel instanceof StdioChannel) this.began(server, channel.describe().stderr);
   }
 
-  began(server: string, now: Tail): void {
+  began(server: string, now: Stderr): void {
     const last = this.#byServer.get(server);
-    this.#byServer.set(server, { now, before: last && (last.now() === '' ? last.before : last.now) });
+    this.#byServer.set(server, { now, before: last && (last.now.tail() === '' ? last.before : last.now) });
   }
 
   /** Undefined: the server never had a process. */
   of(server: string, maxBytes?: number): string | undefined {
     const tails = this.#byServer.get(server);
-    return tails && (tails.now(maxBytes) || tails.before?.(maxBytes) || '');
+    return tails && (tails.now.tail(maxBytes) || tails.before?.tail(maxBytes) || '');
+  }
+
+  /** The same by lines, of which the last is incomplete or empty. */
+  linesOf(server: string, maxBytes?: number): readonly StderrLine[] {
+    const { now, before } = this.#byServer.get(server) ?? {};
+    const lines = now?.lines(maxBytes) ?? [];
+    return lines.some(({ text }) => text !== '') ? lines : (before?.lines(maxBytes) ?? lines);
   }
 
   forget(server: string): void {

@@ -23,6 +23,7 @@ import type { ServerCard } from '../session/server-card.js';
 import type { ToolArguments } from '../session/session.js';
 import type { Lease } from '../supervisor/registry.js';
 import type { Attachable, AttachFactory } from '../transports/attached/attachable.js';
+import type { StderrLine } from '../transports/stdio/stderr-ring.js';
 import type { JsonText } from '../wire/channel.js';
 import type { Approvals, ListedPin } from './approvals.js';
 import type { CallMeter } from './audit.js';
@@ -168,8 +169,7 @@ export class Host {
   }
 
   status(): StatusRow[] {
-    if (this.#closing !== undefined) return [];
-    return statusRows(this.#parts.statusSources);
+    return this.#closing === undefined ? statusRows(this.#parts.statusSources) : [];
   }
 
   /** Explains why the principal sees the server or tool, and how a call would end now. Charges and starts nothing. */
@@ -180,6 +180,11 @@ export class Host {
   /** End of the stderr of the newest process that wrote any, redacted. Undefined: the server never had a process. */
   stderr(server: string, maxBytes?: number): string | undefined {
     return this.#parts.stderrTails.of(this.#parts.servers.get(server).definition.name, maxBytes);
+  }
+
+  /** The same by lines, with the times at which they arrived. The last line is incomplete, or empty. */
+  stderrLines(server: string, maxBytes?: number): readonly StderrLine[] {
+    return this.#parts.stderrTails.linesOf(this.#parts.servers.get(server).definition.name, maxBytes);
   }
 
   /** Keeps a server running until the lease is released. */

@@ -238,8 +238,8 @@ function processFacts(
   if (isAttached(definition.spec)) return { pid: null, noisy: false, stderrTail: undefined };
   const channel = session?.channel;
   if (!(channel instanceof StdioChannel)) return { pid: undefined, noisy: false, stderrTail: undefined };
-  const { pid, exit, noisy, stderrTail } = channel.describe();
-  return { pid: exit ? undefined : pid, noisy, stderrTail: lastLines(stderrTail(stderrReadBytes)) };
+  const { pid, exit, noisy, stderr } = channel.describe();
+  return { pid: exit ? undefined : pid, noisy, stderrTail: lastLines(stderr.tail(stderrReadBytes)) };
 }
 
 /** Cuts at the start of a line, if that leaves any text. */

@@ -4,18 +4,22 @@ import { StderrTails } from './host-parts.js';
 test('the output of the last process stays until the next one has written some', () => {
   const words = new StderrTails();
   const said = ['', '', '', ''];
-  const begin = (i: number) => words.began('a', (maxBytes) => (said[i] as string).slice(-(maxBytes ?? 9)));
-  expect(words.of('a')).toBeUndefined();
+  const begin = (i: number) => {
+    const tail = (maxBytes = 9) => (said[i] as string).slice(-maxBytes);
+    words.began('a', { tail, lines: (maxBytes) => [{ text: tail(maxBytes), atMs: i }] });
+  };
+  const lines = () => words.linesOf('a').map(({ text, atMs }) => `${text}@${atMs}`);
+  expect([words.of('a'), lines()]).toEqual([undefined, []]);
   begin(0);
-  expect(words.of('a')).toBe('');
+  expect([words.of('a'), lines()]).toEqual(['', ['@0']]);
   said[0] = 'first';
   begin(1);
   expect([words.of('a'), words.of('a', 2), words.of('b')]).toEqual(['first', 'st', undefined]);
   // One that says nothing does not take the place of one that did.
   begin(2);
-  expect(words.of('a')).toBe('first');
+  expect([words.of('a'), lines()]).toEqual(['first', ['first@0']]);
   said[2] = 'third';
-  expect(words.of('a')).toBe('third');
+  expect([words.of('a'), lines()]).toEqual(['third', ['third@2']]);
   begin(3);
   expect(words.of('a')).toBe('third');
   words.forget('a');

@@ -32,7 +32,7 @@ describe('P2 stderr flood:', () => {
       flooded = talk.messages.includes('{"flood":"over"}');
     }
     expect(calls).toBeGreaterThan(10);
-    expect(Buffer.byteLength(talk.channel.describe().stderrTail())).toBeLessThanOrEqual(LIMITS.stderrBytes);
+    expect(Buffer.byteLength(talk.channel.describe().stderr.tail())).toBeLessThanOrEqual(LIMITS.stderrBytes);
     expect(rssMax - rssBefore).toBeLessThanOrEqual(16 * MiB);
   });
 });

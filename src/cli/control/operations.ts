@@ -132,12 +132,9 @@ export function createOperations(parts: OperationsParts): Operations {
     unapprove: async () => host.approvals.undo(),
     enable: switched(false),
     disable: switched(true),
-    logs: operation(schemas.logs, async ({ server: given, follow, since = '', tail }, { emit, signal }) => {
+    logs: operation(schemas.logs, async ({ server: given, follow, since, tail }, { emit, signal }) => {
       const servers = given === undefined ? host.names() : [serverNamed(host, given)];
-      const lines = servers.flatMap((server) => logs.tail(server)).filter(({ at }) => at >= since);
-      // Each server has its events in order, then its stderr, which has no times.
-      if (given === undefined) lines.sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0));
-      for (const line of tail === undefined ? lines : lines.slice(Math.max(0, lines.length - tail))) emit(line);
+      for (const line of logs.tail(servers, since, tail)) emit(line);
       if (follow) await Promise.all(servers.map((server) => logs.follow(server, emit, signal)));
     }),
   };

@@ -4,17 +4,19 @@ import type { HostEvent, HostEventKind } from '../../host/host-events.js';
 import { hostEventKinds } from '../../host/host-events.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { eventLine, loggedKinds } from '../output/event-line.js';
-import { newLines, ServerLogs } from './server-logs.js';
+import { type LogLine, newLines, ServerLogs } from './server-logs.js';
 
 class FakeHost {
   readonly listeners = new Map<string, (event: HostEvent) => void>();
-  text: string | undefined = '';
+  text = '';
+  /** When the lines arrived, by server and text; 0 if not given. */
+  atMs: Readonly<Record<string, number>> = {};
   on(kind: HostEventKind | 'any', listener: (event: never) => void): () => void {
     this.listeners.set(kind, listener as (event: HostEvent) => void);
     return () => this.listeners.delete(kind);
   }
-  stderr(): string | undefined {
-    return this.text;
+  stderrLines(server: string) {
+    return this.text.split('\n').map((text) => ({ text, atMs: this.atMs[`${server} ${text}`] ?? 0 }));
   }
   emit(event: Partial<HostEvent> & { kind: HostEventKind }): void {
     this.listeners.get(event.kind)?.({ atMs: 0, run: 1, ...event } as HostEvent);
@@ -35,22 +37,48 @@ test('all kinds of events are logged but records of calls and those that another
   expect([...loggedKinds, 'proven', 'call'].sort()).toEqual([...hostEventKinds].sort());
 });
 
-test('the events of each server are stored, redacted, and then its stderr', () => {
+test('the events of each server are stored, redacted, and shown after its stderr of the same time', () => {
   const { host, logs } = open();
   host.emit(restart('a', 'lost the password hunter2\u001b[2J'));
   host.emit(restart('b', 'other'));
-  host.text = 'one\ntwo\nhalf a li';
-  expect(logs.tail('a').map(({ from, text }) => [from, text])).toEqual([
-    ['hostler', 'restart in 100ms: lost the password [REDACTED]\\u{1b}[2J'],
+  host.text = 'one\ntwo\n';
+  expect(logs.tail(['a']).map(({ from, text }) => [from, text])).toEqual([
     ['stderr', 'one'],
     ['stderr', 'two'],
+    ['hostler', 'restart in 100ms: lost the password [REDACTED]\\u{1b}[2J'],
   ]);
+});
+
+test('lines of stderr have the time at which they arrived, so --since and --tail choose the newest lines of all servers', () => {
+  const { host, clock, logs } = open();
+  const startMs = clock.date().getTime();
+  const hourMs = 3_600_000;
+  host.text = 'old\nnew\n';
+  host.atMs = { 'a old': startMs, 'b old': startMs, 'a new': startMs + hourMs, 'b new': startMs + 3 * hourMs };
+  clock.advance(2 * hourMs);
+  host.emit(restart('a', 'exit 1'));
+  clock.advance(8 * hourMs);
+  const iso = (hours: number) => new Date(startMs + hours * hourMs).toISOString();
+  const shown = (...words: Parameters<ServerLogs['tail']>) =>
+    logs.tail(...words).map(({ at, server, text }) => [at, server, text]);
+  const all = [
+    [iso(0), 'a', 'old'],
+    [iso(0), 'b', 'old'],
+    [iso(1), 'a', 'new'],
+    [iso(2), 'a', 'restart in 100ms: exit 1'],
+    [iso(3), 'b', 'new'],
+  ];
+  expect(shown(['a', 'b'])).toEqual(all);
+  expect(shown(['a', 'b'], iso(2))).toEqual(all.slice(3));
+  expect(shown(['a', 'b'], undefined, 2)).toEqual(all.slice(3));
+  expect(shown(['a'], iso(4))).toEqual([]);
+  expect(shown(['a'], undefined, 1)).toEqual([[iso(2), 'a', 'restart in 100ms: exit 1']]);
 });
 
 test('at most 200 lines of each server', () => {
   const { host, logs } = open();
   for (let n = 0; n < 300; n++) host.emit(restart('a', `n${n}`));
-  const lines = logs.tail('a');
+  const lines = logs.tail(['a']);
   expect([lines.length, lines[0]?.text]).toEqual([200, 'restart in 100ms: n100']);
 });
 
@@ -58,10 +86,17 @@ test('follow emits new lines in order, until the end', async () => {
   const { host, clock, logs } = open();
   host.text = 'old\n';
   const lines: string[] = [];
+  const times: string[] = [];
   const end = new AbortController();
-  const over = logs.follow('a', ({ text }) => lines.push(text), end.signal);
+  const onLine = ({ text, at }: LogLine) => {
+    lines.push(text);
+    times.push(at);
+  };
+  const over = logs.follow('a', onLine, end.signal);
   host.text = 'old\nnew\n';
+  host.atMs = { 'a new': 1_700_000_000_000 };
   clock.advance(500);
+  expect(times).toEqual(['2023-11-14T22:13:20.000Z']);
   host.text = 'old\nnew\nlast words\n';
   host.emit(restart('a', 'exit 1'));
   host.emit(restart('b', 'not asked for'));

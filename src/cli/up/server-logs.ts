@@ -1,5 +1,5 @@
 /**
- * Stores the last events of each server as log lines, and reads its stderr.
+ * Stores the last events of each server as log lines, and reads its stderr. All lines have the time at which they happened.
  * Not here: texts of events (output/event-line.ts), sending lines (control/operations.ts).
  * Invariants: at most `linesMax` lines of each server and `serversMax` servers; all text is redacted.
  */
@@ -23,17 +23,18 @@ export interface LogLine {
   readonly text: string;
 }
 
+type StderrLine = ReturnType<Host['stderrLines']>[number];
 type OnLine = (line: LogLine, level: EventLine['level']) => void;
 
 export class ServerLogs {
-  readonly #host: Pick<Host, 'on' | 'stderr'>;
+  readonly #host: Pick<Host, 'on' | 'stderrLines'>;
   readonly #clock: Clock;
   readonly #redact: Redact;
   readonly #lines = new Map<string, LogLine[]>();
   readonly #listeners = new Set<OnLine>();
   readonly #offs: readonly (() => void)[];
 
-  constructor(host: Pick<Host, 'on' | 'stderr'>, clock: Clock, redact: Redact) {
+  constructor(host: Pick<Host, 'on' | 'stderrLines'>, clock: Clock, redact: Redact) {
     this.#host = host;
     this.#clock = clock;
     this.#redact = redact;
@@ -46,17 +47,25 @@ export class ServerLogs {
     return () => this.#listeners.delete(onLine);
   }
 
-  /** Returns the events of one server, then the end of its stderr. */
-  tail(server: string): LogLine[] {
-    const stderr = linesOf(this.#host.stderr(server, stderrBytes)).slice(-linesMax);
-    return [...(this.#lines.get(server) ?? []), ...stderr.map((text) => this.#line(server, 'stderr', text))];
+  /** Returns the events and the end of stderr of these servers in order of time: those since a time, and of them the last. */
+  tail(servers: readonly string[], since = '', count = Number.POSITIVE_INFINITY): LogLine[] {
+    const lines = servers
+      // Stderr first: an event of the same moment, such as an exit, comes after the last words.
+      .flatMap((server) => [...this.#stderrTail(server), ...(this.#lines.get(server) ?? [])])
+      .filter(({ at }) => at >= since)
+      .sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0));
+    return lines.slice(Math.max(0, lines.length - count));
   }
 
+  /** An incomplete line of stderr is emitted when it is complete. */
   follow(server: string, emit: (line: LogLine) => void, signal: AbortSignal): Promise<void> {
-    let before = linesOf(this.#host.stderr(server, stderrBytes));
+    const completeLines = () => this.#stderrOf(server).slice(0, -1);
+    let before = completeLines().map(({ text }) => text);
     const readStderr = () => {
-      const now = linesOf(this.#stderrOf(server));
-      for (const text of newLines(before, now)) emit(this.#line(server, 'stderr', text));
+      const lines = completeLines();
+      const now = lines.map(({ text }) => text);
+      const fresh = newLines(before, now).length;
+      for (const line of lines.slice(lines.length - fresh)) emit(this.#stderrLine(server, line));
       before = now;
     };
     return new Promise((resolve) => {
@@ -88,18 +97,24 @@ export class ServerLogs {
   }
 
   /** An edit of the configuration may remove the server during `follow`. */
-  #stderrOf(server: string): string | undefined {
+  #stderrOf(server: string): readonly StderrLine[] {
     try {
-      return this.#host.stderr(server, stderrBytes);
+      return this.#host.stderrLines(server, stderrBytes);
     } catch {
-      return undefined;
+      return [];
     }
+  }
+
+  #stderrTail(server: string): LogLine[] {
+    const lines = this.#host.stderrLines(server, stderrBytes).slice(0, -1);
+    return lines.slice(-linesMax).map((line) => this.#stderrLine(server, line));
   }
 
   #onEvent(event: HostEvent): void {
     const shown = eventLine(event);
     if (!shown) return;
-    const line = this.#line(event.server, 'hostler', this.#redact(shown.text));
+    const text = this.#redact(shown.text);
+    const line: LogLine = { at: this.#clock.date().toISOString(), server: event.server, from: 'hostler', text };
     const lines = this.#lines.get(event.server) ?? [];
     lines.push(line);
     if (lines.length > linesMax) lines.shift();
@@ -107,13 +122,10 @@ export class ServerLogs {
     for (const onLine of this.#listeners) onLine(line, shown.level);
   }
 
-  #line(server: string, from: LogLine['from'], text: string): LogLine {
-    return { at: this.#clock.date().toISOString(), server, from, text };
+  #stderrLine(server: string, { text, atMs }: StderrLine): LogLine {
+    return { at: new Date(atMs).toISOString(), server, from: 'stderr', text };
   }
 }
-
-/** Drops the last, incomplete line. */
-const linesOf = (text: string | undefined): string[] => (text ?? '').split('\n').slice(0, -1);
 
 /**
  * Returns the lines of `now` after its overlap with the end of `before`. The search is linear (Knuth, Morris and Pratt),

@@ -2,40 +2,41 @@ import { expect, test } from 'vitest';
 import { StderrRing } from './stderr-ring.js';
 
 const same = (text: string) => text;
+const noon = () => 0;
 
 test('a text that fits is returned whole', () => {
-  const ring = new StderrRing(16, same);
+  const ring = new StderrRing(16, same, noon);
   ring.push(Buffer.from('one\n'));
   ring.push(Buffer.from('two\n'));
   expect(ring.tail()).toBe('one\ntwo\n');
 });
 
 test('without output the tail is empty', () => {
-  expect(new StderrRing(16, same).tail()).toBe('');
-  expect(new StderrRing(16, same).crashLine(10)).toBe('');
+  expect(new StderrRing(16, same, noon).tail()).toBe('');
+  expect(new StderrRing(16, same, noon).crashLine(10)).toBe('');
 });
 
 test('the first line is left out when its beginning is gone', () => {
-  const ring = new StderrRing(10, same);
+  const ring = new StderrRing(10, same, noon);
   ring.push(Buffer.from('token=secret\nok\n'));
   expect(ring.tail()).toBe('ok\n');
 });
 
 test('a line longer than the ring is not shown in part', () => {
-  const ring = new StderrRing(8, same);
+  const ring = new StderrRing(8, same, noon);
   ring.push(Buffer.from('a'.repeat(100)));
   expect(ring.tail()).toBe('');
 });
 
 test('the text is redacted when it is read', () => {
-  const ring = new StderrRing(64, (text) => text.replaceAll('sk-1', '[REDACTED]'));
+  const ring = new StderrRing(64, (text) => text.replaceAll('sk-1', '[REDACTED]'), noon);
   ring.push(Buffer.from('key sk-1\n\n'));
   expect(ring.crashLine(80)).toBe('key [REDACTED]');
 });
 
 test('the ring equals the end of everything written, however it was cut into chunks', () => {
   const everything: string[] = [];
-  const ring = new StderrRing(64, same);
+  const ring = new StderrRing(64, same, noon);
   for (let i = 0; i < 500; i++) {
     const text = `${i}:${'x'.repeat((i * 7) % 90)}\n`;
     everything.push(text);
@@ -44,4 +45,64 @@ test('the ring equals the end of everything written, however it was cut into chu
     const whole = everything.join('').length <= 64;
     expect(ring.tail()).toBe(whole ? kept : kept.slice(kept.indexOf('\n') + 1));
   }
+});
+
+/** Each text with the time at which it was written. */
+function written(capacity: number, texts: readonly (readonly [string, number])[], redact = same): StderrRing {
+  let nowMs = 0;
+  const ring = new StderrRing(capacity, redact, () => nowMs);
+  for (const [text, atMs] of texts) {
+    nowMs = atMs;
+    ring.push(Buffer.from(text));
+  }
+  nowMs = 1e9;
+  return ring;
+}
+const shown = (ring: StderrRing, maxBytes?: number) => ring.lines(maxBytes).map(({ text, atMs }) => [text, atMs]);
+
+test('a line has the time at which its first byte arrived', () => {
+  const chunks = [
+    ['one\ntw', 10],
+    ['o\n', 20],
+    ['three\nhalf', 30],
+  ] as const;
+  const lines = [
+    ['one', 10],
+    ['two', 10],
+    ['three', 30],
+    ['half', 30],
+  ];
+  expect(shown(written(64, chunks))).toEqual(lines);
+  expect(shown(written(64, chunks), 15)).toEqual(lines.slice(1));
+  expect(shown(written(12, chunks))).toEqual(lines.slice(2));
+  expect(shown(written(64, [['all\n', 5]]))).toEqual([
+    ['all', 5],
+    ['', 5],
+  ]);
+  expect(shown(written(64, []))).toEqual([['', 0]]);
+});
+
+test('after a secret of several lines, times are those of the right lines', () => {
+  const chunks = [
+    ['a\n', 10],
+    ['KEY\nKEY\nKEY\n', 20],
+    ['b\n', 30],
+  ] as const;
+  const redact = (text: string) => text.replace('KEY\nKEY\nKEY', '[REDACTED]');
+  expect(shown(written(64, chunks, redact)).slice(1)).toEqual([
+    ['[REDACTED]', 20],
+    ['b', 30],
+    ['', 30],
+  ]);
+});
+
+test('many small writes store few times; a line is never stamped late, and the newest one is exact', () => {
+  const ring = written(
+    4_096,
+    Array.from({ length: 20_000 }, (_, i) => [`${i}\n`, i * 10] as const),
+  );
+  const lines = ring.lines().slice(0, -1);
+  for (const { text, atMs } of lines) expect(Number(text) * 10 - atMs).toBeGreaterThanOrEqual(0);
+  for (const { text, atMs } of lines) expect(Number(text) * 10 - atMs).toBeLessThanOrEqual(40);
+  expect(lines.at(-1)).toEqual({ text: '19999', atMs: 199_990 });
 });

@@ -1,29 +1,48 @@
 /**
- * Stores the last bytes that a server wrote to stderr, for errors and status pages, and finds the line that explains its exit.
+ * Stores the last bytes that a server wrote to stderr and when they arrived, for logs, errors and status pages, and finds the
+ * line that explains its exit.
  * Not here: redaction and removal of terminal codes (the `redact` argument).
  * Invariant: `push` copies the bytes and does not inspect them, so a server that floods stderr cannot slow its calls.
  */
 const NEWLINE = 0x0a;
 /** Enough for a stack trace and the lines before it. */
 const crashBytes = 16 * 1024;
+/** With more, every second one is dropped: its bytes then have the time of the chunk before. */
+const arrivalsMax = 1_000;
+
+export interface StderrLine {
+  readonly text: string;
+  /** Wall time at which its first byte arrived. */
+  readonly atMs: number;
+}
+
+interface Arrival {
+  /** Number of bytes that were written before. */
+  readonly from: number;
+  readonly atMs: number;
+}
 
 export class StderrRing {
   readonly #capacity: number;
   readonly #redact: (text: string) => string;
+  readonly #wallMs: () => number;
+  #arrivals: Arrival[] = [];
   /** Allocated with the first byte, because most servers write nothing. Unused pages cost no memory. */
   #ring: Buffer | undefined;
   #next = 0;
   /** Number of bytes ever written, including overwritten ones. */
   #total = 0;
 
-  constructor(capacity: number, redact: (text: string) => string) {
+  constructor(capacity: number, redact: (text: string) => string, wallMs: () => number) {
     this.#capacity = capacity;
     this.#redact = redact;
+    this.#wallMs = wallMs;
   }
 
   push(chunk: Buffer): void {
     if (chunk.length === 0) return;
     this.#ring ??= Buffer.allocUnsafeSlow(this.#capacity);
+    this.#stamp();
     this.#total += chunk.length;
     const from = Math.max(0, chunk.length - this.#capacity);
     const first = chunk.copy(this.#ring, this.#next, from);
@@ -32,23 +51,63 @@ export class StderrRing {
   }
 
   /** Returns at most the last `maxBytes`, redacted, without a partial first line. */
-  tail(maxBytes: number = this.#capacity): string {
+  tail(maxBytes?: number): string {
+    return this.#redact(this.#last(maxBytes).toString('utf8'));
+  }
+
+  /** The lines of `tail`. The last one is incomplete, or empty. */
+  lines(maxBytes?: number): readonly StderrLine[] {
+    const bytes = this.#last(maxBytes);
+    const times = this.#timesOf(bytes);
+    const texts = this.#redact(bytes.toString('utf8')).split('\n');
+    // A secret of several lines is redacted to one: the times of later lines are exact.
+    const fewer = times.length - texts.length;
+    return texts.map((text, at) => ({ text, atMs: times[Math.max(0, at + fewer)] ?? 0 }));
+  }
+
+  crashLine(maxChars: number): string {
+    return crashLine(this.tail(crashBytes), maxChars);
+  }
+
+  #stamp(): void {
+    const atMs = this.#wallMs();
+    if (this.#arrivals.at(-1)?.atMs === atMs) return;
+    this.#arrivals.push({ from: this.#total, atMs });
+    if (this.#arrivals.length <= arrivalsMax) return;
+    const oldest = this.#arrivals.findLastIndex(({ from }) => from <= this.#total - this.#capacity);
+    const stored = this.#arrivals.slice(Math.max(0, oldest));
+    const isFull = stored.length > arrivalsMax / 2;
+    this.#arrivals = isFull ? stored.filter((_, at) => at % 2 === 0 || at === stored.length - 1) : stored;
+  }
+
+  /** When the first byte of each line arrived, if `bytes` are the last ones. */
+  #timesOf(bytes: Buffer): number[] {
+    const first = this.#total - bytes.length;
+    const times: number[] = [];
+    let arrival = 0;
+    for (let start = 0; start >= 0; ) {
+      while ((this.#arrivals[arrival + 1]?.from ?? Number.POSITIVE_INFINITY) <= first + start) arrival++;
+      times.push(this.#arrivals[arrival]?.atMs ?? 0);
+      const newline = bytes.indexOf(NEWLINE, start);
+      start = newline < 0 ? -1 : newline + 1;
+    }
+    return times;
+  }
+
+  /** At most the last `maxBytes`, without a partial first line. */
+  #last(maxBytes: number = this.#capacity): Buffer {
     const ring = this.#ring;
-    if (!ring) return '';
+    if (!ring) return Buffer.alloc(0);
     const length = Math.min(maxBytes, this.#total, this.#capacity);
     const start = (this.#next - length + this.#capacity) % this.#capacity;
     const bytes =
       start + length <= this.#capacity
         ? ring.subarray(start, start + length)
         : Buffer.concat([ring.subarray(start), ring.subarray(0, this.#next)], length);
-    if (length === this.#total) return this.#redact(bytes.toString('utf8'));
+    if (length === this.#total) return bytes;
     // Redaction does not recognise a truncated secret, so a partial first line is never shown.
     const newline = bytes.indexOf(NEWLINE);
-    return newline < 0 ? '' : this.#redact(bytes.toString('utf8', newline + 1));
-  }
-
-  crashLine(maxChars: number): string {
-    return crashLine(this.tail(crashBytes), maxChars);
+    return bytes.subarray(newline < 0 ? bytes.length : newline + 1);
   }
 }
 

@@ -55,7 +55,7 @@ interface StdioDescription {
   /** Undefined until the stop has ended. */
   readonly stop: StopReport | undefined;
   readonly noisy: boolean;
-  readonly stderrTail: (maxBytes?: number) => string;
+  readonly stderr: Pick<StderrRing, 'tail' | 'lines'>;
 }
 
 /** Maximum wait for the end of an oversized line, which may contain the id of its request. */
@@ -128,7 +128,7 @@ export class StdioChannel implements Channel {
     this.#stopPace = spec.stopPace;
     this.#clock = deps.clock;
     this.#child = child;
-    this.#stderr = new StderrRing(LIMITS.stderrBytes, deps.cleanText);
+    this.#stderr = new StderrRing(LIMITS.stderrBytes, deps.cleanText, () => deps.clock.date().getTime());
     this.#noise = new NoiseMeter(deps.clock);
     this.#writer = new LineWriter(child.stdin, {
       defer: setImmediate,
@@ -175,8 +175,7 @@ export class StdioChannel implements Channel {
 
   describe(): StdioDescription {
     const { pid, exit, report } = this.#child;
-    const stderrTail = (maxBytes?: number) => this.#stderr.tail(maxBytes);
-    return { pid, exit, stop: report, noisy: this.#noise.noisy, stderrTail };
+    return { pid, exit, stop: report, noisy: this.#noise.noisy, stderr: this.#stderr };
   }
 
   async #close(): Promise<void> {
