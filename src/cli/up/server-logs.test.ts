@@ -75,6 +75,22 @@ test('lines of stderr have the time at which they arrived, so --since and --tail
   expect(shown(['a'], undefined, 1)).toEqual([[iso(2), 'a', 'restart in 100ms: exit 1']]);
 });
 
+test('a last line without a newline is in the tail; follow waits for its end', () => {
+  const { host, clock, logs } = open();
+  host.text = 'starting\nfatal: no k';
+  expect(logs.tail(['a']).map(({ text }) => text)).toEqual(['starting', 'fatal: no k']);
+  const lines: string[] = [];
+  const end = new AbortController();
+  void logs.follow('a', ({ text }) => lines.push(text), end.signal);
+  host.text = 'starting\nfatal: no key';
+  clock.advance(500);
+  expect(lines).toEqual([]);
+  host.text = 'starting\nfatal: no key\n';
+  clock.advance(500);
+  expect(lines).toEqual(['fatal: no key']);
+  end.abort();
+});
+
 test('at most 200 lines of each server', () => {
   const { host, logs } = open();
   for (let n = 0; n < 300; n++) host.emit(restart('a', `n${n}`));

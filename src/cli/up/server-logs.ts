@@ -105,9 +105,12 @@ export class ServerLogs {
     }
   }
 
+  /** With an incomplete last line: the last words of a process often have no newline. */
   #stderrTail(server: string): LogLine[] {
-    const lines = this.#host.stderrLines(server, stderrBytes).slice(0, -1);
-    return lines.slice(-linesMax).map((line) => this.#stderrLine(server, line));
+    const lines = this.#host.stderrLines(server, stderrBytes);
+    return (lines.at(-1)?.text === '' ? lines.slice(0, -1) : lines)
+      .slice(-linesMax)
+      .map((line) => this.#stderrLine(server, line));
   }
 
   #onEvent(event: HostEvent): void {
