@@ -7,7 +7,7 @@ import { type ControlClient, untilInterrupted } from './control/control-client.j
 import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
-import { LiveBlock } from './output/live-block.js';
+import { isRedrawn, LiveBlock } from './output/live-block.js';
 import { ago, formatDuration, printJson, printLines } from './output/print.js';
 import { approvalLines, serverLines, statusTable, totalsLine } from './output/status-table.js';
 import { type Line, screenOf, span } from './output/styled.js';
@@ -71,10 +71,10 @@ export function brokerLine(facts: BrokerFacts): string {
   return `broker ${where}: ${workers}; ${calls}${oldest}; ${uncertain} uncertain since the start`;
 }
 
-/** Redraws a terminal in place; a pipe gets one table after the other. */
+/** Redraws a terminal in place; other outputs get one table after the other. */
 async function watch(client: ControlClient, server: string | undefined, isJson: boolean): Promise<void> {
   let rows: StatusRow[] = [];
-  const block = process.stdout.isTTY && !isJson ? new LiveBlock(process.stdout) : undefined;
+  const block = isRedrawn(process.stdout) && !isJson ? new LiveBlock(process.stdout) : undefined;
   const draw = (facts: RunningFacts) => {
     if (isJson) printJson({ ...facts, servers: rows });
     else {

@@ -190,6 +190,28 @@ test.each<[string, Record<string, string>]>([
   if (env.TERM === 'dumb') expect([...shown.values()].join('')).not.toMatch(/[●○◐✗■✓]/u);
 });
 
+test.each<[string, Record<string, string>, boolean]>([
+  ['TERM=dumb', { TERM: 'dumb' }, false],
+  ['a terminal that can move its cursor', {}, true],
+])('AC-E14 status -w with %s shows table after table', async (_name, env, isMoved) => {
+  const command = `stty cols 80 rows 50; exec '${process.execPath}' '${main}' status -w --data-dir '${place.dataDir}'`;
+  const child = spawn('script', ['-qfec', command, '/dev/null'], {
+    cwd: place.folder,
+    env: { ...own, ...home, TERM: 'xterm-256color', ...env },
+  });
+  const ended = once(child, 'close');
+  let shown = '';
+  child.stdout.on('data', (chunk) => (shown += chunk));
+  try {
+    await eventually('two tables', () => shown.split('SERVER').length > 2);
+  } finally {
+    child.stdin.write('\u0003');
+    await ended;
+  }
+  expect(/\u001b\[\d+A/.test(shown)).toBe(isMoved);
+  if (!isMoved) expect(faulty(shown.replaceAll('\r\n', '\n'))).toEqual([]);
+});
+
 /** Tables and help pages. Lines that quote a path or an error may be longer. */
 const isTable = (line: string): boolean => /^(?:status|tools|key list|help.*)$/.test(line);
 

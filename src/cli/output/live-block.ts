@@ -9,6 +9,10 @@ type Output = Pick<NodeJS.WriteStream, 'write' | 'isTTY' | 'columns' | 'rows'>;
 /** Some terminals report 0 rows. */
 const rowsDefault = 24;
 
+/** False for pipes, for CI and for terminals that cannot move the cursor. */
+export const isRedrawn = ({ isTTY }: Pick<Output, 'isTTY'>, env: NodeJS.ProcessEnv = process.env): boolean =>
+  isTTY && env.TERM !== 'dumb' && !env.CI;
+
 export class LiveBlock {
   readonly #output: Output;
   #lines: readonly Line[] = [];

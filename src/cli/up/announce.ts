@@ -2,11 +2,12 @@
 import type { Gateway } from '../../gateway/gateway.js';
 import type { Host } from '../../host/host.js';
 import { firstLine, firstLines, firstScreen } from '../output/first-screen.js';
+import { isRedrawn } from '../output/live-block.js';
 import { printJson, printLines } from '../output/print.js';
 import { screenOf } from '../output/styled.js';
 import { version } from '../version.js';
 import type { UpOptions } from './up-options.js';
-import { isRedrawn, type UpScreen } from './up-screen.js';
+import type { UpScreen } from './up-screen.js';
 
 interface Serving {
   readonly host: Host;
@@ -33,7 +34,7 @@ export function announce(options: UpOptions, { host, gateway, broker, write, scr
   const facts = { version, url, config, dataDir, key: shown };
   if (!process.stderr.isTTY) return write(`${firstLine({ ...facts, servers: host.names().length })}\n`);
   const all = { ...facts, rows: host.status(), screen: screenOf(process.stderr) };
-  const isLive = !isStdio && process.stdout.isTTY && isRedrawn(process.stderr, process.env);
+  const isLive = !isStdio && process.stdout.isTTY && isRedrawn(process.stderr);
   printLines(['', ...(isLive ? firstLines(all) : firstScreen(all)), ''], process.stderr);
   if (isLive) screen.begin(() => host.status());
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { StatusRow } from '../../host/status.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { isRedrawn, UpScreen } from './up-screen.js';
+import { UpScreen } from './up-screen.js';
 
 const row = (name: string, state: StatusRow['state'], changes: Partial<StatusRow> = {}) =>
   ({
@@ -110,11 +110,4 @@ test('a blocked tool is shown with the command that approves it', () => {
     '1 server: 1 ready; 1 tool; 0 calls',
     '! 1 server has tools that wait for approval: hostler approve',
   ]);
-});
-
-test('nothing is drawn again in a pipe, in CI, or on a terminal that cannot', () => {
-  expect(isRedrawn({ isTTY: true }, { TERM: 'xterm' })).toBe(true);
-  expect(isRedrawn({ isTTY: true }, { TERM: 'dumb' })).toBe(false);
-  expect(isRedrawn({ isTTY: true }, { TERM: 'xterm', CI: 'true' })).toBe(false);
-  expect(isRedrawn({ isTTY: false }, { TERM: 'xterm' })).toBe(false);
 });

@@ -15,10 +15,6 @@ type Output = ConstructorParameters<typeof LiveBlock>[0];
 const learningMs = 200;
 const quietMs = 1_000;
 
-/** False for CI and for terminals that cannot move the cursor. */
-export const isRedrawn = ({ isTTY }: Pick<Output, 'isTTY'>, env: NodeJS.ProcessEnv): boolean =>
-  isTTY && env.TERM !== 'dumb' && !env.CI;
-
 export class UpScreen {
   readonly #clock: Clock;
   readonly #output: Output;
