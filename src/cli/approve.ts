@@ -40,7 +40,7 @@ export const approve: Command = {
   },
   positionals: [0, 1],
   run: (args) =>
-    withControlClient(args, async (client) => {
+    withControlClient(args, 'refuse', async (client) => {
       if (args.has('undo')) return undo(client, args);
       const [about] = args.positionals;
       const waiting: PinReview[] = [];

@@ -81,10 +81,10 @@ function lines({ check, level, what, hint }: Finding): Line[] {
   return hint === undefined ? [first] : [first, `        ${neutraliseLine(hint, lineChars)}`];
 }
 
-/** The Hostler that other commands would use here; undefined if none or several run. */
+/** The Hostler of this folder's configuration, else the only one that runs; undefined if none or several run. */
 async function runningHostler(args: ParsedArgs): Promise<Partial<RunningFacts> | undefined> {
   try {
-    const dataDir = await hostDataDir(args);
+    const dataDir = await hostDataDir(args, 'ignore');
     const facts = await fetchRunningFacts(controlPath(dataDir));
     return facts && { ...facts, dataDir };
   } catch (error) {

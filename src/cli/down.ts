@@ -20,7 +20,7 @@ const command = (name: 'down' | 'restart'): Command => ({
   options: { ...jsonOption, ...dataDirOption },
   positionals: [0, 0],
   async run(args) {
-    const file = controlPath(await hostDataDir(args));
+    const file = controlPath(await hostDataDir(args, 'refuse'));
     const client = await connectControl(file);
     const before = (await client.request(name)) as RunningFacts;
     client.close();

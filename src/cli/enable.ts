@@ -11,7 +11,7 @@ const command = (name: 'enable' | 'disable'): Command => ({
   options: { ...jsonOption, ...dataDirOption },
   positionals: [1, 1],
   run: (args) =>
-    withControlClient(args, async (client) => {
+    withControlClient(args, 'refuse', async (client) => {
       const changed = (await client.request(name, { about: args.positionals[0] })) as { server: string; tool?: string };
       const isEnabled = name === 'enable';
       if (args.has('json')) printJson({ ...changed, isEnabled });

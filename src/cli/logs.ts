@@ -34,7 +34,7 @@ export const logs: Command = {
       else if (args.has('json')) all.push(line as LogLine);
       else printLines([render(line as LogLine, server === undefined)]);
     };
-    return withControlClient(args, async (client) => {
+    return withControlClient(args, 'show', async (client) => {
       await untilInterrupted(client, client.request('logs', request, onLine));
       if (args.has('json') && !follow) printJson({ lines: all });
       return EXIT.done;

@@ -13,7 +13,7 @@ const command = (name: 'start' | 'stop' | 'reload'): Command => ({
   options: { ...jsonOption, ...dataDirOption },
   positionals: [1, 1],
   run: (args) =>
-    withControlClient(args, async (client) => {
+    withControlClient(args, 'refuse', async (client) => {
       const row = (await client.request(name, { server: args.positionals[0] })) as StatusRow;
       if (args.has('json')) printJson({ server: row });
       else printLines([[`${row.name}: `, stateSpan(row)]]);

@@ -22,7 +22,7 @@ export const status: Command = {
   options: { ...jsonOption, 'watch|w': 'redraw until Ctrl-C', ...dataDirOption },
   positionals: [0, 1],
   run: (args) =>
-    withControlClient(args, async (client) => {
+    withControlClient(args, 'show', async (client) => {
       const [server] = args.positionals;
       await (args.has('watch') ? watch : once)(client, server, args.has('json'));
       return EXIT.done;

@@ -13,7 +13,9 @@ export const versionCommand: Command = {
   options: { ...jsonOption, ...dataDirOption },
   positionals: [0, 0],
   async run(args) {
-    const running = await withControlClient(args, (client) => client.request('version')).catch(() => undefined);
+    const running = await withControlClient(args, 'ignore', (client) => client.request('version')).catch(
+      () => undefined,
+    );
     const { version: other = null, pid } = (running ?? {}) as Partial<RunningFacts>;
     const { platform, arch, versions } = process;
     if (args.has('json')) printJson({ version, node: versions.node, platform, arch, running: other });

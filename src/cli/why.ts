@@ -19,7 +19,7 @@ export const why: Command = {
   positionals: [1, 1],
   run(args) {
     const [target = ''] = args.positionals;
-    return withControlClient(args, async (client) => {
+    return withControlClient(args, 'show', async (client) => {
       // JSON omits undefined members.
       const explained = (await client.request('why', { target, role: args.text('role') })) as Explanation;
       if (args.has('json')) printJson(explained);

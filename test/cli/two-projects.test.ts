@@ -58,7 +58,26 @@ test('R5 two projects run at once, each with its data and port, and commands fin
   await kept.closed;
   const left = kept === second ? readyOne : readyTwo;
   expect((await status(elsewhere)).pid).toBe(left.pid);
-  expect((await status(kept === second ? two : one)).pid).toBe(left.pid);
+  const [ended, runs] = (kept === second ? [two, one] : [one, two]).map((project) =>
+    path.join(project, 'hostler.json'),
+  );
+  const here = (...args: string[]) => new Running(args, env, path.dirname(String(ended))).closed;
+  expect(await status(path.dirname(String(ended)))).toEqual({
+    ...{ code: 0, pid: left.pid },
+    stderr: `hostler: no Hostler is running for ${ended}; this is the one of ${runs}\n`,
+  });
+  for (const args of [['down'], ['restart'], ['disable', 'x'], ['stop', 'x'], ['approve']]) {
+    const refused = await here(...args);
+    expect([args, refused.code, refused.stderr]).toEqual([args, 2, expect.stringContaining(String(runs))]);
+    expect(refused.stderr).toContain(`no Hostler is running for ${ended};`);
+  }
+  // Not confirmed, so the servers of this folder's configuration are not started.
+  for (const args of [['tools'], ['call', 'x.y']])
+    expect(await here(...args)).toMatchObject({ code: 3, stderr: expect.stringContaining(String(ended)) });
+  writeFileSync(String(ended), '{"mcpServers": ');
+  const checked = await here('doctor');
+  expect([checked.code, checked.stdout]).toEqual([1, expect.stringContaining(String(ended))]);
+  writeFileSync(String(ended), '{"mcpServers": {}}');
   expect((await new Running([], env, elsewhere).closed).stdout).toContain(`(pid ${left.pid})`);
   const keys = await new Running(['key', 'list'], env, elsewhere).closed;
   expect(keys).toMatchObject({ code: 1, stderr: expect.stringContaining('the Hostler that is running uses') });

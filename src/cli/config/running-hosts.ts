@@ -11,8 +11,9 @@ import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { ParsedArgs } from '../command.js';
 import { fetchRunningFacts } from '../control/control-client.js';
 import { controlPath, type RunningFacts } from '../control/control-protocol.js';
+import { printLines } from '../output/print.js';
 import { dataDirOf, givenDataDir, shortHash } from './data-dir.js';
-import { type ConfigLocation, findConfig } from './find-config.js';
+import { type ConfigLocation, findConfig, realPath } from './find-config.js';
 
 type Environment = NodeJS.ProcessEnv;
 type Running = Partial<RunningFacts> & { readonly dataDir: string };
@@ -72,23 +73,35 @@ async function answering(file: string): Promise<Running | undefined> {
   return undefined;
 }
 
+/** What a command does if this folder has a configuration that does not run, and another Hostler runs. */
+export type OtherHost = 'show' | 'refuse' | 'ignore';
+
 /**
- * The data directory that a command means: the named one, else that of the configuration which `hostler up` would use here if it
- * runs, else that of the only Hostler that runs.
+ * The data directory that a command means: the named one, else that of the Hostler with the configuration which `hostler up` would use
+ * here, else that of the only Hostler that runs.
  */
 export async function hostDataDir(
   args: ParsedArgs,
+  other: OtherHost,
   env: Environment = process.env,
   cwd = process.cwd(),
 ): Promise<string> {
   const given = givenDataDir(args, env);
   if (given !== undefined) return given;
-  const own = dataDirHere(env, cwd);
-  if (own !== undefined && (await fetchRunningFacts(controlPath(own)))) return own;
-  const [first, ...others] = await runningHosts(env);
-  if (first === undefined) return own ?? dataDirOf(undefined, env);
-  if (others.length === 0) return first.dataDir;
-  throw several([first, ...others]);
+  const file = configHere(env, cwd);
+  const own = dataDirOf(file, env);
+  if (file !== undefined && (await fetchRunningFacts(controlPath(own)))) return own;
+  const running = await runningHosts(env);
+  // A Hostler with this configuration may have been started with --data-dir.
+  const same = running.filter(({ config }) => config !== undefined && file !== undefined && isSameFile(config, file));
+  const [first, ...others] = same.length > 0 ? same : running;
+  if (first === undefined) return own;
+  const isOther = same.length === 0 && file !== undefined && isSameFile(path.dirname(file), cwd);
+  if (isOther && other === 'ignore') return own;
+  if (isOther && other === 'refuse') throw notThisOne(file, running);
+  if (others.length > 0) throw several([first, ...others]);
+  if (isOther) printLines([`hostler: ${otherText(file, first)}`], process.stderr);
+  return first.dataDir;
 }
 
 /** The configuration that a command reads. If there is none here, the error names that of the only Hostler that runs. */
@@ -107,20 +120,33 @@ export async function commandConfig(
   }
 }
 
-function dataDirHere(env: Environment, cwd: string): string | undefined {
+const isSameFile = (one: string, other: string): boolean => realPath(one) === realPath(other);
+
+function configHere(env: Environment, cwd: string): string | undefined {
   try {
-    return dataDirOf(path.resolve(cwd, findConfig({ env, cwd }).file), env);
+    return path.resolve(cwd, findConfig({ env, cwd }).file);
   } catch {
     return undefined;
   }
 }
 
-function several(running: readonly Running[]): HostError {
+const otherText = (file: string, { config = 'unknown' }: Running): string =>
+  neutraliseLine(`no Hostler is running for ${file}; this is the one of ${config}`, 2 * pathBytesMax);
+
+const listOf = (running: readonly Running[]): string => {
   const shown = running.slice(0, shownMax).map(({ config = 'unknown', dataDir }) => `${config} (${dataDir})`);
   const more = running.length > shownMax ? ` and ${running.length - shownMax} more` : '';
-  const list = neutraliseLine(`${shown.join(', ')}${more}`, shownMax * 200);
-  return new HostError('invalid_spec', `${running.length} Hostlers are running: ${list}`, {
+  return neutraliseLine(`${shown.join(', ')}${more}`, shownMax * 200);
+};
+
+const notThisOne = (file: string, running: readonly Running[]): HostError =>
+  new HostError('invalid_spec', `no Hostler is running for ${file}; running: ${listOf(running)}`, {
+    reason: 'usage',
+    hint: 'name the one to change with --data-dir, or start this one with: hostler up',
+  });
+
+const several = (running: readonly Running[]): HostError =>
+  new HostError('invalid_spec', `${running.length} Hostlers are running: ${listOf(running)}`, {
     reason: 'usage',
     hint: 'choose one with --data-dir, or run the command in the folder of its configuration',
   });
-}

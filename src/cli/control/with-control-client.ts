@@ -1,11 +1,15 @@
 /** Runs one command with a connection to the running Hostler that the command means. */
 import type { ParsedArgs } from '../command.js';
-import { hostDataDir } from '../config/running-hosts.js';
+import { hostDataDir, type OtherHost } from '../config/running-hosts.js';
 import { type ControlClient, connectControl } from './control-client.js';
 import { controlPath } from './control-protocol.js';
 
-export async function withControlClient<T>(args: ParsedArgs, use: (client: ControlClient) => Promise<T>): Promise<T> {
-  const client = await connectControl(controlPath(await hostDataDir(args)));
+export async function withControlClient<T>(
+  args: ParsedArgs,
+  other: OtherHost,
+  use: (client: ControlClient) => Promise<T>,
+): Promise<T> {
+  const client = await connectControl(controlPath(await hostDataDir(args, other)));
   try {
     return await use(client);
   } finally {

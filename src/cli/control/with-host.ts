@@ -36,7 +36,7 @@ export async function withHost<T>(args: ParsedArgs, use: (client: HostClient) =>
 
 async function open(args: ParsedArgs): Promise<HostClient> {
   try {
-    return await connectControl(controlPath(await hostDataDir(args)));
+    return await connectControl(controlPath(await hostDataDir(args, 'ignore')));
   } catch (error) {
     if (!isHostError(error) || error.code !== 'connect_failed' || !absent.includes(error.details.reason)) throw error;
   }
