@@ -6,7 +6,7 @@
 import { readTarget } from '../config/server-name.js';
 import { neutraliseLine, showUnseen } from '../kernel/terminal-text.js';
 import type { PinReview } from '../policy/pin-review.js';
-import { type Command, dataDirOption, jsonOption, type ParsedArgs, usageError } from './command.js';
+import { type Command, hostOptions, jsonOption, type ParsedArgs, usageError } from './command.js';
 import type { ControlClient } from './control/control-client.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
@@ -36,7 +36,7 @@ export const approve: Command = {
     'hash=*': '[SERVER/]TOOL=sha256:..., a version to approve',
     undo: 'take the newest approval back',
     ...jsonOption,
-    ...dataDirOption,
+    ...hostOptions,
   },
   positionals: [0, 1],
   run: (args) =>

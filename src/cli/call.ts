@@ -9,7 +9,7 @@ import { HostError } from '../kernel/errors.js';
 import { argumentsText, isMember, missingArguments, writtenArguments } from './call/arguments.js';
 import { isSchema, type Schema } from './call/schema-types.js';
 import { exampleArguments, signatureOf } from './call/signature.js';
-import { type Command, dataDirOption } from './command.js';
+import { type Command, hostOptions } from './command.js';
 import type { FoundTool, ToolWords } from './control/find-tool.js';
 import { withHost } from './control/with-host.js';
 import { EXIT } from './exit-codes.js';
@@ -27,7 +27,7 @@ export const call: Command = {
     'arg=*': 'one argument, read by the schema of the tool',
     'timeout=': 'time limit of the call, like 30s',
     json: 'print the result as the server wrote it',
-    ...dataDirOption,
+    ...hostOptions,
   },
   positionals: [1, Number.POSITIVE_INFINITY],
   run(args) {

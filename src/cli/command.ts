@@ -47,7 +47,11 @@ export function optionOf(key: string) {
   return { name, short, takesValue: kind !== undefined, isMultiple: kind === '*' };
 }
 
-export const dataDirOption = { 'data-dir=': 'the data directory of the running Hostler' };
+/** Which Hostler a command means (config/running-hosts.ts). */
+export const hostOptions = {
+  'config=': 'the configuration of the Hostler',
+  'data-dir=': 'the data directory of the Hostler',
+};
 export const jsonOption = { json: 'print JSON' };
 
 type Usage = Pick<Command, 'name' | 'usage'>;

@@ -24,7 +24,7 @@ import { resolveCommand } from '../transports/stdio/command.js';
 import { type HostPaths, hostPaths } from '../transports/stdio/sandbox/host-paths.js';
 import { sandboxView } from '../transports/stdio/sandbox/sandbox-view.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
-import { type Command, jsonOption, type ParsedArgs } from './command.js';
+import { type Command, hostOptions, jsonOption, type ParsedArgs } from './command.js';
 import { dataDirOf, givenDataDir } from './config/data-dir.js';
 import { type ConfigLocation, findConfig } from './config/find-config.js';
 import { type Finding, loginFindings } from './config/login-findings.js';
@@ -50,10 +50,10 @@ export const doctor: Command = {
   name: 'doctor',
   usage: '[--config FILE] [--json]',
   example: 'doctor',
-  options: { 'config=': 'the configuration to check', ...jsonOption, 'data-dir=': 'the data directory to check' },
+  options: { ...jsonOption, ...hostOptions },
   positionals: [0, 0],
   async run(args) {
-    const running = args.text('config') === undefined ? await runningHostler(args) : undefined;
+    const running = await runningHostler(args);
     const config = () =>
       findConfig({ given: args.text('config') ?? running?.config, env: process.env, cwd: process.cwd() });
     const dataDir = givenDataDir(args, process.env) ?? running?.dataDir ?? dataDirOf(fileOf(config), process.env);

@@ -1,7 +1,7 @@
 /** `hostler down|restart`: ends the running Hostler with all its servers, or lets it start anew. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { HostError } from '../kernel/errors.js';
-import { type Command, dataDirOption, jsonOption } from './command.js';
+import { type Command, hostOptions, jsonOption } from './command.js';
 import { hostDataDir } from './config/running-hosts.js';
 import { connectControl, fetchRunningFacts } from './control/control-client.js';
 import { controlPath, type RunningFacts } from './control/control-protocol.js';
@@ -17,7 +17,7 @@ const command = (name: 'down' | 'restart'): Command => ({
   name,
   usage: '[--json]',
   example: name,
-  options: { ...jsonOption, ...dataDirOption },
+  options: { ...jsonOption, ...hostOptions },
   positionals: [0, 0],
   async run(args) {
     const file = controlPath(await hostDataDir(args, 'refuse'));

@@ -1,5 +1,5 @@
 /** `hostler enable|disable`: puts a server or a tool into or out of service, until it is changed back. */
-import { type Command, dataDirOption, jsonOption } from './command.js';
+import { type Command, hostOptions, jsonOption } from './command.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printText } from './output/print.js';
@@ -8,7 +8,7 @@ const command = (name: 'enable' | 'disable'): Command => ({
   name,
   usage: 'SERVER[/TOOL] [--json]',
   example: `${name} memory/delete_entities`,
-  options: { ...jsonOption, ...dataDirOption },
+  options: { ...jsonOption, ...hostOptions },
   positionals: [1, 1],
   run: (args) =>
     withControlClient(args, 'refuse', async (client) => {

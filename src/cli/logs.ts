@@ -2,7 +2,7 @@
 import { parseDuration } from '../config/values.js';
 import { systemClock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Command, dataDirOption, jsonOption, type ParsedArgs, usageError } from './command.js';
+import { type Command, hostOptions, jsonOption, type ParsedArgs, usageError } from './command.js';
 import { untilInterrupted } from './control/control-client.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
@@ -21,7 +21,7 @@ export const logs: Command = {
     'tail|n=': 'the last lines only',
     'follow|f': 'keep printing until Ctrl-C',
     ...jsonOption,
-    ...dataDirOption,
+    ...hostOptions,
   },
   positionals: [0, 1],
   run(args) {

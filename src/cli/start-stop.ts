@@ -1,6 +1,6 @@
 /** `hostler start|stop|reload`: changes one server and prints its new state. */
 import type { StatusRow } from '../host/status.js';
-import { type Command, dataDirOption, jsonOption } from './command.js';
+import { type Command, hostOptions, jsonOption } from './command.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printLines } from './output/print.js';
@@ -10,7 +10,7 @@ const command = (name: 'start' | 'stop' | 'reload'): Command => ({
   name,
   usage: 'SERVER',
   example: `${name} memory`,
-  options: { ...jsonOption, ...dataDirOption },
+  options: { ...jsonOption, ...hostOptions },
   positionals: [1, 1],
   run: (args) =>
     withControlClient(args, 'refuse', async (client) => {

@@ -2,7 +2,7 @@
 import type { StatusRow } from '../host/status.js';
 import { systemClock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Command, dataDirOption, jsonOption } from './command.js';
+import { type Command, hostOptions, jsonOption } from './command.js';
 import { type ControlClient, untilInterrupted } from './control/control-client.js';
 import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
 import { withControlClient } from './control/with-control-client.js';
@@ -19,7 +19,7 @@ export const status: Command = {
   name: 'status',
   usage: '[SERVER] [--json] [--watch]',
   example: 'status --watch',
-  options: { ...jsonOption, 'watch|w': 'redraw until Ctrl-C', ...dataDirOption },
+  options: { ...jsonOption, 'watch|w': 'redraw until Ctrl-C', ...hostOptions },
   positionals: [0, 1],
   run: (args) =>
     withControlClient(args, 'show', async (client) => {

@@ -2,7 +2,7 @@
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { isSchema } from './call/schema-types.js';
 import { signatureOf } from './call/signature.js';
-import { type Command, dataDirOption, jsonOption, usageError } from './command.js';
+import { type Command, hostOptions, jsonOption, usageError } from './command.js';
 import { withHost } from './control/with-host.js';
 import { EXIT } from './exit-codes.js';
 import { counted, formatSize, printJson, printLines } from './output/print.js';
@@ -34,7 +34,7 @@ export const tools: Command = {
     signatures: 'print each tool with the types of its parameters',
     schema: 'print each tool as its server defines it, as JSON',
     ...jsonOption,
-    ...dataDirOption,
+    ...hostOptions,
   },
   positionals: [0, 1],
   run(args) {

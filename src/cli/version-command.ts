@@ -1,5 +1,5 @@
 /** `hostler version`: the version of this program, and of the Hostler that runs. */
-import { type Command, dataDirOption, jsonOption } from './command.js';
+import { type Command, hostOptions, jsonOption } from './command.js';
 import type { RunningFacts } from './control/control-protocol.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
@@ -10,7 +10,7 @@ export const versionCommand: Command = {
   name: 'version',
   usage: '[--json]',
   example: 'version',
-  options: { ...jsonOption, ...dataDirOption },
+  options: { ...jsonOption, ...hostOptions },
   positionals: [0, 0],
   async run(args) {
     const running = await withControlClient(args, 'ignore', (client) => client.request('version')).catch(

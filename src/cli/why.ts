@@ -1,7 +1,7 @@
 /** `hostler why`: explains which rule allows or denies a tool, and the outcome of a call now. */
 import type { CallForecast, Explanation } from '../host/explain.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Command, dataDirOption, jsonOption } from './command.js';
+import { type Command, hostOptions, jsonOption } from './command.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { formatDuration, printJson, printText } from './output/print.js';
@@ -15,7 +15,7 @@ export const why: Command = {
   name: 'why',
   usage: 'SERVER[/TOOL] [--role R] [--json]',
   example: 'why memory/read_graph --role reader',
-  options: { 'role=': 'explain for this role; without it, for the operator', ...jsonOption, ...dataDirOption },
+  options: { 'role=': 'explain for this role; without it, for the operator', ...jsonOption, ...hostOptions },
   positionals: [1, 1],
   run(args) {
     const [target = ''] = args.positionals;

@@ -151,3 +151,19 @@ test('without a configuration the error says where it was looked for', async () 
   const { code, stderr } = await hostler('call', 'one.echo', 'text=x');
   expect([code, stderr]).toEqual([1, expect.stringContaining('no configuration found: looked for')]);
 });
+
+test('--config names another configuration: its Hostler if it runs, else its servers are started', async () => {
+  Object.assign(place, { config: path.join(place.folder, 'mcp.json') });
+  place.configure({ mcpServers: { other: marks('other') } });
+  const named = ['--config', place.config];
+  const own = { ...env, HOSTLER_DATA_DIR: '', XDG_DATA_HOME: path.join(place.folder, 'share') };
+  const run = (...args: string[]) => new Running([...args, ...named], own, place.folder);
+  expect(await run('call', 'other.echo', 'text=x').closed).toEqual({ code: 0, stdout: 'x\n', stderr: '' });
+  expect((await run('tools').closed).stdout).toContain('12 tools of 1 server');
+  const up = run('up', '--json', '--port=0');
+  place.running.push(up);
+  const { pid } = await up.ready();
+  expect(JSON.parse((await run('status', '--json').closed).stdout)).toMatchObject({ pid });
+  expect(await run('call', 'other.echo', 'text=y').closed).toMatchObject({ code: 0, stdout: 'y\n' });
+  expect(await run('stop', 'other').closed).toMatchObject({ code: 0, stdout: 'other: stopped\n' });
+});

@@ -8,10 +8,11 @@ import { openControl } from '../control/control-server.js';
 import { dataDirOf } from './data-dir.js';
 import { hostDataDir, registerHost } from './running-hosts.js';
 
-const noArgs: ParsedArgs = {
+const argsOf = (options: Readonly<Record<string, string>> = {}): ParsedArgs => ({
   ...{ positionals: [], afterDashes: [] },
-  ...{ text: () => undefined, all: () => [], has: () => false },
-};
+  ...{ text: (name) => options[name], all: () => [], has: () => false },
+});
+const noArgs = argsOf();
 
 test('a registered data directory that other users may write to is no running host, and its entry is removed', async () => {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-running-'));
@@ -74,4 +75,22 @@ test("a Hostler that runs this folder's configuration in another data directory 
   for (const other of ['show', 'refuse', 'ignore'] as const)
     expect(await hostDataDir(noArgs, other, env, folders.b)).toBe(own);
   await expect(hostDataDir(noArgs, 'show', env, folders.none)).rejects.toThrow('2 Hostlers are running');
+});
+
+test('--config names the Hostler of a configuration, from any folder and in any data directory', async () => {
+  const { env, run, said, folder, folders } = threeFolders();
+  const [fileA, fileB] = [path.join(folders.a, 'hostler.json'), path.join(folders.b, 'hostler.json')];
+  const a = await run(fileA);
+  const find = (config: string, cwd = folders.none) => hostDataDir(argsOf({ config }), 'refuse', env, cwd);
+  for (const cwd of [folders.b, folders.none]) expect(await find(fileA, cwd)).toBe(a);
+  expect(await find('../a/hostler.json', folders.b)).toBe(a);
+  // Not running: the command then says so, or starts the servers itself.
+  expect(await find(fileB)).toBe(dataDirOf(fileB, env));
+  const b = await run(fileB, path.join(folder, 'd'));
+  expect(await find(fileB)).toBe(b);
+  expect(said).not.toHaveBeenCalled();
+  await expect(hostDataDir(argsOf({ config: fileA, 'data-dir': b }), 'show', env, folders.none)).rejects.toMatchObject({
+    message: `the data directory ${b} is in use for ${fileB}, not for ${fileA}`,
+  });
+  expect(await hostDataDir(argsOf({ config: fileB, 'data-dir': b }), 'show', env, folders.none)).toBe(b);
 });

@@ -10,7 +10,7 @@ import { HostError, isHostError } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import type { ParsedArgs } from '../command.js';
 import { fetchRunningFacts } from '../control/control-client.js';
-import { controlPath, type RunningFacts } from '../control/control-protocol.js';
+import { controlPath, otherConfig, type RunningFacts } from '../control/control-protocol.js';
 import { printLines } from '../output/print.js';
 import { dataDirOf, givenDataDir, shortHash } from './data-dir.js';
 import { type ConfigLocation, findConfig, realPath } from './find-config.js';
@@ -77,8 +77,8 @@ async function answering(file: string): Promise<Running | undefined> {
 export type OtherHost = 'show' | 'refuse' | 'ignore';
 
 /**
- * The data directory that a command means: the named one, else that of the Hostler with the configuration which `hostler up` would use
- * here, else that of the only Hostler that runs.
+ * The data directory that a command means: the named one, else that of the Hostler with the named configuration. Without both, that
+ * of the Hostler with the configuration which `hostler up` would use here, else that of the only Hostler that runs.
  */
 export async function hostDataDir(
   args: ParsedArgs,
@@ -87,14 +87,19 @@ export async function hostDataDir(
   cwd = process.cwd(),
 ): Promise<string> {
   const given = givenDataDir(args, env);
-  if (given !== undefined) return given;
-  const file = configHere(env, cwd);
+  const named = args.text('config');
+  const file = named === undefined ? configHere(env, cwd) : path.resolve(cwd, named);
+  if (given !== undefined) {
+    const conflict = named && file && otherConfig(given, (await fetchRunningFacts(controlPath(given))) ?? {}, file);
+    if (conflict) throw conflict;
+    return given;
+  }
   const own = dataDirOf(file, env);
   if (file !== undefined && (await fetchRunningFacts(controlPath(own)))) return own;
   const running = await runningHosts(env);
   // A Hostler with this configuration may have been started with --data-dir.
   const same = running.filter(({ config }) => config !== undefined && file !== undefined && isSameFile(config, file));
-  const [first, ...others] = same.length > 0 ? same : running;
+  const [first, ...others] = same.length > 0 || named !== undefined ? same : running;
   if (first === undefined) return own;
   const isOther = same.length === 0 && file !== undefined && isSameFile(path.dirname(file), cwd);
   if (isOther && other === 'ignore') return own;
@@ -142,11 +147,11 @@ const listOf = (running: readonly Running[]): string => {
 const notThisOne = (file: string, running: readonly Running[]): HostError =>
   new HostError('invalid_spec', `no Hostler is running for ${file}; running: ${listOf(running)}`, {
     reason: 'usage',
-    hint: 'name the one to change with --data-dir, or start this one with: hostler up',
+    hint: 'name the one to change with --config or --data-dir, or start this one with: hostler up',
   });
 
 const several = (running: readonly Running[]): HostError =>
   new HostError('invalid_spec', `${running.length} Hostlers are running: ${listOf(running)}`, {
     reason: 'usage',
-    hint: 'choose one with --data-dir, or run the command in the folder of its configuration',
+    hint: 'choose one with --config or --data-dir, or run the command in the folder of its configuration',
   });

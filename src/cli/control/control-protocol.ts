@@ -5,6 +5,7 @@
 import type { Socket } from 'node:net';
 import { ERRORS, type ErrorCode, HostError, type HostErrorOptions, isHostError } from '../../kernel/errors.js';
 import { LineReader } from '../../wire/line-reader.js';
+import { realPath } from '../config/find-config.js';
 import { socketPath } from '../process/host-address.js';
 
 export const controlPath = (dataDir: string): string => socketPath(dataDir, 'control.sock');
@@ -53,6 +54,12 @@ export const configConflict = (dataDir: string, runs: string, wanted: string): H
     reason: 'usage',
     hint: 'leave --data-dir out, name another directory, or end that Hostler with hostler down',
   });
+
+/** Undefined if the Hostler that runs has the wanted configuration. */
+export function otherConfig(dataDir: string, { config }: Partial<RunningFacts>, wanted: string): HostError | undefined {
+  if (config === undefined || realPath(config) === realPath(wanted)) return undefined;
+  return configConflict(dataDir, realPath(config), realPath(wanted));
+}
 
 export const frameBytesMax = 1024 * 1024;
 

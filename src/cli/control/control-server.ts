@@ -10,9 +10,8 @@ import { createServer, type Server, type Socket } from 'node:net';
 import path from 'node:path';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { realPath } from '../config/find-config.js';
 import { fetchRunningFacts } from './control-client.js';
-import { configConflict, errorFrame, frameOf, type RunningFacts, readFrames } from './control-protocol.js';
+import { errorFrame, frameOf, otherConfig, readFrames } from './control-protocol.js';
 
 export interface OperationContext {
   /** Aborts when the client disconnects. */
@@ -107,12 +106,6 @@ function removeStale(file: string, stale: BigIntStats): void {
   // The inode number alone is not enough: a new file may reuse it at once.
   if (ino === stale.ino && mtimeNs === stale.mtimeNs) rmSync(aside, { force: true });
   else renameSync(aside, file);
-}
-
-/** Undefined if the other Hostler runs the same configuration. */
-function otherConfig(dataDir: string, { config }: Partial<RunningFacts>, wanted: string): HostError | undefined {
-  if (config === undefined || realPath(config) === realPath(wanted)) return undefined;
-  return configConflict(dataDir, realPath(config), realPath(wanted));
 }
 
 const inUse = (file: string, pid: number | undefined): HostError =>
