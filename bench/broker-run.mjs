@@ -2,7 +2,8 @@
  * One client of the broker bench, in a process of its own. Prints one line of JSON: how many a second, and how long the median
  * took.
  * Arguments: kind, concurrency, seconds, address, key.
- *   call      whole calls through the worker library    receipts  receipts of the embedded log, one client for each key
+ *   call      whole calls through the worker library    slow-call the same, to the server whose tool waits
+ *   receipts  receipts of the embedded log, one client for each key
  *   ws-echo   a raw WebSocket and its echo              nats      a raw request of NATS and its reply
  *   claim     a bare create and update of a row in NATS KV
  *   receipts-host, ws-server, nats-responder: the other side; they print a line when they serve, and end with stdin
@@ -44,15 +45,19 @@ async function load(once, lanes = concurrency) {
   console.log(JSON.stringify({ perSecond, p50Ms: at(0.5), p99Ms: at(0.99) }));
 }
 
+/** Whole calls to the tool `echo` of this server. */
+async function callTo(server) {
+  const { connect } = await import('../dist/broker/worker/index.js');
+  const remote = await connect({ broker: address, key });
+  const once = () => remote.execute(server, 'echo', payload, { deadlineMs: 30_000 });
+  await once();
+  await load(once);
+  await remote.close();
+}
+
 const kinds = {
-  async call() {
-    const { connect } = await import('../dist/broker/worker/index.js');
-    const remote = await connect({ broker: address, key });
-    const once = () => remote.execute('echo', 'echo', payload, { deadlineMs: 30_000 });
-    await once();
-    await load(once);
-    await remote.close();
-  },
+  call: () => callTo('echo'),
+  'slow-call': () => callTo('slow'),
   /** A receipt is counted when it comes; the reply is acknowledged in the background, as a worker does. */
   async receipts() {
     const { openWebSocketConnection } = await import('../dist/broker/websocket/worker-connection.js');
@@ -102,7 +107,7 @@ const kinds = {
         mayRunTwice: () => false,
         call: async () => result,
       },
-      settings: brokerEntry.parse({ listen: { port: 0 }, limits: { callsPerWorker: 256, bytesPerSecond: 1024 ** 3 } }),
+      settings: brokerEntry.parse({ listen: { port: 0 }, limits: { callsPerWorker: 192, bytesPerSecond: 1024 ** 3 } }),
       keys: parseKeys(JSON.parse(readFileSync(address, 'utf8')), (problem) => {
         throw problem;
       }),

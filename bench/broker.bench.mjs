@@ -87,15 +87,43 @@ const entries = Object.fromEntries(
   ]),
 );
 const config = {
-  mcpServers: { echo: { ...echoStdio, pins: 'off', concurrency: 256 } },
+  mcpServers: {
+    echo: { ...echoStdio, pins: 'off', concurrency: 256 },
+    slow: { ...echoStdio, args: [...echoStdio.args, '20'], pins: 'off', concurrency: 4 },
+  },
   roles: { all: { allow: ['*/*'] } },
   log: { level: 'error' },
 };
-const limits = { callsPerWorker: 256, bytesPerSecond: 1024 ** 3 };
+const limits = { callsPerWorker: 192, bytesPerSecond: 1024 ** 3 };
 const upArgs = (name, value) => [
   ...[main, 'up', '--config', write(`${name}.json`, value), '--data-dir', path.join(folder, name)],
   ...['--port', '0', '--json'],
 ];
+
+/** A nats-server of its own, with this number of hosts. */
+async function natsPlace(name, hosts) {
+  const port = await freePort();
+  const [host, worker] = [await newUserPair(), await newUserPair()];
+  const natsConfig = natsServerConfig({
+    ...{ listen: `127.0.0.1:${port}`, storeDir: path.join(folder, `nats-${name}`), maxFileBytes: 8 * 1024 ** 3 },
+    hosts: [host.publicKey],
+    workers: [{ worker: 'w', epoch: 'e', publicKey: worker.publicKey }],
+  });
+  children.push(spawn('nats-server', ['-c', write(`nats-${name}.conf`, natsConfig)], { stdio: 'ignore' }));
+  await greeted(port);
+  const url = `nats://127.0.0.1:${port}`;
+  for (let at = 0; at < hosts; at++)
+    await start(
+      process.execPath,
+      upArgs(`host-${name}-${at}`, {
+        ...config,
+        keys: { w: { nkey: worker.publicKey, worker: 'w', epoch: 'e', role: 'all' } },
+        broker: { url, keyFile: write(`host-${name}.key`, host.seed), durability: 'process', limits },
+      }),
+    );
+  return { url, hostSeed: host.seed, workerSeed: worker.seed };
+}
+
 const embedded = await start(
   process.execPath,
   upArgs('embedded', { ...config, keys: entries, broker: { listen: { port: 0 }, limits } }),
@@ -103,33 +131,17 @@ const embedded = await start(
 const receiptsHost = await start(process.execPath, [
   ...[file('./broker-run.mjs'), 'receipts-host', '0', '0', write('keys.json', entries), path.join(folder, 'receipts')],
 ]);
-const natsPort = await freePort();
-const [hostPair, workerPair] = [await newUserPair(), await newUserPair()];
-const natsConfig = natsServerConfig({
-  ...{ listen: `127.0.0.1:${natsPort}`, storeDir: path.join(folder, 'nats'), maxFileBytes: 8 * 1024 ** 3 },
-  hosts: [hostPair.publicKey],
-  workers: [{ worker: 'w', epoch: 'e', publicKey: workerPair.publicKey }],
-});
-children.push(spawn('nats-server', ['-c', write('nats.conf', natsConfig)], { stdio: 'ignore' }));
-await greeted(natsPort);
-const natsUrl = `nats://127.0.0.1:${natsPort}`;
-await start(
-  process.execPath,
-  upArgs('nats-host', {
-    ...config,
-    keys: { w: { nkey: workerPair.publicKey, worker: 'w', epoch: 'e', role: 'all' } },
-    broker: { url: natsUrl, keyFile: write('host.key', hostPair.seed), durability: 'process', limits },
-  }),
-);
+const one = await natsPlace('one', 1);
+const three = await natsPlace('three', 3);
 const echo = await start(process.execPath, [file('./broker-run.mjs'), 'ws-server', '0', '0', '']);
-await start(process.execPath, [file('./broker-run.mjs'), 'nats-responder', '0', '0', natsUrl, hostPair.seed]);
+await start(process.execPath, [file('./broker-run.mjs'), 'nats-responder', '0', '0', one.url, one.hostSeed]);
 
 const contestants = {
   'raw WebSocket echo': (c) => run('ws-echo', c, echo.url),
   'call, embedded': (c) => run('call', c, embedded.broker, keys[0]),
-  'raw NATS request': (c) => run('nats', c, natsUrl, hostPair.seed),
-  'create + update, NATS KV': (c) => run('claim', c, natsUrl, hostPair.seed),
-  'call, NATS': (c) => run('call', c, `${natsUrl}/w`, workerPair.seed),
+  'raw NATS request': (c) => run('nats', c, one.url, one.hostSeed),
+  'create + update, NATS KV': (c) => run('claim', c, one.url, one.hostSeed),
+  'call, NATS': (c) => run('call', c, `${one.url}/w`, one.workerSeed),
 };
 
 try {
@@ -148,11 +160,14 @@ try {
     Object.keys(contestants).map((name) => [name, Object.fromEntries(concurrencies.map((c) => [c, []]))]),
   );
   const receipts = { 1: [], 16: [] };
+  const slow = { one: [], three: [] };
   for (let round = 0; round < rounds; round++) {
     const names = round % 2 ? Object.keys(contestants).reverse() : Object.keys(contestants);
     for (const c of concurrencies) for (const name of names) samples[name][c].push(await contestants[name](c));
     for (const window of [1, 16])
       receipts[window].push(await run('receipts', window, receiptsHost.url, keys.join(',')));
+    for (const [name, place] of Object.entries({ one, three }))
+      slow[name].push(await run('slow-call', 64, `${place.url}/w`, place.workerSeed));
   }
   const rate = (list) => median(list.map(({ perSecond }) => perSecond));
   const p50 = (list) => median(list.map(({ p50Ms }) => p50Ms));
@@ -184,6 +199,9 @@ try {
     least(`calls on NATS, of ${other} at 64`, median(ratios), limit);
     say(`  rounds: ${ratios.map((each) => each.toFixed(2)).join(', ')}`);
   }
+  const scaled = slow.three.map(({ perSecond }, at) => perSecond / slow.one[at].perSecond);
+  least('calls of a 20 ms tool with concurrency 4: three hosts on NATS, of one host', median(scaled), 1.8);
+  say(`  rounds: ${scaled.map((each) => each.toFixed(2)).join(', ')}`);
 } finally {
   for (const child of children.reverse()) {
     const gone = once(child, 'exit');

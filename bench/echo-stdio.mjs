@@ -1,6 +1,7 @@
 /**
  * The fastest echo server over stdio that plain Node allows, so that a benchmark measures its client.
  * Legacy era; answers server/discover with -32601. All answers to one chunk leave in one write.
+ * An argument makes it wait so many milliseconds before it answers.
  */
 import process from 'node:process';
 
@@ -44,6 +45,7 @@ function answerLine(line) {
   return `{"jsonrpc":"2.0","id":${id},"result":{"content":[{"type":"text","text":"${line.slice(textAt, textEnd)}"}]}}\n`;
 }
 
+const waitMs = Number(process.argv[2] ?? 0);
 let rest = '';
 process.stdin.setEncoding('utf8');
 process.stdin.on('data', (chunk) => {
@@ -55,6 +57,8 @@ process.stdin.on('data', (chunk) => {
     start = end + 1;
   }
   rest = start < text.length ? text.slice(start) : '';
-  if (out !== '') process.stdout.write(out);
+  if (out === '') return;
+  if (waitMs > 0) setTimeout(() => process.stdout.write(out), waitMs);
+  else process.stdout.write(out);
 });
 process.stdin.on('end', () => process.exit(0));
