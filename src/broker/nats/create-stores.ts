@@ -58,7 +58,13 @@ async function syncsEveryWrite(monitor: string, serverId: string): Promise<boole
     varz = (await response.json()) as typeof varz;
   } catch (cause) {
     throw new HostError('connect_failed', 'broker.monitor: the monitoring port of nats-server does not answer', {
-      ...{ field: 'broker.monitor', ...notExecuted, hint: 'check http in its configuration', cause },
+      ...{
+        field: 'broker.monitor',
+        reason: 'unreachable',
+        ...notExecuted,
+        hint: 'check http in its configuration',
+        cause,
+      },
     });
   }
   if (varz.server_id !== serverId)

@@ -16,7 +16,6 @@ import { KvCallLog } from './kv-call-log.js';
 import { KvStore } from './kv-store.js';
 import { hostSubject, storeChanged } from './names.js';
 import {
-  type ConnectOptions,
   connectError,
   connectNats,
   isNoResponders,
@@ -51,19 +50,32 @@ const closeMs = 2_000;
 const startMs = 5_000;
 const startRetryMs = 250;
 
+/** nats-server may be starting too, or restart meanwhile. */
 export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> {
+  const { clock } = options;
+  const untilMs = clock.nowMs() + startMs;
+  for (;;) {
+    try {
+      return await openOnce(options);
+    } catch (error) {
+      if (!isPassing(error) || clock.nowMs() >= untilMs) throw error;
+      await sleep(clock, startRetryMs);
+    }
+  }
+}
+
+const isPassing = (error: unknown): boolean =>
+  isHostError(error) && (error.details.reason === 'unreachable' || error.code === 'transport');
+
+async function openOnce(options: NatsHostOptions): Promise<NatsHost> {
   const { clock, identities, onEvent } = options;
   const owner = randomBytes(12).toString('base64url');
   const onProblem = (error: unknown) => onEvent({ kind: 'problem', error });
   const connections: NatsConnection[] = [];
-  const close = async () => {
-    // A server that hangs does not take the rest.
-    await Promise.race([Promise.allSettled(connections.map((each) => each.flush())), sleep(clock, closeMs)]);
-    await Promise.allSettled(connections.map((each) => each.close()));
-  };
+  const close = () => Promise.allSettled(connections.map((each) => each.close()));
   try {
     const open = async (name: string) => {
-      const opened = await firstConnection({ ...options, name, reconnects: true }, clock);
+      const opened = await connectNats({ ...options, name, reconnects: true });
       connections.push(opened);
       return opened;
     };
@@ -71,13 +83,13 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
     await checkServer(connection, options);
     const intake = await open('hostler host, calls');
     const batch = new TurnBatch();
-    const state = { isConnected: true };
-    void watch(connection, state, onEvent);
     connection.subscribe(hostSubject(owner), { callback: (_error, message) => void message.respond() });
     const store = await KvStore.open({
       ...{ connection, clock, owner, onProblem, batch, replicas: options.replicas },
       onNewStore: () => connection.publish(storeChanged),
     });
+    const state = { isConnected: true };
+    void watch(connection, state, onEvent);
     connection.subscribe(storeChanged, { callback: () => store.id.check() });
     const hosts = new OtherHosts(connection, clock);
     const log = new KvCallLog({ store, owner, clock, isGone: (other) => hosts.isGone(other), onProblem });
@@ -88,32 +100,21 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
         const transport = new HostTransport({
           ...{ intake, connection, handlers, identities, store: store.id, clock, onProblem, onEvent, batch },
         });
-        await Promise.all([intake.flush(), connection.flush()]);
+        // A connection that is lost here subscribes again when it is back.
+        await Promise.allSettled([intake.flush(), connection.flush()]);
         transport.notify(() => true, { op: 'serving' });
         return transport;
       },
       async close() {
         await log.close();
+        // A server that hangs does not take the rest.
+        await Promise.race([Promise.allSettled(connections.map((each) => each.flush())), sleep(clock, closeMs)]);
         await close();
       },
     };
   } catch (error) {
     await close();
     throw connectError(error);
-  }
-}
-
-/** nats-server may be starting too. */
-async function firstConnection(options: ConnectOptions, clock: Clock): Promise<NatsConnection> {
-  const untilMs = clock.nowMs() + startMs;
-  for (;;) {
-    try {
-      return await connectNats(options);
-    } catch (error) {
-      const isPassing = isHostError(error) && error.details.reason === 'unreachable';
-      if (!isPassing || clock.nowMs() >= untilMs) throw error;
-      await sleep(clock, startRetryMs);
-    }
   }
 }
 

@@ -1,4 +1,5 @@
 /** A nats-server that hangs or restarts while hosts work. */
+import { createServer, type Socket, connect as toPort } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { connectWorker } from '../../../src/broker/worker/connect-worker.js';
 import { eventually } from '../../eventually.js';
@@ -60,4 +61,28 @@ test('a host that starts a moment before nats-server waits for it', async () => 
   await new Promise((resolve) => setTimeout(resolve, 500));
   await stage.server.start();
   expect((await starting).nats.isConnected()).toBe(true);
+});
+
+test('a host that loses nats-server while it makes its stores starts over', async () => {
+  const lost: string[] = [];
+  const wanted = ['$JS.API.STREAM.CREATE.KV_hostler_keys', '$KV.hostler_calls.store'];
+  const relay = createServer((from: Socket) => {
+    const to = toPort(stage.server.port, '127.0.0.1');
+    for (const [one, other] of [[from, to] as const, [to, from] as const]) {
+      one.on('error', () => other.destroy()).on('close', () => other.destroy());
+      one.on('data', (chunk) => {
+        const what = one === from ? wanted.find((each) => chunk.includes(each)) : undefined;
+        if (what === undefined) return void other.write(chunk);
+        lost.push(wanted.splice(wanted.indexOf(what), 1)[0] ?? '');
+        one.destroy();
+      });
+    }
+  });
+  await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
+  const { port } = relay.address() as { port: number };
+  const second = await stage.host({ url: `nats://127.0.0.1:${port}` });
+  expect(lost).toHaveLength(2);
+  expect(second.nats.isConnected()).toBe(true);
+  await second.close();
+  relay.close();
 });
