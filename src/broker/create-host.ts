@@ -31,10 +31,12 @@ export async function createHost(config: HostConfig, options: CreateHostOptions 
     });
     return opened;
   };
-  host.useKeyedCalls({
+  const calls: KeyedCalls = {
+    knows: async (call) => (await open()).knows(call),
     run: async (call) => (await open()).run(call),
     close: async () => (await opened?.catch(() => undefined))?.close(),
-  });
+  };
+  host.useKeyedCalls(calls, 'own');
   return host;
 }
 

@@ -140,7 +140,7 @@ test('an error is remembered, unless the call did not run', async () => {
 test('at the bound new keys are refused, and none is forgotten', async () => {
   const rig = new Rig();
   const change = {
-    worker: '_host',
+    worker: '_p1',
     isCallersKey: true,
     open: 0,
     finished: brokerLimits.callersKeysPerWorker - 1,
@@ -151,8 +151,10 @@ test('at the bound new keys are refused, and none is forgotten', async () => {
   await rig.end('{"paid":1}');
   await first;
   expect(await rig.call({ key: 'new' })).toBe('overloaded not_executed');
+  void rig.call({ key: 'new', principal: 'p2' });
+  await rig.end('{}');
   expect(await rig.call()).toBe('{"paid":1}');
-  expect(rig.executed).toHaveLength(1);
+  expect(rig.executed).toHaveLength(2);
 });
 
 test('a key is forgotten after a day', async () => {

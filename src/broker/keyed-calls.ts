@@ -11,7 +11,6 @@ import type { KeyedCall, KeyedCalls } from '../host/keyed-calls.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { newId } from '../kernel/random.js';
-import { compositeKey } from '../policy/composite-key.js';
 import { memberBytes } from '../wire/json-members.js';
 import type { CallId, CallLog } from './calls/call-log.js';
 import { brokerLimits } from './protocol/limits.js';
@@ -21,8 +20,10 @@ import { cancelled, keyConflict, tooLarge, uncertain } from './service/call-erro
 import { CallRunner } from './service/call-runner.js';
 import type { Caller, CallTask } from './service/running-call.js';
 
-/** No worker has this name: names of workers begin with a letter or digit. */
-const hostRows = { worker: '_host', epoch: '0' };
+/** Each principal has bounds of its own, as a worker has. Names of workers begin with a letter or digit. */
+const idOf = (principal: string, key: string): CallId => ({
+  ...{ worker: `_${principal}`, epoch: '0', key: hash('sha256', key, 'base64url') },
+});
 /** How often a call that another host runs is looked up. */
 const lookMs = 500;
 /** Time to record the outcomes of calls that a close has cancelled. */
@@ -37,6 +38,10 @@ export function keyedCalls(
 ): KeyedCalls {
   const runner = new CallRunner({ log, clock, onProblem });
   return {
+    async knows({ principal, key }) {
+      const id = idOf(principal, key);
+      return runner.has(id) || (await log.find(id)) !== undefined;
+    },
     run: (call) => new WaitingCaller(call, { log, clock, runner }).result,
     async close() {
       await runner.stop(0, recordMs);
@@ -68,7 +73,7 @@ class WaitingCaller implements Caller {
   constructor(call: KeyedCall, parts: Parts) {
     this.#call = call;
     this.#parts = parts;
-    this.#id = { ...hostRows, key: hash('sha256', compositeKey(call.principal, call.key), 'base64url') };
+    this.#id = idOf(call.principal, call.key);
     this.#deadlineAtMs =
       parts.clock.nowMs() + Math.min(call.deadlineMs ?? Number.POSITIVE_INFINITY, brokerLimits.deadlineMs);
     this.result = new Promise((resolve, reject) => {

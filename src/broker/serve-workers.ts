@@ -37,7 +37,7 @@ export interface ServeWorkersOptions {
 export interface ServedWorkers {
   /** Where workers connect; undefined with NATS. */
   readonly url: string | undefined;
-  /** The log of calls, for `idempotencyKey` of `host.call`. */
+  /** The log of calls of workers. */
   readonly log: CallLog;
   /** Applies edited keys. Resolves when the calls of revoked workers are removed. */
   rekey(keys: Keys): Promise<void>;
@@ -91,8 +91,9 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   service.attach(transport);
   host.learnTools?.();
   const onProblem = (error: unknown) => onEvent({ kind: 'problem', error });
-  const keyed = keyedCalls(log, clock, false, onProblem);
-  const restoreKeyedCalls = host.useKeyedCalls?.(keyed);
+  // Keys stay in the host's own log, which is there without a broker too, unless several hosts share one.
+  const keyed = engine.engine === 'nats' ? keyedCalls(log, clock, false, onProblem) : undefined;
+  if (keyed) host.useKeyedCalls?.(keyed, 'shared');
   const apply = async (edited: Keys): Promise<void> => {
     const { revoked, otherRole } = identities.replace(edited);
     if (otherRole.size > 0) service.rolesChanged(otherRole);
@@ -115,8 +116,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
       try {
         // New calls are refused first, while replies of running calls still reach their workers.
         await transport.stop();
-        restoreKeyedCalls?.();
-        await Promise.all([service.stop(graceMs), keyed.close()]);
+        await Promise.all([service.stop(graceMs), keyed?.close()]);
         service.close();
         await transport.close();
       } finally {

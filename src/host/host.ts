@@ -41,7 +41,7 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { closeHostParts, createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
-import { callOnce, type KeyedCalls } from './keyed-calls.js';
+import { callOnce, type KeyedCalls, ownFirst } from './keyed-calls.js';
 import {
   type AttachOptions,
   attachDefinition,
@@ -56,7 +56,8 @@ import { openTracing } from './tracing.js';
 export class Host {
   readonly #parts: HostParts;
   readonly #reconfigurations = new KeyedMutex();
-  #keyedCalls: KeyedCalls | undefined;
+  #ownKeys: KeyedCalls | undefined;
+  #sharedKeys: KeyedCalls | undefined;
   #closing: Promise<void> | undefined;
 
   /** `makeConnector`: for simulations only. */
@@ -128,7 +129,7 @@ export class Host {
     const { operations } = this.#parts;
     if (options.idempotencyKey === undefined) return operations.call(server, tool, args, options);
     const isRepeatable = () => this.mayRunTwice(server, tool);
-    return callOnce(this.#keyedCalls, operations, isRepeatable, server, tool, args, options);
+    return callOnce(ownFirst(this.#ownKeys, this.#sharedKeys), operations, isRepeatable, server, tool, args, options);
   }
 
   /** Sends any other request, such as `prompts/get`. A JSON-RPC error is a result; without an answer a HostError is thrown. */
@@ -353,18 +354,21 @@ export class Host {
     this.#parts.routing.unroutedOf = unroutedOf;
   }
 
-  /** Runs the calls with an `idempotencyKey` from now on. Returns the function that restores what was there before. */
-  useKeyedCalls(calls: KeyedCalls): () => void {
-    const before = this.#keyedCalls;
-    this.#keyedCalls = calls;
-    return () => {
-      this.#keyedCalls = before;
-    };
+  /**
+   * Runs the calls with an `idempotencyKey` from now on. `shared`: the log is one of several hosts. It has the keys that the own log does
+   * not know, and stays in use when it is closed: another log does not know its keys, so those calls are refused.
+   */
+  useKeyedCalls(calls: KeyedCalls, scope: 'own' | 'shared'): void {
+    if (scope === 'own') this.#ownKeys = calls;
+    else this.#sharedKeys = calls;
   }
 
   /** Stops every server. Resolves when all processes and connections of this host have ended. */
   close(): Promise<void> {
-    this.#closing ??= closeHostParts(this.#parts, async () => this.#keyedCalls?.close());
+    this.#closing ??= closeHostParts(this.#parts, async () => {
+      await this.#sharedKeys?.close();
+      await this.#ownKeys?.close();
+    });
     return this.#closing;
   }
 

@@ -26,12 +26,23 @@ export interface KeyedCall {
 }
 
 export interface KeyedCalls {
+  /** The key is recorded here, or its call runs. */
+  knows(call: KeyedCall): Promise<boolean>;
   run(call: KeyedCall): Promise<ToolResult>;
   close(): Promise<void>;
 }
 
+/** A key stays where it was recorded: another log would run its call again. */
+export function ownFirst(
+  own: KeyedCalls | undefined,
+  shared: KeyedCalls | undefined,
+): Pick<KeyedCalls, 'run'> | undefined {
+  if (!own || !shared) return own ?? shared;
+  return { run: async (call) => ((await own.knows(call)) ? own : shared).run(call) };
+}
+
 export async function callOnce(
-  calls: KeyedCalls | undefined,
+  calls: Pick<KeyedCalls, 'run'> | undefined,
   operations: Operations,
   isRepeatable: () => boolean,
   server: string,

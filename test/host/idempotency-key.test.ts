@@ -3,10 +3,12 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
+import { createBroker } from '../../src/broker/create-broker.js';
 import { createHost } from '../../src/broker/create-host.js';
 import type { Host } from '../../src/host/host.js';
 import { eventually } from '../eventually.js';
 import { FakeTransport } from '../fakes/attached-transport.js';
+import { startNatsServer } from '../fakes/nats-server.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-keys-'));
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
@@ -60,4 +62,49 @@ test('B11 over a restart a key keeps its outcome, and a call that was begun is u
   } finally {
     await host.close();
   }
+});
+
+const pay = (host: Host, key: string) =>
+  host.call('bank', 'pay', {}, { idempotencyKey: key }).then(
+    (result) => result.json(),
+    (error) => error.details.execution,
+  );
+
+test('B11 a key is one execution with and without a broker in the process, and over restarts', async () => {
+  const [stateDir, dataDir] = [path.join(folder, 'brokered'), path.join(folder, 'data')];
+  const serve = (host: Host) => createBroker({ host, dataDir, config: { broker: { listen: { port: 0 } } } });
+  const before = await bank(stateDir);
+  await pay(before.host, 'a');
+  const served = await serve(before.host);
+  for (const key of ['a', 'b', 'b']) await pay(before.host, key);
+  await served.close();
+  for (const key of ['a', 'b']) await pay(before.host, key);
+  await before.host.close();
+  expect(before.transport.calls).toEqual(['pay', 'pay']);
+
+  const { host, transport } = await bank(stateDir);
+  const again = await serve(host);
+  expect([await pay(host, 'a'), await pay(host, 'b')]).toMatchObject([{ paid: 1 }, { paid: 2 }]);
+  await again.close();
+  await host.close();
+  expect(transport.calls).toEqual([]);
+});
+
+test('B11 hosts on NATS share their keys, and a key of an earlier log is not run again there', async () => {
+  await using nats = await startNatsServer();
+  const broker = { url: nats.url, durability: 'process' as const };
+  const serve = (host: Host) => createBroker({ host, dataDir: path.join(folder, 'none'), config: { broker } });
+  const [one, two] = [await bank(path.join(folder, 'one')), await bank(path.join(folder, 'two'))];
+  await pay(one.host, 'a');
+  const served = [await serve(one.host), await serve(two.host)];
+  for (const key of ['a', 'b']) await pay(one.host, key);
+  expect(await pay(two.host, 'b')).toMatchObject({ paid: 2 });
+  expect([one.transport.calls, two.transport.calls]).toEqual([['pay', 'pay'], []]);
+  await served[0]?.close();
+  expect([await pay(one.host, 'a'), await pay(one.host, 'b')]).toEqual([{ content: [], paid: 1 }, 'uncertain']);
+  served.push(await serve(one.host));
+  expect(await pay(one.host, 'b')).toMatchObject({ paid: 2 });
+  for (const each of served) await each.close();
+  await Promise.all([one.host.close(), two.host.close()]);
+  expect(one.transport.calls).toHaveLength(2);
 });

@@ -85,7 +85,7 @@ export interface ServedHost {
   onKnownChanged(listener: (server: string) => void): () => void;
   /** True if a call with an unknown outcome may be repeated: its annotations say so and are trusted. */
   mayRunTwice(server: string, tool: string): boolean;
-  /** Runs calls with an `idempotencyKey`; returns the function that restores what was there before. */
-  useKeyedCalls?(calls: KeyedCalls): () => void;
+  /** Runs calls with an `idempotencyKey`, except for keys that the host's own log knows. */
+  useKeyedCalls?(calls: KeyedCalls, scope: 'shared'): void;
   call(server: string, tool: string, args: Buffer, options: HostCallOptions): Promise<ToolResult>;
 }
