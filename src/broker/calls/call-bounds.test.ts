@@ -116,6 +116,16 @@ test('AC-BR7 replies that are not acknowledged: the refusal names the time at wh
   expect(refusal('w2')?.retryAfterMs).toBe(1_000);
 });
 
+test('D-43 replies to keys of one caller that find no room affect no other', () => {
+  const { bounds, hold } = make();
+  hold('_app', 1, brokerLimits.callersKeyBytesPerWorker - 1, true);
+  expect([bounds.hasRoom('_app', 1, true), bounds.hasRoom('_app', 2, true), bounds.hasRoom('_x', 2, true)]).toEqual([
+    ...[true, false, true],
+  ]);
+  hold('_app', 0, 1, true);
+  expect(bounds.refusal('_app', true)?.message).toMatch(/^principal 'app' has 1 keys that callers chose/);
+});
+
 test('D-43 replies of one worker that find no room affect no other worker', () => {
   const { hold, refusal } = make();
   hold('ann', 1, brokerLimits.replyBytesPerWorker);

@@ -98,11 +98,11 @@ export class CallBounds {
 
   hasRoom(worker: string, bytes: number, isCallersKey: boolean): boolean {
     const { calls, keys } = this.#all;
-    const held = this.#byWorker.calls.get(worker)?.bytes ?? 0;
-    const hasOwnRoom = isCallersKey
-      ? keys.bytes + bytes <= brokerLimits.callersKeyBytes
-      : held + bytes <= brokerLimits.replyBytesPerWorker;
-    return hasOwnRoom && calls.bytes + keys.bytes + bytes <= brokerLimits.replyBytesInAll;
+    const kind = isCallersKey ? 'keys' : 'calls';
+    const held = this.#byWorker[kind].get(worker)?.bytes ?? 0;
+    if (held + bytes > perWorker[kind].bytes) return false;
+    if (isCallersKey && keys.bytes + bytes > brokerLimits.callersKeyBytes) return false;
+    return calls.bytes + keys.bytes + bytes <= brokerLimits.replyBytesInAll;
   }
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
@@ -112,7 +112,7 @@ export class CallBounds {
     if (held && (held.rows >= limit.rows || held.bytes + held.waitingBytes >= limit.bytes)) {
       const what = `${kind === 'keys' ? 'keys that callers chose' : 'calls whose replies are not acknowledged'}`;
       const bytes = held.bytes + held.waitingBytes;
-      const text = `worker '${worker}' has ${held.rows} ${what}, with ${bytes} bytes`;
+      const text = `${shown(worker)} has ${held.rows} ${what}, with ${bytes} bytes`;
       return full(kind === 'keys' ? 'worker_keys' : 'worker_calls', text, this.#freeMs(held, kind, worker));
     }
     if (!this.#isFull(kind)) return undefined;
@@ -140,8 +140,9 @@ export class CallBounds {
     return kind === 'keys' || isLeft ? this.#firstExpiryMs(kind, worker) : ackMs;
   }
 
-  #forgetEmpty(worker: string, kind: RowClass, { rows, waitingBytes }: Held): void {
-    if (rows <= 0 && waitingBytes === 0) this.#byWorker[kind].delete(worker);
+  #forgetEmpty(worker: string, kind: RowClass, { rows, bytes, waitingBytes }: Held): void {
+    // A row that gets its outcome goes and comes back, while its reply is counted.
+    if (rows <= 0 && bytes <= 0 && waitingBytes === 0) this.#byWorker[kind].delete(worker);
   }
 
   #heldBy(worker: string, kind: RowClass): Held {
@@ -152,6 +153,10 @@ export class CallBounds {
 }
 
 const nothing = (): Held => ({ rows: 0, finished: 0, bytes: 0, waitingBytes: 0, changedAtMs: 0 });
+
+/** Rows of the host's own calls have a principal instead of a worker (keyed-calls.ts). */
+const shown = (worker: string): string =>
+  worker.startsWith('_') ? `principal '${worker.slice(1)}'` : `worker '${worker}'`;
 
 /** A row that gets its outcome now is kept at least so long. */
 export const keptMs: Readonly<Record<RowClass, number>> = {

@@ -89,7 +89,7 @@ export class KnownCalls {
   }
 
   hasRoom({ worker, bucket }: KnownCall, bytes: number): boolean {
-    return bucket === keysBucket || this.#bounds.hasRoom(worker, bytes, false);
+    return this.#bounds.hasRoom(worker, bytes, bucket === keysBucket);
   }
 
   /** A reply of this size waits for room. Resolves when another one was acknowledged, or after this time. */

@@ -13,9 +13,9 @@ import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '.
 import { brokerLimits } from '../protocol/limits.js';
 import { storeBytes } from './create-stores.js';
 import { type KnownCall, KnownCalls } from './known-calls.js';
-import type { Bucket, KvStore } from './kv-store.js';
+import type { Bucket, KvStore, StoreUse } from './kv-store.js';
 import { isOutcome, type StoredRow } from './kv-store.js';
-import { callsBucket, keysBucket, rowKey, token } from './names.js';
+import { bodiesStream, callsBucket, keysBucket, rowKey, streamOf, token } from './names.js';
 import { knownRow, type LocatedRow, noRoomNow, openRow, SharedRows } from './shared-rows.js';
 
 export interface KvCallLogOptions {
@@ -31,7 +31,11 @@ const staysBytes = 512;
 const usedMs = 2_000;
 /** Room for the outcomes of calls that run when the bucket of calls is full. */
 const reservedBytes = 16 * 1024 * 1024;
-const fullRetryMs = 60_000;
+/** Replies of calls that run need room too. One worker has at most 64 MiB at each host. */
+const bodyBytesMax = storeBytes - 3 * reservedBytes;
+/** A store that gave room back so lately does it again soon. Otherwise its oldest entry expires first. */
+const freedMs = 5_000;
+const soonMs = 1_000;
 const removalsAtOnce = 32;
 /** Another host may have a copy of the request for so long. */
 const afterDeadlineMs = 60_000;
@@ -44,7 +48,9 @@ export class KvCallLog implements CallLog {
   readonly #known: KnownCalls;
   readonly #removals: RowRemovals;
   readonly #rows: SharedRows;
-  #used = { calls: { bytes: 0, rows: 0 }, keys: { bytes: 0, rows: 0 } };
+  readonly #used: Record<StoreName, StoreUse & { readonly freedAtMs: number }> = {
+    ...{ calls: unused, keys: unused, bodies: unused },
+  };
   #usedAtMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
@@ -65,10 +71,11 @@ export class KvCallLog implements CallLog {
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
     this.#measure();
-    const { calls, keys } = this.#used;
+    const { calls, keys, bodies } = this.#used;
     if (isCallersKey && (keys.rows >= brokerLimits.callersKeys || keys.bytes >= brokerLimits.callersKeyBytes))
-      return noRoomNow('keys that callers chose', fullRetryMs);
-    if (!isCallersKey && calls.bytes > storeBytes - reservedBytes) return noRoomNow('calls', fullRetryMs);
+      return this.#full('keys');
+    if (!isCallersKey && calls.bytes > storeBytes - reservedBytes) return this.#full('calls');
+    if (!isCallersKey && bodies.bytes > bodyBytesMax) return this.#full('bodies');
     return this.#known.refusal(worker, isCallersKey);
   }
 
@@ -85,7 +92,7 @@ export class KvCallLog implements CallLog {
     try {
       for (;;) {
         const written = await this.#store.write(bucket, key, row, 0, storeId);
-        if (written.kind === 'full') throw noRoomNow(isCallersKey ? 'keys that callers chose' : 'calls', fullRetryMs);
+        if (written.kind === 'full') throw this.#full(isCallersKey ? 'keys' : 'calls');
         isNew = written.kind === 'written';
         const found = written.kind === 'written' ? { row, seq: written.seq } : await this.#rows.read(bucket, key);
         if (!found) continue;
@@ -110,7 +117,7 @@ export class KvCallLog implements CallLog {
       ...{ attempts: before.attempts + 1, write: this.#store.newWrite() },
     };
     const written = await this.#store.write(at.bucket, key, row, version, storeId);
-    if (written.kind === 'full') throw noRoomNow('calls', fullRetryMs);
+    if (written.kind === 'full') throw this.#full('calls');
     if (written.kind === 'conflict') {
       if (known?.seq === version) known.row = undefined;
       return this.find(id);
@@ -215,15 +222,30 @@ export class KvCallLog implements CallLog {
     const nowMs = this.#clock.nowMs();
     if (nowMs - this.#usedAtMs < usedMs || this.#isClosed) return;
     this.#usedAtMs = nowMs;
-    Promise.all([this.#store.used(callsBucket), this.#store.used(keysBucket)]).then(
-      ([calls, keys]) => {
-        this.#used = { calls, keys };
-      },
-      // The last sizes are used. The server refuses what does not fit.
-      () => {},
-    );
+    for (const name of storeNames)
+      this.#store.used(streams[name]).then(
+        (use) => {
+          const { bytes, freedAtMs } = this.#used[name];
+          this.#used[name] = { ...use, freedAtMs: use.bytes < bytes ? nowMs : freedAtMs };
+        },
+        // The last sizes are used. The server refuses what does not fit.
+        () => {},
+      );
+  }
+
+  #full(name: StoreName): HostError {
+    const { firstExpiryMs, freedAtMs } = this.#used[name];
+    const nowMs = this.#clock.nowMs();
+    const isFreed = nowMs - freedAtMs < freedMs;
+    return noRoomNow(contents[name], isFreed ? soonMs : Math.max(soonMs, firstExpiryMs - (nowMs - this.#usedAtMs)));
   }
 }
+
+const streams = { calls: streamOf(callsBucket), keys: streamOf(keysBucket), bodies: bodiesStream };
+const contents = { calls: 'calls', keys: 'keys that callers chose', bodies: 'replies of calls' };
+type StoreName = keyof typeof streams;
+const storeNames = ['calls', 'keys', 'bodies'] as const;
+const unused = { bytes: 0, rows: 0, firstExpiryMs: 0, freedAtMs: Number.NEGATIVE_INFINITY };
 
 const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, key);
 /** The row of a revoked worker, which is kept for late copies of its request only. */

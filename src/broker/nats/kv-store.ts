@@ -6,7 +6,7 @@
  * Invariants: a write resolves when the server acknowledged it, or when the row that is read back names it. A write that is meant for
  * one store id is not made in a store with another id.
  */
-import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
+import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
@@ -80,6 +80,13 @@ export type Written =
 export interface VersionedRow {
   readonly row: StoredRow;
   readonly seq: number;
+}
+
+export interface StoreUse {
+  readonly bytes: number;
+  readonly rows: number;
+  /** Time until NATS removes the oldest entry, at the latest. */
+  readonly firstExpiryMs: number;
 }
 
 export interface KvStoreOptions {
@@ -236,9 +243,12 @@ export class KvStore {
     return Object.keys(state.subjects ?? {}).map((subject) => subject.slice(prefix.length));
   }
 
-  async used(bucket: Bucket): Promise<{ readonly bytes: number; readonly rows: number }> {
-    const { state } = await this.#parts.jsm.streams.info(streamOf(bucket));
-    return { bytes: state.bytes, rows: state.messages };
+  async used(stream: string): Promise<StoreUse> {
+    const info: StreamInfo & { readonly ts?: string } = await this.#parts.jsm.streams.info(stream);
+    const { state, config, ts } = info;
+    // All times are of the server. One older than 2.10 does not say its own: the time of the last entry is before it.
+    const ageMs = Date.parse(ts ?? state.last_ts) - Date.parse(state.first_ts);
+    return { bytes: state.bytes, rows: state.messages, firstExpiryMs: config.max_age / 1e6 - ageMs };
   }
 
   async #delete(stream: string, seq: number): Promise<void> {

@@ -98,8 +98,10 @@ export class SharedRows {
       if (!at) return undefined;
       const { row: before, seq } = at.found;
       if (isOutcome(before.state) || before.owner !== owner) return this.withReply(at);
+      const hasRoom = !known || this.#known.hasRoom(known, reply.length);
+      if (outcome.isCallersKey && !hasRoom && reply === outcome.reply) reply = errorBody(notKept(reply.length));
       const isLarge = reply.length > inlineBytes && at.bucket === callsBucket && !before.isPurged;
-      if (isLarge && !body && (!known || this.#known.hasRoom(known, reply.length))) {
+      if (isLarge && !body && hasRoom) {
         const bodySeq = await this.#patiently(giveUpAtMs, () => this.#store.addBody(key, reply, write));
         if (bodySeq !== undefined) body = { seq: bodySeq, length: reply.length };
       }

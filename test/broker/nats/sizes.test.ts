@@ -1,5 +1,7 @@
 /** Large replies on NATS: those that were acknowledged cost nothing. */
+import { jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { expect, test } from 'vitest';
+import { connectNats } from '../../../src/broker/nats/nats-client.js';
 import { connectWorker } from '../../../src/broker/worker/connect-worker.js';
 import { eventually } from '../../eventually.js';
 import { countFor } from '../../tier.js';
@@ -61,6 +63,31 @@ test('AC-BR7 replies that are not acknowledged: the worker is refused before its
     connection.acknowledge([...replies.keys()]);
     await eventually('all are acknowledged', () => log.usage().replyBytes === 0);
   } finally {
+    await stage.stop();
+  }
+}, 60_000);
+
+test('AC-BR7 replies of other hosts fill the stream: a call is refused before it runs, until there is room', async () => {
+  const stage = await NatsStage.start();
+  const { url } = stage.server;
+  const other = await connectNats({ url, key: stage.hostPair.seed, name: 'other', reconnects: false });
+  try {
+    const { nats } = await stage.host();
+    const { connection } = await stage.connect('w1');
+    for (const key of keys(55))
+      await jetstream(other).publish(`hostler.body.w2.e_w2.${key}`, Buffer.alloc(3_990_000, 1));
+    await eventually('it is seen', () => nats.log.refusal('w1', false));
+    const error = await connection.call(request('k')).catch((thrown) => thrown);
+    expect(error).toMatchObject({ code: 'insufficient_storage', details: { execution: 'not_executed' } });
+    expect(error.message).toBe('the NATS server has no room for replies of calls');
+    // The oldest expires 15 minutes after it was written.
+    expect(error.details.retryAfterMs).toBeGreaterThan(13 * 60_000);
+    expect(error.details.retryAfterMs).toBeLessThanOrEqual(15 * 60_000);
+    await (await jetstreamManager(other)).streams.purge('HOSTLER_BODIES');
+    await eventually('it is seen', () => nats.log.refusal('w1', false) === undefined);
+    await connection.call(request('k'));
+  } finally {
+    await other.close();
     await stage.stop();
   }
 }, 60_000);

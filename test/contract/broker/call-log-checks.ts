@@ -309,6 +309,21 @@ export const checks: Readonly<Record<string, Check>> = {
     });
   },
 
+  'a reply to a key that a caller chose is not kept past the bound of its worker, and its caller gets it': async (
+    store,
+  ) => {
+    const log = await store.open();
+    const own = { isCallersKey: true };
+    for (let at = 0; at < 6; at++) await done(log, `own${at}`, Buffer.alloc(4 * MiB - 1_000, 1), own);
+    expect(log.refusal('w1', true)).toBeUndefined();
+    expect((await done(log, 'more', Buffer.alloc(MiB, 1), own))?.reply).toHaveLength(MiB);
+    const { error } = readReplyBody((await log.find(idOf('more')))?.reply as Buffer) as { error: HostError };
+    expect(error).toMatchObject({ code: 'result_too_large', details: { reason: 'not_kept' } });
+    const others = { ...own, id: idOf('theirs', 'w2') };
+    await done(log, 'theirs', Buffer.alloc(MiB, 1), others);
+    expect((await log.find(others.id))?.reply).toHaveLength(MiB);
+  },
+
   'a reply without room waits until others are acknowledged': async (store) => {
     const log = await store.open();
     const keys = await fill(log);
