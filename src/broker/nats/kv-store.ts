@@ -13,8 +13,8 @@ import { HostError, isHostError } from '../../kernel/errors.js';
 import type { CallState } from '../calls/call-log.js';
 import { createStores } from './create-stores.js';
 import { bodiesStream, bodySubject, callsBucket, keysBucket, streamOf } from './names.js';
-import { bufferOf, loadJetStream, loadKv, type NatsConnection } from './nats-client.js';
-import { RowWrites, type TurnBatch } from './row-writes.js';
+import { bufferOf, isNoResponders, loadJetStream, loadKv, type NatsConnection } from './nats-client.js';
+import { noStream, RowWrites, type TurnBatch } from './row-writes.js';
 import { StoreId } from './store-id.js';
 
 export interface StoredRow {
@@ -119,7 +119,7 @@ const createMs = 20_000;
 /** Error codes of JetStream. */
 const wrongSequence = [10071, 10164];
 const noRoom = [10077, 10047, 10023];
-const notFound = [10037, 10059];
+const notFound = [10037, noStream];
 
 export class KvStore {
   readonly id: StoreId;
@@ -194,6 +194,7 @@ export class KvStore {
         if (isHostError(error)) throw error;
         const code = codeOf(error);
         if (noRoom.includes(code)) return { kind: 'full' };
+        if (code === noStream) await this.#createAgain();
         const there = await this.read(bucket, key).catch(() => 'unknown' as const);
         if (there !== 'unknown' && there?.row.write === row.write) return { kind: 'written', seq: there.seq };
         if (wrongSequence.includes(code) && there !== 'unknown') return { kind: 'conflict' };
@@ -220,6 +221,7 @@ export class KvStore {
       return (await this.#parts.js.publish(bodySubject(key), bytes, { msgID: write, timeout: bodyMs })).seq;
     } catch (error) {
       if (noRoom.includes(codeOf(error))) return undefined;
+      if (isNoResponders((error as Error).cause ?? error)) await this.#createAgain();
       throw storeError(error);
     }
   }
@@ -249,6 +251,12 @@ export class KvStore {
     // All times are of the server. One older than 2.10 does not say its own: the time of the last entry is before it.
     const ageMs = Date.parse(ts ?? state.last_ts) - Date.parse(state.first_ts);
     return { bytes: state.bytes, rows: state.messages, firstExpiryMs: config.max_age / 1e6 - ageMs };
+  }
+
+  /** A stream was deleted under the connection, or has no leader now. The id tells whether rows are lost. */
+  async #createAgain(): Promise<void> {
+    await createStores(this.#parts.jsm, this.#options.replicas).catch(() => {});
+    this.id.check();
   }
 
   async #delete(stream: string, seq: number): Promise<void> {

@@ -29,6 +29,9 @@ export class TurnBatch {
 /** Longest wait for an acknowledgement. It may never come, e.g. after a change of the leader. */
 const answerMs = 1_000;
 
+/** Error code of JetStream for a stream that is not there. An empty answer means the same: nothing listens. */
+export const noStream = 10059;
+
 export class RowWrites {
   readonly #connection: NatsConnection;
   readonly #batch: TurnBatch;
@@ -80,7 +83,8 @@ export class RowWrites {
 
   #answered(id: string, bytes: Buffer): void {
     try {
-      // An empty answer means that no stream listens.
+      if (bytes.length === 0)
+        return this.#pending.reject(id, Object.assign(new Error('no stream'), { code: noStream }));
       const { seq, error } = JSON.parse(bytes.toString()) as { seq?: number; error?: { err_code: number } };
       if (seq !== undefined && !error) return this.#pending.resolve(id, seq);
       this.#pending.reject(id, Object.assign(new Error('the write was refused'), { code: error?.err_code }));

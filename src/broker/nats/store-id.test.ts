@@ -41,3 +41,18 @@ test('the row of the id is written again every 3 min; a network that is cut then
   await clock.advanceAsync(3 * 60_000);
   expect([store.seq, problems]).toEqual([3, []]);
 });
+
+test('a bucket that is deleted is noticed when the id is written again', async () => {
+  const { clock, store, options } = rig();
+  const opened = await StoreId.open(options);
+  const { id } = opened;
+  const { get } = options.bucket;
+  options.bucket.get = async (...given) => {
+    options.bucket.get = get;
+    Object.assign(store, { value: undefined, seq: 0 });
+    throw Object.assign(new Error(String(given)), { code: 10059 });
+  };
+  await clock.advanceAsync(3 * 60_000);
+  await opened.checking;
+  expect([opened.id === id, store.value?.split('.')[0]]).toEqual([false, opened.id]);
+});

@@ -11,6 +11,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { storeKey } from './names.js';
 import { type NatsConnection, notExecuted } from './nats-client.js';
+import { noStream } from './row-writes.js';
 
 export interface StoreIdOptions {
   readonly connection: NatsConnection;
@@ -172,7 +173,9 @@ export class StoreId {
     clock.at(clock.nowMs() + refreshMs, () => {
       if (connection.isClosed()) return;
       // A lost connection is reported by itself, and the next four refreshes come before the row is too old.
-      refresh().catch(() => {});
+      refresh().catch((error) => {
+        if ((error as { code?: number }).code === noStream) this.check();
+      });
       this.#refreshLater();
     });
   }

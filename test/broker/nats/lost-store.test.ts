@@ -1,5 +1,7 @@
 /** Never twice, whichever store answers: a NATS server that was wiped, or that has an older copy of its store. */
+import { jetstreamManager } from '@nats-io/jetstream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { connectNats } from '../../../src/broker/nats/nats-client.js';
 import { eventually } from '../../eventually.js';
 import { NatsStage, type RigConnection, type RigHost, request } from './nats-rig.js';
 
@@ -130,4 +132,26 @@ test('nats-server restarts: calls go on under the same id, and each runs once', 
   });
   expect(await replyTo(next, 'k1')).toContain('"ran":{"key":"k1"}');
   expect(host.ran()).toEqual(['{"key":"k1"}', '{"key":"k2"}']);
+});
+
+test('a bucket or stream that is deleted under the hosts is made again, and the deleted rows are not run again', async () => {
+  const { url } = stage.server;
+  const other = await connectNats({ url, key: stage.hostPair.seed, name: 'other', reconnects: false });
+  const { streams } = await jetstreamManager(other);
+  const { storeId } = await worker.connection.call(request('k1'));
+  await replyTo(worker, 'k1');
+  await streams.delete('KV_hostler_calls');
+  const sent = (key: string, more = {}) => worker.connection.call(request(key, more)).catch((error) => error.details);
+  expect(await sent('k1', { sentBefore: { storeId, hasReceipt: true } })).toMatchObject({ reason: 'store_changed' });
+  await sent('k1', { sentBefore: { storeId, hasReceipt: true } });
+  await eventually('the answer of the new store', () => worker.replies.get('k1')?.includes('outcome_uncertain'));
+  await streams.delete('KV_hostler_keys');
+  await sent('own', { isCallersKey: true });
+  expect(await replyTo(worker, 'own')).toContain('"ran"');
+  await streams.delete('HOSTLER_BODIES');
+  host.upstreams.onCall = () => `{"content":[],"text":"${'x'.repeat(100_000)}"}`;
+  await sent('large');
+  expect(await replyTo(worker, 'large')).toContain('xxx');
+  expect(host.ran()).toHaveLength(3);
+  await other.close();
 });
