@@ -63,7 +63,7 @@ export interface WorkerTransport {
   /** Sends `manifest_changed` to the sessions of these workers. Sessions of other hosts may be included. */
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void;
   readonly connectedWorkers: number;
-  /** Accepts nothing more. Everything that was read is answered before it resolves. */
+  /** Accepts nothing more. Everything that was read is answered before it resolves, for which there are 3 s. */
   stop(): Promise<void>;
   close(): Promise<void>;
 }

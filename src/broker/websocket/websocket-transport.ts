@@ -111,9 +111,15 @@ class Transport implements WebSocketTransport {
   }
 
   stop(): Promise<void> {
+    const { clock } = this.#options;
     for (const connection of this.#all) connection.refuseNewCalls();
     return new Promise((resolve) => {
-      this.#stopped = resolve;
+      // A log that hangs does not take the rest.
+      const cancel = clock.at(clock.nowMs() + stopMs, resolve);
+      this.#stopped = () => {
+        cancel();
+        resolve();
+      };
       this.#settleStop();
     });
   }
@@ -236,6 +242,7 @@ class Transport implements WebSocketTransport {
   }
 }
 
+const stopMs = 3_000;
 const expiryLookMs = 60_000;
 const seenMax = 4_096;
 

@@ -33,7 +33,14 @@ test('AC-BR5 the connection above the limit is refused before it is a WebSocket,
 
 test('a worker has at most 32 connections, and the next is told why', async () => {
   const place = await open();
-  for (let n = 0; n < 32; n++) await place.admitted('w1');
+  for (let n = 0; n < 31; n++) await place.admitted('w1');
+  // A session that connects again takes its own place.
+  for (let n = 0; n < 2; n++) {
+    const again = place.raw();
+    await again.opened;
+    again.send({ v: 1, op: 'hello', key: keys.w1, session: 'again' });
+    await eventually('it is admitted', () => place.events.filter(({ kind }) => kind === 'connected').length === 32 + n);
+  }
   const raw = place.raw();
   await raw.opened;
   raw.send({ v: 1, op: 'hello', key: keys.w1, session: 'one-more' });
