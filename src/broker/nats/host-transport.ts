@@ -50,6 +50,8 @@ const tickMs = 1_000;
 /** A process that stood still for this time (suspended, swapped out) may have old requests in its socket. */
 const pauseMs = 20_000;
 const stopMs = 3_000;
+/** Another host admits a worker within this time. A worker waits a second for an answer. */
+const refusalMs = 300;
 /** A worker sends a call again that got no answer in this time. The earlier copy must not be served later: its row may be removed by then. */
 const heldMs = 5_000;
 /** Calls that wait for the check of the store. Others are dropped, and sent again. */
@@ -146,7 +148,7 @@ export class HostTransport implements WorkerTransport {
       const said = readWorkerMessage(bufferOf(message.data));
       if (said.op !== operation) throw invalid('op', `must be ${operation}`);
       const session = this.#sessions.of(worker, epoch, id);
-      if (!session) answer({ op: 'refused', key: keyOf(said), error: unknownWorker() });
+      if (!session) this.#refuse(said, answer);
       else if (said.op === 'here') this.#hello(said, session, answer);
       else if (said.op === 'bye') this.#bye(said, session);
       else if (said.op === 'call') this.#call(said, message.data.length, session, answer);
@@ -154,6 +156,14 @@ export class HostTransport implements WorkerTransport {
     } catch (error) {
       answer({ op: 'refused', key: 'unknown', error: asHostError(error) });
     }
+  }
+
+  /** All hosts answer a hello, and the first answer counts: one that does not have a new key yet lets the others answer first. */
+  #refuse(said: WorkerMessage, answer: (given: HostMessage) => void): void {
+    const { clock } = this.#options;
+    const refuse = () => answer({ op: 'refused', key: keyOf(said), error: unknownWorker() });
+    if (said.op === 'here') clock.at(clock.nowMs() + refusalMs, refuse);
+    else refuse();
   }
 
   #serve(message: WorkerMessage, session: NatsSession, answer: (given: HostMessage) => void): void {

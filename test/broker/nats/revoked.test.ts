@@ -1,6 +1,8 @@
 /** A revoked worker on NATS, also while nats-server still has its key. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Identities } from '../../../src/broker/identities.js';
 import { newUserPair } from '../../../src/broker/nats/nats-client.js';
+import { systemClock } from '../../../src/kernel/clock.js';
 import { eventually } from '../../eventually.js';
 import { configOf, epochOf, keys, keysOf, NatsStage, type RigHost, request } from './nats-rig.js';
 
@@ -75,3 +77,13 @@ function withAccountOf(text: string, other: string): string {
   const account = /\n( {2}"HOSTLER_W_[\s\S]*)\n\}\n$/.exec(other)?.[1] ?? '';
   return text.replace(/\n\}\n$/, `\n${account}\n}\n`);
 }
+
+test('a worker is admitted while one of the hosts does not have its key yet, and refused when none has it', async () => {
+  await stage.host({ identities: new Identities(keysOf([{ name: 'w2' }]), systemClock) });
+  for (let times = 0; times < 10; times++) {
+    const { connection } = await stage.connect('w1', `s${times}`);
+    expect(connection.worker).toBe('w1');
+  }
+  await rekey([{ name: 'w2' }]);
+  await expect(stage.connect('w1', 'late')).rejects.toMatchObject({ code: 'unauthenticated' });
+});
