@@ -38,28 +38,29 @@ async function once(client: ControlClient, server: string | undefined, isJson: b
   const rows: StatusRow[] = [];
   const facts = (await client.request('status', { server }, (row) => rows.push(row as StatusRow))) as RunningFacts;
   if (isJson) return printJson({ ...facts, servers: rows });
-  printLines(server === undefined ? lines({ facts, rows }) : rows.flatMap(serverLines));
+  printLines(blockOf({ facts, rows }, server).flat());
 }
 
-function lines({ facts, rows }: Picture): Line[] {
+/** The table or the server, and the lines below it. */
+function blockOf({ facts, rows }: Picture, server: string | undefined): [lines: Line[], foot: Line[]] {
+  if (server !== undefined) return [rows.flatMap(serverLines), []];
   const where = facts.url === undefined ? 'over stdio' : `at ${facts.url}`;
   const startedMs = systemClock.date().getTime() - Date.parse(facts.startedAt);
   const table = facts.isStopping ? ['Hostler is stopping'] : statusTable(rows, screenOf(process.stdout));
   const notes = (facts.notes ?? []).map((note) => span('busy', `! ${neutraliseLine(note, noteChars)}`));
-  return [
-    [
-      span('strong', 'hostler'),
-      ` ${facts.version} (pid ${facts.pid}) ${where}`,
-      span('dim', `, started ${ago(startedMs)}`),
-    ],
-    '',
-    ...table,
+  const title: Line = [
+    span('strong', 'hostler'),
+    ` ${facts.version} (pid ${facts.pid}) ${where}`,
+    span('dim', `, started ${ago(startedMs)}`),
+  ];
+  const foot: Line[] = [
     ...(rows.length === 0 ? [] : ['', totalsLine(rows)]),
     ...approvalLines(rows),
     ...(facts.broker && !facts.isStopping ? ['', brokerLine(facts.broker)] : []),
     ...(notes.length === 0 ? [] : ['', ...notes]),
     ...(facts.waiting === undefined ? [] : ['', waitingText(facts.waiting)]),
   ];
+  return [[title, '', ...table], foot];
 }
 
 export function brokerLine(facts: BrokerFacts): string {
@@ -78,9 +79,9 @@ async function watch(client: ControlClient, server: string | undefined, isJson: 
   const draw = (facts: RunningFacts) => {
     if (isJson) printJson({ ...facts, servers: rows });
     else {
-      const picture = server === undefined ? lines({ facts, rows }) : rows.flatMap(serverLines);
-      if (block) block.draw(picture);
-      else printLines([...picture, '']);
+      const picture = blockOf({ facts, rows }, server);
+      if (block) block.draw(...picture);
+      else printLines([...picture.flat(), '']);
     }
     rows = [];
   };

@@ -27,7 +27,7 @@ const rowsMax = 12;
 const quietStates: readonly StatusRow['state'][] = ['ready', 'registered', 'stopped', 'disabled'];
 
 /** The whole screen, as a terminal that is not redrawn gets it. */
-export const firstScreen = (facts: FirstScreen): Line[] => [...firstLines(facts), '', ...upBlock(facts)];
+export const firstScreen = (facts: FirstScreen): Line[] => [...firstLines(facts), '', ...upBlock(facts).flat()];
 
 /** The part that does not change while Hostler runs. */
 export function firstLines({ version, url, config, dataDir, key }: FirstScreen): Line[] {
@@ -40,17 +40,19 @@ export function firstLines({ version, url, config, dataDir, key }: FirstScreen):
 }
 
 /** The servers and their totals, which `hostler up` draws again when they change. */
-export function upBlock({ rows, screen }: Pick<FirstScreen, 'rows' | 'screen'>): Line[] {
+export function upBlock({ rows, screen }: Pick<FirstScreen, 'rows' | 'screen'>): [servers: Line[], foot: Line[]] {
   const learnt = rows.filter(isLearning).length;
   const totals =
     learnt === 0
       ? totalsLine(rows)
       : span('busy', `learning the tools of ${learnt} of ${counted(rows.length, 'server')}`);
   return [
-    ...serverLines(rows, screen),
-    ...(rows.length === 0 ? [] : ['', totals]),
-    ...approvalLines(rows),
-    'Ctrl-C stops everything. Elsewhere: hostler status, tools, logs, why SERVER.',
+    serverLines(rows, screen),
+    [
+      ...(rows.length === 0 ? [] : ['', totals]),
+      ...approvalLines(rows),
+      'Ctrl-C stops everything. Elsewhere: hostler status, tools, logs, why SERVER.',
+    ],
   ];
 }
 

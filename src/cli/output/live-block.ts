@@ -2,7 +2,7 @@
  * Lines at the end of a terminal that are drawn again in place.
  * Invariant: the block is never higher or wider than the terminal, so that moving up by its height finds its first line.
  */
-import { clip, type Line, paint, screenOf } from './styled.js';
+import { clip, type Line, paint, screenOf, span } from './styled.js';
 
 type Output = Pick<NodeJS.WriteStream, 'write' | 'isTTY' | 'columns' | 'rows'>;
 
@@ -16,20 +16,22 @@ export const isRedrawn = ({ isTTY }: Pick<Output, 'isTTY'>, env: NodeJS.ProcessE
 export class LiveBlock {
   readonly #output: Output;
   #lines: readonly Line[] = [];
+  #foot: readonly Line[] = [];
   #height = 0;
 
   constructor(output: Output) {
     this.#output = output;
   }
 
-  draw(lines: readonly Line[]): void {
+  /** `foot` is always shown; `lines` are cut if both are higher than the terminal. */
+  draw(lines: readonly Line[], foot: readonly Line[] = []): void {
     const rowsMax = Math.max(2, (this.#output.rows || rowsDefault) - 1);
     const screen = screenOf(this.#output);
-    const shown =
-      lines.length <= rowsMax ? lines : [...lines.slice(0, rowsMax - 1), `… ${lines.length - rowsMax + 1} more`];
+    const shown = [...cutTo(Math.max(1, rowsMax - foot.length), lines), ...foot].slice(0, rowsMax);
     const text = shown.map((line) => `${paint(clip(line, screen), screen)}\n`).join('');
     this.#output.write(`${this.#erase()}${text}`);
     this.#lines = lines;
+    this.#foot = foot;
     this.#height = shown.length;
   }
 
@@ -39,16 +41,20 @@ export class LiveBlock {
     this.#output.write(this.#erase());
     this.#height = 0;
     write();
-    this.draw(this.#lines);
+    this.draw(this.#lines, this.#foot);
   }
 
   /** The lines that were drawn last stay, and are not drawn again. */
   end(): void {
     this.#height = 0;
     this.#lines = [];
+    this.#foot = [];
   }
 
   #erase(): string {
     return this.#height === 0 ? '' : `\u001b[${this.#height}A\r\u001b[J`;
   }
 }
+
+const cutTo = (max: number, lines: readonly Line[]): readonly Line[] =>
+  lines.length <= max ? lines : [...lines.slice(0, max - 1), span('dim', `… and ${lines.length - max + 1} more`)];

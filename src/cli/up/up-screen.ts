@@ -49,9 +49,12 @@ export class UpScreen {
   #draw(rowsOf: () => readonly StatusRow[]): void {
     const rows = rowsOf();
     const screen = screenOf(this.#output);
-    const lines = upBlock({ rows, screen });
-    const text = lines.map((line) => paint(line, screen)).join('\n');
-    if (text !== this.#shown) this.#block?.draw(lines);
+    const block = upBlock({ rows, screen });
+    const text = block
+      .flat()
+      .map((line) => paint(line, screen))
+      .join('\n');
+    if (text !== this.#shown) this.#block?.draw(...block);
     this.#shown = text;
     const waitMs = rows.some(isLearning) ? learningMs : quietMs;
     this.#cancel = this.#clock.at(this.#clock.nowMs() + waitMs, () => this.#draw(rowsOf));
