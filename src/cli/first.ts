@@ -13,7 +13,7 @@ import { clientFiles } from './config/client-files.js';
 import { type ConfigLocation, findConfig } from './config/find-config.js';
 import { hasRunningHost } from './config/running-hosts.js';
 import { EXIT } from './exit-codes.js';
-import { counted, printLines } from './output/print.js';
+import { counted, printLines, quoted } from './output/print.js';
 import { type Line, screenOf, span } from './output/styled.js';
 import { table } from './output/table.js';
 import { version } from './version.js';
@@ -104,7 +104,7 @@ function withoutConfig(env: Environment): Line[] {
       : ['There is no hostler.json yet, and no client has MCP servers.']),
     '',
     'Next:',
-    ...(one ? next(`hostler up --config ${shortened(one.file, env)}`, `run the servers of ${one.client}`) : []),
+    ...(one ? next(`hostler up --config ${pasted(one.file, env)}`, `run the servers of ${one.client}`) : []),
     ...next('hostler probe -- COMMAND', 'try one server'),
     ...next('hostler help', 'list the commands'),
     '',
@@ -129,6 +129,12 @@ function exists(command: string, { PATH = '' }: Environment): boolean {
 
 const shortened = (file: string, { HOME }: Environment): string =>
   HOME && file.startsWith(`${HOME}/`) ? `~${file.slice(HOME.length)}` : file;
+
+/** As a word for a shell, which replaces `~` only outside of quotes. */
+function pasted(file: string, env: Environment): string {
+  const short = shortened(file, env);
+  return short.startsWith('~/') ? `~/${quoted(short.slice(2))}` : quoted(short);
+}
 
 /** Undefined if the file does not exist or cannot be read. */
 function serversIn(file: string): readonly Entry[] | undefined {

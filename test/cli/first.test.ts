@@ -1,4 +1,5 @@
 /** `hostler` alone, as a new user meets it: in an empty home, and in homes with clients. */
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -24,11 +25,11 @@ const spy = `const cp = require('node:child_process'), net = require('node:net')
 for (const [object, name] of [[cp, 'spawn'], [cp, 'execFile'], [cp, 'fork'], [net.Socket.prototype, 'connect'], [net.Server.prototype, 'listen']])
   object[name] = () => { console.log('FORBIDDEN ' + name); process.exit(99); };`;
 
-async function alone(): Promise<string> {
+async function alone(more: Readonly<Record<string, string>> = {}): Promise<string> {
   const file = path.join(home, 'spy.cjs');
   writeFileSync(file, spy);
   const before = readdirSync(home, { recursive: true }).sort();
-  const env = { HOME: home, XDG_CONFIG_HOME: '', XDG_DATA_HOME: '', XDG_STATE_HOME: '', XDG_CACHE_HOME: '' };
+  const env = { HOME: home, XDG_CONFIG_HOME: '', XDG_DATA_HOME: '', XDG_STATE_HOME: '', XDG_CACHE_HOME: '', ...more };
   const { code, stdout, stderr } = await new Running([], { ...env, NODE_OPTIONS: `--require ${file}` }, home).closed;
   expect([code, stderr]).toEqual([0, '']);
   expect(readdirSync(home, { recursive: true }).sort()).toEqual(before);
@@ -74,6 +75,14 @@ test('AC-E12 the next command names the client, on a line of its own if it is lo
   expect(long).toContain('\n  hostler up --config ~/.config/zed/settings.json\n      run the servers of Zed\n');
   write('.claude.json', { mcpServers: { a: node } });
   expect(await alone()).toMatch(/\n {2}hostler up --config ~\/\.claude\.json +run the servers of Claude Code\n/);
+});
+
+test('AC-E12 the next command can be pasted, also if the path has a space', async () => {
+  write("the user's files/.claude.json", { mcpServers: { a: node } });
+  const text = await alone({ CLAUDE_CONFIG_DIR: path.join(home, "the user's files") });
+  const [, word = ''] = /\n {2}hostler up --config (~\/'.*)\n {6}run the servers of Claude Code\n/.exec(text) ?? [];
+  const { stdout } = spawnSync('sh', ['-c', `printf %s ${word}`], { env: { HOME: home }, encoding: 'utf8' });
+  expect(stdout).toBe(path.join(home, "the user's files/.claude.json"));
 });
 
 test('AC-E12 with a configuration it says how to start', async () => {

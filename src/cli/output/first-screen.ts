@@ -4,7 +4,7 @@
  */
 import type { StatusRow } from '../../host/status.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { counted } from './print.js';
+import { counted, quoted } from './print.js';
 import { stateSpan } from './states.js';
 import { approvalLines, noteOf, totalsLine } from './status-table.js';
 import { type Line, type Screen, span } from './styled.js';
@@ -104,5 +104,3 @@ function clientLines(url: string, key: FirstScreen['key']): string[] {
       : [`The key is stored in ${neutraliseLine(key.file, pathChars)}${key.isNew ? ' and is not shown again' : ''}.`]),
   ];
 }
-
-const quoted = (file: string): string => (/^[\w./@%+-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`);
