@@ -1,9 +1,11 @@
 /** The connection of one command to the running Hostler. */
+import { existsSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import path from 'node:path';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
+import { hostLogPath } from '../process/host-address.js';
 import { errorFrom, frameOf, type RunningFacts, readFrames } from './control-protocol.js';
 
 export interface ControlClient {
@@ -103,6 +105,7 @@ function open(file: string): Promise<Socket> {
 }
 
 function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): HostError {
+  const log = hostLogPath(path.dirname(file));
   const isAbsent = code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTSOCK';
   return new HostError(
     'connect_failed',
@@ -111,7 +114,7 @@ function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): 
       reason: code,
       execution: 'not_executed',
       hint: isAbsent
-        ? `start one with: hostler up (looked for ${file}; choose another folder with --data-dir)`
+        ? `start one with: hostler up (looked for ${file}; choose another folder with --data-dir)${existsSync(log) ? `; the log of the last one that a client started: ${log}` : ''}`
         : `check the permissions of ${file}; it belongs to the user who started Hostler`,
     },
   );

@@ -91,6 +91,15 @@ test('an error comes over with its code, details and hint, and without its cause
   client.close();
 });
 
+test('without a host the hint names the log of the last one, if it left one', async () => {
+  const hint = async () => ((await connectControl(file).catch((thrown) => thrown)) as HostError).hint;
+  const start = `start one with: hostler up (looked for ${file}; choose another folder with --data-dir)`;
+  expect(await hint()).toBe(start);
+  const log = path.join(folder, 'host.log');
+  writeFileSync(log, '');
+  expect(await hint()).toBe(`${start}; the log of the last one that a client started: ${log}`);
+});
+
 test('operations end with their connection', async () => {
   let ended = () => {};
   const over = new Promise<void>((resolve) => {

@@ -22,6 +22,9 @@ export function socketPath(dataDir: string, name: 'control.sock' | 'stdio.sock')
   });
 }
 
+/** The log of a host without a terminal. */
+export const hostLogPath = (dataDir: string): string => path.join(dataDir, 'host.log');
+
 /** The shell exits at once, so the command becomes a child of init: a client that kills a process tree does not find it. */
 const shellProgram = '"$@" </dev/null >>"$0" 2>&1 & echo $!';
 

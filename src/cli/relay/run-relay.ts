@@ -11,7 +11,7 @@ import { prepareDataDir } from '../config/data-dir.js';
 import { realPath } from '../config/find-config.js';
 import { configConflict } from '../control/control-protocol.js';
 import { EXIT } from '../exit-codes.js';
-import { socketPath } from '../process/host-address.js';
+import { hostLogPath, socketPath } from '../process/host-address.js';
 import { onStopSignals } from '../process/stop-signals.js';
 import { type UpOptions, upOptions } from '../up/up-options.js';
 import { version } from '../version.js';
@@ -19,7 +19,7 @@ import { type Hello, relayProtocol, variableNames, type Welcome } from './hello.
 import { LogTail } from './log-tail.js';
 import { isRefusedBySystem, type Opened, openLink } from './open-link.js';
 import { Relay } from './relay.js';
-import { hostLogPath, joinHost } from './start-host.js';
+import { joinHost } from './start-host.js';
 
 /** Serves the client in this process; the argument says why. */
 type ServeHere = (why: string) => Promise<number>;

@@ -9,7 +9,7 @@ import path from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { fetchRunningFacts } from '../control/control-client.js';
 import { controlPath, type RunningFacts } from '../control/control-protocol.js';
-import { isAlive, spawnDetached } from '../process/host-address.js';
+import { hostLogPath, isAlive, spawnDetached } from '../process/host-address.js';
 import { RELAYED_VARIABLE } from '../up/up-options.js';
 import { LogTail } from './log-tail.js';
 import { isRefusedBySystem, type Opened } from './open-link.js';
@@ -32,7 +32,6 @@ const otherPollMs = 60;
 const startMaxMs = 30_000;
 const lockMaxMs = 30_000;
 
-export const hostLogPath = (dataDir: string): string => path.join(dataDir, 'host.log');
 const lockPath = (dataDir: string): string => path.join(dataDir, 'start.lock');
 
 export async function joinHost(start: HostStart): Promise<Opened> {
