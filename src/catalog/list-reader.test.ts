@@ -127,6 +127,15 @@ test('W28 two renewals during one read wait for the read that follows it', async
   ]);
 });
 
+test('W28 a renewal during the first read is followed by a read at once, however long the first one took', async () => {
+  const { clock, learner, reader, learnt } = set([[tool('old')], [tool('new')]], [4_000, 50]);
+  void learner.begin({ deadlineAtMs: 30_000 });
+  await clock.advanceAsync(10);
+  const known = resolvedAt(clock, reader.readAgain());
+  await clock.advanceAsync(4_100);
+  expect([known, learnt]).toEqual([{ ms: 4_050 }, ['old', 'new']]);
+});
+
 test('W28 the tools of a throttled server are awaited until they were read', async () => {
   const { clock, reader, throttle, learnt } = set([[tool('new')]], [50]);
   throttle.failed('a', new HostError('overloaded', 'later', { httpStatus: 429, retryAfterMs: 20_000 }));

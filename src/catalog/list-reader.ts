@@ -14,7 +14,6 @@ import { isTemporary, SessionRetry, type SessionWork } from './session-retry.js'
 /** A server may announce many changes one by one: a single read after this delay covers them. */
 const settleMs = 100;
 const failedSettleMs = 1_000;
-/** `readAgain` waits so long for a read that has begun. */
 const readAgainMsMax = 5_000;
 const readMsMax = 30_000;
 /** Pause after a read, as a multiple of its duration: a server that announces changes all the time cannot keep Hostler busy. */
@@ -64,20 +63,18 @@ export class ListReader {
       if (!this.#retry.hasFailed) onProblem(error);
       isAgain = isTemporary(error);
     }
-    if (this.#awaited && !this.#retry.isThrottled) void this.read();
-    else if (isAgain) this.#retry.retry(() => void this.read(), this.#pauseLeftMs);
-    else if (this.#isStale) this.changed();
+    this.#ended(isAgain);
   }
 
   /**
    * Reads now, or after the read that is running (it may have begun before the change) and any throttle. Resolves when the read
-   * has ended, at the latest 5 s after it began. Never rejects.
+   * has ended, at the latest 5 s after the throttle. Never rejects.
    */
   readAgain(): Promise<void> {
-    this.#awaited ??= deferred();
-    const { promise } = this.#awaited;
+    const awaited = this.#awaited ?? this.#awaitedInTime();
+    this.#awaited = awaited;
     void this.read();
-    return promise;
+    return awaited.promise;
   }
 
   /**
@@ -95,14 +92,29 @@ export class ListReader {
         throw error;
       }
       onProblem(error);
-      if (isTemporary(error)) this.#retry.retry(() => void this.read(), this.#pauseLeftMs);
+      return this.#ended(isTemporary(error));
     }
-    if (this.#isStale) this.changed();
+    this.#ended(false);
   }
 
   stop(): void {
     this.#retry.stop();
     this.#awaited?.resolve();
+  }
+
+  /** A read has ended. Plans the next one, if any. */
+  #ended(isAgain: boolean): void {
+    if (this.#awaited && !this.#retry.isThrottled) void this.read();
+    else if (isAgain) this.#retry.retry(() => void this.read(), this.#pauseLeftMs);
+    else if (this.#isStale) this.changed();
+  }
+
+  #awaitedInTime(): Deferred {
+    const { clock, throttle, session } = this.#parts;
+    const awaited = deferred();
+    const atMs = clock.nowMs() + (throttle.leftMs(session.server) ?? 0) + readAgainMsMax;
+    void awaited.promise.then(clock.at(atMs, awaited.resolve));
+    return awaited;
   }
 
   async #readOnce(limits: CallOptions): Promise<void> {
@@ -113,14 +125,12 @@ export class ListReader {
     this.#isStale = false;
     const awaited = this.#awaited;
     this.#awaited = undefined;
-    const cancelTimer = awaited && clock.at(startedMs + readAgainMsMax, () => awaited.resolve());
     try {
       const learn = begin();
       await learn(await session.list(method, limits));
     } finally {
       this.#running = undefined;
       running.resolve();
-      cancelTimer?.();
       awaited?.resolve();
       const nowMs = clock.nowMs();
       this.#pauseUntilMs = nowMs + Math.min(pauseFactor * (nowMs - startedMs), pauseMsMax);
