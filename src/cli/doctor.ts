@@ -30,7 +30,7 @@ import { type ConfigLocation, findConfig } from './config/find-config.js';
 import { type Finding, loginFindings } from './config/login-findings.js';
 import { hostDataDir } from './config/running-hosts.js';
 import { connectControl, fetchRunningFacts } from './control/control-client.js';
-import { controlPath, type RunningFacts } from './control/control-protocol.js';
+import { controlPath, type RunningFacts, upgradeNotes } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printLines } from './output/print.js';
 import { stateText } from './output/states.js';
@@ -344,6 +344,7 @@ async function socketFinding(dataDir: string, findings: Finding[]): Promise<bool
       findings.push({ check, level: 'broken', what: `${file} can be used by others`, hint: `chmod 600 ${file}` });
     else findings.push({ check, level: 'ok', what: `a Hostler is running (pid ${other.pid ?? 'unknown'})` });
     for (const note of other?.environment ?? []) findings.push({ check: 'environment', level: 'note', what: note });
+    for (const note of upgradeNotes(other ?? {})) findings.push({ check: 'version', level: 'note', what: note });
     return other !== undefined;
   } catch (error) {
     if (!isHostError(error)) throw error;

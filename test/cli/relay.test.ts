@@ -293,21 +293,30 @@ describe('R3 one host for one configuration and one environment', () => {
     await relay.closed;
   });
 
+  const greet = (hostler: number, version: string) =>
+    new Promise<{ refused?: string }>((resolve) => {
+      const socket = connect(path.join(place.dataDir, 'stdio.sock'));
+      const hello = { hostler, version, client: `c${hostler}`, config: place.config, env: {}, options: {} };
+      socket.write(`${JSON.stringify(hello)}\n`);
+      socket.once('data', (chunk) => {
+        socket.destroy();
+        resolve(JSON.parse(String(chunk).split('\n')[0] as string) as { refused?: string });
+      });
+    });
+
+  test('a pending upgrade is in status and doctor, also of a host that is not replaced by itself', async () => {
+    place.configure({});
+    await place.up().ready();
+    expect(await greet(1, '99.0.0')).not.toHaveProperty('refused');
+    const said = /upgrade pending: a client has version 99\.0\.0, .*hostler restart/;
+    for (const command of ['status', 'doctor']) expect((await place.hostler(command)).stdout).toMatch(said);
+  });
+
   test('a newer relay marks the host, a newer protocol replaces it, and an older one does not', async () => {
     place.configure({ idleExit });
     const relay = new Running(relayArgs());
     await eventually('it has joined', () => relay.stderr.includes('joined Hostler'));
     const { pid } = await status();
-    const greet = (hostler: number, version: string) =>
-      new Promise<{ refused?: string }>((resolve) => {
-        const socket = connect(path.join(place.dataDir, 'stdio.sock'));
-        const hello = { hostler, version, client: `c${hostler}`, config: place.config, env: {}, options: {} };
-        socket.write(`${JSON.stringify(hello)}\n`);
-        socket.once('data', (chunk) => {
-          socket.destroy();
-          resolve(JSON.parse(String(chunk).split('\n')[0] as string) as { refused?: string });
-        });
-      });
     expect(await greet(1, '0.0.1')).not.toHaveProperty('refused');
     expect((await greet(0, '0.0.1')).refused).toBe('protocol');
     expect(isAlive(pid)).toBe(true);

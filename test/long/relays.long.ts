@@ -132,10 +132,27 @@ function otherVersion(version: string): string {
   return folder;
 }
 
-test('R3 a newer version joins the host, is shown as pending, and takes over at a restart; an older one never does', async () => {
+test('R3 a newer version that joins replaces a host whose servers only idle; no client notices', async () => {
   const newer = otherVersion('99.0.0');
   try {
     place.configure({ mcpServers: { one: fixtureEntry() } });
+    const older = await connect();
+    expect(await echo(older, 'a')).toBe('a');
+    const upgraded = await connect(newer);
+    expect(await echo(upgraded, 'b')).toBe('b');
+    // Between the two hosts none answers.
+    await eventually('the newer host', async () => (await status().catch(() => undefined))?.version === '99.0.0');
+    expect([await echo(older, 'c'), await echo(upgraded, 'd')]).toEqual(['c', 'd']);
+  } finally {
+    rmSync(newer, { recursive: true, force: true });
+  }
+});
+
+test('R3 a newer version joins the host, is shown as pending, and takes over at a restart; an older one never does', async () => {
+  const newer = otherVersion('99.0.0');
+  try {
+    // The instances of clients delay the upgrade.
+    place.configure({ mcpServers: { one: { ...fixtureEntry(), isolation: 'per-client' } } });
     const older = await connect();
     expect(await echo(older, 'a')).toBe('a');
     const before = await status();

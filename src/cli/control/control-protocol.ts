@@ -32,8 +32,17 @@ export interface RunningFacts {
   readonly upgradePending?: string;
   /** Sentences that name variables of clients that differ. `notes` has them too. */
   readonly environment?: readonly string[];
-  /** Problems of the configuration outside of `mcpServers`, and variables of clients that differ. */
+  /** Problems of the configuration outside of `mcpServers`, variables of clients that differ, and a pending upgrade. */
   readonly notes?: readonly string[];
+}
+
+/** Only a Hostler that a relay started ends by itself. */
+export function upgradeNotes({ version, upgradePending, idleExitMs }: Partial<RunningFacts>): readonly string[] {
+  if (upgradePending === undefined) return [];
+  const when = idleExitMs === undefined ? '' : 'when no call runs and no session is open, or ';
+  return [
+    `upgrade pending: a client has version ${upgradePending}, this Hostler is ${version}; it is replaced ${when}by hostler restart`,
+  ];
 }
 
 export interface BrokerFacts {

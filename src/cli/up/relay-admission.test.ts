@@ -60,8 +60,8 @@ test('R3 a variable that differs is not taken and is named while its client is t
   expect(admission.notes()).toEqual([]);
 });
 
-test('R4 relays, HTTP, workers, calls and leases are uses; a process or a session only delays an upgrade', () => {
-  const row = { running: 0, queue: 0, leases: { bindings: 0, calls: 0 }, pid: undefined };
+test('R4 relays, HTTP, workers, calls and leases are uses; a session or an instance of a client only delays an upgrade', () => {
+  const row = { running: 0, queue: 0, leases: { bindings: 0, calls: 0 }, instances: 0, pid: 9 };
   const parts = (part: object = {}, http: object = {}, connectedWorkers = 0) =>
     ({
       host: { status: () => [{ ...row, ...part }] },
@@ -72,7 +72,7 @@ test('R4 relays, HTTP, workers, calls and leases are uses; a process or a sessio
   const uses = [parts({ running: 1 }), parts({ leases: { bindings: 1 } }), parts({}, { open: 1 }), parts({}, {}, 1)];
   for (const each of uses) expect([usageOf(each, 0).open, isReplaceable(each)]).toEqual([1, false]);
   expect(usageOf(parts(), 3).open).toBe(3);
-  for (const each of [parts({ pid: 9 }), parts({}, { sessions: 1 })])
+  for (const each of [parts({ instances: 1 }), parts({}, { sessions: 1 })])
     expect([usageOf(each, 0).open, isReplaceable(each)]).toEqual([0, false]);
   expect(isReplaceable(parts())).toBe(true);
 });

@@ -8,6 +8,7 @@ import type { Gateway } from '../../gateway/gateway.js';
 import type { Host } from '../../host/host.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { realPath } from '../config/find-config.js';
+import { upgradeNotes } from '../control/control-protocol.js';
 import { socketPath } from '../process/host-address.js';
 import type { EndReason } from '../relay/relay-state.js';
 import { version } from '../version.js';
@@ -85,16 +86,13 @@ export class RelayService {
 
   facts() {
     const relays = this.#socket?.count ?? 0;
-    const environment = this.notes();
-    return {
-      relays,
-      environment,
-      ...(this.#upgradePending === undefined ? {} : { upgradePending: this.#upgradePending }),
-    };
+    return { relays, environment: this.#admission.notes(), ...this.#pending() };
   }
 
   notes(): readonly string[] {
-    return this.#admission.notes();
+    const { options, idleMs } = this.#options;
+    const idleExitMs = options.isRelayed ? idleMs() : undefined;
+    return [...this.#admission.notes(), ...upgradeNotes({ version, idleExitMs, ...this.#pending() })];
   }
 
   async stop(reason: EndReason): Promise<void> {
@@ -104,6 +102,10 @@ export class RelayService {
 
   async close(): Promise<void> {
     await this.#socket?.close();
+  }
+
+  #pending(): { readonly upgradePending?: string } {
+    return this.#upgradePending === undefined ? {} : { upgradePending: this.#upgradePending };
   }
 
   #usage() {

@@ -21,8 +21,11 @@ export const usageOf = (parts: Parts, relays: number): Usage => ({
   total: parts.gateway.httpUsage.answers + (parts.workers?.status().calls ?? 0),
 });
 
-/** No call and no state of a session would be lost. Relays repeat their sessions; HTTP clients and server processes cannot. */
+/**
+ * No call and no state of a session would be lost. Relays repeat their sessions; HTTP clients cannot, and an instance of a server
+ * belongs to one client. A shared server that idles has no session.
+ */
 export function isReplaceable(parts: Parts): boolean {
-  const hasProcess = parts.host.status().some(({ pid }) => typeof pid === 'number');
-  return inUse(parts) === 0 && parts.gateway.httpUsage.sessions === 0 && !hasProcess;
+  const hasInstance = parts.host.status().some(({ instances }) => instances > 0);
+  return inUse(parts) === 0 && parts.gateway.httpUsage.sessions === 0 && !hasInstance;
 }
