@@ -43,7 +43,7 @@ describe.each([20, 22, 24])('Node %i', (major) => {
           const called = await place.hostler('call', 'fixture', 'echo', '{"text":"hello"}');
           expect(called).toMatchObject({ code: 0, stdout: 'hello\n' });
           const listed = await place.hostler('tools', '--server', 'fixture');
-          expect(listed.stdout).toMatch(/^fixture +echo +text$/m);
+          expect(listed.stdout).toMatch(/^fixture +echo +205 B /m);
           up.child.kill('SIGTERM');
           expect((await up.closed).code).toBe(0);
         }
