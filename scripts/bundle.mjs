@@ -31,6 +31,7 @@ const lateModules = new Set([
   'module',
   'vm',
   'crypto',
+  'v8',
 ]);
 
 function lateBuiltins(code) {

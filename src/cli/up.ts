@@ -36,8 +36,8 @@ export const up: Command = {
 };
 
 async function serve(args: ParsedArgs, alone: string | undefined): Promise<number> {
-  const { runUp } = await load<typeof import('./up/run-up.js')>(args, 'up', () => import('./up/run-up.js'));
   limitHeap();
+  const { runUp } = await load<typeof import('./up/run-up.js')>(args, 'up', () => import('./up/run-up.js'));
   return runUp(args, async () => (await import('../broker/serve-workers.js')).serveWorkers, alone);
 }
 
