@@ -101,3 +101,27 @@ test('R1 a socket that is refused at once leaves the input to the part that serv
     ...[['unreachable'], 0, expect.stringContaining('"ping"')],
   ]);
 });
+
+test('R2 a client that closes its input with an open listen stream or a slow read starts no other host', async () => {
+  const first = new FakeSocket();
+  first.release();
+  const { relay, clock, input, output, send, turns, joins } = setUp(connectedTo(first), connectedTo(new FakeSocket()));
+  let isClosed = false;
+  void relay.closed.then(() => (isClosed = true));
+  relay.begin();
+  await turns();
+  send(1, 'subscriptions/listen', { notifications: { toolsListChanged: true } });
+  send(2, 'resources/read', { uri: 'a:b' });
+  await turns();
+  input.end();
+  await turns();
+  // The host ends the stream at once, and gives up the read after 10 s.
+  clock.advance(10_000);
+  first.leave();
+  await turns();
+  expect([isClosed, joins()]).toEqual([true, 1]);
+  const answers = String(output.read()).trimEnd().split('\n');
+  expect(answers.map((line) => JSON.parse(line))).toMatchObject([
+    { id: 2, error: { message: expect.stringContaining('the client closed its input') } },
+  ]);
+});

@@ -203,6 +203,10 @@ export class Relay {
         const line = this.#table.fromHost(bytes, start, end);
         if (line === 'forward') toClient.add(bytes, start, end);
         else if (line === 'own') this.#own(bytes.toString('utf8', start, end));
+        else if (line !== 'swallow') {
+          toClient.add(bytes, start, end);
+          for (const each of line.after) toClient.addLine(each);
+        }
       },
       () => socket.destroy(),
     );
@@ -251,7 +255,7 @@ export class Relay {
 
   /** Requests that can be sent again go before the lines that wait. */
   #settle(): void {
-    const { answers, again } = this.#table.settle();
+    const { answers, again } = this.#table.settle(this.#isInputEnded);
     for (const answer of answers) this.#write(answer);
     this.#queue = [...again, ...this.#queue];
     this.#queuedBytes += again.reduce((sum, { length }) => sum + length, 0);
@@ -321,6 +325,11 @@ class LineBatch {
       this.#from = start;
       this.#to = end + 1;
     }
+  }
+
+  addLine(line: string): void {
+    this.#finish();
+    this.#parts.push(Buffer.from(`${line}\n`));
   }
 
   /** False: the stream wants no more for now. */

@@ -71,6 +71,43 @@ test('R2 lists, reads and pings are sent again as they were, and what was answer
   expect([answers, parsed(again).map(({ method }) => method)]).toEqual([[], methods]);
 });
 
+test('R2 when the client sends no more, nothing is sent again: a listen stream ends, every other request is answered', () => {
+  const table = new RequestTable();
+  client(table, request(1, 'subscriptions/listen', { notifications: { toolsListChanged: true } }));
+  client(table, request(2, 'resources/read', { uri: 'a:b' }));
+  client(table, request(3, 'tools/call', { name: 'a__b' }));
+  const { answers, again } = table.settle(true);
+  expect(again).toEqual([]);
+  expect(parsed(answers)).toMatchObject([
+    { id: 2, error: { message: expect.stringContaining('the client closed its input'), data: { code: 'cancelled' } } },
+    { id: 3, result: { isError: true, _meta: { 'hostler/error': { code: 'outcome_uncertain', tool: 'a__b' } } } },
+  ]);
+  expect(answers[1]).toContain('the client closed its input');
+  expect(table.size).toBe(0);
+});
+
+test('R2 a listen stream that a new host opened again tells once that each granted list changed', () => {
+  const table = new RequestTable();
+  const listen = request('s"1', 'subscriptions/listen', { notifications: { toolsListChanged: true } });
+  const acknowledged = (notifications: object, id: unknown = 's"1') => ({
+    method: 'notifications/subscriptions/acknowledged',
+    params: { notifications, _meta: { 'io.modelcontextprotocol/subscriptionId': id } },
+  });
+  const granted = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: ['a:b'] };
+  client(table, listen);
+  expect(host(table, acknowledged(granted))).toBe('forward');
+  for (const line of table.settle().again) text(table, line);
+  expect(host(table, acknowledged(granted, 'other'))).toBe('forward');
+  const { after } = host(table, acknowledged(granted)) as { after: string[] };
+  const params = { _meta: { 'io.modelcontextprotocol/subscriptionId': 's"1' } };
+  expect(parsed(after)).toEqual([
+    { jsonrpc: '2.0', method: 'notifications/tools/list_changed', params },
+    { jsonrpc: '2.0', method: 'notifications/resources/list_changed', params },
+  ]);
+  expect(host(table, acknowledged(granted))).toBe('forward');
+  expect(table.settle().again.length).toBe(1);
+});
+
 test('R2 a new host gets the session of a legacy client again, and the client gets none of those answers', () => {
   const table = new RequestTable();
   expect(table.replay()).toEqual([]);

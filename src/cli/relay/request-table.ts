@@ -11,9 +11,9 @@
 import { InboundLines } from '../../gateway/stdio/inbound-lines.js';
 import { HostError } from '../../kernel/errors.js';
 import { hasBatches } from '../../session/eras/legacy/revisions.js';
-import { META } from '../../session/eras/modern/protocol.js';
+import { META, SUBSCRIPTION_ID } from '../../session/eras/modern/protocol.js';
 import { Envelope } from '../../wire/envelope.js';
-import { memberString, memberText } from '../../wire/json-members.js';
+import { memberBytes, memberString, memberText } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
 import { listenMethod, NOTIFICATION } from '../../wire/methods.js';
 import { failureAnswer } from './failure-answer.js';
@@ -24,6 +24,12 @@ const repeatable: ReadonlySet<string> = new Set([
   ...['resources/templates/list', 'resources/read', 'completion/complete', 'logging/setLevel'],
   ...['resources/subscribe', 'resources/unsubscribe', listenMethod],
 ]);
+/** Members of the filter of a listen stream, and the notifications that they grant. */
+const listenFlags = [
+  ['toolsListChanged', NOTIFICATION.toolsChanged],
+  ['promptsListChanged', NOTIFICATION.promptsChanged],
+  ['resourcesListChanged', NOTIFICATION.resourcesChanged],
+] as const;
 const listChanges: Readonly<Record<string, string>> = {
   'tools/list': NOTIFICATION.toolsChanged,
   'prompts/list': NOTIFICATION.promptsChanged,
@@ -44,6 +50,10 @@ const idPrefix = Buffer.from('{"jsonrpc":"2.0","id":');
 const ownPrefix = Buffer.from('{"hostler":');
 /** The host withdraws its questions with this start, before the params. */
 const withdrawnPrefix = Buffer.from(`{"jsonrpc":"2.0","method":"${NOTIFICATION.cancelled}","params":`);
+/** The host starts a listen stream with this, before the params. */
+const acknowledgedPrefix = Buffer.from(
+  '{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":',
+);
 const modernMark = Buffer.from(`"${META.version}"`);
 /** Starts the ids of repeated requests, whose answers the client does not get. */
 const replayId = '"hostler-relay-';
@@ -62,7 +72,8 @@ interface OpenRequest {
 
 /** `drop`: the line belongs to an earlier host. */
 export type ClientLine = 'forward' | 'drop' | { readonly answer: string };
-export type HostLine = 'forward' | 'swallow' | 'own';
+/** `after`: the line is forwarded, and these lines after it. */
+export type HostLine = 'forward' | 'swallow' | 'own' | { readonly after: readonly string[] };
 
 export interface Settled {
   /** Lines for the client. */
@@ -88,6 +99,8 @@ export class RequestTable {
   readonly #questions = new Set<string>();
   readonly #subscriptions = new Map<string, Buffer>();
   readonly #listed = new Set<string>();
+  /** Ids of listen streams that the next host has to open again. */
+  #reopening = new Set<string>();
   #initialize: Buffer | undefined;
   #isInitialized = false;
   #hasBatches = false;
@@ -177,6 +190,8 @@ export class RequestTable {
     if (startsWith(bytes, start, end, idPrefix)) return this.#withId(bytes, start + idPrefix.length, end);
     if (startsWith(bytes, start, end, ownPrefix)) return 'own';
     if (startsWith(bytes, start, end, withdrawnPrefix)) this.#withdrawn(bytes, start + withdrawnPrefix.length, end);
+    else if (this.#reopening.size > 0 && startsWith(bytes, start, end, acknowledgedPrefix))
+      return this.#reopened(bytes.subarray(start + acknowledgedPrefix.length, end - 1));
     else if (bytes[start] === OPEN_BRACKET)
       eachElement(bytes, start, end, 0, (from, to) => {
         if (startsWith(bytes, from, to, idPrefix)) this.#withId(bytes, from + idPrefix.length, to);
@@ -206,6 +221,16 @@ export class RequestTable {
   #withdrawn(bytes: Buffer, start: number, end: number): void {
     // Without the end of the message.
     this.#questions.delete(memberText(bytes.subarray(start, end - 1), 'requestId') ?? '');
+  }
+
+  /** The new host knows no change that its client has missed, so each granted list counts as changed. */
+  #reopened(params: Buffer): HostLine {
+    const meta = memberBytes(params, '_meta');
+    const idText = meta && memberText(meta, SUBSCRIPTION_ID);
+    const granted = memberBytes(params, 'notifications');
+    if (idText === undefined || granted === undefined || !this.#reopening.delete(idText)) return 'forward';
+    const kinds = listenFlags.filter(([flag]) => memberText(granted, flag) === 'true');
+    return { after: kinds.map(([, method]) => notification(method, `{"_meta":{"${SUBSCRIPTION_ID}":${idText}}}`)) };
   }
 
   #answered(idText: string, isResult: boolean): void {
@@ -241,13 +266,24 @@ export class RequestTable {
     }
   }
 
-  /** The host is gone. Requests that a new host may answer are returned as lines; the others are answered. */
-  settle(): Settled {
+  /**
+   * The host is gone. Requests that a new host may answer are returned as lines; the others are answered. If the client sends no
+   * more, there is no new host: every request is answered, except listen streams, which simply end.
+   */
+  settle(isInputEnded = false): Settled {
     const answers: string[] = [];
     const again: Buffer[] = [];
+    this.#reopening.clear();
     for (const [idText, { line, method, tool, isModern, count }] of this.#open) {
-      if (line) again.push(line);
-      else for (let n = 0; n < count; n++) answers.push(failureAnswer(idText, method, isModern, lost(tool)));
+      const isStream = line !== undefined && method === listenMethod;
+      if (isInputEnded) {
+        if (isStream) continue;
+        const error = repeatable.has(method) ? unanswered() : uncertain(tool);
+        for (let n = 0; n < count; n++) answers.push(failureAnswer(idText, method, isModern, error));
+      } else if (line) {
+        again.push(line);
+        if (isStream) this.#reopening.add(idText);
+      } else for (let n = 0; n < count; n++) answers.push(failureAnswer(idText, method, isModern, lost(tool)));
     }
     for (const idText of this.#questions)
       answers.push(`{"jsonrpc":"2.0","method":"${NOTIFICATION.cancelled}","params":{"requestId":${idText}}}`);
@@ -307,7 +343,8 @@ const sessionMethods: ReadonlySet<string> = new Set([
   ...['initialize', 'logging/setLevel', 'resources/subscribe', 'resources/unsubscribe'],
 ]);
 
-const notification = (method: string): string => `{"jsonrpc":"2.0","method":"${method}"}`;
+const notification = (method: string, params?: string): string =>
+  `{"jsonrpc":"2.0","method":"${method}"${params === undefined ? '' : `,"params":${params}`}}`;
 
 const tooMany = (inProgress: number): HostError =>
   new HostError('overloaded', `${inProgress} requests of this client are in progress`, {
@@ -322,6 +359,22 @@ const lost = (tool: string | undefined): HostError =>
     execution: 'uncertain',
     hint: 'check whether it took effect before you send it again',
   });
+
+const unanswered = (): HostError =>
+  new HostError('cancelled', 'the client closed its input before the request was answered', {
+    reason: 'input_closed',
+  });
+
+const uncertain = (tool: string | undefined): HostError =>
+  new HostError(
+    'outcome_uncertain',
+    'the client closed its input while the request was running; it may have been executed',
+    {
+      ...(tool === undefined ? {} : { tool }),
+      ...{ reason: 'input_closed', execution: 'uncertain' },
+      hint: 'check whether it took effect before you send it again',
+    },
+  );
 
 function startsWith(bytes: Buffer, start: number, end: number, prefix: Buffer): boolean {
   return end - start > prefix.length && bytes.compare(prefix, 0, prefix.length, start, start + prefix.length) === 0;
