@@ -11,7 +11,8 @@ export type Opened =
   | { readonly kind: 'absent' }
   /** A host listens and will end. */
   | { readonly kind: 'stopping' }
-  | { readonly kind: 'failed'; readonly reason: string }
+  /** `isFinal`: another attempt would fail for the same reason. */
+  | { readonly kind: 'failed'; readonly reason: string; readonly isFinal?: boolean }
   /** The host runs another configuration. */
   | { readonly kind: 'refused'; readonly config: string }
   /** This process cannot use the socket, as in the sandbox of a client. */

@@ -67,6 +67,26 @@ test('R2 the newer relay starts the next host after an upgrade', () => {
   ]);
 });
 
+test('R2 after an upgrade an older relay lets a newer one go first, also with requests that wait', () => {
+  const [away, effects] = step({ kind: 'leaving', reason: 'upgrade' }, { kind: 'lost' }, 1_000);
+  expect(effects).toEqual([{ do: 'settle' }]);
+  const [waiting, wait] = step(away, { kind: 'request' }, 1_000);
+  expect([waiting.kind, wait]).toEqual(['waiting', [{ do: 'wake', atMs: 1_100 }]]);
+  expect(kindAfter(waiting, { kind: 'woke' }, 1_100)).toEqual(['connecting', ['connect']]);
+  expect(kindAfter(away, { kind: 'request' }, 1_100)).toEqual(['connecting', ['connect']]);
+});
+
+test('R2 a failure that another attempt cannot change is told at once', () => {
+  const failed = { kind: 'failed', reason: 'no file', isFinal: true } as const;
+  const [state, effects] = step({ kind: 'connecting', failures: 0 }, failed, 0);
+  expect([state, effects]).toEqual([
+    { kind: 'failed', reason: 'no file', retryAtMs: 5_000 },
+    [{ do: 'refuse', reason: 'no file' }],
+  ]);
+  // A later request tries again: the user may have corrected it.
+  expect(kindAfter(state, { kind: 'request' }, 5_000)).toEqual(['connecting', ['connect']]);
+});
+
 test('R2 backoff: 100 ms doubling, and after 6 failures each request is answered with the reason', () => {
   let state: RelayState = { kind: 'connecting', failures: 0 };
   const waits: number[] = [];

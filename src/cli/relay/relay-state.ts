@@ -16,14 +16,15 @@ export type RelayState =
   /** The host announced its end and answers what it has received. */
   | { readonly kind: 'leaving'; readonly reason: EndReason }
   | { readonly kind: 'waiting'; readonly failures: number }
-  /** No host, and no need for one until the next request. */
-  | { readonly kind: 'away' }
+  /** No host, and no need for one until the next request. `untilMs`: a newer relay goes first. */
+  | { readonly kind: 'away'; readonly untilMs?: number }
   | { readonly kind: 'failed'; readonly reason: string; readonly retryAtMs: number }
   | { readonly kind: 'over' };
 
 export type RelayEvent =
   | { readonly kind: 'begun' | 'connected' | 'lost' | 'request' | 'woke' }
-  | { readonly kind: 'failed'; readonly reason: string }
+  /** `isFinal`: another attempt would fail for the same reason. */
+  | { readonly kind: 'failed'; readonly reason: string; readonly isFinal?: boolean }
   | { readonly kind: 'stopping'; readonly reason: EndReason };
 
 export type RelayEffect =
@@ -54,7 +55,7 @@ export function step(state: RelayState, event: RelayEvent, nowMs: number, isNewe
     case 'begun':
       return state.kind === 'away' ? connect(0) : [state, []];
     case 'request':
-      if (state.kind === 'away') return connect(0);
+      if (state.kind === 'away') return nowMs < (state.untilMs ?? 0) ? wait(0, state.untilMs as number) : connect(0);
       if (state.kind !== 'failed') return [state, []];
       return nowMs >= state.retryAtMs ? connect(failuresMax - 1) : [state, [{ do: 'refuse', reason: state.reason }]];
     case 'woke':
@@ -63,7 +64,8 @@ export function step(state: RelayState, event: RelayEvent, nowMs: number, isNewe
       if (state.kind !== 'connecting') return [state, []];
       return [{ kind: 'joined', failures: state.failures, sinceMs: nowMs }, [{ do: 'resume' }]];
     case 'failed':
-      return state.kind === 'connecting' ? fail(state.failures + 1, event.reason, nowMs) : [state, []];
+      if (state.kind !== 'connecting') return [state, []];
+      return fail(event.isFinal ? failuresMax : state.failures + 1, event.reason, nowMs);
     case 'stopping':
       return state.kind === 'joined' ? [{ kind: 'leaving', reason: event.reason }, []] : [state, []];
     case 'lost':
@@ -77,8 +79,9 @@ function lose(state: RelayState, nowMs: number, isNewer: boolean): Step {
   if (state.kind === 'leaving') {
     if (state.reason === 'down')
       return [{ kind: 'over' }, [{ do: 'settle' }, { do: 'refuse', reason: stoppedReason }, { do: 'exit' }]];
-    if (state.reason === 'upgrade' && isNewer) return settled(connect(0));
-    return [{ kind: 'away' }, [{ do: 'settle' }]];
+    if (state.reason !== 'upgrade') return [{ kind: 'away' }, [{ do: 'settle' }]];
+    // An older relay could start the older version again.
+    return isNewer ? settled(connect(0)) : [{ kind: 'away', untilMs: nowMs + backoffFirstMs }, [{ do: 'settle' }]];
   }
   if (state.kind !== 'joined') return [state, []];
   if (nowMs - state.sinceMs >= provenMs) return settled(connect(0));
@@ -92,6 +95,7 @@ const connect = (failures: number): Step => [{ kind: 'connecting', failures }, [
 function fail(failures: number, reason: string, nowMs: number): Step {
   if (failures >= failuresMax)
     return [{ kind: 'failed', reason, retryAtMs: nowMs + backoffMaxMs }, [{ do: 'refuse', reason }]];
-  const delayMs = Math.min(backoffMaxMs, backoffFirstMs * 2 ** (failures - 1));
-  return [{ kind: 'waiting', failures }, [{ do: 'wake', atMs: nowMs + delayMs }]];
+  return wait(failures, nowMs + Math.min(backoffMaxMs, backoffFirstMs * 2 ** (failures - 1)));
 }
+
+const wait = (failures: number, atMs: number): Step => [{ kind: 'waiting', failures }, [{ do: 'wake', atMs }]];

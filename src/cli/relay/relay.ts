@@ -180,16 +180,16 @@ export class Relay {
           opened.kind === 'refused' ? `it runs ${opened.config} now` : `its socket cannot be used (${opened.code})`,
         );
       case 'failed':
-        return this.#failed(opened.reason);
+        return this.#failed(opened.reason, opened.isFinal);
       default:
         return this.#failed('the running Hostler is ending');
     }
   };
 
-  #failed(reason: string): void {
+  #failed(reason: string, isFinal = false): void {
     this.#attach();
     this.#options.onFailure(reason);
-    this.#event({ kind: 'failed', reason });
+    this.#event({ kind: 'failed', reason, isFinal });
   }
 
   #connected(socket: Socket, welcome: Welcome): void {

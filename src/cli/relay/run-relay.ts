@@ -104,7 +104,14 @@ class RelayRun {
     const flags = given.filter((entry): entry is [string, string] => entry[1] !== undefined);
     const script = process.argv[1] as string;
     return joinHost({
-      ...{ dataDir, config: this.#config, clock: systemClock, signal: this.#stopped.signal, env: process.env },
+      ...{
+        dataDir,
+        config: this.#config,
+        givenConfig: this.#options.config,
+        clock: systemClock,
+        signal: this.#stopped.signal,
+        env: process.env,
+      },
       command: [
         ...[process.execPath, ...process.execArgv, script, 'up', '--config', this.#options.config],
         ...['--data-dir', dataDir, ...flags.flatMap(([name, value]) => [`--${name}`, value])],

@@ -1,11 +1,11 @@
-import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../../test/eventually.js';
 import { systemClock } from '../../kernel/clock.js';
 import type { Opened } from './open-link.js';
-import { joinHost } from './start-host.js';
+import { type HostStart, joinHost } from './start-host.js';
 
 test('lines that the host logs in the moment before it accepts the relay are passed on', async () => {
   const dataDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-start-'));
@@ -14,7 +14,7 @@ test('lines that the host logs in the moment before it accepts the relay are pas
   const lines: string[] = [];
   let tries = 0;
   const opened = await joinHost({
-    ...{ dataDir, config: path.join(dataDir, 'hostler.json'), env: process.env, clock: systemClock },
+    ...{ dataDir, config: dataDir, givenConfig: dataDir, env: process.env, clock: systemClock },
     command: ['/bin/sh', '-c', 'echo a warning; : >"$0"', ready],
     signal: new AbortController().signal,
     onLine: (line) => lines.push(line),
@@ -34,10 +34,60 @@ test('R1 a data directory in which nothing can be made is no host to wait for', 
   const dataDir = path.join(folder, 'loop');
   symlinkSync(dataDir, dataDir);
   const opened = await joinHost({
-    ...{ dataDir, config: path.join(folder, 'hostler.json'), env: process.env, clock: systemClock, command: [] },
+    ...{ dataDir, config: folder, givenConfig: folder, env: process.env, clock: systemClock, command: [] },
     signal: new AbortController().signal,
     onLine: () => {},
     open: async () => ({ kind: 'absent' }),
   });
   expect(opened).toEqual({ kind: 'unreachable', code: 'ELOOP' });
+});
+
+/** A start in a folder of its own; `command` is the host. */
+function setUp(script: string, part: Partial<HostStart> = {}) {
+  const dataDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-start-'));
+  onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
+  const config = path.join(dataDir, 'hostler.json');
+  writeFileSync(config, '{}');
+  const ran = path.join(dataDir, 'ran');
+  const join = () =>
+    joinHost({
+      ...{ dataDir, config, givenConfig: config, env: process.env, clock: systemClock, onLine: () => {} },
+      signal: new AbortController().signal,
+      command: ['/bin/sh', '-c', script, ran],
+      open: async () => ({ kind: 'absent' }),
+      ...part,
+    });
+  return { dataDir, config, ran, join };
+}
+
+test('R2 a configuration that does not exist is the reason, and no host is started', async () => {
+  const missing = '/nowhere/hostler.json';
+  const { ran, join } = setUp(': >"$0"', { config: missing, givenConfig: missing });
+  expect(await join()).toEqual({ kind: 'failed', reason: `${missing} does not exist`, isFinal: true });
+  expect(existsSync(ran)).toBe(false);
+});
+
+test('R2 an error of the configuration is final, and any other error of the start is not', async () => {
+  const given = '/a/hostler.json';
+  const printed = `echo 'hostler: ${given}:1:2: listen.port: must be a whole number [invalid_spec]'`;
+  expect(await setUp(printed, { givenConfig: given }).join()).toMatchObject({ kind: 'failed', isFinal: true });
+  expect(await setUp("echo 'hostler: no memory is left'").join()).toEqual({
+    ...{ kind: 'failed', reason: 'no memory is left', isFinal: false },
+  });
+});
+
+test('R2 a relay that is stopped while it waits for a host names that as the reason, and tries no more', async () => {
+  const stopped = new AbortController();
+  const { join } = setUp('exec sleep 0.1', { signal: stopped.signal });
+  const joining = join();
+  stopped.abort();
+  expect(await joining).toEqual({ kind: 'failed', reason: 'the relay was stopped', isFinal: true });
+});
+
+test('R1 a host is no child of the Hostler that its relay runs below', async () => {
+  const env = { ...process.env, HOSTLER_RUN: 'outer.1', KEPT: 'yes' };
+  const { ran, join } = setUp('env >"$0"', { env });
+  await join();
+  const seen = readFileSync(ran, 'utf8').split('\n');
+  expect([seen.includes('KEPT=yes'), seen.filter((line) => line.startsWith('HOSTLER_RUN'))]).toEqual([true, []]);
 });

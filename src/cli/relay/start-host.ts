@@ -3,10 +3,11 @@
  * Invariants: of many relays one starts a host: the one that holds `start.lock`. The control socket of the host is the real lock, so a
  * lock file that is removed too early costs a useless start and nothing else. A file of a dead process is removed.
  */
-import { chmodSync, closeSync, openSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, openSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
+import { RUN_MARKER } from '../../transports/environment.js';
 import { fetchRunningFacts } from '../control/control-client.js';
 import { controlPath, type RunningFacts } from '../control/control-protocol.js';
 import { hostLogPath, isAlive, spawnDetached } from '../process/host-address.js';
@@ -16,7 +17,10 @@ import { isRefusedBySystem, type Opened } from './open-link.js';
 
 export interface HostStart {
   readonly dataDir: string;
+  /** Real path. */
   readonly config: string;
+  /** The path as the host names it in errors. */
+  readonly givenConfig: string;
   /** Command line of the host. */
   readonly command: readonly string[];
   readonly env: NodeJS.ProcessEnv;
@@ -35,7 +39,7 @@ const lockMaxMs = 30_000;
 const lockPath = (dataDir: string): string => path.join(dataDir, 'start.lock');
 
 export async function joinHost(start: HostStart): Promise<Opened> {
-  const { dataDir, clock, signal, open } = start;
+  const { dataDir, config, clock, signal, open } = start;
   const untilMs = clock.nowMs() + startMaxMs;
   let child: StartedHost | undefined;
   let hasLock = false;
@@ -44,13 +48,14 @@ export async function joinHost(start: HostStart): Promise<Opened> {
     for (;;) {
       const opened = await open();
       if (opened.kind !== 'absent' && opened.kind !== 'stopping') return opened;
-      if (signal.aborted || clock.nowMs() > untilMs)
-        return { kind: 'failed', reason: `waited ${startMaxMs / 1_000} s for ${waitsFor}` };
+      if (signal.aborted) return { kind: 'failed', reason: 'the relay was stopped', isFinal: true };
+      if (clock.nowMs() > untilMs) return { kind: 'failed', reason: `waited ${startMaxMs / 1_000} s for ${waitsFor}` };
       child?.tail.read();
       if (!child || !isAlive(child.pid)) {
         const other = await fetchRunningFacts(controlPath(dataDir), clock);
         if (other) waitsFor = waitText(dataDir, other);
-        else if (child) return failure(dataDir, child);
+        else if (child) return failure(start, child);
+        else if (!existsSync(config)) return { kind: 'failed', reason: `${config} does not exist`, isFinal: true };
         else {
           hasLock ||= takeLock(lockPath(dataDir), clock);
           if (hasLock) child = await launch(start);
@@ -91,18 +96,21 @@ async function launch({ dataDir, config, command, env, onLine }: HostStart): Pro
     if (lines.push(line) > 100) lines.shift();
     onLine(line);
   });
-  const environment = { ...env, [RELAYED_VARIABLE]: '1' };
+  // A host below another Hostler must not count as one of its servers: it outlives them.
+  const environment = { ...env, [RELAYED_VARIABLE]: '1', [RUN_MARKER]: undefined };
   const pid = await spawnDetached({ command, cwd: path.dirname(config), env: environment, log });
   return { pid, tail, lines };
 }
 
 /** The reason is the error that the host printed. */
-async function failure(dataDir: string, { lines, tail }: StartedHost): Promise<Opened> {
+async function failure({ dataDir, givenConfig }: HostStart, { lines, tail }: StartedHost): Promise<Opened> {
   tail.read();
   const code = await listenError(dataDir);
   if (isRefusedBySystem(code)) return { kind: 'unreachable', code };
   const error = lines.findLast((line) => line.startsWith('hostler: ')) ?? lines.at(-1);
-  return { kind: 'failed', reason: error?.replace(/^hostler: /, '') ?? 'Hostler ended while it started' };
+  const reason = error?.replace(/^hostler: /, '') ?? 'Hostler ended while it started';
+  // Until the file is edited, the next start fails in the same way.
+  return { kind: 'failed', reason, isFinal: reason.startsWith(givenConfig) };
 }
 
 /** Undefined if this process can create sockets in the data directory. */
