@@ -25,6 +25,9 @@ interface Pending {
   readonly reject: (error: HostError) => void;
 }
 
+/** No process listens on the socket. */
+const absentCodes: ReadonlySet<string> = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTSOCK']);
+
 /** A process that does not answer in this time hangs. */
 const answerMs = 2_000;
 
@@ -63,16 +66,22 @@ export async function connectControl(file: string): Promise<ControlClient> {
   };
 }
 
-/** Facts of the Hostler that owns the socket; `{}` if it does not answer, undefined if no process of this user listens. */
+/** Facts of the Hostler that owns the socket; `{}` if it cannot answer or be reached, undefined if no process of this user listens. */
 export async function fetchRunningFacts(
   file: string,
   clock: Clock = systemClock,
 ): Promise<Partial<RunningFacts> | undefined> {
   let client: ControlClient;
   try {
-    client = await connectControl(file);
+    requireOwn(file);
   } catch {
     return undefined;
+  }
+  try {
+    client = await connectControl(file);
+  } catch (error) {
+    // A host whose queue is full, or that this process may not reach, runs all the same.
+    return isHostError(error) && absentCodes.has(error.details.reason ?? '') ? undefined : {};
   }
   const answer = client.request('version').catch(() => undefined);
   let cancel = () => {};
@@ -106,7 +115,7 @@ function open(file: string): Promise<Socket> {
 
 function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): HostError {
   const log = hostLogPath(path.dirname(file));
-  const isAbsent = code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTSOCK';
+  const isAbsent = absentCodes.has(code);
   return new HostError(
     'connect_failed',
     isAbsent ? 'no Hostler is running for this data directory' : `the running Hostler cannot be reached (${code})`,

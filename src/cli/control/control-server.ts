@@ -68,13 +68,17 @@ export function listenPrivately(server: Server, file: string): Promise<NodeJS.Er
     const before = process.umask(0o177);
     server.listen(file, () => {
       server.off('error', failed);
-      // A later error concerns one connection only.
-      server.on('error', () => {});
+      // Once, also if it listens again.
+      server.off('error', ignore);
+      server.on('error', ignore);
       resolve(undefined);
     });
     process.umask(before);
   });
 }
+
+/** A later error concerns one connection only. */
+const ignore = () => {};
 
 /** Another Hostler that starts at the same moment may replace the stale socket; `bind` then tries again. */
 const triesMax = 3;

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -39,6 +39,33 @@ function raw(text: string): Promise<string> {
     socket.once('close', () => resolve(received));
   });
 }
+
+test('a socket whose host accepts no connection for now is not stale: its host keeps the data directory', async () => {
+  // A stalled host: the queue of the socket is full.
+  const program =
+    'use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); bind(S, sockaddr_un(shift)); listen(S, 0); $| = 1; print "ok\\n"; <STDIN>;';
+  const stalled = spawn('perl', ['-e', program, file], { stdio: ['pipe', 'pipe', 'inherit'] });
+  await once(stalled.stdout, 'data');
+  const waiting: Socket[] = [];
+  for (let code = ''; code === ''; ) {
+    const socket = connect(file);
+    waiting.push(socket);
+    code = await new Promise<string>((resolve) => {
+      socket.once('connect', () => resolve(''));
+      socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? ''));
+    });
+    if (code !== '') expect(code).toBe('EAGAIN');
+  }
+  expect(await fetchRunningFacts(file)).toEqual({});
+  await expect(open({})).rejects.toMatchObject({ details: { reason: 'in_use' } });
+  expect(statSync(file).isSocket()).toBe(true);
+  for (const socket of waiting) socket.destroy();
+  stalled.stdin.end();
+  await once(stalled, 'exit');
+  // Without its process the socket is stale.
+  expect(await fetchRunningFacts(file)).toBeUndefined();
+  await open({});
+});
 
 test('events, then one result, to the client of the request', async () => {
   await open({

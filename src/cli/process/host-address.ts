@@ -3,6 +3,7 @@
  * Everything that depends on the system is here: Windows has named pipes and no sessions.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { HostError } from '../../kernel/errors.js';
 
@@ -54,11 +55,22 @@ export function spawnDetached({ command, cwd, env, log }: DetachedOptions): Prom
   });
 }
 
+/** False also for a process that has ended and was not reaped: PID 1 of a container may never do that. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
-    return true;
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+  return process.platform !== 'linux' || !/^[ZX]/.test(stateOf(pid));
+}
+
+/** The field after the name, which may contain parentheses. Empty if it cannot be read. */
+function stateOf(pid: number): string {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+    return stat.slice(stat.lastIndexOf(')') + 2);
+  } catch {
+    return '';
   }
 }

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -26,4 +26,26 @@ test('R1 the log of a host is for its user, has a bound and one predecessor, and
   log.close();
   log.write('dropped');
   expect(new LogFile(path.join(folder, 'missing', 'host.log')).write('x')).toBeUndefined();
+});
+
+test('R1 after a rotation the other descriptors of the process write into the log too', () => {
+  const file = path.join(folder, 'shared.log');
+  // As the shell opens it for stdout and stderr of the host.
+  const stderr = openSync(file, 'a');
+  const log = new LogFile(file, 40);
+  const tail: string[] = [];
+  const reader = new LogTail(file, (line) => tail.push(line));
+  for (const text of ['a line of thirty characters.. 1', 'a line of thirty characters.. 2']) {
+    log.write(`${text}\n`);
+    reader.read();
+    writeSync(stderr, 'crash\n');
+    reader.read();
+  }
+  expect(readFileSync(file, 'utf8')).toBe('a line of thirty characters.. 2\ncrash\n');
+  expect(tail).toEqual(['a line of thirty characters.. 1', 'crash', 'a line of thirty characters.. 2', 'crash']);
+  closeSync(stderr);
+  rmSync(file);
+  log.write('a line of thirty characters.. 3\n');
+  expect(readFileSync(file, 'utf8')).toBe('a line of thirty characters.. 3\n');
+  log.close();
 });

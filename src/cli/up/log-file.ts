@@ -2,7 +2,7 @@
  * The log of a host without a terminal: `host.log` in the data directory, for its user alone.
  * Invariant: the log and its predecessor `host.log.1` have at most `bytesMax` each, except for one line.
  */
-import { closeSync, fstatSync, openSync, renameSync, writeSync } from 'node:fs';
+import { closeSync, copyFileSync, existsSync, fstatSync, ftruncateSync, openSync, writeSync } from 'node:fs';
 
 const bytesMax = 5 * 1024 * 1024;
 
@@ -35,13 +35,20 @@ export class LogFile {
   }
 
   #rotate(): void {
-    this.close();
+    const descriptor = this.#descriptor;
+    if (descriptor === undefined) return;
     try {
-      renameSync(this.#file, `${this.#file}.1`);
+      // Errors of Node and of the start go to this file too, through descriptors that the shell opened. They must not lose it.
+      copyFileSync(this.#file, `${this.#file}.1`);
     } catch {
-      // The log was removed.
+      // No space is left, or the log was removed.
     }
-    this.#open();
+    if (!existsSync(this.#file)) {
+      this.close();
+      return this.#open();
+    }
+    ftruncateSync(descriptor);
+    this.#bytes = 0;
   }
 
   #open(): void {
