@@ -3,6 +3,9 @@
  * Not here: expanding `${VAR}` (config/).
  * Invariant: no other variable reaches a child, because Hostler's own environment contains the keys of other servers.
  */
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Null: the variable is not set, even if the baseline has it. */
@@ -10,6 +13,15 @@ export type DeclaredEnvironment = Readonly<Record<string, string | null | undefi
 
 /** Name of the variable that marks every process of one run (`<instance>.<run number>`), to identify leftover processes. */
 export const RUN_MARKER = 'HOSTLER_RUN';
+
+/** The state directory has a file `<instance><ending>` that lists the processes of the instance. */
+export const JOURNAL_ENDING = '.children';
+
+/** True for a process of an instance with this state directory. */
+export function isChildOf(stateDir: string, env: Environment): boolean {
+  const [, instance] = /^([\w-]+)\.\d+$/.exec(env[RUN_MARKER] ?? '') ?? [];
+  return instance !== undefined && existsSync(path.join(stateDir, `${instance}${JOURNAL_ENDING}`));
+}
 
 /** Variables with the address of a proxy or registry, which may contain a password. Each also exists in lower case. */
 const ADDRESSES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NPM_CONFIG_REGISTRY'];

@@ -3,9 +3,10 @@
  * Imports as little as possible: every client of a user has one such process.
  */
 import { systemClock } from '../../kernel/clock.js';
-import { type HostError, isHostError } from '../../kernel/errors.js';
+import { HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
+import { isChildOf } from '../../transports/environment.js';
 import type { ParsedArgs } from '../command.js';
 import { prepareDataDir } from '../config/data-dir.js';
 import { realPath } from '../config/find-config.js';
@@ -32,6 +33,7 @@ const wrongPathCodes: ReadonlySet<string> = new Set(['EEXIST', 'ENOTDIR', 'ENAME
 export async function runRelay(args: ParsedArgs, serveHere: ServeHere): Promise<number> {
   const options = upOptions(args, process.env, process.cwd());
   const { dataDir } = options;
+  if (isChildOf(dataDir, process.env)) throw containsItself(options.config);
   try {
     prepareDataDir(dataDir);
   } catch (error) {
@@ -154,6 +156,17 @@ class RelayRun {
     this.#lastFailure = reason;
   }
 }
+
+/** Each start of this server would connect to the Hostler that started it. */
+const containsItself = (config: string): HostError =>
+  new HostError(
+    'invalid_spec',
+    `this process is a server of the Hostler that it would connect to: ${config} contains Hostler itself`,
+    {
+      reason: 'loop',
+      hint: `remove the server that runs 'hostler up --stdio' from mcpServers in ${config}`,
+    },
+  );
 
 const say = (level: 'info' | 'warn' | 'error', text: string): void => {
   process.stderr.write(`${systemClock.date().toISOString()} ${level.padEnd(5)} ${neutraliseLine(text, lineChars)}\n`);

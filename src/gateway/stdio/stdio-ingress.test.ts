@@ -91,6 +91,21 @@ test('E4 a process is one client in both eras, and its end is reported once', as
   expect(new Set([...clients.flat(), embedder.id]).size).toBe(3);
 });
 
+test.each(['ended', 'destroyed'])('a client whose pipe has %s before it is served is released', async (how) => {
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  if (how === 'destroyed') for (const stream of [input, output]) stream.destroy();
+  else input.resume().end();
+  await new Promise((resolve) => input.once('close', resolve));
+  const ended: string[] = [];
+  const router = Object.assign(new FakeRouter(), { endedBeforeOpen: ({ id }: Client) => ended.push(id) });
+  ingress = createStdioIngress({
+    ...{ router, clock: new FakeClock(), input, output, principal: embedder, endpoint: { kind: 'all' } },
+    onProblem: (error) => expect.unreachable(String(error)),
+  });
+  await ingress.closed;
+  expect(ended.length).toBe(1);
+});
+
 describe('the modern era', () => {
   test('a request is served by itself, and its params reach the router to the byte', async () => {
     const { router, send } = open();

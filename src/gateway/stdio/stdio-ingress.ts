@@ -124,6 +124,9 @@ class PipeIngress implements StdioIngress, Pipe {
     input.on('end', this.#ended);
     input.on('error', this.#ended);
     input.on('close', this.#ended);
+    // A stream that ended before emits these events no more.
+    if (output.destroyed) this.#broken();
+    else if (input.readableEnded || input.destroyed) this.#ended();
   }
 
   get closed(): Promise<void> {

@@ -19,6 +19,7 @@ import {
   writeSync,
 } from 'node:fs';
 import path from 'node:path';
+import { JOURNAL_ENDING } from '../environment.js';
 import { type GroupLeader, signallable } from './process-group.js';
 import type { ProcessTable } from './process-table.js';
 import { requireTrusted } from './state-dir.js';
@@ -41,7 +42,6 @@ export interface JournalStart {
   readonly server: string;
 }
 
-export const JOURNAL_ENDING = '.children';
 const compactBytes = 64 * 1024;
 
 export class PidJournal {

@@ -10,9 +10,8 @@ import { readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { type Clock, keepAlive, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { runMark } from '../environment.js';
+import { JOURNAL_ENDING, runMark } from '../environment.js';
 import {
-  JOURNAL_ENDING,
   type JournalEntry,
   type JournalHeader,
   type JournalReading,
