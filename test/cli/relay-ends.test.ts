@@ -1,5 +1,6 @@
 /** The ends of `hostler up --stdio`: of its client, of its host, and before either begins. */
 import { writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as v2 from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
@@ -50,17 +51,19 @@ test('R2 a client with an open listen stream closes, and its relay connects to n
   expect(stderr()).not.toContain('cannot be reached');
 });
 
-test('R2 a modern client reads its lists again after a restart with an edit', async () => {
+test('R2 a modern client is told to read its lists again after a restart', async () => {
   place.configure({ mcpServers: { one: fixtureEntry() }, idleExit: '1s' });
   let names: readonly string[] = [];
   const { client } = await listening((now) => (names = now));
   expect((await client.listTools()).tools.map(({ name }) => name)).toContain('one__echo');
-  place.configure({ mcpServers: { one: fixtureEntry(), two: fixtureEntry() }, idleExit: '1s' });
+  names = [];
+  // The next host knows this list already, so it sees no change itself.
   expect((await place.hostler('restart')).code).toBe(0);
-  await eventually('the client has the new list', () => names.includes('two__echo'));
+  await eventually('the client has read its list again', () => names.includes('one__echo'));
 });
 
 test('R2 a configuration that does not exist is named at once, and requests get that reason', async () => {
+  place = Object.assign(place, { config: path.join(place.folder, 'missing', 'hostler.json') });
   const relay = new Running(relayArgs());
   relay.child.stdin?.end('{"jsonrpc":"2.0","id":1,"method":"ping"}\n');
   const { code, stdout, stderr } = await relay.closed;
