@@ -1,33 +1,31 @@
 import { describe, expect, test } from 'vitest';
 import { managedSession } from '../../test/fakes/managed-session.js';
-import { asked, failureOf, fakeCall, promised } from '../../test/fakes/policy-call.js';
+import { asked, failureOf, fakeCall, fakeList, promised } from '../../test/fakes/policy-call.js';
 import { HostError, type HostErrorOptions } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
-import type { Call } from '../policy/operation.js';
+import type { Call, Operation } from '../policy/operation.js';
 import { ReconnectBackoff } from '../policy/retry.js';
-import type { Session } from '../session/session.js';
+import { ServerThrottle } from '../policy/throttles.js';
+import type { CallOptions, Session } from '../session/session.js';
 import type { Answer } from '../wire/peer-interface.js';
 import { dispatch } from './dispatch.js';
 
 const unsent = { phase: 'queued', execution: 'not_executed' } as const;
-const failure = (code: 'connect_failed' | 'transport' | 'timeout', details: HostErrorOptions) =>
+const failure = (code: 'connect_failed' | 'transport' | 'timeout' | 'overloaded', details: HostErrorOptions) =>
   new HostError(code, code, { server: 'a', ...details });
 
 /** The last stage before a session that fails as the test says, in the tick it is asked. */
 function setUp() {
   const clock = new FakeClock();
   const world = { fails: undefined as HostError | undefined, sentAtMs: [] as number[], replays: 0 };
+  const options: CallOptions[] = [];
   const session = {
     closedBy: undefined as HostError | undefined,
     lastMessageAtMs: 0,
     facts: { era: 'legacy' },
-    callToolWithCallback: (
-      _tool: string,
-      _args: unknown,
-      options: { signal?: AbortSignal },
-      done: (o: Answer | Error) => void,
-    ) => {
-      if (options.signal?.aborted) return done(new HostError('cancelled', 'cancelled', unsent));
+    callToolWithCallback: (_tool: string, _args: unknown, own: CallOptions, done: (o: Answer | Error) => void) => {
+      options.push(own);
+      if (own.signal?.aborted) return done(new HostError('cancelled', 'cancelled', unsent));
       world.sentAtMs.push(clock.nowMs());
       done(world.fails ?? { kind: 'result', bytes: Buffer.from('{"content":[]}'), mayHold: 0 });
     },
@@ -36,6 +34,7 @@ function setUp() {
   const managed = managedSession('a', session as unknown as Session, clock, { trustAnnotations: true });
   managed.learn([{ key: 'read', raw: Buffer.from('{"name":"read","annotations":{"readOnlyHint":true}}') }], () => true);
   const reconnects = new ReconnectBackoff(clock, () => 0.5);
+  const throttle = new ServerThrottle(clock);
   const send = promised(
     asked(
       dispatch({
@@ -45,14 +44,22 @@ function setUp() {
         reconnects,
         clean: (text) => text,
         pinRefusal: () => undefined,
-        exchange: () => Promise.reject(new Error('calls only')),
+        serverThrottle: throttle,
+        exchange: async () => {
+          world.sentAtMs.push(clock.nowMs());
+          if (world.fails) throw world.fails;
+          return { items: [], ttlMs: 0, isPublic: false };
+        },
         onReplay: () => world.replays++,
       }),
     ),
   );
   const call = (part: Partial<Call> = {}) =>
     send(fakeCall({ server: 'a', tool: 'write', deadlineAtMs: clock.nowMs() + 5_000, ...part }));
-  return { clock, world, session, managed, reconnects, call };
+  const list = (part: Partial<Operation> = {}) =>
+    send(fakeList({ server: 'a', deadlineAtMs: clock.nowMs() + 5_000, ...part }) as Call);
+  const limit = () => throttle.failed('a', failure('overloaded', { httpStatus: 429, retryAfterMs: 60_000 }));
+  return { clock, world, options, session, managed, reconnects, call, list, limit };
 }
 
 describe('W19 a call whose connection is refused', () => {
@@ -182,4 +189,41 @@ test('W24 a repeated call that may have run stays uncertain when the last try wa
   await clock.advanceAsync(5_000);
   expect(world.sentAtMs.length).toBeGreaterThan(1);
   expect((await outcome).toJSON()).toMatchObject({ execution: 'uncertain', retryable: false });
+});
+
+describe('W11 a request is not sent to a throttled server', () => {
+  const throttled = { code: 'overloaded', reason: 'throttled', execution: 'not_executed', retryAfterMs: 60_000 };
+
+  test.each(['call', 'list', 'read', 'request'] as const)(
+    'when it had to wait for the connection: %s',
+    async (kind) => {
+      const { clock, world, call, list, limit } = setUp();
+      // The server is started for this request, and asks for fewer requests meanwhile.
+      const outcome = failureOf(kind === 'call' ? call() : list({ kind }));
+      limit();
+      await clock.advanceAsync(0);
+      expect((await outcome).toJSON()).toMatchObject(throttled);
+      expect(world.sentAtMs).toEqual([]);
+    },
+  );
+
+  test('when it is sent again', async () => {
+    const { clock, world, call, limit } = setUp();
+    world.fails = failure('transport', unsent);
+    const outcome = failureOf(call());
+    await clock.advanceAsync(1);
+    limit();
+    await clock.advanceAsync(5_000);
+    expect((await outcome).toJSON()).toMatchObject({ ...throttled, retryAfterMs: expect.any(Number) });
+    expect(world.sentAtMs).toEqual([0]);
+  });
+
+  test('when it had to wait for a new session', async () => {
+    const { options, call, limit } = setUp();
+    await call();
+    const [{ resend } = {}] = options;
+    expect(resend?.refusal()).toBeUndefined();
+    limit();
+    expect(resend?.refusal()).toMatchObject({ code: 'overloaded', details: { reason: 'throttled' } });
+  });
 });

@@ -2,7 +2,7 @@
  * The last stage: sends an operation to its server and decides, from the facts of a failure, whether and when to send it again.
  * Not here: permission (the earlier stages), starting the server (supervisor/).
  * Invariant: a call that may have run is sent again only if its tool is trusted and read-only or idempotent. It is never sent
- * again after the server sent a question to the caller.
+ * again after the server sent a question to the caller. Nothing is sent to a throttled server.
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
@@ -20,6 +20,7 @@ import {
 } from '../policy/operation.js';
 import type { ReplayReason } from '../policy/policy-events.js';
 import { isUnconnected, type ReconnectBackoff, replayReason, toOutcome } from '../policy/retry.js';
+import type { ServerThrottle } from '../policy/throttles.js';
 import { quote, RpcRefusal, readRpcError } from '../session/rpc-response.js';
 import type { CallOptions, Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
@@ -54,6 +55,8 @@ export interface DispatchParts {
   readonly clean: (text: string) => string;
   /** Called for each attempt: the list of the server may have changed while the call waited, or with a new run. */
   readonly pinRefusal: (server: string, tool: string) => HostError | undefined;
+  /** Asked for each attempt, for the same reason. */
+  readonly serverThrottle: Pick<ServerThrottle, 'refusal'>;
   readonly exchange: Exchange;
   readonly onReplay: Replayed;
 }
@@ -148,7 +151,8 @@ class Dispatch implements CallOptions, DeadlineExtension, ResendCheck {
 
   refusal(): Error | undefined {
     const { server, tool } = this.call;
-    return tool === undefined ? undefined : this.pinError(server, tool);
+    const throttled = this.context.serverThrottle.refusal(server, tool);
+    return throttled ?? (tool === undefined ? undefined : this.pinError(server, tool));
   }
 
   attempt(): void {
@@ -169,8 +173,8 @@ class Dispatch implements CallOptions, DeadlineExtension, ResendCheck {
     const { tool, args, trail, isFresh, relay } = call;
     // A fresh call is still in the tick of its earlier stages, which made these checks.
     if (!isFresh) {
-      const pinError = this.refusal();
-      if (pinError) return this.over(pinError);
+      const refusal = this.refusal();
+      if (refusal) return this.over(refusal);
       this.nowMs = context.clock.nowMs();
     }
     call.stage.sentAtMs = this.nowMs;

@@ -108,7 +108,6 @@ function open(part: Record<string, unknown> = {}) {
     list: (request) => operations.list(request),
     pins,
     budgets,
-    serverThrottle,
     known,
     clean: (text) => text,
     onToolsChanged: (name) => dropped.push(name),

@@ -36,10 +36,10 @@ import type { ListOptions, ResourceResult } from './host-interface.js';
 import type { ManagedServer } from './managed-server.js';
 import type { ListRequest, OperationsParts } from './operations.js';
 
-/** The caller's deadline or `timeouts.call`, whichever is earlier. */
-type Limits = Pick<CallOptions, 'deadlineAtMs' | 'signal'>;
+/** The deadline is the caller's or `timeouts.call`, whichever is earlier. */
+type Limits = Pick<CallOptions, 'deadlineAtMs' | 'signal' | 'resend'>;
 
-type OperationsPart = 'clock' | 'serverOf' | 'findServer' | 'guards' | 'pins' | 'serverThrottle' | 'lists' | 'clean';
+type OperationsPart = 'clock' | 'serverOf' | 'findServer' | 'guards' | 'pins' | 'lists' | 'clean';
 
 export interface ListOperationsParts extends Pick<OperationsParts, OperationsPart> {
   readonly budgets: Pick<CallBudgets, 'charge'>;
@@ -213,9 +213,6 @@ export class ListOperations {
     // This operation may have started the server, and the start may have cached its public list.
     const items = this.#cache.get(listQuestion(operation));
     if (items) return { items, ttlMs: 0, isPublic: false };
-    // Checked again, because the operation may have waited for the connection.
-    const refusal = this.#parts.serverThrottle.refusal(server);
-    if (refusal) throw refusal;
     const learn = method === 'tools/list' ? this.#reading(managed) : undefined;
     const epoch = this.#cache.epochOf(server, method);
     stage.epoch = epoch;
@@ -234,9 +231,9 @@ export class ListOperations {
   async #send(
     session: Session,
     { method, uri, principal }: Operation,
-    { deadlineAtMs, signal }: Limits,
+    { deadlineAtMs, signal, resend }: Limits,
   ): Promise<ListResult> {
-    const limits = { deadlineAtMs, signal };
+    const limits = { deadlineAtMs, signal, resend };
     if (isListMethod(method)) return listResult(await session.list(method, limits));
     const answer = await session.request(method, JSON.stringify({ uri }), { ...limits, client: principal.id });
     const raw = resultOf(answer, session.server, method, this.#parts.clean);

@@ -147,6 +147,7 @@ export class Operations {
         reconnects: parts.reconnects,
         clean: parts.clean,
         pinRefusal: (server, tool) => pinRefusalError(facts, server, tool),
+        serverThrottle,
         exchange: (server, operation, session, options) =>
           operation.kind === 'request'
             ? session

@@ -47,12 +47,12 @@ export interface RequestOptions extends CauseHandlers {
   readonly uncancellable?: boolean;
   /** The request stays open as long as the connection (`subscriptions/listen`), and does not count as unanswered. */
   readonly isLongLived?: boolean | undefined;
-  /** Asked before a tool call is sent that had to wait for a new session. */
+  /** Asked before a request is sent that had to wait for a new session. */
   readonly resend?: ResendCheck | undefined;
 }
 
 export interface ResendCheck {
-  /** Why the tool must not be called now. */
+  /** Why the request must not be sent now. */
   refusal(): Error | undefined;
 }
 

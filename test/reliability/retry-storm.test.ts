@@ -70,6 +70,7 @@ function setUp(failsAfterMs: number) {
     reconnects: new ReconnectBackoff(clock, () => 0.5),
     clean: (text) => text,
     pinRefusal: () => undefined,
+    serverThrottle: { refusal: () => undefined },
     exchange: () => Promise.reject(new Error('calls only')),
     onReplay: () => {},
   });
