@@ -107,11 +107,22 @@ test('W29 a list that fails and is announced all the time is read once a second'
 });
 
 /** Notes the time at which `promise` resolves. */
-function resolvedAt(clock: FakeClock, promise: Promise<void>): { ms?: number } {
+function resolvedAt(clock: FakeClock, promise: Promise<void> | undefined): { ms?: number } {
   const at: { ms?: number } = {};
-  void promise.then(() => {
+  void promise?.then(() => {
     at.ms = clock.nowMs();
   });
+  return at;
+}
+
+/** Notes until when calls are held. */
+function heldUntil(clock: FakeClock, awaited: () => Promise<void> | undefined): { ms?: number } {
+  const at: { ms?: number } = {};
+  const wait = async () => {
+    for (let next = awaited(); next; next = awaited()) await next;
+    at.ms = clock.nowMs();
+  };
+  void wait();
   return at;
 }
 
@@ -119,7 +130,7 @@ test('W28 two renewals during one read wait for the read that follows it', async
   const { clock, reader, learnt } = set([[tool('old')], [tool('new')]], [50, 50]);
   void reader.read();
   await clock.advanceAsync(10);
-  const known = [resolvedAt(clock, reader.readAgain()), resolvedAt(clock, reader.readAgain())];
+  const known = [heldUntil(clock, reader.readAgain()), heldUntil(clock, reader.readAgain())];
   await clock.advanceAsync(1_000);
   expect([known, learnt]).toEqual([
     [{ ms: 100 }, { ms: 100 }],
@@ -131,7 +142,7 @@ test('W28 a renewal during the first read is followed by a read at once, however
   const { clock, learner, reader, learnt } = set([[tool('old')], [tool('new')]], [4_000, 50]);
   void learner.begin({ deadlineAtMs: 30_000 });
   await clock.advanceAsync(10);
-  const known = resolvedAt(clock, reader.readAgain());
+  const known = heldUntil(clock, reader.readAgain());
   await clock.advanceAsync(4_100);
   expect([known, learnt]).toEqual([{ ms: 4_050 }, ['old', 'new']]);
 });
@@ -139,7 +150,7 @@ test('W28 a renewal during the first read is followed by a read at once, however
 test('W28 the tools of a throttled server are awaited until they were read', async () => {
   const { clock, reader, throttle, learnt } = set([[tool('new')]], [50]);
   throttle.failed('a', new HostError('overloaded', 'later', { httpStatus: 429, retryAfterMs: 20_000 }));
-  const known = resolvedAt(clock, reader.readAgain());
+  const known = heldUntil(clock, reader.readAgain());
   await clock.advanceAsync(30_000);
   expect([known, learnt]).toEqual([{ ms: 20_050 }, ['new']]);
 });
@@ -150,10 +161,66 @@ test.each([
 ])('W28 %s', async (_title, act, ms) => {
   const { clock, reader } = set([[tool('old')], [tool('new')]], ms === 0 ? [9_000] : [20_000]);
   if (ms === 0) void reader.read();
-  const known = resolvedAt(clock, reader.readAgain());
+  const known = heldUntil(clock, reader.readAgain());
   act(reader);
   await clock.advanceAsync(30_000);
   expect(known).toEqual({ ms });
+});
+
+const throttled = () => new HostError('overloaded', 'later', { httpStatus: 429, retryAfterMs: 20_000 });
+
+test('W28 a throttle that the read itself causes holds calls back until the tools were read after it', async () => {
+  const { clock, reader, learnt, problems } = set([throttled(), throttled(), [tool('new')]], [50]);
+  const awaited = reader.readAgain();
+  const woken = resolvedAt(clock, awaited());
+  const held = heldUntil(clock, awaited);
+  await clock.advanceAsync(19_999);
+  // Calls that wait are woken when the throttle begins: they are refused.
+  expect([woken, held, learnt]).toEqual([{ ms: 0 }, {}, []]);
+  await clock.advanceAsync(30_000);
+  expect([held, learnt, problems.length]).toEqual([{ ms: 40_050 }, ['new'], 1]);
+});
+
+test('W28 a throttle that another request causes during the read holds calls back in the same way', async () => {
+  const { clock, reader, throttle, session, learnt } = set([new HostError('transport', 'reset'), [tool('new')]]);
+  const list = session.list.bind(session);
+  session.list = async (...args) => {
+    if (clock.nowMs() === 0) await sleep(clock, 6_000);
+    return list(...args);
+  };
+  const held = heldUntil(clock, reader.readAgain());
+  throttle.failed('a', throttled());
+  await clock.advanceAsync(30_000);
+  expect([held, learnt]).toEqual([{ ms: 20_000 }, ['new']]);
+});
+
+test('W28 a server that answers every list with 429 is called after the third', async () => {
+  const { clock, reader, reads } = set([throttled(), throttled(), throttled(), throttled()]);
+  const held = heldUntil(clock, reader.readAgain());
+  await clock.advanceAsync(40_000);
+  expect([held, reads()]).toEqual([{ ms: 40_000 }, 3]);
+  expect(clock.pendingTimers).toBe(1);
+});
+
+test('W28 a second renewal gives up the read that hangs in the old session, and holds calls for 5 s again', async () => {
+  const { clock, reader, session, learnt, problems } = set([]);
+  let asked = 0;
+  session.list = (_method, { signal }) => {
+    asked++;
+    return new Promise((resolve, reject) => {
+      if (asked === 3) resolve({ items: [tool('new')], pages: 1, ttlMs: 0, cacheScope: 'private' });
+      signal?.addEventListener('abort', () => reject(new HostError('cancelled', 'given up')));
+    });
+  };
+  expect(heldUntil(clock, reader.readAgain())).toEqual({});
+  await clock.advanceAsync(5_500);
+  // The first read still hangs, and calls are not held for it any more.
+  const second = heldUntil(clock, reader.readAgain());
+  await clock.advanceAsync(4_999);
+  expect([second, asked]).toEqual([{}, 2]);
+  const third = heldUntil(clock, reader.readAgain());
+  await clock.advanceAsync(0);
+  expect([third.ms, asked, learnt, problems.length]).toEqual([10_499, 3, ['new'], 0]);
 });
 
 test('W29 a read that failed is repeated until it succeeds, and its failure is reported once', async () => {

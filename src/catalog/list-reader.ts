@@ -4,7 +4,10 @@
  *
  * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list. Only the first
  * of several failures in a row is reported. While reads fail, announced changes cause at most one read per second.
+ * After `readAgain` calls are held until the list was read, for at most 5 s and any throttle.
  */
+import { Cancellation } from '../kernel/cancel-signal.js';
+import type { Cancel } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
 import { isHostError } from '../kernel/errors.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
@@ -14,7 +17,10 @@ import { isTemporary, SessionRetry, type SessionWork } from './session-retry.js'
 /** A server may announce many changes one by one: a single read after this delay covers them. */
 const settleMs = 100;
 const failedSettleMs = 1_000;
-const readAgainMsMax = 5_000;
+/** Calls are held no longer for a list that is not answered. */
+const holdMsMax = 5_000;
+/** Throttled reads in a row after which calls are held no longer. */
+const throttledReadsMax = 3;
 const readMsMax = 30_000;
 /** Pause after a read, as a multiple of its duration: a server that announces changes all the time cannot keep Hostler busy. */
 const pauseFactor = 10;
@@ -28,15 +34,22 @@ export interface ListReaderParts extends SessionWork {
   readonly onProblem: (error: unknown) => void;
 }
 
+/** Holds calls back until the list of a new session was read. */
+interface Hold extends Deferred {
+  readonly cancelTimer: Cancel;
+  readonly throttledReads: number;
+}
+
 export class ListReader {
   readonly #parts: ListReaderParts;
   readonly #retry: SessionRetry;
   #pauseUntilMs = 0;
-  /** Settles with the read that is running. */
-  #running: Promise<void> | undefined;
+  /** Set while a read runs. */
+  #running: Cancellation | undefined;
   #isStale = false;
-  /** Settles with the next read that begins. */
-  #awaited: Deferred | undefined;
+  #hold: Hold | undefined;
+  /** True: the read that the hold waits for has not begun. */
+  #isHoldDue = false;
 
   constructor(parts: ListReaderParts) {
     this.#parts = parts;
@@ -52,29 +65,33 @@ export class ListReader {
   /** Reads now. After a temporary failure it reads again later. Never rejects. */
   async read(): Promise<void> {
     const { clock, session, onProblem } = this.#parts;
-    if (this.#running || this.#retry.isThrottled) return this.changed();
+    if (this.#running) return this.changed();
+    if (this.#retry.isThrottled) return this.#hold ? this.#readAfterThrottle() : this.changed();
     let isAgain = false;
     try {
-      await this.#retry.send(() => this.#readOnce({ deadlineAtMs: clock.nowMs() + readMsMax }));
+      const signal = new Cancellation();
+      await this.#retry.send(() => this.#readOnce({ deadlineAtMs: clock.nowMs() + readMsMax, signal }, signal));
       this.#retry.succeeded();
     } catch (error) {
       // The supervisor reports the end of the session.
-      if (session.closedBy) return;
-      if (!this.#retry.hasFailed) onProblem(error);
+      if (session.closedBy) return this.#endHold();
+      // The failure of a read that is due again says nothing about the new session.
+      if (!this.#retry.hasFailed && !this.#isHoldDue && !this.#hold?.throttledReads) onProblem(error);
       isAgain = isTemporary(error);
     }
     this.#ended(isAgain);
   }
 
   /**
-   * Reads now, or after the read that is running (it may have begun before the change) and any throttle. Resolves when the read
-   * has ended, at the latest 5 s after the throttle. Never rejects.
+   * Reads the list of a new session now, or after any throttle. A running read belongs to the old session and is given up.
+   * The returned function gives a promise that calls wait for; undefined: the list was read, could not be read, or took 5 s. The
+   * promise also resolves when a throttle begins: the calls are then refused, but the list is still to be read.
    */
-  readAgain(): Promise<void> {
-    const awaited = this.#awaited ?? this.#awaitedInTime();
-    this.#awaited = awaited;
+  readAgain(): () => Promise<void> | undefined {
+    this.#holdCalls(0);
+    this.#running?.abort();
     void this.read();
-    return awaited.promise;
+    return () => this.#hold?.promise;
   }
 
   /**
@@ -88,6 +105,7 @@ export class ListReader {
     } catch (error) {
       // A server that answers with an error can still be called.
       if (!isHostError(error) || session.closedBy || error.code !== 'protocol_error') {
+        this.stop();
         await session.close();
         throw error;
       }
@@ -99,39 +117,59 @@ export class ListReader {
 
   stop(): void {
     this.#retry.stop();
-    this.#awaited?.resolve();
+    this.#endHold();
   }
 
   /** A read has ended. Plans the next one, if any. */
   #ended(isAgain: boolean): void {
-    if (this.#awaited && !this.#retry.isThrottled) void this.read();
+    if (!this.#isHoldDue) {
+      if (isAgain) this.#endHoldOrThrottle();
+      else this.#endHold();
+    }
+    if (this.#hold) void this.read();
     else if (isAgain) this.#retry.retry(() => void this.read(), this.#pauseLeftMs);
     else if (this.#isStale) this.changed();
   }
 
-  #awaitedInTime(): Deferred {
-    const { clock, throttle, session } = this.#parts;
-    const awaited = deferred();
-    const atMs = clock.nowMs() + (throttle.leftMs(session.server) ?? 0) + readAgainMsMax;
-    void awaited.promise.then(clock.at(atMs, awaited.resolve));
-    return awaited;
+  #readAfterThrottle(): void {
+    this.#retry.after(0, () => void this.read());
   }
 
-  async #readOnce(limits: CallOptions): Promise<void> {
+  /** Calls that are held already continue: they are held again, or refused. */
+  #holdCalls(throttledReads: number): void {
+    const { clock, throttle, session } = this.#parts;
+    this.#endHold();
+    const atMs = clock.nowMs() + (throttle.leftMs(session.server) ?? 0) + holdMsMax;
+    const cancelTimer = clock.at(atMs, () => this.#endHoldOrThrottle());
+    this.#hold = { ...deferred(), cancelTimer, throttledReads };
+    this.#isHoldDue = true;
+  }
+
+  /** After a throttle the list is read before a call is sent: the calls must not race the read. */
+  #endHoldOrThrottle(): void {
+    const throttledReads = (this.#hold?.throttledReads ?? throttledReadsMax) + 1;
+    if (this.#retry.isThrottled && throttledReads < throttledReadsMax) this.#holdCalls(throttledReads);
+    else this.#endHold();
+  }
+
+  #endHold(): void {
+    this.#hold?.cancelTimer();
+    this.#hold?.resolve();
+    this.#hold = undefined;
+    this.#isHoldDue = false;
+  }
+
+  async #readOnce(limits: CallOptions, running = new Cancellation()): Promise<void> {
     const { clock, session, method, begin } = this.#parts;
     const startedMs = clock.nowMs();
-    const running = deferred();
-    this.#running = running.promise;
+    this.#running = running;
     this.#isStale = false;
-    const awaited = this.#awaited;
-    this.#awaited = undefined;
+    this.#isHoldDue = false;
     try {
       const learn = begin();
       await learn(await session.list(method, limits));
     } finally {
       this.#running = undefined;
-      running.resolve();
-      awaited?.resolve();
       const nowMs = clock.nowMs();
       this.#pauseUntilMs = nowMs + Math.min(pauseFactor * (nowMs - startedMs), pauseMsMax);
     }

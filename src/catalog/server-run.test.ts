@@ -179,7 +179,7 @@ test('W28 a renewed session may be another release: facts and all lists are lear
   set.capabilities = '{"tools":{},"prompts":{}}';
   const relisted = run.renewed();
   expect(announced).toEqual([NOTIFICATION.promptsChanged]);
-  await relisted;
+  await relisted();
   expect(asked).toEqual(['tools/list']);
   await clock.advanceAsync(100);
   expect(asked).toEqual(['tools/list', 'prompts/list']);

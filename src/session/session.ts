@@ -31,8 +31,11 @@ export interface SessionHandlers extends Omit<PeerHandlers, 'sessionMaybeLost' |
   /** The server owes an answer and missed a probe. The session may recover; its end is reported as `closed`. */
   missed?(): void;
   answered?(): void;
-  /** The server lost its HTTP session and has a new one. It has forgotten the old one. Tool calls wait for the promise. */
-  renewed?(): Promise<void> | undefined;
+  /**
+   * The server lost its HTTP session and has a new one. It has forgotten the old one. Tool calls wait for the promises of the
+   * returned function, one after the other, until it returns undefined.
+   */
+  renewed?(): (() => Promise<void> | undefined) | undefined;
 }
 
 interface SessionParts {

@@ -262,7 +262,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: 'src/catalog/server-run.ts',
         find: `    const tools = this.#readerOf('tools/list').readAgain();`,
-        replace: '    const tools = Promise.resolve();',
+        replace: '    const tools = () => undefined;',
       },
     ],
     tests: ['test/simulation/recovery-simulation.test.ts'],

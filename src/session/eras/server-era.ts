@@ -97,8 +97,8 @@ export interface HttpSessionOwner {
   open(): Promise<void>;
   /** Called when `initialize` was not answered for 10 s; meanwhile no other request can be sent. */
   onSlow(): void;
-  /** Called when a new session is open. The server has forgotten the old one. Tool calls wait for the promise. */
-  renewed(): Promise<void> | undefined;
+  /** Called when a new session is open, before it sends a waiting request. See `SessionHandlers.renewed`. */
+  renewed(): (() => Promise<void> | undefined) | undefined;
   /** Called when a new session could not be opened. It is tried again; `renewed` follows if that succeeds. */
   lost(): void;
   /** Sends the opening request of the era again, to see whether the server still speaks the era. */

@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { type Deferred, deferred } from '../../../kernel/deferred.js';
 import { HostError } from '../../../kernel/errors.js';
 import { FakeClock } from '../../../kernel/fake-clock.js';
 import type { Peer } from '../../../wire/peer.js';
@@ -24,7 +25,7 @@ test.each([
         : Promise.reject(expired()),
   } as unknown as Peer;
   const session = new LegacyHttpSession({
-    ...{ server: 'a', clock, peer, onSlow: () => {}, renewed: () => {}, lost: () => {}, over: () => {} },
+    ...{ server: 'a', clock, peer, onSlow: () => {}, renewed: () => undefined, lost: () => {}, over: () => {} },
     ask: async () => 'known',
     open: async () => {
       opened.push(clock.nowMs());
@@ -38,4 +39,118 @@ test.each([
     await clock.advanceAsync(0);
   }
   expect(opened).toEqual(expected);
+});
+
+describe('a request that waits for a new session', () => {
+  /** A session that the server forgets when the test says so; each request that reaches the channel is noted. */
+  function setUp() {
+    const clock = new FakeClock();
+    const sent: string[] = [];
+    const opens: Deferred[] = [];
+    const world = {
+      isForgotten: false,
+      isOpen: true,
+      hold: undefined as Deferred | undefined,
+      refusal: undefined as Error | undefined,
+    };
+    const peer = {
+      closedBy: undefined,
+      channel: {
+        resetSession: () => {
+          world.isOpen = false;
+          const opened = () => {
+            world.isOpen = true;
+          };
+          return { opened, failed: () => {} };
+        },
+      },
+      request: (method: string) => {
+        sent.push(`${method}${world.isOpen ? '' : ' while no session is open'}`);
+        return world.isForgotten
+          ? Promise.reject(new HostError('transport', '404', { reason: 'session_expired', execution: 'not_executed' }))
+          : Promise.resolve({ kind: 'result', bytes: Buffer.from('{}'), mayHold: 0 });
+      },
+    } as unknown as Peer;
+    const session = new LegacyHttpSession({
+      ...{ server: 'a', clock, peer, onSlow: () => {}, lost: () => {}, over: () => {} },
+      renewed: () => {
+        world.hold = deferred();
+        return () => world.hold?.promise;
+      },
+      ask: async () => 'known',
+      open: () => {
+        world.isForgotten = false;
+        const opening = deferred();
+        opens.push(opening);
+        return opening.promise;
+      },
+    });
+    const send = (method: string) => {
+      const resend = { refusal: () => world.refusal };
+      const options = { deadlineAtMs: clock.nowMs() + 60_000, resend };
+      return session.send(method, undefined, options, undefined).then(
+        () => 'ok',
+        (error: Error) => error.message,
+      );
+    };
+    const readTools = () => {
+      const { hold } = world;
+      world.hold = undefined;
+      hold?.resolve();
+    };
+    const settle = () => clock.advanceAsync(0);
+    return { clock, sent, opens, world, send, readTools, settle };
+  }
+
+  test('W28 waits again for the session and its tools if the session is lost meanwhile', async () => {
+    const { clock, sent, opens, world, send, readTools, settle } = setUp();
+    world.isForgotten = true;
+    const call = send('tools/call');
+    await settle();
+    opens[0]?.resolve();
+    await settle();
+    // The call waits for the tools of the second session, which is lost: another request finds out.
+    world.isForgotten = true;
+    const other = send('prompts/get');
+    await settle();
+    readTools();
+    await clock.advanceAsync(2_000);
+    expect(sent).toEqual(['tools/call', 'prompts/get']);
+    opens[1]?.resolve();
+    await settle();
+    expect([await other, sent]).toEqual(['ok', ['tools/call', 'prompts/get', 'prompts/get']]);
+    readTools();
+    expect([await call, sent.slice(3)]).toEqual(['ok', ['tools/call']]);
+  });
+
+  test('W28 waits for the tools again if the read of the tools begins anew', async () => {
+    const { sent, opens, world, send, readTools, settle } = setUp();
+    world.isForgotten = true;
+    const call = send('tools/call');
+    await settle();
+    opens[0]?.resolve();
+    await settle();
+    const first = world.hold;
+    world.hold = deferred();
+    first?.resolve();
+    await settle();
+    expect(sent).toEqual(['tools/call']);
+    readTools();
+    expect([await call, sent]).toEqual(['ok', ['tools/call', 'tools/call']]);
+  });
+
+  test.each(['tools/call', 'prompts/get', 'tools/list'])(
+    'W11 is not sent if it must not be sent any more: %s',
+    async (method) => {
+      const { sent, opens, world, send, readTools, settle } = setUp();
+      world.isForgotten = true;
+      const request = send(method);
+      await settle();
+      world.refusal = new Error('the server asked for fewer requests');
+      opens[0]?.resolve();
+      await settle();
+      readTools();
+      expect([await request, sent]).toEqual(['the server asked for fewer requests', [method]]);
+    },
+  );
 });

@@ -5,7 +5,8 @@
  *
  * Invariants:
  * - A request is sent again once, and only if the server refused it before doing anything.
- * - A tool is called in a new session after the tools were read there (for at most 5 s), and only if it may still be called.
+ * - A tool is called in a new session after the tools were read there (for at most 5 s).
+ * - A request that waited is sent only if it may still be sent. No request reaches the channel while no session is open.
  * - A `ping` checks whether the server knows the session (checked-requests.ts).
  */
 import type { Clock } from '../../../kernel/clock.js';
@@ -26,7 +27,7 @@ export class LegacyHttpSession implements HttpSession {
   readonly #renewal: SessionRenewal;
   readonly #check: RefusalCheck;
   /** Set in a new session until its tools are known. */
-  #relisting: Promise<void> | undefined;
+  #toolsAwaited: (() => Promise<void> | undefined) | undefined;
 
   constructor(owner: HttpSessionOwner) {
     const { server, peer, clock } = owner;
@@ -40,7 +41,9 @@ export class LegacyHttpSession implements HttpSession {
       open: () => owner.open(),
       closedBy: () => peer.closedBy && lost(server, peer.closedBy),
       onSlow: () => owner.onSlow(),
-      renewed: () => this.#relist(owner.renewed()),
+      renewed: () => {
+        this.#toolsAwaited = owner.renewed();
+      },
       lost: () => owner.lost(),
       over: () => owner.over(),
     });
@@ -52,16 +55,7 @@ export class LegacyHttpSession implements HttpSession {
     options: RequestOptions,
     progressToken: number | undefined,
   ): Promise<Answer> {
-    const seen = this.#renewal.count;
-    if (!this.#renewal.isOpen) return this.#sendInNewSession(method, params, options, progressToken, seen);
-    if (this.#relisting && method === 'tools/call')
-      return this.#relisted(method, options).then(() =>
-        this.send(method, params, { ...options, progressToken }, progressToken),
-      );
-    return this.#request(method, params, options, seen).catch(async (error: unknown) => {
-      if (!(await this.#isRefusedForSession(error, options, seen))) return answerOf(error);
-      return this.#sendInNewSession(method, params, options, progressToken, seen);
-    });
+    return this.#send(method, params, options, progressToken, true);
   }
 
   get isLost(): boolean {
@@ -80,34 +74,51 @@ export class LegacyHttpSession implements HttpSession {
       .catch(() => {});
   }
 
-  /** The request gets a new id, but its params contain the old progress token: the peer finds the request by both. */
-  async #sendInNewSession(
+  /** `mayRepeat`: the request was not sent before. */
+  #send(
     method: string,
     params: JsonText | undefined,
     options: RequestOptions,
     progressToken: number | undefined,
-    seen: number,
+    mayRepeat: boolean,
   ): Promise<Answer> {
-    const { deadlineAtMs, signal } = options;
-    await this.#renewal.within({ method, deadlineAtMs, signal }, seen);
-    if (method === 'tools/call') await this.#relisted(method, options);
-    return this.#request(method, params, { ...options, progressToken }, this.#renewal.count).catch(answerOf);
-  }
-
-  #relist(known: Promise<void> | undefined): void {
-    if (!known) return;
-    const relisting = known.finally(() => {
-      if (this.#relisting === relisting) this.#relisting = undefined;
+    const waitsFor = this.#obstacle(method);
+    if (waitsFor) return this.#sendAfter(waitsFor, method, params, options, progressToken, mayRepeat);
+    const seen = this.#renewal.count;
+    const answer = this.#request(method, params, options, seen);
+    if (!mayRepeat) return answer.catch(answerOf);
+    return answer.catch(async (error: unknown) => {
+      if (!(await this.#isRefusedForSession(error, options, seen))) return answerOf(error);
+      return this.#sendAfter(() => this.#renewal.renew(seen), method, params, options, progressToken, false);
     });
-    this.#relisting = relisting;
   }
 
-  /** Resolves when the tools of the session are known. Rejects if the tool of the call must not be called any more. */
-  async #relisted(method: string, { deadlineAtMs, signal, resend }: RequestOptions): Promise<void> {
-    const known = this.#relisting;
-    if (known !== undefined) await this.#renewal.await({ method, deadlineAtMs, signal }, () => known);
+  /** What the request has to wait for. */
+  #obstacle(method: string): (() => Promise<void>) | undefined {
+    if (!this.#renewal.isOpen) return () => this.#renewal.renew(this.#renewal.count);
+    if (this.#toolsAwaited === undefined || method !== 'tools/call') return undefined;
+    const known = this.#toolsAwaited();
+    if (known === undefined) this.#toolsAwaited = undefined;
+    return known && (() => known);
+  }
+
+  /**
+   * The session may be lost again during the wait, so everything is checked again in the tick of sending. The waits end with the
+   * deadline of the request. It gets a new id, but its params contain the old progress token: the peer finds it by both.
+   */
+  async #sendAfter(
+    ready: () => Promise<void>,
+    method: string,
+    params: JsonText | undefined,
+    options: RequestOptions,
+    progressToken: number | undefined,
+    mayRepeat: boolean,
+  ): Promise<Answer> {
+    const { deadlineAtMs, signal, resend } = options;
+    await this.#renewal.await({ method, deadlineAtMs, signal }, ready);
     const refusal = resend?.refusal();
     if (refusal) throw refusal;
+    return this.#send(method, params, { ...options, progressToken }, progressToken, mayRepeat);
   }
 
   #request(method: string, params: JsonText | undefined, options: RequestOptions, seen: number): Promise<Answer> {

@@ -180,8 +180,11 @@ export class SessionRenewal {
     this.#pausedBy = undefined;
     this.#count++;
     this.#nextAtMs += backoffMs(intervalMs, this.#unproven++, intervalMsMax) - intervalMs;
-    channel?.opened();
-    renewed();
+    try {
+      renewed();
+    } finally {
+      channel?.opened();
+    }
   }
 
   /** One error for all waiting requests, none of which was sent. */
