@@ -25,7 +25,7 @@ test('after fruitless attempts it grows to its bound, is spread, and is never sh
 });
 
 /** Every GET is answered with `status`, as a page of HTML. */
-function refusingServer(status: number) {
+function refusingServer(status: number, headers: Readonly<Record<string, string>> = {}) {
   const clock = new FakeClock();
   const gets: number[] = [];
   const lost: number[] = [];
@@ -36,7 +36,7 @@ function refusingServer(status: number) {
     get: (_id, sink: ExchangeSink) => {
       gets.push(clock.nowMs());
       queueMicrotask(() => {
-        const error = sink.head(status, { 'content-type': 'text/html' });
+        const error = sink.head(status, { 'content-type': 'text/html', ...headers });
         if (error) sink.failed(error);
       });
       return { abort: () => {} } as HttpExchange;
@@ -53,11 +53,19 @@ test.each([
   ['a page of a proxy', 200, pauses, []],
   ['a refusal of a firewall', 406, pauses, []],
   ['a session that may be lost', 404, pauses, pauses],
+  ['a token that is not accepted for the moment', 401, pauses, []],
+  [
+    'a token without the scope of the stream',
+    403,
+    pauses,
+    [],
+    { 'www-authenticate': 'Bearer error="insufficient_scope"' },
+  ],
   ['a server without such a stream', 405, [0], []],
-])(
+] as const)(
   'W5 the standalone stream after %s is asked for again: ever more rarely, or never',
-  async (_what, status, at, lostAt) => {
-    const { clock, gets, lost, streams } = refusingServer(status);
+  async (_what, status, at, lostAt, headers = {}) => {
+    const { clock, gets, lost, streams } = refusingServer(status, headers);
     streams.openStandalone();
     await clock.advanceAsync(800_000);
     expect([gets, lost]).toEqual([at, lostAt]);

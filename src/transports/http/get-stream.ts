@@ -200,7 +200,7 @@ export class ResumableStreams {
   /** Refusals of the standalone stream in this session. */
   #refusals = 0;
   #cancelReopen: Cancel = () => {};
-  /** Hash of the token with which the standalone stream was refused. Only another token is worth another attempt. */
+  /** Hash of the token with which the standalone stream was refused. Another token is worth an attempt at once. */
   #refusedHash: string | undefined;
   readonly #resumed = new Map<PostCall, GetStream>();
 
@@ -224,17 +224,19 @@ export class ResumableStreams {
     this.#standalone.open();
   }
 
-  /** Most refusals may pass, such as those of a proxy during maintenance, and the session may be in use meanwhile. */
+  /**
+   * Most refusals may pass, such as those of a proxy during maintenance or of a token service that is down. The session may be
+   * in use meanwhile.
+   */
   #refused(cause: HostError): void {
     const { clock } = this.#owner.deps;
     const { httpStatus } = cause.details;
     this.#standalone = undefined;
+    if (httpStatus === methodNotAllowed) return;
     if (cause instanceof TokenRefused) this.#refusedHash = cause.sentHash;
-    else if (httpStatus !== methodNotAllowed) {
-      const pauseMs = backoffMs(refusedMs.first, this.#refusals++, refusedMs.max);
-      this.#cancelReopen = clock.at(clock.nowMs() + pauseMs, () => this.openStandalone());
-      if (httpStatus === 404 || httpStatus === 400) this.#owner.sessionMaybeLost();
-    }
+    const pauseMs = backoffMs(refusedMs.first, this.#refusals++, refusedMs.max);
+    this.#cancelReopen = clock.at(clock.nowMs() + pauseMs, () => this.openStandalone());
+    if (httpStatus === 404 || httpStatus === 400) this.#owner.sessionMaybeLost();
   }
 
   tokenAccepted(token: AuthToken | undefined): void {
