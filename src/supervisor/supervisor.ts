@@ -6,6 +6,7 @@
  * Invariants: events are handled one at a time, in order, in the tick they arrive. There is at most one run, one state timer
  * and one health check. Listeners run after the change, so calls from a listener find a settled state.
  */
+import { openingPauseMsMax } from '../kernel/backoff.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
 import { type Deferred, deferred } from '../kernel/deferred.js';
@@ -36,9 +37,6 @@ export interface Acquired<C> {
   /** On the host's clock. */
   readonly sinceMs: number;
 }
-
-/** Longest wait that a server may ask for with `Retry-After` before its next start: it is served soon after it is healthy again. */
-const pauseMsMax = 15_000;
 
 type RunEvent = Extract<ServerEvent, { run: number }>;
 type Plain = Exclude<ServerEvent, { kind: 'open_failed' | 'lost' }>;
@@ -254,7 +252,8 @@ export class Supervisor<C extends Connection> {
     }
     const reason = { code: error.code, message: error.message };
     if (kind === 'lost') return { kind, run, failure, reason };
-    const pauseMs = error.code === 'overloaded' ? Math.min(error.details.retryAfterMs ?? 0, pauseMsMax) : undefined;
+    const { retryAfterMs = 0 } = error.details;
+    const pauseMs = error.code === 'overloaded' ? Math.min(retryAfterMs, openingPauseMsMax) : undefined;
     return { kind, run, failure, reason, isFree, pauseMs };
   }
 

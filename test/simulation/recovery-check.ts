@@ -14,6 +14,8 @@ const everyMs = 1_000;
 /** For each of them: longer than it takes to find out that nothing can be sent. */
 const wantedMs = 20_000;
 const parkedCallMs = 5_000;
+/** The longest pause after 429 without Retry-After. */
+const shortPauseMs = 30_000;
 /** What was under way when the world was mended is over by then, and a process that hangs for ever was replaced. */
 const aftermathMsMax = 600_000;
 
@@ -100,7 +102,11 @@ function toldUntilMs(
   const { code, details } = told.error;
   const comeBackAtMs = told.settledAtMs + (details.retryAfterMs ?? 0);
   if (code === 'circuit_open' && member.hasTimedOut) return comeBackAtMs + trialMs;
-  if (code === 'overloaded') return comeBackAtMs + connectionMs;
+  if (code === 'overloaded') {
+    // A pause asked for by a refused `initialize` is short, whatever the server asked for.
+    const pausedUntilMs = member.upstream.kind === 'http' ? member.upstream.pausedUntilMs : 0;
+    return Math.min(comeBackAtMs, Math.max(pausedUntilMs, nowMs + shortPauseMs)) + connectionMs;
+  }
   if (row?.state !== 'parked') return undefined;
   return nowMs + (member.isWakeSpent ? (row.nextProbeInMs ?? 0) : parkedCallMs) + connectionMs;
 }

@@ -64,6 +64,8 @@ export class SimulatedHttpServer {
   /** Answers whose stream ended too early, by the id of its last event. */
   readonly #unread = new Map<string, string>();
   initializes = 0;
+  /** End of the last pause that it asked for, in the answer to any request except `initialize`. */
+  pausedUntilMs = 0;
 
   constructor(parts: McpParts, traits: HttpTraits) {
     this.mcp = new SimulatedMcp(parts);
@@ -198,6 +200,8 @@ export class SimulatedHttpServer {
 
   #end(message: McpMessage, reply: HttpReply, fate: HttpFate): void {
     const retryAfter = { 'retry-after': String(this.retryAfterS) };
+    if (fate.endsWith('_wait') && message.method !== 'initialize')
+      this.pausedUntilMs = this.mcp.parts.clock.nowMs() + this.retryAfterS * 1_000;
     switch (fate) {
       case 'hang':
         this.#hung.add(reply);

@@ -9,12 +9,13 @@ function setup({ hasChannel = true } = {}) {
   const clock = new FakeClock();
   const log: string[] = [];
   const opens: { resolve(): void; reject(error: unknown): void }[] = [];
-  const state: { closedBy: HostError | undefined } = { closedBy: undefined };
+  const state: { closedBy: HostError | undefined; isBroken: boolean } = { closedBy: undefined, isBroken: false };
   const renewal = new SessionRenewal({
     server: 'a',
     clock,
     reset: () => {
       log.push('held back');
+      if (state.isBroken) throw new Error('a mistake');
       if (!hasChannel) return undefined;
       return { opened: () => log.push('opened'), failed: (error) => log.push(`failed ${error.details.reason}`) };
     },
@@ -145,18 +146,22 @@ describe('W1 a session that is renewed', () => {
     expect(await next).toBe('renewed');
   });
 
-  test('W26 waits as long as the server asks for, and at least a second', async () => {
+  test.each([
+    [12_000, 12_000],
+    [300_000, 15_000],
+  ])('W26 waits %d ms if the server asks for it, and 15 s at most', async (askedMs, waitMs) => {
     const { clock, log, opens, within } = setup();
     const first = within();
-    opens[0]?.reject(new HostError('overloaded', 'later', { httpStatus: 503, retryAfterMs: 20_000 }));
-    expect(await first).toEqual(['overloaded', undefined, 'not_executed', 20_000]);
+    opens[0]?.reject(new HostError('overloaded', 'later', { httpStatus: 503, retryAfterMs: askedMs }));
+    expect(await first).toEqual(['overloaded', undefined, 'not_executed', waitMs]);
     await clock.advanceAsync(5_000);
     // Still a throttle, not a failure of the server: the breaker must not count it.
-    expect(await within()).toEqual(['overloaded', undefined, 'not_executed', 15_000]);
-    await clock.advanceAsync(15_000);
+    expect(await within()).toEqual(['overloaded', undefined, 'not_executed', waitMs - 5_000]);
+    await clock.advanceAsync(waitMs - 5_000);
     const next = within();
     await clock.advanceAsync(0);
-    expect(log.filter((entry) => entry.startsWith('initialize'))).toEqual(['initialize at 0', 'initialize at 20000']);
+    const openings = log.filter((entry) => entry.startsWith('initialize'));
+    expect(openings).toEqual(['initialize at 0', `initialize at ${waitMs}`]);
     opens[1]?.resolve();
     expect(await next).toBe('renewed');
     // The pauses that follow are not those of the throttle any more.
@@ -254,6 +259,18 @@ describe('W1 a session that is renewed', () => {
     opens[0]?.[end](rpcError());
     await request;
     expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+  });
+
+  test('opens again after a channel that could not be reset', async () => {
+    const { clock, opens, within, renewal, state } = setup();
+    state.isBroken = true;
+    expect(await within()).toEqual(notRenewed);
+    expect(renewal.isOpen).toBe(false);
+    state.isBroken = false;
+    const next = within();
+    await clock.advanceAsync(1_000);
+    opens[0]?.resolve();
+    expect([await next, renewal.isOpen]).toEqual(['renewed', true]);
   });
 
   test('W24 a session without a channel to release fails its requests all the same', async () => {

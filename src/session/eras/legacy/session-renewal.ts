@@ -5,14 +5,14 @@
  *
  * Invariants:
  * - At most one `initialize` is in flight, and at most one per second is sent (one per 100 ms if connecting fails). While new
- *   sessions answer no request, the interval doubles to 30 s. A `Retry-After` of the server is respected.
+ *   sessions answer no request, the interval doubles to 30 s. A `Retry-After` of the server is respected up to 15 s.
  * - A failed renewal is tried again without a request, after 1 s, doubling to 30 s: notifications of the server, such as those of
  *   subscriptions, arrive only in a session.
  * - A server that refuses `initialize` as a protocol has changed its era. The connection is over; the next one negotiates.
  * - The channel gets the outcome of every renewal. A failed renewal fails all waiting requests with one error in one tick.
  * - A request waits no longer than its own deadline; the renewal continues for the others.
  */
-import { backoffMs } from '../../../kernel/backoff.js';
+import { backoffMs, openingPauseMsMax } from '../../../kernel/backoff.js';
 import type { CancelSignal } from '../../../kernel/cancel-signal.js';
 import { type Cancel, sleep } from '../../../kernel/clock.js';
 import { HostError, isHostError } from '../../../kernel/errors.js';
@@ -95,10 +95,15 @@ export class SessionRenewal {
     }
     this.#cancelRetry?.();
     this.#cancelRetry = undefined;
-    const done = this.#open();
+    let begun: (opened: Promise<void>) => void = () => {};
+    const done = new Promise<void>((resolve) => {
+      begun = resolve;
+    });
     // Each waiting request gets the error. Without a waiting request, the rejection must not count as unhandled.
     done.catch(() => {});
+    // Before the renewal begins: it may fail in this tick.
     this.#life = { kind: 'renewing', done };
+    begun(this.#open());
     return done;
   }
 
@@ -153,9 +158,10 @@ export class SessionRenewal {
 
   async #open(): Promise<void> {
     const { clock, reset, open, onSlow, renewed, over } = this.#parts;
-    const channel = reset();
+    let channel: SessionReset | undefined;
     let cancelSlow = () => {};
     try {
+      channel = reset();
       const waitMs = this.#nextAtMs - clock.nowMs();
       if (waitMs > 0) await sleep(clock, waitMs);
       const startedAtMs = clock.nowMs();
@@ -198,8 +204,10 @@ export class SessionRenewal {
       // auth-recovery.ts renews the token by this error.
       if (cause.code === 'needs_reauth') return cause;
       // These errors say when and how to try again.
-      if (cause.code === 'connect_failed' || cause.code === 'overloaded')
-        return cause.with({ ...unsent, ...(pauseMs === undefined ? {} : { retryAfterMs: Math.ceil(pauseMs) }) });
+      if (cause.code === 'connect_failed' || cause.code === 'overloaded') {
+        const retryAfterMs = Math.ceil(pauseMs ?? askedMs(cause));
+        return cause.with({ ...unsent, ...(retryAfterMs > 0 ? { retryAfterMs } : {}) });
+      }
     }
     return new HostError('transport', `server '${server}' lost its session, and a new one could not be opened`, {
       ...unsent,
@@ -213,6 +221,6 @@ export class SessionRenewal {
   }
 }
 
-/** The pause that an overloaded server asked for. */
+/** The pause that an overloaded server asked for, within the bound. */
 const askedMs = (error: unknown): number =>
-  isHostError(error) && error.code === 'overloaded' ? (error.details.retryAfterMs ?? 0) : 0;
+  isHostError(error) && error.code === 'overloaded' ? Math.min(error.details.retryAfterMs ?? 0, openingPauseMsMax) : 0;
