@@ -78,7 +78,6 @@ export class Session {
   #stalledActivity: number | undefined;
   readonly #isHttp: boolean;
   #facts: ServerFacts;
-  #probes = 0;
   /** Set when the connection is over: requests with a smaller id are still awaited. */
   #awaitedBeforeId: number | undefined;
   #cancelEnd: Cancel | undefined;
@@ -116,7 +115,7 @@ export class Session {
       });
     }
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, clock, {
-      inFlight: () => this.#peer.pending.unanswered - this.#probes,
+      inFlight: () => peer.pending.unansweredBesides(era.livenessMethod),
       // A server that waits for an answer from Hostler counts as alive: some read nothing else until it arrives.
       lastMessageAtMs: () => (peer.openServerRequests > 0 ? clock.nowMs() : peer.lastMessageAtMs),
       probe: (deadlineAtMs) => this.probe(deadlineAtMs),
@@ -250,7 +249,6 @@ export class Session {
    */
   async probe(deadlineAtMs: number, gateway: 'alive' | 'silent' = 'alive'): Promise<ProbeResult> {
     const unread = this.#peer.pending.unread();
-    this.#probes++;
     try {
       await this.request(this.#era.livenessMethod, undefined, { deadlineAtMs });
       return 'alive';
@@ -260,8 +258,6 @@ export class Session {
       if (phase !== 'queued' && gatewayStatuses.has(httpStatus)) return gateway;
       const isPipe = !this.#isHttp && this.channel.kind !== 'http-sse';
       return failedProbe(error, isPipe && unread.every(({ phase }) => phase === 'queued' || phase === 'writing'));
-    } finally {
-      this.#probes--;
     }
   }
 

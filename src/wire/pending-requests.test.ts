@@ -20,6 +20,13 @@ test('a long-lived request does not count as unanswered', () => {
   expect([table.size, table.unanswered]).toEqual([0, 0]);
 });
 
+test('probes do not hide other requests that are unanswered', () => {
+  const table = new PendingRequests();
+  for (const request of [pending(1), pending(2, { isLongLived: true })]) table.add(request);
+  table.add({ ...pending(3), frame: requestFrame(3, 'ping', undefined, undefined) });
+  expect([table.unansweredBesides('ping'), table.unansweredBesides('tools/call')]).toEqual([1, 1]);
+});
+
 test('progress belongs to the request with that id or token; a string that looks like it belongs to none', () => {
   const table = new PendingRequests();
   const [first, second] = [pending(7), pending(8, { progressToken: 3 })];

@@ -50,6 +50,15 @@ export class PendingRequests {
     return this.byId.size - this.#longLived;
   }
 
+  /** The same without requests of this method, such as probes. */
+  unansweredBesides(method: string): number {
+    let count = 0;
+    this.byId.forEach(({ frame, options }) => {
+      if (!options.isLongLived && frame.method !== method) count++;
+    });
+    return count;
+  }
+
   /**
    * Number of frames to write together: a quarter of the requests that are usually unanswered. The server works on one part while
    * callers prepare the next. The peak counts, because callers that were answered together send their next requests one by one.

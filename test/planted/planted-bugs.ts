@@ -283,7 +283,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/session/session.ts',
-        find: `      inFlight: () => this.#peer.pending.unanswered - this.#probes,`,
+        find: `      inFlight: () => peer.pending.unansweredBesides(era.livenessMethod),`,
         replace: `      inFlight: () => 0,`,
       },
       {

@@ -49,7 +49,9 @@ function refusingServer(status: number, headers: Readonly<Record<string, string>
 
 const pauses = [0, 30_000, 90_000, 210_000, 450_000, 750_000];
 
-test.each([
+type RefusalRow = [what: string, status: number, at: number[], lostAt: number[], headers?: Record<string, string>];
+
+test.each<RefusalRow>([
   ['a page of a proxy', 200, pauses, []],
   ['a refusal of a firewall', 406, pauses, []],
   ['a session that may be lost', 404, pauses, pauses],
@@ -62,7 +64,7 @@ test.each([
     { 'www-authenticate': 'Bearer error="insufficient_scope"' },
   ],
   ['a server without such a stream', 405, [0], []],
-] as const)(
+])(
   'W5 the standalone stream after %s is asked for again: ever more rarely, or never',
   async (_what, status, at, lostAt, headers = {}) => {
     const { clock, gets, lost, streams } = refusingServer(status, headers);

@@ -23,13 +23,6 @@ export function parseEventId(text: string): { stream: number; seq: number } | un
   return match ? { stream: Number(match[1]), seq: Number(match[2]) } : undefined;
 }
 
-/** The `list_changed` notifications of a stream, by method. */
-interface Announcements {
-  readonly pending: Set<string>;
-  /** Event number of the last write of each method. */
-  readonly written: Map<string, number>;
-}
-
 export class EventStream {
   readonly no: number;
   readonly #store: EventStore;
@@ -38,7 +31,10 @@ export class EventStream {
   #wasRead = false;
   /** Number of the last event written to a reader. */
   #writtenSeq: number;
-  #announcements: Announcements | undefined;
+  /** Methods of `list_changed` notifications to be written. An array: a session may never have a reader. */
+  #pending: string[] | undefined;
+  /** Event number of the last write of each such method. */
+  #written: Map<string, number> | undefined;
 
   constructor(no: number, store: EventStore, count: EventCount) {
     this.no = no;
@@ -65,8 +61,8 @@ export class EventStream {
    * are merged into one, which is sent when the reader has caught up.
    */
   announce(method: string): void {
-    this.#announcements ??= { pending: new Set(), written: new Map() };
-    this.#announcements.pending.add(method);
+    if (!this.#pending) this.#pending = [method];
+    else if (!this.#pending.includes(method)) this.#pending.push(method);
     if (this.#reader && !this.#reader.isStalled) this.#writePending(this.#reader);
   }
 
@@ -95,22 +91,23 @@ export class EventStream {
   }
 
   #writePending(reader: SseStream): void {
-    if (reader !== this.#reader || !this.#announcements) return;
-    const { pending, written } = this.#announcements;
-    for (const method of pending) {
+    if (reader !== this.#reader) return;
+    for (let method = this.#pending?.[0]; method !== undefined; method = this.#pending?.[0]) {
       const seq = this.#count.last + 1;
       if (!reader.write(this.#text(seq, notificationText(method, undefined)))) return;
       this.#count.last = this.#writtenSeq = seq;
-      pending.delete(method);
-      written.set(method, seq);
+      this.#written ??= new Map();
+      this.#written.set(method, seq);
+      this.#pending?.shift();
     }
+    this.#pending = undefined;
   }
 
   /** Stored events and written announcements, sorted by number. `#writePending` handles pending announcements. */
   #after(afterSeq: number): { readonly seq: number; readonly text: Buffer }[] {
     const events = this.#store.after(this.no, afterSeq).map(({ seq, text }) => ({ seq, text: bytesOf(text) }));
-    for (const [method, seq] of this.#announcements?.written ?? [])
-      if (seq > afterSeq && !this.#announcements?.pending.has(method))
+    for (const [method, seq] of this.#written ?? [])
+      if (seq > afterSeq && !this.#pending?.includes(method))
         events.push({ seq, text: this.#text(seq, notificationText(method, undefined)) });
     return events.sort((a, b) => a.seq - b.seq);
   }
