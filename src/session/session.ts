@@ -3,13 +3,14 @@
  * Not here: opening and negotiating (open-session.ts), deciding whether a failed call may be repeated (policy/).
  * Invariant: a request is repeated only if the server refused it before doing anything (unknown session, mismatched headers).
  */
-import type { Cancel, Clock } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Channel, HttpFacts, JsonText } from '../wire/channel.js';
 import { checkObject, checkParams } from '../wire/json-edit.js';
 import { RPC } from '../wire/methods.js';
 import type { Peer } from '../wire/peer.js';
 import type { Answer, PeerHandlers, RequestOptions } from '../wire/peer-interface.js';
+import { Ending } from './ending.js';
 import { eraNamed } from './eras/eras.js';
 import type { ClientIdentity, HttpSession, RequestMirror, ServerEra, ServerFacts } from './eras/server-era.js';
 import { type ListMethod, readList, type ServerList } from './lists.js';
@@ -56,8 +57,6 @@ interface SessionParts {
 
 /** Time limit of the probe when no request can be sent. */
 const stallCheckMs = 5_000;
-/** Time between two looks at the calls that keep a connection open that is over. */
-const overIntervalMs = 1_000;
 
 const notOffered: ServerList = { items: [], pages: 0, ttlMs: 0, cacheScope: 'private' };
 
@@ -78,9 +77,7 @@ export class Session {
   #stalledActivity: number | undefined;
   readonly #isHttp: boolean;
   #facts: ServerFacts;
-  /** Set when the connection is over: requests with a smaller id are still awaited. */
-  #awaitedBeforeId: number | undefined;
-  #cancelEnd: Cancel | undefined;
+  readonly #ending: Ending;
 
   constructor(parts: SessionParts) {
     const { server, peer, clock, handlers } = parts;
@@ -91,6 +88,7 @@ export class Session {
     this.server = server;
     this.startedInMs = parts.startedInMs;
     this.#era = era;
+    this.#ending = new Ending({ server, peer, clock, missed: () => handlers.missed?.() });
     this.#meta = era.requestMeta(parts.client);
     this.#isHttp = peer.channel.kind === 'streamable-http';
     if (this.#isHttp || peer.channel.mirrorsHeaders) this.#mirror = era.newMirror?.();
@@ -111,7 +109,7 @@ export class Session {
             (facts) => (facts ? 'known' : 'refused'),
             (error: unknown) => (refusesEra(error) ? 'refused' : 'unanswered'),
           ),
-        over: () => this.#over(),
+        over: () => this.#ending.begin(),
       });
     }
     this.#liveness = new Liveness(parts.liveness ?? defaultLiveness, clock, {
@@ -248,6 +246,9 @@ export class Session {
    * `gateway`: the result for 502, 503 and 504, which a proxy sends while the server behind it is away.
    */
   async probe(deadlineAtMs: number, gateway: 'alive' | 'silent' = 'alive'): Promise<ProbeResult> {
+    const { ended } = this.#ending;
+    // The refusal of the probe would count as a sign of life.
+    if (ended !== undefined) return ended.then(() => 'silent');
     const unread = this.#peer.pending.unread();
     try {
       await this.request(this.#era.livenessMethod, undefined, { deadlineAtMs });
@@ -298,7 +299,7 @@ export class Session {
   async close(): Promise<void> {
     this.#liveness.stop();
     this.#httpSession?.close?.();
-    this.#cancelEnd?.();
+    this.#ending.close();
     await this.#peer.close();
   }
 
@@ -344,24 +345,6 @@ export class Session {
       if (result === 'alive') handlers.answered?.();
       else if (!this.#peer.pending.isAtWork) void this.#peer.abandon(this.#stuck());
     });
-  }
-
-  /** Ends the connection, once no call that was sent before is being worked on: a part of the server may still be the old one. */
-  #over(): void {
-    const { server, clock } = this.#parts;
-    this.#awaitedBeforeId ??= this.#peer.nextId;
-    this.#cancelEnd?.();
-    if (this.#peer.closedBy) return;
-    if (this.#peer.pending.isAtWorkBefore(this.#awaitedBeforeId)) {
-      this.#cancelEnd = clock.at(clock.nowMs() + overIntervalMs, () => this.#over());
-      return;
-    }
-    const error = new HostError('transport', `server '${server}' no longer accepts requests on this connection`, {
-      server,
-      reason: 'protocol_refused',
-      hint: 'a new connection is opened; if this repeats, check whether several versions of the server are running',
-    });
-    void this.#peer.abandon(error);
   }
 
   #stuck(): HostError {

@@ -6,10 +6,11 @@ import type { ServerResponse } from 'node:http';
 import { afterEach, expect, test } from 'vitest';
 import { createHost, type Host } from '../../src/host/host.js';
 import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { eventually } from '../eventually.js';
 import { ForgetfulServer } from '../fakes/forgetful-server.js';
 import { events, json, type Received, result, rpcError, startServer } from '../fakes/http-server.js';
 import { fakePrincipal } from '../fakes/policy-call.js';
-import { outcomeOf } from '../host/harness.js';
+import { failureOf, outcomeOf } from '../host/harness.js';
 
 const closers: (() => Promise<void>)[] = [];
 afterEach(async () => {
@@ -53,7 +54,7 @@ interface Refusal {
 
 /** A server that can be redeployed in the other era; it counts what opened a connection. */
 async function redeployable(era: Era, { namesRequest, hasSessions }: Refusal) {
-  const state = { era, initializes: 0, discovers: 0, executed: 0 };
+  const state = { era, initializes: 0, discovers: 0, executed: 0, hangs: false, hung: 0 };
   let session = 'none';
   const answer = ({ id, rpcMethod, method, headers }: Received, response: ServerResponse): void => {
     if (method === 'DELETE') return void response.writeHead(200).end();
@@ -79,6 +80,7 @@ async function redeployable(era: Era, { namesRequest, hasSessions }: Refusal) {
     if (method === 'GET') return void response.writeHead(405).end();
     if (id === undefined) return void response.writeHead(202).end();
     const more = state.era === 'modern' ? { resultType: 'complete' } : {};
+    if (rpcMethod === 'tools/call' && state.hangs) return void state.hung++;
     if (rpcMethod === 'tools/call') state.executed++;
     const tools = [{ name: 'old', inputSchema: { type: 'object' } }];
     json(response, result(id, rpcMethod === 'tools/list' ? { tools, ...more } : { content: [], ...more }));
@@ -103,6 +105,28 @@ test.each([
   expect([outcomes, state.executed]).toEqual([outcomes.map(() => 'ok'), 13]);
   const [row] = host.status();
   expect([row?.state, row?.circuit]).toEqual(['ready', 'closed']);
+});
+
+test('W27 a call that hangs in the old era keeps others waiting for 5 s at most, and the status says so', async () => {
+  const { state, host, clock } = await redeployable('modern', { namesRequest: false, hasSessions: true });
+  expect(await outcomeOf(host.call('a', 'old', {}))).toBe('ok');
+  state.hangs = true;
+  const hanging = failureOf(host.call('a', 'old', {}, { deadlineMs: 100_000 }));
+  await eventually('it is at the server', () => state.hung === 1);
+  Object.assign(state, { hangs: false, era: 'legacy' });
+  const others: string[] = [];
+  for (let i = 0; i < 3; i++) void outcomeOf(host.call('a', 'old', {})).then((outcome) => others.push(String(outcome)));
+  await eventually('the era was checked', () => host.status()[0]?.state !== 'ready');
+  expect([host.status()[0]?.state, state.discovers, others]).toEqual(['suspect', 2, []]);
+  await pass(clock, 4_500);
+  expect(others).toEqual([]);
+  await eventually('they are served', () => {
+    clock.advance(100);
+    return others.length === 3;
+  });
+  expect([others, state.executed]).toEqual([['ok', 'ok', 'ok'], 4]);
+  // It was cut, and has not waited for its deadline.
+  expect((await hanging).toJSON()).toMatchObject({ code: 'outcome_uncertain', reason: 'protocol_refused' });
 });
 
 test.each([400, 404, 410])('W27 HTTP+SSE: a session that POSTs no longer find (%i) is opened again', async (status) => {

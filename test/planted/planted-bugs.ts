@@ -239,8 +239,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/session/eras/checked-requests.ts',
-        find: `if (!isOwn && (await whileAwaited(clock, this.#check.isRefused(0), options))) over();`,
-        replace: `if (!isOwn && (await whileAwaited(clock, this.#check.isRefused(0), options))) void over;`,
+        find: `const ended = isOver ? over() : undefined;`,
+        replace: `const ended = isOver && peer.closedBy ? over() : undefined;`,
       },
     ],
     tests: ['test/simulation/recovery-simulation.test.ts'],
@@ -250,7 +250,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: 'src/session/eras/legacy/session-renewal.ts',
-        find: `      if (refusesEra(cause)) over();`,
+        find: `      if (refusesEra(cause)) void over();`,
         replace: `      if (refusesEra(cause)) void over;`,
       },
     ],

@@ -134,10 +134,18 @@ export class CheckedRequests implements HttpSession {
     const { server, peer, clock, over, isOwnError } = this.#parts;
     const answer = isHostError(refusal) ? (refusal as BadRequest).answer : undefined;
     const isOwn = answer !== undefined && isOwnError(readRpcError(answer.bytes).code, method);
-    if (!isOwn && (await whileAwaited(clock, this.#check.isRefused(0), options))) over();
+    const isOver = !isOwn && (await whileAwaited(clock, this.#check.isRefused(0), options));
+    const ended = isOver ? over() : undefined;
     if (!isHostError(refusal)) return refusal;
+    const isUnread = refusal.details.execution === 'not_executed';
     // The request was refused unread, so the next connection may send it.
-    if (peer.closedBy && refusal.details.execution === 'not_executed') throw lost(server, peer.closedBy);
+    if (ended && isUnread)
+      await whileAwaited(
+        clock,
+        ended.then(() => true),
+        options,
+      );
+    if (peer.closedBy && isUnread) throw lost(server, peer.closedBy);
     return answerOf(refusal);
   }
 }

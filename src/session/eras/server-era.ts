@@ -103,8 +103,8 @@ export interface HttpSessionOwner {
   lost(): void;
   /** Sends the opening request of the era again, to see whether the server still speaks the era. */
   ask(deadlineAtMs: number): Promise<Verdict>;
-  /** The server refuses the connection as a whole: it ends, and the next one negotiates again. */
-  over(): void;
+  /** The server refuses the connection as a whole: it ends, and the next one negotiates again. Resolves at its end. */
+  over(): Promise<void>;
 }
 
 /** Headers that repeat parts of a request, as the tool list of the server requires. */

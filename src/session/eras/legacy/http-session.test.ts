@@ -25,7 +25,7 @@ test.each([
         : Promise.reject(expired()),
   } as unknown as Peer;
   const session = new LegacyHttpSession({
-    ...{ server: 'a', clock, peer, onSlow: () => {}, renewed: () => undefined, lost: () => {}, over: () => {} },
+    ...{ server: 'a', clock, peer, onSlow: () => {}, renewed: () => undefined, lost: () => {}, over: async () => {} },
     ask: async () => 'known',
     open: async () => {
       opened.push(clock.nowMs());
@@ -72,7 +72,7 @@ describe('a request that waits for a new session', () => {
       },
     } as unknown as Peer;
     const session = new LegacyHttpSession({
-      ...{ server: 'a', clock, peer, onSlow: () => {}, lost: () => {}, over: () => {} },
+      ...{ server: 'a', clock, peer, onSlow: () => {}, lost: () => {}, over: async () => {} },
       renewed: () => {
         world.hold = deferred();
         return () => world.hold?.promise;

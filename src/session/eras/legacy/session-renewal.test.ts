@@ -27,7 +27,7 @@ function setup({ hasChannel = true } = {}) {
     onSlow: () => log.push('slow'),
     renewed: () => log.push('renewed'),
     lost: () => log.push('lost'),
-    over: () => log.push('over'),
+    over: async () => void log.push('over'),
   });
   const within = (deadlineMs = 60_000, signal?: AbortSignal) =>
     renewal.within({ method: 'tools/call', deadlineAtMs: clock.nowMs() + deadlineMs, signal }, renewal.count).then(

@@ -173,7 +173,7 @@ export class SessionRenewal {
       else this.#nextAtMs = Math.max(this.#nextAtMs, clock.nowMs() + askedMs(cause));
       this.#pausedBy = askedMs(cause) > 0 ? cause : undefined;
       this.#failures++;
-      if (refusesEra(cause)) over();
+      if (refusesEra(cause)) void over();
       const error = this.#refusal(cause);
       this.#lost();
       channel?.failed(error);
