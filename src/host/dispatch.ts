@@ -6,6 +6,7 @@
  */
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { Clock } from '../kernel/clock.js';
+import type { Complete } from '../kernel/complete.js';
 import { HostError } from '../kernel/errors.js';
 import {
   type Back,
@@ -28,7 +29,7 @@ import { TokenRefused } from '../transports/http/auth-token.js';
 import { memberText } from '../wire/json-members.js';
 import { MAY_HOLD_ERROR, MAY_HOLD_TTL } from '../wire/json-scan.js';
 import { RPC } from '../wire/methods.js';
-import type { Answer, DeadlineExtension, ResendCheck } from '../wire/peer-interface.js';
+import type { Answer, CauseHandlers, DeadlineExtension, ResendCheck } from '../wire/peer-interface.js';
 import type { CallTarget, ManagedServer, TargetOf } from './managed-server.js';
 import { reauthorize, unauthorized } from './reauthorize.js';
 
@@ -85,8 +86,11 @@ export const targetFor = (server: ManagedServer, { relay, principal }: Operation
     ? server
     : targetOf(server, relay.instance, principal.id);
 
-/** One operation, sent as often as needed. */
-class Dispatch implements CallOptions, DeadlineExtension, ResendCheck {
+/** No operation of a caller stays open as long as the connection. */
+type SentOptions = Complete<Omit<CallOptions, 'isLongLived'>>;
+
+/** One operation, sent as often as needed. Without a relay, no request of the server is passed on. */
+class Dispatch implements Omit<SentOptions, keyof CauseHandlers | 'relay'>, DeadlineExtension, ResendCheck {
   /** Time of the current attempt. */
   nowMs: number;
   /** Failed attempts, not counting those without a connection. */
@@ -200,7 +204,7 @@ class Dispatch implements CallOptions, DeadlineExtension, ResendCheck {
   }
 
   /** Lists every member: a spread would cost more than the rest of the method. */
-  private relaying(relay: CallRelay): CallOptions {
+  private relaying(relay: CallRelay): SentOptions {
     const { deadlineAtMs, signal, onProgress, nowMs, client } = this;
     const { onServerRequest: handle, onServerNotification } = relay;
     const onServerRequest: CallRelay['onServerRequest'] =

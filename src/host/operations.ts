@@ -7,6 +7,7 @@
 import type { ServerDefinition } from '../config/server-definition.js';
 import type { CancelSignal } from '../kernel/cancel-signal.js';
 import type { KeepAlive } from '../kernel/clock.js';
+import type { Complete } from '../kernel/complete.js';
 import { HostError } from '../kernel/errors.js';
 import { newId } from '../kernel/random.js';
 import { allow, denial, type Guard } from '../policy/allowlist.js';
@@ -314,10 +315,27 @@ class RunningOperation extends StageState implements Operation {
 const mayCache = ({ cache, isolation }: ServerDefinition, relay: CallRelay | undefined): boolean =>
   cache === 'on' && (relay?.instance === undefined || isolation === 'shared');
 
+const relayMembers: Readonly<Record<keyof CallRelay, true>> = {
+  meta: true,
+  members: true,
+  capabilities: true,
+  onServerRequest: true,
+  onServerNotification: true,
+  instance: true,
+};
+const relayKeys = Object.keys(relayMembers) as (keyof CallRelay)[];
+
 /** Undefined for nearly every call of an embedder. */
 function relayOf(options: HostCallOptions): CallRelay | undefined {
+  if (relayKeys.every((key) => options[key] === undefined)) return undefined;
   const { meta, members, capabilities, onServerRequest, onServerNotification, instance } = options;
-  const isRelayed = meta ?? members ?? capabilities ?? onServerRequest ?? onServerNotification ?? instance;
-  if (isRelayed === undefined) return undefined;
-  return { meta, members, capabilities, onServerRequest, onServerNotification, instance };
+  const relay: Complete<CallRelay> = {
+    meta,
+    members,
+    capabilities,
+    onServerRequest,
+    onServerNotification,
+    instance,
+  };
+  return relay;
 }

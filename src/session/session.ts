@@ -4,6 +4,7 @@
  * Invariant: a request is repeated only if the server refused it before doing anything (unknown session, mismatched headers).
  */
 import type { Clock } from '../kernel/clock.js';
+import type { Complete } from '../kernel/complete.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import type { Channel, HttpFacts, JsonText } from '../wire/channel.js';
 import { checkObject, checkParams } from '../wire/json-edit.js';
@@ -319,7 +320,7 @@ export class Session {
     const { deadlineAtMs, signal, onProgress, extend, client, isLongLived, resend } = options;
     const { onServerRequest, onServerNotification } = options;
     // Written out: a spread costs more than the rest of this hot path. `nowMs` is left out: it is stale in a later tick.
-    const own: RequestOptions = {
+    const own: Complete<Omit<RequestOptions, 'nowMs' | 'progressToken' | 'uncancellable'>> = {
       deadlineAtMs,
       signal,
       onProgress,
