@@ -82,7 +82,7 @@ export interface ErrorDetails {
 }
 
 export interface HostErrorOptions extends ErrorDetails {
-  readonly hint?: string;
+  readonly hint?: string | undefined;
   readonly cause?: unknown;
 }
 
@@ -143,6 +143,10 @@ export class HostError extends Error {
     };
   }
 }
+
+/** The request did not reach its server, or the server refused it before executing it. */
+export const notExecuted = (code: ErrorCode, message: string, hint?: string, facts: HostErrorOptions = {}): HostError =>
+  new HostError(code, message, { ...facts, hint, execution: 'not_executed' });
 
 /** Also checks members: the command line is bundled in two parts, each with its own copy of the class. */
 export const isHostError = (error: unknown): error is HostError =>

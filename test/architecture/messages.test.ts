@@ -5,12 +5,16 @@
 import { describe, expect, test } from 'vitest';
 import { filesBelow, readText } from './tree.js';
 
-/** First text given to each `new HostError(code, …)`, and each `hint: …`. */
+/** First text given to each `new HostError(code, …)` and `notExecuted(code, …)`, and each `hint: …` or third argument of `notExecuted`. */
 function textsIn(source: string): string[] {
   const quoted = /(?:'((?:[^'\\]|\\.)*)'|`((?:[^`\\]|\\.)*)`)/.source;
-  const messages = new RegExp(`new HostError\\(\\s*[^,]+,\\s*${quoted}`, 'g');
+  const messages = new RegExp(`(?:new HostError|\\bnotExecuted)\\(\\s*[^,]+,\\s*${quoted}`, 'g');
   const hints = new RegExp(`\\bhint(?::|\\s*=)\\s*${quoted}`, 'g');
-  return [messages, hints].flatMap((pattern) =>
+  const third = new RegExp(
+    `\\bnotExecuted\\(\\s*[^,]+,\\s*(?:'(?:[^'\\\\]|\\\\.)*'|\`(?:[^\`\\\\]|\\\\.)*\`|[\\w.]+),\\s*${quoted}`,
+    'g',
+  );
+  return [messages, hints, third].flatMap((pattern) =>
     [...source.matchAll(pattern)].map((match) => match[1] ?? match[2] ?? ''),
   );
 }
@@ -26,6 +30,10 @@ describe('the check', () => {
     ["new HostError('x', `server is gone.`)", 'ends with a period'],
     ["{ hint: 'Try again' }", 'starts with a capital'],
     ["new HostError('x', `server is gone`, { hint: 'look at its stderr' })", undefined],
+    ["notExecuted('x', 'The server is gone')", 'starts with a capital'],
+    ["notExecuted('x', 'server is gone', 'try again.')", 'ends with a period'],
+    ["notExecuted('x', `'it\\'s', ${x}`, `Try again`, { tool })", 'starts with a capital'],
+    ["notExecuted('x', text, 'look at its stderr', { tool })", undefined],
   ])('%s: %s', (source, fault) => {
     expect(textsIn(source).map(faultOf).find(Boolean)).toBe(fault);
   });

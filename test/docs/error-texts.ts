@@ -1,6 +1,6 @@
 /**
- * Every error and log text of the sources, read from the syntax tree: the arguments of `new HostError(code, message, { hint })`,
- * directly or through a function that builds the error from its parameters, and the lines that commands log.
+ * Every error and log text of the sources, read from the syntax tree: the arguments of `new HostError(code, message, { hint })`
+ * and `notExecuted(code, message, hint)`, directly or through a function that builds the error from its parameters, and the lines that commands log.
  * A placeholder is shown by its name, as in `server '<server>'`; a part that may be missing is in brackets.
  */
 import path from 'node:path';
@@ -146,23 +146,16 @@ class Extractor {
 
   #add(file: string, created: Node, env: Env, depth = 0): void {
     if (!isCreation(created)) return depth < depthMax ? this.#call(file, created, env, depth + 1) : undefined;
-    const [code, message, options] = list(created.arguments);
+    const [code, message] = list(created.arguments);
+    const hint = hintOf(created);
     if (!code || !message) return;
     const codes = this.#alternatives(file, code, env);
     const messages = this.#alternatives(file, message, env);
-    const hints = options ? this.#hint(file, options, env) : always('');
+    const hints = hint ? this.#alternatives(file, hint, env) : always('');
     for (const { text } of join(join(codes, messages, '\0'), hints, '\0')) {
       const [code = '', message = '', hint = ''] = text.split('\0');
       this.errors.push({ code, text: message, hint });
     }
-  }
-
-  #hint(file: string, options: Node, env: Env): readonly Alternative[] {
-    for (const property of list(options.properties)) {
-      if (property.type === 'SpreadElement' || nameOf(property.key) !== 'hint') continue;
-      return this.#alternatives(file, property.value as Node, env);
-    }
-    return always('');
   }
 
   /** The texts that the expression may have. */
@@ -320,13 +313,22 @@ function bindingsOf(tree: Node): readonly Binding[] {
   return found;
 }
 
-const isCreation = (node: Node): boolean => node.type === 'NewExpression' && nameOf(node.callee) === 'HostError';
+const isHelper = ({ type, callee }: Node): boolean => type === 'CallExpression' && nameOf(callee) === 'notExecuted';
+
+const isCreation = (node: Node): boolean =>
+  isHelper(node) || (node.type === 'NewExpression' && nameOf(node.callee) === 'HostError');
+
+/** The hint is the third argument of `notExecuted`, and a property of the third argument of `new HostError`. */
+function hintOf(created: Node): Node | undefined {
+  const [, , third] = list(created.arguments);
+  if (isHelper(created)) return third;
+  return list(third?.properties).find((each) => nameOf(each.key) === 'hint')?.value as Node | undefined;
+}
 
 function usesAny(node: Node, names: readonly string[]): boolean {
   const args = list(node.arguments);
-  const hint = list(args[2]?.properties).find((each) => nameOf(each.key) === 'hint');
   // A name in a placeholder is shown as such: only whole texts are worth looking up.
-  const texts = isCreation(node) ? [args[0], args[1], hint?.value] : args;
+  const texts = isCreation(node) ? [args[0], args[1], hintOf(node)] : args;
   return texts
     .filter(isNode)
     .flatMap(wholeNames)

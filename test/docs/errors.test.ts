@@ -67,6 +67,20 @@ test('errors are found where they are created, and through functions that build 
   ]);
 });
 
+test('notExecuted is read like new HostError, also through a function that builds the error', () => {
+  const source = `
+    const about = (tool: string, what: string, hint?: string) => notExecuted('tool_not_found', \`\${what} \${tool}\`, hint, { tool });
+    throw notExecuted('denied', \`role '\${role}' may not\`, role ? 'ask' : undefined, { role });
+    throw about('x', 'there is no tool', 'list the tools again');
+    throw about('y', 'there is a tool');`;
+  expect(errorTexts({ 'a.ts': source })).toEqual([
+    { code: 'denied', text: "role '<role>' may not", hint: '' },
+    { code: 'denied', text: "role '<role>' may not", hint: 'ask' },
+    { code: 'tool_not_found', text: 'there is a tool y', hint: '' },
+    { code: 'tool_not_found', text: 'there is no tool x', hint: 'list the tools again' },
+  ]);
+});
+
 test('a hint belongs to its text: one condition decides both, and a constant counts only where it is visible', () => {
   const source = `
     const full = (isDisk: boolean) =>
