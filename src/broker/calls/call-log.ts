@@ -18,7 +18,11 @@ export interface CallId {
 }
 
 /** `received`: not begun. `running`: begun by its owner. The others are outcomes and final. */
-export type CallState = 'received' | 'running' | 'done' | 'uncertain' | 'refused';
+export const callStates = ['received', 'running', 'done', 'uncertain', 'refused'] as const;
+export type CallState = (typeof callStates)[number];
+
+export const hasOutcome = ({ state }: { readonly state: CallState }): boolean =>
+  state !== 'received' && state !== 'running';
 
 export interface CallRow {
   readonly state: CallState;

@@ -9,12 +9,19 @@
 import type { LogUsage } from '../../host/broker-status.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
-import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../calls/call-log.js';
+import {
+  type CallId,
+  type CallLog,
+  type CallOutcome,
+  type CallRow,
+  hasOutcome,
+  type NewCall,
+  type Received,
+} from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { storeBytes } from './create-stores.js';
 import { type KnownCall, KnownCalls } from './known-calls.js';
-import type { Bucket, KvStore, StoreUse } from './kv-store.js';
-import { isOutcome, type StoredRow } from './kv-store.js';
+import type { Bucket, KvStore, StoredRow, StoreUse } from './kv-store.js';
 import { bodiesStream, callsBucket, keysBucket, rowKey, streamOf, token } from './names.js';
 import { knownRow, type LocatedRow, noRoomNow, openRow, SharedRows } from './shared-rows.js';
 
@@ -111,7 +118,7 @@ export class KvCallLog implements CallLog {
     const at = (known?.seq === version ? openRow(known) : undefined) ?? (await this.#rows.locate(key));
     if (!at || isRemoved(at)) return undefined;
     const { row: before, seq } = at.found;
-    if (seq !== version || isOutcome(before.state)) return this.#rows.withReply(at);
+    if (seq !== version || hasOutcome(before)) return this.#rows.withReply(at);
     const row: StoredRow = {
       ...{ ...before, state: 'running', owner: this.owner, storeId },
       ...{ attempts: before.attempts + 1, write: this.#store.newWrite() },
@@ -249,7 +256,7 @@ const unused = { bytes: 0, rows: 0, firstExpiryMs: 0, freedAtMs: Number.NEGATIVE
 
 const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, key);
 /** The row of a revoked worker, which is kept for late copies of its request only. */
-const isRemoved = ({ found: { row } }: LocatedRow): boolean => row.isPurged && isOutcome(row.state);
+const isRemoved = ({ found: { row } }: LocatedRow): boolean => row.isPurged && hasOutcome(row);
 
 const stepMs = 1_000;
 

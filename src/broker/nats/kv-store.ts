@@ -10,7 +10,7 @@ import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jet
 import type { KV } from '@nats-io/kv';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
-import type { CallState } from '../calls/call-log.js';
+import { type CallState, callStates } from '../calls/call-log.js';
 import { createStores } from './create-stores.js';
 import { bodiesStream, bodySubject, callsBucket, keysBucket, streamOf } from './names.js';
 import { bufferOf, isNoResponders, loadJetStream, loadKv, type NatsConnection } from './nats-client.js';
@@ -34,10 +34,6 @@ export interface StoredRow {
   readonly inline: Buffer | undefined;
 }
 
-export const isOutcome = (state: CallState): boolean => state !== 'received' && state !== 'running';
-
-const states: readonly CallState[] = ['received', 'running', 'done', 'uncertain', 'refused'];
-
 function writeRow({ state, owner, digest, attempts, storeId, write, isPurged, body, inline }: StoredRow): Buffer {
   const head = JSON.stringify({
     ...{ s: state, o: owner, d: digest, a: attempts, i: storeId, w: write },
@@ -52,7 +48,7 @@ function readRow(bytes: Buffer): StoredRow {
     const end = bytes.indexOf(10);
     const text = end < 0 ? bytes : bytes.subarray(0, end);
     const { s, o, d, a, i, w, p, b } = JSON.parse(text.toString()) as Record<string, unknown>;
-    const state = states.find((each) => each === s);
+    const state = callStates.find((each) => each === s);
     if (state === undefined || typeof o !== 'string' || typeof d !== 'string' || typeof a !== 'number')
       throw new Error('a member is missing');
     const [seq, length] = (b ?? []) as number[];

@@ -7,10 +7,10 @@
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { noRoom, notKept } from '../calls/call-bounds.js';
-import type { CallOutcome, CallRow } from '../calls/call-log.js';
+import { type CallOutcome, type CallRow, hasOutcome } from '../calls/call-log.js';
 import { errorBody } from '../protocol/reply-body.js';
 import type { KnownCall, KnownCalls } from './known-calls.js';
-import { type Bucket, isOutcome, type KvStore, type StoredRow, type VersionedRow, writeMs } from './kv-store.js';
+import { type Bucket, type KvStore, type StoredRow, type VersionedRow, writeMs } from './kv-store.js';
 import { callsBucket, keysBucket } from './names.js';
 import { notExecuted } from './nats-client.js';
 
@@ -51,7 +51,7 @@ export class SharedRows {
   async read(bucket: Bucket, key: string): Promise<VersionedRow | undefined> {
     for (;;) {
       const found = await this.#store.read(bucket, key);
-      if (!found || isOutcome(found.row.state) || found.row.storeId === this.#store.id.id) return found;
+      if (!found || hasOutcome(found.row) || found.row.storeId === this.#store.id.id) return found;
       // Another host may have written a new id that this host has not read yet.
       this.#store.id.check();
       await this.#store.id.checking;
@@ -82,7 +82,7 @@ export class SharedRows {
     known.row = { ...row, inline: undefined };
     known.seq = seq;
     known.inlineBytes = row.inline?.length ?? 0;
-    if (isOutcome(row.state)) this.#known.finished(known, row.inline?.length ?? row.body?.length ?? 0);
+    if (hasOutcome(row)) this.#known.finished(known, row.inline?.length ?? row.body?.length ?? 0);
   }
 
   /** See `CallLog.finish`. */
@@ -97,7 +97,7 @@ export class SharedRows {
       const at = openRow(known) ?? (await this.#patiently(giveUpAtMs, () => this.locate(key)));
       if (!at) return undefined;
       const { row: before, seq } = at.found;
-      if (isOutcome(before.state) || before.owner !== owner) return this.withReply(at);
+      if (hasOutcome(before) || before.owner !== owner) return this.withReply(at);
       const hasRoom = !known || this.#known.hasRoom(known, reply.length);
       if (outcome.isCallersKey && !hasRoom && reply === outcome.reply) reply = errorBody(notKept(reply.length));
       const isLarge = reply.length > inlineBytes && at.bucket === callsBucket && !before.isPurged;
@@ -163,7 +163,7 @@ export const knownRow = ({ rowKey: key, bucket, seq }: KnownCall, row: StoredRow
 
 /** A row of this host that has no outcome. A reply is not in memory, so a row with one is read. */
 export const openRow = (known: KnownCall | undefined): LocatedRow | undefined =>
-  known?.row && !isOutcome(known.row.state) ? knownRow(known, known.row) : undefined;
+  known?.row && !hasOutcome(known.row) ? knownRow(known, known.row) : undefined;
 
 const visible = (
   { state, owner, digest, attempts }: StoredRow,

@@ -5,7 +5,7 @@
  * Invariant: a call that may have begun is begun again only if its tool may be repeated, and at most `brokerLimits.attempts` times.
  */
 import type { HostError } from '../../kernel/errors.js';
-import type { CallRow, CallState } from '../calls/call-log.js';
+import { type CallRow, type CallState, hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import type { SentBefore } from '../protocol/messages.js';
 
@@ -64,5 +64,3 @@ export function decideKnown(row: CallRow, sending: Sending, ownership: Ownership
   if (sending.refusal !== undefined) return wasBegun ? 'uncertain' : 'refused';
   return 'begin';
 }
-
-export const hasOutcome = ({ state }: CallRow): boolean => state !== 'received' && state !== 'running';

@@ -8,10 +8,10 @@
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
-import type { CallId, CallLog, CallOutcome, CallRow } from '../calls/call-log.js';
+import { type CallId, type CallLog, type CallOutcome, type CallRow, hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
-import { decideKnown, decideUnknown, hasOutcome, isSurelyNew, mayHaveBegun, type Sending } from './call-decision.js';
+import { decideKnown, decideUnknown, isSurelyNew, mayHaveBegun, type Sending } from './call-decision.js';
 import { cancelled, expired, hostFailed, rowRemoved, stopping, tooManyWaiting } from './call-errors.js';
 import type { RunningSlots, SlotRequest } from './running-slots.js';
 
@@ -280,12 +280,11 @@ export class RunningCall {
     return this.#leftMs <= replyMs ? expired() : this.task.refusal();
   }
 
-  async #ownershipOf({ owner, state }: CallRow): Promise<'gone' | 'elsewhere'> {
+  async #ownershipOf(row: CallRow): Promise<'gone' | 'elsewhere'> {
     const { log } = this.#ports;
-    const isOpen = state === 'received' || state === 'running';
     // Not in memory and ours: its record failed earlier, or it waits here.
-    if (!isOpen || owner === log.owner) return 'gone';
-    return (await log.isGone(owner)) ? 'gone' : 'elsewhere';
+    if (hasOutcome(row) || row.owner === log.owner) return 'gone';
+    return (await log.isGone(row.owner)) ? 'gone' : 'elsewhere';
   }
 
   #bodyFor(state: string, refusal: HostError | undefined): Buffer | undefined {

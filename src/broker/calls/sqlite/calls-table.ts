@@ -9,7 +9,7 @@ import type Database from 'libsql';
 import type { HostError } from '../../../kernel/errors.js';
 import { errorBody } from '../../protocol/reply-body.js';
 import type { UsageChange } from '../call-bounds.js';
-import type { CallId, CallState } from '../call-log.js';
+import { type CallId, type CallState, callStates } from '../call-log.js';
 import { damagedRow } from './log-errors.js';
 import type { Answer, Operation, ThreadRow } from './log-messages.js';
 
@@ -21,10 +21,9 @@ export const callsSchema = `
     version INTEGER NOT NULL, sum INTEGER NOT NULL, reply BLOB, PRIMARY KEY (worker, epoch, key));
 `;
 
-/** Numbers in the file. States up to `running` are open. */
-const states: readonly CallState[] = ['received', 'running', 'done', 'uncertain', 'refused'];
-const running = 1;
-const refused = 4;
+/** A state is its place in `callStates` in the file. States up to `running` are open. */
+const running = callStates.indexOf('running');
+const refused = callStates.indexOf('refused');
 const isOpen = (state: number): boolean => state <= running;
 /** Class of a row. `purged`: its worker was revoked after it began; it has no reply and counts for no bound. */
 const classes = { call: 0, callersKey: 1, purged: 2 } as const;
@@ -76,7 +75,7 @@ export class CallsTable {
 
   receive(operation: Of<'receive'>): Answer {
     const { worker, epoch, key, state, digest, isCallersKey, expires, reply = null } = operation;
-    const number = states.indexOf(state);
+    const number = callStates.indexOf(state);
     const kind = isCallersKey ? classes.callersKey : classes.call;
     const text = 'INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING';
     const attempts = number === running ? 1 : 0;
@@ -96,7 +95,7 @@ export class CallsTable {
 
   finish(operation: Of<'finish'>): Answer {
     const { worker, epoch, key, owner, state, isCallersKey, reply = null } = operation;
-    const number = states.indexOf(state);
+    const number = callStates.indexOf(state);
     const kind = isCallersKey ? classes.callersKey : classes.call;
     const text = `UPDATE calls SET state = ?, reply = ?, sum = ?, version = version + 1
       WHERE worker = ? AND epoch = ? AND key = ? AND owner = ? AND state <= ${running} AND class = ?`;
@@ -167,7 +166,7 @@ export class CallsTable {
     const { owner, digest, attempts, version, reply } = row;
     // The file may be an older copy: an open call of an earlier start may have begun since. A clean stop leaves no open call.
     const mayHaveBegun = isOpen(row.state) && owner !== this.#owner;
-    const state = mayHaveBegun ? 'running' : (states[row.state] as CallState);
+    const state = mayHaveBegun ? 'running' : (callStates[row.state] as CallState);
     const shown = { owner, digest, attempts, version };
     // A copy, because small buffers share their memory.
     if (reply === null || sumOf(reply) === row.sum)
