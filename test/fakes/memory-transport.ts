@@ -39,8 +39,6 @@ export class MemoryTransport implements WorkerTransport {
   isBlackHole = false;
   readonly revoked = new Set<string>();
   #isStopping = false;
-  #unanswered = 0;
-  #stopped: (() => void) | undefined;
 
   constructor(handlers: ServiceHandlers, storeId = 'store-1') {
     this.handlers = handlers;
@@ -71,12 +69,8 @@ export class MemoryTransport implements WorkerTransport {
     for (const connection of [...this.current.values()]) connection.end(error);
   }
 
-  stop(): Promise<void> {
+  async stop(): Promise<void> {
     this.#isStopping = true;
-    return new Promise((resolve) => {
-      this.#stopped = resolve;
-      this.#settle();
-    });
   }
 
   async close(): Promise<void> {
@@ -87,22 +81,7 @@ export class MemoryTransport implements WorkerTransport {
   answer<Answer>(begin: (done: (answer: Answer) => void, failed: (error: HostError) => void) => void): Promise<Answer> {
     if (this.#isStopping)
       return Promise.reject(new HostError('transport', 'the host stops', { execution: 'not_executed' }));
-    return new Promise<Answer>((resolve, reject) => {
-      this.#unanswered++;
-      const answered = (settle: () => void) => {
-        this.#unanswered--;
-        settle();
-        this.#settle();
-      };
-      begin(
-        (value) => answered(() => resolve(value)),
-        (error) => answered(() => reject(error)),
-      );
-    });
-  }
-
-  #settle(): void {
-    if (this.#unanswered === 0) this.#stopped?.();
+    return new Promise<Answer>(begin);
   }
 
   #connect(identity: WorkerIdentity, { session: id, handlers }: OpenConnectionOptions): MemoryConnection {
@@ -116,7 +95,7 @@ export class MemoryTransport implements WorkerTransport {
     const connection = new MemoryConnection(this, place, identity, hostSession, handlers);
     this.current.set(place, connection);
     this.opened.push(connection);
-    this.handlers.joined(hostSession);
+    this.handlers.connected(hostSession);
     return connection;
   }
 }
@@ -197,6 +176,7 @@ export class MemoryConnection implements WorkerConnection {
     this.#isOver = true;
     for (const fail of [...this.#pending]) fail(closedError());
     if (this.#transport.current.get(this.#place) === this) this.#transport.current.delete(this.#place);
+    this.#transport.handlers.left(this.hostSession, error?.details.reason ?? 'closed');
     this.#settleClosed(error);
   }
 

@@ -128,9 +128,7 @@ export class ScriptedService implements ServiceHandlers {
     return manifestBody({ revision: this.revision, tools, denied: this.denied });
   }
 
-  readonly joinedSessions: WorkerSession[] = [];
+  connected(): void {}
 
-  joined(session: WorkerSession): void {
-    this.joinedSessions.push(session);
-  }
+  left(): void {}
 }

@@ -127,7 +127,7 @@ test('AC-X3 ten thousand workers that come and are lost at any moment leave noth
     };
     // As far as it gets: nothing, a hello, its manifest, a call, a call whose reply it does not read.
     const far = at % 5;
-    if (far >= 1) service.joined(session);
+    if (far >= 1) service.connected(session);
     if (far >= 2) await service.manifest(session);
     if (far >= 3) {
       isReading = far === 3;

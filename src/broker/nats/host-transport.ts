@@ -8,7 +8,6 @@
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { joinedParts } from '../../wire/json-edit.js';
-import type { BrokerEvent } from '../broker-events.js';
 import type { Identities } from '../identities.js';
 import { idPattern } from '../protocol/limits.js';
 import {
@@ -42,7 +41,6 @@ export interface HostTransportOptions {
   readonly store: StoreGate;
   readonly clock: Clock;
   readonly onProblem: (error: unknown) => void;
-  readonly onEvent: (event: BrokerEvent) => void;
   readonly batch: TurnBatch;
 }
 
@@ -79,10 +77,8 @@ export class HostTransport implements WorkerTransport {
       ...{
         clock,
         identities,
-        onJoined: (session) => handlers.joined(session),
-        onConnected: ({ name, id }, isAgain) =>
-          options.onEvent({ kind: 'connected', worker: name, session: id, isAgain }),
-        onLeft: ({ name, id }, reason) => options.onEvent({ kind: 'disconnected', worker: name, session: id, reason }),
+        onConnected: (session) => handlers.connected(session),
+        onLeft: (session, reason) => handlers.left(session, reason),
       },
       publish: ({ name, epoch, id }, message) => this.#publish(sessionSubject(name, epoch, id), message),
     });

@@ -98,7 +98,7 @@ async function openOnce(options: NatsHostOptions): Promise<NatsHost> {
       isConnected: () => state.isConnected,
       async open(handlers) {
         const transport = new HostTransport({
-          ...{ intake, connection, handlers, identities, store: store.id, clock, onProblem, onEvent, batch },
+          ...{ intake, connection, handlers, identities, store: store.id, clock, onProblem, batch },
         });
         // A connection that is lost here subscribes again when it is back.
         await Promise.allSettled([intake.flush(), connection.flush()]);

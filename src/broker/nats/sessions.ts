@@ -2,7 +2,6 @@
  * Sessions of workers on NATS. A host does not see their connections: a session is there while it says hello.
  * Invariant: a worker that makes many sessions loses its own oldest ones, and none of another worker.
  */
-import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Identities } from '../identities.js';
 import type { HostMessage } from '../protocol/messages.js';
@@ -12,15 +11,15 @@ export interface SessionsOptions {
   readonly clock: Clock;
   readonly identities: Identities;
   readonly publish: (session: WorkerSession, message: HostMessage) => boolean;
-  readonly onJoined: (session: WorkerSession) => void;
-  /** It said hello over a new connection. `isAgain`: it had one before. */
-  readonly onConnected: (session: WorkerSession, isAgain: boolean) => void;
+  /** It said hello over a new connection. */
+  readonly onConnected: (session: WorkerSession) => void;
+  /** Its connection ended, or a newer one took its place. */
   readonly onLeft: (session: WorkerSession, reason: string) => void;
 }
 
 export interface NatsSession extends WorkerSession {
   seenAtMs: number;
-  /** The newest one. */
+  /** The newest one. Undefined: the session did not say hello to this host yet. */
   connection: string | undefined;
 }
 
@@ -28,14 +27,11 @@ export interface NatsSession extends WorkerSession {
 export const helloMs = 10_000;
 const silentMs = 3 * helloMs;
 const sessionsPerWorker = 64;
-const seenMax = 4_096;
 
 export class Sessions {
   readonly #options: SessionsOptions;
   /** By worker and epoch, then by session; the one that was seen last is at the end. */
   readonly #workers = new Map<string, Map<string, NatsSession>>();
-  /** Sessions that were connected, for the log. */
-  readonly #seen = new Map<string, true>();
   #cancel: Cancel | undefined;
 
   constructor(options: SessionsOptions) {
@@ -49,27 +45,24 @@ export class Sessions {
 
   /** Undefined: the worker has no valid key with this epoch. */
   of(name: string, epoch: string, id: string): NatsSession | undefined {
-    const { identities, clock, onJoined } = this.#options;
+    const { identities, clock } = this.#options;
     if (!identities.current(name, epoch)) return undefined;
     const sessions = this.#workers.get(`${name}.${epoch}`) ?? new Map<string, NatsSession>();
     this.#workers.set(`${name}.${epoch}`, sessions);
-    const known = sessions.get(id);
-    const session = known ?? this.#newSession(name, epoch, id);
+    const session = sessions.get(id) ?? this.#newSession(name, epoch, id);
     session.seenAtMs = clock.nowMs();
     sessions.delete(id);
     sessions.set(id, session);
     const [oldest] = sessions.values();
     if (sessions.size > sessionsPerWorker && oldest) this.drop(oldest, 'too_many_sessions');
-    if (!known) onJoined(session);
     return session;
   }
 
   connected(session: NatsSession, connection: string): void {
     if (session.connection === connection) return;
+    if (session.connection !== undefined) this.#options.onLeft(session, 'replaced');
     session.connection = connection;
-    const isAgain = this.#seen.has(session.id);
-    setBounded(this.#seen, session.id, true, seenMax);
-    this.#options.onConnected(session, isAgain);
+    this.#options.onConnected(session);
   }
 
   drop(session: NatsSession, reason: string): void {
@@ -77,7 +70,7 @@ export class Sessions {
     const sessions = this.#workers.get(worker);
     if (!sessions?.delete(session.id)) return;
     if (sessions.size === 0) this.#workers.delete(worker);
-    this.#options.onLeft(session, reason);
+    if (session.connection !== undefined) this.#options.onLeft(session, reason);
   }
 
   dropRevoked(): void {

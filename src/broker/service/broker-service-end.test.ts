@@ -65,6 +65,38 @@ describe('a worker that is revoked', () => {
   });
 });
 
+test('AC-BR14 the log says which session connected again, for each worker and epoch, and which left', () => {
+  const rig = new ServiceRig(three);
+  const worker = rig.worker('w1', 'r1', 's1');
+  rig.service.connected(worker);
+  rig.service.left(worker, 'replaced');
+  rig.service.connected(worker);
+  rig.service.connected(rig.worker('w2', 'r1', 's1'));
+  rig.service.connected(rig.worker('w1', 'r1', 's1', 'e2'));
+  const session = { worker: 'w1', session: 's1' };
+  expect(rig.events).toEqual([
+    { kind: 'connected', ...session, isAgain: false },
+    { kind: 'disconnected', ...session, reason: 'replaced' },
+    { kind: 'connected', ...session, isAgain: true },
+    { kind: 'connected', ...session, worker: 'w2', isAgain: false },
+    { kind: 'connected', ...session, isAgain: false },
+  ]);
+});
+
+test('a stop waits 3 s for a log that hangs, after the time for running calls', async () => {
+  const rig = new ServiceRig(three);
+  rig.log.receive = () => new Promise(() => {});
+  await rig.worker().call('k1', 'nova_click');
+  let isStopped = false;
+  const stopped = rig.service.stop(5_000).then(() => {
+    isStopped = true;
+  });
+  await rig.clock.advanceAsync(7_999);
+  expect(isStopped).toBe(false);
+  await rig.clock.advanceAsync(1);
+  await stopped;
+});
+
 test('a stop answers everything that was read', async () => {
   const rig = new ServiceRig(three, { runningPerWorker: 1 });
   const tool = gate<string>();

@@ -48,8 +48,10 @@ const cancelMs = 5_000;
 const cancelsMax = 16_384;
 /** Roles in the status. */
 const unlistedMax = 100;
-/** Time to record the outcomes of calls that a stop has cancelled. */
-const recordMs = 1_000;
+/** Time to record and answer calls that a stop has cancelled. A log that hangs does not take more. */
+const recordMs = 3_000;
+/** Sessions that were connected, for the log. */
+const seenMax = 4_096;
 /** Rows that are read at once for one question: replies may have 4 MiB each. */
 const asksAtOnce = 8;
 /** Questions of one worker that wait. More are answered as if all their calls ran. */
@@ -64,6 +66,7 @@ export class BrokerService implements ServiceHandlers {
   readonly #cancels = new Map<string, number>();
   /** Answers one question of each worker at a time, because the replies that it reads are in memory. */
   readonly #asks = new KeyedMutex(asksMax);
+  readonly #seen = new Map<string, true>();
   readonly #unlisted = new Map<string | undefined, true>();
   readonly #counts = { calls: 0, repeated: 0, expired: 0, denied: 0, refused: 0, uncertain: 0 };
   #transport: WorkerTransport | undefined;
@@ -209,13 +212,22 @@ export class BrokerService implements ServiceHandlers {
   }
 
   /** A worker that connects may have an older manifest. */
-  joined(session: WorkerSession): void {
+  connected(session: WorkerSession): void {
     const identity = identityOf(session);
+    const { id, name: worker, epoch } = session;
+    const key = compositeKey(worker, epoch, id);
+    const isAgain = this.#seen.has(key);
+    setBounded(this.#seen, key, true, seenMax);
+    this.#report({ kind: 'connected', worker, session: id, isAgain });
     if (!identity || this.#isStopping) return;
     this.#manifests.afterListing(compositeKey('joined', session.id), identity.role, (manifest) => {
       this.#noteDenied(session, identity.role, manifest);
       session.send({ op: 'manifest_changed', revision: manifest.revision });
     });
+  }
+
+  left({ name: worker, id: session }: WorkerSession, reason: string): void {
+    this.#report({ kind: 'disconnected', worker, session, reason });
   }
 
   /** The outcome, or where the call stands. */

@@ -34,7 +34,7 @@ test('D-58 a manifest waits for servers that were never listed', async () => {
   void rig.service.manifest(worker).then((made) => {
     body = made;
   });
-  rig.service.joined(worker);
+  rig.service.connected(worker);
   await settled();
   expect([body, worker.revisions()]).toEqual([undefined, []]);
   rig.host.set('docs', { tools: ['search'] });
@@ -49,7 +49,7 @@ test('D-44 a worker that connects a thousand times while servers start is told o
   const listing = gate<void>();
   rig.host.listing = listing.promise;
   const worker = rig.worker();
-  for (let times = 0; times < 1_000; times++) rig.service.joined(worker);
+  for (let times = 0; times < 1_000; times++) rig.service.connected(worker);
   listing.resolve();
   await settled();
   expect(worker.revisions()).toHaveLength(1);
@@ -58,7 +58,7 @@ test('D-44 a worker that connects a thousand times while servers start is told o
 test('D-48 a worker that connects hears which manifest is current', async () => {
   const rig = new ServiceRig({ docs: { tools: ['search'] } });
   const worker = rig.worker();
-  rig.service.joined(worker);
+  rig.service.connected(worker);
   const { revision } = readManifestBody(await rig.service.manifest(worker));
   expect(worker.revisions()).toEqual([revision]);
 });

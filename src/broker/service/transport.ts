@@ -54,8 +54,10 @@ export interface ServiceHandlers {
   ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls>;
   /** Body of the manifest of the worker's role. */
   manifest(session: WorkerSession): Promise<Buffer>;
-  /** A worker connected, or sent its first message. */
-  joined(session: WorkerSession): void;
+  /** The session has a new connection. The transport reported the end of the one before. */
+  connected(session: WorkerSession): void;
+  /** The connection of the session ended. Once for each `connected`. */
+  left(session: WorkerSession, reason: string): void;
 }
 
 /** A transport that serves workers. */
@@ -63,7 +65,7 @@ export interface WorkerTransport {
   /** Sends `manifest_changed` to the sessions of these workers. Sessions of other hosts may be included. */
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void;
   readonly connectedWorkers: number;
-  /** Accepts nothing more. Everything that was read is answered before it resolves, for which there are 3 s. */
+  /** Reads no more calls: those that come now can be sent to another host. Calls that were read are still answered. */
   stop(): Promise<void>;
   close(): Promise<void>;
 }

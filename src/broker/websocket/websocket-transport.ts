@@ -8,7 +8,6 @@
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { digestOf } from '../../config/keys.js';
-import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { BrokerEvent, TurnedAway } from '../broker-events.js';
 import type { Identities } from '../identities.js';
@@ -52,8 +51,6 @@ class Transport implements WebSocketTransport {
   readonly #current = new Map<string, HostConnection>();
   readonly #traffic = new Map<string, WorkerTraffic>();
   readonly #outbound: Outbound = { bytes: 0 };
-  /** Sessions that were connected, for the log. */
-  readonly #seen = new Map<string, true>();
   #listener: Listener | undefined;
   #cancelExpiry: Cancel = () => {};
   readonly #offChange: () => void;
@@ -140,7 +137,7 @@ class Transport implements WebSocketTransport {
   }
 
   #hello(connection: HostConnection, { key, session: id }: Hello, admission: Admission): void {
-    const { identities, handlers, onEvent } = this.#options;
+    const { identities, handlers } = this.#options;
     const keyDigest = digestOf(key);
     const identity = identities.ofDigest(keyDigest);
     if (!identity) {
@@ -160,8 +157,7 @@ class Transport implements WebSocketTransport {
     this.#current.set(sessionKey(session), connection);
     connection.admit({ keyDigest, role, session, traffic });
     this.#watchExpiry();
-    onEvent?.({ kind: 'connected', worker: name, session: id, isAgain: this.#isAgain(sessionKey(session)) });
-    handlers.joined(session);
+    handlers.connected(session);
   }
 
   #session(id: string, name: string, epoch: string): WorkerSession {
@@ -173,12 +169,6 @@ class Transport implements WebSocketTransport {
       send: (message) => this.#current.get(sessionKey(session))?.send(message) ?? false,
     };
     return session;
-  }
-
-  #isAgain(session: string): boolean {
-    const isAgain = this.#seen.has(session);
-    setBounded(this.#seen, session, true, seenMax);
-    return isAgain;
   }
 
   #trafficOf(worker: string): WorkerTraffic {
@@ -199,7 +189,7 @@ class Transport implements WebSocketTransport {
     if (this.#current.get(sessionKey(session)) === connection) this.#current.delete(sessionKey(session));
     // A worker that connects again at once must not get a new rate.
     if (traffic.connections === 0 && !traffic.rate.isPaused) this.#traffic.delete(session.name);
-    this.#options.onEvent?.({ kind: 'disconnected', worker: session.name, session: session.id, reason });
+    this.#options.handlers.left(session, reason);
     this.#settleStop();
   }
 
@@ -244,6 +234,5 @@ class Transport implements WebSocketTransport {
 
 const stopMs = 3_000;
 const expiryLookMs = 60_000;
-const seenMax = 4_096;
 
 const sessionKey = ({ name, epoch, id }: WorkerSession): string => `${name} ${epoch} ${id}`;

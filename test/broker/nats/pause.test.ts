@@ -20,7 +20,7 @@ test('calls that are read after a pause are dropped until the connection is new;
   const store = { id: 'store-1', seenToken: '1.t', checking: undefined, sawToken: () => {} };
   const transport = new HostTransport({
     ...{ intake, connection, handlers: host, identities, store, clock, batch: new TurnBatch() },
-    ...{ onProblem: () => {}, onEvent: () => {} },
+    onProblem: () => {},
   });
   try {
     await Promise.all([intake.flush(), connection.flush()]);

@@ -103,8 +103,4 @@ test('AC-BR14 the old connection of a session has ended before anything of the n
   expect(order).toEqual(['connected', 'disconnected', 'connected', 'call']);
   expect((await first.closed).code).toBe(4003);
   expect(place.transport.connections).toBe(1);
-  expect(place.events.filter(({ kind }) => kind === 'connected')).toMatchObject([
-    { isAgain: false },
-    { isAgain: true },
-  ]);
 });

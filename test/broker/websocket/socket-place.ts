@@ -41,6 +41,10 @@ export class SocketPlace {
 
   static async open(options: PlaceOptions = {}): Promise<SocketPlace> {
     const place = new SocketPlace(options);
+    place.service.onConnected = ({ name: worker, id: session }) =>
+      void place.events.push({ kind: 'connected', worker, session, isAgain: false });
+    place.service.onLeft = ({ name: worker, id: session }, reason) =>
+      void place.events.push({ kind: 'disconnected', worker, session, reason });
     const { limits, clock = systemClock, listen = { port: 0 } } = options;
     place.transport = await openWebSocketTransport({
       ...{ handlers: place.service, identities: place.identities, clock, listen, storeId: 'store-1' },

@@ -186,6 +186,23 @@ describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_
     await expect(second.call(request('k2'))).resolves.toMatchObject({ owner: 'owner-1' });
   });
 
+  test('AC-BR14: each connection of a session is reported once, and its end before the next one', async () => {
+    const { service: host } = await start();
+    const order: string[] = [];
+    host.onConnected = ({ name, id }) => void order.push(`${name} ${id} is there`);
+    host.onLeft = ({ name, id }) => void order.push(`${name} ${id} left`);
+    const worker = new RecordingWorker('session-1');
+    const first = await connect(worker);
+    await first.call(request('k1'));
+    const second = await connect(worker);
+    await first.close();
+    await second.call(request('k2'));
+    const [there, left] = ['w1 session-1 is there', 'w1 session-1 left'];
+    await arrives(() => expect(order).toEqual([there, left, there]));
+    await second.close();
+    await arrives(() => expect(order).toEqual([there, left, there, left]));
+  });
+
   test('AC-BR14: two processes with one key are two sessions, each with its own replies', async () => {
     const { service: host } = await start();
     const [one, two] = [new RecordingWorker('session-1'), new RecordingWorker('session-2')];
@@ -230,13 +247,9 @@ describe.each(transportKinds.map((kind) => [kind.name, kind] as const))('%s', (_
     const connection = await connect(new RecordingWorker());
     const read = connection.call(request('k1'));
     await arrives(() => expect(host.calls).toHaveLength(1));
-    let isStopped = false;
-    const stopped = at.transport.stop().then(() => {
-      isStopped = true;
-    });
+    const stopped = at.transport.stop();
     const late = connection.call(request('k2')).catch((error) => error);
     if (kind.knowsUnread) expect(await late).toMatchObject({ details: { execution: 'not_executed' } });
-    expect(isStopped).toBe(false);
     host.calls[0]?.receipt('owner-1');
     await expect(read).resolves.toMatchObject({ owner: 'owner-1' });
     await stopped;

@@ -141,6 +141,8 @@ export class RecordingService implements ServiceHandlers {
   readonly ackedKeys: string[] = [];
   readonly asks: (readonly string[])[] = [];
   readonly joinedSessions: WorkerSession[] = [];
+  onConnected: (session: WorkerSession) => void = () => {};
+  onLeft: (session: WorkerSession, reason: string) => void = () => {};
   owner = 'owner-1';
   onCall: (incoming: IncomingCall) => void = (incoming) => incoming.receipt(this.owner);
   onAsk: ServiceHandlers['ask'] = async (_session, keys) => ({ running: keys, resend: [] });
@@ -164,8 +166,12 @@ export class RecordingService implements ServiceHandlers {
   async manifest(): Promise<Buffer> {
     return this.manifestBody;
   }
-  joined(session: WorkerSession): void {
+  connected(session: WorkerSession): void {
     this.joinedSessions.push(session);
+    this.onConnected(session);
+  }
+  left(session: WorkerSession, reason: string): void {
+    this.onLeft(session, reason);
   }
 }
 
