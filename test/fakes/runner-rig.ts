@@ -44,7 +44,7 @@ export class RunnerRig {
   #newRunner(running = 64, waiting = 256): CallRunner {
     const { log, clock } = this;
     const slots = new RunningSlots(running, waiting);
-    return new CallRunner({ log, clock, slots, waitingMax: waiting, onProblem: (error) => this.problems.push(error) });
+    return new CallRunner({ log, clock, slots, onProblem: (error) => this.problems.push(error) });
   }
 
   limit(running: number, waiting: number): void {

@@ -12,6 +12,8 @@ export const brokerLimits = {
   deadlineMs: 10 * 60_000,
   /** Calls of one worker that are in the log and not acknowledged. */
   callsPerWorker: 256,
+  /** Arguments of the calls of one worker that a host has in memory. */
+  requestBytesPerWorker: 64 * MiB,
   /** Replies of one worker that are in the log and not acknowledged. */
   replyBytesPerWorker: 64 * MiB,
   /** All replies in the log. The rest of 256 MiB is for rows and the files of SQLite. */

@@ -63,7 +63,8 @@ describe('what a role may use', () => {
     await worker.call('k1', 'nova_click');
     await worker.call('k2', 'nova_click');
     rig.host.allow(only('researcher', 'fetch_url'));
-    rig.service.rulesChanged();
+    // The host reports it, as for a changed server.
+    rig.host.setState('nova', 'ready');
     await rig.clock.advanceAsync(50);
     expect(worker.revisions()).toHaveLength(1);
     tool.resolve('{"n":1}');
@@ -187,6 +188,28 @@ describe('calls', () => {
     await other.call('k', 'nova_click');
     expect(rig.host.calls).toHaveLength(3);
     expect(rig.service.status()).toMatchObject({ running: 3, waiting: 254 });
+  });
+
+  test('D-44 whose arguments would fill the memory are refused before they run, until others of the worker end', async () => {
+    const rig = new ServiceRig(three);
+    const ends: (() => void)[] = [];
+    rig.host.onCall = () => new Promise((resolve) => void ends.push(() => resolve('{"content":[]}')));
+    const [flood, other] = [rig.worker('flood'), rig.worker('other')];
+    const args = Buffer.from(`{"large":"${'x'.repeat(4 * 1024 * 1024 - 12)}"}`);
+    for (let n = 0; n < 20; n++) await flood.call(`k${n}`, 'nova_click', {}, { args });
+    expect([...flood.refusals.keys()]).toEqual(['k16', 'k17', 'k18', 'k19']);
+    expect(flood.refusals.get('k16')).toMatchObject({
+      code: 'overloaded',
+      details: { reason: 'worker_bytes', limit: 64 * 1024 * 1024, retryAfterMs: 1_000, execution: 'not_executed' },
+    });
+    await other.call('k', 'nova_click', {}, { args });
+    expect(rig.host.calls).toHaveLength(17);
+    // A key with an outcome costs nothing.
+    ends[0]?.();
+    await settled();
+    await flood.call('again', 'nova_click', {}, { args });
+    expect(flood.answers.get('again')).toBe('receipt');
+    expect(rig.host.calls).toHaveLength(18);
   });
 
   test('of a host that throws are answered, and the error stays here', async () => {

@@ -74,7 +74,6 @@ export class BrokerService implements ServiceHandlers {
 
   constructor(options: BrokerServiceOptions) {
     const { host, log, clock, runningPerWorker, isRolelessAllowed = () => false } = options;
-    const waitingMax = brokerLimits.callsPerWorker;
     this.#options = options;
     const onProblem = (error: unknown) => this.#report({ kind: 'problem', error });
     this.#manifests = new Manifests({
@@ -82,8 +81,8 @@ export class BrokerService implements ServiceHandlers {
       onChanged: (role, manifest) => this.#manifestChanged(role, manifest),
     });
     this.#runner = new CallRunner({
-      ...{ log, clock, waitingMax, onProblem },
-      slots: new RunningSlots(runningPerWorker, waitingMax),
+      ...{ log, clock, onProblem },
+      slots: new RunningSlots(runningPerWorker, brokerLimits.callsPerWorker),
       onRepeated: () => void this.#counts.repeated++,
       onUncertain: ({ id: { worker, key } }) => this.#report({ kind: 'uncertain', worker, key }),
     });
@@ -105,11 +104,6 @@ export class BrokerService implements ServiceHandlers {
       unlistedRoles: [...this.#unlisted.keys()].flatMap((role) => role ?? []),
       tooLarge: this.#manifests.tooLarge(),
     };
-  }
-
-  /** Roles or guards may have changed without an event of the host. */
-  rulesChanged(): void {
-    this.#manifests.changed();
   }
 
   /** These workers have another role. The revision is new, so they ask for their manifest. */
@@ -220,13 +214,14 @@ export class BrokerService implements ServiceHandlers {
     setBounded(this.#seen, key, true, seenMax);
     this.#report({ kind: 'connected', worker, session: id, isAgain });
     if (!identity || this.#isStopping) return;
-    this.#manifests.afterListing(compositeKey('joined', session.id), identity.role, (manifest) => {
+    this.#manifests.afterListing(compositeKey('joined', worker, epoch, id), identity.role, (manifest) => {
       this.#noteDenied(session, identity.role, manifest);
       session.send({ op: 'manifest_changed', revision: manifest.revision });
     });
   }
 
-  left({ name: worker, id: session }: WorkerSession, reason: string): void {
+  left({ name: worker, epoch, id: session }: WorkerSession, reason: string): void {
+    this.#manifests.forget(compositeKey('joined', worker, epoch, session));
     this.#report({ kind: 'disconnected', worker, session, reason });
   }
 

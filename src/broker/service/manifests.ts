@@ -52,8 +52,12 @@ export class Manifests {
   #cancelLook: Cancel | undefined;
   /** Roles whose changed manifest could not be made, with the last known revision. */
   readonly #failed = new Map<string | undefined, string>();
-  /** Functions that wait for the first listing of all servers. A later function replaces an earlier one of the same name. */
+  /**
+   * Functions that wait for the first listing of all servers. A later function replaces an earlier one of the same name, so there are
+   * at most as many as roles and connected sessions.
+   */
   readonly #afterListing = new Map<string, () => void>();
+  #isListing = false;
   #isClosed = false;
   readonly #stopListening: () => void;
 
@@ -91,12 +95,18 @@ export class Manifests {
         this.#options.onProblem(error);
       }
     };
-    if (this.#afterListing.size === 0) {
+    if (!this.#isListing) {
       const listing = this.whenListed();
       if (listing === undefined) return notify();
+      this.#isListing = true;
       void listing.then(() => this.#listed());
     }
     this.#afterListing.set(name, notify);
+  }
+
+  /** Its session left. */
+  forget(name: string): void {
+    this.#afterListing.delete(name);
   }
 
   /** Servers or rules may have changed: manifests are rebuilt soon, and workers are notified of changes. */
@@ -121,6 +131,7 @@ export class Manifests {
   }
 
   #listed(): void {
+    this.#isListing = false;
     const waiting = [...this.#afterListing.values()];
     this.#afterListing.clear();
     if (!this.#isClosed) for (const notify of waiting) notify();

@@ -12,12 +12,14 @@ import { type CallId, type CallLog, type CallOutcome, type CallRow, hasOutcome }
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
 import { decideKnown, decideUnknown, isSurelyNew, mayHaveBegun, type Sending } from './call-decision.js';
-import { cancelled, expired, hostFailed, rowRemoved, stopping, tooManyWaiting } from './call-errors.js';
-import type { RunningSlots, SlotRequest } from './running-slots.js';
+import { cancelled, expired, hostFailed, rowRemoved, stopping } from './call-errors.js';
+import type { RunningSlots, Slot } from './running-slots.js';
 
 /** One call, of a worker or of the host itself. */
 export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sentBefore'> {
   readonly id: CallId;
+  /** Of its arguments. */
+  readonly bytes?: number;
   /** On the clock of this host. */
   readonly deadlineAtMs: number;
   isRepeatable(): boolean;
@@ -49,7 +51,6 @@ export interface RunnerPorts {
   readonly clock: Clock;
   /** Undefined: no limit. */
   readonly slots?: RunningSlots | undefined;
-  readonly waitingMax?: number;
   onRepeated?(task: CallTask): void;
   onUncertain?(task: CallTask): void;
   onProblem(error: unknown): void;
@@ -73,7 +74,7 @@ export class RunningCall {
   #callers: Joined[] = [];
   /** The owner that receipts name; undefined before the row is durable. */
   #owner: string | undefined;
-  #slot: SlotRequest | undefined;
+  #slot: Slot | undefined;
   /** The call may have run before, so it is never said that it did not. */
   #mayHaveRun = false;
 
@@ -108,7 +109,7 @@ export class RunningCall {
   }
 
   wake(): void {
-    this.#slot?.wake();
+    this.#slot?.ready.resolve();
   }
 
   /** Never rejects. */
@@ -138,7 +139,7 @@ export class RunningCall {
       const row = isNew ? undefined : await log.find(id);
       return row ? this.#continue(row, busy) : this.#refuse(busy);
     }
-    const state = decideUnknown(sending, log.storeId, this.#slot?.ready === undefined);
+    const state = decideUnknown(sending, log.storeId, this.#slot?.isGranted !== false);
     if (state === 'refuse') return;
     const reply = this.#bodyFor(state, sending.refusal);
     const { isNew: isReceived, row } = await log.receive({
@@ -155,13 +156,15 @@ export class RunningCall {
 
   /** Returns why the call cannot be received now. Otherwise the call has a slot or waits for one, unless it is refused anyway. */
   #enter(refusal: HostError | undefined): HostError | undefined {
-    const { log, slots, waitingMax = 0 } = this.#ports;
-    const { id, isCallersKey } = this.task;
+    const { log, slots } = this.#ports;
+    const { id, isCallersKey, bytes = 0 } = this.task;
     if (this.#isStopping()) return stopping();
     const full = log.refusal(id.worker, isCallersKey);
     if (full || refusal || !slots) return full;
-    this.#slot = slots.request(id.worker);
-    return this.#slot ? undefined : tooManyWaiting(waitingMax);
+    const slot = slots.request(id.worker, bytes);
+    if (isHostError(slot)) return slot;
+    this.#slot = slot;
+    return undefined;
   }
 
   /** Goes on from a row, until the call is over or has another owner. */
@@ -227,10 +230,9 @@ export class RunningCall {
 
   async #waitForSlot(): Promise<void> {
     const slot = this.#slot;
-    if (!slot?.ready || slot.isGranted) return;
-    const { clock } = this.#ports;
-    const cancelTimer = clock.at(this.task.deadlineAtMs, () => slot.wake());
-    if (!this.#cancellation.aborted) await slot.ready;
+    if (!slot || slot.isGranted) return;
+    const cancelTimer = this.#ports.clock.at(this.task.deadlineAtMs, slot.ready.resolve);
+    if (!this.#cancellation.aborted) await slot.ready.promise;
     cancelTimer();
   }
 

@@ -1,56 +1,60 @@
 /**
- * How many calls of one worker run at once. Calls past the limit wait in the order in which they came.
+ * How many calls of one worker run at once. Calls past the limit wait in the order in which they came. The arguments of all of them are
+ * in memory, so their bytes are bounded too.
  * Not here: limits of a server; the host's fair queue decides between workers.
  */
-export class RunningSlots {
-  readonly #runningMax: number;
-  readonly #waitingMax: number;
-  /** Open requests of each worker, the oldest first. Some wait only while `#runningMax` of them are granted. */
-  readonly #byWorker = new Map<string, Set<SlotRequest>>();
+import { type Deferred, deferred } from '../../kernel/deferred.js';
+import type { HostError } from '../../kernel/errors.js';
+import { Fifo } from '../../kernel/fair-queue.js';
+import { brokerLimits } from '../protocol/limits.js';
+import { tooManyBytes, tooManyWaiting } from './call-errors.js';
 
-  constructor(runningMax: number, waitingMax: number) {
-    this.#runningMax = runningMax;
-    this.#waitingMax = waitingMax;
-  }
-
-  /** Undefined: too many calls of this worker wait. */
-  request(worker: string): SlotRequest | undefined {
-    const requests = this.#byWorker.get(worker) ?? new Set<SlotRequest>();
-    if (requests.size >= this.#runningMax + this.#waitingMax) return undefined;
-    const isGranted = requests.size < this.#runningMax;
-    const request = new SlotRequest(isGranted, () => this.#release(worker, requests, request));
-    this.#byWorker.set(worker, requests.add(request));
-    return request;
-  }
-
-  #release(worker: string, requests: Set<SlotRequest>, request: SlotRequest): void {
-    if (!requests.delete(request)) return;
-    if (requests.size === 0) this.#byWorker.delete(worker);
-    if (request.isGranted) [...requests].find((each) => !each.isGranted)?.grant();
-  }
+/** The request of one call for a slot: granted, or in the queue of its worker. `ready`: it may begin, or was woken without a slot. */
+export interface Slot {
+  isGranted: boolean;
+  readonly ready: Deferred;
+  /** Frees the slot for the next call, or leaves the queue. Called once. */
+  release(): void;
 }
 
-/** The request of one call for a slot: granted, or in the queue of its worker. */
-export class SlotRequest {
-  /** Frees the slot for the next call, or leaves the queue. */
-  readonly release: () => void;
-  /** Resolves when the call may begin, or was woken. Undefined: it may begin now. */
-  readonly ready: Promise<void> | undefined;
-  isGranted: boolean;
-  /** Ends the wait, also without a slot: the call may be over. */
-  wake = () => {};
+interface Line {
+  running: number;
+  bytes: number;
+  readonly waiting: Fifo<Slot>;
+}
 
-  constructor(isGranted: boolean, release: () => void) {
-    this.isGranted = isGranted;
-    this.release = release;
-    if (isGranted) return;
-    this.ready = new Promise((resolve) => {
-      this.wake = resolve;
-    });
+export class RunningSlots {
+  readonly #byWorker = new Map<string, Line>();
+
+  constructor(
+    readonly runningMax: number,
+    readonly waitingMax: number,
+  ) {}
+
+  /** Returns why not, if too many calls of this worker wait, or too many bytes. */
+  request(worker: string, bytes: number): Slot | HostError {
+    const line = this.#byWorker.get(worker) ?? { running: 0, bytes: 0, waiting: new Fifo<Slot>() };
+    const isGranted = line.running < this.runningMax;
+    if (!isGranted && line.waiting.size >= this.waitingMax) return tooManyWaiting(this.waitingMax);
+    const limit = brokerLimits.requestBytesPerWorker;
+    if (line.bytes + bytes > limit) return tooManyBytes(line.bytes + bytes, limit);
+    const slot: Slot = { isGranted, ready: deferred(), release: () => this.#release(worker, line, slot, bytes) };
+    this.#byWorker.set(worker, line);
+    line.bytes += bytes;
+    if (isGranted) line.running++;
+    else line.waiting.push(slot);
+    return slot;
   }
 
-  grant(): void {
-    this.isGranted = true;
-    this.wake();
+  #release(worker: string, line: Line, slot: Slot, bytes: number): void {
+    line.bytes -= bytes;
+    if (!slot.isGranted) line.waiting.delete(slot);
+    else {
+      const next = line.waiting.shift();
+      if (next) next.isGranted = true;
+      else line.running--;
+      next?.ready.resolve();
+    }
+    if (line.running + line.waiting.size === 0) this.#byWorker.delete(worker);
   }
 }

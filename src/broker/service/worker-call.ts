@@ -35,6 +35,7 @@ export interface WorkerCallPorts {
 
 export class WorkerCall implements CallTask {
   readonly id: CallId;
+  readonly bytes: number;
   readonly deadlineAtMs: number;
   readonly digest: string;
   readonly isCallersKey: boolean;
@@ -49,6 +50,7 @@ export class WorkerCall implements CallTask {
     this.#request = request;
     this.#ports = ports;
     this.id = { worker: from.name, epoch: from.epoch, key: request.key };
+    this.bytes = request.args.length;
     this.deadlineAtMs = deadlineAtMs;
     this.digest = requestDigest(request.server, request.tool, request.args);
     this.isCallersKey = request.isCallersKey;

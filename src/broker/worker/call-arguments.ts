@@ -1,7 +1,7 @@
 /** Checks what a caller without types can get wrong, before a call is sent. */
 import { hash } from 'node:crypto';
 import { isCancelSignal } from '../../kernel/cancel-signal.js';
-import { HostError } from '../../kernel/errors.js';
+import { type HostError, notExecuted } from '../../kernel/errors.js';
 import type { ToolArguments } from '../../session/session.js';
 import { checkObject, toBuffer } from '../../wire/json-edit.js';
 import { brokerLimits, idPattern } from '../protocol/limits.js';
@@ -61,4 +61,4 @@ const isText = (value: unknown, charsMax: number): boolean =>
 const isName = (value: unknown): boolean => isText(value, brokerLimits.nameChars);
 
 const invalid = (field: string, what: string, hint: string, cause?: unknown): HostError =>
-  new HostError('invalid_arguments', `${field} ${what}`, { field, execution: 'not_executed', hint, cause });
+  notExecuted('invalid_arguments', `${field} ${what}`, hint, { field, cause });

@@ -1,5 +1,5 @@
 /** Errors that a worker makes itself. Errors of a host are passed on unchanged. */
-import { type ErrorCode, type Execution, HostError, type HostErrorOptions } from '../../kernel/errors.js';
+import { type ErrorCode, type Execution, HostError, type HostErrorOptions, notExecuted } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 
@@ -18,16 +18,17 @@ function callError(code: ErrorCode, call: CallTarget, what: string, facts: HostE
 }
 
 export const tooManyCalls = (limit: number): HostError =>
-  new HostError('overloaded', `this worker has ${limit} calls in flight`, {
-    ...{ reason: 'calls', execution: 'not_executed', limit, actual: limit + 1 },
-    hint: 'wait until some of them are answered',
+  notExecuted('overloaded', `this worker has ${limit} calls in flight`, 'wait until some of them are answered', {
+    ...{ reason: 'calls', limit, actual: limit + 1 },
   });
 
 export const tooManyBytes = (limit: number, actual: number): HostError =>
-  new HostError('overloaded', `the calls in flight would have ${actual} bytes of arguments`, {
-    ...{ reason: 'bytes', execution: 'not_executed', limit, actual },
-    hint: 'wait until some of them are answered, or send smaller arguments',
-  });
+  notExecuted(
+    'overloaded',
+    `the calls in flight would have ${actual} bytes of arguments`,
+    'wait until some of them are answered, or send smaller arguments',
+    { reason: 'bytes', limit, actual },
+  );
 
 export const tooLargeCall = (call: CallTarget, limit: number, actual: number): HostError =>
   callError('invalid_arguments', call, `: the arguments have ${actual} bytes, at most ${limit} are allowed`, {

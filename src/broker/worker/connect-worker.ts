@@ -3,7 +3,7 @@
 import { workerPattern } from '../../config/values.js';
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { type HostError, notExecuted } from '../../kernel/errors.js';
 import { readKeyFile } from '../key-file.js';
 import type { OpenConnection } from './connection.js';
 import { RemoteTools, type RemoteToolsOptions } from './remote-tools.js';
@@ -50,11 +50,12 @@ export async function connect({ broker, key, keyFile, insecure, ...rest }: Conne
 }
 
 const noKey = (): HostError =>
-  new HostError('invalid_spec', 'there is no key for the broker', {
-    field: 'key',
-    execution: 'not_executed',
-    hint: 'give keyFile, the path of a file with the key of this worker',
-  });
+  notExecuted(
+    'invalid_spec',
+    'there is no key for the broker',
+    'give keyFile, the path of a file with the key of this worker',
+    { field: 'key' },
+  );
 
 export interface BrokerAddress {
   /** `ws://` or `wss://`, or `nats://` and `tls://` with the name of the worker as path: `nats://host:4222/worker-1`. */
@@ -97,6 +98,4 @@ function workerIn({ pathname, username, password, search }: URL): string {
 }
 
 const wrongAddress = (what: string, hint: string): HostError =>
-  new HostError('invalid_spec', `the address of the broker ${what}`, {
-    ...{ field: 'broker', execution: 'not_executed', hint },
-  });
+  notExecuted('invalid_spec', `the address of the broker ${what}`, hint, { field: 'broker' });

@@ -7,7 +7,7 @@
  */
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { HostError, isHostError, withoutStack } from '../../kernel/errors.js';
+import { HostError, isHostError, notExecuted, withoutStack } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import type { Manifest, ManifestTool } from '../protocol/reply-body.js';
 import type { ConnectionHandlers, OpenConnection, WorkerConnection } from './connection.js';
@@ -260,9 +260,7 @@ const isRefusal = ({ code }: HostError): boolean =>
   code === 'unauthenticated' || code === 'denied' || code === 'invalid_spec';
 
 const connectFailed = (message: string, cause?: unknown): HostError =>
-  new HostError('connect_failed', message, {
-    ...{ execution: 'not_executed', hint: 'see whether the broker runs and can be reached', cause },
-  });
+  notExecuted('connect_failed', message, 'see whether the broker runs and can be reached', { cause });
 
 const asError = (cause: unknown): HostError =>
   isHostError(cause) ? cause : connectFailed('the connection to the broker failed', cause);

@@ -6,7 +6,7 @@
  * it was not sent, or if the carrier knows that no host read it.
  */
 import type { Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { HostError, notExecuted } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import type { CallRequest, HostMessage, Welcome, WorkerMessage } from '../protocol/messages.js';
 import { PendingAnswers } from '../protocol/pending-answers.js';
@@ -136,4 +136,4 @@ const unheard = (): HostError =>
   new HostError('transport', 'a host came after the request was sent', { execution: 'uncertain', retryAfterMs: 0 });
 
 const notSent = (): HostError =>
-  new HostError('transport', 'the connection to the broker is closed', { reason: 'closed', execution: 'not_executed' });
+  notExecuted('transport', 'the connection to the broker is closed', undefined, { reason: 'closed' });
