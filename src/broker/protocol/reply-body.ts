@@ -69,7 +69,7 @@ export function readManifestBody(bytes: Buffer): Manifest {
   });
   return {
     revision: revisionOf('revision', revision, code),
-    tools: read,
+    tools: Object.freeze(read),
     denied: isObject(denied) ? readError(denied) : undefined,
   };
 }

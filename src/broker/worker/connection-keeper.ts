@@ -21,7 +21,7 @@ const openMs = 15_000;
 export interface Snapshot {
   readonly connection: WorkerConnection | undefined;
   /** Kept while there is no connection. Undefined: none is known. */
-  readonly manifest: ManifestIndex | undefined;
+  readonly manifest: Manifest | undefined;
 }
 
 /** `refused`: the broker does not accept the key, or the address cannot be used. */
@@ -36,7 +36,7 @@ export interface ConnectionKeeperParts {
   readonly manifest: Manifest | undefined;
   readonly handlers: Pick<ConnectionHandlers, 'reply' | 'progress'>;
   readonly connected: (connection: WorkerConnection) => void;
-  readonly learned: (manifest: ManifestIndex, body: Buffer, isNew: boolean) => void;
+  readonly learned: (manifest: Manifest, body: Buffer, isNew: boolean) => void;
   readonly swapped: (now: Snapshot) => void;
   readonly changed: (state: ConnectionState, error: HostError | undefined) => void;
 }
@@ -61,10 +61,7 @@ export class ConnectionKeeper {
 
   constructor(parts: ConnectionKeeperParts) {
     this.#parts = parts;
-    this.#snapshot = Object.freeze({
-      connection: undefined,
-      manifest: parts.manifest && new ManifestIndex(parts.manifest),
-    });
+    this.#snapshot = Object.freeze({ connection: undefined, manifest: parts.manifest });
     this.#handlers = {
       ...parts.handlers,
       manifestChanged: (revision) => {
@@ -128,7 +125,6 @@ export class ConnectionKeeper {
       if (this.#opened > openedBefore) refusals = 0;
       if (error && isRefusal(error)) {
         refusals++;
-        this.#lastError = withoutStack(error);
         this.#become('refused', error);
         await sleep(clock, refusedDelayMs(refusals, random), this.#stop);
       } else {
@@ -199,7 +195,6 @@ export class ConnectionKeeper {
       learner.want();
       const { manifest } = this.#snapshot;
       if (!manifest) return;
-      this.#lastError = undefined;
       this.#swap({ connection, manifest });
       this.#become('ready', undefined);
     });
@@ -208,25 +203,18 @@ export class ConnectionKeeper {
   #learned(connection: WorkerConnection, manifest: Manifest, body: Buffer): void {
     const before = this.#snapshot.manifest;
     const isSame = before?.revision === manifest.revision;
-    const index = isSame ? before : new ManifestIndex(manifest);
     const isNew = !isSame || !this.#hasLearned;
     this.#hasLearned = true;
+    this.#swap({ connection, manifest: isSame ? before : manifest });
+    this.#parts.learned(manifest, body, isNew);
     // Connected, but denied everything: the status says why there are no tools.
-    this.#lastError = manifest.denied && withoutStack(manifest.denied);
-    this.#swap({ connection, manifest: index });
-    this.#parts.learned(index, body, isNew);
-    if (this.#state === 'ready' && before?.denied?.message !== manifest.denied?.message)
-      this.#parts.changed('ready', this.#lastError);
-    else this.#become('ready', this.#lastError);
+    this.#become('ready', manifest.denied, before?.denied?.message !== manifest.denied?.message);
   }
 
   #failed(error: HostError): void {
     if (this.#stop.aborted) return;
-    this.#lastError = withoutStack(error);
-    if (this.#state === 'ready') return;
-    const state = this.#snapshot.manifest ? 'reconnecting' : 'connecting';
-    this.#state = state;
-    this.#parts.changed(state, this.#lastError);
+    if (this.#state === 'ready') this.#lastError = withoutStack(error);
+    else this.#become(this.#snapshot.manifest ? 'reconnecting' : 'connecting', error, true);
   }
 
   /** Once for each connection. */
@@ -235,11 +223,10 @@ export class ConnectionKeeper {
     const { over } = this.#current;
     this.#current = undefined;
     const reason = error ?? lostConnection();
-    this.#lastError = withoutStack(reason);
     const { manifest } = this.#snapshot;
     this.#swap({ connection: undefined, manifest });
-    if (!this.#stop.aborted && !isRefusal(reason))
-      this.#become(manifest ? 'reconnecting' : 'connecting', this.#lastError);
+    if (this.#stop.aborted || isRefusal(reason)) this.#lastError = withoutStack(reason);
+    else this.#become(manifest ? 'reconnecting' : 'connecting', reason);
     over(reason);
   }
 
@@ -248,10 +235,10 @@ export class ConnectionKeeper {
     this.#parts.swapped(now);
   }
 
-  #become(state: ConnectionState, error: HostError | undefined): void {
-    if (this.#state === state) return;
+  #become(state: ConnectionState, error: HostError | undefined, isNews = this.#state !== state): void {
     this.#state = state;
-    this.#parts.changed(state, error);
+    this.#lastError = error && withoutStack(error);
+    if (isNews) this.#parts.changed(state, this.#lastError);
   }
 }
 
@@ -268,28 +255,8 @@ const asError = (cause: unknown): HostError =>
 const lostConnection = (): HostError =>
   new HostError('transport', 'the connection to the broker was lost', { hint: 'the worker connects again by itself' });
 
-export class ManifestIndex {
-  readonly revision: string;
-  readonly tools: readonly ManifestTool[];
-  /** Why there are no tools, if the host denies this worker everything. */
-  readonly denied: HostError | undefined;
-  readonly #byName = new Map<string, ManifestTool[]>();
-
-  constructor({ revision, tools, denied }: Manifest) {
-    this.revision = revision;
-    this.denied = denied;
-    this.tools = Object.freeze([...tools]);
-    for (const tool of tools) {
-      const same = this.#byName.get(tool.name);
-      if (same) same.push(tool);
-      else this.#byName.set(tool.name, [tool]);
-    }
-    Object.freeze(this);
-  }
-
-  /** All tools that match; at most one if the server is named. */
-  find(server: string | undefined, tool: string): readonly ManifestTool[] {
-    const found = this.#byName.get(tool) ?? [];
-    return server === undefined ? found : found.filter((each) => each.server === server).slice(0, 1);
-  }
+/** All tools that match; at most one if the server is named. */
+export function findTools({ tools }: Manifest, server: string | undefined, tool: string): readonly ManifestTool[] {
+  const found = tools.filter((each) => each.name === tool && (server === undefined || each.server === server));
+  return server === undefined ? found : found.slice(0, 1);
 }

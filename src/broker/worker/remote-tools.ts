@@ -7,10 +7,10 @@
  */
 
 import { closeSync, fstatSync, openSync, readFileSync, writeSync } from 'node:fs';
-import type { CancelSignal } from '../../kernel/cancel-signal.js';
-import { type Clock, KeepAlive, systemClock } from '../../kernel/clock.js';
+import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
+import { type Clock, KeepAlive, sleep, systemClock } from '../../kernel/clock.js';
 import { Emitter, type Listener } from '../../kernel/emitter.js';
-import { type ErrorCode, HostError } from '../../kernel/errors.js';
+import { type ErrorCode, type HostError, notExecuted } from '../../kernel/errors.js';
 import { newId, type Random, systemRandom } from '../../kernel/random.js';
 import { replaceFile } from '../../kernel/replace-file.js';
 import { CallResult } from '../../policy/operation.js';
@@ -24,7 +24,7 @@ import { argumentsBytes, callKey, requireValidCall } from './call-arguments.js';
 import { ambiguousTool, type CallTarget, closedCall, notConnected, refusedCall, unknownTool } from './call-errors.js';
 import { type CallResultBody, CallTable, type NewCall } from './call-table.js';
 import type { OpenConnection, WorkerConnection } from './connection.js';
-import { ConnectionKeeper, type ConnectionState } from './connection-keeper.js';
+import { ConnectionKeeper, type ConnectionState, findTools } from './connection-keeper.js';
 
 export interface RemoteToolsOptions {
   readonly open: OpenConnection;
@@ -152,31 +152,21 @@ export class RemoteTools {
 
   /** Resolves when the tools were learned from a host; rejects if that fails, or takes longer. */
   async ready(limitMs: number, signal?: CancelSignal): Promise<void> {
-    if (this.#keeper.hasLearned) return;
+    const untilMs = this.#clock.nowMs() + limitMs;
     this.#alive.hold();
-    let off = () => {};
     try {
-      await within(
-        this.#clock,
-        this.#clock.nowMs() + limitMs,
-        signal,
-        (resolve, reject) => {
-          const look = () => {
-            const { state, lastError: error, hasLearned } = this.#keeper;
-            if (hasLearned) resolve();
-            else if (state === 'closed') reject(notConnected(undefined));
-            else if (error && (state === 'refused' || isHopeless(error))) reject(error);
-          };
-          const ends = [this.#events.on('state', look), this.#events.on('manifest', look)];
-          off = () => {
-            for (const end of ends) end();
-          };
-          look();
-        },
-        () => notConnected(this.#keeper.lastError),
-      );
+      while (!this.#keeper.hasLearned) {
+        const { state, lastError: error } = this.#keeper;
+        if (state === 'closed') throw notConnected(undefined);
+        if (error && (state === 'refused' || isHopeless(error))) throw error;
+        const leftMs = untilMs - this.#clock.nowMs();
+        if (leftMs <= 0) throw notConnected(error);
+        await pause(this.#clock, leftMs, signal, (wake) => [
+          this.#events.on('state', wake),
+          this.#events.on('manifest', wake),
+        ]);
+      }
     } finally {
-      off();
       this.#alive.letGo();
     }
   }
@@ -206,7 +196,8 @@ export class RemoteTools {
   }
 
   #find(target: CallTarget): ManifestTool | undefined {
-    const found = this.#keeper.snapshot.manifest?.find(target.server, target.tool) ?? [];
+    const { manifest } = this.#keeper.snapshot;
+    const found = manifest ? findTools(manifest, target.server, target.tool) : [];
     if (found.length > 1) {
       const servers = found.map(({ server }) => server);
       throw ambiguousTool(target, servers);
@@ -223,8 +214,11 @@ export class RemoteTools {
     }
     const known = this.#find(target);
     if (known) return known;
-    const lookUntilMs = Math.min(deadlineAtMs, this.#clock.nowMs() + lookMs);
-    await within(this.#clock, lookUntilMs, signal, (resolve) => this.#keeper.look().then(resolve), undefined);
+    const limitMs = Math.min(deadlineAtMs - this.#clock.nowMs(), lookMs);
+    await pause(this.#clock, limitMs, signal, (wake) => {
+      void this.#keeper.look().then(wake);
+      return [];
+    });
     const found = this.#find(target);
     if (found) return found;
     const denied = this.#keeper.snapshot.manifest?.denied;
@@ -297,28 +291,22 @@ export class RemoteTools {
 const passing: ReadonlySet<ErrorCode> = new Set(['transport', 'timeout', 'connect_failed', 'cancelled', 'expired']);
 const isHopeless = ({ code, retryable }: HostError): boolean => !retryable && !passing.has(code);
 
-/** `late` makes the error for when the time is over; without it that is no error. */
-function within(
+/** Ends after this time, or when `begin` calls its argument. Throws when the caller gives up. `begin` returns its clean-up. */
+async function pause(
   clock: Clock,
-  atMs: number,
+  limitMs: number,
   signal: CancelSignal | undefined,
-  begin: (resolve: () => void, reject: (error: unknown) => void) => unknown,
-  late: (() => HostError) | undefined,
+  begin: (wake: () => void) => readonly (() => void)[],
 ): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const settle = (error: unknown) => {
-      cancel();
-      signal?.removeEventListener('abort', aborted);
-      if (error === undefined) resolve();
-      else reject(error);
-    };
-    const aborted = () =>
-      settle(new HostError('cancelled', 'the caller does not wait any more', { execution: 'not_executed' }));
-    const cancel = clock.at(atMs, () => settle(late?.()));
-    if (signal?.aborted) return aborted();
-    signal?.addEventListener('abort', aborted, { once: true });
-    begin(() => settle(undefined), settle);
-  });
+  const over = new Cancellation();
+  const wake = () => over.abort();
+  const ends = begin(wake);
+  signal?.addEventListener('abort', wake);
+  if (signal?.aborted) wake();
+  await sleep(clock, limitMs, over);
+  signal?.removeEventListener('abort', wake);
+  for (const end of ends) end();
+  if (signal?.aborted) throw notExecuted('cancelled', 'the caller does not wait any more');
 }
 
 /** Undefined if there is no file. Throws if it cannot be used. */

@@ -1,13 +1,14 @@
 import { expect, test } from 'vitest';
-import { ManifestIndex } from './connection-keeper.js';
+import { manifestBody, readManifestBody } from '../protocol/reply-body.js';
+import { findTools } from './connection-keeper.js';
 
 const tool = (server: string, name: string, text = '{}') => ({ server, name, raw: Buffer.from(text) });
-const index = new ManifestIndex({
+const manifest = {
   revision: 'r',
   tools: [tool('a', 'run'), tool('b', 'run'), tool('b', 'run', '{"second":1}'), tool('b', 'constructor')],
-});
+};
 const found = (server: string | undefined, name: string) =>
-  index.find(server, name).map((each) => `${each.server}/${each.name}${each.raw}`);
+  findTools(manifest, server, name).map((each) => `${each.server}/${each.name}${each.raw}`);
 
 test('finds a tool by its server and name, the first of two', () => {
   expect(found('b', 'run')).toEqual(['b/run{}']);
@@ -21,6 +22,6 @@ test('finds all tools of the name if no server is named', () => {
 });
 
 test('cannot be changed', () => {
-  expect(() => (index.tools as unknown[]).push(1)).toThrow(TypeError);
-  expect(() => Object.assign(index, { revision: 'other' })).toThrow(TypeError);
+  const { tools } = readManifestBody(manifestBody(manifest));
+  expect(() => (tools as unknown[]).push(1)).toThrow(TypeError);
 });
