@@ -24,8 +24,7 @@ import {
   tooManyCalls,
 } from './call-errors.js';
 import type { Receipt, WorkerConnection } from './connection.js';
-import { OutcomeAsks } from './outcome-asks.js';
-import { ReplyAcks } from './reply-acks.js';
+import { Outcomes } from './outcomes.js';
 
 export type NewCall = Omit<CallRequest, 'deadlineMs' | 'sentBefore'>;
 export type CallResultBody = Extract<ReplyBody, { kind: 'result' }>;
@@ -69,9 +68,7 @@ const isReplyTo = ({ call }: OpenCall, digest: string | undefined): boolean =>
 const isSameCall = (one: NewCall, other: NewCall): boolean =>
   one.server === other.server && one.tool === other.tool && one.args.equals(other.args);
 
-const unsent = {
-  ...{ firstStoreId: undefined, receipt: undefined, sendingOver: undefined, cancelTimer: undefined },
-};
+const unsent = { firstStoreId: undefined, receipt: undefined, sendingOver: undefined, cancelTimer: undefined };
 
 const callsMax = 1_024;
 const callBytesMax = 64 * 1024 * 1024;
@@ -97,8 +94,7 @@ export class CallTable {
   #sent = 0;
   /** Cancelled calls that may have arrived, with their deadlines. The cancel is repeated until a reply comes. */
   readonly #cancels = new Map<string, number>();
-  readonly #asks: OutcomeAsks;
-  readonly #acks: ReplyAcks;
+  readonly #outcomes: Outcomes;
   #connection: WorkerConnection | undefined;
   #reserved = 0;
   readonly #bytes = new ByteBudget(callBytesMax);
@@ -106,8 +102,7 @@ export class CallTable {
 
   constructor(parts: CallTableParts) {
     this.#parts = parts;
-    this.#acks = new ReplyAcks(parts.clock);
-    this.#asks = new OutcomeAsks({
+    this.#outcomes = new Outcomes({
       clock: parts.clock,
       waiting: () => [...this.#calls].flatMap(([key, open]) => (isWaiting(open) ? key : [])),
       cancelAgain: (connection) => this.#cancelAgain(connection),
@@ -134,7 +129,6 @@ export class CallTable {
 
   /** Sends the call, now or when there is a connection. The returned function is called when its caller gives up. */
   start(call: NewCall, waiter: CallWaiter): () => void {
-    const { clock } = this.#parts;
     const known = this.#calls.get(call.key);
     if (known && !isSameCall(known.call, call)) {
       waiter.done(keyConflict(call));
@@ -142,7 +136,7 @@ export class CallTable {
     }
     const open = known ?? this.#add(call);
     const late = () => this.#leave(open, waiter, lateCall(call, executionOf(open)));
-    open.waiters.set(waiter, clock.at(waiter.deadlineAtMs, late));
+    open.waiters.set(waiter, this.#parts.clock.at(waiter.deadlineAtMs, late));
     if (!known) this.#send(open);
     return () => this.#leave(open, waiter, cancelledCall(call, executionOf(open)));
   }
@@ -151,29 +145,26 @@ export class CallTable {
   use(connection: WorkerConnection | undefined): void {
     if (this.#connection === connection) return;
     this.#connection = connection;
-    this.#acks.use(connection);
-    this.#asks.use(connection);
+    this.#outcomes.use(connection);
     for (const open of [...this.#calls.values()]) if (!open.receipt) this.#send(open);
   }
 
   replied(key: string, body: Buffer, digest?: string): void {
-    this.#acks.add(key);
+    this.#outcomes.acknowledge(key);
     this.#cancels.delete(key);
     const open = this.#calls.get(key);
     if (!open || !isReplyTo(open, digest)) {
       this.#droppedReplies++;
       return;
     }
-    let reply: ReplyBody;
     try {
-      reply = readReplyBody(body);
+      const reply = readReplyBody(body);
+      if (reply.kind === 'result') this.#end(open, reply);
+      else if (isHandedBack(reply.error) && !open.call.isCallersKey) this.#startAgain(open);
+      else this.#fail(open, reply.error);
     } catch (error) {
-      return this.#end(open, error as HostError);
+      this.#end(open, error as HostError);
     }
-    if (reply.kind === 'result') return this.#end(open, reply);
-    if (isHandedBack(reply.error) && !open.call.isCallersKey) return this.#startAgain(open);
-    this.#end(open, reply.error);
-    if (isStale(reply.error)) this.#parts.stale();
   }
 
   progress(key: string, params: Buffer): void {
@@ -193,7 +184,7 @@ export class CallTable {
       this.#cancelAtHost(open, latestDeadline(open));
       this.#end(open, errorOf(open.call, executionOf(open)));
     }
-    this.#acks.flush();
+    this.#outcomes.flush();
   }
 
   #add(call: NewCall): OpenCall {
@@ -212,11 +203,9 @@ export class CallTable {
   }
 
   #waitForConnection(open: OpenCall): void {
-    const { clock, connectionWaitMs } = this.#parts;
+    const { connectionWaitMs } = this.#parts;
     if (connectionWaitMs === undefined || open.firstStoreId !== undefined) return;
-    open.cancelTimer?.();
-    const giveUp = () => this.#end(open, notConnectedCall(open.call));
-    open.cancelTimer = clock.at(clock.nowMs() + connectionWaitMs, giveUp);
+    this.#setTimer(open, connectionWaitMs, () => this.#end(open, notConnectedCall(open.call)));
   }
 
   #sendNow(open: OpenCall | undefined): void {
@@ -242,7 +231,7 @@ export class CallTable {
     if (!this.#isOpen(open) || open.sendingOver !== connection) return;
     open.sendingOver = undefined;
     open.receipt = receipt;
-    this.#asks.start();
+    this.#outcomes.askLater();
   }
 
   #notReceived(open: OpenCall, connection: WorkerConnection, isOnly: boolean, error: unknown): void {
@@ -250,11 +239,7 @@ export class CallTable {
     open.sendingOver = undefined;
     if (!isHostError(error)) return this.#end(open, error as HostError);
     const { code, details } = error;
-    if (code !== 'transport' && isOnly) {
-      this.#end(open, error);
-      if (isStale(error)) this.#parts.stale();
-      return;
-    }
+    if (code !== 'transport' && isOnly) return this.#fail(open, error);
     if (isOnly && details.execution === 'not_executed') {
       open.firstStoreId = undefined;
       this.#sent--;
@@ -263,12 +248,16 @@ export class CallTable {
   }
 
   #sendLater(open: OpenCall, delayMs: number): void {
-    const { clock } = this.#parts;
-    open.cancelTimer?.();
-    open.cancelTimer = clock.at(clock.nowMs() + delayMs, () => {
+    this.#setTimer(open, delayMs, () => {
       open.cancelTimer = undefined;
       this.#send(open);
     });
+  }
+
+  #setTimer(open: OpenCall, delayMs: number, run: () => void): void {
+    const { clock } = this.#parts;
+    open.cancelTimer?.();
+    open.cancelTimer = clock.at(clock.nowMs() + delayMs, run);
   }
 
   /** One caller gives up. With the last one the call is cancelled. */
@@ -289,7 +278,7 @@ export class CallTable {
     if (firstStoreId === undefined) return;
     this.#connection?.cancel(call.key);
     if (this.#cancels.size < cancelsMax) this.#cancels.set(call.key, untilMs);
-    this.#asks.start();
+    this.#outcomes.askLater();
   }
 
   #cancelAgain(connection: WorkerConnection): number {
@@ -311,15 +300,20 @@ export class CallTable {
     }
   }
 
+  /** A host refused the call, or answered it with an error. */
+  #fail(open: OpenCall, error: HostError): void {
+    this.#end(open, error);
+    if (isStale(error)) this.#parts.stale();
+  }
+
   #forget(open: OpenCall): void {
     open.cancelTimer?.();
     this.#queue.delete(open);
     if (!this.#calls.delete(open.call.key) || open.firstStoreId === undefined) return;
     this.#sent--;
     for (const next of this.#queue) {
-      this.#queue.delete(next);
-      this.#send(next);
-      break;
+      if (this.#sent >= sentMax) break;
+      this.#sendNow(next);
     }
   }
 
