@@ -42,7 +42,7 @@ export class RigWorker implements WorkerSession {
   }
 
   identity(): WorkerIdentity | undefined {
-    return this.now;
+    return this.now?.epoch === this.epoch ? this.now : undefined;
   }
 
   send(message: HostMessage): boolean {

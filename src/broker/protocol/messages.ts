@@ -119,21 +119,11 @@ export function writeMessage(message: WorkerMessage | HostMessage): JsonText[] {
 }
 
 /** Throws a HostError (`invalid_request`) that names the member. */
-export function readWorkerMessage(bytes: Buffer): WorkerMessage {
-  const message = readFromWorker(bytes);
-  if (message) return message;
-  throw invalid('op', `must be one of ${Object.keys(workerMessages).join(', ')}`);
-}
-
+export const readWorkerMessage = readerOf<WorkerMessage>(workerMessages, 'invalid_request');
 /** Throws a HostError (`protocol_error`); undefined for an operation that a newer host may send. */
-export function readHostMessage(bytes: Buffer): HostMessage | undefined {
-  return readFromHost(bytes);
-}
+export const readHostMessage = readerOf<HostMessage | undefined>(hostMessages, 'protocol_error');
 
-const readFromWorker = readerOf<WorkerMessage>(workerMessages, 'invalid_request');
-const readFromHost = readerOf<HostMessage>(hostMessages, 'protocol_error');
-
-function readerOf<M>(shapes: Readonly<Record<string, Shape>>, code: ErrorCode): (bytes: Buffer) => M | undefined {
+function readerOf<M>(shapes: Readonly<Record<string, Shape>>, code: ErrorCode): (bytes: Buffer) => M {
   const names = [...new Set(['v', 'op', ...Object.values(shapes).flatMap((shape) => Object.keys(shape))])];
   const readers = new Map(
     Object.entries(shapes).map(([op, shape]) => [
@@ -154,7 +144,8 @@ function readerOf<M>(shapes: Readonly<Record<string, Shape>>, code: ErrorCode): 
       throw invalid('v', `must be ${protocolVersion}, the version of the broker protocol`, code);
     const known = (op && stringOf(op)) ?? '';
     const members = readers.get(known);
-    if (!members) return undefined;
+    if (!members && code === 'protocol_error') return undefined as M;
+    if (!members) throw invalid('op', `must be one of ${Object.keys(shapes).join(', ')}`);
     const message: Record<string, unknown> = { op: known };
     for (const { member, read, at } of members) message[member] = read(member, found[at], code);
     return message as M;

@@ -30,7 +30,7 @@ import type {
   WorkerSession,
   WorkerTransport,
 } from './transport.js';
-import { identityOf, WorkerCall, type WorkerCallPorts } from './worker-call.js';
+import { WorkerCall, type WorkerCallPorts } from './worker-call.js';
 
 export interface BrokerServiceOptions {
   readonly host: ServedHost;
@@ -133,7 +133,7 @@ export class BrokerService implements ServiceHandlers {
     const { session, request } = incoming;
     this.#counts.calls++;
     try {
-      if (!identityOf(session)) return this.#refuse(incoming, revoked());
+      if (!session.identity()) return this.#refuse(incoming, revoked());
       const { clock } = this.#options;
       const task = new WorkerCall(session, request, clock.nowMs() + request.deadlineMs, this.#ports);
       const wasCancelled = this.#takeCancel(cancelKey(session, request.key));
@@ -169,7 +169,7 @@ export class BrokerService implements ServiceHandlers {
   async #ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
     const running: string[] = [];
     const resend: string[] = [];
-    let isReading = identityOf(session) !== undefined;
+    let isReading = session.identity() !== undefined;
     for (let at = 0; at < keys.length; at += asksAtOnce) {
       const some = keys.slice(at, at + asksAtOnce);
       // A worker that does not read its replies asks for the rest later.
@@ -194,7 +194,7 @@ export class BrokerService implements ServiceHandlers {
   async manifest(session: WorkerSession): Promise<Buffer> {
     try {
       await this.#manifests.whenListed();
-      const identity = identityOf(session);
+      const identity = session.identity();
       if (!identity) return errorBody(revoked());
       const manifest = this.#manifests.of(identity.role);
       this.#noteDenied(session, identity.role, manifest);
@@ -207,7 +207,7 @@ export class BrokerService implements ServiceHandlers {
 
   /** A worker that connects may have an older manifest. */
   connected(session: WorkerSession): void {
-    const identity = identityOf(session);
+    const identity = session.identity();
     const { id, name: worker, epoch } = session;
     const key = compositeKey(worker, epoch, id);
     const isAgain = this.#seen.has(key);
@@ -257,7 +257,7 @@ export class BrokerService implements ServiceHandlers {
   }
 
   #sendRevision({ session, request: { manifestRevision } }: IncomingCall): void {
-    const identity = identityOf(session);
+    const identity = session.identity();
     if (manifestRevision === undefined || !identity) return;
     const { revision } = this.#manifests.of(identity.role);
     if (revision !== manifestRevision) session.send({ op: 'manifest_changed', revision });

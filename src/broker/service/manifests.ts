@@ -50,8 +50,6 @@ export class Manifests {
   /** Revisions of servers and rules from which `#byRole` was made. */
   #signature = '';
   #cancelLook: Cancel | undefined;
-  /** Roles whose changed manifest could not be made, with the last known revision. */
-  readonly #failed = new Map<string | undefined, string>();
   /**
    * Functions that wait for the first listing of all servers. A later function replaces an earlier one of the same name, so there are
    * at most as many as roles and connected sessions.
@@ -74,8 +72,6 @@ export class Manifests {
     if (kept) return kept;
     const made = this.#make(role);
     setBounded(this.#byRole, role, made, rolesMax);
-    const sentRevision = this.#failed.get(role);
-    if (this.#failed.delete(role) && sentRevision !== made.revision) this.#notifyChanged(role);
     return made;
   }
 
@@ -145,28 +141,19 @@ export class Manifests {
   }
 
   #remake(signature: string): void {
+    const { onChanged, onProblem } = this.#options;
     this.#signature = signature;
-    const failed = [...this.#failed.keys()];
-    for (const [role, { revision }] of [...this.#byRole]) {
-      this.#byRole.delete(role);
-      const made = this.#tryMake(role, revision);
-      if (made && made.revision !== revision) this.#notifyChanged(role);
+    const before = [...this.#byRole];
+    this.#byRole.clear();
+    for (const [role, { revision }] of before) {
+      try {
+        if (this.of(role).revision !== revision)
+          this.afterListing(roleKey('changed', role), role, (manifest) => onChanged(role, manifest));
+      } catch (error) {
+        // A host whose rules throw. Its own ones do not (policy/allowlist.ts).
+        onProblem(error);
+      }
     }
-    for (const role of failed) this.#tryMake(role, this.#failed.get(role));
-  }
-
-  #tryMake(role: string | undefined, revision: string | undefined): RoleManifest | undefined {
-    try {
-      return this.of(role);
-    } catch (error) {
-      if (revision !== undefined) setBounded(this.#failed, role, revision, rolesMax);
-      this.#options.onProblem(error);
-      return undefined;
-    }
-  }
-
-  #notifyChanged(role: string | undefined): void {
-    this.afterListing(roleKey('changed', role), role, (manifest) => this.#options.onChanged(role, manifest));
   }
 
   #make(role: string | undefined): RoleManifest {

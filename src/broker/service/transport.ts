@@ -6,11 +6,9 @@
  * stored by a transport: a worker that misses a reply asks for it.
  */
 
-import type { KnownServer } from '../../catalog/catalog-server.js';
+import type { Host } from '../../host/host.js';
 import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
-import type { KeyedCalls } from '../../host/keyed-calls.js';
 import type { HostError } from '../../kernel/errors.js';
-import type { Principal } from '../../policy/operation.js';
 import type { CallRequest, HostMessage } from '../protocol/messages.js';
 
 /** A worker as the configuration names it now. */
@@ -25,7 +23,7 @@ export interface WorkerSession {
   readonly id: string;
   readonly name: string;
   readonly epoch: string;
-  /** Undefined: the key of the worker was revoked or has expired. */
+  /** Undefined: the key of the worker was revoked or has expired, or its name has another epoch. */
   identity(): WorkerIdentity | undefined;
   /** Returns false if the worker is not connected or does not read: it will ask. */
   send(message: HostMessage): boolean;
@@ -70,24 +68,10 @@ export interface WorkerTransport {
   close(): Promise<void>;
 }
 
-export interface ServedHost {
-  /** Servers, in the order of the configuration. */
-  names(): readonly string[];
-  /** Known facts about a server, without starting it. */
-  known(server: string): KnownServer | undefined;
-  isAllowed(principal: Principal, server: string, tool: string | undefined): boolean;
-  /** True if callers with this role are refused because the configuration does not list it. */
-  isUnlistedRole?(role: string): boolean;
-  /** Increases when guards or roles may have changed. */
-  readonly rulesRevision: number;
-  /** Resolves when these servers were listed once, or after a time limit. Undefined: no wait. */
-  startupListing(servers?: readonly string[]): Promise<void> | undefined;
-  /** Starts servers with unknown tools once in the background to list them. */
-  learnTools?(): void;
-  onKnownChanged(listener: (server: string) => void): () => void;
-  /** True if a call with an unknown outcome may be repeated: its annotations say so and are trusted. */
-  mayRunTwice(server: string, tool: string): boolean;
-  /** Runs calls with an `idempotencyKey`, except for keys that the host's own log knows. */
-  useKeyedCalls?(calls: KeyedCalls, scope: 'shared'): void;
+/** The part of a Host that serves workers. */
+export interface ServedHost extends Pick<Host, HostPart>, Partial<Pick<Host, OptionalHostPart>> {
   call(server: string, tool: string, args: Buffer, options: HostCallOptions): Promise<ToolResult>;
 }
+
+type HostPart = 'names' | 'known' | 'isAllowed' | 'rulesRevision' | 'startupListing' | 'onKnownChanged' | 'mayRunTwice';
+type OptionalHostPart = 'isUnlistedRole' | 'learnTools' | 'useKeyedCalls';

@@ -83,7 +83,7 @@ export class WorkerCall implements CallTask {
 
   async execute(signal: CancelSignal, timeMs: number): Promise<Buffer> {
     const { args, trace, wantsProgress, key } = this.#request;
-    const identity = identityOf(this.#from);
+    const identity = this.#from.identity();
     const target = this.#target();
     if (isHostError(target)) throw target;
     const { name, role } = identity as WorkerIdentity;
@@ -107,7 +107,7 @@ export class WorkerCall implements CallTask {
   #target(): Target | HostError {
     const { host, manifestOf, isRolelessAllowed } = this.#ports;
     const { server, tool } = this.#request;
-    const identity = identityOf(this.#from);
+    const identity = this.#from.identity();
     if (!identity) return revoked();
     const { name, role } = identity;
     const manifest = manifestOf(role);
@@ -124,10 +124,4 @@ export class WorkerCall implements CallTask {
     if (server !== undefined && host.known(server)?.lists.has('tools/list') === false) return { server, tool };
     return notFound(server, tool);
   }
-}
-
-/** A worker of the same name with another epoch is another worker. */
-export function identityOf(session: WorkerSession): WorkerIdentity | undefined {
-  const identity = session.identity();
-  return identity?.epoch === session.epoch ? identity : undefined;
 }

@@ -8,17 +8,15 @@ import { readKeyFile } from '../key-file.js';
 import type { OpenConnection } from './connection.js';
 import { RemoteTools, type RemoteToolsOptions } from './remote-tools.js';
 
-interface FirstConnection {
+export interface ConnectWorkerOptions extends RemoteToolsOptions {
   /** How long the first connection may take, with all its attempts; 30 s by default. */
   readonly connectMs?: number | undefined;
   readonly signal?: CancelSignal | undefined;
 }
 
-export type ConnectWorkerOptions = RemoteToolsOptions & FirstConnection;
-
 /** Give `key` or `keyFile`. */
-export interface ConnectOptions extends Omit<RemoteToolsOptions, 'open'>, FirstConnection {
-  /** As the host prints it: `wss://host:port/broker`, or `nats://host:4222/worker-1`. */
+export interface ConnectOptions extends Omit<ConnectWorkerOptions, 'open'> {
+  /** As the host prints it: `wss://host:port/broker`, or `nats://` or `tls://` with the name of the worker: `nats://host:4222/worker-1`. */
   readonly broker: string;
   readonly key?: string | undefined;
   readonly keyFile?: string | undefined;
@@ -57,16 +55,9 @@ const noKey = (): HostError =>
     { field: 'key' },
   );
 
-export interface BrokerAddress {
-  /** `ws://` or `wss://`, or `nats://` and `tls://` with the name of the worker as path: `nats://host:4222/worker-1`. */
-  readonly broker: string;
-  readonly key: string;
-  /** Without TLS also to another machine. */
-  readonly insecure?: boolean | undefined;
-  readonly clock: Clock;
-}
+type Address = Pick<ConnectOptions, 'broker' | 'insecure'> & { readonly key: string; readonly clock: Clock };
 
-export async function openConnection({ broker, key, clock, insecure = false }: BrokerAddress): Promise<OpenConnection> {
+export async function openConnection({ broker, key, clock, insecure = false }: Address): Promise<OpenConnection> {
   const url = URL.canParse(broker) ? new URL(broker) : undefined;
   switch (url?.protocol) {
     case 'ws:':
