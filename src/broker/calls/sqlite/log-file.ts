@@ -1,6 +1,6 @@
 /**
  * Opens the file of the log: locks its folder, sets a damaged file aside, and recovers one whose disk failed.
- * Not here: the table (calls-table.ts).
+ * Not here: its rows (log-store.ts).
  *
  * Invariants: a damaged file, or one of a newer version, is moved and reported, never overwritten. After a failed sync the kernel may
  * report pages as written that are not on disk. So the file is moved from its place, where SQLite would sync it again on close, and
@@ -30,9 +30,15 @@ import {
   Unreadable,
 } from '../../../catalog/store/database-file.js';
 import { HostError } from '../../../kernel/errors.js';
-import { callsSchema } from './calls-table.js';
 import { diskFull, inUse, logFailed } from './log-errors.js';
 
+/** WITHOUT ROWID measured the same (18 us for a receipt, 70 us for a call); a rowid makes removing expired rows simple. */
+const callsSchema = `
+  CREATE TABLE calls (
+    worker TEXT NOT NULL, epoch TEXT NOT NULL, key TEXT NOT NULL, state INTEGER NOT NULL, owner TEXT NOT NULL,
+    expires INTEGER NOT NULL, digest TEXT NOT NULL, class INTEGER NOT NULL, attempts INTEGER NOT NULL,
+    version INTEGER NOT NULL, sum INTEGER NOT NULL, reply BLOB, PRIMARY KEY (worker, epoch, key));
+`;
 const fileName = 'calls.db';
 /** Name of the file after a failed sync, until it is opened again. */
 const failedName = 'calls.db-failed';

@@ -4,7 +4,7 @@
  */
 import { HostError, type HostErrorOptions } from '../../../kernel/errors.js';
 import type { RowClass, UsageChange } from '../call-bounds.js';
-import type { CallId, CallOutcome, CallRow, CallState } from '../call-log.js';
+import type { CallId, CallOutcome, CallRow, NewCall } from '../call-log.js';
 
 export interface ThreadData {
   /** Undefined: the rows are in memory and end with the thread. */
@@ -17,25 +17,18 @@ export interface ThreadData {
 type Reply = Uint8Array | undefined;
 
 export type Operation =
-  | (CallId & {
-      readonly op: 'receive';
-      readonly state: CallState;
-      readonly digest: string;
-      readonly isCallersKey: boolean;
-      readonly expires: number;
-      readonly reply: Reply;
-    })
-  | (CallId & { readonly op: 'begin'; readonly version: number })
-  | (CallId & {
+  | { readonly op: 'receive'; readonly call: Omit<NewCall, 'reply'>; readonly reply: Reply; readonly expires: number }
+  | { readonly op: 'begin'; readonly id: CallId; readonly version: number }
+  | {
       readonly op: 'finish';
+      readonly id: CallId;
       readonly owner: string;
-      readonly state: CallOutcome['state'];
+      readonly outcome: Omit<CallOutcome, 'reply'>;
       readonly reply: Reply;
-      readonly isCallersKey: boolean;
-    })
-  | (CallId & { readonly op: 'find' })
-  | (CallId & { readonly op: 'ack' })
-  | { readonly op: 'purge'; readonly worker: string; readonly except: readonly string[] }
+    }
+  | { readonly op: 'find' | 'ack'; readonly id: CallId }
+  /** The rows of one worker, or of all workers. `except`: pairs of a worker and an epoch, as one text each. */
+  | { readonly op: 'purge'; readonly worker: string | undefined; readonly except: readonly string[] }
   /** Removes expired rows and returns free pages to the disk. */
   | { readonly op: 'tidy'; readonly isSweep: boolean };
 
@@ -55,25 +48,23 @@ export interface Batch {
   readonly nowMs: number;
 }
 
-export type LogState = 'open' | 'full' | 'failed';
-
-export interface Answered {
-  readonly kind: 'answered';
+/** What the thread found and did since its last message. */
+export interface Written {
   readonly answers: readonly Answer[];
   readonly changes: readonly UsageChange[];
-  readonly state: LogState;
+  /** The disk has no room: new calls are refused. */
+  readonly isFull: boolean;
   /** The file has more free pages to return to the disk. */
   readonly hasSpare: boolean;
   /** After a sweep: when the first finished row of each worker expires, by the wall clock. */
-  readonly expiries: Readonly<Record<RowClass, ReadonlyMap<string, number>>> | undefined;
-  readonly problems: readonly PlainError[];
+  readonly expiries?: Readonly<Record<RowClass, ReadonlyMap<string, number>>> | undefined;
 }
 
 export type ToThread = Batch | { readonly close: true };
 
 export type FromThread =
-  | Answered
-  | { readonly kind: 'opened'; readonly changes: readonly UsageChange[]; readonly problems: readonly PlainError[] }
+  /** The first one says what the file holds, and that the log is open. */
+  | (Written & { readonly kind: 'written'; readonly problems: readonly PlainError[] })
   | { readonly kind: 'refused'; readonly error: PlainError }
   | { readonly kind: 'failed'; readonly cause: string };
 
@@ -95,6 +86,3 @@ export const toPlain = ({ code, message, hint, details }: HostError): PlainError
 
 export const fromPlain = ({ code, message, ...options }: PlainError): HostError =>
   new HostError(code, message, options);
-
-export const asBuffer = (reply: Reply): Buffer | undefined =>
-  reply && Buffer.from(reply.buffer as ArrayBuffer, reply.byteOffset, reply.length);

@@ -1,7 +1,7 @@
 /**
  * The thread in which the log waits for its disk. Everything that came by the end of a commit is the next transaction, so calls
  * share a sync when there are many.
- * Not here: the transaction (log-writer.ts), the other end (sqlite-call-log.ts).
+ * Not here: the transaction (log-store.ts), the other end (sqlite-call-log.ts).
  *
  * Invariant: after a failure the thread answers and writes nothing more, and keeps the lock until the process ends.
  */
@@ -17,8 +17,9 @@ import {
   type ToThread,
   toPlain,
   transfersOf,
+  type Written,
 } from './log-messages.js';
-import { LogWriter, replyBytesOf } from './log-writer.js';
+import { LogStore, replyBytesOf } from './log-store.js';
 
 /** One transaction: more would keep small calls waiting and need a large write-ahead log. */
 const operationsMax = 1_024;
@@ -31,20 +32,26 @@ let nowMs = 0;
 let isClosing = false;
 const problems: PlainError[] = [];
 
-const say = (message: FromThread): void =>
-  port.postMessage(message, message.kind === 'answered' ? transfersOf(message.answers) : []);
-const takeProblems = (): PlainError[] => problems.splice(0);
+const say = (message: FromThread, transfers: ArrayBuffer[] = []): void => port.postMessage(message, transfers);
+const sayWritten = (written: Written): void =>
+  say({ kind: 'written', ...written, problems: problems.splice(0) }, transfersOf(written.answers));
 
 try {
   const unlock = folder === undefined ? () => {} : lockFolder(folder, startedAt);
-  const writer = new LogWriter(folder, owner, (error) => problems.push(toPlain(error)));
+  const store = new LogStore(folder, owner, (error) => problems.push(toPlain(error)));
   port.on('message', (message: ToThread) => {
-    take(message);
-    takeAll();
-    serve(writer);
-    if (isClosing) close(writer, unlock);
+    try {
+      take(message);
+      for (takeAll(); waiting.length > 0; takeAll()) sayWritten(store.write({ operations: nextGroup(), nowMs }));
+      if (!isClosing) return;
+      store.close();
+      unlock();
+      port.close();
+    } catch (error) {
+      giveUp(error);
+    }
   });
-  say({ kind: 'opened', changes: writer.loaded, problems: takeProblems() });
+  sayWritten({ answers: [], changes: store.loaded, isFull: false, hasSpare: true });
 } catch (error) {
   say({ kind: 'refused', error: toPlain(isHostError(error) ? error : logFailed(textOf(error), 'not_executed')) });
   port.close();
@@ -64,22 +71,9 @@ function takeAll(): void {
     take(next.message as ToThread);
 }
 
-function serve(writer: LogWriter): void {
-  while (waiting.length > 0) {
-    try {
-      const { answers, changes, expiries } = writer.write({ operations: nextGroup(), nowMs });
-      const { state, hasSpare } = writer;
-      say({ kind: 'answered', answers, changes, state, hasSpare, expiries, problems: takeProblems() });
-    } catch (error) {
-      return giveUp(error);
-    }
-    takeAll();
-  }
-}
-
+/** What was not answered is not known. The next start recovers from the write-ahead log. */
 function giveUp(error: unknown): void {
   waiting = [];
-  isClosing = false;
   say({ kind: 'failed', cause: textOf(error) });
   port.removeAllListeners('message');
   // A port without a listener would end the thread, and its lock.
@@ -93,17 +87,6 @@ function nextGroup(): Operation[] {
   const group = waiting.slice(0, at);
   waiting = waiting.slice(at);
   return group;
-}
-
-function close(writer: LogWriter, unlock: () => void): void {
-  try {
-    writer.close();
-  } catch (error) {
-    // Everything was answered before; the next start recovers from the write-ahead log.
-    return giveUp(error);
-  }
-  unlock();
-  port.close();
 }
 
 function textOf(error: unknown): string {

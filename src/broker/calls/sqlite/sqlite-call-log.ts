@@ -1,12 +1,16 @@
 /**
- * The log of calls of one host: a SQLite file, written by a thread so that the event loop never waits for the disk.
- * Not here: the thread (log-client.ts, log-thread.ts), the bounds (call-bounds.ts).
+ * The log of calls of one host: a SQLite file, written by a thread so that the event loop never waits for the disk. All operations
+ * of one turn of the event loop are one message.
+ * Not here: the thread (log-thread.ts) and its rows (log-store.ts), the bounds (call-bounds.ts).
  *
- * Invariant: a start of the process has a new store id, which is its owner id too, so every earlier owner is gone.
+ * Invariants: a start of the process has a new store id, which is its owner id too, so every earlier owner is gone. Every question is
+ * answered or rejected, also when the thread ends. After a failure nothing is sent.
  */
 import { mkdirSync, realpathSync } from 'node:fs';
+import { Worker } from 'node:worker_threads';
 import type { LogUsage } from '../../../host/broker-status.js';
 import type { Cancel, Clock } from '../../../kernel/clock.js';
+import { deferred } from '../../../kernel/deferred.js';
 import { HostError, isHostError } from '../../../kernel/errors.js';
 import { newId } from '../../../kernel/random.js';
 import { requireTrusted } from '../../../transports/stdio/state-dir.js';
@@ -14,14 +18,16 @@ import { brokerLimits } from '../../protocol/limits.js';
 import { errorBody } from '../../protocol/reply-body.js';
 import { CallBounds, type FirstExpiry, keptMs, noRoom, notKept } from '../call-bounds.js';
 import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../call-log.js';
-import { LogClient } from './log-client.js';
-import { diskFull, inUse, logFailed } from './log-errors.js';
-import { type Answer, type Answered, asBuffer, type LogState, type ThreadRow } from './log-messages.js';
+import { diskFull, inUse, logClosed, logFailed } from './log-errors.js';
+import { type Answer, type FromThread, fromPlain, type Operation, transfersOf, type Written } from './log-messages.js';
+import { logThreadStart } from './log-thread-start.js';
 
 /** How often free pages are returned to the disk, and room is looked for on a full one. */
 const tidyMs = 250;
 /** How often expired rows are removed. */
 const sweepMs = 30_000;
+/** Time to write what was sent when the log closes. A disk that hangs does not hang the stop of the host. */
+const closeMs = 2_000;
 const never = Number.POSITIVE_INFINITY;
 
 export interface SqliteCallLogOptions {
@@ -29,6 +35,8 @@ export interface SqliteCallLogOptions {
   readonly folder: string | undefined;
   readonly clock: Clock;
   readonly onProblem?: (error: HostError) => void;
+  /** Rows of other workers and epochs are purged: their keys were revoked while no host was up. Undefined: none is. */
+  readonly workers?: readonly { readonly name: string; readonly epoch: string }[];
 }
 
 /** Folders whose log is open in this process. One that failed is not opened again: only a restart discards the kernel's pages. */
@@ -45,7 +53,14 @@ export async function openSqliteCallLog(options: SqliteCallLogOptions): Promise<
     else openFolders.delete(folder ?? '');
     throw error;
   }
+  if (options.workers) await log.purgeOthers(options.workers);
   return log;
+}
+
+/** `waiter`: undefined where no caller waits for the answer. */
+interface Asked {
+  readonly operation: Operation;
+  readonly waiter: { resolve(answer: Answer): void; reject(error: HostError): void } | undefined;
 }
 
 class SqliteCallLog implements CallLog {
@@ -56,12 +71,20 @@ class SqliteCallLog implements CallLog {
   readonly #clock: Clock;
   readonly #onProblem: (error: HostError) => void;
   readonly #bounds: CallBounds;
-  readonly #client: LogClient;
-  #state: LogState = 'open';
-  #expiries: Answered['expiries'];
+  readonly #thread: Worker;
+  /** For the next message, in the order in which they came: a call that is sent again before its acknowledgement must find its row. */
+  #next: Asked[] = [];
+  /** In the thread. */
+  #sent: Asked['waiter'][] = [];
+  #failure: string | undefined;
+  #isFull = false;
+  #expiries: Written['expiries'];
   #closing: Promise<void> | undefined;
+  /** The thread has ended, or will not end any more. */
+  readonly #ended = deferred();
   #cancelTidy: Cancel = () => {};
-  #tidyAtMs = never;
+  /** The next tidying is soon. */
+  #isTidySoon = false;
   #sweepAtMs: number;
   readonly #wallOffsetMs: number;
 
@@ -73,38 +96,54 @@ class SqliteCallLog implements CallLog {
     this.#bounds = new CallBounds(clock, this.#firstExpiryMs);
     this.#wallOffsetMs = clock.date().getTime() - clock.nowMs();
     const startedAt = new Date(this.#wallMs() - process.uptime() * 1_000).toISOString();
-    this.#client = new LogClient({
-      ...{ data: { folder, owner: this.owner, startedAt }, wallMs: () => this.#wallMs(), onProblem },
-      onAnswered: (message) => this.#answered(message),
-      onFailed: () => {
-        if (folder !== undefined) openFolders.set(folder, 'failed');
-        this.#cancelTidy();
-        this.#bounds.wake();
-      },
+    const { script, isCode } = logThreadStart();
+    const workerData = { folder, owner: this.owner, startedAt };
+    // Neither secrets of the environment nor flags of this process are meant for the thread.
+    this.#thread = new Worker(script, { eval: isCode, workerData, env: {}, execArgv: [] });
+    this.opened = new Promise((resolve, reject) => {
+      this.#thread.once('message', (message: FromThread) => {
+        if (message.kind !== 'refused') return resolve();
+        this.#closing = Promise.resolve();
+        reject(fromPlain(message.error));
+      });
+      this.#thread.once('error', (error) => {
+        reject(logFailed(error.message, 'not_executed'));
+        this.#fail(error.message);
+      });
     });
-    this.opened = this.#client.opened.then(() => this.#tidyIn(0));
+    this.#thread.on('message', (message: FromThread) => this.#heard(message));
+    this.#thread.once('exit', () => {
+      if (!this.#closing) this.#fail('its thread ended');
+      this.#ended.resolve();
+    });
   }
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
-    const gone = this.#client.gone('not_executed');
-    if (gone || this.#state === 'full') return gone ?? diskFull();
+    const gone = this.#gone('not_executed');
+    if (gone || this.#isFull) return gone ?? diskFull();
     return this.#bounds.refusal(worker, isCallersKey);
   }
 
-  async receive({ id, digest, isCallersKey, deadlineMs, state, reply }: NewCall): Promise<Received> {
+  async receive(call: NewCall): Promise<Received> {
+    const { id, digest, isCallersKey, deadlineMs, state, reply } = call;
     const expires = this.#wallMs() + (isCallersKey ? brokerLimits.callersKeyMs : deadlineMs + brokerLimits.unackedMs);
     // Counted before the answer: many calls may come in one turn.
     const row = { worker: id.worker, isCallersKey, open: 1, finished: 0, bytes: 0 };
     this.#bounds.change(row);
-    const operation = { op: 'receive', ...id, state, digest, isCallersKey, expires, reply: ownMemory(reply) } as const;
-    const answer = await this.#client.ask(operation).finally(() => this.#bounds.change({ ...row, open: -1 }));
-    if (answer.kind === 'row') return { isNew: false, row: rowOf(answer.row) };
+    const answer = await this.#ask({
+      op: 'receive',
+      call: withoutReply(call),
+      expires,
+      reply: ownMemory(reply),
+    }).finally(() => this.#bounds.change({ ...row, open: -1 }));
+    const known = foundIn(answer);
+    if (known) return { isNew: false, row: known };
     const attempts = state === 'running' ? 1 : 0;
     return { isNew: true, row: { state, owner: this.owner, digest, attempts, version: 1, reply } };
   }
 
   async begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined> {
-    const answer = await this.#client.ask({ op: 'begin', ...id, version });
+    const answer = await this.#ask({ op: 'begin', id, version });
     return answer.kind === 'done' ? 'begun' : foundIn(answer);
   }
 
@@ -127,17 +166,21 @@ class SqliteCallLog implements CallLog {
   }
 
   async find(id: CallId): Promise<CallRow | undefined> {
-    return foundIn(await this.#client.ask({ op: 'find', ...id }));
+    return foundIn(await this.#ask({ op: 'find', id }));
   }
 
   acknowledge(id: CallId): void {
-    const waiting = this.#client.enqueue({ op: 'ack', ...id });
-    // Replies that wait for room, and large batches, do not wait for other work.
-    this.#tidyIn(this.#bounds.isWaiting || waiting >= brokerLimits.keysPerMessage ? 0 : tidyMs);
+    if (!this.#gone('uncertain')) this.#send({ operation: { op: 'ack', id }, waiter: undefined });
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {
-    await this.#client.ask({ op: 'purge', worker, except });
+    await this.#ask({ op: 'purge', worker, except: except.map((epoch) => `${worker} ${epoch}`) });
+  }
+
+  /** A purge that fails is reported, and made by the next start: no worker can ask for those rows. */
+  async purgeOthers(workers: NonNullable<SqliteCallLogOptions['workers']>): Promise<void> {
+    const except = workers.map(({ name, epoch }) => `${name} ${epoch}`);
+    await this.#ask({ op: 'purge', worker: undefined, except }).catch(this.#onProblem);
   }
 
   async isGone(owner: string): Promise<boolean> {
@@ -155,58 +198,111 @@ class SqliteCallLog implements CallLog {
 
   async #close(): Promise<void> {
     this.#cancelTidy();
-    const closed = this.#client.close();
+    // The thread keeps the lock of a failed log until the process ends.
+    if (this.#failure !== undefined) return;
+    this.#flush();
+    this.#thread.ref();
+    this.#thread.postMessage({ close: true });
+    const cancel = this.#clock.at(this.#clock.nowMs() + closeMs, () => this.#fail('its disk does not answer'));
     this.#bounds.wake();
-    await closed;
-    if (this.#folder !== undefined && openFolders.get(this.#folder) === 'open') openFolders.delete(this.#folder);
+    await this.#ended.promise;
+    cancel();
+    for (const waiter of this.#sent.splice(0)) waiter?.reject(logClosed());
+    if (this.#folder !== undefined && this.#failure === undefined) openFolders.delete(this.#folder);
   }
 
-  async #finish(id: CallId, owner: string, { state, reply, isCallersKey }: CallOutcome): Promise<CallRow | undefined> {
+  /** The error for operations after a failure or a close; undefined while the log is open. */
+  #gone(execution: 'uncertain' | 'not_executed'): HostError | undefined {
+    if (this.#failure !== undefined) return logFailed(this.#failure, execution);
+    return this.#closing && logClosed();
+  }
+
+  #ask(operation: Operation): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const gone = this.#gone('not_executed');
+      if (gone) reject(gone);
+      else this.#send({ operation, waiter: { resolve, reject } });
+    });
+  }
+
+  #send(asked: Asked): void {
+    if (this.#next.push(asked) === 1) setImmediate(() => this.#flush());
+  }
+
+  #flush(): void {
+    if (this.#next.length === 0) return;
+    const operations = this.#next.map(({ operation }) => operation);
+    for (const { waiter } of this.#next) this.#sent.push(waiter);
+    this.#next = [];
+    this.#thread.ref();
+    this.#thread.postMessage({ operations, nowMs: this.#wallMs() }, transfersOf(operations));
+  }
+
+  #heard(message: FromThread): void {
+    if (message.kind === 'failed') return this.#fail(message.cause);
+    if (message.kind === 'refused') return;
+    const { answers, changes, isFull, hasSpare, expiries = this.#expiries, problems } = message;
+    for (const problem of problems) this.#onProblem(fromPlain(problem));
+    for (const change of changes) this.#bounds.change(change);
+    if (isFull && !this.#isFull) this.#onProblem(diskFull());
+    this.#isFull = isFull;
+    this.#expiries = expiries;
+    const isFreed = changes.some(({ bytes }) => bytes < 0);
+    if (isFreed) this.#bounds.wake();
+    if ((isFull || hasSpare || isFreed) && !this.#isTidySoon) this.#tidyIn(tidyMs);
+    this.#sent.splice(0, answers.length).forEach((waiter, at) => {
+      const answer = answers[at] as Answer;
+      if (answer.kind === 'error') waiter?.reject(fromPlain(answer.error));
+      else waiter?.resolve(answer);
+    });
+    if (this.#sent.length === 0 && !this.#closing) this.#thread.unref();
+  }
+
+  #fail(cause: string): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = cause;
+    this.#thread.unref();
+    this.#cancelTidy();
+    if (this.#folder !== undefined) openFolders.set(this.#folder, 'failed');
+    this.#onProblem(logFailed(cause, 'not_executed'));
+    for (const waiter of this.#sent.splice(0)) waiter?.reject(logFailed(cause, 'uncertain'));
+    // They were certainly not written.
+    for (const { waiter } of this.#next.splice(0)) waiter?.reject(logFailed(cause, 'not_executed'));
+    this.#bounds.wake();
+    this.#ended.resolve();
+  }
+
+  async #finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    const { state, reply, isCallersKey } = outcome;
     const bytes = { worker: id.worker, isCallersKey, open: 0, finished: 0, bytes: reply.length };
     this.#bounds.change(bytes);
-    const answer = await this.#client
-      .ask({ op: 'finish', ...id, owner, state, reply: ownMemory(reply), isCallersKey })
-      .finally(() => this.#bounds.change({ ...bytes, bytes: -reply.length }));
+    const answer = await this.#ask({
+      ...{ op: 'finish', id, owner, outcome: withoutReply(outcome), reply: ownMemory(reply) },
+    }).finally(() => this.#bounds.change({ ...bytes, bytes: -reply.length }));
     if (answer.kind !== 'done') return foundIn(answer);
     return { state, owner, digest: '', attempts: 1, version: 0, reply };
   }
 
   /** Resolves when rows were removed, after a while on a full disk, and at the deadline. */
   async #room(worker: string, bytes: number, deadlineAtMs: number): Promise<void> {
-    const gone = this.#client.gone('uncertain');
+    const gone = this.#gone('uncertain');
     if (gone) throw gone;
-    const retryAtMs = this.#state === 'full' ? this.#clock.nowMs() + tidyMs : never;
-    this.#tidyIn(0);
+    const retryAtMs = this.#isFull ? this.#clock.nowMs() + tidyMs : never;
     await this.#bounds.room(worker, bytes, Math.min(deadlineAtMs, retryAtMs));
   }
 
-  #answered({ changes, state = 'open', hasSpare, expiries }: Pick<Answered, 'changes'> & Partial<Answered>): void {
-    for (const change of changes) this.#bounds.change(change);
-    if (expiries) this.#expiries = expiries;
-    if (state === 'full' && this.#state !== 'full') this.#onProblem(diskFull());
-    this.#state = state;
-    if (hasSpare || state === 'full') this.#tidyIn(tidyMs);
-    if (changes.some(({ bytes }) => bytes < 0)) this.#bounds.wake();
-  }
-
-  /** Sends what waits for no answer, and lets the thread tidy up. */
   #tidyIn(delayMs: number): void {
-    const atMs = this.#clock.nowMs() + delayMs;
-    if (atMs >= this.#tidyAtMs || this.#client.gone('uncertain')) return;
+    if (this.#gone('uncertain')) return;
+    this.#isTidySoon = delayMs <= tidyMs;
     this.#cancelTidy();
-    this.#tidyAtMs = atMs;
-    if (delayMs > 0) this.#cancelTidy = this.#clock.at(atMs, () => this.#tidy());
-    else setImmediate(() => this.#tidy());
+    this.#cancelTidy = this.#clock.at(this.#clock.nowMs() + delayMs, () => this.#tidy());
   }
 
   #tidy(): void {
     const nowMs = this.#clock.nowMs();
-    this.#tidyAtMs = never;
-    if (this.#client.gone('uncertain')) return;
     const isSweep = nowMs >= this.#sweepAtMs;
     if (isSweep) this.#sweepAtMs = nowMs + sweepMs;
-    this.#client.enqueue({ op: 'tidy', isSweep });
-    this.#client.flush();
+    this.#send({ operation: { op: 'tidy', isSweep }, waiter: undefined });
     this.#tidyIn(this.#sweepAtMs - nowMs);
   }
 
@@ -223,15 +319,19 @@ class SqliteCallLog implements CallLog {
   }
 }
 
+const withoutReply = <T extends { reply?: unknown }>({ reply: _, ...rest }: T): Omit<T, 'reply'> => rest;
+
 const ownMemory = (reply: Buffer | undefined): Uint8Array | undefined => reply && new Uint8Array(reply);
 
 /** The caller that waits gets the reply, also if another one was recorded for lack of room. */
 const withReply = (row: CallRow | undefined, kept: Buffer, reply: Buffer): CallRow | undefined =>
   row?.reply === kept ? { ...row, reply } : row;
 
-const rowOf = (row: ThreadRow): CallRow => ({ ...row, reply: asBuffer(row.reply) });
-
-const foundIn = (answer: Answer): CallRow | undefined => (answer.kind === 'row' ? rowOf(answer.row) : undefined);
+const foundIn = (answer: Answer): CallRow | undefined => {
+  if (answer.kind !== 'row') return undefined;
+  const { reply } = answer.row;
+  return { ...answer.row, reply: reply && Buffer.from(reply.buffer as ArrayBuffer, reply.byteOffset, reply.length) };
+};
 
 /** A private folder: a user who can write to it can make the host believe that a call has run. */
 function claimFolder(given: string): string {

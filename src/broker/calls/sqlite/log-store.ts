@@ -1,0 +1,354 @@
+/**
+ * The rows of the log in their file: one method per operation, one transaction for all operations of a message, checkpoints, free
+ * pages, and a disk that is full.
+ * Not here: opening the file (log-file.ts), messages (log-thread.ts), bounds (call-bounds.ts), what rows mean
+ * (service/call-decision.ts).
+ *
+ * Invariants: a receipt is given after its transaction is synced. A transaction without room is rolled back, and nothing of it is
+ * answered as made. The log leaves `floorBytes` of the disk free, because removing rows needs room too. An outcome is written once.
+ * A row of an open call is removed long after its deadline, or by a purge.
+ */
+import { statfsSync } from 'node:fs';
+import { crc32 } from 'node:zlib';
+import type Database from 'libsql';
+import type { HostError } from '../../../kernel/errors.js';
+import { errorBody } from '../../protocol/reply-body.js';
+import type { UsageChange } from '../call-bounds.js';
+import { type CallId, type CallState, callStates } from '../call-log.js';
+import { damagedRow, diskFull } from './log-errors.js';
+import { isFull, moveFailed, openInMemory, openLogFile } from './log-file.js';
+import { type Answer, type Batch, type Operation, type ThreadRow, toPlain, type Written } from './log-messages.js';
+
+const MiB = 1024 * 1024;
+const pageBytes = 4096;
+/** More than one transaction and the write-ahead log before a checkpoint can need. */
+const floorBytes = 16 * MiB;
+/** Replies above this wait while the disk is full; smaller outcomes are written. */
+const smallBytes = 64 * 1024;
+/** Bytes of the write-ahead log before it is written into the file. */
+const checkpointBytes = 2 * MiB;
+/** Free pages that stay for the next replies, and how many are returned at once. */
+const sparePages = (8 * MiB) / pageBytes;
+const returnedPages = (4 * MiB) / pageBytes;
+/** Expired rows that are removed at once. */
+const removedAtOnce = 5_000;
+/** Acknowledgements that wait for room on the disk. Rows of further ones stay until they expire. */
+const unwrittenMax = 10_000;
+
+/** A state is its place in `callStates` in the file. States up to `running` are open. */
+const running = callStates.indexOf('running');
+const refused = callStates.indexOf('refused');
+/** Class of a row. `purged`: its worker was revoked after it began; it has no reply and counts for no bound. */
+const classes = { call: 0, callersKey: 1, purged: 2 } as const;
+const byId = 'worker = ? AND epoch = ? AND key = ?';
+const counted = 'worker, class, state, length(reply) AS bytes';
+
+interface Row {
+  readonly state: number;
+  readonly owner: string;
+  readonly digest: string;
+  readonly attempts: number;
+  readonly version: number;
+  readonly sum: number;
+  /** Of `all`. It is not shared with other rows. */
+  readonly reply: ArrayBuffer | null;
+}
+
+interface CountedRow {
+  readonly worker: string;
+  readonly class: number;
+  readonly state: number;
+  readonly bytes: number | null;
+}
+
+type Of<Op> = Extract<Operation, { op: Op }>;
+type Values = readonly unknown[];
+
+export class LogStore {
+  /** Undefined: the rows are in memory. */
+  readonly #folder: string | undefined;
+  readonly #owner: string;
+  readonly #onProblem: (error: HostError) => void;
+  readonly #database: Database.Database;
+  readonly #statements = new Map<string, Database.Statement>();
+  /** What the rows held when the log was opened. */
+  readonly loaded: UsageChange[];
+  /** Of this transaction. They count only if it commits. */
+  #changes: UsageChange[] = [];
+  /** Acknowledgements for which the disk had no room at all. */
+  #unwritten: Operation[] = [];
+  #walBytes = 0;
+  #isFull = false;
+  #isSynced = true;
+  /** Free pages are left for the next tidying. */
+  #hasSpare = true;
+
+  constructor(folder: string | undefined, owner: string, onProblem: (error: HostError) => void) {
+    this.#folder = folder;
+    this.#owner = owner;
+    this.#onProblem = onProblem;
+    const use = (database: Database.Database) => ({ database, loaded: usageIn(database) });
+    const opened = folder === undefined ? openInMemory(use) : openLogFile(folder, onProblem, use);
+    this.#database = opened.database;
+    this.loaded = opened.loaded;
+  }
+
+  /** Throws when the disk failed. Then nothing may be written any more. */
+  write({ operations, nowMs }: Batch): Written {
+    return this.#guarded(() => {
+      this.#look();
+      const late = this.#unwritten;
+      const all = [...late, ...operations];
+      const apply = (operation: Operation) => this.#apply(operation, nowMs);
+      // The first try shows that the disk is full. The second one refuses what is large, the third one all that needs room.
+      const answers =
+        this.#inOne(all, apply) ??
+        this.#inOne(all, apply) ??
+        this.#inOne(all, (operation) => (needsRoom(operation) ? error(diskFull()) : apply(operation)));
+      this.#unwritten = answers ? [] : all.filter(({ op }) => op === 'ack').slice(0, unwrittenMax);
+      const isSweep = answers && operations.some((operation) => operation.op === 'tidy' && operation.isSweep);
+      const written: Written = {
+        ...{ answers: answers?.slice(late.length) ?? operations.map(() => error(diskFull())), changes: this.#changes },
+        ...{ isFull: this.#isFull, hasSpare: this.#hasSpare, expiries: isSweep ? this.#expiries() : undefined },
+      };
+      this.#changes = [];
+      if (this.#walBytes >= checkpointBytes) this.#checkpoint();
+      return written;
+    });
+  }
+
+  /** Throws when the disk failed. Then the file stays open: SQLite would write and sync it once more on close. */
+  close(): void {
+    this.#guarded(() => this.#checkpoint());
+    this.#database.close();
+  }
+
+  #guarded<T>(use: () => T): T {
+    try {
+      return use();
+    } catch (error) {
+      if (this.#folder !== undefined) moveFailed(this.#folder);
+      throw error;
+    }
+  }
+
+  /** Undefined: the disk has no room for all of them. */
+  #inOne(operations: readonly Operation[], apply: (operation: Operation) => Answer): Answer[] | undefined {
+    try {
+      this.#setSynced(operations.some(isSynced));
+      this.#database.exec('BEGIN');
+      const answers = operations.map(apply);
+      this.#database.exec('COMMIT');
+      for (const operation of operations) this.#walBytes += pageBytes + replyBytesOf(operation);
+      return answers;
+    } catch (error) {
+      this.#changes = [];
+      if (this.#database.inTransaction) this.#database.exec('ROLLBACK');
+      if (!isFull(error)) throw error;
+      this.#isFull = true;
+      return undefined;
+    }
+  }
+
+  #apply(operation: Operation, nowMs: number): Answer {
+    switch (operation.op) {
+      case 'receive': {
+        if (!this.#isFull) return this.#receive(operation);
+        const known = this.#find(operation.call.id);
+        return known.kind === 'row' ? known : error(diskFull());
+      }
+      case 'begin':
+        return this.#begin(operation);
+      case 'finish':
+        return this.#isFull && replyBytesOf(operation) > smallBytes ? error(diskFull()) : this.#finish(operation);
+      case 'find':
+        return this.#find(operation.id);
+      case 'ack':
+        return this.#acknowledge(operation.id);
+      case 'purge':
+        return this.#purge(operation);
+      case 'tidy':
+        return this.#tidy(operation.isSweep || this.#isFull, nowMs);
+      default:
+        return operation satisfies never;
+    }
+  }
+
+  #receive({ call: { id, state, digest, isCallersKey }, expires, reply }: Of<'receive'>): Answer {
+    const number = callStates.indexOf(state);
+    const kind = isCallersKey ? classes.callersKey : classes.call;
+    const text = 'INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING';
+    const facts = [number, this.#owner, expires, digest, kind, number === running ? 1 : 0, sumOf(reply), reply ?? null];
+    if (this.#run(text, [...valuesOf(id), ...facts]) === 0) return this.#row(id);
+    this.#count([{ worker: id.worker, class: kind, state: number, bytes: reply?.length ?? 0 }], 1);
+    return done;
+  }
+
+  #begin({ id, version }: Of<'begin'>): Answer {
+    const text = `UPDATE calls SET state = ${running}, owner = ?, attempts = attempts + 1, version = version + 1
+      WHERE ${byId} AND version = ? AND state <= ${running}`;
+    const isBegun = this.#run(text, [this.#owner, ...valuesOf(id), version]) > 0;
+    return isBegun ? done : this.#find(id);
+  }
+
+  /** Without RETURNING, which takes twice the time: every call has its outcome written. */
+  #finish({ id, owner, outcome: { state, isCallersKey }, reply }: Of<'finish'>): Answer {
+    const text = `UPDATE calls SET state = ?, reply = ?, sum = ?, version = version + 1
+      WHERE ${byId} AND owner = ? AND state <= ${running} AND class = ?`;
+    const [number, kind] = [callStates.indexOf(state), isCallersKey ? classes.callersKey : classes.call];
+    const which = [...valuesOf(id), owner];
+    if (this.#run(text, [number, reply ?? null, sumOf(reply), ...which, kind]) > 0) {
+      const row = { worker: id.worker, class: kind, bytes: 0 };
+      this.#count([{ ...row, state: running }], -1);
+      this.#count([{ ...row, state: number, bytes: reply?.length ?? 0 }], 1);
+      return done;
+    }
+    this.#run(text, [number, null, 0, ...which, classes.purged]);
+    return this.#find(id);
+  }
+
+  #find(id: CallId): Answer {
+    return this.#row(id, `AND (class <> ${classes.purged} OR state <= ${running})`);
+  }
+
+  /** A caller's key stays, because it may be sent again, unless its call was refused and did not run. */
+  #acknowledge(id: CallId): Answer {
+    const which = `${byId} AND state > ${running} AND (class = ${classes.call} OR state = ${refused})`;
+    const row = this.#statement(`DELETE FROM calls WHERE ${which} RETURNING ${counted}`).get(valuesOf(id) as unknown[]);
+    if (row) this.#count([row as CountedRow], -1);
+    return none;
+  }
+
+  #purge({ worker, except }: Of<'purge'>): Answer {
+    // Rows of the host's own calls have a principal, which begins with `_`, instead of a worker.
+    const whose = worker === undefined ? "substr(worker, 1, 1) <> '_'" : 'worker = ?';
+    const which = `class <> ${classes.purged} AND ${whose}
+      AND worker || ' ' || epoch NOT IN (SELECT value FROM json_each(?))`;
+    const values = [...(worker === undefined ? [] : [worker]), JSON.stringify(except)];
+    this.#remove(`${which} AND state < ${running}`, values);
+    this.#count(this.#all(`SELECT ${counted} FROM calls WHERE ${which}`, values), -1);
+    // A call that began keeps its row, without a reply: the operator may list the key again, and the worker may repeat the call.
+    this.#run(`UPDATE calls SET class = ${classes.purged}, reply = NULL, sum = 0 WHERE ${which}`, values);
+    return none;
+  }
+
+  #tidy(isSweep: boolean, nowMs: number): Answer {
+    // Rows of open calls too: these calls ended at their deadline, and their outcome could not be written.
+    const expired = `rowid IN (SELECT rowid FROM calls WHERE expires < ? LIMIT ${removedAtOnce})`;
+    if (isSweep) this.#remove(expired, [nowMs]);
+    const [{ freelist_count: spare = 0 } = {}] = this.#all<{ freelist_count?: number }>('PRAGMA freelist_count');
+    this.#hasSpare = spare > (this.#isFull ? 0 : sparePages);
+    if (this.#hasSpare) {
+      this.#all(`PRAGMA incremental_vacuum(${returnedPages})`);
+      // The file shrinks with the checkpoint.
+      this.#walBytes = checkpointBytes;
+    }
+    return none;
+  }
+
+  #remove(which: string, values: Values): Answer {
+    this.#count(this.#all(`DELETE FROM calls WHERE ${which} RETURNING ${counted}`, values), -1);
+    return none;
+  }
+
+  #row(id: CallId, condition = ''): Answer {
+    const [row] = this.#all<Row>(`SELECT * FROM calls WHERE ${byId} ${condition}`, valuesOf(id));
+    return row ? { kind: 'row', row: this.#shown(row) } : none;
+  }
+
+  #shown(row: Row): ThreadRow {
+    const { owner, digest, attempts, version } = row;
+    // The file may be an older copy: an open call of an earlier start may have begun since. A clean stop leaves no open call.
+    const mayHaveBegun = row.state <= running && owner !== this.#owner;
+    const state = mayHaveBegun ? 'running' : (callStates[row.state] as CallState);
+    const reply = row.reply ? new Uint8Array(row.reply) : undefined;
+    if (!reply || sumOf(reply) === row.sum) return { owner, digest, attempts, version, state, reply };
+    this.#onProblem(damagedRow());
+    const damaged = new Uint8Array(errorBody(damagedRow()));
+    return { owner, digest, attempts, version, state: 'uncertain', reply: damaged };
+  }
+
+  /** When the first finished row of each worker expires. */
+  #expiries(): Written['expiries'] {
+    const text = `SELECT worker, min(expires) AS first FROM calls WHERE class = ? AND state > ${running} GROUP BY worker`;
+    const firstOf = (kind: number) =>
+      new Map(this.#all<{ worker: string; first: number }>(text, [kind]).map(({ worker, first }) => [worker, first]));
+    return { calls: firstOf(classes.call), keys: firstOf(classes.callersKey) };
+  }
+
+  #checkpoint(): void {
+    try {
+      this.#all('PRAGMA wal_checkpoint(PASSIVE)');
+      this.#walBytes = 0;
+    } catch (error) {
+      if (!isFull(error)) throw error;
+      this.#isFull = true;
+    }
+  }
+
+  /** Whether there is room on the disk. */
+  #look(): void {
+    if (this.#folder === undefined) return;
+    const { bavail, bsize } = statfsSync(this.#folder);
+    // Half more than the floor, so that the state does not change with every call.
+    this.#isFull = bavail * bsize < (this.#isFull ? 1.5 * floorBytes : floorBytes);
+  }
+
+  /** FULL syncs each commit, NORMAL only before a checkpoint. */
+  #setSynced(isWanted: boolean): void {
+    if (isWanted !== this.#isSynced) this.#database.exec(`PRAGMA synchronous = ${isWanted ? 'FULL' : 'NORMAL'}`);
+    this.#isSynced = isWanted;
+  }
+
+  #count(rows: readonly CountedRow[], by: 1 | -1): void {
+    for (const row of rows) if (row.class !== classes.purged) this.#changes.push(changeOf(row, by));
+  }
+
+  #run(text: string, values: Values): number {
+    return this.#statement(text).run(values as unknown[]).changes;
+  }
+
+  #all<R>(text: string, values: Values = []): R[] {
+    return this.#statement(text).all(values as unknown[]) as R[];
+  }
+
+  #statement(text: string): Database.Statement {
+    const statement = this.#statements.get(text) ?? this.#database.prepare(text);
+    this.#statements.set(text, statement);
+    return statement;
+  }
+}
+
+function changeOf({ worker, class: kind, state, bytes }: CountedRow, rows: number): UsageChange {
+  const [open, finished] = state <= running ? [rows, 0] : [0, rows];
+  return { worker, isCallersKey: kind === classes.callersKey, open, finished, bytes: Math.sign(rows) * (bytes ?? 0) };
+}
+
+/** Everything that the table holds, as changes. */
+function usageIn(database: Database.Database): UsageChange[] {
+  const text = `SELECT worker, class, state, count(*) AS rows, sum(length(reply)) AS bytes FROM calls
+    WHERE class <> ${classes.purged} GROUP BY worker, class, state`;
+  return (database.prepare(text).all([]) as (CountedRow & { rows: number })[]).map((row) => changeOf(row, row.rows));
+}
+
+/**
+ * Whether the commit of this operation must outlive a loss of power. The outcome of a worker's own key need not, which saves half of the
+ * syncs: it outlives the process, and without it the call counts as begun and is answered as uncertain.
+ */
+const isSynced = (operation: Operation): boolean =>
+  operation.op === 'finish' ? operation.outcome.isCallersKey : ['receive', 'begin', 'purge'].includes(operation.op);
+
+const needsRoom = ({ op }: Operation): boolean => op === 'receive' || op === 'begin' || op === 'finish';
+
+export const replyBytesOf = (operation: Operation): number =>
+  'reply' in operation ? (operation.reply?.length ?? 0) : 0;
+
+const valuesOf = ({ worker, epoch, key }: CallId): Values => [worker, epoch, key];
+
+/** Detects a disk that returns other bytes than were written. */
+const sumOf = (reply: Uint8Array | undefined): number => crc32(reply ?? '');
+
+/** Each is copied once for a message, however many answers it has. */
+const done: Answer = { kind: 'done' };
+const none: Answer = { kind: 'none' };
+const error = (refusal: HostError): Answer => ({ kind: 'error', error: toPlain(refusal) });
