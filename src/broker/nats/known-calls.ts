@@ -8,8 +8,8 @@ import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import { CallBounds, keptMs, type RowClass } from '../calls/call-bounds.js';
 import type { CallId } from '../calls/call-log.js';
-import type { Bucket, StoredRow } from './kv-store.js';
-import { keysBucket, rowKey } from './names.js';
+import type { StoredRow } from './kv-store.js';
+import { type Bucket, keysBucket, rowKey } from './names.js';
 
 export interface KnownCall {
   readonly rowKey: string;

@@ -21,8 +21,8 @@ import {
 import { brokerLimits } from '../protocol/limits.js';
 import { storeBytes } from './create-stores.js';
 import { type KnownCall, KnownCalls } from './known-calls.js';
-import type { Bucket, KvStore, StoredRow, StoreUse } from './kv-store.js';
-import { bodiesStream, callsBucket, keysBucket, rowKey, streamOf, token } from './names.js';
+import type { KvStore, StoredRow, StoreUse } from './kv-store.js';
+import { type Bucket, bodiesStream, callsBucket, keysBucket, rowKey, streamOf, token } from './names.js';
 import { knownRow, type LocatedRow, noRoomNow, openRow, SharedRows } from './shared-rows.js';
 
 export interface KvCallLogOptions {
@@ -90,17 +90,21 @@ export class KvCallLog implements CallLog {
     const { storeId } = this;
     const key = keyOf(id);
     const bucket = isCallersKey ? keysBucket : callsBucket;
+    const before = this.#known.get(key);
+    // A row that this host wrote and that is not in the store any more was lost, and the call may have run.
+    const isLost = before !== undefined && before.seq > 0;
     const row: StoredRow = {
-      ...{ state, owner: this.owner, digest, attempts: state === 'running' ? 1 : 0, write: this.#store.newWrite() },
-      ...{ storeId, isPurged: false, body: undefined, inline: reply },
+      ...{ state: isLost ? 'running' : state, owner: this.owner, digest, write: this.#store.newWrite() },
+      ...{ attempts: isLost || state === 'running' ? 1 : 0 },
+      ...{ storeId, isPurged: false, body: undefined, inline: isLost ? undefined : reply },
     };
-    const known = this.#known.get(key) ? undefined : this.#known.add(id, bucket, deadlineMs);
+    const known = before ? undefined : this.#known.add(id, bucket, deadlineMs);
     let isNew = false;
     try {
       for (;;) {
         const written = await this.#store.write(bucket, key, row, 0, storeId);
         if (written.kind === 'full') throw this.#full(isCallersKey ? 'keys' : 'calls');
-        isNew = written.kind === 'written';
+        isNew = written.kind === 'written' && !isLost;
         const found = written.kind === 'written' ? { row, seq: written.seq } : await this.#rows.read(bucket, key);
         if (!found) continue;
         if (isNew && known) this.#rows.stored(known, row, found.seq);

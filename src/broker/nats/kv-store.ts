@@ -12,7 +12,7 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { type CallState, callStates } from '../calls/call-log.js';
 import { createStores } from './create-stores.js';
-import { bodiesStream, bodySubject, callsBucket, keysBucket, streamOf } from './names.js';
+import { type Bucket, bodiesStream, bodySubject, callsBucket, keysBucket, streamOf } from './names.js';
 import { bufferOf, isNoResponders, loadJetStream, loadKv, type NatsConnection } from './nats-client.js';
 import { noStream, RowWrites, type TurnBatch } from './row-writes.js';
 import { StoreId } from './store-id.js';
@@ -68,7 +68,6 @@ function readRow(bytes: Buffer): StoredRow {
   }
 }
 
-export type Bucket = typeof callsBucket | typeof keysBucket;
 export type Written =
   | { readonly kind: 'written'; readonly seq: number }
   | { readonly kind: 'conflict' }
@@ -122,6 +121,7 @@ export class KvStore {
   readonly #options: KvStoreOptions;
   readonly #parts: Parts;
   #writes = 0;
+  #creating: Promise<void> | undefined;
 
   private constructor(options: KvStoreOptions, parts: Parts) {
     this.id = parts.id;
@@ -141,13 +141,17 @@ export class KvStore {
     // Reads go to the leader: a direct read may be answered by a follower that is behind.
     const open = (bucket: string) => kvm.open(bucket, { allow_direct: false });
     const [calls, keys] = [await open(callsBucket), await open(keysBucket)];
+    const infos = async () => ({
+      [callsBucket]: await jsm.streams.info(streamOf(callsBucket)),
+      [keysBucket]: await jsm.streams.info(streamOf(keysBucket)),
+    });
     const info = async () => {
       try {
-        return await jsm.streams.info(streamOf(callsBucket));
+        return await infos();
       } catch (error) {
         if (!notFound.includes(codeOf(error))) throw error;
         await createStores(jsm, replicas);
-        return jsm.streams.info(streamOf(callsBucket));
+        return infos();
       }
     };
     const writes = await RowWrites.open(connection, options.clock, options.batch);
@@ -178,7 +182,7 @@ export class KvStore {
       const { losses } = id;
       try {
         const seq = await this.#parts.writes.put(`$KV.${bucket}.${key}`, value, expected);
-        const isInOrder = bucket !== callsBucket || id.sawWrite(seq);
+        const isInOrder = id.sawWrite(bucket, seq);
         if (isInOrder && losses === id.losses) return { kind: 'written', seq };
         // The write may have reached another store than `storeId`.
         id.check();
@@ -249,10 +253,15 @@ export class KvStore {
     return { bytes: state.bytes, rows: state.messages, firstExpiryMs: config.max_age / 1e6 - ageMs };
   }
 
-  /** A stream was deleted under the connection, or has no leader now. The id tells whether rows are lost. */
-  async #createAgain(): Promise<void> {
-    await createStores(this.#parts.jsm, this.#options.replicas).catch(() => {});
-    this.id.check();
+  /** A stream was deleted under the connection, or has no leader now. The id tells whether rows are lost. All that wait share one try. */
+  #createAgain(): Promise<void> {
+    this.#creating ??= createStores(this.#parts.jsm, this.#options.replicas)
+      .catch(() => {})
+      .finally(() => {
+        this.#creating = undefined;
+        this.id.check();
+      });
+    return this.#creating;
   }
 
   async #delete(stream: string, seq: number): Promise<void> {

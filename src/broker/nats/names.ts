@@ -10,6 +10,7 @@ import type { WorkerMessage } from '../protocol/messages.js';
 
 export const callsBucket = 'hostler_calls';
 export const keysBucket = 'hostler_keys';
+export type Bucket = typeof callsBucket | typeof keysBucket;
 export const bodiesStream = 'HOSTLER_BODIES';
 export const hostsAccount = 'HOSTLER_HOSTS';
 export const queueGroup = 'hostler';

@@ -10,8 +10,8 @@ import { noRoom, notKept } from '../calls/call-bounds.js';
 import { type CallOutcome, type CallRow, hasOutcome } from '../calls/call-log.js';
 import { errorBody } from '../protocol/reply-body.js';
 import type { KnownCall, KnownCalls } from './known-calls.js';
-import { type Bucket, type KvStore, type StoredRow, type VersionedRow, writeMs } from './kv-store.js';
-import { callsBucket, keysBucket } from './names.js';
+import { type KvStore, type StoredRow, type VersionedRow, writeMs } from './kv-store.js';
+import { type Bucket, callsBucket, keysBucket } from './names.js';
 import { notExecuted } from './nats-client.js';
 
 export interface LocatedRow {

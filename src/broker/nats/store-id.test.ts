@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import { callsBucket, keysBucket } from './names.js';
 import { StoreId, type StoreIdOptions } from './store-id.js';
 
 /** One row, as the bucket has it. */
@@ -21,9 +22,16 @@ function rig() {
       return ++store.seq;
     },
   };
+  const infos = () => {
+    const made = '2026-11-18T10:00:00.1Z';
+    return {
+      [callsBucket]: { state: { last_seq: store.seq } },
+      [keysBucket]: { created: made, state: { last_seq: 0 } },
+    };
+  };
   const connection = { isClosed: () => false, async *status() {} };
   const options = {
-    ...{ clock, bucket, connection, info: async () => ({ state: { last_seq: store.seq } }) },
+    ...{ clock, bucket, connection, info: async () => infos() },
     ...{ onProblem: (error: unknown) => problems.push(error), onNewStore: () => {}, onLoss: () => {} },
   } as unknown as StoreIdOptions;
   return { clock, problems, store, options };

@@ -1,5 +1,6 @@
 /**
- * The id of the store, which is a row of the bucket of calls.
+ * The id of the store, which is a row of the bucket of calls. The row names the time at which the stream of callers' keys was made: if
+ * that stream was deleted and made again, keys that ran are not in it.
  *
  * Invariant: a store that lost acknowledged writes (wiped, an older copy, a restored backup) gets another id before anything else is read
  * or written: after each reconnect, and when a sequence goes back, all operations wait until the id is checked.
@@ -9,7 +10,7 @@ import type { StreamInfo } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
-import { storeKey } from './names.js';
+import { type Bucket, callsBucket, keysBucket, storeKey } from './names.js';
 import { type NatsConnection, notExecuted } from './nats-client.js';
 import { noStream } from './row-writes.js';
 
@@ -17,8 +18,8 @@ export interface StoreIdOptions {
   readonly connection: NatsConnection;
   readonly clock: Clock;
   readonly bucket: KV;
-  /** Makes the bucket if it is missing. */
-  readonly info: () => Promise<StreamInfo>;
+  /** Makes the streams of both buckets if they are missing. */
+  readonly info: () => Promise<Readonly<Record<Bucket, StreamInfo>>>;
   readonly onProblem: (error: unknown) => void;
   /** The other hosts must look at the id too. */
   readonly onNewStore: () => void;
@@ -30,6 +31,7 @@ const retryMs = 100;
 const failuresBeforeReport = 20;
 /** The row must be younger than the age limit of its bucket. */
 const refreshMs = 3 * 60_000;
+const buckets = [callsBucket, keysBucket] as const;
 /** Error codes of JetStream. */
 const wrongSequence = [10071, 10164];
 
@@ -38,8 +40,10 @@ export class StoreId {
   #id = '';
   /** Known to hosts only, and new with each id: a worker cannot invent a token, and a token of another store id is not valid. */
   #secret = '';
-  /** Highest sequence that this host, another host or a worker has seen. */
-  #seen = 0;
+  /** The row. */
+  #value = '';
+  /** Highest sequences that this host, another host or a worker has seen. */
+  readonly #seen: Record<Bucket, number> = { [callsBucket]: 0, [keysBucket]: 0 };
   /** Counts reasons to check the id. A check that began before the newest reason is repeated. */
   #reasons = 0;
   #losses = 0;
@@ -76,25 +80,25 @@ export class StoreId {
 
   /** The highest sequence that this host knows, for workers to keep. */
   get seenToken(): string {
-    return this.#tokenOf(this.#seen);
+    return this.#tokenOf(this.#seen[callsBucket]);
   }
 
   /** A worker has seen this sequence. Operations wait until the store is known to have it. */
   sawToken(token: string): void {
     const seq = Number.parseInt(token, 10);
-    if (seq > this.#seen && token === this.#tokenOf(seq)) this.check(seq);
+    if (seq > this.#seen[callsBucket] && token === this.#tokenOf(seq)) this.check(seq);
   }
 
   /** A write of this host has this sequence. Returns false if a later sequence was seen before. */
-  sawWrite(seq: number): boolean {
-    if (seq <= this.#seen) return false;
-    this.#seen = seq;
+  sawWrite(bucket: Bucket, seq: number): boolean {
+    if (seq <= this.#seen[bucket]) return false;
+    this.#seen[bucket] = seq;
     return true;
   }
 
   /** Looks at the id before anything else. */
   check(seq = 0): void {
-    this.#seen = Math.max(this.#seen, seq);
+    this.#seen[callsBucket] = Math.max(this.#seen[callsBucket], seq);
     this.#reasons++;
     if (this.#options.connection.isClosed()) return;
     this.#checking ??= this.#checkUntilDone().finally(() => {
@@ -132,21 +136,24 @@ export class StoreId {
     const { bucket, info, onNewStore } = this.#options;
     for (;;) {
       // Read before the request: a sequence that is seen while the request runs may be newer than the response.
-      const [seen, reasons] = [this.#seen, this.#reasons];
-      const { state } = await info();
+      const [seen, reasons] = [{ ...this.#seen }, this.#reasons];
+      const infos = await info();
+      const lastOf = (of: Bucket) => infos[of].state.last_seq;
+      const last = { [callsBucket]: lastOf(callsBucket), [keysBucket]: lastOf(keysBucket) };
+      const keysMade = String(infos[keysBucket].created).replace(/\D/g, '');
       const entry = await bucket.get(storeKey);
-      const isOlder = state.last_seq < seen;
-      let [value, seq] = [entry?.string(), state.last_seq];
-      if (value === undefined || isOlder) {
-        value = `${randomBytes(12).toString('base64url')}.${randomBytes(18).toString('base64url')}`;
+      const isOlder = buckets.some((each) => last[each] < seen[each]);
+      let value = entry?.string();
+      if (isOlder || value?.split('.')[2] !== keysMade) {
+        value = `${randomBytes(12).toString('base64url')}.${randomBytes(18).toString('base64url')}.${keysMade}`;
         const written = await this.#put(value, entry?.revision ?? 0);
         if (written === undefined) continue;
-        seq = written;
+        last[callsBucket] = written;
       }
       const [id = '', secret = ''] = value.split('.');
       const isNew = this.#id !== '' && this.#id !== id;
-      [this.#id, this.#secret] = [id, secret];
-      this.#seen = isOlder ? seq : Math.max(this.#seen, seq);
+      [this.#id, this.#secret, this.#value] = [id, secret, value];
+      for (const each of buckets) this.#seen[each] = isOlder ? last[each] : Math.max(this.#seen[each], last[each]);
       if (isNew) onNewStore();
       if (reasons === this.#reasons) return;
     }
@@ -166,8 +173,7 @@ export class StoreId {
     const { clock, bucket, connection } = this.#options;
     const refresh = async () => {
       const entry = await bucket.get(storeKey);
-      const value = `${this.#id}.${this.#secret}`;
-      if (entry?.string() === value) await this.#put(value, entry.revision);
+      if (entry?.string() === this.#value) await this.#put(this.#value, entry.revision);
       else this.check();
     };
     clock.at(clock.nowMs() + refreshMs, () => {

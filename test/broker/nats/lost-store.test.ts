@@ -146,6 +146,7 @@ test('a bucket or stream that is deleted under the hosts is made again, and the 
   await sent('k1', { sentBefore: { storeId, hasReceipt: true } });
   await eventually('the answer of the new store', () => worker.replies.get('k1')?.includes('outcome_uncertain'));
   await streams.delete('KV_hostler_keys');
+  expect(await sent('own', { isCallersKey: true })).toMatchObject({ reason: 'store_changed', execution: 'uncertain' });
   await sent('own', { isCallersKey: true });
   expect(await replyTo(worker, 'own')).toContain('"ran"');
   await streams.delete('HOSTLER_BODIES');
@@ -153,5 +154,61 @@ test('a bucket or stream that is deleted under the hosts is made again, and the 
   await sent('large');
   expect(await replyTo(worker, 'large')).toContain('xxx');
   expect(host.ran()).toHaveLength(3);
+  await other.close();
+});
+
+test.each(['before', 'after'])(
+  'B11 the bucket of keys is deleted %s the next host starts: a key that ran is not run again',
+  async (when) => {
+    const { url } = stage.server;
+    const other = await connectNats({ url, key: stage.hostPair.seed, name: 'other', reconnects: false });
+    const { streams } = await jetstreamManager(other);
+    const { storeId } = await worker.connection.call(request('own', { isCallersKey: true }));
+    await replyTo(worker, 'own');
+    const started = when === 'after' ? await stage.host() : undefined;
+    await host.close();
+    await streams.delete('KV_hostler_keys');
+    const second = started ?? (await stage.host());
+    const next = await stage.connect('w1', 'second');
+    const again = request('own', { isCallersKey: true, sentBefore: { storeId, hasReceipt: false } });
+    // The sending that finds the bucket missing may be refused.
+    await eventually('the outcome', async () => {
+      await next.connection.call(again).catch((error) => expect(error.details.reason).toBe('store_changed'));
+      return next.replies.get('own');
+    });
+    expect(next.replies.get('own')).toContain('outcome_uncertain');
+    expect(second.nats.log.storeId).not.toBe(storeId);
+    expect([...host.ran(), ...second.ran()]).toHaveLength(1);
+    await other.close();
+  },
+);
+
+test('B11 the bucket of keys is deleted: a host does not run a key again that it ran, also when it comes as a new call', async () => {
+  const { url } = stage.server;
+  const other = await connectNats({ url, key: stage.hostPair.seed, name: 'other', reconnects: false });
+  const { streams } = await jetstreamManager(other);
+  const sent = (key: string, tool: string) =>
+    worker.connection.call(request(key, { isCallersKey: true, tool })).catch((error) => error.details);
+  for (const [key, tool] of [
+    ['own', 'run'],
+    ['twice', 'again'],
+  ] as const) {
+    await sent(key, tool);
+    await replyTo(worker, key);
+    worker.replies.clear();
+  }
+  await streams.delete('KV_hostler_keys');
+  for (const [key, tool, outcome] of [
+    ['own', 'run', 'outcome_uncertain'],
+    ['twice', 'again', '"ran"'],
+  ] as const) {
+    await eventually('the outcome', async () => {
+      const { reason } = await sent(key, tool);
+      expect([undefined, 'store_changed']).toContain(reason);
+      return worker.replies.get(key);
+    });
+    expect(worker.replies.get(key)).toContain(outcome);
+  }
+  expect(host.ran()).toEqual(['own', 'twice', 'twice'].map((key) => JSON.stringify({ key })));
   await other.close();
 });
