@@ -5,8 +5,7 @@ import { Identities } from '../identities.js';
 import { writeMessage } from '../protocol/messages.js';
 import type { IncomingCall, ServiceHandlers } from '../service/transport.js';
 import { HostTransport } from './host-transport.js';
-import type { NatsConnection, NatsMessage } from './nats-client.js';
-import { TurnBatch } from './row-writes.js';
+import { type NatsConnection, type NatsMessage, TurnBatch } from './nats-client.js';
 
 const MiB = 1024 * 1024;
 
@@ -20,7 +19,10 @@ class FakeNats {
     this.callbacks.set(subject, callback);
     return { unsubscribe: () => {} };
   }
-  publish(): void {}
+  readonly published: string[] = [];
+  publish(_subject: string, data: Uint8Array): void {
+    this.published.push(Buffer.from(data).toString());
+  }
   isClosed = () => false;
   async reconnect(): Promise<void> {
     this.reconnects++;
@@ -39,23 +41,23 @@ function rig() {
   const intake = new FakeNats();
   const served: string[] = [];
   const worker = { digest: undefined, nkey: 'U', role: 'r', expiresAtMs: undefined, isHost: false };
-  const identities = new Identities(new Map([['w1', { ...worker, worker: { name: 'w1', epoch: 'e1' } }]]), clock);
+  const entryOf = (name: string) => [name, { ...worker, worker: { name, epoch: 'e1' } }] as const;
+  const identities = new Identities(new Map([entryOf('w1')]), clock);
   const handlers = {
     call: ({ request, receipt }: IncomingCall) => {
       served.push(request.key);
       receipt('owner');
     },
-    joined: () => {},
+    connected: () => {},
+    left: () => {},
   } as unknown as ServiceHandlers;
   const store = {
     ...{ id: 's', seenToken: '', sawToken: () => {} },
     checking: undefined as Promise<void> | undefined,
   };
-  const connections = { intake, connection: new FakeNats() } as unknown as Record<
-    'intake' | 'connection',
-    NatsConnection
-  >;
-  new HostTransport({
+  const connection = new FakeNats();
+  const connections = { intake, connection } as unknown as Record<'intake' | 'connection', NatsConnection>;
+  const transport = new HostTransport({
     ...{ ...connections, handlers, identities, store, clock, batch: new TurnBatch() },
     ...{ onProblem: () => {}, onEvent: () => {} },
   });
@@ -69,6 +71,11 @@ function rig() {
     );
     const message = { subject: 'hostler.in.w1.e1.call.s1', data } as unknown as NatsMessage;
     intake.callbacks.get('hostler.in.*.*.call.*')?.(null, message);
+  };
+  const hello = (name: string) => {
+    const data = joinedParts(writeMessage({ op: 'here', connection: 'c1', seen: undefined }));
+    const message = { subject: `hostler.in.${name}.e1.here.s1`, reply: 'inbox', data } as unknown as NatsMessage;
+    intake.callbacks.get('hostler.in.*.*.here.*')?.(null, message);
   };
   /** The check ends when the returned function is called. */
   const check = () => {
@@ -84,8 +91,10 @@ function rig() {
       await new Promise((resolve) => setImmediate(resolve));
     };
   };
-  return { clock, intake, served, call, check };
+  return { clock, intake, served, call, check, hello, answers: connection.published, transport, identities, entryOf };
 }
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 test('a call waits for the check of the store', async () => {
   const { served, call, check } = rig();
@@ -150,4 +159,38 @@ test.each<[string, (clock: FakeClock) => void]>([
   await intake.reconnected();
   call('new');
   expect(served).toEqual(['before', 'new']);
+});
+
+test('a hello with an unknown key is refused after 300 ms, once, and not after a close', async () => {
+  const { clock, hello, answers, transport } = rig();
+  hello('w2');
+  hello('w2');
+  clock.advance(299);
+  await turn();
+  expect(answers).toEqual([]);
+  clock.advance(1);
+  await turn();
+  expect(answers).toEqual([expect.stringContaining('unknown_key')]);
+  hello('w2');
+  await transport.close();
+  clock.advance(1_000);
+  await turn();
+  expect(answers).toHaveLength(1);
+});
+
+test('a key that this host gets within these 300 ms is welcome', async () => {
+  const { clock, hello, answers, identities, entryOf } = rig();
+  hello('w2');
+  identities.replace(new Map([entryOf('w1'), entryOf('w2')]));
+  clock.advance(300);
+  await turn();
+  expect(answers).toEqual([expect.stringContaining('"op":"welcome"')]);
+});
+
+test('1,024 hellos with unknown keys wait for their refusal; further ones get none', async () => {
+  const { clock, hello, answers } = rig();
+  for (let at = 0; at < 1_100; at++) hello(`x${at}`);
+  clock.advance(300);
+  await turn();
+  expect(answers).toHaveLength(1_024);
 });

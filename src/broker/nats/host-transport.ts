@@ -6,7 +6,7 @@
  * Calls wait while the id of the store is checked. Calls that this process may have read long after they were sent are dropped.
  */
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import type { Identities } from '../identities.js';
 import { idPattern } from '../protocol/limits.js';
@@ -20,17 +20,9 @@ import {
 import { serveMessage } from '../service/serve-message.js';
 import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
 import { anyWorkerSubject, queueGroup, senderOf, sessionSubject, workerSubject } from './names.js';
-import { bufferOf, type NatsConnection, type NatsMessage } from './nats-client.js';
-import type { TurnBatch } from './row-writes.js';
+import { bufferOf, type NatsConnection, type NatsMessage, type TurnBatch, watchConnection } from './nats-client.js';
 import { type NatsSession, Sessions } from './sessions.js';
-
-/** What calls need of the store. */
-interface StoreGate {
-  readonly id: string;
-  readonly seenToken: string;
-  readonly checking: Promise<void> | undefined;
-  sawToken(token: string): void;
-}
+import type { StoreId } from './store-id.js';
 
 export interface HostTransportOptions {
   /** Reads calls only: a flood of them does not delay replies, acknowledgements and cancellations. */
@@ -38,7 +30,7 @@ export interface HostTransportOptions {
   readonly connection: NatsConnection;
   readonly handlers: ServiceHandlers;
   readonly identities: Identities;
-  readonly store: StoreGate;
+  readonly store: Pick<StoreId, 'id' | 'seenToken' | 'checking' | 'sawToken'>;
   readonly clock: Clock;
   readonly onProblem: (error: unknown) => void;
   readonly batch: TurnBatch;
@@ -54,53 +46,53 @@ const refusalMs = 300;
 const heldMs = 5_000;
 /** Calls that wait for the check of the store. Others are dropped, and sent again. */
 const heldBytesMax = 16 * 1024 * 1024;
+/** Hellos of unknown workers that wait for their refusal. Others get none, and their worker says hello again. */
+const refusalsMax = 1_024;
+
+/** Over which connection each operation is heard. `isShared`: by one of the hosts. */
+const subscribed = [
+  // All hosts hear it, in order with calls: each compares the sequence that the worker has seen.
+  { from: 'intake', operation: 'here', isShared: false },
+  { from: 'intake', operation: 'call', isShared: true },
+  { from: 'intake', operation: 'bye', isShared: false },
+  { from: 'connection', operation: 'cancel', isShared: false },
+  { from: 'connection', operation: 'ack', isShared: false },
+  { from: 'connection', operation: 'ask', isShared: true },
+  { from: 'connection', operation: 'manifest', isShared: true },
+] as const;
 
 export class HostTransport implements WorkerTransport {
   readonly #options: HostTransportOptions;
   readonly #sessions: Sessions;
-  readonly #subscriptions: { unsubscribe(): void }[] = [];
+  readonly #subscriptions: Record<'intake' | 'connection', Subscription[]> = { intake: [], connection: [] };
+  /** By the subject of the hello. */
+  readonly #refusals = new Map<string, Cancel>();
   readonly #stopListening: () => void;
-  #unanswered = 0;
-  #answered: (() => void) | undefined;
-  #isStopped = false;
   #stopTick: Cancel | undefined;
   #tickedAt: readonly [number, number] = [0, 0];
   /** Until the intake has a new connection. */
   #isStale = false;
-  #pauses = 0;
   #heldBytes = 0;
 
   constructor(options: HostTransportOptions) {
     this.#options = options;
-    const { intake, connection, identities, handlers, clock } = options;
     this.#sessions = new Sessions({
-      ...{
-        clock,
-        identities,
-        onConnected: (session) => handlers.connected(session),
-        onLeft: (session, reason) => handlers.left(session, reason),
-      },
+      ...options,
       publish: ({ name, epoch, id }, message) => this.#publish(sessionSubject(name, epoch, id), message),
     });
-    this.#stopListening = identities.onChange(() => this.#sessions.dropRevoked());
-    const on = (from: NatsConnection, operation: WorkerMessage['op'], settings: { queue?: string } = {}) => {
+    this.#stopListening = options.identities.onChange(() => this.#sessions.dropRevoked());
+    for (const { from, operation, isShared } of subscribed) {
       const callback = (error: Error | null, message: NatsMessage) => {
         if (error) options.onProblem(error);
         else this.#heard(message, operation);
       };
-      this.#subscriptions.push(from.subscribe(anyWorkerSubject(operation), { callback, ...settings }));
-    };
-    const queue = { queue: queueGroup };
-    // All hosts hear it, in order with calls: each compares the sequence that the worker has seen.
-    on(intake, 'here');
-    on(intake, 'call', queue);
-    on(intake, 'bye');
-    on(connection, 'cancel');
-    on(connection, 'ack');
-    on(connection, 'ask', queue);
-    on(connection, 'manifest', queue);
+      const settings = isShared ? { callback, queue: queueGroup } : { callback };
+      this.#subscriptions[from].push(options[from].subscribe(anyWorkerSubject(operation), settings));
+    }
     this.#tick();
-    void this.#watchIntake();
+    void watchConnection(options.intake, (isConnected) => {
+      if (isConnected) this.#isStale = false;
+    });
   }
 
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void {
@@ -113,29 +105,24 @@ export class HostTransport implements WorkerTransport {
   }
 
   async stop(): Promise<void> {
-    if (!this.#isStopped) for (const subscription of this.#subscriptions.splice(0, 3)) subscription.unsubscribe();
-    this.#isStopped = true;
+    for (const subscription of this.#subscriptions.intake.splice(0)) subscription.unsubscribe();
     const { clock, intake } = this.#options;
-    const late = sleep(clock, stopMs);
     // What the server had sent before it read that this host hears no more calls is read by then.
-    await Promise.race([intake.flush().catch(() => {}), late]);
-    const idle = new Promise<void>((resolve) => {
-      this.#answered = resolve;
-      if (this.#unanswered === 0) resolve();
-    });
-    await Promise.race([idle, late]);
+    await Promise.race([intake.flush().catch(() => {}), sleep(clock, stopMs)]);
   }
 
   async close(): Promise<void> {
-    this.#isStopped = true;
     this.#stopTick?.();
     this.#stopListening();
-    for (const subscription of this.#subscriptions.splice(0)) subscription.unsubscribe();
+    for (const cancel of this.#refusals.values()) cancel();
+    this.#refusals.clear();
+    for (const each of [...this.#subscriptions.intake.splice(0), ...this.#subscriptions.connection.splice(0)])
+      each.unsubscribe();
     this.#sessions.close();
   }
 
   /** Nothing that a message contains ends the subscription. `operation`: the one of its subject. */
-  #heard(message: NatsMessage, operation: WorkerMessage['op']): void {
+  #heard(message: NatsMessage, operation: WorkerMessage['op'], isLate = false): void {
     const { worker, epoch, session: id } = senderOf(message.subject);
     if (!idPattern.test(id)) return;
     const answer = (given: HostMessage) =>
@@ -144,7 +131,8 @@ export class HostTransport implements WorkerTransport {
       const said = readWorkerMessage(bufferOf(message.data));
       if (said.op !== operation) throw invalid('op', `must be ${operation}`);
       const session = this.#sessions.of(worker, epoch, id);
-      if (!session) this.#refuse(said, answer);
+      if (!session && said.op === 'here' && !isLate) this.#hearLater(message);
+      else if (!session) answer({ op: 'refused', key: keyOf(said), error: unknownWorker() });
       else if (said.op === 'here') this.#hello(said, session, answer);
       else if (said.op === 'bye') this.#bye(said, session);
       else if (said.op === 'call') this.#call(said, message.data.length, session, answer);
@@ -155,11 +143,16 @@ export class HostTransport implements WorkerTransport {
   }
 
   /** All hosts answer a hello, and the first answer counts: one that does not have a new key yet lets the others answer first. */
-  #refuse(said: WorkerMessage, answer: (given: HostMessage) => void): void {
+  #hearLater(hello: NatsMessage): void {
     const { clock } = this.#options;
-    const refuse = () => answer({ op: 'refused', key: keyOf(said), error: unknownWorker() });
-    if (said.op === 'here') clock.at(clock.nowMs() + refusalMs, refuse);
-    else refuse();
+    const { subject } = hello;
+    if (this.#refusals.size >= refusalsMax) return;
+    this.#refusals.get(subject)?.();
+    const late = () => {
+      this.#refusals.delete(subject);
+      this.#heard(hello, 'here', true);
+    };
+    this.#refusals.set(subject, clock.at(clock.nowMs() + refusalMs, late));
   }
 
   #serve(message: WorkerMessage, session: NatsSession, answer: (given: HostMessage) => void): void {
@@ -188,29 +181,19 @@ export class HostTransport implements WorkerTransport {
     const { store } = this.#options;
     // The worker sends it again.
     if (this.#isStale || this.#wasPaused()) return;
-    this.#unanswered++;
-    const ended = () => {
-      if (--this.#unanswered === 0) this.#answered?.();
-    };
-    const serve = () =>
-      this.#serve(call, session, (given) => {
-        answer(given);
-        ended();
-      });
+    const serve = () => this.#serve(call, session, answer);
     if (store.checking === undefined) serve();
-    else this.#hold(bytes, store.checking, (isInTime) => (isInTime ? serve() : ended()));
+    else this.#hold(bytes, store.checking, serve);
   }
 
-  /** Calls `done` when the id of the store was checked, and says whether that was soon enough for a call. */
-  #hold(bytes: number, checking: Promise<void>, done: (isInTime: boolean) => void): void {
-    if (this.#heldBytes + bytes > heldBytesMax) return done(false);
-    const { clock } = this.#options;
-    const [heldAtMs, pauses] = [clock.nowMs(), this.#pauses];
+  /** Serves the call when the id of the store was checked, if that is soon enough for a call. */
+  #hold(bytes: number, checking: Promise<void>, serve: () => void): void {
+    if (this.#heldBytes + bytes > heldBytesMax) return;
+    const heldAt = this.#now();
     this.#heldBytes += bytes;
     void checking.then(() => {
       this.#heldBytes -= bytes;
-      const isStale = this.#isStale || this.#wasPaused() || this.#pauses !== pauses;
-      done(!isStale && clock.nowMs() - heldAtMs < heldMs);
+      if (!this.#isStale && !this.#wasPaused() && this.#sinceMs(heldAt) < heldMs) serve();
     });
   }
 
@@ -231,7 +214,7 @@ export class HostTransport implements WorkerTransport {
 
   #tick(): void {
     const { clock } = this.#options;
-    this.#tickedAt = [clock.nowMs(), clock.date().getTime()];
+    this.#tickedAt = this.#now();
     this.#stopTick = clock.at(clock.nowMs() + tickMs, () => {
       this.#wasPaused();
       this.#tick();
@@ -243,21 +226,26 @@ export class HostTransport implements WorkerTransport {
    * machine that slept (which only wall time shows), may be older than that. A new connection has none of them.
    */
   #wasPaused(): boolean {
-    const { intake, clock, onProblem } = this.#options;
-    const [tickedMs, tickedWallMs] = this.#tickedAt;
-    if (Math.max(clock.nowMs() - tickedMs, clock.date().getTime() - tickedWallMs) < pauseMs) return false;
+    const { intake, onProblem } = this.#options;
+    if (this.#sinceMs(this.#tickedAt) < pauseMs) return false;
     if (!this.#isStale) void intake.reconnect().catch(onProblem);
-    this.#tickedAt = [clock.nowMs(), clock.date().getTime()];
+    this.#tickedAt = this.#now();
     this.#isStale = true;
-    this.#pauses++;
     return true;
   }
 
-  async #watchIntake(): Promise<void> {
-    for await (const { type } of this.#options.intake.status()) if (type === 'reconnect') this.#isStale = false;
+  #now(): readonly [number, number] {
+    const { clock } = this.#options;
+    return [clock.nowMs(), clock.date().getTime()];
+  }
+
+  #sinceMs([beforeMs, wallMs]: readonly [number, number]): number {
+    const [nowMs, nowWallMs] = this.#now();
+    return Math.max(nowMs - beforeMs, nowWallMs - wallMs);
   }
 }
 
+type Subscription = ReturnType<NatsConnection['subscribe']>;
 type Said<Op> = Extract<WorkerMessage, { op: Op }>;
 
 /** What an answer to this message names. */
@@ -267,8 +255,8 @@ const keyOf = (message: WorkerMessage): string =>
 const asHostError = (error: unknown): HostError =>
   isHostError(error) ? error : new HostError('invalid_request', 'the message cannot be read', { cause: error });
 
-const unknownWorker = (): HostError =>
-  new HostError('unauthenticated', 'this host has no valid key for the worker', {
-    ...{ execution: 'not_executed', reason: 'unknown_key' },
-    hint: 'check keys in the configuration of every host: the worker, its nkey and expires',
-  });
+const unknownWorker = (): HostError => {
+  const hint = 'check keys in the configuration of every host: the worker, its nkey and expires';
+  const facts = { reason: 'unknown_key' };
+  return notExecuted('unauthenticated', 'this host has no valid key for the worker', hint, facts);
+};

@@ -2,14 +2,12 @@
  * The calls that this host received and that are not acknowledged, in memory: bounds per worker and usage. Callers' keys stay for a day.
  * Each host counts what it knows; the sizes of the buckets bound the sum of all hosts.
  */
-
-import type { LogUsage } from '../../host/broker-status.js';
-import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
-import type { HostError } from '../../kernel/errors.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { CallBounds, keptMs, type RowClass } from '../calls/call-bounds.js';
-import type { CallId } from '../calls/call-log.js';
-import type { StoredRow } from './kv-store.js';
-import { type Bucket, keysBucket, rowKey } from './names.js';
+import { type CallId, hasOutcome } from '../calls/call-log.js';
+import { brokerLimits } from '../protocol/limits.js';
+import type { FoundRow, StoredRow } from './kv-store.js';
+import { type Bucket, callsBucket, keysBucket, rowKey } from './names.js';
 
 export interface KnownCall {
   readonly rowKey: string;
@@ -33,7 +31,7 @@ export class KnownCalls {
   readonly #clock: Clock;
   readonly #onExpired: (known: KnownCall) => void;
   readonly #calls = new Map<string, KnownCall>();
-  readonly #bounds: CallBounds;
+  readonly bounds: CallBounds;
   /** When the first finished row of each worker expires, as of `#lookedAtMs`. */
   #expiries: Record<RowClass, Map<string, number>> = { calls: new Map(), keys: new Map() };
   #lookedAtMs = Number.NEGATIVE_INFINITY;
@@ -43,7 +41,7 @@ export class KnownCalls {
     this.#clock = clock;
     this.#onExpired = onExpired;
     this.#sweepLater();
-    this.#bounds = new CallBounds(clock, (kind, worker) => this.#firstExpiryMs(kind, worker));
+    this.bounds = new CallBounds(clock, (kind, worker) => this.#firstExpiryMs(kind, worker));
   }
 
   get(key: string): KnownCall | undefined {
@@ -70,13 +68,24 @@ export class KnownCalls {
     this.#count(known, -1);
   }
 
-  finished(known: KnownCall, replyBytes: number): void {
-    if (known.state !== 'open') return;
+  /** Remembers the row as it was written, without the reply. */
+  stored(known: KnownCall, row: StoredRow, seq: number): void {
+    const inlineBytes = row.inline?.length ?? 0;
+    known.row = row.inline ? { ...row, inline: undefined } : row;
+    [known.seq, known.inlineBytes] = [seq, inlineBytes];
+    if (!hasOutcome(row) || known.state !== 'open') return;
     this.#count(known, -1);
     known.state = 'finished';
-    known.replyBytes = replyBytes;
+    known.replyBytes = row.inline ? inlineBytes : (row.body?.length ?? 0);
     known.expiresAtMs = (kindOf(known) === 'keys' ? this.#clock.nowMs() : known.deadlineAtMs) + keptMs[kindOf(known)];
     this.#count(known, 1);
+  }
+
+  /** Another host wrote this reply, and this one was asked for it. Its acknowledgement comes here. A worker at its bound gets it too. */
+  adopt(id: CallId, { row, seq }: FoundRow): void {
+    const { worker, epoch, key } = id;
+    if (this.#calls.has(rowKey(worker, epoch, key)) || this.bounds.refusal(worker, false)) return;
+    this.stored(this.add(id, callsBucket, brokerLimits.deadlineMs), row, seq);
   }
 
   /** Returns false for a call that stays: one without an outcome, or a caller's key that was not refused. */
@@ -84,30 +93,13 @@ export class KnownCalls {
     const isKept = known.bucket === keysBucket && known.row?.state !== 'refused';
     if (known.state !== 'finished' || isKept) return false;
     this.forget(known);
-    this.#bounds.wake();
+    this.bounds.wake();
     return true;
-  }
-
-  hasRoom({ worker, bucket }: KnownCall, bytes: number): boolean {
-    return this.#bounds.hasRoom(worker, bytes, bucket === keysBucket);
-  }
-
-  /** A reply of this size waits for room. Resolves when another one was acknowledged, or after this time. */
-  room(known: KnownCall | undefined, bytes: number, ms: number): Promise<void> {
-    return known ? this.#bounds.room(known.worker, bytes, this.#clock.nowMs() + ms) : sleep(this.#clock, ms);
-  }
-
-  refusal(worker: string, isCallersKey: boolean): HostError | undefined {
-    return this.#bounds.refusal(worker, isCallersKey);
-  }
-
-  usage(): LogUsage {
-    return this.#bounds.usage();
   }
 
   close(): void {
     this.#cancelSweep?.();
-    this.#bounds.wake();
+    this.bounds.wake();
   }
 
   #firstExpiryMs(kind: RowClass, worker: string | undefined): number {
@@ -143,7 +135,7 @@ export class KnownCalls {
 
   #count({ worker, bucket, state, replyBytes }: KnownCall, by: 1 | -1): void {
     const [open, finished] = state === 'open' ? [by, 0] : [0, by];
-    this.#bounds.change({ worker, isCallersKey: bucket === keysBucket, open, finished, bytes: by * replyBytes });
+    this.bounds.change({ worker, isCallersKey: bucket === keysBucket, open, finished, bytes: by * replyBytes });
   }
 }
 

@@ -1,14 +1,15 @@
 /**
  * The log of calls on NATS, shared by several hosts: a row per call in a KV bucket, large replies in a stream of their own.
- * Not here: acknowledgements, lost answers and the id of the store (kv-store.ts), outcomes (shared-rows.ts), bounds (known-calls.ts).
+ * Not here: lost answers of the server and the id of the store (kv-store.ts), bounds (known-calls.ts).
  *
  * Invariants: every change of a row names the version that it replaces. A row whose reply was acknowledged stays, without the reply, until a
- * minute after the deadline: a late copy of the request must find it.
+ * minute after the deadline: a late copy of the request must find it. A row without an outcome and with another store id becomes `uncertain`
+ * when it is read: the store is an older copy, and the call may have run since.
  */
-
 import type { LogUsage } from '../../host/broker-status.js';
-import type { Cancel, Clock } from '../../kernel/clock.js';
-import type { HostError } from '../../kernel/errors.js';
+import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
+import { HostError, notExecuted } from '../../kernel/errors.js';
+import { noRoom, notKept } from '../calls/call-bounds.js';
 import {
   type CallId,
   type CallLog,
@@ -19,11 +20,11 @@ import {
   type Received,
 } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
+import { errorBody } from '../protocol/reply-body.js';
 import { storeBytes } from './create-stores.js';
 import { type KnownCall, KnownCalls } from './known-calls.js';
-import type { KvStore, StoredRow, StoreUse } from './kv-store.js';
+import { type FoundRow, type KvStore, type StoredRow, type StoreUse, writeMs } from './kv-store.js';
 import { type Bucket, bodiesStream, callsBucket, keysBucket, rowKey, streamOf, token } from './names.js';
-import { knownRow, type LocatedRow, noRoomNow, openRow, SharedRows } from './shared-rows.js';
 
 export interface KvCallLogOptions {
   readonly store: KvStore;
@@ -33,9 +34,18 @@ export interface KvCallLogOptions {
   readonly onProblem: (error: unknown) => void;
 }
 
+/** What `finish` writes. It becomes an error if there is no room. `body`: where a large reply is. */
+interface Ending extends Pick<CallOutcome, 'state' | 'reply'> {
+  readonly write: string;
+  readonly body: StoredRow['body'];
+}
+
+/** Larger replies are in the stream of bodies: a bucket does not give back the room of large rows soon. */
+const inlineBytes = 64 * 1024;
 /** A smaller reply stays in its row when it was acknowledged; removing it would cost one more write for each call. */
 const staysBytes = 512;
 const usedMs = 2_000;
+const retryMs = 250;
 /** Room for the outcomes of calls that run when the bucket of calls is full. */
 const reservedBytes = 16 * 1024 * 1024;
 /** Replies of calls that run need room too. One worker has at most 64 MiB at each host. */
@@ -44,6 +54,7 @@ const bodyBytesMax = storeBytes - 3 * reservedBytes;
 const freedMs = 5_000;
 const soonMs = 1_000;
 const removalsAtOnce = 32;
+const removalStepMs = 1_000;
 /** Another host may have a copy of the request for so long. */
 const afterDeadlineMs = 60_000;
 
@@ -53,8 +64,11 @@ export class KvCallLog implements CallLog {
   readonly #clock: Clock;
   readonly #options: KvCallLogOptions;
   readonly #known: KnownCalls;
-  readonly #removals: RowRemovals;
-  readonly #rows: SharedRows;
+  /**
+   * Sequences of rows by their bucket and the second in which they are removed. A busy host has hundreds of thousands of acknowledged rows
+   * whose deadline has not passed. Those of a host that ends before that are removed by the age limit of their bucket.
+   */
+  readonly #removals = new Map<string, { readonly sequences: number[]; readonly cancel: Cancel }>();
   readonly #used: Record<StoreName, StoreUse & { readonly freedAtMs: number }> = {
     ...{ calls: unused, keys: unused, bodies: unused },
   };
@@ -66,9 +80,7 @@ export class KvCallLog implements CallLog {
     this.owner = options.owner;
     this.#store = options.store;
     this.#clock = options.clock;
-    this.#removals = new RowRemovals(options.clock, (bucket, sequences) => void this.#removeRows(bucket, sequences));
     this.#known = new KnownCalls(options.clock, (known) => this.#expired(known));
-    this.#rows = new SharedRows(options.store, this.#known, options.clock);
     this.#measure();
   }
 
@@ -83,81 +95,128 @@ export class KvCallLog implements CallLog {
       return this.#full('keys');
     if (!isCallersKey && calls.bytes > storeBytes - reservedBytes) return this.#full('calls');
     if (!isCallersKey && bodies.bytes > bodyBytesMax) return this.#full('bodies');
-    return this.#known.refusal(worker, isCallersKey);
+    return this.#known.bounds.refusal(worker, isCallersKey);
   }
 
   async receive({ id, digest, state, reply, isCallersKey, deadlineMs }: NewCall): Promise<Received> {
-    const { storeId } = this;
+    const { storeId, owner } = this;
     const key = keyOf(id);
     const bucket = isCallersKey ? keysBucket : callsBucket;
     const before = this.#known.get(key);
     // A row that this host wrote and that is not in the store any more was lost, and the call may have run.
     const isLost = before !== undefined && before.seq > 0;
-    const row: StoredRow = {
-      ...{ state: isLost ? 'running' : state, owner: this.owner, digest, write: this.#store.newWrite() },
-      ...{ attempts: isLost || state === 'running' ? 1 : 0 },
-      ...{ storeId, isPurged: false, body: undefined, inline: isLost ? undefined : reply },
-    };
-    const known = before ? undefined : this.#known.add(id, bucket, deadlineMs);
-    let isNew = false;
+    const attempts = isLost || state === 'running' ? 1 : 0;
+    const write = this.#store.newWrite();
+    const made: StoredRow = isLost
+      ? {
+          state: 'running',
+          owner,
+          digest,
+          attempts,
+          storeId,
+          write,
+          isPurged: false,
+          body: undefined,
+          inline: undefined,
+        }
+      : { state, owner, digest, attempts, storeId, write, isPurged: false, body: undefined, inline: reply };
+    const known = before ?? this.#known.add(id, bucket, deadlineMs);
+    let found: FoundRow | undefined;
     try {
-      for (;;) {
-        const written = await this.#store.write(bucket, key, row, 0, storeId);
+      while (!found) {
+        const written = await this.#store.write(bucket, key, made, 0, storeId);
         if (written.kind === 'full') throw this.#full(isCallersKey ? 'keys' : 'calls');
-        isNew = written.kind === 'written' && !isLost;
-        const found = written.kind === 'written' ? { row, seq: written.seq } : await this.#rows.read(bucket, key);
-        if (!found) continue;
-        if (isNew && known) this.#rows.stored(known, row, found.seq);
-        return { isNew, row: await this.#rows.withReply({ key, bucket, found }) };
+        if (written.kind === 'written' && !isLost) {
+          this.#known.stored(known, made, written.seq);
+          return { isNew: true, row: visible(made, written.seq, reply) };
+        }
+        found = written.kind === 'written' ? { bucket, row: made, seq: written.seq } : await this.#read(bucket, key);
       }
     } finally {
-      if (known && !isNew) this.#known.forget(known);
+      if (known !== before && known.seq === 0) this.#known.forget(known);
     }
+    return { isNew: false, row: await this.#withReply(id, found) };
   }
 
   async begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined> {
-    const { storeId } = this;
+    const { storeId, owner } = this;
     const key = keyOf(id);
     const known = this.#known.get(key);
-    const at = (known?.seq === version ? openRow(known) : undefined) ?? (await this.#rows.locate(key));
-    if (!at || isRemoved(at)) return undefined;
-    const { row: before, seq } = at.found;
-    if (seq !== version || hasOutcome(before)) return this.#rows.withReply(at);
-    const row: StoredRow = {
-      ...{ ...before, state: 'running', owner: this.owner, storeId },
-      ...{ attempts: before.attempts + 1, write: this.#store.newWrite() },
-    };
-    const written = await this.#store.write(at.bucket, key, row, version, storeId);
+    const found = (known?.seq === version ? openRow(known) : undefined) ?? (await this.#locate(key));
+    if (!found || isRemoved(found)) return undefined;
+    const { bucket, row: before, seq } = found;
+    if (seq !== version || hasOutcome(before)) return this.#withReply(id, found);
+    const [attempts, write] = [before.attempts + 1, this.#store.newWrite()];
+    const row: StoredRow = { ...before, state: 'running', owner, storeId, attempts, write };
+    const written = await this.#store.write(bucket, key, row, version, storeId);
     if (written.kind === 'full') throw this.#full('calls');
     if (written.kind === 'conflict') {
       if (known?.seq === version) known.row = undefined;
       return this.find(id);
     }
-    this.#rows.stored(known ?? this.#known.add(id, at.bucket, brokerLimits.deadlineMs), row, written.seq);
+    this.#known.stored(known ?? this.#known.add(id, bucket, brokerLimits.deadlineMs), row, written.seq);
     return 'begun';
   }
 
-  finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
-    return this.#rows.finish(keyOf(id), owner, outcome);
+  async finish(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    const { isCallersKey, state, reply } = outcome;
+    const startedAtMs = this.#clock.nowMs();
+    const deadlineAtMs = startedAtMs + outcome.deadlineMs;
+    const giveUpAtMs = Math.max(deadlineAtMs, startedAtMs + writeMs);
+    let ending: Ending = { state, reply, write: this.#store.newWrite(), body: undefined };
+    const once = async (): Promise<CallRow | undefined | 'full' | 'changed'> => {
+      const key = keyOf(id);
+      const known = this.#known.get(key);
+      const found = openRow(known) ?? (await this.#locate(key));
+      if (!found) return undefined;
+      const { bucket, row: before, seq } = found;
+      if (hasOutcome(before) || before.owner !== owner) return this.#withReply(id, found);
+      const hasRoom = !known || this.#known.bounds.hasRoom(known.worker, ending.reply.length, bucket === keysBucket);
+      if (isCallersKey && !hasRoom) ending = isNotKept(ending, reply);
+      const { length } = ending.reply;
+      const isLarge = length > inlineBytes && bucket === callsBucket && !before.isPurged;
+      if (isLarge && !ending.body) {
+        const bodySeq = hasRoom ? await this.#store.addBody(key, ending.reply, ending.write) : undefined;
+        if (bodySeq === undefined) return 'full';
+        ending = { ...ending, body: { seq: bodySeq, length } };
+      }
+      const { body, write } = ending;
+      const [{ storeId }, inline] = [this, body || before.isPurged ? undefined : ending.reply];
+      const row: StoredRow = { ...before, state: ending.state, storeId, write, body, inline };
+      const written = await this.#store.writeOnce(bucket, key, row, seq, storeId);
+      if (written.kind === 'full') return 'full';
+      if (written.kind === 'conflict') {
+        // Another host changed the row. The next round reads it.
+        if (known?.seq === seq) known.row = undefined;
+        return 'changed';
+      }
+      if (known) this.#known.stored(known, row, written.seq);
+      return visible(row, written.seq, before.isPurged ? undefined : isCallersKey ? reply : ending.reply);
+    };
+    for (;;) {
+      const ended = await this.#store.until(giveUpAtMs, once);
+      if (ended === 'changed') continue;
+      if (ended !== 'full') return ended;
+      if (this.#isClosed) throw noRoomFor('the outcome of a call', retryMs);
+      const { length } = ending.reply;
+      if (isCallersKey && ending.reply === reply) ending = isNotKept(ending, reply);
+      else if (this.#clock.nowMs() < deadlineAtMs && !isCallersKey) await this.#room(id, length);
+      else if (ending.state === 'uncertain') throw noRoomFor('the outcome of a call', retryMs);
+      else ending = { ...ending, state: 'uncertain', reply: errorBody(noRoom(length)), body: undefined };
+    }
   }
 
   async find(id: CallId): Promise<CallRow | undefined> {
-    const at = await this.#rows.locate(keyOf(id));
-    return at && !isRemoved(at) ? this.#rows.withReply(at) : undefined;
+    const found = await this.#locate(keyOf(id));
+    return found && !isRemoved(found) ? this.#withReply(id, found) : undefined;
   }
 
   acknowledge(id: CallId): void {
-    const key = keyOf(id);
-    const known = this.#known.get(key);
-    const read = this.#rows.takeRead(key);
-    if (known ? !this.#known.acknowledge(known) : read?.bucket !== callsBucket) return;
-    const at = known?.row ? knownRow(known, known.row) : read;
-    if (!at) return;
-    const dropped = this.#dropReply(at, known?.inlineBytes ?? at.found.row.inline?.length ?? 0);
-    dropped.then(
-      (seq) => known && this.#removals.add(known.deadlineAtMs + afterDeadlineMs, at.bucket, seq),
-      this.#options.onProblem,
-    );
+    const known = this.#known.get(keyOf(id));
+    if (!known || !this.#known.acknowledge(known) || !known.row) return;
+    const removed = (seq: number) => this.#removeAt(known.deadlineAtMs + afterDeadlineMs, known.bucket, seq);
+    if (!known.row.body && known.inlineBytes <= staysBytes) removed(known.seq);
+    else this.#dropReply(known, known.row).then(removed, this.#options.onProblem);
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {
@@ -173,20 +232,60 @@ export class KvCallLog implements CallLog {
 
   usage(): LogUsage {
     this.#measure();
-    const usage = this.#known.usage();
+    const usage = this.#known.bounds.usage();
     return { ...usage, callersKeys: Math.max(usage.callersKeys, this.#used.keys.rows) };
   }
 
   close(): Promise<void> {
     this.#isClosed = true;
+    this.#store.close();
     this.#known.close();
-    this.#removals.close();
-    this.#rows.close();
+    for (const { cancel } of this.#removals.values()) cancel();
+    this.#removals.clear();
     return Promise.resolve();
   }
 
+  /** Finds the row in either bucket: the key does not tell whether a caller chose it. */
+  async #locate(key: string): Promise<FoundRow | undefined> {
+    const bucket = this.#known.get(key)?.bucket ?? callsBucket;
+    const found = await this.#read(bucket, key);
+    return found ?? (bucket === callsBucket ? this.#read(keysBucket, key) : undefined);
+  }
+
+  async #read(bucket: Bucket, key: string): Promise<FoundRow | undefined> {
+    for (;;) {
+      const found = await this.#store.read(bucket, key);
+      if (!found || hasOutcome(found.row) || found.row.storeId === this.storeId) return found;
+      // Another host may have written a new id that this host has not read yet.
+      this.#store.id.check();
+      await this.#store.checked();
+      const { storeId } = this;
+      if (found.row.storeId === storeId) return found;
+      const [write, inline] = [this.#store.newWrite(), errorBody(olderStore())];
+      const row: StoredRow = { ...found.row, state: 'uncertain', storeId, write, inline };
+      const written = await this.#store.write(bucket, key, row, found.seq, storeId);
+      if (written.kind === 'written') return { bucket, row, seq: written.seq };
+      if (written.kind === 'full') throw noRoomFor('the outcome of a call', retryMs);
+    }
+  }
+
+  /** Adds the reply to the row. A large reply is read from the stream of bodies. */
+  async #withReply(id: CallId, found: FoundRow): Promise<CallRow> {
+    const { row, seq, bucket } = found;
+    const reply = row.inline ?? (row.body && (await this.#store.readBody(row.body.seq)));
+    if (reply && bucket === callsBucket && row.owner !== this.owner) this.#known.adopt(id, found);
+    return visible(row, seq, reply);
+  }
+
+  /** A reply of this size waits for room. Resolves when another one was acknowledged, or after a while. */
+  #room(id: CallId, bytes: number): Promise<void> {
+    const known = this.#known.get(keyOf(id));
+    if (!known) return sleep(this.#clock, retryMs);
+    return this.#known.bounds.room(known.worker, bytes, this.#clock.nowMs() + retryMs);
+  }
+
   /** Returns the sequence of the row. */
-  async #dropReply({ key, bucket, found: { row, seq } }: LocatedRow, inlineBytes: number): Promise<number> {
+  async #dropReply({ rowKey: key, bucket, seq, inlineBytes }: KnownCall, row: StoredRow): Promise<number> {
     if (row.body) await this.#store.removeBody(row.body.seq);
     if (inlineBytes <= staysBytes) return seq;
     const bare: StoredRow = { ...row, write: this.#store.newWrite(), inline: undefined };
@@ -209,7 +308,6 @@ export class KvCallLog implements CallLog {
       const written = await this.#store.write(bucket, key, { ...row, ...bare, state }, seq, storeId);
       if (written.kind === 'conflict') continue;
       if (row.body) await this.#store.removeBody(row.body.seq);
-      this.#rows.takeRead(key);
       const known = this.#known.get(key);
       if (known && state !== 'running') this.#known.forget(known);
       else if (known) known.row = undefined;
@@ -219,11 +317,23 @@ export class KvCallLog implements CallLog {
 
   #expired({ bucket, seq, row }: KnownCall): void {
     if (row?.body) this.#store.removeBody(row.body.seq).catch(() => {});
-    this.#removals.add(this.#clock.nowMs(), bucket, seq);
+    this.#removeAt(this.#clock.nowMs(), bucket, seq);
+  }
+
+  #removeAt(atMs: number, bucket: Bucket, seq: number): void {
+    if (this.#isClosed) return;
+    const step = Math.ceil(atMs / removalStepMs);
+    const due = `${bucket} ${step}`;
+    const sequences = this.#removals.get(due)?.sequences;
+    if (sequences) return void sequences.push(seq);
+    const cancel = this.#clock.at(step * removalStepMs, () => void this.#removeRows(bucket, due));
+    this.#removals.set(due, { sequences: [seq], cancel });
   }
 
   /** Rows that cannot be removed now are removed by the age limit of the bucket. */
-  async #removeRows(bucket: Bucket, sequences: readonly number[]): Promise<void> {
+  async #removeRows(bucket: Bucket, due: string): Promise<void> {
+    const { sequences = [] } = this.#removals.get(due) ?? {};
+    this.#removals.delete(due);
     for (let at = 0; at < sequences.length && !this.#isClosed; at += removalsAtOnce)
       await Promise.allSettled(sequences.slice(at, at + removalsAtOnce).map((seq) => this.#store.remove(bucket, seq)));
   }
@@ -248,7 +358,7 @@ export class KvCallLog implements CallLog {
     const { firstExpiryMs, freedAtMs } = this.#used[name];
     const nowMs = this.#clock.nowMs();
     const isFreed = nowMs - freedAtMs < freedMs;
-    return noRoomNow(contents[name], isFreed ? soonMs : Math.max(soonMs, firstExpiryMs - (nowMs - this.#usedAtMs)));
+    return noRoomFor(contents[name], isFreed ? soonMs : Math.max(soonMs, firstExpiryMs - (nowMs - this.#usedAtMs)));
   }
 }
 
@@ -260,52 +370,30 @@ const unused = { bytes: 0, rows: 0, firstExpiryMs: 0, freedAtMs: Number.NEGATIVE
 
 const keyOf = ({ worker, epoch, key }: CallId): string => rowKey(worker, epoch, key);
 /** The row of a revoked worker, which is kept for late copies of its request only. */
-const isRemoved = ({ found: { row } }: LocatedRow): boolean => row.isPurged && hasOutcome(row);
+const isRemoved = ({ row }: FoundRow): boolean => row.isPurged && hasOutcome(row);
 
-const stepMs = 1_000;
+/** A row of this host that has no outcome, so it needs no read. A reply is not in memory, so a row with one is read. */
+const openRow = (known: KnownCall | undefined): FoundRow | undefined =>
+  known?.row && !hasOutcome(known.row) ? { bucket: known.bucket, row: known.row, seq: known.seq } : undefined;
 
-/**
- * When rows are removed from the store. Only sequences are in memory: a busy host has hundreds of thousands of acknowledged rows whose
- * deadline has not passed. Rows of a host that ends before that are removed by the age limit of their bucket.
- */
-class RowRemovals {
-  readonly #clock: Clock;
-  readonly #remove: (bucket: Bucket, sequences: readonly number[]) => void;
-  /** By bucket and by the time at which they are due, in steps. */
-  readonly #due = new Map<Bucket, Map<number, number[]>>();
-  #cancel: Cancel | undefined;
+const visible = (
+  { state, owner, digest, attempts }: StoredRow,
+  version: number,
+  reply: Buffer | undefined,
+): CallRow => ({
+  ...{ state, owner, digest, attempts, version, reply },
+});
 
-  constructor(clock: Clock, remove: (bucket: Bucket, sequences: readonly number[]) => void) {
-    this.#clock = clock;
-    this.#remove = remove;
-  }
+const isNotKept = (ending: Ending, reply: Buffer): Ending =>
+  ending.reply === reply ? { ...ending, reply: errorBody(notKept(reply.length)) } : ending;
 
-  add(atMs: number, bucket: Bucket, seq: number): void {
-    const steps = this.#due.get(bucket) ?? new Map<number, number[]>();
-    this.#due.set(bucket, steps);
-    const step = Math.ceil(atMs / stepMs);
-    const list = steps.get(step);
-    if (list) list.push(seq);
-    else steps.set(step, [seq]);
-    this.#cancel ??= this.#clock.at(this.#clock.nowMs() + stepMs, () => this.#removeDue());
-  }
+const noRoomFor = (what: string, retryAfterMs: number): HostError => {
+  const facts = { reason: 'bucket_full', retryAfterMs };
+  const hint = 'room comes back as earlier calls expire';
+  return notExecuted('insufficient_storage', `the NATS server has no room for ${what}`, hint, facts);
+};
 
-  close(): void {
-    this.#cancel?.();
-    this.#due.clear();
-  }
-
-  #removeDue(): void {
-    const now = Math.floor(this.#clock.nowMs() / stepMs);
-    let left = 0;
-    for (const [bucket, steps] of this.#due)
-      for (const [step, sequences] of steps) {
-        if (step > now) left++;
-        else {
-          steps.delete(step);
-          this.#remove(bucket, sequences);
-        }
-      }
-    this.#cancel = left === 0 ? undefined : this.#clock.at(this.#clock.nowMs() + stepMs, () => this.#removeDue());
-  }
-}
+const olderStore = (): HostError =>
+  new HostError('outcome_uncertain', 'the call may have run: the NATS server has an older copy of its store', {
+    ...{ execution: 'uncertain', reason: 'older_store', hint: 'look at its effect before sending it again' },
+  });

@@ -8,13 +8,24 @@
  */
 import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
+import type { MsgHdrs } from '@nats-io/transport-node';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
 import { type CallState, callStates } from '../calls/call-log.js';
+import { PendingAnswers } from '../protocol/pending-answers.js';
 import { createStores } from './create-stores.js';
 import { type Bucket, bodiesStream, bodySubject, callsBucket, keysBucket, streamOf } from './names.js';
-import { bufferOf, isNoResponders, loadJetStream, loadKv, type NatsConnection } from './nats-client.js';
-import { noStream, RowWrites, type TurnBatch } from './row-writes.js';
+import {
+  bufferOf,
+  isNoResponders,
+  loadJetStream,
+  loadKv,
+  loadNats,
+  type NatsConnection,
+  noStream,
+  type TurnBatch,
+  wrongSequence,
+} from './nats-client.js';
 import { StoreId } from './store-id.js';
 
 export interface StoredRow {
@@ -34,12 +45,10 @@ export interface StoredRow {
   readonly inline: Buffer | undefined;
 }
 
+/** Members that are undefined are left out. */
 function writeRow({ state, owner, digest, attempts, storeId, write, isPurged, body, inline }: StoredRow): Buffer {
-  const head = JSON.stringify({
-    ...{ s: state, o: owner, d: digest, a: attempts, i: storeId, w: write },
-    ...(isPurged ? { p: 1 } : {}),
-    ...(body ? { b: [body.seq, body.length] } : {}),
-  });
+  const [p, b] = [isPurged ? 1 : undefined, body && [body.seq, body.length]];
+  const head = JSON.stringify({ s: state, o: owner, d: digest, a: attempts, i: storeId, w: write, p, b });
   return inline ? Buffer.concat([Buffer.from(`${head}\n`), inline]) : Buffer.from(head);
 }
 
@@ -72,7 +81,8 @@ export type Written =
   | { readonly kind: 'written'; readonly seq: number }
   | { readonly kind: 'conflict' }
   | { readonly kind: 'full' };
-export interface VersionedRow {
+export interface FoundRow {
+  readonly bucket: Bucket;
   readonly row: StoredRow;
   readonly seq: number;
 }
@@ -109,10 +119,10 @@ const bodyMs = 6_000;
 const retryMs = 100;
 /** A write that is not known to be made after this time is given up. */
 export const writeMs = 10_000;
+/** An acknowledgement may never come, e.g. after a change of the leader. */
+const acknowledgedMs = 1_000;
 /** Longest time in which a new row may be created. */
 const createMs = 20_000;
-/** Error codes of JetStream. */
-const wrongSequence = [10071, 10164];
 const noRoom = [10077, 10047, 10023];
 const notFound = [10037, noStream];
 
@@ -122,6 +132,7 @@ export class KvStore {
   readonly #parts: Parts;
   #writes = 0;
   #creating: Promise<void> | undefined;
+  #isClosed = false;
 
   private constructor(options: KvStoreOptions, parts: Parts) {
     this.id = parts.id;
@@ -154,7 +165,7 @@ export class KvStore {
         return infos();
       }
     };
-    const writes = await RowWrites.open(connection, options.clock, options.batch);
+    const writes = new RowWrites(options, await loadNats());
     const id = await StoreId.open({ ...options, bucket: calls, info, onLoss: () => writes.fail() });
     return new KvStore(options, { js, jsm, id, writes, buckets: { [callsBucket]: calls, [keysBucket]: keys } });
   }
@@ -165,49 +176,83 @@ export class KvStore {
   }
 
   /**
-   * Writes the row if the stored row has the sequence `expected`; 0: no row is stored. Without an acknowledgement the row is read back, and
-   * the write is tried again. Rejects if the result is not known in time, or if the store has another id than `storeId`.
+   * Writes the row if the stored row has the sequence `expected`; 0: no row is stored. Without an acknowledgement it is tried again. Rejects
+   * if the result is not known in time, or if the store has another id than `storeId`.
    */
-  async write(bucket: Bucket, key: string, row: StoredRow, expected: number, storeId: string): Promise<Written> {
-    const { clock, connection } = this.#options;
-    const { id } = this;
-    const value = writeRow(row);
-    const untilMs = clock.nowMs() + writeMs;
-    const startedAtMs = clock.date().getTime();
-    for (;;) {
-      await id.checking;
-      id.require(storeId);
+  write(bucket: Bucket, key: string, row: StoredRow, expected: number, storeId: string): Promise<Written> {
+    const { clock } = this.#options;
+    const startedAtMs = expected === 0 ? clock.date().getTime() : 0;
+    const once = () => {
       // Wall time, because the machine may have slept meanwhile: the row of an earlier copy of the call may be removed by now.
       if (expected === 0 && clock.date().getTime() - startedAtMs > createMs) throw storeError(undefined);
-      const { losses } = id;
+      return this.writeOnce(bucket, key, row, expected, storeId);
+    };
+    return this.until(clock.nowMs() + writeMs, once, isHostError);
+  }
+
+  /** Runs this while the id of the store is checked. Tries again until this time, while the server does not answer or has another id. */
+  async until<T>(untilMs: number, run: () => Promise<T>, isFinal = isFinalError): Promise<T> {
+    const { clock, connection } = this.#options;
+    for (;;) {
       try {
-        const seq = await this.#parts.writes.put(`$KV.${bucket}.${key}`, value, expected);
-        const isInOrder = id.sawWrite(bucket, seq);
-        if (isInOrder && losses === id.losses) return { kind: 'written', seq };
-        // The write may have reached another store than `storeId`.
-        id.check();
-        await id.checking;
-        if (id.id !== storeId) await this.remove(bucket, seq).catch(() => {});
-        id.require(storeId);
-        return { kind: 'written', seq };
+        if (this.id.checking !== undefined) await this.checked(untilMs);
+        return await run();
       } catch (error) {
-        if (isHostError(error)) throw error;
-        const code = codeOf(error);
-        if (noRoom.includes(code)) return { kind: 'full' };
-        if (code === noStream) await this.#createAgain();
-        const there = await this.read(bucket, key).catch(() => 'unknown' as const);
-        if (there !== 'unknown' && there?.row.write === row.write) return { kind: 'written', seq: there.seq };
-        if (wrongSequence.includes(code) && there !== 'unknown') return { kind: 'conflict' };
-        if (connection.isClosed() || clock.nowMs() >= untilMs) throw storeError(error);
-        await sleep(clock, retryMs);
+        const isOver = this.#isClosed || connection.isClosed() || clock.nowMs() >= untilMs;
+        if (isFinal(error) || isOver) throw isHostError(error) ? error : storeError(error);
       }
+      await sleep(clock, retryMs);
     }
   }
 
-  async read(bucket: Bucket, key: string): Promise<VersionedRow | undefined> {
-    await this.id.checking;
+  /** Resolves when the id of the store is checked. Rejects if that is not done at this time. */
+  async checked(untilMs = this.#options.clock.nowMs() + writeMs): Promise<void> {
+    const { checking } = this.id;
+    if (!checking) return;
+    await new Promise<void>((resolve, reject) => {
+      const cancel = this.#options.clock.at(untilMs, () => reject(storeError(undefined)));
+      void checking.then(() => {
+        cancel();
+        resolve();
+      });
+    });
+  }
+
+  /** Operations that wait for the server are given up. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  /** Like `write`. A result that is not known is read back, and rejects if that fails too. */
+  async writeOnce(bucket: Bucket, key: string, row: StoredRow, expected: number, storeId: string): Promise<Written> {
+    const { id } = this;
+    id.require(storeId);
+    const { losses } = id;
+    let seq: number;
+    try {
+      seq = await this.#parts.writes.put(`$KV.${bucket}.${key}`, writeRow(row), expected);
+    } catch (error) {
+      const code = codeOf(error);
+      if (noRoom.includes(code)) return { kind: 'full' };
+      if (code === noStream) await this.#createAgain();
+      const there = await this.read(bucket, key).catch(() => 'unknown' as const);
+      if (there !== 'unknown' && there?.row.write === row.write) return { kind: 'written', seq: there.seq };
+      if (wrongSequence.includes(code) && there !== 'unknown') return { kind: 'conflict' };
+      throw error;
+    }
+    if (id.sawWrite(bucket, seq) && losses === id.losses) return { kind: 'written', seq };
+    // The write may have reached another store than `storeId`.
+    id.check();
+    await this.checked();
+    if (id.id !== storeId) await this.remove(bucket, seq).catch(() => {});
+    id.require(storeId);
+    return { kind: 'written', seq };
+  }
+
+  async read(bucket: Bucket, key: string): Promise<FoundRow | undefined> {
+    await this.checked();
     const entry = await this.#parts.buckets[bucket].get(key).catch(unlessMissing);
-    return entry ? { row: readRow(bufferOf(entry.value)), seq: entry.revision } : undefined;
+    return entry ? { bucket, row: readRow(bufferOf(entry.value)), seq: entry.revision } : undefined;
   }
 
   remove(bucket: Bucket, seq: number): Promise<void> {
@@ -216,7 +261,7 @@ export class KvStore {
 
   /** Undefined: there is no room. */
   async addBody(key: string, bytes: Buffer, write: string): Promise<number | undefined> {
-    await this.id.checking;
+    await this.checked();
     try {
       return (await this.#parts.js.publish(bodySubject(key), bytes, { msgID: write, timeout: bodyMs })).seq;
     } catch (error) {
@@ -279,7 +324,70 @@ function unlessMissing(error: unknown): undefined {
     throw storeError(error);
 }
 
+const isFinalError = (error: unknown): boolean => isHostError(error) && error.code !== 'transport';
+
 const storeError = (cause: unknown): HostError =>
   new HostError('transport', 'the store on the NATS server did not answer as expected', {
     ...{ execution: 'uncertain', cause, hint: 'look at the log of nats-server' },
   });
+
+/**
+ * Sends writes of rows and matches their acknowledgements. `KV.put` does the same with a timer, an error object and six promises for each
+ * write, which was a tenth of the time of a busy host.
+ *
+ * Invariant: every write ends: with an acknowledgement, an error of the server, a lost connection or after a second.
+ */
+class RowWrites {
+  readonly #connection: NatsConnection;
+  readonly #batch: TurnBatch;
+  readonly #inbox: string;
+  readonly #headers: MsgHdrs;
+  /** By the last token of the reply subject. */
+  readonly #pending: PendingAnswers<number>;
+  #count = 0;
+
+  constructor({ connection, clock, batch }: KvStoreOptions, nats: Awaited<ReturnType<typeof loadNats>>) {
+    [this.#connection, this.#batch, this.#headers] = [connection, batch, nats.headers()];
+    this.#pending = new PendingAnswers(clock, acknowledgedMs, () => new Error('no acknowledgement came'));
+    this.#inbox = nats.createInbox();
+    connection.subscribe(`${this.#inbox}.*`, {
+      callback: (error, { subject, data }) => {
+        if (!error) this.#answered(subject.slice(this.#inbox.length + 1), bufferOf(data));
+      },
+    });
+  }
+
+  /** Resolves with the sequence. `code` of an error is that of JetStream. */
+  put(subject: string, value: Uint8Array, previousSeq: number): Promise<number> {
+    const id = String(++this.#count);
+    this.#batch.add(() => {
+      try {
+        // They are encoded at once, so all writes share them.
+        this.#headers.set('Nats-Expected-Last-Subject-Sequence', String(previousSeq));
+        this.#connection.publish(subject, value, { headers: this.#headers, reply: `${this.#inbox}.${id}` });
+      } catch (error) {
+        this.#pending.reject(id, error as Error);
+      }
+    });
+    return this.#pending.wait(id);
+  }
+
+  /** The connection is lost: no answer comes. */
+  fail(): void {
+    this.#pending.rejectAll(new Error('the connection was lost'));
+  }
+
+  #answered(id: string, bytes: Buffer): void {
+    const fail = (code: number | undefined) =>
+      this.#pending.reject(id, Object.assign(new Error('the write was refused'), { code }));
+    try {
+      // An empty answer: nothing listens, so there is no stream.
+      if (bytes.length === 0) return fail(noStream);
+      const { seq, error } = JSON.parse(bytes.toString()) as { seq?: number; error?: { err_code: number } };
+      if (seq === undefined || error) fail(error?.err_code);
+      else this.#pending.resolve(id, seq);
+    } catch (error) {
+      this.#pending.reject(id, error as Error);
+    }
+  }
+}

@@ -29,6 +29,10 @@ export interface ConnectOptions extends NatsAddress {
   readonly reconnects: boolean;
 }
 
+/** Error codes of JetStream. */
+export const noStream = 10059;
+export const wrongSequence: readonly number[] = [10071, 10164];
+
 const connectMs = 5_000;
 const pingMs = 5_000;
 const reconnectMs = 250;
@@ -139,4 +143,31 @@ function parsedUrl(url: string): URL {
   throw new HostError('invalid_spec', 'url: it is not the address of a NATS server', {
     ...{ field: 'url', ...notExecuted, hint: 'write it like tls://nats.example.com:4222' },
   });
+}
+
+/**
+ * Runs functions together at the end of the turn of the event loop. The NATS client writes to its socket once for all messages of one
+ * function, but once for each of them when they come from different promises: that was a fifth of the time of a busy host.
+ */
+export class TurnBatch {
+  #functions: (() => void)[] = [];
+
+  /** The function must not throw. */
+  add(run: () => void): void {
+    if (this.#functions.push(run) > 1) return;
+    setImmediate(() => {
+      const functions = this.#functions;
+      this.#functions = [];
+      for (const each of functions) each();
+    });
+  }
+}
+
+/** Reports each loss of the connection, and each time that it is back. */
+export async function watchConnection(
+  connection: NatsConnection,
+  changed: (isConnected: boolean) => void,
+): Promise<void> {
+  for await (const { type } of connection.status())
+    if (type === 'disconnect' || type === 'reconnect') changed(type === 'reconnect');
 }

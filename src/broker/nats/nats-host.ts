@@ -22,8 +22,9 @@ import {
   lostConnection,
   type NatsAddress,
   type NatsConnection,
+  TurnBatch,
+  watchConnection,
 } from './nats-client.js';
-import { TurnBatch } from './row-writes.js';
 
 export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
   readonly identities: Identities;
@@ -89,10 +90,13 @@ async function openOnce(options: NatsHostOptions): Promise<NatsHost> {
       onNewStore: () => connection.publish(storeChanged),
     });
     const state = { isConnected: true };
-    void watch(connection, state, onEvent);
+    void watchConnection(connection, (isConnected) => {
+      if (isConnected === state.isConnected) return;
+      state.isConnected = isConnected;
+      onEvent(isConnected ? { kind: 'nats_restored' } : { kind: 'nats_lost', error: lostConnection(undefined) });
+    });
     connection.subscribe(storeChanged, { callback: () => store.id.check() });
-    const hosts = new OtherHosts(connection, clock);
-    const log = new KvCallLog({ store, owner, clock, isGone: (other) => hosts.isGone(other), onProblem });
+    const log = new KvCallLog({ store, owner, clock, isGone: goneHosts(connection, clock), onProblem });
     return {
       log,
       isConnected: () => state.isConnected,
@@ -119,51 +123,28 @@ async function openOnce(options: NatsHostOptions): Promise<NatsHost> {
 }
 
 /** Which other hosts are gone. Many calls of one host are asked about together, so an answer is used for a while. */
-class OtherHosts {
-  readonly #connection: NatsConnection;
-  readonly #clock: Clock;
-  readonly #answers = new Map<string, { readonly isGone: Promise<boolean>; untilMs: number }>();
-
-  constructor(connection: NatsConnection, clock: Clock) {
-    this.#connection = connection;
-    this.#clock = clock;
-  }
-
-  async isGone(owner: string): Promise<boolean> {
-    const known = this.#answers.get(owner);
-    if (known && known.untilMs > this.#clock.nowMs()) return known.isGone;
-    const answer = { isGone: this.#look(owner), untilMs: Number.POSITIVE_INFINITY };
-    setBounded(this.#answers, owner, answer, ownersMax);
-    const isGone = await answer.isGone;
-    answer.untilMs = this.#clock.nowMs() + (isGone ? goneMs : thereMs);
-    return isGone;
-  }
-
+function goneHosts(connection: NatsConnection, clock: Clock): (owner: string) => Promise<boolean> {
+  const answers = new Map<string, { readonly isGone: Promise<boolean>; untilMs: number }>();
   /** No responder, twice. A host that does not answer in time may be busy: it is not gone. */
-  async #look(owner: string): Promise<boolean> {
+  const look = async (owner: string): Promise<boolean> => {
     for (let attempt = 0; attempt < 2; attempt++) {
-      if (attempt > 0) await sleep(this.#clock, reconnectMs);
+      if (attempt > 0) await sleep(clock, reconnectMs);
       try {
-        await this.#connection.request(hostSubject(owner), undefined, { timeout: aliveMs });
+        await connection.request(hostSubject(owner), undefined, { timeout: aliveMs });
         return false;
       } catch (error) {
         if (!isNoResponders(error)) return false;
       }
     }
     return true;
-  }
-}
-
-async function watch(
-  connection: NatsConnection,
-  state: { isConnected: boolean },
-  onEvent: (event: BrokerEvent) => void,
-): Promise<void> {
-  for await (const status of connection.status()) {
-    if (status.type !== 'disconnect' && status.type !== 'reconnect') continue;
-    const isConnected = status.type === 'reconnect';
-    if (isConnected === state.isConnected) continue;
-    state.isConnected = isConnected;
-    onEvent(isConnected ? { kind: 'nats_restored' } : { kind: 'nats_lost', error: lostConnection(undefined) });
-  }
+  };
+  return async (owner) => {
+    const known = answers.get(owner);
+    if (known && known.untilMs > clock.nowMs()) return known.isGone;
+    const answer = { isGone: look(owner), untilMs: Number.POSITIVE_INFINITY };
+    setBounded(answers, owner, answer, ownersMax);
+    const isGone = await answer.isGone;
+    answer.untilMs = clock.nowMs() + (isGone ? goneMs : thereMs);
+    return isGone;
+  };
 }

@@ -5,16 +5,13 @@
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Identities } from '../identities.js';
 import type { HostMessage } from '../protocol/messages.js';
-import type { WorkerSession } from '../service/transport.js';
+import type { ServiceHandlers, WorkerSession } from '../service/transport.js';
 
 export interface SessionsOptions {
   readonly clock: Clock;
   readonly identities: Identities;
+  readonly handlers: Pick<ServiceHandlers, 'connected' | 'left'>;
   readonly publish: (session: WorkerSession, message: HostMessage) => boolean;
-  /** It said hello over a new connection. */
-  readonly onConnected: (session: WorkerSession) => void;
-  /** Its connection ended, or a newer one took its place. */
-  readonly onLeft: (session: WorkerSession, reason: string) => void;
 }
 
 export interface NatsSession extends WorkerSession {
@@ -58,11 +55,12 @@ export class Sessions {
     return session;
   }
 
+  /** It said hello. */
   connected(session: NatsSession, connection: string): void {
     if (session.connection === connection) return;
-    if (session.connection !== undefined) this.#options.onLeft(session, 'replaced');
+    if (session.connection !== undefined) this.#options.handlers.left(session, 'replaced');
     session.connection = connection;
-    this.#options.onConnected(session);
+    this.#options.handlers.connected(session);
   }
 
   drop(session: NatsSession, reason: string): void {
@@ -70,7 +68,7 @@ export class Sessions {
     const sessions = this.#workers.get(worker);
     if (!sessions?.delete(session.id)) return;
     if (sessions.size === 0) this.#workers.delete(worker);
-    if (session.connection !== undefined) this.#options.onLeft(session, reason);
+    if (session.connection !== undefined) this.#options.handlers.left(session, reason);
   }
 
   dropRevoked(): void {
@@ -84,11 +82,9 @@ export class Sessions {
 
   #newSession(name: string, epoch: string, id: string): NatsSession {
     const { identities, publish } = this.#options;
-    const session: NatsSession = {
-      ...{ id, name, epoch, seenAtMs: 0, connection: undefined },
-      identity: () => identities.current(name, epoch),
-      send: (message) => publish(session, message),
-    };
+    const identity = () => identities.current(name, epoch);
+    const send = (message: HostMessage): boolean => publish(session, message);
+    const session: NatsSession = { id, name, epoch, seenAtMs: 0, connection: undefined, identity, send };
     return session;
   }
 

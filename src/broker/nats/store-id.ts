@@ -9,10 +9,9 @@ import { hash, randomBytes } from 'node:crypto';
 import type { StreamInfo } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { type HostError, notExecuted } from '../../kernel/errors.js';
 import { type Bucket, callsBucket, keysBucket, storeKey } from './names.js';
-import { type NatsConnection, notExecuted } from './nats-client.js';
-import { noStream } from './row-writes.js';
+import { type NatsConnection, noStream, watchConnection, wrongSequence } from './nats-client.js';
 
 export interface StoreIdOptions {
   readonly connection: NatsConnection;
@@ -32,8 +31,6 @@ const failuresBeforeReport = 20;
 /** The row must be younger than the age limit of its bucket. */
 const refreshMs = 3 * 60_000;
 const buckets = [callsBucket, keysBucket] as const;
-/** Error codes of JetStream. */
-const wrongSequence = [10071, 10164];
 
 export class StoreId {
   readonly #options: StoreIdOptions;
@@ -108,9 +105,8 @@ export class StoreId {
 
   require(id: string): void {
     if (this.#id === id) return;
-    throw new HostError('transport', 'the NATS server has another store than before', {
-      ...{ ...notExecuted, reason: 'store_changed', hint: 'send the call again' },
-    });
+    const facts = { reason: 'store_changed' };
+    throw notExecuted('transport', 'the NATS server has another store than before', 'send the call again', facts);
   }
 
   async #checkUntilDone(): Promise<void> {
@@ -188,17 +184,16 @@ export class StoreId {
 
   async #watchConnection(): Promise<void> {
     let goOnline = () => {};
-    for await (const { type } of this.#options.connection.status()) {
-      if (type === 'disconnect') {
-        this.#online = new Promise((resolve) => {
-          goOnline = resolve;
-        });
-        this.#losses++;
-        this.check();
-        this.#lost();
-        this.#options.onLoss();
-      } else if (type === 'reconnect') goOnline();
-    }
+    await watchConnection(this.#options.connection, (isConnected) => {
+      if (isConnected) return goOnline();
+      this.#online = new Promise((resolve) => {
+        goOnline = resolve;
+      });
+      this.#losses++;
+      this.check();
+      this.#lost();
+      this.#options.onLoss();
+    });
     goOnline();
   }
 
@@ -207,7 +202,7 @@ export class StoreId {
   }
 }
 
-const noId = (cause: unknown): HostError =>
-  new HostError('transport', 'the id of the store on the NATS server cannot be read', {
-    ...{ ...notExecuted, cause, hint: 'calls wait until it answers; look at the log of nats-server' },
-  });
+const noId = (cause: unknown): HostError => {
+  const hint = 'calls wait until it answers; look at the log of nats-server';
+  return notExecuted('transport', 'the id of the store on the NATS server cannot be read', hint, { cause });
+};

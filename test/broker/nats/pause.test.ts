@@ -2,8 +2,7 @@
 import { expect, test } from 'vitest';
 import { Identities } from '../../../src/broker/identities.js';
 import { HostTransport } from '../../../src/broker/nats/host-transport.js';
-import { connectNats } from '../../../src/broker/nats/nats-client.js';
-import { TurnBatch } from '../../../src/broker/nats/row-writes.js';
+import { connectNats, TurnBatch } from '../../../src/broker/nats/nats-client.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { RecordingService } from '../../contract/broker/transports.js';
 import { eventually } from '../../eventually.js';

@@ -1,8 +1,7 @@
 /** The transports of the broker, each with its host side and its worker side, for one contract suite. */
 import { Identities } from '../../../src/broker/identities.js';
 import { HostTransport } from '../../../src/broker/nats/host-transport.js';
-import { connectNats, newUserPair } from '../../../src/broker/nats/nats-client.js';
-import { TurnBatch } from '../../../src/broker/nats/row-writes.js';
+import { connectNats, newUserPair, TurnBatch } from '../../../src/broker/nats/nats-client.js';
 import { natsServerConfig } from '../../../src/broker/nats/server-config.js';
 import { openNatsConnection } from '../../../src/broker/nats/worker-connection.js';
 import type { CallRequest } from '../../../src/broker/protocol/messages.js';
