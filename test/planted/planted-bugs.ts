@@ -268,6 +268,56 @@ export const plantedBugs: readonly PlantedBug[] = [
     tests: ['test/simulation/recovery-simulation.test.ts'],
   },
   {
+    name: 'calls that waited are sent to a throttled server',
+    edits: [
+      {
+        file: 'src/host/dispatch.ts',
+        find: `    return throttled ?? (tool`,
+        replace: `    return (throttled && undefined) ?? (tool`,
+      },
+    ],
+    tests: ['src/host/dispatch.test.ts', 'test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'calls race the tools of a renewed session after a throttle',
+    edits: [
+      {
+        file: 'src/catalog/list-reader.ts',
+        find: `      if (isAgain) this.#endHoldOrThrottle();`,
+        replace: `      if (isAgain) this.#endHold();`,
+      },
+    ],
+    tests: ['src/catalog/list-reader.test.ts', 'test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'the list of a new session waits for the hung one of the old session',
+    edits: [{ file: 'src/catalog/list-reader.ts', find: `    this.#running?.abort();\n`, replace: '' }],
+    tests: ['src/catalog/list-reader.test.ts', 'test/simulation/recovery-simulation.test.ts'],
+  },
+  {
+    name: 'a call that waited is sent while its session is lost again',
+    edits: [
+      {
+        file: 'src/session/eras/legacy/http-session.ts',
+        find: `    return this.#send(method, params, { ...options, progressToken }, progressToken, mayRepeat);`,
+        replace: `    const known = method === 'tools/call' ? this.#toolsAwaited?.() : undefined;
+    if (known) await this.#renewal.await({ method, deadlineAtMs, signal }, () => known);
+    return this.#request(method, params, { ...options, progressToken }, this.#renewal.count).catch(answerOf);`,
+      },
+      {
+        file: 'src/session/eras/legacy/session-renewal.ts',
+        find: `    try {
+      renewed();
+    } finally {
+      channel?.opened();
+    }`,
+        replace: `    channel?.opened();
+    renewed();`,
+      },
+    ],
+    tests: ['src/session/eras/legacy/http-session.test.ts', 'test/simulation/recovery-simulation.test.ts'],
+  },
+  {
     name: 'only a caller finds out that a lost server is back',
     edits: [
       {

@@ -49,6 +49,7 @@ export class RecoverySimulation {
     else if (chance < 0.87) await this.#burst(member);
     else if (chance < 0.95) await this.#pressure(member);
     else if (chance < 0.96) world.reload(member);
+    else if (chance < 0.98) await this.#lostAgain(member);
     else this.#cancelSome();
   }
 
@@ -87,6 +88,25 @@ export class RecoverySimulation {
     for (let left = this.#chance.int(5, 20); left > 0; left--) {
       this.world.call(member, 5_000, 0);
       await this.world.advance(everyMs);
+    }
+  }
+
+  /** Another release, whose sessions are lost again while its tools are read. */
+  async #lostAgain(member: Member): Promise<void> {
+    const { upstream, name } = member;
+    if (upstream.kind !== 'http' || upstream.mcp.era === 'modern') return;
+    upstream.redeploy('legacy');
+    upstream.lists = [this.#chance.oneOf(['hang', 'late', 'http_429_wait'] as const)];
+    this.world.note(`${name} loses its sessions again and again`);
+    for (let left = this.#chance.int(2, 4); left > 0; left--) {
+      this.#calls(member);
+      await this.world.advance(this.#chance.int(500, 6_500));
+      upstream.forgetSessions();
+      upstream.openings = [this.#chance.oneOf(['slow', 'well'] as const)];
+      // No list waits for the tools, so this one finds out.
+      this.world.list(member);
+      this.#calls(member);
+      await this.world.advance(this.#chance.int(0, 100));
     }
   }
 

@@ -5,13 +5,15 @@ import { type SimulatedStdioServer, type Start, type StdioFate, stdioFaults } fr
 
 const httpEvents = [
   ...(['forget', 'forget', 'forget badly', 'forget badly', 'openings'] as const),
-  ...(['redeploy', 'redeploy', 'redeploy badly', 'other era'] as const),
+  ...(['redeploy', 'redeploy', 'redeploy badly', 'other era', 'list badly', 'list badly'] as const),
   ...(['close port', 'close port', 'open port', 'open port', 'silence port', 'reset'] as const),
   ...(['faults', 'one fault', 'well', 'well', 'well'] as const),
 ];
 const stdioEvents = ['die', 'die', 'wedge', 'starts', 'faults', 'one fault', 'well', 'well'] as const;
 
 const oneHttpFault: readonly HttpFate[] = ['hang', 'late', 'reset_before', 'http_429', 'http_429_wait', 'http_502'];
+/** Of the lists of a new release. */
+const listFaults: readonly HttpFate[] = ['hang', 'late', 'http_429', 'http_429_wait', 'http_502', 'answer'];
 const oneStdioFault: readonly StdioFate[] = ['hang', 'late', 'crash'];
 const openings: readonly Opening[] = [
   ...(['well', 'rpc_error', 'rpc_error', 'http_500', 'http_429_wait', 'http_503_wait', 'hang', 'slow'] as const),
@@ -30,6 +32,11 @@ function changeHttp(upstream: SimulatedHttpServer, chance: Chance): string {
   const kind = chance.oneOf(httpEvents);
   if (kind === 'forget' || kind === 'forget badly') upstream.forgetSessions();
   if (kind === 'redeploy' || kind === 'redeploy badly') upstream.redeploy(upstream.mcp.era);
+  if (kind === 'list badly') {
+    upstream.redeploy(upstream.mcp.era);
+    upstream.lists = Array.from({ length: chance.int(1, 4) }, () => chance.oneOf(listFaults));
+    upstream.retryAfterS = chance.oneOf(retryAfterS);
+  }
   if (kind === 'other era') upstream.redeploy(upstream.mcp.era === 'legacy' ? 'modern' : 'legacy');
   if (kind === 'openings' || kind === 'forget badly' || kind === 'redeploy badly')
     upstream.openings = Array.from({ length: chance.int(1, 4) }, () => chance.oneOf(openings));

@@ -4,6 +4,7 @@
  */
 import { randomInt } from '../../src/kernel/random.js';
 import type { Era } from '../../src/wire/channel.js';
+import { RequestCheck } from './request-check.js';
 import { type McpFate, type McpMessage, type McpParts, SimulatedMcp } from './simulated-mcp.js';
 import { type HttpReply, type HttpRequest, Port } from './simulated-network.js';
 
@@ -55,6 +56,13 @@ export class SimulatedHttpServer {
   faults: readonly HttpFate[] = httpFaults;
   /** How the next `initialize` requests end; well, when empty. */
   openings: Opening[] = [];
+  /** How the next lists end; by chance, when empty. */
+  lists: HttpFate[] = [];
+  readonly check = new RequestCheck();
+  /** Sentences about requests that should not have been sent. */
+  readonly wrong: string[] = [];
+  /** Whether a list belongs to a connection that calls use: the first list of a connection is a part of its start. */
+  isUp: () => boolean = () => true;
   /** Seconds of Retry-After. */
   retryAfterS = 1;
   readonly #sessions = new Set<string>();
@@ -89,6 +97,7 @@ export class SimulatedHttpServer {
     this.port.open();
     this.faultRate = 0;
     this.openings = [];
+    this.lists = [];
   }
 
   /** Replies that its clients still wait for in vain, or for long. */
@@ -121,6 +130,12 @@ export class SimulatedHttpServer {
     const { random } = this.mcp.parts;
     // The client is gone: half of the servers look at that before they begin.
     if (!reply.isOpen && random() < 0.5) return free();
+    const session = era === 'legacy' ? request.headers.get('mcp-session-id') : undefined;
+    const wrong =
+      this.#sessions.has(session ?? '') || era === 'modern'
+        ? this.check.wrongOf(message.method, session, request.sentAtMs)
+        : undefined;
+    if (wrong !== undefined) this.wrong.push(`${this.mcp.parts.name}: ${wrong}`);
     if (message.method === 'initialize' && era === 'legacy') return this.#initialize(message, reply, free);
     // A server that is asked for its era has no session to look for.
     const refusal =
@@ -133,7 +148,7 @@ export class SimulatedHttpServer {
       free();
       return answer(reply, 202);
     }
-    this.#serve(message, reply, free);
+    this.#serve(message, session, reply, free);
   }
 
   #refusal({ headers }: HttpRequest): number | undefined {
@@ -150,7 +165,7 @@ export class SimulatedHttpServer {
   }
 
   #initialize(message: McpMessage, reply: HttpReply, free: () => void): void {
-    const { timers, random, trace, name } = this.mcp.parts;
+    const { timers, random, trace, name, clock } = this.mcp.parts;
     const opening = this.openings.shift() ?? 'well';
     this.initializes++;
     trace(`${name} initialize: ${opening}`);
@@ -170,16 +185,20 @@ export class SimulatedHttpServer {
       }
       const session = `session-${++this.#sessionNumber}`;
       this.#sessions.add(session);
+      this.check.opened(session, clock.nowMs());
       this.#say(message, reply, 'answer', { 'mcp-session-id': session });
     });
   }
 
-  #serve(message: McpMessage, reply: HttpReply, free: () => void): void {
+  #serve(message: McpMessage, session: string | undefined, reply: HttpReply, free: () => void): void {
     const { random, timers, isOneAtATime } = this.mcp.parts;
-    const fate = this.#fate(message.method);
+    const fate = (message.method === 'tools/list' ? this.lists.shift() : undefined) ?? this.#fate(message.method);
     // A proxy may have passed on what it answers 502 or 503 for; it does not pass on what is too much for it.
     const isPassedOn = !fate.startsWith('http_429') && (isRead(fate) || random() < 0.5);
-    const end = () => this.#end(message, reply, fate);
+    const end = () => {
+      this.#noteEnd(message, session, reply, fate);
+      this.#end(message, reply, fate);
+    };
     const call = message.method === 'tools/call' ? message.params?.arguments : undefined;
     if (fate === 'late') this.#hung.add(reply);
     // A server that does one thing at a time and hangs would be no server any more: it is only late.
@@ -198,10 +217,18 @@ export class SimulatedHttpServer {
     else timers.after(randomInt(random, 0, 10), after);
   }
 
+  #noteEnd({ method }: McpMessage, session: string | undefined, reply: HttpReply, fate: HttpFate): void {
+    const asksForFewer = fate.startsWith('http_429') || fate === 'http_503_wait';
+    const isHeard = reply.isOpen && (method === 'tools/call' || (method === 'tools/list' && this.isUp()));
+    const askedMs = fate === 'http_429' ? 0 : this.retryAfterS * 1_000;
+    if (asksForFewer && isHeard) this.check.throttled(method, session, this.mcp.parts.clock.nowMs(), askedMs);
+    else if (method === 'tools/list' && fate !== 'hang') this.check.listed(session);
+  }
+
   #end(message: McpMessage, reply: HttpReply, fate: HttpFate): void {
     const retryAfter = { 'retry-after': String(this.retryAfterS) };
     if (fate.endsWith('_wait') && message.method !== 'initialize')
-      this.pausedUntilMs = this.mcp.parts.clock.nowMs() + this.retryAfterS * 1_000;
+      this.pausedUntilMs = Math.max(this.pausedUntilMs, this.mcp.parts.clock.nowMs() + this.retryAfterS * 1_000);
     switch (fate) {
       case 'hang':
         this.#hung.add(reply);

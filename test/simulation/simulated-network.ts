@@ -16,6 +16,8 @@ export interface HttpRequest {
   /** Names in lower case. */
   readonly headers: ReadonlyMap<string, string>;
   readonly body: string;
+  /** When the client wrote it. A broken network may deliver it later. */
+  readonly sentAtMs: number;
 }
 
 /** The server's end of one exchange. After the exchange has ended, its methods do nothing. */
@@ -239,10 +241,11 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
     if (this.#isOver) return;
     const { timers, random } = this.#pool.parts;
     const { closings } = this.#pool.port;
+    const sentAtMs = timers.nowMs();
     this.#cancelTimer = timers.after(randomInt(random, 0, 10), () => {
       this.#cancelReach = this.#pool.port.reach(() => {
         if (this.#pool.port.closings !== closings) this.reset();
-        else this.#pool.port.entered(this, requestOf(this.#options));
+        else this.#pool.port.entered(this, requestOf(this.#options, sentAtMs));
       });
     });
   }
@@ -312,11 +315,11 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   }
 }
 
-function requestOf({ method, headers, body }: Dispatcher.DispatchOptions): HttpRequest {
+function requestOf({ method, headers, body }: Dispatcher.DispatchOptions, sentAtMs: number): HttpRequest {
   const list = headers as readonly string[];
   const pairs = new Map<string, string>();
   for (let at = 0; at < list.length; at += 2) pairs.set(String(list[at]).toLowerCase(), String(list[at + 1]));
-  return { method, headers: pairs, body: body === null || body === undefined ? '' : String(body) };
+  return { method, headers: pairs, body: body === null || body === undefined ? '' : String(body), sentAtMs };
 }
 
 const networkError = (code: string): Error => Object.assign(new Error(code), { code });

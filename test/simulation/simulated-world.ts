@@ -151,12 +151,18 @@ export class SimulatedWorld {
     return asked;
   }
 
+  /** Its outcome does not matter. */
+  list({ name }: Member): void {
+    this.#host.list(name, 'tools/list').catch(() => {});
+  }
+
   askedBy(nonce: string): Asked | undefined {
     return this.asked[numberOf(nonce)];
   }
 
-  reload({ name }: Member): void {
+  reload({ name, upstream }: Member): void {
     this.note(`${name} reload`);
+    if (upstream.kind === 'http') upstream.check.forgiven();
     this.#host.reload(name).catch((error: unknown) => this.wrong.push(`${name} reload: ${String(error)}`));
   }
 
@@ -189,6 +195,7 @@ export class SimulatedWorld {
     if (timers > 0) this.wrong.push(`${timers} timers are left after closing`);
     if (this.#network.pools > 0) this.wrong.push(`${this.#network.pools} connection pools are left after closing`);
     for (const { name, upstream } of this.members) {
+      if (upstream.kind === 'http') this.wrong.push(...upstream.wrong);
       const open = upstream.kind === 'http' ? upstream.port.exchanges : upstream.live;
       if (open > 0) this.wrong.push(`${name}: ${open} exchanges or processes are left after closing`);
       if (upstream.kind === 'stdio' && upstream.liveMax > 1)
@@ -245,6 +252,7 @@ export class SimulatedWorld {
           hasServerStream: chance.happens(0.5),
         })
       : new SimulatedStdioServer(parts);
+    if (upstream.kind === 'http') upstream.isUp = () => this.status().get(name)?.state === 'ready';
     const fresh = { hasTimedOut: false, isCircuitClosed: true, wasParked: false, isWakeSpent: false };
     return { name, upstream, entry, isOneAtATime, callMs: callS * 1_000, concurrency, ...fresh };
   }
