@@ -5,6 +5,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { type Random, seededRandom } from '../kernel/random.js';
 import { Grant, type GrantParts } from './grant.js';
+import type { RegistrationWay } from './grant-row.js';
+import type { IdentityStore } from './identity-store.js';
 import { openStore } from './open-store.js';
 import { refreshAtMs, retryDelayMs } from './refresh-timing.js';
 import { readTokenAnswer, type TokenAnswer } from './token-endpoint.js';
@@ -32,7 +34,12 @@ const down = (isSent = false, retryAfterMs?: number): TokenAnswer => ({
   retryAfterMs,
 });
 
-function setup(answer: () => TokenAnswer, lifetimeS: number | undefined = 3_600, isOwn = false) {
+function setup(
+  answer: () => TokenAnswer,
+  lifetimeS: number | undefined = 3_600,
+  isOwn = false,
+  way: RegistrationWay = 'registered',
+) {
   const folder = mkdtempSync(path.join(tmpdir(), 'hostler-grant-'));
   folders.push(folder);
   const clock = new FakeClock();
@@ -47,15 +54,25 @@ function setup(answer: () => TokenAnswer, lifetimeS: number | undefined = 3_600,
       grantType: isOwn ? 'client_credentials' : 'code',
       tokenEndpoint: 'https://as/t',
       authMethod: 'none',
-      way: 'registered',
+      way,
       loginMs: 1,
       asked: [],
     },
   });
+  /** Methods that fail, as with a full disk. */
+  const failing = new Set<keyof IdentityStore>();
+  const faulty = new Proxy(store, {
+    get(target, name: keyof IdentityStore) {
+      if (failing.has(name)) throw new Error('the disk is full');
+      const value: unknown = target[name];
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+  const problems: unknown[] = [];
   const requests: { readonly refreshToken: string | undefined; readonly atMs: number }[] = [];
   const known = new Set<string>();
   const parts: GrantParts = {
-    store,
+    store: faulty,
     clock,
     random: half,
     request: async ({ refreshToken }) => {
@@ -65,10 +82,10 @@ function setup(answer: () => TokenAnswer, lifetimeS: number | undefined = 3_600,
     secrets: { know: (value) => known.add(value), forget: (value) => known.delete(value) },
     onChange: () => {},
     onRefresh: () => {},
-    onProblem: () => {},
+    onProblem: (error) => problems.push(error),
   };
   const grant = new Grant(row, parts);
-  return { clock, store, row, grant, requests, known, parts };
+  return { clock, store, row, grant, requests, known, failing, problems };
 }
 
 describe('AC-A14 the time of a refresh', () => {
@@ -189,7 +206,8 @@ describe('AC-A15 what the answers mean', () => {
     const answers = [ok('', { refreshToken: 'rotated' }), ok('good')];
     const { clock, grant, store, row, requests } = setup(() => answers.shift() as TokenAnswer);
     await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
-    expect(store.readGrant(row.id)?.refreshToken).toBe('rotated');
+    expect(store.readGrant(row.id)).toMatchObject({ refreshToken: 'rotated', accessToken: 'first' });
+    expect(grant.peek()?.header[1]).toBe('Bearer first');
     // Calls do not repeat the request at once.
     for (let calls = 0; calls < 100; calls++)
       await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
@@ -197,6 +215,132 @@ describe('AC-A15 what the answers mean', () => {
     await clock.advanceAsync(3_000);
     expect(await grant.refresh()).toBe('renewed');
     expect(requests.at(-1)?.refreshToken).toBe('rotated');
+  });
+
+  test('a generation that the disk refuses is used, stored later, and never replaced by the one before', async () => {
+    let count = 0;
+    const { clock, grant, store, row, requests, failing } = setup(() => ok(`token-${++count}`));
+    failing.add('advance');
+    const refreshing = grant.refresh();
+    await clock.advanceAsync(21_000);
+    expect(await refreshing).toBe('renewed');
+    for (let looks = 0; looks < 10; looks++) {
+      expect(grant.reload()).toBe(false);
+      expect([grant.peek()?.header[1], grant.row.refreshToken]).toEqual(['Bearer token-1', 'token-1-refresh']);
+      // Nothing more is requested before it is stored.
+      await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
+      await clock.advanceAsync(1_000);
+    }
+    expect([requests.length, store.readGrant(row.id)?.refreshToken]).toEqual([1, 'first-refresh']);
+    failing.clear();
+    await clock.advanceAsync(3_000);
+    expect(store.readGrant(row.id)).toMatchObject({ gen: 2, refreshToken: 'token-1-refresh' });
+    expect(await grant.refresh()).toBe('renewed');
+    expect(requests.map(({ refreshToken }) => refreshToken)).toEqual(['first-refresh', 'token-1-refresh']);
+  });
+
+  test('a generation that could not be stored gives way to a login elsewhere, and is stored at the end of the host', async () => {
+    const world = async () => {
+      const each = setup(() => ok('second'));
+      each.failing.add('advance');
+      const refreshing = each.grant.refresh();
+      await each.clock.advanceAsync(21_000);
+      await refreshing;
+      return each;
+    };
+    const login = await world();
+    const { accessToken: _a, ...facts } = login.row;
+    login.store.saveLogin({ ...facts, url: 'https://s', accessToken: 'of-the-login' });
+    expect([login.grant.reload(), login.grant.token()?.header[1]]).toEqual([true, 'Bearer of-the-login']);
+    const { grant, failing, store, row } = await world();
+    failing.clear();
+    grant.close();
+    expect(store.readGrant(row.id)?.refreshToken).toBe('second-refresh');
+  });
+
+  test('a disk that refuses the lease is no reason to log in; the refresh is tried again by itself', async () => {
+    const { clock, grant, failing, problems, requests } = setup(() => ok('second'));
+    grant.token();
+    failing.add('takeLease');
+    await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting', details: { reason: 'auth_server' } });
+    expect([problems.length, requests.length]).toEqual([1, 0]);
+    failing.clear();
+    await clock.advanceAsync(3_000);
+    expect(grant.token()?.header[1]).toBe('Bearer second');
+  });
+
+  test('after a lease that another process keeps, and a wait that another process noted, the refresh is tried again', async () => {
+    const { clock, grant, store, row, requests } = setup(() => ok('second'));
+    const note = { failures: 1, refusedMs: undefined, isInterrupted: false, lastError: { reason: 'x', atMs: 1 } };
+    grant.token();
+    store.takeLease(row, 'other', clock.date().getTime(), () => false);
+    const waiting = grant.refresh().catch((error: unknown) => error);
+    await clock.advanceAsync(16_000);
+    expect(await waiting).toMatchObject({ code: 'reconnecting' });
+    store.noteFailure(row, 'other', { ...note, retryMs: clock.date().getTime() + 60_000 });
+    await expect(grant.refresh()).rejects.toMatchObject({ details: { retryAfterMs: 60_000 } });
+    await clock.advanceAsync(59_000);
+    expect(requests).toHaveLength(0);
+    await clock.advanceAsync(2_000);
+    expect([requests.length, grant.token()?.header[1]]).toEqual([1, 'Bearer second']);
+  });
+
+  test('an answer that comes after another process has marked the grant as dead revives it', async () => {
+    let finish: (answer: TokenAnswer) => void = () => {};
+    const world = setup(() => new Promise((resolve) => (finish = resolve)) as unknown as TokenAnswer);
+    const { clock, grant, store, row } = world;
+    const refreshing = grant.refresh();
+    await clock.advanceAsync(130_000);
+    const { accessToken } = row;
+    expect(store.takeLease(row, 'other', clock.date().getTime(), () => false)).toBeDefined();
+    expect(store.markDead(row, 'other', 'refresh_interrupted', 1)).toBe(true);
+    finish(ok('second'));
+    expect([await refreshing, grant.token()?.header[1], accessToken]).toEqual(['renewed', 'Bearer second', 'first']);
+    expect(grant.row).toMatchObject({ state: 'live', reason: undefined });
+  });
+
+  test('a refusal of a spent token does not end the grant while another process has the lease', async () => {
+    let finish: (answer: TokenAnswer) => void = () => {};
+    const { clock, grant, store, row } = setup(
+      () => new Promise((resolve) => (finish = resolve)) as unknown as TokenAnswer,
+    );
+    const refreshing = grant.refresh();
+    await clock.advanceAsync(130_000);
+    store.takeLease(row, 'other', clock.date().getTime(), () => false);
+    finish(refused('invalid_grant'));
+    await expect(refreshing).rejects.toMatchObject({ code: 'reconnecting' });
+    expect(store.readGrant(row.id)?.state).toBe('live');
+  });
+
+  test.each(['configured', 'metadata_document'] as const)(
+    'a client (%s) that is refused ends no grant: other processes and the next minute may have the right secret',
+    async (way) => {
+      const answers = [refused('invalid_client'), ok('second')];
+      const { clock, grant, store, row, requests } = setup(() => answers.shift() as TokenAnswer, 3_600, false, way);
+      grant.token();
+      for (let calls = 0; calls < 100; calls++) expect(await grant.refresh()).toBe('client_refused');
+      expect([requests.length, grant.token()?.header[1]]).toEqual([1, 'Bearer first']);
+      expect(store.readGrant(row.id)).toMatchObject({
+        state: 'live',
+        failures: 0,
+        retryMs: 0,
+        refreshToken: 'first-refresh',
+      });
+      expect(store.takeLease(row, 'other', 0, () => false)).toBeDefined();
+      store.noteFailure(row, 'other', { ...row, lastError: { reason: 'x', atMs: 1 } });
+      await clock.advanceAsync(61_000);
+      expect([requests.length, grant.token()?.header[1]]).toEqual([2, 'Bearer second']);
+    },
+  );
+
+  test('AC-A13 an answer without any token keeps the live access token, and counts as sent', async () => {
+    const answers = [ok('', { refreshToken: undefined }), refused('invalid_grant')];
+    const { clock, grant, store, row } = setup(() => answers.shift() as TokenAnswer);
+    await expect(grant.refresh()).rejects.toMatchObject({ code: 'reconnecting' });
+    expect(grant.token()?.header[1]).toBe('Bearer first');
+    expect(store.readGrant(row.id)).toMatchObject({ gen: 1, accessToken: 'first', isInterrupted: true, failures: 1 });
+    await clock.advanceAsync(5_000);
+    expect(store.readGrant(row.id)).toMatchObject({ state: 'dead', reason: 'refresh_interrupted' });
   });
 
   test('a logout of another process ends the use of the token', () => {

@@ -4,19 +4,22 @@
  * Not here: 401 and 403 of a server (oauth-provider.ts), the login (login.ts).
  *
  * Invariants: one request per generation over all processes, unless a process died with the lease. A new token is durable before
- * it is used. Only the answers listed in `#settle` end a grant; any other answer leaves it as it is.
+ * it is used, unless the disk refuses it for 20 s; then it is stored as soon as possible. Only the answers listed in `#settle` end
+ * a grant; any other answer leaves it as it is. An error of `refresh` always has a later attempt.
  */
 import { sqliteCode } from '../catalog/store/database-file.js';
 import { type Cancel, type Clock, sleep } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
+import { NewestSecrets, type SecretSink } from '../kernel/newest-secrets.js';
 import type { Random } from '../kernel/random.js';
 import type { AuthToken } from '../transports/http/auth-token.js';
 import { scopesOf } from '../transports/http/challenges.js';
-import type { GrantRow } from './grant-row.js';
+import type { GrantRow, GrantTokens } from './grant-row.js';
+import { noTokenNow } from './identity-errors.js';
 import type { IdentityStore } from './identity-store.js';
 import { isHolderGone, newHolder } from './lease-holder.js';
 import { refreshAtMs, retryDelayMs } from './refresh-timing.js';
-import type { TokenAnswer } from './token-endpoint.js';
+import { isClientRefusal, type TokenAnswer } from './token-endpoint.js';
 
 const refusalsMax = 3;
 const refusalsMsMin = 10 * 60_000;
@@ -24,9 +27,14 @@ const refusalsMsMin = 10 * 60_000;
 const idleRefreshMs = 24 * 3_600_000;
 const waitMsMax = 15_000;
 const storeMsMax = 20_000;
+/** Time between two attempts to store a generation that the disk refused, and to take a lease that another process holds. */
+const againMs = 2_000;
+/** A configured client that was refused is not asked for again within this time, so calls do not repeat it. */
+const clientRefusedMs = 60_000;
 const redactedMax = 8;
 
-export type RefreshResult = 'renewed' | 'current' | 'dead' | 'refused';
+/** `refused`: it cannot be renewed. `client_refused`: the client of the configuration is wrong; the grant stays as it is. */
+export type RefreshResult = 'renewed' | 'dead' | 'refused' | 'client_refused';
 
 export interface GrantParts {
   readonly store: IdentityStore;
@@ -34,7 +42,7 @@ export interface GrantParts {
   readonly random: Random;
   /** Sends the request that renews this row. */
   readonly request: (row: GrantRow) => Promise<TokenAnswer>;
-  readonly secrets: { know(value: string): void; forget(value: string): void };
+  readonly secrets: SecretSink;
   readonly onChange: () => void;
   readonly onRefresh: (result: string) => void;
   readonly onProblem: (error: unknown) => void;
@@ -43,6 +51,7 @@ export interface GrantParts {
 export class Grant {
   readonly #parts: GrantParts;
   readonly #holder = newHolder();
+  readonly #redacted: NewestSecrets;
   #row: GrantRow;
   #token: AuthToken | undefined;
   #refreshing: Promise<RefreshResult> | undefined;
@@ -50,11 +59,14 @@ export class Grant {
   #isUsed = false;
   #isDue = false;
   #cancel: Cancel = () => {};
-  #known: string[] = [];
   #isClosed = false;
+  /** Stores the generation that only this process has. */
+  #unsaved: (() => boolean) | undefined;
+  #clientRefusedUntilMs = 0;
 
   constructor(row: GrantRow, parts: GrantParts) {
     this.#parts = parts;
+    this.#redacted = new NewestSecrets(parts.secrets, redactedMax);
     this.#row = row;
     this.#adopt(row);
   }
@@ -81,26 +93,45 @@ export class Grant {
     return this.#token;
   }
 
+  /** The same token. Looking at it is not a use. */
+  peek(): AuthToken | undefined {
+    return this.#token;
+  }
+
   close(): void {
     this.#isClosed = true;
     this.#cancel();
+    this.#saveAgain();
   }
 
   /** Reads the row again. True: there is another token. */
   reload(): boolean {
-    const row = this.#parts.store.readGrant(this.#row.id);
+    const before = this.#row;
+    if (this.#unsaved) this.#saveAgain();
+    const row = this.#parts.store.readGrant(before.id);
     if (!row) return this.#drop();
-    const isNew = row.gen !== this.#row.gen || row.login !== this.#row.login;
-    if (isNew || row.state !== this.#row.state) this.#adopt(row);
+    const isLogin = row.login !== before.login;
+    // The refresh token of the generation on the disk is spent.
+    if (this.#unsaved && !isLogin && row.gen < before.gen) return false;
+    this.#unsaved = undefined;
+    const isToken = isLogin || row.accessToken !== before.accessToken;
+    if (isToken || row.gen !== before.gen || row.state !== before.state) this.#adopt(row);
     else this.#row = row;
-    return isNew && this.#token !== undefined;
+    return isToken && this.#token !== undefined;
   }
 
-  /** Renews the token. Throws `reconnecting` if the authorization server cannot be reached now. */
+  /** Renews the token. Throws `reconnecting` if no token can be obtained now. */
   refresh(): Promise<RefreshResult> {
-    this.#refreshing ??= this.#refresh().finally(() => {
-      this.#refreshing = undefined;
-    });
+    this.#refreshing ??= this.#refresh()
+      .catch((error: unknown) => {
+        if (isHostError(error)) throw error;
+        // Such as a full disk: a login would not help.
+        this.#parts.onProblem(error);
+        throw this.#later(againMs);
+      })
+      .finally(() => {
+        this.#refreshing = undefined;
+      });
     return this.#refreshing;
   }
 
@@ -113,11 +144,13 @@ export class Grant {
       if (row.state === 'dead') return 'dead';
       if (row.facts.grantType === 'code' && row.refreshToken === undefined) return 'refused';
       const nowMs = clock.date().getTime();
-      if (row.retryMs > nowMs) throw this.#unavailable(row.retryMs - nowMs);
+      if (this.#unsaved) throw this.#later(againMs);
+      if (row.retryMs > nowMs) throw this.#later(row.retryMs - nowMs);
+      if (this.#clientRefusedUntilMs > nowMs) return 'client_refused';
       // A row of its own: the lease may have been left by a process that died, and only this row says so.
       const leased = this.#busy(() => store.takeLease(row, this.#holder, nowMs, isHolderGone));
       if (leased) return this.#send(leased);
-      if (clock.nowMs() >= deadlineAtMs) throw this.#unavailable(undefined);
+      if (clock.nowMs() >= deadlineAtMs) throw this.#later(againMs);
       await sleep(clock, 20 + 20 * random());
     }
   }
@@ -144,11 +177,18 @@ export class Grant {
   async #settle(row: GrantRow, answer: TokenAnswer): Promise<RefreshResult> {
     const { clock, onRefresh } = this.#parts;
     const nowMs = clock.date().getTime();
-    if (answer.kind === 'tokens') return this.#store(row, answer, nowMs);
-    const reason = answer.kind === 'refused' ? answer.error : answer.reason;
+    if (answer.kind === 'tokens' && (answer.accessToken || answer.refreshToken)) return this.#store(row, answer, nowMs);
+    const [reason, isSent] =
+      answer.kind === 'unavailable'
+        ? [answer.reason, answer.isSent]
+        : // A page of a proxy that happens to be JSON. The refresh token may have arrived all the same.
+          answer.kind === 'tokens'
+          ? ['token_invalid', true]
+          : [answer.error, false];
     onRefresh(answer.kind === 'refused' ? answer.error : 'unavailable');
     if (reason === 'invalid_grant') return this.#end(row, row.isInterrupted ? 'refresh_interrupted' : 'grant_revoked');
-    if (reason === 'invalid_client' || reason === 'unauthorized_client') {
+    if (isClientRefusal(answer)) {
+      if (row.facts.way !== 'registered') return this.#refuseClient(row, reason, nowMs);
       this.#parts.store.clientGone(row.issuer, row.clientId);
       return this.#end(row, 'client_gone');
     }
@@ -164,7 +204,7 @@ export class Grant {
       return this.#end(row, 'grant_refused');
     const retryAfterMs = answer.kind === 'unavailable' ? answer.retryAfterMs : undefined;
     const delayMs = retryDelayMs(failures, retryAfterMs, this.#parts.random);
-    const isInterrupted = row.isInterrupted || (answer.kind === 'unavailable' && answer.isSent);
+    const isInterrupted = row.isInterrupted || isSent;
     await this.#persist(() =>
       this.#parts.store.noteFailure(row, this.#holder, {
         ...{ failures, retryMs: Math.ceil(nowMs + delayMs), refusedMs, isInterrupted },
@@ -172,43 +212,75 @@ export class Grant {
       }),
     );
     this.reload();
-    this.#plan(nowMs + delayMs);
-    throw this.#unavailable(delayMs);
+    throw this.#later(delayMs);
+  }
+
+  /** The secret may be wrong in this configuration only, or may just be rotated: other processes keep the grant as it is. */
+  async #refuseClient(row: GrantRow, reason: string, nowMs: number): Promise<RefreshResult> {
+    this.#clientRefusedUntilMs = nowMs + clientRefusedMs;
+    const lastError = { reason, atMs: nowMs };
+    await this.#persist(() => this.#parts.store.noteFailure(row, this.#holder, { ...row, lastError }));
+    this.reload();
+    this.#plan(this.#clientRefusedUntilMs);
+    return 'client_refused';
   }
 
   async #store(row: GrantRow, answer: TokenAnswer & { kind: 'tokens' }, nowMs: number): Promise<RefreshResult> {
     const { accessToken, refreshToken = row.refreshToken, expiresInS, scope } = answer;
-    for (const secret of [accessToken, refreshToken]) if (secret) this.#redact(secret);
-    const tokens = {
-      accessToken,
-      refreshToken,
-      scopes: scope === undefined ? row.scopes : scopesOf(scope),
-      issuedMs: nowMs,
-      // A token that cannot be used has ended already: the next use refreshes again.
-      expiresMs: accessToken === '' ? nowMs : expiresInS === undefined ? undefined : nowMs + expiresInS * 1_000,
+    for (const secret of [accessToken, refreshToken]) if (secret) this.#redacted.add(secret);
+    const isUsable = accessToken !== '';
+    // Without a new access token the one before is used until it ends.
+    const tokens: GrantTokens = {
+      ...{ accessToken: isUsable ? accessToken : row.accessToken, refreshToken },
+      scopes: isUsable && scope !== undefined ? scopesOf(scope) : row.scopes,
+      issuedMs: isUsable ? nowMs : row.issuedMs,
+      expiresMs: isUsable ? expiresInS && nowMs + expiresInS * 1_000 : row.expiresMs,
     };
     const { lastError: _gone, ...facts } = row.facts;
     // The new refresh token counts, but the next request waits as after any other failure.
-    const failures = accessToken === '' ? row.failures + 1 : 0;
-    const retryMs = failures === 0 ? 0 : Math.ceil(nowMs + retryDelayMs(failures, undefined, this.#parts.random));
-    const isStored = await this.#persist(() =>
-      this.#parts.store.advance(row, tokens, { ...facts, refreshedMs: nowMs }, { failures, retryMs }),
-    );
-    // Not stored, although the disk was tried again and again: the old refresh token is spent, so this one must be used.
-    if (isStored === undefined) this.#adopt({ ...row, ...tokens, gen: row.gen + 1 });
-    else this.reload();
-    this.#parts.onRefresh(accessToken === '' ? 'unavailable' : 'ok');
+    const failures = isUsable ? 0 : row.failures + 1;
+    const delayMs = isUsable ? 0 : retryDelayMs(failures, undefined, this.#parts.random);
+    const retryMs = isUsable ? 0 : Math.ceil(nowMs + delayMs);
+    const write = () => this.#parts.store.advance(row, tokens, { ...facts, refreshedMs: nowMs }, { failures, retryMs });
+    if ((await this.#persist(write)) === undefined) {
+      // The old refresh token is spent, so this one must be used.
+      this.#unsaved = write;
+      this.#adopt({ ...row, ...tokens, ...{ gen: row.gen + 1, state: 'live', reason: undefined, failures, retryMs } });
+      this.#saveLater();
+    } else this.reload();
+    this.#parts.onRefresh(isUsable ? 'ok' : 'unavailable');
     this.#parts.onChange();
-    if (this.#token) return 'renewed';
-    throw this.#unavailable(undefined);
+    if (isUsable && this.#token) return 'renewed';
+    throw this.#later(Math.max(delayMs, againMs));
+  }
+
+  #saveAgain(): void {
+    try {
+      this.#unsaved?.();
+      this.#unsaved = undefined;
+    } catch {
+      // Reported once, by `#persist`.
+    }
+  }
+
+  #saveLater(): void {
+    const { clock } = this.#parts;
+    clock.at(clock.nowMs() + againMs, () => {
+      if (this.#isClosed || !this.#unsaved) return;
+      this.#saveAgain();
+      this.#saveLater();
+    });
   }
 
   async #end(row: GrantRow, reason: string): Promise<RefreshResult> {
     const nowMs = this.#parts.clock.date().getTime();
-    const isDead = await this.#persist(() => this.#parts.store.markDead(row, reason, nowMs));
+    const isDead = await this.#persist(() => this.#parts.store.markDead(row, this.#holder, reason, nowMs));
     const isNewer = this.reload();
     this.#parts.onChange();
-    return isNewer && isDead !== true ? 'renewed' : 'dead';
+    if (isNewer) return 'renewed';
+    // Another process has the lease, so its answer decides.
+    if (isDead === false && this.#row.state === 'live') throw this.#later(againMs);
+    return 'dead';
   }
 
   /** Writes until it succeeds. Undefined: it never did. */
@@ -238,7 +310,7 @@ export class Grant {
     const isOver = row.state === 'dead' && (row.expiresMs ?? 0) <= clock.date().getTime();
     if (isOver || row.accessToken === '') this.#token = undefined;
     else if (isNew) this.#token = { header: ['authorization', `Bearer ${row.accessToken}`], grant: row.login };
-    for (const secret of [row.accessToken, row.refreshToken]) if (secret) this.#redact(secret);
+    for (const secret of [row.accessToken, row.refreshToken]) if (secret) this.#redacted.add(secret);
     this.#refreshAtMs = row.state === 'dead' ? undefined : refreshAtMs(row.issuedMs, row.expiresMs, random);
     const canRefresh = row.facts.grantType === 'client_credentials' || row.refreshToken !== undefined;
     if (this.#refreshAtMs === undefined || !canRefresh) return;
@@ -267,23 +339,14 @@ export class Grant {
   #drop(): boolean {
     this.#token = undefined;
     this.#cancel();
+    this.#unsaved = undefined;
     this.#row = { ...this.#row, state: 'dead', reason: 'logged_out' };
     return false;
   }
 
-  #redact(secret: string): void {
-    if (this.#known.includes(secret)) return;
-    this.#parts.secrets.know(secret);
-    this.#known.push(secret);
-    for (const old of this.#known.splice(0, this.#known.length - redactedMax)) this.#parts.secrets.forget(old);
-  }
-
-  #unavailable(retryAfterMs: number | undefined): HostError {
-    return new HostError('reconnecting', 'the authorization server cannot be reached to renew the token', {
-      reason: 'auth_server',
-      execution: 'not_executed',
-      retryAfterMs: Math.ceil(retryAfterMs ?? 2_000),
-      hint: 'try again after the given time; no login is needed',
-    });
+  /** The error for callers. A later attempt is planned. */
+  #later(delayMs: number): HostError {
+    this.#plan(this.#parts.clock.date().getTime() + delayMs);
+    return noTokenNow(delayMs, this.#row.facts.lastError?.reason ?? 'waiting');
   }
 }

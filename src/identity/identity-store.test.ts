@@ -109,14 +109,15 @@ describe('grants', () => {
     const first = store.saveLogin(grant());
     expect(store.advance(first, { ...first, accessToken: 'two' }, first.facts)).toBe(true);
     expect(store.advance(first, { ...first, accessToken: 'three' }, first.facts)).toBe(false);
-    expect(store.markDead(first, 'grant_revoked', 1)).toBe(false);
+    expect(store.markDead(first, 'me', 'grant_revoked', 1)).toBe(false);
     expect(store.readGrant(first.id)).toMatchObject({ gen: 2, accessToken: 'two', state: 'live' });
   });
 
   test('a dead grant keeps its tokens, and the next login revives it', () => {
     const store = open(newFolder());
     const first = store.saveLogin(grant());
-    expect(store.markDead(first, 'grant_revoked', 7)).toBe(true);
+    store.takeLease(first, 'me', 0, () => false);
+    expect(store.markDead(first, 'me', 'grant_revoked', 7)).toBe(true);
     const dead = store.readGrant(first.id);
     expect(dead).toMatchObject({ state: 'dead', reason: 'grant_revoked', refreshToken: 'planted-refresh-token-1' });
     expect(store.takeLease(first, 'me', 0, () => true)).toBeUndefined();
@@ -135,7 +136,7 @@ test('a late answer for a login that a logout has ended does not touch the next 
   const now = store.saveLogin(grant({ accessToken: 'token-of-the-next-account' }));
   expect([now.id, now.gen]).toEqual([old.id, old.gen]);
   expect(store.advance(old, { ...old, accessToken: 'token-of-the-old-account' }, old.facts)).toBe(false);
-  expect(store.markDead(old, 'grant_revoked', 1)).toBe(false);
+  expect(store.markDead(old, 'me', 'grant_revoked', 1)).toBe(false);
   expect(store.takeLease(old, 'me', 0, () => true)).toBeUndefined();
   expect(store.readGrant(now.id)).toMatchObject({ state: 'live', gen: 1, accessToken: 'token-of-the-next-account' });
 });
@@ -176,6 +177,19 @@ describe('the lease of a generation', () => {
     expect(store.readGrant(row.id)).toMatchObject({ failures: 1, retryMs: 9, isInterrupted: true });
     expect(store.takeLease(row, 'other', 0, () => false)).toBeDefined();
   });
+});
+
+test('a refusal counts only from the holder of the lease, and tokens that arrive later revive the grant', () => {
+  const store = open(newFolder());
+  const row = store.saveLogin(grant());
+  store.takeLease(row, 'slow', 0, () => false);
+  store.takeLease(row, 'other', 120_000, () => false);
+  expect(store.markDead(row, 'slow', 'grant_revoked', 1)).toBe(false);
+  expect(store.readGrant(row.id)?.state).toBe('live');
+  expect(store.markDead(row, 'other', 'refresh_interrupted', 1)).toBe(true);
+  // The slow process was the first to send the refresh token, and its answer was good.
+  expect(store.advance(row, { ...row, accessToken: 'two' }, row.facts)).toBe(true);
+  expect(store.readGrant(row.id)).toMatchObject({ state: 'live', reason: undefined, accessToken: 'two', gen: 2 });
 });
 
 test('two holders of one process do not share a lease, and neither counts as gone', () => {

@@ -173,7 +173,10 @@ export class IdentityStore {
     });
   }
 
-  /** Stores the next generation. False: a login or another process has moved the generation meanwhile. */
+  /**
+   * Stores the next generation. False: a login or another process has moved the generation meanwhile. A grant that was marked as dead
+   * lives again: tokens prove that the refusal was that of a spent refresh token.
+   */
   advance(
     { id, gen, login }: GrantRow,
     tokens: GrantTokens,
@@ -184,8 +187,8 @@ export class IdentityStore {
       () =>
         this.#run(
           `UPDATE grants SET gen = ?, access = ?, refresh = ?, scopes = ?, issued_ms = ?, expires_ms = ?, facts = ?,
-           lease_by = NULL, lease_ms = NULL, interrupted = 0, failures = ?, retry_ms = ?, refused_ms = NULL
-           WHERE ${sameGeneration}`,
+           lease_by = NULL, lease_ms = NULL, interrupted = 0, failures = ?, retry_ms = ?, refused_ms = NULL,
+           state = 'live', reason = NULL WHERE ${sameGeneration}`,
           ...[gen + 1, ...this.#sealed(id, gen + 1, facts, tokens), JSON.stringify(tokens.scopes), tokens.issuedMs],
           ...[tokens.expiresMs ?? null, JSON.stringify(facts), failures, retryMs, id, gen, login],
         ) === 1,
@@ -204,13 +207,14 @@ export class IdentityStore {
     );
   }
 
-  /** Marks the grant as dead and keeps it. False: the generation has moved. */
-  markDead({ id, gen, login, facts }: GrantRow, reason: string, atMs: number): boolean {
+  /** Marks the grant as dead and keeps it. False: the generation has moved, or another process has its lease. */
+  markDead({ id, gen, login, facts }: GrantRow, by: string, reason: string, atMs: number): boolean {
     return this.#write(
       () =>
         this.#run(
-          `UPDATE grants SET state = 'dead', reason = ?, lease_by = NULL, lease_ms = NULL, facts = ? WHERE ${sameGeneration}`,
-          ...[reason, JSON.stringify({ ...facts, lastError: { reason, atMs } }), id, gen, login],
+          `UPDATE grants SET state = 'dead', reason = ?, lease_by = NULL, lease_ms = NULL, facts = ?
+           WHERE ${sameGeneration} AND lease_by = ?`,
+          ...[reason, JSON.stringify({ ...facts, lastError: { reason, atMs } }), id, gen, login, by],
         ) === 1,
     );
   }

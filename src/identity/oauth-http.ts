@@ -16,6 +16,7 @@ import { type ExchangeSink, HttpExchange } from '../transports/http/http-exchang
 import { openPool } from '../transports/http/http-pool.js';
 import { proxyOf, trustedAuthorities } from '../transports/http/proxy.js';
 import { loadUndici } from '../transports/http/undici.js';
+import { documentTooLarge, insecureAddress, lateAnswer } from './identity-errors.js';
 
 const documentBytesMax = 64 * 1024;
 const requestMsMax = 10_000;
@@ -56,7 +57,7 @@ export function createOAuthHttp(options: OAuthHttpOptions): OAuthHttp {
     const policy = trusted.has(origin) ? 'any' : named;
     const url = checkUrl(request.url, policy, server);
     if (url instanceof HostError) throw url;
-    if (url.protocol !== 'https:' && !isLoopback(url.hostname)) throw insecure(server);
+    if (url.protocol !== 'https:' && !isLoopback(url.hostname)) throw insecureAddress(server);
     url.hash = '';
     await loadUndici();
     const { env = {} } = options;
@@ -102,7 +103,7 @@ function exchange(request: OAuthRequest, url: URL, dispatcher: Pool, options: OA
         return undefined;
       },
       data(chunk) {
-        if (received.length + chunk.length > documentBytesMax) return tooLarge(server);
+        if (received.length + chunk.length > documentBytesMax) return documentTooLarge(server, documentBytesMax);
         received.add(chunk);
         return undefined;
       },
@@ -115,36 +116,9 @@ function exchange(request: OAuthRequest, url: URL, dispatcher: Pool, options: OA
     const leave = () =>
       settle(() => {
         sent.abort();
-        reject(late(server, isStarted));
+        reject(lateAnswer(server, isStarted));
       });
     const cancel = clock.at(clock.nowMs() + (request.timeoutMs ?? requestMsMax), leave);
     sent.start();
   });
 }
-
-const insecure = (server: string): HostError =>
-  new HostError('denied', `server '${server}': an address of its authorization is not https`, {
-    server,
-    reason: 'address_refused',
-    execution: 'not_executed',
-    hint: 'http is used on loopback only; ask the operator of the server for https',
-  });
-
-const tooLarge = (server: string): HostError =>
-  new HostError(
-    'result_too_large',
-    `server '${server}': an answer about its authorization has more than ${documentBytesMax} bytes`,
-    {
-      server,
-      limit: documentBytesMax,
-      reason: 'metadata_too_large',
-    },
-  );
-
-const late = (server: string, isSent: boolean): HostError =>
-  new HostError('timeout', `server '${server}': its authorization server did not answer in time`, {
-    server,
-    reason: 'metadata_unreachable',
-    execution: isSent ? 'uncertain' : 'not_executed',
-    hint: 'check that this machine can reach the authorization server, then try again',
-  });

@@ -31,6 +31,16 @@ export interface TokenRequest {
   readonly params: Readonly<Record<string, string>>;
 }
 
+/** Parameters of a request for a token; those of Hostler are left out if they are empty. */
+export const tokenParameters = (
+  configured: Readonly<Record<string, string>> | undefined,
+  resource: string | undefined,
+  own: Readonly<Record<string, string>>,
+): Record<string, string> => ({
+  ...configured,
+  ...Object.fromEntries(Object.entries({ ...own, resource: resource ?? '' }).filter(([, value]) => value !== '')),
+});
+
 export type TokenAnswer =
   | {
       readonly kind: 'tokens';
@@ -56,6 +66,10 @@ const words = [
   ...(['invalid_scope', 'invalid_target', 'access_denied', 'server_error', 'temporarily_unavailable'] as const),
 ] as const;
 type RefusalWord = (typeof words)[number] | 'other';
+
+/** The authorization server refused the client, which says nothing about the grant. */
+export const isClientRefusal = (answer: TokenAnswer): boolean =>
+  answer.kind === 'refused' && (answer.error === 'invalid_client' || answer.error === 'unauthorized_client');
 
 const refusalWord = (value: unknown): RefusalWord => words.find((word) => word === value) ?? 'other';
 

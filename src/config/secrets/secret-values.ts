@@ -10,6 +10,7 @@ import { setBounded } from '../../kernel/bounded-map.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
 import { KeyedMutex } from '../../kernel/keyed-mutex.js';
+import { NewestSecrets, type SecretSink } from '../../kernel/newest-secrets.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 import { invalidSpec } from '../invalid-spec.js';
 import { expand, type Reference, referencesIn, referenceText } from './references.js';
@@ -18,8 +19,7 @@ import { type ExecSource, type SecretsSettings, ttlMsOf } from './secrets-settin
 
 export interface SecretValuesOptions {
   readonly clock: Clock;
-  /** `know` adds a value to redact; `forget` removes a value that is no longer secret. */
-  readonly redactor: { know(value: string): void; forget(value: string): void };
+  readonly redactor: SecretSink;
   /** Environment of a command: the baseline, and the variables with these names. */
   readonly environmentOf: (names: readonly string[]) => Record<string, string>;
   readonly run?: typeof runCommand;
@@ -28,8 +28,7 @@ export interface SecretValuesOptions {
 interface Kept {
   readonly value: string;
   readonly untilMs: number;
-  /** Newest values, which stay redacted: errors with an older value may still arrive. */
-  readonly redacted: readonly string[];
+  readonly redacted: NewestSecrets;
 }
 
 const keptMax = 1_000;
@@ -126,13 +125,11 @@ export class SecretValues {
   #keep(key: string, value: string, keptMs: number): void {
     const { clock, redactor } = this.#options;
     const before = this.#kept.get(key);
-    const isNew = before?.value !== value;
-    const redacted = isNew ? [value, ...(before?.redacted ?? []).filter((old) => old !== value)] : before.redacted;
-    redactor.know(value);
-    for (const old of redacted.slice(redactedValues)) redactor.forget(old);
-    const kept = { value, untilMs: clock.nowMs() + keptMs, redacted: redacted.slice(0, redactedValues) };
+    const { redacted = new NewestSecrets(redactor, redactedValues) } = before ?? {};
+    redacted.add(value);
+    const kept = { value, untilMs: clock.nowMs() + keptMs, redacted };
     setBounded(this.#kept, key, kept, keptMax);
-    if (isNew) this.#revision++;
+    if (before?.value !== value) this.#revision++;
   }
 }
 

@@ -1,0 +1,25 @@
+/** Keeps the newest values of one secret redacted: texts with an older value may still arrive. */
+
+/** `know` adds a value to redact; `forget` removes a value that is no longer secret. */
+export interface SecretSink {
+  know(value: string): void;
+  forget(value: string): void;
+}
+
+export class NewestSecrets {
+  readonly #sink: SecretSink;
+  readonly #max: number;
+  #values: string[] = [];
+
+  constructor(sink: SecretSink, max: number) {
+    this.#sink = sink;
+    this.#max = max;
+  }
+
+  add(value: string): void {
+    if (this.#values.at(-1) === value) return;
+    this.#sink.know(value);
+    this.#values = [...this.#values.filter((other) => other !== value), value];
+    for (const old of this.#values.splice(0, this.#values.length - this.#max)) this.#sink.forget(old);
+  }
+}
