@@ -235,7 +235,7 @@ function authOf(definition: ServerDefinition, parts: SuperviseParts): AuthRecove
     // The headers of the definition still apply.
     onProblem(error);
   }
-  return connector.authFor(name, provider ?? connector.headerProvider(name, spec.headers));
+  return connector.authFor(name, connector.tokensOf(name, spec.headers, provider));
 }
 
 /** Servers with equal settings share one plan object. */

@@ -24,7 +24,7 @@ import { openStdio } from '../transports/stdio/stdio-channel.js';
 import type { Channel } from '../wire/channel.js';
 import { type AuthProvider, staticHeaderProvider } from './auth/auth-provider.js';
 import { AuthRecovery, withoutScheme } from './auth/auth-recovery.js';
-import { hasReferences, ReferencedHeaders } from './auth/referenced-headers.js';
+import { hasReferences, ReferencedHeaders, withReferences } from './auth/referenced-headers.js';
 import { createEraMemory, type EraMemory, httpSseEra } from './eras/eras.js';
 import type { ClientIdentity } from './eras/server-era.js';
 import { type OpenChannel, type OpenSessionOptions, openSession } from './open-session.js';
@@ -136,11 +136,19 @@ export class Connector {
     return session;
   }
 
-  /** The headers of a definition as a token source. With references to secrets, a rotated secret is used without a restart. */
-  headerProvider(server: string, headers: Readonly<Record<string, string>>): AuthProvider {
+  /**
+   * The tokens of a server: those of `provider`, and the headers of its definition. With references to secrets, a rotated secret is
+   * used without a restart.
+   */
+  tokensOf(
+    server: string,
+    headers: Readonly<Record<string, string>>,
+    provider: AuthProvider | undefined,
+  ): AuthProvider {
     const { secrets, onProblem } = this.#options;
-    if (!secrets || !hasReferences(headers)) return staticHeaderProvider(headers);
-    return new ReferencedHeaders({ server, headers, secrets, clock: this.clock, onProblem });
+    if (!secrets || !hasReferences(headers)) return provider ?? staticHeaderProvider(headers);
+    const references = new ReferencedHeaders({ server, headers, secrets, clock: this.clock, onProblem });
+    return provider ? withReferences(provider, references) : references;
   }
 
   /** Resolves the references of a definition, for one start. */

@@ -89,6 +89,28 @@ test.concurrent('AC-K3 a header from a file is rotated without a restart: one mo
   expect(remote.executed).toEqual(['a', 'b', 'c']);
 });
 
+test.concurrent('AC-K3 a header of any name is rotated in the same way, although the server may get tokens of a login', async (context) => {
+  const { place, remote, put } = await setup(context);
+  put('k', 'first-key-value');
+  remote.accept('first-key-value');
+  const sent: unknown[] = [];
+  remote.onRequest = ({ headers, rpcMethod }) => {
+    if (rpcMethod === 'tools/call') sent.push(headers['x-api-key']);
+    headers.authorization = `Bearer ${headers['x-api-key']}`;
+    return false;
+  };
+  const entry = { url: remote.http.url, headers: { 'X-API-Key': `\${file:k}` } };
+  place.configure({ mcpServers: { remote: entry } });
+  const ready = await place.up().ready();
+  expect(await call(ready, 'remote', 'write', { nonce: 'a' })).toContain('"a"');
+  put('k', 'second-key-value');
+  remote.accept('second-key-value');
+  expect(await call(ready, 'remote', 'write', { nonce: 'b' })).toContain('"b"');
+  expect(await call(ready, 'remote', 'write', { nonce: 'c' })).toContain('"c"');
+  expect(sent).toEqual(['first-key-value', 'first-key-value', 'second-key-value', 'second-key-value']);
+  expect(remote.executed).toEqual(['a', 'b', 'c']);
+});
+
 test.concurrent('AC-K4 after a secret in a variable was rotated that server alone restarts, and no call is lost', async (context) => {
   const { place, put } = await setup(context);
   put('token', 'first-secret-value');

@@ -57,10 +57,13 @@ export interface AuthAdvice {
 export interface AuthProvider {
   /** Returns the token of the next request. Called for each request, so it must return at once, from memory. */
   current(): AuthToken | undefined;
+  /** The same token, without a request: looking at it is no use of it. Default: `current`. */
+  peek?(): AuthToken | undefined;
   /**
    * Called when the server refused `failed`. True: `current()` now returns another token. With `kind: "token"` it is a refresh
    * of `failed`, with the same grant unless it names another. False or a rejection: a user has to log in. A rejection with the
-   * code `reconnecting` is passed to the callers: no login is needed. Not called again for the same token before `signal` aborts.
+   * code `reconnecting` is passed to the callers: no login is needed. Not called again for the same token before
+   * `signal` aborts, except for other scopes.
    */
   recover(failed: AuthToken | undefined, context: RecoverContext): Promise<boolean>;
   /** Calls `listener` when a token arrived in another way, such as a login. Returns the function that removes the listener. */
@@ -69,9 +72,9 @@ export interface AuthProvider {
   onNews?(listener: (news: AuthStatus) => void): void;
   /** Name of the account at the server, for people; never part of a token. Called with every status. */
   identity?(): string | undefined;
-  describe?(): AuthDescription;
-  /** Text for the error of a refused request. Undefined: the text of the transport. */
-  advice?(kind: RecoverContext['kind']): AuthAdvice | undefined;
+  describe?(): AuthDescription | undefined;
+  /** Text for the error of a refused request with this challenge. Undefined: the text of the transport. */
+  advice?(kind: RecoverContext['kind'], challenge?: string | undefined): AuthAdvice | undefined;
 }
 
 /** Provider of the `authorization` header in the configuration, which cannot be renewed. */

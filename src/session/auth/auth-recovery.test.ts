@@ -226,6 +226,22 @@ describe('no storm', () => {
     expect(provider.recoveries).toHaveLength(2);
   });
 
+  test('a server that asks for ever other scopes gets 16 attempts in a pause; a refused token still has its own', async () => {
+    const { provider, recovery, clock } = setup(one, { pauseMs: 1_000 });
+    const ask = (scope: number) => {
+      const challenge = `Bearer error="insufficient_scope", scope="s${scope}"`;
+      const refused = new TokenRefused('refused', { server: 's' }, { kind: 'scope', sent: one, challenge });
+      return recovery.recover(refused, { deadlineAtMs: farMs });
+    };
+    for (let scope = 0; scope < 100; scope++) expect(await ask(scope)).toBe('refused');
+    expect(provider.recoveries).toHaveLength(16);
+    await recovery.recover(refusal(one), { deadlineAtMs: farMs });
+    expect(provider.recoveries.at(-1)?.context.kind).toBe('token');
+    clock.advance(1_000);
+    expect(await ask(99)).toBe('refused');
+    expect(provider.recoveries).toHaveLength(18);
+  });
+
   test('a new token ends the pause', async () => {
     const { provider, ask } = setup();
     expect(await ask(one)).toBe('refused');

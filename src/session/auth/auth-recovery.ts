@@ -3,23 +3,25 @@
  * Not here: the renewal itself (the provider), sending the refused request again (host/), server states (supervisor/).
  *
  * Invariants:
- * - For one token and one kind of refusal at most one attempt runs at a time. It continues when its caller leaves.
+ * - For one token and one kind of refusal at most one attempt runs at a time; each set of missing scopes is a kind of its own. It
+ *   continues when its caller leaves.
  * - A request that was refused with an older token causes no attempt: the current token may be valid.
  * - A token of another grant is announced (`onNewGrant`) before its first request. In doubt the grant counts as another.
- * - No attempt begins within `pauseMs` after another, however often the current token is refused.
+ * - No attempt begins within `pauseMs` after another of its kind, however often the current token is refused.
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { NewestSecrets, type SecretSink } from '../../kernel/newest-secrets.js';
 import type { AuthStatus } from '../../policy/policy-events.js';
 import {
   type AuthToken,
   headersOf,
-  type RefusalKind,
   TokenRefused,
   type TokenSource,
   tokenHash,
 } from '../../transports/http/auth-token.js';
+import { missingScopes } from '../../transports/http/challenges.js';
 import { checkToken } from '../../transports/http/headers.js';
 import type { AuthAdvice, AuthDescription, AuthProvider } from './auth-provider.js';
 
@@ -27,8 +29,7 @@ export interface AuthRecoveryOptions {
   readonly server: string;
   readonly provider: AuthProvider;
   readonly clock: Clock;
-  /** `know` adds a value to redact; `forget` removes a value that is no longer secret. */
-  readonly secrets: { know(value: string): void; forget(value: string): void };
+  readonly secrets: SecretSink;
   readonly onProblem?: ((error: unknown) => void) | undefined;
   /** Called when an attempt begins and ends, when a token arrives after an attempt had failed, and with news of the provider. */
   readonly onOutcome?: ((status: AuthStatus) => void) | undefined;
@@ -51,6 +52,8 @@ const limitMsDefault = 15_000;
 const pauseMsDefault = 10_000;
 /** Newest tokens that stay redacted: requests and errors with an older token may still arrive. */
 const redactedTokens = 4;
+/** A server chooses the scopes that it asks for, so their number is limited. */
+const scopeSetsMax = 16;
 
 interface Attempt {
   readonly settled: Promise<'renewed' | 'refused' | HostError>;
@@ -61,8 +64,9 @@ export class AuthRecovery implements TokenSource {
   readonly #options: AuthRecoveryOptions;
   readonly #clock: Clock;
   readonly #provider: AuthProvider;
-  readonly #attempts = new Map<RefusalKind, Attempt>();
-  readonly #pausedUntilMs = new Map<RefusalKind, number>();
+  /** By `kindOf`. */
+  readonly #attempts = new Map<string, Attempt>();
+  readonly #pausedUntilMs = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
   readonly #grantListeners = new Set<() => void>();
   readonly #unsubscribe: () => void;
@@ -70,7 +74,7 @@ export class AuthRecovery implements TokenSource {
   #providerToken: AuthToken | undefined;
   #token: AuthToken | undefined;
   #hash = tokenHash(undefined);
-  #redacted: string[] = [];
+  readonly #redacted: NewestSecrets;
   /** The provider throws. This is reported once, not with every request. */
   #isFailing = false;
   /** The last attempt failed, and no other token has arrived since. */
@@ -81,12 +85,13 @@ export class AuthRecovery implements TokenSource {
     this.#options = options;
     this.#clock = options.clock;
     this.#provider = options.provider;
-    this.#update();
+    this.#redacted = new NewestSecrets(options.secrets, redactedTokens);
+    this.#update(undefined, 'look');
     this.#unsubscribe = this.#subscribe();
   }
 
   current(): AuthToken | undefined {
-    if (this.#update()) this.#changed();
+    if (this.#update(undefined, 'use')) this.#changed();
     return this.#token;
   }
 
@@ -115,7 +120,7 @@ export class AuthRecovery implements TokenSource {
   explain(refused: TokenRefused): HostError {
     let advice: AuthAdvice | undefined;
     try {
-      advice = this.#provider.advice?.(refused.kind);
+      advice = this.#provider.advice?.(refused.kind, refused.challenge);
     } catch (error) {
       this.#options.onProblem?.(error);
     }
@@ -142,7 +147,7 @@ export class AuthRecovery implements TokenSource {
     if (limits.signal?.aborted) return Promise.resolve('cancelled');
     this.current();
     if (this.#isClosed || refused.sentHash !== this.#hash) return Promise.resolve('renewed');
-    const attempt = this.#attempts.get(refused.kind) ?? this.#begin(refused);
+    const attempt = this.#attempts.get(kindOf(refused)) ?? this.#begin(refused);
     return attempt ? this.#within(attempt, limits) : Promise.resolve('refused');
   }
 
@@ -182,7 +187,7 @@ export class AuthRecovery implements TokenSource {
     try {
       this.#provider.onNews?.((news) => this.#isClosed || this.#options.onOutcome?.(news));
       const off: unknown = this.#provider.onChanged(() => {
-        if (!this.#isClosed && this.#update()) this.#changed();
+        if (!this.#isClosed && this.#update(undefined, 'look')) this.#changed();
       });
       if (typeof off === 'function') return off as () => void;
       onProblem?.(noUnsubscribe(server));
@@ -192,10 +197,14 @@ export class AuthRecovery implements TokenSource {
     return () => {};
   }
 
-  /** Undefined during the pause after an attempt. */
-  #begin({ kind, challenge }: TokenRefused): Attempt | undefined {
+  /** Undefined during the pause after an attempt, and if too many sets of scopes are wanted at the same time. */
+  #begin(refused: TokenRefused): Attempt | undefined {
+    const { kind, challenge } = refused;
+    const own = kindOf(refused);
     const nowMs = this.#clock.nowMs();
-    if (nowMs < (this.#pausedUntilMs.get(kind) ?? nowMs)) return undefined;
+    for (const [each, untilMs] of this.#pausedUntilMs) if (untilMs <= nowMs) this.#pausedUntilMs.delete(each);
+    const isMany = kind === 'scope' && this.#pausedUntilMs.size + this.#attempts.size >= scopeSetsMax;
+    if (isMany || this.#pausedUntilMs.has(own)) return undefined;
     const failed = this.#token;
     const failedHash = this.#hash;
     const abort = new AbortController();
@@ -205,8 +214,8 @@ export class AuthRecovery implements TokenSource {
       resolve = settle;
     });
     const settle = (isRenewed: boolean, unavailable?: HostError) => {
-      if (this.#attempts.get(kind) !== attempt) return;
-      this.#attempts.delete(kind);
+      if (this.#attempts.get(own) !== attempt) return;
+      this.#attempts.delete(own);
       cancelLimit();
       abort.abort();
       const { pauseMs = pauseMsDefault } = this.#options;
@@ -214,19 +223,19 @@ export class AuthRecovery implements TokenSource {
       // reach its authorization server has a pause of its own.
       // The first token of a server is not a renewal: a refusal of it is worth an attempt.
       const isFirst = isRenewed && failed === undefined;
-      if (!isFirst && (isRenewed || !unavailable)) this.#pausedUntilMs.set(kind, this.#clock.nowMs() + pauseMs);
+      if (!isFirst && (isRenewed || !unavailable)) this.#pausedUntilMs.set(own, this.#clock.nowMs() + pauseMs);
       if (isRenewed || !unavailable) this.#report(isRenewed ? 'recovered' : 'failed');
       resolve(isRenewed ? 'renewed' : (unavailable ?? 'refused'));
     };
     const attempt: Attempt = { settled, settle };
     const cancelLimit: Cancel = this.#clock.at(deadlineAtMs, () => settle(false));
-    this.#attempts.set(kind, attempt);
+    this.#attempts.set(own, attempt);
     this.#report('needed');
     void this.#recover(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then((outcome) => {
       const isRenewed = outcome === true;
       // The token decides, not the result of the provider, even if the token arrives too late for this attempt.
       // A new login may have granted more rights (`scope`), so such a token does not count as a refresh.
-      if (this.#update(isRenewed && kind === 'token' ? failedHash : undefined)) this.#changed();
+      if (this.#update(isRenewed && kind === 'token' ? failedHash : undefined, 'look')) this.#changed();
       settle(this.#hash !== failedHash, typeof outcome === 'boolean' ? undefined : outcome);
     });
     return attempt;
@@ -257,8 +266,8 @@ export class AuthRecovery implements TokenSource {
   }
 
   /** True: the provider has another token. `refreshed`: hash of the token that was refreshed, if any. */
-  #update(refreshed?: string): boolean {
-    const given = this.#readProvider();
+  #update(refreshed: string | undefined, purpose: 'use' | 'look'): boolean {
+    const given = this.#readProvider(purpose);
     if (isSame(given, this.#providerToken)) return false;
     const before = this.#providerToken;
     this.#providerToken = given && copyOf(given);
@@ -270,13 +279,15 @@ export class AuthRecovery implements TokenSource {
     if (hash === this.#hash) return false;
     this.#hash = hash;
     this.#pausedUntilMs.clear();
-    if (this.#token) this.#redact(this.#token);
+    // The values of `others` come from references, which are redacted when they are resolved.
+    if (this.#token) this.#redacted.add(withoutScheme(this.#token.header[1]));
     return true;
   }
 
-  #readProvider(): AuthToken | undefined {
+  #readProvider(purpose: 'use' | 'look'): AuthToken | undefined {
     try {
-      const token = this.#provider.current();
+      const isLook = purpose === 'look' && this.#provider.peek !== undefined;
+      const token = isLook ? this.#provider.peek?.() : this.#provider.current();
       if (token && !isToken(token)) throw invalidToken(this.#options.server);
       this.#isFailing = false;
       return token;
@@ -294,15 +305,6 @@ export class AuthRecovery implements TokenSource {
     return fault ? undefined : token;
   }
 
-  #redact(token: AuthToken): void {
-    const { secrets } = this.#options;
-    // The values of `others` come from references, which are redacted when they are resolved.
-    const secret = withoutScheme(token.header[1]);
-    secrets.know(secret);
-    this.#redacted = [...this.#redacted.filter((other) => other !== secret), secret];
-    for (const old of this.#redacted.splice(0, this.#redacted.length - redactedTokens)) secrets.forget(old);
-  }
-
   #changed(): void {
     for (const attempt of [...this.#attempts.values()]) attempt.settle(true);
     if (this.#hasFailed && this.#token) this.#report('recovered');
@@ -315,6 +317,10 @@ export class AuthRecovery implements TokenSource {
     this.#options.onOutcome?.(status);
   }
 }
+
+/** Two tools may need different scopes: the refusal of one must not hide that of the other. */
+const kindOf = ({ kind, challenge }: TokenRefused): string =>
+  kind === 'token' ? kind : `${kind} ${missingScopes(challenge).join(' ')}`;
 
 export const withoutScheme = (value: string): string => value.replace(/^(?:bearer|basic|token)\s+/i, '');
 

@@ -1,8 +1,9 @@
-import { beforeEach, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { bearer, FakeAuthProvider } from '../../../test/fakes/auth-provider.js';
 import { SecretValues } from '../../config/secrets/secret-values.js';
 import { secretsEntry } from '../../config/secrets/secrets-settings.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
-import { ReferencedHeaders } from './referenced-headers.js';
+import { ReferencedHeaders, withReferences } from './referenced-headers.js';
 
 const headers = { 'X-Key': `\${exec:key}`, Authorization: `Bearer \${exec:token}`, 'X-Plain': 'plain' };
 const { exec } = secretsEntry.parse({
@@ -85,4 +86,66 @@ test('while a secret cannot be resolved, the last one is used, and the reason is
   expect(problems).toMatchObject([
     { message: `mcpServers.s.headers.Authorization: the command 'token' ended with exit code 1` },
   ]);
+});
+
+describe('AC-K3 beside the tokens of a login', () => {
+  const context = {
+    kind: 'token',
+    challenge: undefined,
+    signal: new AbortController().signal,
+    deadlineAtMs: 9e9,
+  } as const;
+  const setup = (token = bearer('of-the-login') as ReturnType<typeof bearer> | undefined) => {
+    const login = new FakeAuthProvider(token);
+    return { login, joined: withReferences(login, provider) };
+  };
+
+  test('AC-K3 both are sent; the token of the login replaces a header of its name, and its grant counts', async () => {
+    await connect();
+    const { login, joined } = setup({ ...bearer('of-the-login'), grant: 'g' } as ReturnType<typeof bearer>);
+    const token = joined.current();
+    expect(token).toEqual({
+      header: ['authorization', 'Bearer of-the-login'],
+      others: [['x-key', 'key-1']],
+      grant: 'g',
+    });
+    expect(joined.current()).toBe(token);
+    login.token = undefined;
+    expect(joined.current()?.header).toEqual(['authorization', 'Bearer token-1']);
+  });
+
+  test('AC-K3 a rotated secret is found before the login is renewed; without one the login is renewed', async () => {
+    await connect();
+    const { login, joined } = setup();
+    values.key = 'key-2';
+    expect([await joined.recover(joined.current(), context), login.recoveries.length]).toEqual([true, 0]);
+    expect(joined.current()?.others).toEqual([['x-key', 'key-2']]);
+    const before = runs;
+    expect(await joined.recover(joined.current(), { ...context, kind: 'scope' })).toBe(false);
+    expect(runs).toBe(before);
+    expect(await joined.recover(joined.current(), context)).toBe(false);
+    expect(login.recoveries.map(({ failed }) => failed?.header[1])).toEqual(Array(2).fill('Bearer of-the-login'));
+    login.token = undefined;
+    await joined.recover(joined.current(), context);
+    expect(login.recoveries.at(-1)?.failed).toBeUndefined();
+  });
+
+  test('listeners hear of both, and looking is no use of the token', async () => {
+    await connect();
+    const { login, joined } = setup();
+    let [changes, looks] = [0, 0];
+    const off = joined.onChanged(() => changes++);
+    login.login(bearer('another'));
+    expect(changes).toBe(1);
+    Object.assign(login, {
+      peek: () => {
+        looks++;
+        return login.token;
+      },
+    });
+    expect([joined.peek?.()?.header[1], looks]).toEqual(['Bearer another', 1]);
+    off();
+    login.login(undefined);
+    expect(changes).toBe(1);
+  });
 });

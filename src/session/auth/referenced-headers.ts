@@ -7,7 +7,7 @@
 import { hasReference } from '../../config/secrets/references.js';
 import type { SecretValues } from '../../config/secrets/secret-values.js';
 import type { Clock } from '../../kernel/clock.js';
-import type { AuthToken } from '../../transports/http/auth-token.js';
+import { type AuthToken, headersOf } from '../../transports/http/auth-token.js';
 import type { AuthProvider } from './auth-provider.js';
 
 export interface ReferencedHeadersOptions {
@@ -96,3 +96,42 @@ export class ReferencedHeaders implements AuthProvider {
     for (const listener of [...this.#listeners]) listener();
   }
 }
+
+/** Adds the referenced headers of a definition to the tokens of `provider`. After a refusal, a rotated secret comes first. */
+export function withReferences(provider: AuthProvider, references: AuthProvider): AuthProvider {
+  let parts: readonly [AuthToken | undefined, AuthToken | undefined] = [undefined, undefined];
+  let joined: AuthToken | undefined;
+  const join = (own: AuthToken | undefined): AuthToken | undefined => {
+    const added = references.current();
+    // The same object as long as nothing has changed, so that headers are not built again.
+    if (own === parts[0] && added === parts[1]) return joined;
+    parts = [own, added];
+    joined = own && added ? { ...own, others: [...(own.others ?? []), ...headersBeside(own, added)] } : (own ?? added);
+    return joined;
+  };
+  return {
+    current: () => join(provider.current()),
+    peek: () => join(provider.peek ? provider.peek() : provider.current()),
+    async recover(failed, context) {
+      if (context.kind === 'token' && (await references.recover(failed, context))) return true;
+      const isOwn = failed && parts[0]?.header[1] === failed.header[1];
+      return provider.recover(isOwn ? failed : undefined, context);
+    },
+    onChanged(listener) {
+      const offs = [provider.onChanged(listener), references.onChanged(listener)];
+      return () => {
+        for (const off of offs) off();
+      };
+    },
+    onNews: (listener) => provider.onNews?.(listener),
+    identity: () => provider.identity?.(),
+    describe: () => provider.describe?.(),
+    advice: (kind, challenge) => provider.advice?.(kind, challenge),
+  };
+}
+
+/** The token replaces a configured header of the same name. */
+const headersBeside = (own: AuthToken, added: AuthToken) => {
+  const names = new Set(headersOf(own).map(([name]) => name.toLowerCase()));
+  return headersOf(added).filter(([name]) => !names.has(name));
+};

@@ -56,3 +56,9 @@ export const bearerChallenge = (header: string | undefined): Challenge | undefin
 export const scopesOf = (text: string | undefined): readonly string[] => [
   ...new Set((text ?? '').split(' ').filter((scope) => /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/.test(scope))),
 ];
+
+/** Scopes that a refused call needs, sorted. Empty: the server names none. */
+export function missingScopes(header: string | undefined): readonly string[] {
+  const refused = parseChallenges(header).find(({ params }) => params.get('error') === 'insufficient_scope');
+  return [...scopesOf(refused?.params.get('scope'))].sort();
+}
