@@ -49,12 +49,12 @@ async function withLogins(
     import('../identity/identity-place.js'),
     loadLibsql(),
   ]);
-  const { ambient: env = process.env, authProvider, hiddenPaths = [], redactor = createRedactor() } = options;
+  const { ambient: env = process.env, authProvider, hiddenPaths = [], redactor = createRedactor(), secrets } = options;
   const { clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
   const { folder, key } = identity === true ? identityPlace(env) : { folder: identity.dir, key: identity.key };
   if (key !== undefined) redactor.know(key);
   // Its timers end with the servers of the host.
-  const tokens = new Identity({ folder, key, clock, random, redactor, env, onProblem });
+  const tokens = new Identity({ folder, key, clock, random, redactor, secrets, env, onProblem });
   return {
     ...options,
     redactor,

@@ -172,7 +172,11 @@ function notSet(name: string, field: string): HostError {
 function commandReference(name: string, field: string, isLate: boolean, { commands }: Sources): string {
   const shown = neutraliseLine(name, shownChars);
   if (!isLate)
-    throw invalidSpec(field, `the output of the command '${shown}' cannot be used here`, 'use it in env or headers');
+    throw invalidSpec(
+      field,
+      `the output of the command '${shown}' cannot be used here`,
+      'use it in env, headers or auth.clientSecret',
+    );
   if (!commands.has(name))
     throw invalidSpec(field, `the command '${shown}' is not in secrets.exec`, `add secrets.exec.${shown}`);
   return referenceText({ kind: 'exec', name });

@@ -6,33 +6,50 @@
  * Invariants: without a grant and without `client_credentials` no file is created. The store is polled once a second, and only
  * while a server needs a login or uses one that may end. Nothing here opens a browser or registers a client.
  */
-import { existsSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { loadedLibsql } from '../catalog/store/libsql.js';
 import type { AuthSettings } from '../config/auth-settings.js';
 import { authEntry } from '../config/auth-settings.js';
+import type { SecretValues } from '../config/secrets/secret-values.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isStdio } from '../config/server-spec.js';
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
-import { HostError, isHostError } from '../kernel/errors.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Redactor } from '../kernel/redact.js';
 import type { AuthProvider } from '../session/auth/auth-provider.js';
 import type { Environment } from '../transports/environment.js';
 import { bearerChallenge } from '../transports/http/challenges.js';
+import { withSecrets } from './client-secrets.js';
 import { discover } from './discovery.js';
 import { Grant } from './grant.js';
 import type { GrantRow } from './grant-row.js';
+import { clientRefused, noTokenNow } from './identity-errors.js';
 import type { IdentityStore } from './identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from './oauth-http.js';
 import { OAuthProvider } from './oauth-provider.js';
 import { identityFileName, openStore } from './open-store.js';
 import { configuredClient, newGrant } from './registration.js';
-import { type OAuthClient, requestToken, type TokenAnswer } from './token-endpoint.js';
+import {
+  isClientRefusal,
+  type OAuthClient,
+  requestToken,
+  type TokenAnswer,
+  type TokenRequest,
+  tokenParameters,
+} from './token-endpoint.js';
 
 const pollMs = 1_000;
 /** A locked store is tried again: its key may have been restored. */
 const lockedMs = 30_000;
+const soonMs = 2_000;
+/** Shorter than the time between two probes of a server without login, so the probe finds a client that was repaired. */
+const clientRefusedMs = 4 * 60_000;
+const credentialsMax = 4;
+const refusedMax = 100;
 
 export interface IdentityOptions {
   /** Undefined: there is no home directory, so no grant exists. */
@@ -41,6 +58,8 @@ export interface IdentityOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly redactor: Redactor;
+  /** Resolves references in the secrets of configured clients. Without it, they are used as written. */
+  readonly secrets?: Pick<SecretValues, 'resolve'> | undefined;
   /** Names the proxy and the certificate authorities. */
   readonly env?: Environment;
   readonly onProblem: (error: unknown) => void;
@@ -58,12 +77,15 @@ const noAuth: AuthSettings = authEntry.parse({});
 export class Identity {
   readonly #options: IdentityOptions;
   readonly #grants = new Map<string, Grant>();
-  /** How each grant is renewed: the newest server that uses it decides. */
-  readonly #targets = new Map<string, Target>();
-  readonly #providers = new Set<OAuthProvider>();
+  /** The servers. The newest decides how a grant is renewed that several of them share. */
+  readonly #providers = new Map<OAuthProvider, Target>();
+  /** Until when credentials are not sent again that an authorization server has refused. */
+  readonly #refusedUntilMs = new Map<string, number>();
   #store: IdentityStore | undefined;
   #storeError: { readonly error: HostError; readonly atMs: number } | undefined;
-  #version: number | undefined;
+  #inode: number | undefined;
+  /** Data version of the store at the last look. Undefined: look in any case. */
+  #version: number | 'none' | undefined;
   #cancelPoll: Cancel | undefined;
 
   constructor(options: IdentityOptions) {
@@ -88,7 +110,7 @@ export class Identity {
       watch: () => this.#watch(),
       release: (each) => this.#release(each),
     });
-    this.#providers.add(provider);
+    this.#providers.set(provider, target);
     return provider;
   }
 
@@ -101,12 +123,16 @@ export class Identity {
   /** Undefined: the file does not exist yet, or cannot be opened now. */
   #open(mayCreate: boolean): IdentityStore | undefined {
     const { folder, key, clock, onProblem } = this.#options;
-    if (this.#store || folder === undefined) return this.#store;
+    if (folder === undefined) return undefined;
+    const file = path.join(folder, identityFileName);
+    if (this.#store && this.#inode !== inodeOf(file)) this.#forget();
+    if (this.#store) return this.#store;
     if (this.#storeError && clock.nowMs() < this.#storeError.atMs + lockedMs) return undefined;
-    if (!mayCreate && !existsSync(path.join(folder, identityFileName))) return undefined;
+    if (!mayCreate && !existsSync(file)) return undefined;
     try {
       loadedLibsql();
       this.#store = openStore({ folder, key, onProblem });
+      this.#inode = inodeOf(file);
       this.#storeError = undefined;
     } catch (error) {
       if (!isHostError(error)) throw error;
@@ -116,20 +142,27 @@ export class Identity {
     return this.#store;
   }
 
-  #find(target: Target): Grant | undefined {
-    const row = this.#open(false)?.findGrant(target.url, target.auth);
-    return row && this.#grantOf(row, target);
+  /** The file was removed or set aside. Its tokens are not used any more; a login creates another file. */
+  #forget(): void {
+    this.#store = undefined;
+    this.#version = undefined;
+    for (const grant of this.#grants.values()) grant.close();
+    this.#grants.clear();
   }
 
-  #grantOf(row: GrantRow, target: Target): Grant {
-    this.#targets.set(row.id, target);
+  #find(target: Target): Grant | undefined {
+    const row = this.#open(false)?.findGrant(target.url, target.auth);
+    return row && this.#grantOf(row);
+  }
+
+  #grantOf(row: GrantRow): Grant {
     const known = this.#grants.get(row.id);
     if (known) {
       known.reload();
       return known;
     }
     const { clock, random, redactor, onProblem } = this.#options;
-    const users = () => [...this.#providers].filter(({ grantId }) => grantId === row.id);
+    const users = () => [...this.#providers.keys()].filter(({ grantId }) => grantId === row.id);
     const grant = new Grant(row, {
       store: this.#store as IdentityStore,
       clock,
@@ -148,66 +181,77 @@ export class Identity {
   }
 
   /** The request for the next generation, with what was stored with the grant. */
-  #renew(row: GrantRow): Promise<TokenAnswer> {
-    const { auth, http } = this.#targets.get(row.id) as Target;
-    const { issuer, resource, facts, refreshToken = '' } = row;
+  async #renew(row: GrantRow): Promise<TokenAnswer> {
+    const { issuer, clientId, resource, facts, refreshToken = '', scopes } = row;
+    const { tokenEndpoint, authMethod: method, way } = facts;
     const isCode = facts.grantType === 'code';
-    const client = this.#clientOf(row, auth);
-    const params = {
-      ...auth.tokenParams,
-      ...(resource === '' ? {} : { resource }),
-      ...(isCode ? { refresh_token: refreshToken } : row.scopes.length === 0 ? {} : { scope: row.scopes.join(' ') }),
-    };
-    const grantType = isCode ? 'refresh_token' : 'client_credentials';
-    const request = { issuer, tokenEndpoint: facts.tokenEndpoint, client, grantType, params } as const;
-    return requestToken(http, request, this.#options.clock.date());
+    const own = isCode ? { refresh_token: refreshToken } : { scope: scopes.join(' ') };
+    const request = (client: OAuthClient, { tokenParams }: AuthSettings): TokenRequest => ({
+      ...{ issuer, tokenEndpoint, client, grantType: isCode ? 'refresh_token' : 'client_credentials' },
+      params: tokenParameters(tokenParams, resource, own),
+    });
+    const targets = [...this.#providers].filter(([{ grantId }]) => grantId === row.id).map(([, target]) => target);
+    const newest = targets.at(-1);
+    // Its server was removed while another process had the lease.
+    if (!newest) return { kind: 'unavailable', reason: 'not_used', isSent: false, retryAfterMs: undefined };
+    if (way === 'configured')
+      return this.#requestAsConfigured(targets.reverse(), (auth) =>
+        request({ clientId, method, secret: auth.clientSecret, key: auth.clientKey }, auth),
+      );
+    const secret = way === 'registered' ? this.#store?.readClient(issuer, clientId)?.secret : undefined;
+    return requestToken(newest.http, request({ clientId, method, secret }, newest.auth), this.#options.clock.date());
   }
 
-  #clientOf({ issuer, clientId, facts: { authMethod: method, way } }: GrantRow, auth: AuthSettings): OAuthClient {
-    if (way === 'configured') return { clientId, method, secret: auth.clientSecret, key: auth.clientKey };
-    return {
-      clientId,
-      method,
-      secret: way === 'registered' ? this.#store?.readClient(issuer, clientId)?.secret : undefined,
-    };
+  /** Uses the credentials of one server after the other, until the authorization server knows the client. */
+  async #requestAsConfigured(
+    targets: readonly Target[],
+    requestOf: (auth: AuthSettings) => TokenRequest,
+  ): Promise<TokenAnswer> {
+    const { clock, secrets, redactor } = this.#options;
+    const tried = new Set<string>();
+    let answer: TokenAnswer = { kind: 'refused', error: 'invalid_client' };
+    // The second round runs the commands again: the secret may have been rotated since.
+    for (const isFresh of [false, true])
+      for (const { server, auth, http } of targets) {
+        const request = requestOf(await withSecrets(server, auth, secrets, isFresh));
+        const { secret, key: own } = request.client;
+        for (const value of [secret, own?.pem]) if (value !== undefined) redactor.know(value);
+        const key = hashOf([request.issuer, request.client]);
+        const isRefused = (this.#refusedUntilMs.get(key) ?? 0) > clock.nowMs();
+        if (isRefused || tried.has(key) || tried.size >= credentialsMax) continue;
+        tried.add(key);
+        answer = await requestToken(http, request, clock.date());
+        if (!isClientRefusal(answer)) return answer;
+        setBounded(this.#refusedUntilMs, key, clock.nowMs() + clientRefusedMs, refusedMax);
+      }
+    return answer;
   }
 
   async #acquire(target: Target, scopes: readonly string[], challenge: string | undefined): Promise<Grant> {
     const { clock } = this.#options;
     const { server, url, auth, http } = target;
     const store = this.#open(true);
-    if (!store) throw this.#storeError?.error ?? unreachable(server, 'store_locked');
+    if (!store) throw this.#storeError?.error ?? noTokenNow(soonMs, 'store_locked');
     const resourceMetadata = bearerChallenge(challenge)?.params.get('resource_metadata');
     const { issuer, resource } = auth;
     const input = { server, url, issuer, resource, resourceMetadata, assumesPkce: true };
     const found = await discover(input, http, clock).catch((error: unknown) => {
       const reason = isHostError(error) ? error.details.reason : undefined;
-      throw reason === 'metadata_unreachable' ? unreachable(server, reason) : error;
+      throw reason === 'metadata_unreachable' ? noTokenNow(soonMs, reason) : error;
     });
     const { as } = found;
+    const params = tokenParameters(auth.tokenParams, found.resource, { scope: scopes.join(' ') });
+    const grantType = 'client_credentials';
+    const answer = await this.#requestAsConfigured([target], (resolved) => {
+      const client = configuredClient(server, as, resolved);
+      return { issuer: as.issuer, tokenEndpoint: as.token_endpoint, client, grantType, params };
+    });
+    if (answer.kind !== 'tokens' || answer.accessToken === '') throw refusalOf(server, answer);
     const client = configuredClient(server, as, auth);
-    const answer = await requestToken(
-      http,
-      {
-        issuer: as.issuer,
-        tokenEndpoint: as.token_endpoint,
-        client,
-        grantType: 'client_credentials',
-        params: {
-          ...auth.tokenParams,
-          ...(found.resource === undefined ? {} : { resource: found.resource }),
-          ...(scopes.length === 0 ? {} : { scope: scopes.join(' ') }),
-        },
-      },
-      clock.date(),
-    );
-    if (answer.kind === 'unavailable') throw unreachable(server, answer.reason, answer.retryAfterMs);
-    if (answer.kind === 'refused' || answer.accessToken === '')
-      throw refusedClient(server, answer.kind === 'refused' ? answer.error : 'token_invalid');
     const nowMs = clock.date().getTime();
     const own = { ...answer, refreshToken: undefined };
     const grant = newGrant({ url, found, client, account: auth.account, answer: own, scopes, nowMs });
-    return this.#grantOf(store.saveLogin(grant), target);
+    return this.#grantOf(store.saveLogin(grant));
   }
 
   /** The next look reads the store in any case: a login may just have ended. */
@@ -224,48 +268,38 @@ export class Identity {
       } catch (error) {
         this.#options.onProblem(error);
       }
-      const isNeeded = [...this.#providers].some(({ isWatching }) => isWatching);
+      const isNeeded = [...this.#providers.keys()].some(({ isWatching }) => isWatching);
       this.#cancelPoll = isNeeded ? this.#pollLater() : undefined;
     });
   }
 
   #poll(): void {
-    const version = this.#open(false)?.dataVersion();
-    if (version === undefined || version === this.#version) return;
-    for (const provider of [...this.#providers]) provider.reload();
+    const version = this.#open(false)?.dataVersion() ?? 'none';
+    if (version === this.#version) return;
+    for (const provider of [...this.#providers.keys()]) provider.reload();
     // After the look, which asks for another one.
     this.#version = version;
   }
 
   #release(provider: OAuthProvider): void {
     this.#providers.delete(provider);
-    const used = new Set([...this.#providers].map(({ grantId }) => grantId));
+    const used = new Set([...this.#providers.keys()].map(({ grantId }) => grantId));
     for (const [id, grant] of this.#grants) {
       if (used.has(id)) continue;
       grant.close();
       this.#grants.delete(id);
-      this.#targets.delete(id);
     }
   }
 }
 
-const unreachable = (server: string, reason: string, retryAfterMs = 2_000): HostError =>
-  new HostError('reconnecting', `server '${server}': no token could be requested now (${reason})`, {
-    server,
-    reason: 'auth_server',
-    execution: 'not_executed',
-    retryAfterMs,
-    hint: 'try again after the given time',
-  });
+/** Some refusals only say that the authorization server has a fault of its own. */
+function refusalOf(server: string, answer: TokenAnswer): HostError {
+  if (answer.kind === 'unavailable') return noTokenNow(answer.retryAfterMs ?? soonMs, answer.reason);
+  const word = answer.kind === 'refused' ? answer.error : 'token_invalid';
+  const isPassing = word === 'temporarily_unavailable' || word === 'server_error';
+  return isPassing ? noTokenNow(soonMs, word) : clientRefused(server, word);
+}
 
-const refusedClient = (server: string, word: string): HostError =>
-  new HostError(
-    'denied',
-    `server '${server}': its authorization server refused the client of the configuration (${word})`,
-    {
-      server,
-      reason: 'client_refused',
-      execution: 'not_executed',
-      hint: 'correct auth.clientId, auth.clientSecret or auth.clientKey',
-    },
-  );
+const inodeOf = (file: string): number | undefined => statSync(file, { throwIfNoEntry: false })?.ino;
+
+const hashOf = (parts: unknown): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');

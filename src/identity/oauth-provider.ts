@@ -5,20 +5,26 @@
  * Invariants: a token is used only for the URL that it was granted for. A background 401 registers no client and opens nothing.
  * The rules for scopes never ask for more than `auth.scopesMax`.
  */
-import { createHash } from 'node:crypto';
 import type { AuthSettings } from '../config/auth-settings.js';
+import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import type { AuthStatus } from '../policy/policy-events.js';
 import type { AuthAdvice, AuthDescription, AuthProvider, RecoverContext } from '../session/auth/auth-provider.js';
 import type { AuthToken } from '../transports/http/auth-token.js';
-import { bearerChallenge, parseChallenges, scopesOf } from '../transports/http/challenges.js';
+import { bearerChallenge, missingScopes, scopesOf } from '../transports/http/challenges.js';
 import type { Grant } from './grant.js';
 import type { GrantRow } from './grant-row.js';
+import { clientRefused, noTokenNow, ofServer } from './identity-errors.js';
 
 const stepUpsMax = 2;
 const stepUpMs = 60 * 60_000;
 const scopesCountMax = 100;
+const advicesMax = 100;
+/** The caller gets an answer this much before its attempt is over: that the attempt is slow is no reason to log in. */
+const leaveMs = 1_000;
+/** An authorization server that has moved is not looked at again within this time. Shorter than the probes of a server without login. */
+const movedMs = 4 * 60_000;
 
 export interface ProviderParts {
   readonly clock: Clock;
@@ -45,12 +51,14 @@ export class OAuthProvider implements AuthProvider {
   #grant: Grant | undefined;
   /** The row at the last look. */
   #seen: GrantRow | undefined;
-  #advice: { readonly token?: AuthAdvice; readonly scope?: AuthAdvice } = {};
+  /** By the scopes that a call needs; '' is for the token. */
+  readonly #advice = new Map<string, AuthAdvice>();
   #needsLogin = false;
   /** Times of automatic step-ups by scope set (`client_credentials`). */
   readonly #stepUps = new Map<string, number[]>();
-  /** Credentials that the authorization server has refused: they are not sent again. */
-  #refusedWith: string | undefined;
+  /** By scopes. An attempt that callers have left continues, and is joined by later ones. */
+  readonly #acquiring = new Map<string, Promise<boolean>>();
+  #movedUntilMs = 0;
 
   constructor(server: string, auth: AuthSettings, parts: ProviderParts) {
     this.server = server;
@@ -73,6 +81,10 @@ export class OAuthProvider implements AuthProvider {
     return this.#grant?.token();
   }
 
+  peek(): AuthToken | undefined {
+    return this.#grant?.peek();
+  }
+
   identity(): string | undefined {
     return this.#grant?.row.facts.identity;
   }
@@ -90,17 +102,18 @@ export class OAuthProvider implements AuthProvider {
     };
   }
 
-  advice(kind: RecoverContext['kind']): AuthAdvice | undefined {
-    return this.#advice[kind];
+  advice(kind: RecoverContext['kind'], challenge?: string): AuthAdvice | undefined {
+    return this.#advice.get(kind === 'token' ? '' : adviceKey(missingScopes(challenge)));
   }
 
   /** Looks for a login, a logout or a refresh of another process. */
   reload(): void {
     const before = this.#seen;
+    this.#movedUntilMs = 0;
     this.#find();
     const row = this.#seen;
     if (row?.login === before?.login && row?.gen === before?.gen && row?.state === before?.state) return;
-    if (row?.state === 'live') this.#advice = {};
+    if (row?.state === 'live') this.#advice.clear();
     this.#setNeeded(!row || (row.wanted.length > 0 && row.login === before?.login));
     this.#tell();
   }
@@ -137,95 +150,119 @@ export class OAuthProvider implements AuthProvider {
     if (result === 'ok') this.#onNews('refreshed');
   }
 
-  async recover(failed: AuthToken | undefined, { kind, challenge }: RecoverContext): Promise<boolean> {
+  async recover(failed: AuthToken | undefined, { kind, challenge, deadlineAtMs }: RecoverContext): Promise<boolean> {
     this.#find();
     const token = this.#grant?.token();
     if (token && token.header[1] !== failed?.header[1]) return true;
-    const isRenewed = kind === 'scope' ? await this.#stepUp(challenge) : await this.#renew(challenge);
-    if (isRenewed) {
-      this.#setNeeded(false);
-      this.#advice = {};
-    }
-    return isRenewed;
+    const renewing = kind === 'scope' ? this.#stepUp(challenge) : this.#renew(challenge);
+    return this.#within(renewing.then(this.#renewed), deadlineAtMs - leaveMs);
+  }
+
+  readonly #renewed = (isRenewed: boolean): boolean => {
+    if (!isRenewed) return false;
+    this.#setNeeded(false);
+    this.#advice.clear();
+    return true;
+  };
+
+  #within<T>(work: Promise<T>, untilMs: number): Promise<T> {
+    const { clock } = this.#parts;
+    return new Promise((resolve, reject) => {
+      const late = () => reject(ofServer(this.server, noTokenNow(2_000, 'slow')));
+      const cancel = clock.at(untilMs, late);
+      work.finally(cancel).then(resolve, reject);
+    });
   }
 
   async #renew(challenge: string | undefined): Promise<boolean> {
-    if (this.#grant && (await this.#refresh(this.#grant)) === 'renewed') return true;
+    const result = this.#grant && (await this.#refresh(this.#grant));
+    if (result === 'renewed') return true;
+    if (result === 'client_refused') {
+      const { message, hint, details } = clientRefused(this.server, 'invalid_client');
+      return this.#refuse(undefined, details.reason, `${message}; ${hint}`);
+    }
     if (this.#auth.grant === 'client_credentials') {
       const asked = scopesOf(bearerChallenge(challenge)?.params.get('scope'));
       return this.#acquire(this.#auth.scopes ?? asked, challenge);
     }
     const locked = this.#parts.storeError();
     const reason = locked ? 'store_locked' : (this.#grant?.row.reason ?? 'login_needed');
-    this.#advise('token', reason, locked?.hint ?? this.#loginHint());
     this.#setNeeded(true);
-    return false;
+    return this.#refuse(undefined, reason, locked?.hint ?? this.#loginHint());
   }
 
   #refresh(grant: Grant) {
     return grant.refresh().catch((error: unknown) => {
       if (!(error instanceof HostError)) throw error;
-      throw error.with({ message: `server '${this.server}': ${error.message}`, server: this.server });
+      throw ofServer(this.server, error);
     });
   }
 
-  async #acquire(scopes: readonly string[], challenge: string | undefined): Promise<boolean> {
-    const { clientId, clientSecret, clientKey, issuer } = this.#auth;
-    const used = hashOf([clientId, clientSecret, clientKey, issuer, scopes]);
-    if (used === this.#refusedWith) return false;
+  #acquire(scopes: readonly string[], challenge: string | undefined): Promise<boolean> {
+    const key = scopes.join(' ');
+    const running = this.#acquiring.get(key);
+    if (running !== undefined) return running;
+    const acquiring = this.#acquireOnce(scopes, challenge).finally(() => this.#acquiring.delete(key));
+    this.#acquiring.set(key, acquiring);
+    return acquiring;
+  }
+
+  async #acquireOnce(scopes: readonly string[], challenge: string | undefined): Promise<boolean> {
+    const { clock } = this.#parts;
+    if (clock.nowMs() < this.#movedUntilMs) return false;
     try {
       const grant = await this.#parts.acquire(scopes, challenge);
       this.#grant = grant;
       this.#seen = grant.row;
       this.#parts.watch();
+      // The callers may have left.
+      this.#tell();
       return true;
     } catch (error) {
-      if (!(error instanceof HostError) || error.code === 'reconnecting') throw error;
-      if (error.details.reason === 'issuer_changed') this.#onNews('issuer_changed');
-      this.#refusedWith = used;
-      this.#advise(
-        'token',
-        error.details.reason,
-        `${error.message}${error.hint === undefined ? '' : `; ${error.hint}`}`,
-      );
-      return false;
+      if (!(error instanceof HostError)) throw error;
+      if (error.code === 'reconnecting') throw ofServer(this.server, error);
+      const { reason } = error.details;
+      if (reason === 'issuer_changed') {
+        this.#onNews('issuer_changed');
+        this.#movedUntilMs = clock.nowMs() + movedMs;
+      }
+      return this.#refuse(undefined, reason, `${error.message}${error.hint === undefined ? '' : `; ${error.hint}`}`);
     }
   }
 
   async #stepUp(challenge: string | undefined): Promise<boolean> {
-    const refused = parseChallenges(challenge).find(({ params }) => params.get('error') === 'insufficient_scope');
-    const asked = scopesOf(refused?.params.get('scope'));
+    const asked = missingScopes(challenge);
     const row = this.#grant?.row;
     if (!row) return this.#renew(challenge);
     const { scopesMax } = this.#auth;
     const list = asked.join(' ');
-    if (asked.every((scope) => row.scopes.includes(scope)))
-      return this.#refuse(
-        'scope_not_honoured',
-        `the server refuses scopes that the token has (${list}); tell its operator`,
+    const refuse = (reason: string, hint: string) => this.#refuse(asked, reason, hint);
+    if (asked.length === 0)
+      return refuse(
+        'insufficient_scope',
+        `the server does not say which scopes the call needs; run: hostler login ${this.server} --scopes "…"`,
       );
+    if (asked.every((scope) => row.scopes.includes(scope)))
+      return refuse('scope_not_honoured', `the server refuses scopes that the token has (${list}); tell its operator`);
     if (scopesMax && !asked.every((scope) => scopesMax.includes(scope)))
-      return this.#refuse('scope_ceiling', `the server wants ${list}, which auth.scopesMax does not allow`);
+      return refuse('scope_ceiling', `the server wants ${list}, which auth.scopesMax does not allow`);
     const union = [...new Set([...row.scopes, ...row.wanted, ...asked])];
     if (union.length > scopesCountMax)
-      return this.#refuse(
-        'scope_denied',
-        `the server has asked for more than ${scopesCountMax} scopes; tell its operator`,
-      );
+      return refuse('scope_denied', `the server has asked for more than ${scopesCountMax} scopes; tell its operator`);
     if (!asked.every((scope) => row.wanted.includes(scope))) this.#onNews('step_up');
     const nowMs = this.#parts.clock.date().getTime();
     if (this.#auth.grant === 'client_credentials') {
-      if (!this.#mayStepUp(list, nowMs)) return this.#denied(list);
+      if (!this.#mayStepUp(list, nowMs)) return this.#denied(asked);
       return this.#acquire(union, challenge);
     }
     const before = row.facts.asked.filter(
       ({ scopes, atMs }) => nowMs - atMs < stepUpMs && asked.every((scope) => scopes.includes(scope)),
     );
-    if (before.length >= stepUpsMax) return this.#denied(list);
+    if (before.length >= stepUpsMax) return this.#denied(asked);
     this.#parts.setWanted(row, union);
     this.#grant?.reload();
     this.#setNeeded(true);
-    return this.#refuse('insufficient_scope', `the call needs the scopes ${list}: run: hostler login ${this.server}`);
+    return refuse('insufficient_scope', `the call needs the scopes ${list}: run: hostler login ${this.server}`);
   }
 
   #mayStepUp(set: string, nowMs: number): boolean {
@@ -235,20 +272,18 @@ export class OAuthProvider implements AuthProvider {
     return times.length < stepUpsMax;
   }
 
-  #denied(list: string): boolean {
+  #denied(asked: readonly string[]): boolean {
     return this.#refuse(
+      asked,
       'scope_denied',
-      `the authorization server does not grant ${list}; if that has changed, run: hostler login ${this.server}`,
+      `the authorization server does not grant ${asked.join(' ')}; if that has changed, run: hostler login ${this.server}`,
     );
   }
 
-  #refuse(reason: string, hint: string): boolean {
-    this.#advise('scope', reason, hint);
+  /** `asked`: the scopes that the refused call needs; undefined: the token was refused. */
+  #refuse(asked: readonly string[] | undefined, reason: string | undefined, hint: string): false {
+    setBounded(this.#advice, asked === undefined ? '' : adviceKey(asked), { reason, hint }, advicesMax);
     return false;
-  }
-
-  #advise(kind: RecoverContext['kind'], reason: string | undefined, hint: string): void {
-    this.#advice = { ...this.#advice, [kind]: { reason, hint } };
   }
 
   #loginHint(): string {
@@ -305,4 +340,4 @@ export class OAuthProvider implements AuthProvider {
   }
 }
 
-const hashOf = (parts: unknown): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+const adviceKey = (scopes: readonly string[]): string => `scopes ${scopes.join(' ')}`;

@@ -155,10 +155,17 @@ test('scopes that a server asks for are bounded', async () => {
   const provider = identity.providerFor(parseServerDefinition('docs', { url: rs.url }, true));
   for (let asked = 0; asked < 150; asked++) {
     const challenge = `Bearer error="insufficient_scope", scope="scope-${asked}"`;
-    const context = { kind: 'scope' as const, challenge, signal: new AbortController().signal, deadlineAtMs: 0 };
+    const context = {
+      kind: 'scope' as const,
+      challenge,
+      signal: new AbortController().signal,
+      deadlineAtMs: Number.MAX_SAFE_INTEGER,
+    };
     expect(await provider?.recover(provider.current(), context)).toBe(false);
   }
-  expect(provider?.advice?.('scope')?.reason).toBe('scope_denied');
+  expect(provider?.advice?.('scope', 'Bearer error="insufficient_scope", scope="scope-149"')?.reason).toBe(
+    'scope_denied',
+  );
   expect(rig.store.readGrant(row.id)?.wanted.length).toBeLessThanOrEqual(100);
 });
 

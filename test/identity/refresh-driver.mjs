@@ -1,7 +1,7 @@
 /**
- * A process that shares a grant: refreshes until the generation is `target`, or dies by SIGKILL at one point of a refresh.
- * Argument: JSON with folder, id, target and `dies` (`before` the request, `between` answer and store, `after` the store).
- * Prints the number of requests it sent.
+ * A process that shares a grant: several callers refresh until the generation is `target`, or it dies by SIGKILL at one point of a
+ * refresh. Argument: JSON with folder, id, target, callers and `dies` (`before` the request, `between` answer and store, `after` the
+ * store). Prints the number of requests it sent, and of calls that got no token.
  */
 import process from 'node:process';
 import { Grant } from '../../dist/identity/grant.js';
@@ -10,7 +10,7 @@ import { openStore } from '../../dist/identity/open-store.js';
 import { requestToken } from '../../dist/identity/token-endpoint.js';
 import { systemClock } from '../../dist/kernel/clock.js';
 
-const { folder, id, target, dies } = JSON.parse(process.argv[2]);
+const { folder, id, target, dies, callers = 1 } = JSON.parse(process.argv[2]);
 const die = () => process.kill(process.pid, 'SIGKILL');
 const store = openStore({ folder, onProblem: console.error });
 const row = store.readGrant(id);
@@ -39,8 +39,17 @@ const grant = new Grant(row, {
 });
 // The clock of Hostler keeps no process alive.
 const alive = setInterval(() => {}, 1_000);
+let failed = 0;
 let result = 'renewed';
-while (grant.row.gen < target && result !== 'dead') result = await grant.refresh().catch(() => 'later');
+/** A call whose token has ended: it needs the next one. */
+const call = async (ended) => {
+  result = await grant.refresh().catch((error) => String(error));
+  if (result !== 'renewed' || grant.token() === ended) failed++;
+};
+while (grant.row.gen < target && result !== 'dead') {
+  const ended = grant.token();
+  await Promise.all(Array.from({ length: callers }, () => call(ended)));
+}
 grant.close();
 clearInterval(alive);
-console.log(JSON.stringify({ requests, gen: grant.row.gen, result }));
+console.log(JSON.stringify({ requests, gen: grant.row.gen, result, failed }));

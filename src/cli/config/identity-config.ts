@@ -4,7 +4,9 @@ import path from 'node:path';
 import { loadLibsql } from '../../catalog/store/libsql.js';
 import { type AuthSettings, authEntry } from '../../config/auth-settings.js';
 import { parseHostConfig } from '../../config/host-config.js';
+import type { SecretValues } from '../../config/secrets/secret-values.js';
 import { type HttpServerSpec, isAttached, isStdio } from '../../config/server-spec.js';
+import { withSecrets } from '../../identity/client-secrets.js';
 import { identityPlace } from '../../identity/identity-place.js';
 import type { IdentityStore } from '../../identity/identity-store.js';
 import { createOAuthHttp, type OAuthHttp } from '../../identity/oauth-http.js';
@@ -39,6 +41,8 @@ export interface RemoteServer {
   readonly auth: AuthSettings;
   readonly http: OAuthHttp;
   readonly redactor: Redactor;
+  /** Resolves the references of the entry. */
+  readonly secrets: SecretValues;
   /** The headers of the entry, with the values of their references. */
   headers(): Promise<Record<string, string>>;
 }
@@ -63,7 +67,7 @@ export async function remoteServers(args: ParsedArgs, env: NodeJS.ProcessEnv): P
       );
       return Object.fromEntries(await Promise.all(resolved));
     };
-    found.set(name, { name, spec, auth, http, redactor, headers });
+    found.set(name, { name, spec, auth, http, redactor, secrets: values, headers });
   }
   return found;
 }
@@ -72,7 +76,7 @@ export async function remoteServer(args: ParsedArgs, env: NodeJS.ProcessEnv): Pr
   const [name = ''] = args.positionals;
   const all = await remoteServers(args, env);
   const found = all.get(name);
-  if (found) return found;
+  if (found) return { ...found, auth: await withSecrets(name, found.auth, found.secrets) };
   const near = nearestName(name, [...all.keys()]);
   const names = [...all.keys()].slice(0, 20).join(', ');
   throw new HostError('server_not_found', `the configuration has no server '${name.slice(0, 100)}' with a url`, {

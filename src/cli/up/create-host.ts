@@ -35,7 +35,8 @@ export function createUpHost({ file, dataDir, settings, capabilities, redactor, 
         'move it to ~/.config/hostler/hostler.json',
       ),
     );
-  const parts = { folder, key, redactor, onProblem, clock: systemClock, random: systemRandom };
+  const secrets = createSecrets(process.env, redactor);
+  const parts = { folder, key, secrets, redactor, onProblem, clock: systemClock, random: systemRandom };
   const identity = new Identity({ ...parts, env: process.env });
   const host = new Host({
     client: { name: 'hostler', version, capabilities },
@@ -44,7 +45,7 @@ export function createUpHost({ file, dataDir, settings, capabilities, redactor, 
     authProvider: (server) => identity.providerFor(server),
     ambient: process.env,
     redactor,
-    secrets: createSecrets(process.env, redactor),
+    secrets,
     onProblem,
   });
   return { host, identity };

@@ -1,5 +1,6 @@
 /**
- * References to secrets that are resolved late: `${file:PATH}` and `${exec:NAME}` in `env` and `headers` of a server.
+ * References to secrets that are resolved late: `${file:PATH}` and `${exec:NAME}` in `env` and `headers` of a server, and in its
+ * `auth.clientSecret` and `auth.clientKey.pem`.
  * A late text contains its references as written, with absolute paths. Everything else in it is escaped, so a value that was
  * filled in earlier never becomes a reference.
  * Not here: the values (secret-values.ts), placeholders that are replaced when the file is read (placeholders.ts).
@@ -32,6 +33,9 @@ export const expand = (text: string, lookUp: (each: Reference) => string): strin
     kind === 'text' ? name : lookUp({ kind, name }),
   );
 
-/** True for the fields whose references are resolved when the server starts or a header is sent. */
-export const isLateField = ([table, , field, name]: readonly string[]): boolean =>
-  table === 'mcpServers' && (field === 'env' || field === 'headers') && name !== undefined;
+/** True for the fields whose references are resolved when the server starts, or when a header or the secret of a client is sent. */
+export const isLateField = ([table, , field, ...names]: readonly string[]): boolean =>
+  table === 'mcpServers' &&
+  (field === 'auth'
+    ? ['clientSecret', 'clientKey.pem'].includes(names.join('.'))
+    : (field === 'env' || field === 'headers') && names.length > 0);

@@ -1,0 +1,130 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { authEntry } from '../config/auth-settings.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { AuthRecovery } from '../session/auth/auth-recovery.js';
+import { TokenRefused } from '../transports/http/auth-token.js';
+import { Grant } from './grant.js';
+import { OAuthProvider } from './oauth-provider.js';
+import { openStore } from './open-store.js';
+import type { TokenAnswer } from './token-endpoint.js';
+
+const folders: string[] = [];
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+});
+
+/** A grant, its provider and the recovery of a session, all on one fake clock. */
+function setup(request: () => Promise<TokenAnswer>, auth: Record<string, unknown> = {}) {
+  const folder = mkdtempSync(path.join(tmpdir(), 'hostler-provider-'));
+  folders.push(folder);
+  const clock = new FakeClock();
+  const store = openStore({ folder, onProblem: () => {} });
+  const nowMs = clock.date().getTime();
+  const row = store.saveLogin({
+    ...{ url: 'https://s', resource: 'https://s', issuer: 'https://as', clientId: 'c', account: '' },
+    ...{ accessToken: 'token-0', refreshToken: 'refresh', scopes: ['a'], wanted: [] },
+    ...{ issuedMs: nowMs, expiresMs: nowMs + 3_600_000 },
+    facts: {
+      ...{ grantType: 'code', tokenEndpoint: 'https://as/t', authMethod: 'none', way: 'registered' },
+      ...{ loginMs: 1, asked: [] },
+    },
+  });
+  const secrets = { know: () => {}, forget: () => {} };
+  const requestsAtMs: number[] = [];
+  const grant: Grant = new Grant(row, {
+    ...{ store, clock, secrets, random: () => 0.5, onRefresh: () => {}, onProblem: () => {} },
+    request: () => {
+      requestsAtMs.push(clock.nowMs());
+      return request();
+    },
+    onChange: () => provider.changed(),
+  });
+  const provider: OAuthProvider = new OAuthProvider('docs', authEntry.parse(auth), {
+    ...{ clock, watch: () => {}, release: () => {}, storeError: () => undefined },
+    find: () => grant,
+    acquire: () => Promise.reject(new Error('not expected')),
+    setWanted: ({ id }, wanted) => store.setWanted(id, wanted),
+  });
+  const recovery = new AuthRecovery({ server: 'docs', provider, clock, secrets });
+  const refused = (kind: 'token' | 'scope', challenge: string) =>
+    new TokenRefused('refused', { server: 'docs' }, { kind, sent: recovery.current(), challenge });
+  return { clock, grant, provider, recovery, refused, requestsAtMs, store, row };
+}
+
+const tokens = (accessToken: string): TokenAnswer => ({
+  ...{ kind: 'tokens', accessToken, refreshToken: undefined, expiresInS: 3_600 },
+  ...{ scope: undefined, idToken: undefined },
+});
+
+test('AC-A14 notices of a new token are no use of it: an idle grant is refreshed once a day', async () => {
+  let count = 0;
+  const { clock, recovery, requestsAtMs } = setup(async () => tokens(`token-${++count}`));
+  recovery.current();
+  await clock.advanceAsync(3_600_000);
+  expect(requestsAtMs).toHaveLength(1);
+  // No request is sent any more.
+  for (let hour = 0; hour < 48; hour++) await clock.advanceAsync(3_600_000);
+  expect(requestsAtMs).toHaveLength(3);
+  const [first = 0, second = 0, third = 0] = requestsAtMs;
+  expect([second - first, third - second]).toEqual([24 * 3_600_000, 24 * 3_600_000]);
+  await clock.advanceAsync(3_600_000);
+  expect(requestsAtMs).toHaveLength(3);
+  // The next use finds a token that has ended, and renews it.
+  expect(recovery.current()?.header[1]).toBe('Bearer token-3');
+  await clock.advanceAsync(1);
+  expect(requestsAtMs).toHaveLength(4);
+});
+
+describe('AC-A15 an authorization server that hangs', () => {
+  test('AC-A15 callers are told to try again, not to log in; the late answer is used', async () => {
+    let finish: (answer: TokenAnswer) => void = () => {};
+    const { clock, recovery, refused, requestsAtMs, provider } = setup(() => new Promise((done) => (finish = done)));
+    const ask = () => recovery.recover(refused('token', 'Bearer'), { deadlineAtMs: Number.MAX_SAFE_INTEGER });
+    for (let attempt = 0; attempt < 3; attempt++) {
+      const waiting = ask();
+      await clock.advanceAsync(14_000);
+      expect(await waiting).toMatchObject({ code: 'reconnecting', details: { server: 'docs', retryAfterMs: 2_000 } });
+    }
+    expect([requestsAtMs.length, provider.describe().needsLogin]).toEqual([1, false]);
+    finish(tokens('late'));
+    await clock.advanceAsync(1);
+    expect(recovery.current()?.header[1]).toBe('Bearer late');
+  });
+
+  test('AC-A15 a lease that another process keeps is no reason to log in either', async () => {
+    const { clock, recovery, refused, store, row, provider } = setup(async () => tokens('second'));
+    store.takeLease(row, 'other', clock.date().getTime(), () => false);
+    const waiting = recovery.recover(refused('token', 'Bearer'), { deadlineAtMs: Number.MAX_SAFE_INTEGER });
+    await clock.advanceAsync(16_000);
+    expect(await waiting).toMatchObject({ code: 'reconnecting' });
+    expect(provider.describe().needsLogin).toBe(false);
+  });
+});
+
+describe('AC-A17 two calls with different scopes', () => {
+  const challenge = (scope: string) => `Bearer error="insufficient_scope", scope="${scope}"`;
+
+  test('AC-A17 each is told its own scopes, and both are asked for by the next login', async () => {
+    const { recovery, refused, store, row } = setup(async () => tokens('x'));
+    const refusals = ['one', 'two', 'one'].map((scope) => refused('scope', challenge(scope)));
+    const limits = { deadlineAtMs: Number.MAX_SAFE_INTEGER };
+    expect(await Promise.all(refusals.map((each) => recovery.recover(each, limits)))).toEqual(Array(3).fill('refused'));
+    expect(refusals.map((each) => recovery.explain(each).hint)).toEqual(
+      ['one', 'two', 'one'].map((scope) => `the call needs the scopes ${scope}: run: hostler login docs`),
+    );
+    expect(store.readGrant(row.id)?.wanted).toEqual(['a', 'one', 'two']);
+  });
+
+  test('AC-A17 a challenge without scopes says so', async () => {
+    const { recovery, refused } = setup(async () => tokens('x'));
+    const refusal = refused('scope', 'Bearer error="insufficient_scope"');
+    expect(await recovery.recover(refusal, { deadlineAtMs: Number.MAX_SAFE_INTEGER })).toBe('refused');
+    expect(recovery.explain(refusal)).toMatchObject({
+      hint: expect.stringMatching(/^the server does not say which scopes the call needs; run: hostler login docs/),
+      details: { reason: 'insufficient_scope' },
+    });
+  });
+});

@@ -1,0 +1,313 @@
+/** Renewal in a running host when something else is wrong: the secret of the client, the authorization server, or the file of the store. */
+import { chmodSync, existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { SecretValues } from '../../src/config/secrets/secret-values.js';
+import { secretsEntry } from '../../src/config/secrets/secrets-settings.js';
+import { parseServerDefinition } from '../../src/config/server-definition.js';
+import { Host } from '../../src/host/host.js';
+import { Identity } from '../../src/identity/identity.js';
+import { type Clock, systemClock } from '../../src/kernel/clock.js';
+import { isHostError } from '../../src/kernel/errors.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
+import { systemRandom } from '../../src/kernel/random.js';
+import { createRedactor } from '../../src/kernel/redact.js';
+import { eventually } from '../eventually.js';
+import { GuardedServer } from '../fakes/guarded-server.js';
+import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
+import { faults } from '../fixtures/identity/site.js';
+import { countFor } from '../tier.js';
+import { LoginRig } from './login-rig.js';
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function world(): Promise<Hostile & { rig: LoginRig; url: string }> {
+  const hostile = await startHostile();
+  const rig = new LoginRig();
+  ends.push(
+    () => rig.end(),
+    () => hostile.close(),
+  );
+  return { ...hostile, rig, url: hostile.rs.url };
+}
+
+/** One Hostler on the folder of the rig. `clock`: of the identity only; requests take no time on a fake one. */
+function hostOn(rig: LoginRig, { clock = systemClock, exec = {} }: { clock?: Clock; exec?: object } = {}) {
+  const redactor = createRedactor();
+  const secrets = new SecretValues({ clock, redactor, environmentOf: () => ({ PATH: process.env.PATH ?? '' }) });
+  secrets.configure(secretsEntry.parse({ exec }).exec);
+  const problems: unknown[] = [];
+  const identity = new Identity({
+    ...{ folder: rig.folder, clock, random: systemRandom, redactor, secrets },
+    onProblem: (error) => problems.push(error),
+  });
+  const host = new Host({ authProvider: (server) => identity.providerFor(server), onProblem: () => {} });
+  ends.push(
+    () => identity.close(),
+    () => host.close(),
+  );
+  const call = (server = 'docs', tool = 'read') =>
+    host.call(server, tool, {}).then(
+      () => 'done',
+      (error: unknown) => (isHostError(error) ? `${error.code} ${error.details.reason}` : String(error)),
+    );
+  const provider = (name: string, url: string, auth: object) => {
+    const found = identity.providerFor(parseServerDefinition(name, { url, auth }, true));
+    if (!found) throw new Error('no provider');
+    ends.push(found.onChanged(() => {}));
+    const context = { kind: 'token', challenge: 'Bearer', signal: new AbortController().signal } as const;
+    const recover = () => found.recover(found.current(), { ...context, deadlineAtMs: clock.nowMs() + 900_000 });
+    return Object.assign(found, { refusedOnce: recover });
+  };
+  return { host, identity, call, provider, problems, redactor };
+}
+
+/** A folder for the file of a secret. */
+function secretFile(text: string): { readonly file: string; put(text: string): void } {
+  const folder = mkdtempSync(path.join(tmpdir(), 'hostler-secret-'));
+  ends.push(() => rmSync(folder, { recursive: true, force: true }));
+  const file = path.join(folder, 'secret');
+  const put = (value: string) => writeFileSync(file, value, { mode: 0o600 });
+  put(text);
+  return { file, put };
+}
+
+describe('the secret of a configured client', () => {
+  const settings = (issuer: string, clientSecret: string) => ({ issuer, clientId: 'app', clientSecret });
+
+  async function loggedIn() {
+    const all = await world();
+    all.as.authMethods = ['client_secret_basic'];
+    all.as.addClient({ client_id: 'app', client_secret: 'first-secret' });
+    const auth = settings(all.as.issuer, 'first-secret');
+    const { row } = await all.rig.login({ url: all.url, auth });
+    return { ...all, row };
+  }
+
+  test('AC-K3 it is rotated in its file, and the next refresh uses it', async () => {
+    const { as, rig, url, row } = await loggedIn();
+    const { file, put } = secretFile('first-secret');
+    const { host, call, redactor } = hostOn(rig);
+    await host.open({ mcpServers: { docs: { url, auth: settings(as.issuer, `\${file:${file}}`) } } });
+    expect(await call()).toBe('done');
+    as.addClient({ client_id: 'app', client_secret: 'second-secret' });
+    put('second-secret');
+    as.grants.expireAccessTokens();
+    expect(await call()).toBe('done');
+    expect(as.tokenRequests('refresh_token')).toHaveLength(1);
+    expect(rig.store.readGrant(row.id)).toMatchObject({ state: 'live', gen: 2 });
+    expect(redactor.mask('second-secret')).not.toContain('second');
+  });
+
+  test('AC-K3 the output of a command that is kept is asked for again when it is refused', async () => {
+    const { as, rig, url } = await loggedIn();
+    const { file, put } = secretFile('first-secret');
+    const { provider } = hostOn(rig, { exec: { app: { argv: ['cat', file], ttl: '1h' } } });
+    const docs = provider('docs', url, settings(as.issuer, `\${exec:app}`));
+    as.grants.expireAccessTokens();
+    expect(await docs.refusedOnce()).toBe(true);
+    as.addClient({ client_id: 'app', client_secret: 'second-secret' });
+    put('second-secret');
+    as.grants.expireAccessTokens();
+    expect(await docs.refusedOnce()).toBe(true);
+    // The kept secret, and the new one.
+    expect(as.tokenRequests('refresh_token')).toHaveLength(3);
+  });
+
+  test('a wrong secret in one project is refused there, and no login of another project is lost', async () => {
+    const { as, rig, url, row } = await loggedIn();
+    const [wrong, right] = [hostOn(rig), hostOn(rig)];
+    const auth = (secret: string) => ({ mcpServers: { docs: { url, auth: settings(as.issuer, secret) } } });
+    await wrong.host.open(auth('wrong-secret'));
+    await right.host.open(auth('first-secret'));
+    expect([await wrong.call(), await right.call()]).toEqual(['done', 'done']);
+    as.grants.expireAccessTokens();
+    const error: unknown = await wrong.host.call('docs', 'read', {}).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({
+      code: 'needs_reauth',
+      hint: expect.stringContaining('correct auth.clientId, auth.clientSecret or auth.clientKey'),
+      details: { reason: 'client_refused' },
+    });
+    expect(JSON.stringify(error)).not.toMatch(/wrong-secret|hostler login/);
+    for (let calls = 0; calls < 20; calls++) expect(await wrong.call()).toBe('needs_reauth client_refused');
+    expect(as.tokenRequests('refresh_token')).toHaveLength(1);
+    expect(rig.store.readGrant(row.id)).toMatchObject({ state: 'live', gen: 1 });
+    expect(await right.call()).toBe('done');
+    expect(rig.store.readGrant(row.id)).toMatchObject({ state: 'live', gen: 2 });
+    // The token of the other project serves this one too.
+    rig.touch();
+    await eventually('it is served', async () => (await wrong.call()) === 'done');
+  });
+
+  test('two servers of one host that share a grant: the right secret is used, whichever server is newer', async () => {
+    const { as, rig, url } = await loggedIn();
+    const { provider } = hostOn(rig);
+    const right = provider('right', url, settings(as.issuer, 'first-secret'));
+    const wrong = provider('wrong', url, settings(as.issuer, 'wrong-secret'));
+    for (const each of [right, wrong]) {
+      as.grants.expireAccessTokens();
+      expect(await each.refusedOnce()).toBe(true);
+    }
+    // The wrong secret was sent once.
+    expect(as.tokenRequests('refresh_token')).toHaveLength(3);
+  });
+});
+
+describe('AC-A20 a passing fault of the authorization server', () => {
+  const job = (issuer: string, clientSecret = 'secret-of-the-job') => ({
+    ...{ grant: 'client_credentials', issuer, clientId: 'job', clientSecret },
+  });
+
+  test.each([
+    ['temporarily_unavailable', faults.oauthError('temporarily_unavailable')],
+    ['server_error', faults.oauthError('server_error')],
+    ['a page', faults.html(403)],
+    ['429', faults.status(429, { 'retry-after': '1' })],
+  ])('AC-A20 %s: no login is asked for, and the next attempt succeeds when the fault is over', async (_what, fault) => {
+    const { as, rig, url } = await world();
+    as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
+    as.site.fail('token', fault);
+    const docs = hostOn(rig).provider('docs', url, job(as.issuer));
+    for (let attempt = 0; attempt < 5; attempt++)
+      await expect(docs.refusedOnce()).rejects.toMatchObject({ code: 'reconnecting', details: { server: 'docs' } });
+    as.site.heal();
+    expect(await docs.refusedOnce()).toBe(true);
+  });
+
+  test('AC-A20 metadata that redirects or is invalid is looked at again', async () => {
+    const { as, rig, url } = await world();
+    as.addClient({ client_id: 'job', client_secret: 'secret-of-the-job' });
+    const docs = hostOn(rig, { clock: new FakeClock() }).provider('docs', url, job(as.issuer));
+    for (const fault of [faults.redirect('https://captive.example/'), faults.answer({ status: 200, body: '[]' })]) {
+      as.site.fail('as-inserted', fault);
+      expect(await docs.refusedOnce()).toBe(false);
+      expect(docs.advice?.('token')?.reason).toMatch(/^(redirected|metadata_invalid)$/);
+    }
+    as.site.heal();
+    expect(await docs.refusedOnce()).toBe(true);
+  });
+
+  test('AC-A20 a client that is refused is sent again after some minutes, and at once with another secret', async () => {
+    const { as, rig, url } = await world();
+    as.addClient({ client_id: 'job', client_secret: 'right-secret' });
+    const clock = new FakeClock();
+    const { file, put } = secretFile('wrong-secret');
+    const docs = hostOn(rig, { clock }).provider('docs', url, job(as.issuer, `\${file:${file}}`));
+    for (let calls = 0; calls < 20; calls++) expect(await docs.refusedOnce()).toBe(false);
+    expect([as.tokenRequests().length, docs.advice?.('token')?.reason]).toEqual([1, 'client_refused']);
+    clock.advance(4 * 60_000);
+    expect(await docs.refusedOnce()).toBe(false);
+    expect(as.tokenRequests()).toHaveLength(2);
+    put('right-secret');
+    expect(await docs.refusedOnce()).toBe(true);
+  });
+});
+
+describe('AC-A16 the end of a grant, on a fake clock', () => {
+  test('AC-A16 a refusal is known at once; one that another process was told of, and a login elsewhere, within a second', async () => {
+    const { as, rig, url } = await world();
+    const { row } = await rig.login({ url });
+    const clock = new FakeClock();
+    const host = hostOn(rig, { clock });
+    const [docs, other] = [host.provider('docs', url, {}), hostOn(rig, { clock }).provider('docs', url, {})];
+    as.grants.expireAccessTokens();
+    as.site.fail('token', faults.oauthError('invalid_grant'));
+    expect(await docs.refusedOnce()).toBe(false);
+    expect([docs.describe?.()?.state, clock.nowMs()]).toEqual(['dead', 0]);
+    rig.touch();
+    clock.advance(1_000);
+    expect(other.describe?.()).toMatchObject({ state: 'dead', next: 'run: hostler login docs' });
+    as.site.heal();
+    await rig.login({ url });
+    rig.touch();
+    clock.advance(1_000);
+    expect([docs, other].map((each) => each.describe?.()?.state)).toEqual(['granted', 'granted']);
+    expect(docs.current()?.header[1]).not.toBe(`Bearer ${row.accessToken}`);
+  });
+});
+
+test.each(['removed', 'set aside'])(
+  'a store that is %s under a running host: the next login is used all the same',
+  async (how) => {
+    const { rig, url } = await world();
+    await rig.login({ url });
+    const clock = new FakeClock();
+    const docs = hostOn(rig, { clock }).provider('docs', url, {});
+    expect(docs.current()).toBeDefined();
+    const at = (name: string) => path.join(rig.folder, name);
+    for (const name of ['identity.db', 'identity.db-wal', 'identity.db-shm']) {
+      if (!existsSync(at(name))) continue;
+      if (how === 'removed') rmSync(at(name));
+      else renameSync(at(name), at(`${name}.unusable`));
+    }
+    clock.advance(1_000);
+    expect([docs.current(), docs.describe?.()?.state]).toEqual([undefined, 'none']);
+    // The store of another process.
+    const { openStore } = await import('../../src/identity/open-store.js');
+    const { row } = await rig.login({ url, store: openStore({ folder: rig.folder, onProblem: () => {} }) });
+    clock.advance(1_000);
+    expect(docs.current()?.header[1]).toBe(`Bearer ${row.accessToken}`);
+  },
+);
+
+test('AC-A13 an ID token that cannot be decoded loses nothing, neither at a login nor at a refresh', async () => {
+  const { as, rig, url } = await world();
+  as.editTokens = (answer) => ({ ...answer, id_token: 'not.a-token.at-all' });
+  const { row } = await rig.login({ url });
+  expect([row.facts.identity, row.state]).toEqual([undefined, 'live']);
+  const docs = hostOn(rig).provider('docs', url, {});
+  as.grants.expireAccessTokens();
+  expect(await docs.refusedOnce()).toBe(true);
+  expect(rig.store.readGrant(row.id)).toMatchObject({ gen: 2, state: 'live' });
+  expect(as.grants.families.filter(({ isRevoked }) => isRevoked)).toEqual([]);
+});
+
+test('AC-A17 two tools that need different scopes, one after the other: both are reported, and asked for together', async () => {
+  const { rs, rig, url } = await world();
+  rs.toolScopes = { write: ['scope-w'], admin: ['scope-a'] };
+  await rig.login({ url });
+  const { host } = hostOn(rig);
+  const news: string[] = [];
+  host.on('auth', ({ status }) => news.push(status));
+  await host.open({ mcpServers: { docs: { url } } });
+  const hintOf = (tool: string) => host.call('docs', tool, {}).catch((error: { hint?: string }) => error.hint);
+  expect(await hintOf('write')).toContain('scope-w');
+  expect(await hintOf('admin')).toContain('scope-a');
+  expect(host.status()[0]?.auth).toMatchObject({ state: 'step_up', wanted: ['scope-w', 'scope-a'] });
+  expect(news.filter((each) => each === 'step_up')).toHaveLength(2);
+  await rig.login({ url });
+  expect(rig.shown.at(-1)?.url.searchParams.get('scope')).toBe('scope-w scope-a');
+});
+
+test('AC-A19 real refusals of many servers: no browser, no registration, no request to an authorization server', async () => {
+  const [servers, rounds] = [countFor(20, 100), countFor(2, 10)];
+  const { as, rig } = await world();
+  const guarded = await new GuardedServer('modern').start();
+  const folder = mkdtempSync(path.join(tmpdir(), 'hostler-browser-'));
+  const before = { ...process.env };
+  ends.push(
+    () => guarded.http.close(),
+    () => Object.assign(process.env, { PATH: before.PATH, DISPLAY: before.DISPLAY ?? '' }),
+    () => rmSync(folder, { recursive: true, force: true }),
+  );
+  // A browser would be opened with this program.
+  const opened = path.join(folder, 'opened');
+  writeFileSync(path.join(folder, 'xdg-open'), `#!/bin/sh\necho "$1" >> '${opened}'\n`);
+  chmodSync(path.join(folder, 'xdg-open'), 0o700);
+  Object.assign(process.env, { PATH: `${folder}:${before.PATH}`, DISPLAY: ':0' });
+  const { host, call, problems } = hostOn(rig);
+  const names = Array.from({ length: servers }, (_, at) => `s${at}`);
+  const origin = new URL(guarded.http.url).origin;
+  await host.open({ mcpServers: Object.fromEntries(names.map((name) => [name, { url: `${origin}/${name}` }])) });
+  for (let round = 0; round < rounds; round++) {
+    const outcomes = await Promise.all(names.map((name) => call(name)));
+    expect(new Set(outcomes)).toEqual(new Set(['needs_reauth login_needed']));
+    await Promise.all(names.map((name) => host.reload(name).catch(() => {})));
+  }
+  expect(guarded.refused).toBeGreaterThanOrEqual(servers * rounds);
+  expect([existsSync(opened), as.site.seen.length, problems]).toEqual([false, 0, []]);
+});
