@@ -65,10 +65,17 @@ function first(world: World, places: readonly string[], isNamed: boolean): { pla
   return { reason: 'none' };
 }
 
-function expected(world: World, named: string | undefined, isKnown: boolean, issuer: string, isTenant: boolean) {
+function expected(
+  world: World,
+  named: string | undefined,
+  known: string | undefined,
+  issuer: string,
+  isTenant: boolean,
+) {
   const places = named === undefined ? [`${wellKnown}/a/b`, wellKnown] : [named];
   const found = first(world, places, named !== undefined);
   if ('place' in found) {
+    if (known !== undefined && known !== issuer) return 'issuer_changed';
     const origin = new URL(issuer).origin;
     const [rfc, oidc] = ['oauth-authorization-server', 'openid-configuration'].map((n) => `${origin}/.well-known/${n}`);
     const own = isTenant ? [`${rfc}/t`, `${oidc}/t`, `${issuer}/.well-known/openid-configuration`] : [rfc, oidc];
@@ -78,7 +85,7 @@ function expected(world: World, named: string | undefined, isKnown: boolean, iss
   }
   if (found.reason !== 'none') return found.reason;
   const isAbsent = places.every((place) => (world.get(place)?.fault ?? '404') === '404');
-  if (!isAbsent || isKnown) return 'no_authorization_server';
+  if (!isAbsent || (known ?? server) !== server) return 'no_authorization_server';
   const oldest = first(world, [oldestPlace], false);
   if ('place' in oldest) return metadataOf(server, oldest.place).token_endpoint;
   return oldest.reason === 'none' ? `${server}/token` : oldest.reason;
@@ -97,7 +104,7 @@ async function outcome(input: Partial<DiscoveryInput>, http: OAuthHttp, clock: F
 describe('AC-A1 discovery', () => {
   const prmPlaces = ['named path', 'named elsewhere', 'path', 'root', 'nowhere'] as const;
   const metadataPlaces = ['RFC 8414', 'OpenID', 'RFC 8414 /t', 'OpenID /t', 'OpenID appended', 'nowhere'] as const;
-  const eras = ['2025-03-26', 'newer', 'newer, issuer known'] as const;
+  const eras = ['2025-03-26', '2025-03-26, own origin known', 'newer', 'newer, issuer known'] as const;
 
   const addressOf = (place: (typeof metadataPlaces)[number], issuer: string): string | undefined => {
     const { origin } = new URL(issuer);
@@ -119,7 +126,7 @@ describe('AC-A1 discovery', () => {
       nowhere: undefined,
     })[place];
 
-  test('AC-A1 5 x 6 places, 7 answers of either document, 3 eras: the right document or the named reason, in 8 requests and 20 s', async () => {
+  test('AC-A1 5 x 6 places, 7 answers of either document, 4 eras: the right document or the named reason, in 8 requests and 20 s', async () => {
     let cells = 0;
     const outcomes = new Map<string, number>();
     for (const prm of prmPlaces)
@@ -134,21 +141,21 @@ describe('AC-A1 discovery', () => {
               if (at) world.set(at, { fault: isOfResource ? fault : '200', document: resourceMetadata(issuer) });
               const own = isOfResource ? '200' : fault;
               if (place) world.set(place, { fault: own, document: metadataOf(issuer, place) });
-              if (era === '2025-03-26')
+              if (era.startsWith('2025-03-26'))
                 world.set(oldestPlace, { fault: own, document: metadataOf(server, oldestPlace) });
               const named = prm.startsWith('named') ? at : undefined;
-              const isKnown = era === 'newer, issuer known';
+              const known = { '2025-03-26, own origin known': server, 'newer, issuer known': issuer }[era as string];
               const clock = new FakeClock();
               const { http, requests } = served(world, clock);
-              const input = { resourceMetadata: named, knownIssuer: isKnown ? issuer : undefined };
-              const wanted = expected(world, named, isKnown, issuer, isTenant);
+              const input = { resourceMetadata: named, knownIssuer: known };
+              const wanted = expected(world, named, known, issuer, isTenant);
               const cell = `${prm}, ${metadata}, ${era}, ${fault} of ${isOfResource ? 'resource' : 'issuer'}`;
               expect([cell, await outcome(input, http, clock)]).toEqual([cell, wanted]);
               expect([cell, requests.length <= 8, clock.nowMs() <= 20_000]).toEqual([cell, true, true]);
               outcomes.set(wanted, (outcomes.get(wanted) ?? 0) + 1);
               cells++;
             }
-    expect(cells).toBe(5 * 6 * 7 * 3 * 2);
+    expect(cells).toBe(5 * 6 * 7 * 4 * 2);
     // The model is no tautology: every reason and several documents occur.
     for (const reason of ['metadata_unreachable', 'metadata_too_large', 'metadata_invalid', 'redirected'])
       expect(outcomes.get(reason)).toBeGreaterThan(10);
@@ -171,6 +178,24 @@ describe('AC-A1 discovery', () => {
     ]);
     const { http } = served(world, clock);
     expect(await outcome({}, http, clock)).toBe(isTaken ? `${server}/token` : 'no_authorization_server');
+  });
+
+  test.each([
+    ['without a list of authorization servers', undefined, 'https://as.example/token', 'no_authorization_server'],
+    ['with an empty list', [], 'https://as.example/token', 'no_authorization_server'],
+    ['with a list of another kind', { a: 1 }, 'metadata_invalid', 'metadata_invalid'],
+    ['with a list of other servers', ['https://other.example'], 'issuer_changed', 'metadata_unreachable'],
+  ])('AC-A1 resource metadata %s: only a pinned issuer helps', async (_what, servers, pinned, unpinned) => {
+    const issuer = 'https://as.example';
+    const place = `${issuer}/.well-known/oauth-authorization-server`;
+    const world: World = new Map([
+      [wellKnown, { fault: '200', document: { resource: url, authorization_servers: servers } }],
+      [place, { fault: '200', document: { ...metadataOf(issuer, place), token_endpoint: `${issuer}/token` } }],
+    ]);
+    const clock = new FakeClock();
+    const { http } = served(world, clock);
+    expect(await outcome({ issuer }, http, clock)).toBe(pinned);
+    expect(await outcome({}, http, clock)).toBe(unpinned);
   });
 
   test('AC-A1 redirects are followed within an origin, three of them; time is bounded for all requests together', async () => {

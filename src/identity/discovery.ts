@@ -28,7 +28,7 @@ export interface DiscoveryInput {
   readonly resource?: string | false | undefined;
   /** `resource_metadata` of the challenge. */
   readonly resourceMetadata?: string | undefined;
-  /** Issuer of the grant that exists for this server. */
+  /** Issuer of the grant that exists for this server. If it is the server itself, the rules of 2025-03-26 still apply. */
   readonly knownIssuer?: string | undefined;
   readonly assumesPkce?: boolean;
 }
@@ -89,9 +89,11 @@ class Discovery {
     const { url, resource, issuer, knownIssuer } = this.#input;
     const found = await this.#resource();
     const isOldest = found.at === undefined && issuer === undefined;
-    if (isOldest && (!found.isAbsent || knownIssuer !== undefined))
+    const { origin } = new URL(url);
+    const isMoved = knownIssuer !== undefined && !sameIssuer(knownIssuer, origin);
+    if (isOldest && (!found.isAbsent || isMoved))
       throw this.#refuse('no_authorization_server', 'it names no authorization server', issuerHint);
-    const chosen = isOldest ? new URL(url).origin : this.#choose(found);
+    const chosen = isOldest ? origin : this.#choose(found);
     const as = await this.#metadata(chosen, isOldest);
     const withoutQuery = canonicalUrl(Object.assign(new URL(url), { search: '', hash: '' }).href);
     return {
@@ -120,7 +122,7 @@ class Discovery {
   }
 
   #checkResource(at: string, json: Json): Resource {
-    const { url, resource: configured } = this.#input;
+    const { url, resource: configured, issuer } = this.#input;
     const { resource, authorization_servers: servers, scopes_supported: scopes } = json;
     const isOwn = typeof resource === 'string' && (resource === configured || coversUrl(resource, url));
     if (!isOwn)
@@ -129,18 +131,20 @@ class Discovery {
         `its metadata is about another resource (${shown(resource)})`,
         'the server is not set up correctly, or it asks for a token of another server; tell its operator',
       );
-    const list = strings(servers) ?? [];
-    if (list.length === 0)
+    // The list is optional (RFC 9728): the operator may know the authorization server.
+    const list = servers === undefined ? [] : strings(servers);
+    if (!list) throw this.#refuse('metadata_invalid', 'its metadata has no usable list of authorization servers');
+    if (list.length === 0 && issuer === undefined)
       throw this.#refuse('no_authorization_server', 'its metadata names no authorization server', issuerHint);
     return { at, resource, servers: list, scopes: strings(scopes), isAbsent: false };
   }
 
   /** The pinned issuer, else the issuer of the grant, else the first that the server names. */
-  #choose({ servers, at }: Resource): string {
+  #choose({ servers }: Resource): string {
     const { issuer, knownIssuer } = this.#input;
     const named = (wanted: string) => servers.find((each) => sameIssuer(each, wanted));
     if (issuer !== undefined) {
-      const found = at === undefined ? issuer : named(issuer);
+      const found = servers.length === 0 ? issuer : named(issuer);
       if (found !== undefined) return found;
     } else if (knownIssuer === undefined || named(knownIssuer) !== undefined) {
       return (knownIssuer === undefined ? undefined : named(knownIssuer)) ?? (servers[0] as string);
