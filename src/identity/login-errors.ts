@@ -10,7 +10,10 @@ const texts: Readonly<Record<string, readonly [text: string, hint: string]>> = {
     'the login was refused on its page',
     'run the command again and allow it; if the page asked nothing, name the scopes that the server needs with --scopes',
   ],
-  login_failed: ['the authorization server refused the login', 'run the command again; if it fails again, add --fresh'],
+  login_failed: [
+    'the authorization server refused the login',
+    'run the command again; if it fails again, add --fresh, or name the scopes with --scopes',
+  ],
   login_interrupted: [
     'the connection broke after the code was sent, and a code is never sent twice',
     'run the command again',

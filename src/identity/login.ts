@@ -252,14 +252,18 @@ class Login {
     return { found, scopes, client, callback, state: secret(), verifier: secret() };
   }
 
-  /** Configured scopes, else those of the challenge, else those of the resource; with those that calls have asked for since. */
+  /**
+   * Those of the command, else the configured ones, those of the challenge, or those of the resource, with those that calls have
+   * asked for since. The command comes first, because a server can ask for scopes that its authorization server does not know.
+   */
   #scopes({ challenged, scopesSupported, as }: Discovered & { readonly challenged: readonly string[] }): string[] {
-    const { auth, server } = this.#options;
-    const asked = this.#options.scopes ?? auth.scopes ?? (challenged.length > 0 ? challenged : (scopesSupported ?? []));
-    const wanted = this.#before?.wanted ?? [];
+    const { auth, server, scopes: given } = this.#options;
+    const configured = given ?? auth.scopes;
+    const asked = configured ?? (challenged.length > 0 ? challenged : (scopesSupported ?? []));
+    const wanted = given ? [] : (this.#before?.wanted ?? []);
     const { scopesMax } = auth;
     const union = [...new Set([...asked, ...wanted])];
-    const cut = scopesMax ? [...challenged, ...wanted].filter((scope) => !scopesMax.includes(scope)) : [];
+    const cut = scopesMax && !configured ? challenged.filter((scope) => !scopesMax.includes(scope)) : [];
     if (cut.length > 0) throw loginRefused(server, 'scope_ceiling', `: ${cut.join(' ')}`);
     const allowed = scopesMax ? union.filter((scope) => scopesMax.includes(scope)) : union;
     // Alone it would take the place of the default scopes, which the server grants if none are asked for.

@@ -113,6 +113,24 @@ describe('a login', () => {
     expect(await rig.reason({ url, auth: { scopesMax: ['other'] } })).toBe('scope_ceiling');
   });
 
+  test('scopes that calls asked for: `--scopes` takes their place, and auth.scopesMax cuts them', async () => {
+    const { as, rig, url } = await world();
+    const { row } = await rig.login({ url, auth: { scopes: ['own'] } });
+    const asked = async (change: object) => {
+      rig.store.setWanted(row.id, ['own', 'unknown-here']);
+      const reason = await rig.reason({ url, ...change });
+      return reason ?? rig.shown.at(-1)?.url.searchParams.get('scope');
+    };
+    expect(await asked({ auth: { scopes: ['own'] } })).toBe('own unknown-here');
+    as.editRedirect = (back) => {
+      if (rig.shown.at(-1)?.url.searchParams.get('scope')?.includes('unknown')) back.set('error', 'invalid_scope');
+    };
+    expect(await asked({ auth: { scopes: ['own'] } })).toBe('login_failed');
+    expect(await asked({ scopes: ['own', 'more'] })).toBe('own more');
+    expect(rig.store.readGrant(row.id)?.wanted).toEqual([]);
+    expect(await asked({ auth: { scopes: ['own'], scopesMax: ['own', 'else'] } })).toBe('own');
+  });
+
   test('authorizeParams and tokenParams are sent; resource can be left out', async () => {
     const { as, rig, url } = await world();
     as.resources = undefined;
