@@ -101,6 +101,20 @@ export class IdentityStore {
     return row && this.#grantOf(row);
   }
 
+  /** All grants for this URL and account, the newest first. `findGrant` returns one of them. */
+  servedGrants(url: string, account: string): GrantRow[] {
+    return this.#all(
+      `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
+       WHERE served.url = ? AND served.account = ? ORDER BY served.login_ms DESC`,
+      ...[canonicalUrl(url), account],
+    ).map((row) => this.#grantOf(row));
+  }
+
+  /** The URLs that a grant is for. */
+  urlsOf(id: string): string[] {
+    return this.#all('SELECT url FROM served WHERE grant_id = ? ORDER BY url', id).map(({ url }) => String(url));
+  }
+
   readGrant(id: string): GrantRow | undefined {
     const [row] = this.#all('SELECT * FROM grants WHERE id = ?', id);
     return row && this.#grantOf(row);
@@ -365,5 +379,5 @@ const full = (): HostError =>
   new HostError('insufficient_storage', `identity.db has ${rowsMax} grants`, {
     limit: rowsMax,
     reason: 'store_full',
-    hint: 'remove grants that are no longer used: hostler auth lists them, hostler logout removes one',
+    hint: 'remove grants that are no longer used: hostler auth lists them with their URL, hostler logout URL removes one',
   });

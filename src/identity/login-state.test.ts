@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { initialState, type LoginEvent, type LoginState, step } from './login-state.js';
+import { type LoginEvent, type LoginState, step } from './login-state.js';
 
 const expected = { state: 's', issuer: 'https://as', needsIss: true, redirectUri: 'http://127.0.0.1:1/callback' };
 const waiting: LoginState = { kind: 'waiting', expected, wrongPastes: 0 };
@@ -7,8 +7,8 @@ const back = (query: string): LoginEvent => ({ kind: 'returned', params: new URL
 const good = 'code=c&state=s&iss=https%3A%2F%2Fas';
 
 test.each<[string, LoginState, LoginEvent, string, string?]>([
-  ['discovery leads to registration', initialState, { kind: 'discovered' }, 'registering', 'register'],
-  ['a registration shows the URL', { kind: 'registering' }, { kind: 'registered', expected }, 'waiting', 'show'],
+  ['a code before the URL was shown is ignored', { kind: 'preparing' }, back(good), 'preparing'],
+  ['an abort before the URL was shown', { kind: 'preparing' }, { kind: 'cancelled' }, 'refused', 'close'],
   ['a code is redeemed', waiting, back(good), 'redeeming', 'redeem'],
   ['another state changes nothing', waiting, back(good.replace('state=s', 'state=t')), 'waiting'],
   ['two states change nothing', waiting, back(`${good}&state=s`), 'waiting'],
@@ -34,8 +34,7 @@ test.each<[string, LoginState, LoginEvent, string, string?]>([
     'ask_again',
   ],
   ['the third wrong address', { ...waiting, wrongPastes: 2 }, { kind: 'pasted', text: 'x' }, 'refused', 'close'],
-  ['a granted login stays granted', { kind: 'granted' }, { kind: 'cancelled' }, 'granted'],
-  ['a refused login stays refused', { kind: 'refused', reason: 'x' }, { kind: 'granted' }, 'refused'],
+  ['a refused login stays refused', { kind: 'refused', reason: 'x' }, back(good), 'refused'],
 ])('%s', (_name, before, event, kind, effect) => {
   const [after, effects] = step(before, event);
   expect([after.kind, effects[0]?.do]).toEqual([kind, effect]);

@@ -1,6 +1,6 @@
 /**
- * One login as a pure step: what an event changes, and what is done next. A person started it.
- * Not here: the effects (login.ts), the listener (callback.ts).
+ * The wait for the redirect of a login, as a pure step: what an event changes, and what is done next. A person started it.
+ * Not here: what comes before and after it, and the effects (login.ts); the listener (callback.ts).
  *
  * Invariants: a redirect with another `state` changes nothing, however often it comes. A code is redeemed at most once, and only if
  * `iss` is the issuer to the letter. Text of the redirect other than the code is neither kept nor shown.
@@ -16,44 +16,29 @@ interface Expected {
 }
 
 export type LoginState =
-  | { readonly kind: 'discovering' | 'registering' | 'redeeming' | 'granted' }
+  | { readonly kind: 'preparing' | 'redeeming' }
   | { readonly kind: 'waiting'; readonly expected: Expected; readonly wrongPastes: number }
   | { readonly kind: 'refused'; readonly reason: string };
 
 export type LoginEvent =
-  | { readonly kind: 'discovered' | 'granted' | 'expired' | 'cancelled' }
-  | { readonly kind: 'registered'; readonly expected: Expected }
+  | { readonly kind: 'expired' | 'cancelled' }
   | { readonly kind: 'returned'; readonly params: URLSearchParams }
-  | { readonly kind: 'pasted'; readonly text: string }
-  | { readonly kind: 'failed'; readonly reason: string };
+  | { readonly kind: 'pasted'; readonly text: string };
 
-type LoginEffect =
-  | { readonly do: 'register' | 'show' | 'ask_again' | 'close' }
-  | { readonly do: 'redeem'; readonly code: string };
+type LoginEffect = { readonly do: 'ask_again' | 'close' } | { readonly do: 'redeem'; readonly code: string };
 
 type Step = readonly [LoginState, readonly LoginEffect[]];
 
 const pastesMax = 3;
 const urlCharsMax = 16 * 1024;
 
-export const initialState: LoginState = { kind: 'discovering' };
-
 export function step(state: LoginState, event: LoginEvent): Step {
-  if (state.kind === 'granted' || state.kind === 'refused') return [state, []];
+  if (state.kind === 'refused') return [state, []];
   switch (event.kind) {
-    case 'discovered':
-      return state.kind === 'discovering' ? [{ kind: 'registering' }, [{ do: 'register' }]] : [state, []];
-    case 'registered':
-      if (state.kind !== 'registering') return [state, []];
-      return [{ kind: 'waiting', expected: event.expected, wrongPastes: 0 }, [{ do: 'show' }]];
     case 'returned':
       return state.kind === 'waiting' ? (judge(event.params, state.expected) ?? [state, []]) : [state, []];
     case 'pasted':
       return state.kind === 'waiting' ? pasted(state, event.text) : [state, []];
-    case 'granted':
-      return state.kind === 'redeeming' ? [{ kind: 'granted' }, [{ do: 'close' }]] : [state, []];
-    case 'failed':
-      return refuse(event.reason);
     case 'expired':
       // A code that was sent may still become a grant.
       return state.kind === 'redeeming' ? [state, []] : refuse('login_expired');

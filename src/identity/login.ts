@@ -3,7 +3,7 @@
  * Not here: the decisions (login-state.ts), prompts and browser (cli/login.ts).
  *
  * Invariants: the callback is bound before a client is registered and before the URL is shown. `state` and verifier stay in
- * memory. Nothing is stored before the tokens have arrived; then they are stored before anything else is looked at.
+ * memory. No grant is stored before the tokens have arrived. Tokens that are not stored are revoked.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import type { AuthSettings } from '../config/auth-settings.js';
@@ -17,11 +17,13 @@ import { type Discovered, discover } from './discovery.js';
 import type { GrantRow } from './grant-row.js';
 import type { IdentityStore } from './identity-store.js';
 import { loginRefused } from './login-errors.js';
-import { initialState, type LoginEvent, type LoginState, step } from './login-state.js';
+import { type LoginEvent, type LoginState, step } from './login-state.js';
 import type { OAuthHttp } from './oauth-http.js';
 import { checkedBrowserUrl } from './open-browser.js';
+import { storePatiently } from './open-store.js';
 import {
   type ChosenClient,
+  checkLoginPage,
   clientNeeded,
   configuredClient,
   metadataClient,
@@ -29,7 +31,7 @@ import {
   registerClient,
   registrationWay,
 } from './registration.js';
-import { requestToken, type TokenAnswer } from './token-endpoint.js';
+import { requestToken, revokeGrant, type TokenAnswer } from './token-endpoint.js';
 
 const probeMs = 5_000;
 const askedMax = 8;
@@ -91,7 +93,7 @@ interface Plan {
 class Login {
   readonly #options: LoginOptions;
   readonly #before: GrantRow | undefined;
-  #state: LoginState = initialState;
+  #state: LoginState = { kind: 'preparing' };
   #callback: Callback | undefined;
   #cancelTimeout: Cancel = () => {};
   #onCode: (code: string) => void = () => {};
@@ -113,14 +115,11 @@ class Login {
     ended.catch(() => {});
     try {
       const found = await Promise.race([this.#discover(), ended]);
-      this.#on({ kind: 'discovered' });
       const plan = await Promise.race([this.#prepare(found), ended]);
       for (const secret of [plan.state, plan.verifier]) redactor.know(secret);
       const code = await Promise.race([this.#wait(plan), ended]);
       redactor.know(code);
-      const result = await this.#redeem(plan, code);
-      this.#on({ kind: 'granted' });
-      return result;
+      return await this.#redeem(plan, code);
     } finally {
       this.#cancelTimeout();
       signal.removeEventListener('abort', onAbort);
@@ -189,10 +188,13 @@ class Login {
   }
 
   async #prepare(found: Discovered & { readonly challenged: readonly string[] }): Promise<Plan> {
-    const { server, store, auth, clock, isFresh, port: wantedPort, redactor, http } = this.#options;
+    const { server, store, auth, clock, isFresh = false, port: wantedPort, redactor, http } = this.#options;
     const { as } = found;
+    if ((this.#options.issuer ?? auth.issuer) === undefined) checkLoginPage(server, as);
     const scopes = this.#scopes(found);
-    const way = registrationWay(as, auth);
+    // A login page that refuses the metadata document would refuse it again.
+    const isRegistered = this.#before?.facts.way === 'registered' && this.#before.issuer === as.issuer;
+    const way = registrationWay(as, auth, isFresh || isRegistered);
     if (way === 'configured') configuredClient(server, as, auth);
     const { host = '127.0.0.1', port = 0, path = '/callback' } = auth.redirect ?? {};
     const fixed = wantedPort ?? port;
@@ -208,7 +210,7 @@ class Login {
     if (known && bound.redirectUri === known.redirect)
       return this.#plan(found, scopes, { ...known, way: 'registered' });
     if (way === 'configured') return this.#plan(found, scopes, configuredClient(server, as, auth));
-    if (way === 'metadata_document') return this.#plan(found, scopes, metadataClient(server, as, auth));
+    if (way === 'metadata_document') return this.#plan(found, scopes, metadataClient(auth));
     if (way === 'none') throw clientNeeded(server, as, bound.redirectUri);
     const register = (redirect: string) =>
       registerClient({ server, as, redirect, http, clock, redact: redactor.redact });
@@ -221,9 +223,10 @@ class Login {
       this.#callback?.close();
       client = await register((await this.#bind('localhost', fixed, path, undefined)).redirectUri);
     }
-    if (client.secret !== undefined) redactor.know(client.secret);
-    store.saveClient(client);
-    return this.#plan(found, scopes, { ...client, way: 'registered' });
+    const registered = client;
+    if (registered.secret !== undefined) redactor.know(registered.secret);
+    await storePatiently(clock, () => store.saveClient(registered));
+    return this.#plan(found, scopes, { ...registered, way: 'registered' });
   }
 
   /** The configured port, else the port of the registration, else any. */
@@ -243,6 +246,8 @@ class Login {
     const url = known === undefined ? undefined : new URL(known);
     const remembered = url && open(url.hostname === 'localhost' ? 'localhost' : '127.0.0.1', Number(url.port));
     this.#callback = (await remembered?.catch(() => undefined)) ?? (await open(host, fixed));
+    // The login was cancelled meanwhile, so nothing else would close it.
+    if (this.#state.kind === 'refused') this.#callback.close();
     return this.#callback;
   }
 
@@ -293,7 +298,7 @@ class Login {
       this.#onCode = resolve;
       const needsIss = as.authorization_response_iss_parameter_supported === true;
       const { redirectUri, port } = callback;
-      this.#on({ kind: 'registered', expected: { state, issuer: as.issuer, needsIss, redirectUri } });
+      this.#state = { kind: 'waiting', expected: { state, issuer: as.issuer, needsIss, redirectUri }, wrongPastes: 0 };
       this.#cancelTimeout = clock.at(clock.nowMs() + timeoutMs, () => this.#on({ kind: 'expired' }));
       ui.onPaste((text) => this.#on({ kind: 'pasted', text }));
       ui.show({ url: shown, redirectUri, port, expiresAt: new Date(clock.date().getTime() + timeoutMs) });
@@ -301,7 +306,7 @@ class Login {
   }
 
   async #redeem({ found, client, callback, verifier, scopes }: Plan, code: string): Promise<LoginResult> {
-    const { server, auth, http, clock, store, redactor, url } = this.#options;
+    const { auth, http, clock, store, redactor, url } = this.#options;
     const { as, resource } = found;
     const answer = await requestToken(
       http,
@@ -321,22 +326,37 @@ class Login {
       clock.date(),
     );
     if (answer.kind !== 'tokens' || answer.accessToken === '') throw this.#notRedeemed(answer, client, as.issuer);
-    for (const secret of [answer.accessToken, answer.refreshToken]) if (secret) redactor.know(secret);
-    const name = await nameOf(answer.idToken, as.issuer, client.clientId);
+    const { accessToken, refreshToken } = answer;
+    for (const secret of [accessToken, refreshToken]) if (secret) redactor.know(secret);
+    try {
+      const before = this.#before?.facts;
+      const identity = await this.#identityOf(answer.idToken, as.issuer, client.clientId);
+      const nowMs = clock.date().getTime();
+      const asked = [...(before?.asked ?? []), { scopes, atMs: nowMs }].slice(-askedMax);
+      const grant = newGrant({ url, found, client, account: auth.account, answer, scopes, nowMs });
+      const facts = { ...grant.facts, grantType: 'code' as const, identity, asked };
+      const row = await storePatiently(clock, () => store.saveLogin({ ...grant, facts }));
+      // Many servers give a refresh token without naming the scope for it.
+      const isMissing = (scope: string) => !row.scopes.includes(scope) && scope !== 'offline_access';
+      return { row, isOldest: found.isOldest, missing: scopes.filter(isMissing) };
+    } catch (error) {
+      const { revocation_endpoint: endpoint, issuer } = as;
+      await revokeGrant(http, { issuer, client, endpoint }, { accessToken, refreshToken });
+      throw error;
+    }
+  }
+
+  /** Name of the account, for people. Throws if it is another one than before, and the person does not want that. */
+  async #identityOf(idToken: string | undefined, issuer: string, clientId: string): Promise<string | undefined> {
+    const { server, redactor, ui } = this.#options;
+    const name = await nameOf(idToken, issuer, clientId);
     // The authorization server chooses the text, and people see it.
     const identity = name && neutraliseLine(redactor.mask(name), identityCharsMax);
-    const before = this.#before?.facts;
-    if (before?.identity !== undefined && identity !== undefined && before.identity !== identity) {
-      const question = `This login is for ${identity}; the one before was for ${before.identity}. Use it?`;
-      if (!(await this.#options.ui.confirm(question, 'account'))) throw loginRefused(server, 'account_changed');
-    }
-    const nowMs = clock.date().getTime();
-    const asked = [...(before?.asked ?? []), { scopes, atMs: nowMs }].slice(-askedMax);
-    const grant = newGrant({ url, found, client, account: auth.account, answer, scopes, nowMs });
-    const row = store.saveLogin({ ...grant, facts: { ...grant.facts, grantType: 'code', identity, asked } });
-    // Many servers give a refresh token without naming the scope for it.
-    const isMissing = (scope: string) => !row.scopes.includes(scope) && scope !== 'offline_access';
-    return { row, isOldest: found.isOldest, missing: scopes.filter(isMissing) };
+    const before = this.#before?.facts.identity;
+    if (before === undefined || identity === undefined || before === identity) return identity;
+    const question = `This login is for ${identity}; the one before was for ${before}. Use it?`;
+    if (!(await ui.confirm(question, 'account'))) throw loginRefused(server, 'account_changed');
+    return identity;
   }
 
   #notRedeemed(answer: TokenAnswer, client: ChosenClient, issuer: string): HostError {

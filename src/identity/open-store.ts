@@ -16,6 +16,7 @@ import {
   sqliteCode,
 } from '../catalog/store/database-file.js';
 import { loadedLibsql } from '../catalog/store/libsql.js';
+import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError, isHostError } from '../kernel/errors.js';
 import { requireTrusted } from '../transports/stdio/state-dir.js';
 import { IdentityStore, identitySchema } from './identity-store.js';
@@ -25,6 +26,8 @@ export const identityFileName = 'identity.db';
 const keyFileName = 'identity.key';
 const format: OwnFormat = { noun: 'identity store', version: 1 };
 const busyMs = 250;
+const changeMsMax = 30_000;
+const changeRetryMs = 50;
 const proof = ['store', 'proof', 'value'];
 const proofText = 'hostler identity';
 
@@ -67,14 +70,7 @@ function prepare(file: string, settings: StoreSettings): [Database.Database, Sea
     return [database, sealerOf(database, path.join(path.dirname(file), keyFileName), settings.key)];
   } catch (error) {
     if (isHostError(error)) throw error;
-    if (!isDamage(error)) {
-      const isBusy = sqliteCode(error).startsWith('SQLITE_BUSY');
-      throw locked(
-        isBusy ? 'is in use' : 'cannot be used',
-        'check that Hostler may write to it, then try again',
-        error,
-      );
-    }
+    if (!isDamage(error)) throw unusableStore(error);
     const aside = path.basename(setAside(file));
     settings.onProblem(
       new HostError('invalid_spec', `${identityFileName} could not be read and was set aside`, {
@@ -128,6 +124,24 @@ function sealerOf(database: Database.Database, keyFile: string, operator: string
     );
   return sealer;
 }
+
+/** Changes the store for a login. A code is redeemed only once, so a store that another process writes to is tried again. */
+export async function storePatiently<T>(clock: Clock, change: () => T): Promise<T> {
+  const deadlineAtMs = clock.nowMs() + changeMsMax;
+  for (;;) {
+    try {
+      return change();
+    } catch (error) {
+      if (!isBusy(error) || clock.nowMs() >= deadlineAtMs) throw isHostError(error) ? error : unusableStore(error);
+    }
+    await sleep(clock, changeRetryMs);
+  }
+}
+
+const isBusy = (error: unknown): boolean => sqliteCode(error).startsWith('SQLITE_BUSY');
+
+const unusableStore = (cause: unknown): HostError =>
+  locked(isBusy(cause) ? 'is in use' : 'cannot be used', 'check that Hostler may write to it, then try again', cause);
 
 const locked = (what: string, hint: string, cause?: unknown): HostError =>
   new HostError('invalid_spec', `${identityFileName} ${what}`, {

@@ -24,10 +24,33 @@ export interface ChosenClient extends OAuthClient {
 }
 
 /** The way in which a client is found. `none`: an operator has to create one. */
-export function registrationWay(as: AuthorizationServer, auth: AuthSettings): RegistrationWay | 'none' {
+export function registrationWay(
+  as: AuthorizationServer,
+  auth: AuthSettings,
+  prefersRegistration: boolean,
+): RegistrationWay | 'none' {
   if (auth.clientId !== undefined) return 'configured';
-  if (as.client_id_metadata_document_supported && auth.clientMetadataUrl !== undefined) return 'metadata_document';
-  return as.registration_endpoint === undefined ? 'none' : 'registered';
+  const [registers, { clientMetadataUrl }] = [as.registration_endpoint !== undefined, auth];
+  if (registers && prefersRegistration) return 'registered';
+  if (as.client_id_metadata_document_supported && clientMetadataUrl !== undefined) return 'metadata_document';
+  return registers ? 'registered' : 'none';
+}
+
+/**
+ * Another server's login page could send its code here, and the code would go to the token endpoint of this one. So without `iss`
+ * the page must be of the issuer itself (RFC 9700, 4.4), unless the operator named the issuer.
+ */
+export function checkLoginPage(server: string, as: AuthorizationServer): void {
+  const { authorization_endpoint: page = as.issuer, authorization_response_iss_parameter_supported: sendsIss } = as;
+  const [shown, own] = [new URL(page).origin, new URL(as.issuer).origin];
+  if (sendsIss || shown === own) return;
+  const text = `server '${server}': its login page is at ${shown}, not at its authorization server ${own}`;
+  throw new HostError('denied', text, {
+    server,
+    reason: 'metadata_invalid',
+    execution: 'not_executed',
+    hint: `if you know that the two belong together: hostler login ${server} --issuer ${as.issuer}`,
+  });
 }
 
 /** Client of the configuration. Its secret is used at its own issuer only. */
@@ -43,25 +66,12 @@ export function configuredClient(server: string, as: AuthorizationServer, auth: 
   return { clientId, method: methodOf(as, secret, key), secret, key, way: 'configured' };
 }
 
-/**
- * Its client id is the same at every authorization server, and known to all of them. So another server's login page could send its code
- * here, and the code would go to the token endpoint of this one: without `iss` the page must be of the issuer itself (RFC 9700, 4.4).
- */
-export function metadataClient(server: string, as: AuthorizationServer, auth: AuthSettings): ChosenClient {
-  const { authorization_endpoint: page = as.issuer, authorization_response_iss_parameter_supported: sendsIss } = as;
-  if (!sendsIss && new URL(page).origin !== new URL(as.issuer).origin)
-    throw new HostError(
-      'denied',
-      `server '${server}': the login page is not on the origin of its authorization server`,
-      {
-        server,
-        reason: 'metadata_invalid',
-        execution: 'not_executed',
-        hint: 'remove auth.clientMetadataUrl, so that Hostler registers a client of its own',
-      },
-    );
-  return { clientId: auth.clientMetadataUrl ?? '', method: 'none', way: 'metadata_document' };
-}
+/** Its client id is the same at every authorization server. */
+export const metadataClient = ({ clientMetadataUrl: clientId = '' }: AuthSettings): ChosenClient => ({
+  clientId,
+  method: 'none',
+  way: 'metadata_document',
+});
 
 /** Without a list, an authorization server takes Basic (RFC 8414). */
 function methodOf(as: AuthorizationServer, secret: unknown, key: unknown): ClientAuthMethod {

@@ -82,18 +82,21 @@ export async function requestToken(http: OAuthHttp, request: TokenRequest, now: 
   }
 }
 
-/** True if the authorization server confirmed it. */
-export async function revokeToken(
+/** Revokes the refresh token first, because an access token ends soon. True if the authorization server confirmed all of it. */
+export async function revokeGrant(
   http: OAuthHttp,
-  { endpoint, ...issuer }: { readonly issuer: string; readonly client: OAuthClient; readonly endpoint: string },
-  token: string,
-  kind: 'refresh_token' | 'access_token',
+  { endpoint, ...issuer }: Pick<TokenRequest, 'issuer' | 'client'> & { readonly endpoint: string | undefined },
+  { accessToken, refreshToken }: { readonly accessToken: string; readonly refreshToken: string | undefined },
 ): Promise<boolean> {
-  try {
-    return (await post(http, issuer, endpoint, { token, token_type_hint: kind })).status === 200;
-  } catch {
-    return false;
+  if (endpoint === undefined) return false;
+  const tokens = { refresh_token: refreshToken, access_token: accessToken };
+  const answers: boolean[] = [];
+  for (const [token_type_hint, token] of Object.entries(tokens)) {
+    if (!token) continue;
+    const answer = await post(http, issuer, endpoint, { token, token_type_hint }).catch(() => undefined);
+    answers.push(answer?.status === 200);
   }
+  return answers.length > 0 && answers.every(Boolean);
 }
 
 async function post(

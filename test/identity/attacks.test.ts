@@ -1,6 +1,6 @@
 /** What a hostile authorization server, web page or local program tries during a login, beyond the cases of login.test.ts. */
 import { createServer } from 'node:net';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { openCallback } from '../../src/identity/callback.js';
 import { eventually } from '../eventually.js';
 import { authorize, logIn } from '../fixtures/identity/browser.js';
@@ -24,20 +24,53 @@ async function world(): Promise<Hostile & { rig: LoginRig; url: string }> {
   return { ...hostile, rig, url: hostile.rs.url };
 }
 
-test('a metadata document client is not sent to the login page of another server, unless `iss` proves where the code came from', async () => {
-  const { as, rig, url } = await world();
-  const honest = await startHostile();
-  ends.push(() => honest.close());
-  Object.assign(honest.as, { resources: undefined, iss: undefined });
-  Object.assign(as, { cimd: true, advertisesIss: false, iss: undefined });
-  as.editMetadata = (metadata) => ({ ...metadata, authorization_endpoint: `${honest.as.issuer}/authorize` });
-  const auth = { clientMetadataUrl: 'https://client.example/hostler.json' };
-  expect(await rig.reason({ url, auth })).toBe('metadata_invalid');
-  expect([rig.shown, as.tokenRequests(), honest.as.site.seen]).toEqual([[], [], []]);
-  // With `iss` announced, the code of the honest server is refused.
-  as.advertisesIss = true;
-  expect(await rig.reason({ url, auth })).toBe('issuer_mismatch');
-  expect(as.tokenRequests()).toEqual([]);
+describe('an authorization server that shows the login page of another one, and would receive its code', () => {
+  const documentUrl = 'https://client.example/hostler.json';
+  const ways = [
+    ['a metadata document', { clientMetadataUrl: documentUrl }],
+    ['a registered client', {}],
+    ['a client of the configuration', { clientId: 'made-by-hand' }],
+  ] as const;
+  test.each(ways)('%s: the login ends, unless `iss` proves where the code came from', async (_way, auth) => {
+    const { as, rig, url } = await world();
+    const honest = await startHostile();
+    ends.push(() => honest.close());
+    Object.assign(honest.as, { resources: undefined, iss: undefined });
+    Object.assign(as, { cimd: true, advertisesIss: false, iss: undefined });
+    as.editMetadata = (metadata) => ({ ...metadata, authorization_endpoint: `${honest.as.issuer}/authorize` });
+    // The attacker has registered a client with the same redirect URI at the honest server.
+    honest.as.addClient({ client_id: 'made-by-hand' });
+    const own = honest.as.addClient({ client_id: 'of-the-attacker' });
+    as.site.fail('register', faults.answer(json({ client_id: own.client_id }, 201)));
+    const error = await rig.login({ url, auth }).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({
+      details: { reason: 'metadata_invalid' },
+      message: expect.stringContaining(new URL(honest.as.issuer).origin),
+      hint: expect.stringContaining(`--issuer ${as.issuer}`),
+    });
+    expect([rig.shown, as.registrations, as.tokenRequests(), honest.as.site.seen]).toEqual([[], 0, [], []]);
+    // With `iss` announced, the code of the honest server is refused.
+    as.advertisesIss = true;
+    expect(await rig.reason({ url, auth })).toBe('issuer_mismatch');
+    expect(as.tokenRequests()).toEqual([]);
+  });
+
+  test.each(ways)('%s: an operator who pins the issuer may have its login page elsewhere', async (_way, auth) => {
+    const { as, rig, url } = await world();
+    const page = await startHostile();
+    ends.push(() => page.close());
+    Object.assign(as, { cimd: true, advertisesIss: false, iss: undefined, resources: undefined });
+    if ('clientId' in auth) as.addClient({ client_id: auth.clientId });
+    // The page of this service is on a host of its own.
+    page.as.site.fail('authorize', (_run, response, { query }) => {
+      response.writeHead(302, { location: `${as.issuer}/authorize?${query}` }).end();
+    });
+    as.editMetadata = (metadata) => ({ ...metadata, authorization_endpoint: `${page.as.issuer}/authorize` });
+    const person = async ({ url: shown }: { url: URL }) => logIn((await authorize(shown.href)).location?.href ?? '');
+    expect(await rig.reason({ url, auth, person })).toBe('metadata_invalid');
+    expect(await rig.reason({ url, auth, person, issuer: as.issuer })).toBeUndefined();
+    expect(await rig.reason({ url, auth: { ...auth, issuer: as.issuer }, person })).toBeUndefined();
+  });
 });
 
 test('a program that holds the IPv6 port of localhost does not receive the code', async () => {

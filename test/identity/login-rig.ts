@@ -94,6 +94,17 @@ export class LoginRig {
     database.close();
   }
 
+  /** Another process writes to the store, until the returned function is called. */
+  lock(): () => void {
+    const database = new (loadedLibsql())(path.join(this.folder, 'identity.db'));
+    database.exec('BEGIN IMMEDIATE');
+    return () => {
+      if (!database.open) return;
+      database.exec('ROLLBACK');
+      database.close();
+    };
+  }
+
   end(): void {
     rmSync(this.folder, { recursive: true, force: true });
   }

@@ -88,6 +88,45 @@ describe('a login', () => {
     expect((await rig.login({ url })).row.facts.identity).toBeUndefined();
   });
 
+  test('tokens of another account that is not wanted are revoked', async () => {
+    const { as, rig, url } = await world();
+    as.idToken = { preferred_username: 'ada' };
+    await rig.login({ url });
+    as.idToken = { preferred_username: 'bob' };
+    expect(await rig.reason({ url })).toBe('account_changed');
+    const [refresh, access] = as.site.at('revoke').map(({ form }) => form);
+    expect([refresh?.get('token_type_hint'), access?.get('token_type_hint')]).toEqual([
+      'refresh_token',
+      'access_token',
+    ]);
+    const row = rig.store.findGrant(url, { account: '' });
+    expect([row?.facts.identity, as.grants.active(row?.accessToken ?? '') !== undefined]).toEqual(['ada', true]);
+    expect([...as.grants.tokens.keys()].filter((token) => as.grants.active(token))).toEqual([row?.accessToken]);
+  });
+
+  test('a store that another process writes to for a second loses no tokens', async () => {
+    const { as, rig, url } = await world();
+    let release = () => {};
+    as.editTokens = (answer) => {
+      rig.elsewhere((database) => database.exec('SELECT 1'));
+      release = rig.lock();
+      setTimeout(release, 1_000);
+      return answer;
+    };
+    expect((await rig.login({ url })).row.state).toBe('live');
+    release();
+  });
+
+  test('tokens that cannot be stored are revoked', async () => {
+    const { as, rig, url } = await world();
+    as.editTokens = (answer) => {
+      rig.elsewhere((database) => database.exec('DROP TABLE grants'));
+      return answer;
+    };
+    await expect(rig.login({ url })).rejects.toThrow();
+    expect(as.site.count('revoke')).toBe(2);
+  });
+
   test('two accounts of one service stand side by side', async () => {
     const { rig, url } = await world();
     const [one, two] = [await rig.login({ url }), await rig.login({ url, auth: { account: 'work' } })];
@@ -207,6 +246,28 @@ describe('AC-A5 which client Hostler is', () => {
     const error = await rig.login({ url }).catch((thrown: Error) => thrown);
     expect(error).toMatchObject({ details: { reason: 'registration_refused', httpStatus: 403 } });
     expect(String(error)).not.toContain('abcdefgh');
+  });
+});
+
+describe('a login page that refuses a metadata document', () => {
+  const auth = { clientMetadataUrl: 'https://client.example/hostler.json' };
+  test.each(['invalid_client', 'invalid_request'])('%s: --fresh registers a client, which is kept', async (word) => {
+    const { as, rig, url } = await world();
+    as.editRedirect = (back) => {
+      if (rig.shown.at(-1)?.url.searchParams.get('client_id') === auth.clientMetadataUrl) back.set('error', word);
+    };
+    const error = await rig.login({ url, auth }).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ details: { reason: 'login_failed' }, hint: expect.stringContaining('--fresh') });
+    expect((await rig.login({ url, auth, isFresh: true })).row.facts.way).toBe('registered');
+    // The next login must not go back to the document.
+    expect((await rig.login({ url, auth })).row.facts.way).toBe('registered');
+    expect(as.registrations).toBe(1);
+  });
+
+  test('without registration --fresh uses the document again', async () => {
+    const { as, rig, url } = await world();
+    as.registration = 'none';
+    expect((await rig.login({ url, auth, isFresh: true })).row.facts.way).toBe('metadata_document');
   });
 });
 
