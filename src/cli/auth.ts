@@ -24,7 +24,7 @@ export const auth: Command = {
     const used = new Map(servers.map(({ name, spec, auth: own }) => [name, store?.findGrant(spec.url, own)]));
     const { key, folder } = identityPlace(process.env);
     const shown = one ? rows.filter(({ id }) => id === used.get(one.name)?.id) : rows;
-    const logins = shown.map((row) => entryOf(row, namesOf(row, used)));
+    const logins = shown.map((row) => entryOf(row, namesOf(row, used), store?.urlsOf(row.id) ?? []));
     const missing = servers
       .filter(({ name, auth: { grant } }) => grant === 'code' && !used.get(name))
       .map(({ name }) => name);
@@ -49,11 +49,11 @@ const namesOf = (row: GrantRow, used: ReadonlyMap<string, GrantRow | undefined>)
   [...used].filter(([, found]) => found?.id === row.id).map(([name]) => name);
 
 /** Every member is listed: a token must never be shown by accident. */
-function entryOf(row: GrantRow, servers: readonly string[]) {
+function entryOf(row: GrantRow, servers: readonly string[], urls: readonly string[]) {
   const { resource, issuer, clientId, account, state, reason, scopes, wanted, expiresMs, facts } = row;
   const time = (ms: number | undefined) => (ms === undefined ? undefined : new Date(ms).toISOString());
   return {
-    ...{ servers, resource, issuer, clientId, account, state, reason, scopes, wanted, grant: facts.grantType },
+    ...{ servers, urls, resource, issuer, clientId, account, state, reason, scopes, wanted, grant: facts.grantType },
     ...{ registration: facts.way, identity: facts.identity, expiresAt: time(expiresMs), loginAt: time(facts.loginMs) },
     refreshedAt: time(facts.refreshedMs),
     renewable: row.refreshToken !== undefined || facts.grantType === 'client_credentials',
@@ -71,7 +71,7 @@ function print(logins: readonly Entry[], missing: readonly string[], keySource: 
         ? span('busy', 'needs more scopes')
         : span('good', 'granted');
   const rows = logins.map((entry) => [
-    span('name', entry.servers.join(', ') || '-'),
+    span('name', (entry.servers.length > 0 ? entry.servers : entry.urls).join(', ')),
     state(entry),
     [entry.identity, entry.account].filter(Boolean).join(' / ') || '-',
     entry.issuer,
@@ -82,9 +82,16 @@ function print(logins: readonly Entry[], missing: readonly string[], keySource: 
       ? []
       : table([['SERVER', 'STATE', 'ACCOUNT', 'ISSUER', 'UNTIL'], ...rows], screenOf(process.stdout));
   const needed = missing.map((name) => `${name}: no login; if the server asks for one, run: hostler login ${name}`);
+  const isUnused = logins.some(({ servers }) => servers.length === 0);
+  const unused = 'a login with a URL is used by no server of this configuration; hostler logout URL removes it';
   const key =
     keySource === 'file'
       ? 'a key file beside the store: it protects copies of the store, not this account'
       : 'identity.key';
-  printLines([...(listed.length === 0 ? ['no logins'] : listed), ...needed, `sealed with ${key}`]);
+  printLines([
+    ...(listed.length === 0 ? ['no logins'] : listed),
+    ...(isUnused ? [unused] : []),
+    ...needed,
+    `sealed with ${key}`,
+  ]);
 }

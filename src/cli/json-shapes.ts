@@ -27,7 +27,15 @@ const loginState = part({
 });
 
 const storedLogin = part({
-  ...{ servers: list(text), resource: text, issuer: text, clientId: text, account: text, state: text },
+  ...{
+    servers: list(text),
+    urls: list(text),
+    resource: text,
+    issuer: text,
+    clientId: text,
+    account: text,
+    state: text,
+  },
   ...{ reason: maybe(text), scopes: list(text), wanted: list(text), grant: text, registration: text },
   ...{ identity: maybe(text), expiresAt: maybe(text), loginAt: text, refreshedAt: maybe(text), renewable: flag },
   lastError: failure,

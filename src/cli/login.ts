@@ -11,11 +11,12 @@ import { systemClock } from '../kernel/clock.js';
 import { isHostError } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, jsonOption, type ParsedArgs, usageError } from './command.js';
-import { openUserStore, remoteServer } from './config/identity-config.js';
+import { openUserStore, type RemoteServer, remoteServer } from './config/identity-config.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
 import { printJson, printLines } from './output/print.js';
 
 const questionCharsMax = 1_000;
+const portMax = 65_535;
 
 export const configOption = { 'config=': 'the configuration with the server' };
 
@@ -40,8 +41,10 @@ export const login: Command = {
 
 async function runLogin(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<number> {
   const port = args.text('port');
-  if (port !== undefined && !/^\d{1,5}$/.test(port)) throw usageError(login, '--port needs a number');
+  if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= portMax))
+    throw usageError(login, `--port needs a number up to ${portMax}`);
   const server = await remoteServer(args, env);
+  refuseUnused(server);
   const store = await openUserStore(env, true);
   if (!store) return EXIT.failed;
   const ui = new TerminalUi(args, env, server.name);
@@ -73,6 +76,25 @@ async function runLogin(args: ParsedArgs, env: NodeJS.ProcessEnv): Promise<numbe
   } finally {
     ui.close();
   }
+}
+
+/** The login would be stored and never used. */
+function refuseUnused({ name, auth: { grant }, spec }: RemoteServer): void {
+  const header = Object.keys(spec.headers).find((each) => each.toLowerCase() === 'authorization');
+  if (grant === 'client_credentials')
+    throw usageError(
+      login,
+      `'${name}' has auth.grant "client_credentials": Hostler obtains its tokens without a login`,
+      `remove auth.grant for logins of people; hostler why ${name} shows the token of this client`,
+    );
+  if (header !== undefined)
+    throw usageError(
+      login,
+      `'${name}' sends the token of headers.${header}, so a login would not be used`,
+      `remove headers.${header}${grant === 'none' ? ' and auth.grant' : ''} from its entry`,
+    );
+  if (grant === 'none')
+    throw usageError(login, `'${name}' has auth.grant "none", so a login would not be used`, 'remove auth.grant');
 }
 
 function report(server: string, { row, isOldest, missing }: LoginResult, isJson: boolean): void {

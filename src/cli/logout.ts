@@ -1,6 +1,12 @@
-/** `hostler logout`: revokes the tokens of one server and forgets them, also if its authorization server cannot be reached. */
-import { revokeToken } from '../identity/token-endpoint.js';
-import { type Command, jsonOption } from './command.js';
+/** `hostler logout`: revokes the tokens of one server or URL and forgets them, also if its authorization server cannot be reached. */
+import { type AuthSettings, authEntry } from '../config/auth-settings.js';
+import { sameIssuer } from '../identity/discovery.js';
+import type { GrantRow } from '../identity/grant-row.js';
+import { createOAuthHttp, type OAuthHttp } from '../identity/oauth-http.js';
+import { type OAuthClient, revokeGrant } from '../identity/token-endpoint.js';
+import { systemClock } from '../kernel/clock.js';
+import { systemRandom } from '../kernel/random.js';
+import { type Command, jsonOption, type ParsedArgs, usageError } from './command.js';
 import { openUserStore, remoteServer } from './config/identity-config.js';
 import { EXIT } from './exit-codes.js';
 import { configOption } from './login.js';
@@ -8,42 +14,77 @@ import { printJson, printLines } from './output/print.js';
 
 export const logout: Command = {
   name: 'logout',
-  usage: 'SERVER [--keep-remote] [--json]',
+  usage: 'SERVER|URL [--account NAME] [--keep-remote] [--json]',
   example: 'logout docs',
-  options: { 'keep-remote': 'forget the tokens here only; do not revoke them', ...jsonOption, ...configOption },
+  options: {
+    'account=': 'with a URL: the auth.account of the login',
+    'keep-remote': 'forget the tokens here only; do not revoke them',
+    ...jsonOption,
+    ...configOption,
+  },
   positionals: [1, 1],
   async run(args) {
-    const { name, spec, auth, http } = await remoteServer(args, process.env);
+    const { name, url, auth, http } = await targetOf(args);
     const store = await openUserStore(process.env, false);
-    const row = store?.findGrant(spec.url, auth);
-    if (!store || !row) {
+    // All of them: after the newest one a host would use the one before.
+    const rows = store?.servedGrants(url, auth.account ?? '') ?? [];
+    if (!store || rows.length === 0) {
       if (args.has('json')) printJson({ server: name, isForgotten: false, isRevoked: false });
       else printLines([`${name}: there is no login`]);
       return EXIT.failed;
     }
-    const { issuer, clientId, facts, accessToken, refreshToken } = row;
-    const stored = store.readClient(issuer, clientId);
-    // Before the request: a token that was sent for revocation must not be used any more.
-    store.removeGrant(row.id);
-    const { revocationEndpoint: endpoint, authMethod: method, way } = facts;
-    const secret = way === 'configured' ? auth.clientSecret : stored?.secret;
-    const client = { clientId, method, secret, key: auth.clientKey };
-    const results: boolean[] = [];
-    if (endpoint !== undefined && !args.has('keep-remote')) {
-      const where = { issuer, client, endpoint };
-      if (refreshToken !== undefined) results.push(await revokeToken(http, where, refreshToken, 'refresh_token'));
-      if (accessToken !== '') results.push(await revokeToken(http, where, accessToken, 'access_token'));
+    const secrets = rows.map(({ issuer, clientId }) => store.readClient(issuer, clientId)?.secret);
+    // Before the requests: a token that was sent for revocation must not be used any more.
+    for (const { id } of rows) store.removeGrant(id);
+    const revoked: boolean[] = [];
+    for (const [at, row] of args.has('keep-remote') ? [] : rows.entries()) {
+      const where = {
+        issuer: row.issuer,
+        client: clientOf(row, auth, secrets[at]),
+        endpoint: row.facts.revocationEndpoint,
+      };
+      revoked.push(await revokeGrant(http, where, row));
     }
-    const isRevoked = results.length > 0 && results.every(Boolean);
+    const isRevoked = revoked.length > 0 && revoked.every(Boolean);
     const remote = args.has('keep-remote')
       ? 'not revoked, as you asked'
-      : endpoint === undefined
+      : rows.every(({ facts }) => facts.revocationEndpoint === undefined)
         ? 'not revoked: the authorization server cannot do that'
         : isRevoked
           ? 'revoked at the authorization server'
           : 'not revoked: the authorization server did not confirm it; end the session in your account there';
+    const count = rows.length === 1 ? '' : `${rows.length} logins `;
     if (args.has('json')) printJson({ server: name, isForgotten: true, isRevoked });
-    else printLines([`${name}: forgotten here; ${remote}`]);
+    else printLines([`${name}: ${count}forgotten here; ${remote}`]);
     return EXIT.done;
   },
 };
+
+interface Target {
+  readonly name: string;
+  readonly url: string;
+  readonly auth: AuthSettings;
+  readonly http: OAuthHttp;
+}
+
+/** A URL stands for a login that no server of the configuration uses. */
+async function targetOf(args: ParsedArgs): Promise<Target> {
+  const [name = ''] = args.positionals;
+  const account = args.text('account');
+  if (/^https?:/.test(name) && URL.canParse(name)) {
+    const auth = authEntry.parse(account === undefined ? {} : { account });
+    const parts = { clock: systemClock, random: systemRandom, env: process.env };
+    return { name, url: name, auth, http: createOAuthHttp({ server: name, trusted: [name], ...parts }) };
+  }
+  if (account !== undefined)
+    throw usageError(logout, '--account needs a URL; a server has its account in auth.account');
+  const { spec, ...server } = await remoteServer(args, process.env);
+  return { ...server, url: spec.url };
+}
+
+/** The secret of the configuration is for one client at one issuer, and the row may be of another. */
+function clientOf({ issuer, clientId, facts }: GrantRow, auth: AuthSettings, stored: string | undefined): OAuthClient {
+  const isOwn = auth.clientId === clientId && auth.issuer !== undefined && sameIssuer(auth.issuer, issuer);
+  const { clientSecret, clientKey: key } = isOwn ? auth : {};
+  return { clientId, method: facts.authMethod, secret: facts.way === 'configured' ? clientSecret : stored, key };
+}

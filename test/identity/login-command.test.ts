@@ -1,5 +1,5 @@
 /** `hostler login`, `logout` and `auth` as people run them, beside a running `hostler up`. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { eventually } from '../eventually.js';
@@ -90,6 +90,56 @@ test('AC-A26 logout forgets the tokens also if the authorization server is down,
   expect(JSON.parse((await home.run('auth', '--config', home.config, '--json')).stdout)).toMatchObject({ logins: [] });
 });
 
+test('AC-A26 logout ends all logins of the URL, and not those of another account', async () => {
+  const { as, rs, home } = await world();
+  const secret = 'planted-secret-of-the-client';
+  as.authMethods = ['client_secret_post', 'none'];
+  as.addClient({ client_id: 'own', client_secret: secret, token_endpoint_auth_method: 'client_secret_post' });
+  const own = { issuer: as.issuer, clientId: 'own', clientSecret: secret };
+  const entries = [undefined, own, { account: 'work' }];
+  for (const auth of entries) {
+    home.write({ mcpServers: { docs: { url: rs.url, ...(auth ? { auth } : {}) } } });
+    expect((await home.login(['docs', '--no-browser'], (url) => logIn(url))).code).toBe(0);
+  }
+  const logins = async () =>
+    (
+      JSON.parse((await home.run('auth', '--json', '--config', home.config)).stdout) as {
+        logins: { account: string }[];
+      }
+    ).logins;
+  expect(await logins()).toHaveLength(3);
+  home.write({ mcpServers: { docs: { url: rs.url, auth: own } } });
+  expect(await home.run('logout', 'docs', '--config', home.config)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('2 logins forgotten here; revoked'),
+  });
+  expect(await logins()).toMatchObject([{ account: 'work' }]);
+  expect([...as.grants.tokens.keys()].filter((token) => as.grants.active(token))).toHaveLength(1);
+  // The secret of the configuration is sent for its own client only.
+  const revoked = as.site.at('revoke').map(({ form }) => [form.get('client_id'), form.get('client_secret') === secret]);
+  expect(revoked.filter(([, hasSecret]) => hasSecret)).toEqual([
+    ['own', true],
+    ['own', true],
+  ]);
+  expect(revoked).toHaveLength(4);
+});
+
+test('a login that no server uses is listed with its URL, and can be removed', async () => {
+  const { as, rs, home } = await world();
+  home.write({ mcpServers: { docs: { url: rs.url, auth: { account: 'work' } } } });
+  expect((await home.login(['docs', '--no-browser'], (url) => logIn(url))).code).toBe(0);
+  home.write({ mcpServers: {} });
+  const listed = await home.run('auth', '--config', home.config);
+  for (const text of [rs.url, 'work', 'hostler logout URL']) expect(listed.stdout).toContain(text);
+  expect((await home.run('logout', rs.url)).code).toBe(1);
+  expect(await home.run('logout', rs.url, '--account', 'work')).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('revoked at the authorization server'),
+  });
+  expect(as.site.count('revoke')).toBe(2);
+  expect((await home.run('auth', '--config', home.config)).stdout).toContain('no logins');
+});
+
 test('AC-A10 without a terminal: JSON with the URL, a pasted address, and exit 1 when the time is over', async () => {
   const { as, home } = await world();
   const startedAtMs = performance.now();
@@ -113,6 +163,32 @@ test('AC-A10 without a terminal: JSON with the URL, a pasted address, and exit 1
   expect(as.tokenRequests('authorization_code')).toHaveLength(1);
   const wrong = await home.login(['docs', '--no-browser'], (_url, child) => child.stdin?.write('a\nb\nc\n'));
   expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('three pasted addresses') });
+});
+
+test.each([
+  ['client_credentials', { grant: 'client_credentials', clientId: 'job', clientSecret: 'secret-of-job' }, {}],
+  ['auth.grant is none', { grant: 'none' }, {}],
+  ['headers.Authorization', undefined, { Authorization: 'Bearer fixed' }],
+])(
+  'a server that needs no login (%s) is refused as wrong usage, and nothing is asked or stored',
+  async (what, auth, headers) => {
+    const { as, rs, home } = await world();
+    const entry = auth?.grant === 'client_credentials' ? { ...auth, issuer: as.issuer } : auth;
+    home.write({ mcpServers: { docs: { url: rs.url, headers, ...(entry ? { auth: entry } : {}) } } });
+    const login = await home.run('login', 'docs', '--config', home.config);
+    expect(login).toMatchObject({ code: 2, stderr: expect.stringContaining(what.split(' ')[0] as string) });
+    expect([rs.site.seen, as.site.seen]).toEqual([[], []]);
+    expect(existsSync(path.join(home.folder, '.local'))).toBe(false);
+  },
+);
+
+test('a port that does not exist is wrong usage', async () => {
+  const { home } = await world();
+  for (const port of ['99999', '65536', '-1', 'x'])
+    expect(await home.run('login', 'docs', `--port=${port}`, '--config', home.config)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--port'),
+    });
 });
 
 test('an unknown server is answered with the nearest name', async () => {
