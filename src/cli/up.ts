@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Command, ParsedArgs } from './command.js';
 import { runBundle } from './process/compile-cache.js';
-import { limitHeap } from './process/heap-flags.js';
+import { limitHeap, limitRelay } from './process/heap-flags.js';
 import { REAPER_VARIABLE } from './process/subreaper.js';
 
 export const up: Command = {
@@ -31,7 +31,7 @@ export const up: Command = {
       'relay',
       () => import('./relay/run-relay.js'),
     );
-    return runRelay(args, (why) => serve(args, why));
+    return runRelay(args, (why) => serve(args, why), limitRelay);
   },
 };
 

@@ -15,6 +15,20 @@ import { finishCompileCache } from './compile-cache.js';
 
 const flags = ['--heap-growing-percent=50', '--semi-space-growth-factor=1', '--no-parallel-scavenge'];
 
+/**
+ * Flags of a relay, which has little to do: its client waits for servers, not for it. Without the optimizing compilers their code stays
+ * unread on the disk (3.7 MB), and new space stays at 2 MB (2 MB less). After 20,000 calls a relay has 48.6 MB RSS instead of 55.8, of which
+ * 10.9 MB are anonymous instead of 14.4. A call costs it 20 us of CPU instead of 12. Maglev exists since Node 24.
+ */
+const relayFlags = ['--no-opt', '--no-maglev', '--semi-space-growth-factor=1'];
+
+/** Call it when the code of the start has run: the code cache is written now. */
+export async function limitRelay(): Promise<void> {
+  const { setFlagsFromString } = await import('node:v8');
+  finishCompileCache();
+  for (const flag of relayFlags) setFlagsFromString(flag);
+}
+
 /** After the start, whose collections need no limit. */
 const beginAfterMs = 250;
 const compactionEveryMs = 10_000;

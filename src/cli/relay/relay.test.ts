@@ -39,7 +39,7 @@ function setUp(...opened: Opened[]) {
   const unusable: string[] = [];
   let joins = 0;
   const relay = new Relay({
-    ...{ input, output, clock, version: '1.0.0', onJoined: () => {}, onFailure: () => {} },
+    ...{ input, output, clock, version: '1.0.0', onJoined: () => {}, onFailure: () => {}, onServing: () => {} },
     join: async () => opened[joins++] ?? { kind: 'failed', reason: 'no more hosts' },
     onUnusable: ({ kind }) => unusable.push(kind),
   });

@@ -30,6 +30,8 @@ export interface RelayOptions {
   /** The connection cannot be used by this process, or by this configuration. Called before any host was joined. */
   readonly onUnusable: (opened: Opened & { readonly kind: 'refused' | 'unreachable' }) => void;
   readonly onFailure: (reason: string) => void;
+  /** Called once, after the first line of a host. */
+  readonly onServing: () => void;
 }
 
 const queuedBytesMax = 8 * 1024 * 1024;
@@ -52,6 +54,7 @@ export class Relay {
   #queuedBytes = 0;
   #isAttached = false;
   #isInputEnded = false;
+  #isServing = false;
 
   constructor(options: RelayOptions) {
     this.#options = options;
@@ -214,6 +217,8 @@ export class Relay {
       reader.push(chunk);
       if (!toClient.isEmpty && !toClient.writeTo(output)) socket.pause();
       if (this.#isInputEnded) this.#endWhenDone();
+      if (!this.#isServing) this.#options.onServing();
+      this.#isServing = true;
     });
     socket.on('drain', () => input.resume());
     // The host sends nothing after its end.

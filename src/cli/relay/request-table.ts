@@ -10,6 +10,7 @@
  */
 import { InboundLines } from '../../gateway/stdio/inbound-lines.js';
 import { HostError } from '../../kernel/errors.js';
+import { FreshMap } from '../../kernel/fresh-map.js';
 import { hasBatches } from '../../session/eras/legacy/revisions.js';
 import { META, SUBSCRIPTION_ID } from '../../session/eras/modern/protocol.js';
 import { Envelope } from '../../wire/envelope.js';
@@ -95,7 +96,7 @@ export class RequestTable {
   #bytes: Buffer = Buffer.alloc(0);
   #start = 0;
   #end = 0;
-  readonly #open = new Map<string, OpenRequest>();
+  readonly #open = new FreshMap<string, OpenRequest>();
   readonly #questions = new Set<string>();
   readonly #subscriptions = new Map<string, Buffer>();
   readonly #listed = new Set<string>();
@@ -274,7 +275,7 @@ export class RequestTable {
     const answers: string[] = [];
     const again: Buffer[] = [];
     this.#reopening.clear();
-    for (const [idText, { line, method, tool, isModern, count }] of this.#open) {
+    for (const [idText, { line, method, tool, isModern, count }] of this.#open.entries()) {
       const isStream = line !== undefined && method === listenMethod;
       if (isInputEnded) {
         if (isStream) continue;

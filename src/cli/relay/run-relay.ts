@@ -30,7 +30,8 @@ const lineChars = 2_000;
 /** A mistake in `--data-dir`, which its user corrects. */
 const wrongPathCodes: ReadonlySet<string> = new Set(['EEXIST', 'ENOTDIR', 'ENAMETOOLONG']);
 
-export async function runRelay(args: ParsedArgs, serveHere: ServeHere): Promise<number> {
+/** `onServing`: the client has its first answer, so the code of the start has run. */
+export async function runRelay(args: ParsedArgs, serveHere: ServeHere, onServing: () => void): Promise<number> {
   const options = upOptions(args, process.env, process.cwd());
   const { dataDir } = options;
   if (isChildOf(dataDir, process.env)) throw containsItself(options.config);
@@ -43,7 +44,7 @@ export async function runRelay(args: ParsedArgs, serveHere: ServeHere): Promise<
   }
   // Timers of the clock do not keep the process alive.
   const alive = setInterval(() => {}, aliveMs);
-  const ended = await new RelayRun(options).ended().finally(() => clearInterval(alive));
+  const ended = await new RelayRun(options, onServing).ended().finally(() => clearInterval(alive));
   return typeof ended === 'string' ? serveHere(ended) : ended;
 }
 
@@ -59,7 +60,7 @@ class RelayRun {
   #lastFailure: string | undefined;
   #settle: (ended: number | string | HostError) => void = () => {};
 
-  constructor(options: UpOptions) {
+  constructor(options: UpOptions, onServing: () => void) {
     this.#options = options;
     this.#config = realPath(options.config);
     this.#relay = new Relay({
@@ -68,6 +69,7 @@ class RelayRun {
       onJoined: (welcome) => this.#joined(welcome),
       onUnusable: (opened) => this.#unusable(opened),
       onFailure: (reason) => this.#failed(reason),
+      onServing,
     });
   }
 
