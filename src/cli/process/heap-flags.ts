@@ -22,9 +22,9 @@ const flags = ['--heap-growing-percent=50', '--semi-space-growth-factor=1', '--n
  */
 const relayFlags = ['--no-opt', '--no-maglev', '--semi-space-growth-factor=1'];
 
-/** Call it when the code of the start has run: the code cache is written now. */
-export async function limitRelay(): Promise<void> {
-  const { setFlagsFromString } = await import('node:v8');
+/** Call it when the code of the start has run: the code cache is written now. An import would load Node's loader of ES modules. */
+export function limitRelay(): void {
+  const { setFlagsFromString } = process.getBuiltinModule('node:v8');
   finishCompileCache();
   for (const flag of relayFlags) setFlagsFromString(flag);
 }
