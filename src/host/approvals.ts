@@ -65,16 +65,19 @@ export class Approvals {
     this.#changed(server, tool, before);
   }
 
-  /** Takes the newest approval back; after that, the one before it. */
+  /** Takes the newest approval back; after that, the one before it. One that is no longer in effect is passed over. */
   undo(): { readonly server: string; readonly tool: string } {
     const { pins, log, servers } = this.#parts;
-    const last = log.last();
+    // A server may come back, so its approvals stay in the log.
+    const names = new Set(servers.names());
+    const isInEffect = ({ server, tool, hash }: ReturnType<ApprovalLog['newestFirst']>[number]) =>
+      names.has(server) && pins.recordOf(server, tool)?.approved?.hash === hash;
+    const last = log.newestFirst().find(isInEffect);
     if (!last) throw nothingToUndo();
-    const { server, tool, hash, before } = last;
-    servers.get(server);
+    const { id, server, tool, hash, before } = last;
     const now = pins.recordOf(server, tool);
     pins.undoApproval(server, tool, hash, before);
-    log.dropLast();
+    log.drop(id);
     this.#changed(server, tool, now);
     return { server, tool };
   }
@@ -91,5 +94,5 @@ const nothingToUndo = (): HostError =>
   new HostError('invalid_request', 'there is no approval to take back', {
     reason: 'no_approval',
     execution: 'not_executed',
-    hint: 'the newest 20 approvals can be taken back, one by one',
+    hint: 'the newest 20 approvals of configured servers can be taken back, one by one',
   });

@@ -17,8 +17,8 @@ interface Approval {
 
 export interface ApprovalLog {
   push(approval: Approval): void;
-  last(): Approval | undefined;
-  dropLast(): void;
+  newestFirst(): readonly (Approval & { readonly id: number })[];
+  drop(id: number): void;
 }
 
 const approvalsMax = 20;
@@ -31,30 +31,33 @@ export function approvalsTable(database: Database.Database): ApprovalLog {
   const trim = database.prepare(
     `DELETE FROM approvals WHERE id NOT IN (SELECT id FROM approvals ORDER BY id DESC LIMIT ${approvalsMax})`,
   );
-  const newest = database.prepare('SELECT approval FROM approvals ORDER BY id DESC LIMIT 1');
-  const remove = database.prepare('DELETE FROM approvals WHERE id = (SELECT max(id) FROM approvals)');
+  const all = database.prepare('SELECT id, approval FROM approvals ORDER BY id DESC');
+  const remove = database.prepare('DELETE FROM approvals WHERE id = ?');
   return {
     push(approval) {
       insert.run(JSON.stringify(approval));
       trim.run();
     },
-    last() {
-      const row = newest.get() as { approval: string } | undefined;
-      return row && (JSON.parse(row.approval) as Approval);
-    },
-    dropLast: () => void remove.run(),
+    newestFirst: () =>
+      (all.all() as { id: number; approval: string }[]).map(({ id, approval }) => ({
+        ...(JSON.parse(approval) as Approval),
+        id,
+      })),
+    drop: (id) => void remove.run(id),
   };
 }
 
 /** For a host without a state file. */
 export function memoryApprovals(): ApprovalLog {
-  const approvals: Approval[] = [];
+  let approvals: (Approval & { readonly id: number })[] = [];
+  let id = 0;
   return {
     push(approval) {
-      approvals.push(approval);
-      if (approvals.length > approvalsMax) approvals.shift();
+      approvals = [{ ...approval, id: id++ }, ...approvals].slice(0, approvalsMax);
     },
-    last: () => approvals.at(-1),
-    dropLast: () => void approvals.pop(),
+    newestFirst: () => approvals,
+    drop(dropped) {
+      approvals = approvals.filter((each) => each.id !== dropped);
+    },
   };
 }
