@@ -1,8 +1,11 @@
 /** `hostler enable|disable`: puts a server or a tool into or out of service, until it is changed back. */
+import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, hostOptions, jsonOption } from './command.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { printJson, printText } from './output/print.js';
+
+const textChars = 1_000;
 
 const command = (name: 'enable' | 'disable'): Command => ({
   name,
@@ -12,13 +15,26 @@ const command = (name: 'enable' | 'disable'): Command => ({
   positionals: [1, 1],
   run: (args) =>
     withControlClient(args, 'refuse', async (client) => {
-      const changed = (await client.request(name, { about: args.positionals[0] })) as { server: string; tool?: string };
-      const isEnabled = name === 'enable';
-      if (args.has('json')) printJson({ ...changed, isEnabled });
+      const { off, ...changed } = (await client.request(name, { about: args.positionals[0] })) as Switched;
+      if (args.has('json')) printJson({ ...changed, isEnabled: name === 'enable' && !off });
+      else if (off) printText(stillOff(changed.server, off));
       else printText(`${[changed.server, changed.tool].filter(Boolean).join('/')}: ${name}d`);
-      return EXIT.done;
+      return off ? EXIT.failed : EXIT.done;
     }),
 });
+
+interface Switched {
+  readonly server: string;
+  readonly tool?: string;
+  /** The server is still out of service: by its own entry. */
+  readonly off?: { readonly config: string; readonly problem: { readonly message: string } | null };
+}
+
+const stillOff = (server: string, { config, problem }: NonNullable<Switched['off']>): string =>
+  neutraliseLine(
+    `${server}: still ${problem ? 'refused' : 'disabled'} by its entry in ${config}${problem ? `: ${problem.message}` : ''}`,
+    textChars,
+  );
 
 export const enable = command('enable');
 export const disable = command('disable');

@@ -299,7 +299,7 @@ export class StderrTails {
     return tails && (tails.now.tail(maxBytes) || tails.before?.tail(maxBytes) || '');
   }
 
-  /** The same by lines, of which the last is incomplete or empty. */
+  /** The same by lines. */
   linesOf(server: string, maxBytes?: number): readonly StderrLine[] {
     const { now, before } = this.#byServer.get(server) ?? {};
     const lines = now?.lines(maxBytes) ?? [];

@@ -178,12 +178,15 @@ export class Host {
     return explain(gatherFacts(this.#parts, server, tool, principal));
   }
 
-  /** End of the stderr of the newest process that wrote any, redacted. Undefined: the server never had a process. */
+  /**
+   * End of the stderr of the newest process that wrote any, redacted, without an incomplete line of a running process. Undefined:
+   * the server never had a process.
+   */
   stderr(server: string, maxBytes?: number): string | undefined {
     return this.#parts.stderrTails.of(this.#parts.servers.get(server).definition.name, maxBytes);
   }
 
-  /** The same by lines, with the times at which they arrived. The last line is incomplete, or empty. */
+  /** The same by lines, with the times at which they arrived. */
   stderrLines(server: string, maxBytes?: number): readonly StderrLine[] {
     return this.#parts.stderrTails.linesOf(this.#parts.servers.get(server).definition.name, maxBytes);
   }

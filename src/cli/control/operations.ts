@@ -66,7 +66,11 @@ export function createOperations(parts: OperationsParts): Operations {
     operation(schemas.about, async ({ about }) => {
       const { server, tool } = await findAbout(host, about);
       await disabled.set(server, tool, isDisabled);
-      return { server, tool };
+      const { state, problem } = rowOf(host, server);
+      // The entry of the server may keep it out of service.
+      const off =
+        !isDisabled && state === 'disabled' ? { config: facts().config, problem: problem ?? null } : undefined;
+      return { server, tool, off };
     });
   const ending = (reason: 'down' | 'restart') => async () => {
     setImmediate(() => end(reason));
@@ -133,9 +137,9 @@ export function createOperations(parts: OperationsParts): Operations {
     enable: switched(false),
     disable: switched(true),
     logs: operation(schemas.logs, async ({ server: given, follow, since, tail }, { emit, signal }) => {
-      const servers = given === undefined ? host.names() : [serverNamed(host, given)];
-      for (const line of logs.tail(servers, since, tail)) emit(line);
-      if (follow) await Promise.all(servers.map((server) => logs.follow(server, emit, signal)));
+      const server = given === undefined ? undefined : serverNamed(host, given);
+      for (const line of logs.tail(server === undefined ? host.names() : [server], since, tail)) emit(line);
+      if (follow) await logs.follow(server, emit, signal);
     }),
   };
 }

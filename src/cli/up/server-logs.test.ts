@@ -15,8 +15,14 @@ class FakeHost {
     this.listeners.set(kind, listener as (event: HostEvent) => void);
     return () => this.listeners.delete(kind);
   }
+  servers: readonly string[] = [];
+  /** True: no process runs, so an incomplete line is shown. */
+  isEnded = false;
+  names = () => [...this.servers];
   stderrLines(server: string) {
-    return this.text.split('\n').map((text) => ({ text, atMs: this.atMs[`${server} ${text}`] ?? 0 }));
+    const lines = this.text.split('\n');
+    if (!this.isEnded || lines.at(-1) === '') lines.pop();
+    return lines.map((text) => ({ text, atMs: this.atMs[`${server} ${text}`] ?? 0 }));
   }
   emit(event: Partial<HostEvent> & { kind: HostEventKind }): void {
     this.listeners.get(event.kind)?.({ atMs: 0, run: 1, ...event } as HostEvent);
@@ -75,20 +81,41 @@ test('lines of stderr have the time at which they arrived, so --since and --tail
   expect(shown(['a'], undefined, 1)).toEqual([[iso(2), 'a', 'restart in 100ms: exit 1']]);
 });
 
-test('a last line without a newline is in the tail; follow waits for its end', () => {
+test('a last line without a newline is in the tail and is followed when the process has ended', () => {
   const { host, clock, logs } = open();
   host.text = 'starting\nfatal: no k';
-  expect(logs.tail(['a']).map(({ text }) => text)).toEqual(['starting', 'fatal: no k']);
+  expect(logs.tail(['a']).map(({ text }) => text)).toEqual(['starting']);
   const lines: string[] = [];
   const end = new AbortController();
   void logs.follow('a', ({ text }) => lines.push(text), end.signal);
   host.text = 'starting\nfatal: no key';
   clock.advance(500);
   expect(lines).toEqual([]);
-  host.text = 'starting\nfatal: no key\n';
+  host.isEnded = true;
   clock.advance(500);
   expect(lines).toEqual(['fatal: no key']);
+  expect(logs.tail(['a']).map(({ text }) => text)).toEqual(['starting', 'fatal: no key']);
   end.abort();
+});
+
+test('without a name, follow emits the lines of all servers, also of those that are added later', () => {
+  const { host, clock, logs } = open();
+  const lines: string[] = [];
+  const end = new AbortController();
+  void logs.follow(undefined, ({ server, text }) => lines.push(`${server} ${text}`), end.signal);
+  host.text = 'began\n';
+  clock.advance(500);
+  expect(lines).toEqual([]);
+  host.servers = ['a'];
+  clock.advance(500);
+  host.emit(restart('b', 'exit 1'));
+  expect(lines).toEqual(['a began', 'b began', 'b restart in 100ms: exit 1']);
+  host.servers = ['a', 'b'];
+  host.text = 'began\nmore\n';
+  clock.advance(500);
+  expect(lines.slice(3)).toEqual(['a more', 'b more']);
+  end.abort();
+  expect(clock.pendingTimers).toBe(0);
 });
 
 test('at most 200 lines of each server', () => {

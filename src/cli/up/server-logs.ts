@@ -24,17 +24,18 @@ export interface LogLine {
 }
 
 type StderrLine = ReturnType<Host['stderrLines']>[number];
+type LoggedHost = Pick<Host, 'on' | 'names' | 'stderrLines'>;
 type OnLine = (line: LogLine, level: EventLine['level']) => void;
 
 export class ServerLogs {
-  readonly #host: Pick<Host, 'on' | 'stderrLines'>;
+  readonly #host: LoggedHost;
   readonly #clock: Clock;
   readonly #redact: Redact;
   readonly #lines = new Map<string, LogLine[]>();
   readonly #listeners = new Set<OnLine>();
   readonly #offs: readonly (() => void)[];
 
-  constructor(host: Pick<Host, 'on' | 'stderrLines'>, clock: Clock, redact: Redact) {
+  constructor(host: LoggedHost, clock: Clock, redact: Redact) {
     this.#host = host;
     this.#clock = clock;
     this.#redact = redact;
@@ -57,27 +58,34 @@ export class ServerLogs {
     return lines.slice(Math.max(0, lines.length - count));
   }
 
-  /** An incomplete line of stderr is emitted when it is complete. */
-  follow(server: string, emit: (line: LogLine) => void, signal: AbortSignal): Promise<void> {
-    const completeLines = () => this.#stderrOf(server).slice(0, -1);
-    let before = completeLines().map(({ text }) => text);
-    const readStderr = () => {
-      const lines = completeLines();
+  /** The new lines of one server, or of all, also of those that an edit of the configuration adds. */
+  follow(only: string | undefined, emit: (line: LogLine) => void, signal: AbortSignal): Promise<void> {
+    const seen = new Map<string, readonly string[]>();
+    const followed = () => (only === undefined ? this.#host.names() : [only]);
+    const read = (server: string): readonly StderrLine[] => {
+      const lines = this.#stderrOf(server);
+      const before = seen.get(server) ?? [];
       const now = lines.map(({ text }) => text);
-      const fresh = newLines(before, now).length;
-      for (const line of lines.slice(lines.length - fresh)) emit(this.#stderrLine(server, line));
-      before = now;
+      seen.set(server, now);
+      return lines.slice(lines.length - newLines(before, now).length);
     };
+    const emitStderr = (server: string) => {
+      for (const line of read(server)) emit(this.#stderrLine(server, line));
+    };
+    // The caller has these lines.
+    for (const server of followed()) read(server);
     return new Promise((resolve) => {
       let cancel: Cancel = () => {};
       const again = () => {
-        readStderr();
+        const servers = followed();
+        for (const server of servers) emitStderr(server);
+        for (const server of seen.keys()) if (!servers.includes(server)) seen.delete(server);
         cancel = this.#clock.at(this.#clock.nowMs() + pollMs, again);
       };
       const off = this.on((line) => {
-        if (line.server !== server) return;
+        if (only !== undefined && line.server !== only) return;
         // Stderr that was written before the event must be emitted before it.
-        readStderr();
+        emitStderr(line.server);
         emit(line);
       });
       again();
@@ -105,12 +113,9 @@ export class ServerLogs {
     }
   }
 
-  /** With an incomplete last line: the last words of a process often have no newline. */
   #stderrTail(server: string): LogLine[] {
     const lines = this.#host.stderrLines(server, stderrBytes);
-    return (lines.at(-1)?.text === '' ? lines.slice(0, -1) : lines)
-      .slice(-linesMax)
-      .map((line) => this.#stderrLine(server, line));
+    return lines.slice(-linesMax).map((line) => this.#stderrLine(server, line));
   }
 
   #onEvent(event: HostEvent): void {

@@ -2,7 +2,8 @@
  * Stores the last bytes that a server wrote to stderr and when they arrived, for logs, errors and status pages, and finds the
  * line that explains its exit.
  * Not here: redaction and removal of terminal codes (the `redact` argument).
- * Invariant: `push` copies the bytes and does not inspect them, so a server that floods stderr cannot slow its calls.
+ * Invariants: `push` copies the bytes and does not inspect them, so a server that floods stderr cannot slow its calls. An
+ * incomplete last line is shown only after `end`: the rest of a secret may still follow, and redaction does not recognise a part.
  */
 const NEWLINE = 0x0a;
 /** Enough for a stack trace and the lines before it. */
@@ -32,6 +33,7 @@ export class StderrRing {
   #next = 0;
   /** Number of bytes ever written, including overwritten ones. */
   #total = 0;
+  #isEnded = false;
 
   constructor(capacity: number, redact: (text: string) => string, wallMs: () => number) {
     this.#capacity = capacity;
@@ -50,16 +52,23 @@ export class StderrRing {
     this.#next = second > 0 ? second : (this.#next + first) % this.#capacity;
   }
 
-  /** Returns at most the last `maxBytes`, redacted, without a partial first line. */
-  tail(maxBytes?: number): string {
-    return this.#redact(this.#last(maxBytes).toString('utf8'));
+  /** Nothing follows: the process has ended. Its last words often have no newline. */
+  end(): void {
+    this.#isEnded = true;
   }
 
-  /** The lines of `tail`. The last one is incomplete, or empty. */
+  /** Returns the lines in the last `maxBytes`, redacted. */
+  tail(maxBytes?: number): string {
+    return this.#redact(this.#last(maxBytes).bytes.toString('utf8'));
+  }
+
+  /** The lines of `tail`. */
   lines(maxBytes?: number): readonly StderrLine[] {
-    const bytes = this.#last(maxBytes);
-    const times = this.#timesOf(bytes);
+    const { bytes, from } = this.#last(maxBytes);
+    const times = this.#timesOf(bytes, from);
     const texts = this.#redact(bytes.toString('utf8')).split('\n');
+    if (texts.at(-1) === '') texts.pop();
+    if (bytes.at(-1) === NEWLINE) times.pop();
     // A secret of several lines is redacted to one: the times of later lines are exact.
     const fewer = times.length - texts.length;
     return texts.map((text, at) => ({ text, atMs: times[Math.max(0, at + fewer)] ?? 0 }));
@@ -80,13 +89,12 @@ export class StderrRing {
     this.#arrivals = isFull ? stored.filter((_, at) => at % 2 === 0 || at === stored.length - 1) : stored;
   }
 
-  /** When the first byte of each line arrived, if `bytes` are the last ones. */
-  #timesOf(bytes: Buffer): number[] {
-    const first = this.#total - bytes.length;
+  /** When the first byte of each line arrived. */
+  #timesOf(bytes: Buffer, from: number): number[] {
     const times: number[] = [];
     let arrival = 0;
     for (let start = 0; start >= 0; ) {
-      while ((this.#arrivals[arrival + 1]?.from ?? Number.POSITIVE_INFINITY) <= first + start) arrival++;
+      while ((this.#arrivals[arrival + 1]?.from ?? Number.POSITIVE_INFINITY) <= from + start) arrival++;
       times.push(this.#arrivals[arrival]?.atMs ?? 0);
       const newline = bytes.indexOf(NEWLINE, start);
       start = newline < 0 ? -1 : newline + 1;
@@ -94,20 +102,20 @@ export class StderrRing {
     return times;
   }
 
-  /** At most the last `maxBytes`, without a partial first line. */
-  #last(maxBytes: number = this.#capacity): Buffer {
+  /** At most the last `maxBytes`, without partial lines; `from`: number of bytes that were written before. */
+  #last(maxBytes: number = this.#capacity): { readonly bytes: Buffer; readonly from: number } {
     const ring = this.#ring;
-    if (!ring) return Buffer.alloc(0);
+    if (!ring) return { bytes: Buffer.alloc(0), from: 0 };
     const length = Math.min(maxBytes, this.#total, this.#capacity);
-    const start = (this.#next - length + this.#capacity) % this.#capacity;
+    const first = (this.#next - length + this.#capacity) % this.#capacity;
     const bytes =
-      start + length <= this.#capacity
-        ? ring.subarray(start, start + length)
-        : Buffer.concat([ring.subarray(start), ring.subarray(0, this.#next)], length);
-    if (length === this.#total) return bytes;
-    // Redaction does not recognise a truncated secret, so a partial first line is never shown.
+      first + length <= this.#capacity
+        ? ring.subarray(first, first + length)
+        : Buffer.concat([ring.subarray(first), ring.subarray(0, this.#next)], length);
     const newline = bytes.indexOf(NEWLINE);
-    return bytes.subarray(newline < 0 ? bytes.length : newline + 1);
+    const start = length === this.#total ? 0 : newline < 0 ? bytes.length : newline + 1;
+    const end = this.#isEnded ? bytes.length : bytes.lastIndexOf(NEWLINE) + 1;
+    return { bytes: bytes.subarray(start, Math.max(start, end)), from: this.#total - length + start };
   }
 }
 

@@ -289,11 +289,13 @@ export class StdioChannel implements Channel {
     if (this.#closedWith) return;
     this.#cancelWait();
     this.#failHalfSent();
-    const ending = this.#ending ?? 'closed';
-    this.#closedWith = this.#endingError(ending, lineBytes);
     // Another process may have the pipes open. That must not use descriptors of this process.
     this.#child.stdout.destroy();
-    this.#child.onExit(() => this.#stderrStream.destroy());
+    this.#child.onExit(() => {
+      this.#stderrStream.destroy();
+      this.#stderr.end();
+    });
+    this.#closedWith = this.#endingError(this.#ending ?? 'closed', lineBytes);
     this.#listener?.closed(this.#closedWith);
     this.#over.resolve();
   }
