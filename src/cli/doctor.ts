@@ -8,7 +8,7 @@ import path from 'node:path';
 import { readKeyFile } from '../broker/key-file.js';
 import { logFolder } from '../broker/log-folder.js';
 import { requireTls } from '../broker/require-tls.js';
-import { noteReason } from '../config/client-config.js';
+import { isRemark } from '../config/client-config.js';
 import { readConfigFile } from '../config/config-file.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type KeyEntry, parseKeys } from '../config/keys.js';
@@ -161,8 +161,8 @@ function nodeFinding(version: string): Finding {
 function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Finding[]): HostSettings | undefined {
   let locate = (error: HostError): HostError => error;
   const broken = (error: HostError): void => {
-    const { message: what, hint, details } = locate(error);
-    const level = details.reason === noteReason ? 'note' : 'broken';
+    const { message: what, hint } = locate(error);
+    const level = isRemark(error) ? 'note' : 'broken';
     findings.push({ check: 'configuration', level, what, hint });
   };
   try {

@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { normaliseConfig } from '../config/client-config.js';
 import { parseConfigText, readConfigSource } from '../config/config-file.js';
+import { isOwnCommand } from '../config/own-entry.js';
 import { isHostError } from '../kernel/errors.js';
 import { parseCommandArgs } from './command.js';
 import { clientFiles } from './config/client-files.js';
@@ -136,12 +137,12 @@ function pasted(file: string, env: Environment): string {
   return short.startsWith('~/') ? `~/${quoted(short.slice(2))}` : quoted(short);
 }
 
-/** Undefined if the file does not exist or cannot be read. */
+/** The servers of a file, without Hostler itself; undefined if the file does not exist or cannot be read. */
 function serversIn(file: string): readonly Entry[] | undefined {
   try {
     const { config } = normaliseConfig(parseConfigText(readConfigSource(file).text, file));
     const { mcpServers } = (config ?? {}) as { mcpServers?: Readonly<Record<string, Entry | null>> };
-    return Object.values(mcpServers ?? {}).map((entry) => entry ?? {});
+    return Object.values(mcpServers ?? {}).flatMap((entry) => (isOwnCommand({ ...entry }) ? [] : [entry ?? {}]));
   } catch {
     return undefined;
   }

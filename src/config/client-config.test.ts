@@ -139,6 +139,8 @@ describe('a command with its arguments in one text', () => {
     const { made, notes } = normalised({ mcpServers: { a: { command: `npx -y pkg "a b" 'c'`, args: ['d'] } } });
     expect(made).toEqual({ mcpServers: { a: { command: 'npx', args: ['-y', 'pkg', 'a b', 'c', 'd'] } } });
     expect(notes).toEqual(["mcpServers.a.command: is split: the program is 'npx', the rest are arguments"]);
+    const split = { mcpServers: { a: { command: 'npx x', theirs: 1 } } };
+    expect(normaliseConfig(split).notes.map(({ details }) => details.reason)).toEqual(['warning', 'note']);
   });
 
   test('stays whole if it is a file, a path to none, or has an open quote', () => {

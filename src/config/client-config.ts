@@ -33,8 +33,11 @@ export interface Normalised {
   readonly written: ReadonlyMap<string, string>;
 }
 
-/** `reason` of a remark about the configuration that is no fault. */
+/** `reason` of a remark about the configuration that is no fault, and of one that a person should read. */
 export const noteReason = 'note';
+export const warningReason = 'warning';
+export const isRemark = ({ details: { reason } }: HostError): boolean =>
+  reason === noteReason || reason === warningReason;
 
 type Table = Record<string, unknown>;
 
@@ -167,7 +170,7 @@ class Normaliser {
   }
 
   #note(field: string, what: string, hint: string): void {
-    this.#notes.push(invalidSpec(field, what, hint, { reason: noteReason }));
+    this.#notes.push(invalidSpec(field, what, hint, { reason: warningReason }));
   }
 }
 

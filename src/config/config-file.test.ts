@@ -47,6 +47,33 @@ describe('a mistake in the text is reported with its line and column', () => {
   });
 });
 
+describe('values at the top level that only a client reads', () => {
+  const servers = '"mcpServers": {"a": {"command": "node", "typo": 1, "args": ["x"]}}';
+  test('are not read, however deep or large, and places in the file stay right', () => {
+    const deep = `${'['.repeat(200)}1${']'.repeat(200)}`;
+    const text = `{\n  "projects": {"p": {"b": [\n{}], "b": 2}},\n  "deep": ${deep}, "n": 1, "s": "}{",\n  ${servers}, "l": [1]\n}`;
+    const { config, problems, locate } = readConfigFile(write('client.json', text), {});
+    expect(JSON.parse(JSON.stringify(config))).toEqual({
+      mcpServers: { a: { command: 'node', args: ['x'] } },
+    });
+    expect(problems.map((problem) => locate(problem).message.replace(folder, ''))).toEqual([
+      '/client.json:2:3: projects: these keys have no effect in Hostler: projects, deep, n, s, l',
+      '/client.json:5:43: mcpServers.a.typo: these keys have no effect in Hostler: typo',
+    ]);
+  });
+
+  test('with a mistake are reported', () => {
+    const text = `{ "projects": {"a": tru}, ${servers} }`;
+    expect(errorOf(() => parseConfigText(text, 'h.json')).message).toBe('h.json:1:21: invalid symbol');
+  });
+
+  test('may be larger than 4 MiB, up to 32 MiB', () => {
+    const history = (mib: number) => `{ "history": ["${'x'.repeat(mib * 2 ** 20)}"], ${servers} }`;
+    expect(parseHostConfig(readConfigFile(write('big.json', history(5)), {}).config, () => {}).mcpServers.size).toBe(1);
+    expect(errorOf(() => readConfigFile(write('big.json', history(32)), {})).message).toMatch(/is larger than 32 MiB$/);
+  });
+});
+
 test('a key with a special name is a key like any other', () => {
   expect(Object.keys(parseConfigText('{"__proto__": {"mcpServers": {}}}', 'x') as object)).toEqual(['__proto__']);
 });

@@ -2,19 +2,22 @@
  * Reads `hostler.json`: JSON with comments and trailing commas. Replaces the placeholders.
  * Not here: validation of the value (host-config.ts), watching the file (cli/config/watch-config.ts).
  * Invariant: a syntax error makes the whole file unusable, and the error names line and column. A duplicate key is a syntax
- * error, because two parsers could use different values.
+ * error, because two parsers could use different values; values of clients that Hostler does not read are not searched for them.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
 import path from 'node:path';
 import { type Node, type ParseError, parseTree, printParseErrorCode } from 'jsonc-parser';
 import { faultsOf, HostError, isHostError, joinFaults } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
-import { type Normalised, normaliseConfig, noteReason } from './client-config.js';
+import { isRemark, type Normalised, normaliseConfig } from './client-config.js';
+import { serverTables } from './client-keys.js';
 import { isEntryTable, UnusableEntry } from './copy-config.js';
+import { configBytesMax } from './folders.js';
 import { invalidSpec } from './invalid-spec.js';
+import { hostConfigKeys } from './known-keys.js';
+import { refuseOwnCommands } from './own-entry.js';
 import { type Filled, fillPlaceholders, type PlaceholderSources } from './placeholders.js';
 
-const fileBytesMax = 4 * 1024 * 1024;
 const depthMax = 64;
 const shownChars = 200;
 /** Longest name in a path of an error. */
@@ -30,20 +33,26 @@ export function readConfigFile(file: string, env: Readonly<Record<string, string
 interface WrittenConfig extends Normalised {
   /** Adds the place in the file to an error: line, column, and the path as written. */
   readonly locate: (error: HostError) => HostError;
+  readonly file: string;
 }
 
 export interface ReadConfig extends Filled, Pick<WrittenConfig, 'locate'> {}
 
 export function normaliseText(text: string, file: string): WrittenConfig {
   const normalised = normaliseConfig(parseConfigText(text, file));
-  return { ...normalised, locate: locator(text, file, normalised.written) };
+  return { ...normalised, locate: locator(text, file, normalised.written), file };
 }
 
 /** Errors that are thrown have their place. */
-export function fillConfig({ config, notes, locate }: WrittenConfig, sources: PlaceholderSources): ReadConfig {
+export function fillConfig({ config, notes, locate, file }: WrittenConfig, sources: PlaceholderSources): ReadConfig {
   try {
     const filled = fillPlaceholders(config, sources);
-    return { ...filled, problems: [...filled.problems, ...notes], locate };
+    return {
+      ...filled,
+      config: refuseOwnCommands(filled.config, file),
+      problems: [...filled.problems, ...notes],
+      locate,
+    };
   } catch (error) {
     throw isHostError(error) ? joinFaults(faultsOf(error).map(locate)) : error;
   }
@@ -66,7 +75,7 @@ export function readConfigSource(file: string): ConfigSource {
     descriptor = openSync(realFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const facts = fstatSync(descriptor);
     if (!facts.isFile()) throw unusable(file, 'is not a file', 'name a file');
-    if (facts.size > fileBytesMax) throw unusable(file, 'is larger than 4 MiB', 'name a smaller file');
+    if (facts.size > configBytesMax) throw unusable(file, 'is larger than 32 MiB', 'name a smaller file');
     return { text: readFileSync(descriptor, 'utf8'), realFile, uid: facts.uid };
   } catch (error) {
     if (error instanceof HostError) throw error;
@@ -83,7 +92,7 @@ export function parseConfigText(text: string, file: string): unknown {
   const errors: ParseError[] = [];
   const body = withoutMark(text);
   const wrong: Wrong = (offset, what) => wrongAt(file, body, offset, what);
-  const tree = treeOf(body, errors, wrong);
+  const tree = treeOf(withoutForeign(body), errors, wrong);
   const faults = errors.slice(0, syntaxErrorsMax).map(({ offset, error }) => wrong(offset, errorText(error)));
   if (!tree && faults.length === 0) throw wrong(0, 'the file is empty');
   try {
@@ -98,6 +107,42 @@ export function parseConfigText(text: string, file: string): unknown {
 /** A space replaces the byte order mark, so that offsets stay the same. */
 const withoutMark = (text: string): string => text.replace(/^\ufeff/, ' ');
 
+const readKeys: ReadonlySet<string> = new Set([...hostConfigKeys, ...serverTables]);
+
+/**
+ * Replaces the objects and lists at the top level that Hostler does not read by texts of equal length. A file of a client may have
+ * megabytes of them, whose tree costs more than all the rest. Only in plain JSON, which clients write.
+ */
+function withoutForeign(body: string): string {
+  try {
+    if (Array.isArray(JSON.parse(body))) return body;
+  } catch {
+    return body;
+  }
+  const parts: string[] = [];
+  let [depth, begun, end, key] = [0, 0, 0, ''];
+  for (let at = 0; at < body.length; at++) {
+    const char = body[at];
+    if (char === '"') {
+      const from = at;
+      do at = body.indexOf('"', at + 1);
+      while (isEscaped(body, at));
+      if (depth === 1) key = body.slice(from + 1, at);
+    } else if (char === '{' || char === '[') begun = ++depth === 2 ? at : begun;
+    else if ((char === '}' || char === ']') && --depth === 1 && !readKeys.has(key) && !key.includes('\\')) {
+      parts.push(body.slice(end, begun), `"${' '.repeat(at - begun - 1)}"`);
+      end = at + 1;
+    }
+  }
+  return `${parts.join('')}${body.slice(end)}`;
+}
+
+function isEscaped(body: string, at: number): boolean {
+  let before = at - 1;
+  while (body[before] === '\\') before--;
+  return (at - before) % 2 === 0;
+}
+
 /** `written`: paths of the file, by path of the configuration. */
 function locator(text: string, file: string, written: ReadonlyMap<string, string>): (error: HostError) => HostError {
   let offsets: ReadonlyMap<string, number> | undefined;
@@ -107,8 +152,8 @@ function locator(text: string, file: string, written: ReadonlyMap<string, string
   };
   return (error) => {
     const { field = '', reason } = error.details;
-    if (error.code !== 'invalid_spec' || (reason !== undefined && reason !== noteReason)) return error;
-    offsets ??= offsetsOf(withoutMark(text));
+    if (error.code !== 'invalid_spec' || (reason !== undefined && !isRemark(error))) return error;
+    offsets ??= offsetsOf(withoutForeign(withoutMark(text)));
     const path = writtenPath(field);
     const offset = prefixesOf(path).reduce<number | undefined>(
       (found, prefix) => found ?? offsets?.get(prefix),

@@ -41,6 +41,9 @@ export const cacheFolder = (env: Environment): string | undefined => {
 
 export const configFileName = 'hostler.json';
 
+/** Files of clients also hold their history and settings, and grow. */
+export const configBytesMax = 32 * 1024 * 1024;
+
 /** The user's own configuration file. */
 export const ownConfigFile = (env: Environment): string | undefined => {
   const folder = configFolder(env);

@@ -237,6 +237,17 @@ describe('P-ROLE-6 probable mistakes are reported', () => {
   });
 });
 
+test('a role or group that names a server as its client wrote it gets the slug to write', () => {
+  const names = ['GitHub', 'github.com/upstash/context7', 'Sequential Thinking', '漢字'];
+  const mcpServers = Object.fromEntries(names.map((name) => [name, { command: 'x' }]));
+  const allow = ['GitHub/*', 'github.com/upstash/context7/a', 'Sequential Thinking/*', 'other/*'];
+  const { told } = parse({ mcpServers, roles: { dev: { allow } }, groups: { g: ['GitHub', '漢字'] } });
+  expect(told.map(({ hint = '' }) => /did you mean ([^?]*)\? /.exec(hint)?.[1])).toEqual([
+    ...['github', 'github-com-upstash-context7', 'sequential-thinking', undefined, 'github'],
+    expect.stringMatching(/^server-[0-9a-f]{8}$/),
+  ]);
+});
+
 test('quoted text cannot control a terminal', () => {
   expect(() => parse({ 'keys\u001b': 1 })).toThrow(
     'keys\\u{1b}: is not a key of the configuration; did you mean keys?',

@@ -7,6 +7,7 @@
  */
 import * as z from 'zod/mini';
 import { faultsOf, type HostError, isHostError, joinFaults } from '../kernel/errors.js';
+import { didYouMean } from '../kernel/nearest-name.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type IdentitySettings, identityEntry } from './auth-settings.js';
 import { type BrokerSettings, brokerEntry, removedBrokerMembers } from './broker-settings.js';
@@ -126,7 +127,7 @@ function parseWith(input: unknown, onProblem: OnProblem, parse: ParseServers): H
     faults.push(invalidSpec('$schema', 'must be the address of a schema', 'leave it out'));
 
   const written = entries('mcpServers');
-  const names: ReadonlySet<string> = new Set(Object.keys(written));
+  const names: ServerNames = new Map(Object.entries(written).map(([name, entry]) => [name, labelOf(entry)]));
   const isRule = unlistedRole === undefined || unlistedRole === 'deny' || unlistedRole === 'allow';
   if (!isRule) faults.push(invalidSpec('unlistedRole', 'must be "deny" or "allow"', 'leave it out to deny'));
   const { principals = {}, roles: ofRoles = {}, ...rest } = entries('budgets');
@@ -199,13 +200,23 @@ function parseServers(written: Entries, onProblem: OnProblem, isFromFile: boolea
   return { mcpServers, unusable };
 }
 
+/** Labels by slug. */
+type ServerNames = ReadonlyMap<string, string | undefined>;
+
+/** A role or group names the slug; `text` may be the name as the client wrote it. */
+function meantServer(servers: ServerNames, text: string): string {
+  const isLabel = (label: string | undefined) => label === text || (label && text.startsWith(`${label}/`));
+  const [slug] = [...servers].find(([, label]) => isLabel(label)) ?? [];
+  return slug === undefined ? didYouMean(text.split('/', 1)[0] ?? '', servers.keys()) : `did you mean ${slug}? `;
+}
+
 const labelOf = (entry: unknown): string | undefined => {
   const label = typeof entry === 'object' && entry !== null ? (entry as { label?: unknown }).label : undefined;
   return typeof label === 'string' ? label : undefined;
 };
 
 /** An invalid role stays listed and may use nothing. Otherwise `unlistedRole: "allow"` would allow it everything. */
-function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, report: Report): readonly RolePattern[] {
+function parseRole(at: string, entry: unknown, servers: ServerNames, report: Report): readonly RolePattern[] {
   const parsed = roleEntry.safeParse(entry);
   if (!parsed.success) {
     const { field, what } = firstIssue(parsed.error, at);
@@ -222,7 +233,7 @@ function parseRole(at: string, entry: unknown, servers: ReadonlySet<string>, rep
       report(
         field,
         `names the server '${shown(server)}', which is not configured; the pattern applies as written`,
-        patternHint,
+        `${meantServer(servers, pattern)}${patternHint}`,
       );
     } else if (tool !== '*' && tool.includes('*')) {
       report(field, `'${shown(pattern)}' matches only a tool with exactly this name, star included`, patternHint);
@@ -264,7 +275,7 @@ function parseGroup(
   at: string,
   entry: unknown,
   name: string,
-  servers: ReadonlySet<string>,
+  servers: ServerNames,
   report: Report,
 ): readonly string[] | undefined {
   if (!groupName.test(name)) {
@@ -276,7 +287,12 @@ function parseGroup(
     return undefined;
   }
   return list(at, entry, report, (field, server) => {
-    if (!servers.has(server)) report(field, `names the server '${shown(server)}', which is not configured`);
+    if (!servers.has(server))
+      report(
+        field,
+        `names the server '${shown(server)}', which is not configured`,
+        `${meantServer(servers, server)}${entryHint}`,
+      );
     return true;
   });
 }

@@ -41,6 +41,40 @@ test('a disabled server is stopped and refuses calls and start until it is enabl
   expect((await hostler('call', 'two.echo', 'text=x')).code).toBe(0);
 });
 
+test('a server that its entry keeps out of service is not said to be enabled', async () => {
+  const off = { off: { ...fixtureEntry(), enabled: false }, bad: { command: 'x', args: 7 } };
+  place.configure({ ...JSON.parse(text), mcpServers: { ...JSON.parse(text).mcpServers, ...off } });
+  await eventually('the edit is in effect', async () => (await hostler('status')).stdout.includes('\nbad '));
+  const still = await hostler('enable', 'off');
+  expect([still.code, still.stdout]).toEqual([1, `off: still disabled by its entry in ${place.config}\n`]);
+  const { code, stdout } = await hostler('enable', 'bad', '--json');
+  expect([code, JSON.parse(stdout)]).toMatchObject([1, { server: 'bad', isEnabled: false }]);
+  expect((await hostler('enable', 'bad')).stdout).toContain(`bad: still refused by its entry in ${place.config}: `);
+  place.configure(text);
+  await eventually('the edit is undone', async () => !(await hostler('status')).stdout.includes('\nbad '));
+});
+
+test('a save of other settings is not reported, and the commands in one text are', async () => {
+  const up = place.running.at(-1) as Running;
+  const inEffect = () => up.stderr.match(/the edited configuration is in effect/g)?.length ?? 0;
+  const before = inEffect();
+  const config = JSON.parse(text);
+  for (const startups of [1, 2]) {
+    place.configure({ ...config, startups });
+    // Two commands take longer than the watch waits.
+    for (let n = 0; n < 2; n++) await hostler('status');
+  }
+  config.mcpServers.split = { command: `${process.execPath} -e 1` };
+  place.configure({ ...config, startups: 3 });
+  await eventually('a change of a server is reported', () => up.stderr.includes('is split: the program is'));
+  expect(up.stderr).toMatch(/ warn +.*is split: the program is/);
+  await eventually('the edit is in effect', () => inEffect() > before);
+  // The first save has a remark about the unknown key.
+  expect(inEffect() - before).toBeLessThanOrEqual(2);
+  place.configure(text);
+  await eventually('the edit is undone', async () => !(await hostler('status')).stdout.includes('\nsplit '));
+});
+
 test('a mistyped tool is not disabled', async () => {
   const { code, stderr } = await hostler('disable', 'one/ehco');
   expect([code, stderr]).toEqual([1, expect.stringContaining('did you mean echo?')]);

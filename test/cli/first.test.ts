@@ -62,6 +62,14 @@ test.each<[string, Record<string, unknown>, RegExp]>([
     },
     /\n5 servers in 4 clients: 3 different, 1 whose command does not exist\n/,
   ],
+  [
+    'Hostler itself in the file of a client',
+    {
+      '.cursor/mcp.json': { mcpServers: { a: node, hostler: { command: 'hostler', args: ['up', '--stdio'] } } },
+      '.kiro/settings/mcp.json': { mcpServers: { hostler: { command: 'npx', args: ['hostler', 'up', '--stdio'] } } },
+    },
+    /\n1 server in 1 client: 1 different\n/,
+  ],
 ])('AC-E12 %s: counted as by hand, and nothing is written, started or connected to', async (_name, files, said) => {
   for (const [file, value] of Object.entries(files)) write(file, value);
   const text = await alone();

@@ -136,7 +136,7 @@ function linkTarget(file: string): string | undefined {
   }
 }
 
-/** Larger files are compared by size and modification time; the parser refuses them. */
+/** Larger files are compared by size and modification time. */
 const comparedBytesMax = 4 * 1024 * 1024;
 
 export function contentOf(file: string): string | undefined {

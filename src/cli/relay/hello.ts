@@ -4,13 +4,13 @@
  * Invariant: values of variables are in the hello and nowhere else: not in logs, notes or status.
  */
 import { readFileSync, statSync } from 'node:fs';
+import { configBytesMax } from '../../config/folders.js';
 import { type EndReason, endReasons } from './relay-state.js';
 
 /** Changes whenever a relay and a host of different numbers could misunderstand each other. */
 export const relayProtocol = 1;
 export const helloBytesMax = 1024 * 1024;
 const variablesMax = 1_000;
-const configBytesMax = 4 * 1024 * 1024;
 
 export interface Hello {
   readonly hostler: number;

@@ -42,6 +42,33 @@ test('E8 confirmations that lie in the working folder do not count, whatever a r
   expect(source().confirmations).toBe(path.join(folder, 'home/.local/share/hostler/trust.json'));
 });
 
+test.each([true, false])(
+  'a save that changes no setting of ours is no change (found in the folder: %s)',
+  async (found) => {
+    const source = new TrustedSource({ file, isFoundInFolder: found }, env);
+    const save = (more: object, command = 'x') => {
+      writeFileSync(file, `// saved\n${JSON.stringify({ ...runs(command), ...more }, null, 2)}`);
+      return source.read();
+    };
+    write({ ...runs('x'), startups: 1 });
+    const first = await source.open(answer('y\n'));
+    expect(first.isChanged).toBe(true);
+    first.accept();
+    expect(save({ startups: 2 }).isChanged).toBe(false);
+    expect(save({ startups: { more: [1] } }).isChanged).toBe(false);
+    expect(save({ startups: 2, roles: {} }).isChanged).toBe(true);
+    // Not accepted, so still a change.
+    expect(save({ startups: 2, roles: {} }).isChanged).toBe(true);
+    const changed = save({ startups: 2 }, 'y');
+    expect([changed.isChanged, source.waiting]).toEqual([true, []]);
+    changed.accept();
+    expect(source.waiting).toEqual(found ? ['mcpServers.a'] : []);
+    expect(save({ startups: 3 }, 'y').isChanged).toBe(false);
+    // A new remark is told.
+    expect(save({ startups: 3, another: 1 }, 'y').isChanged).toBe(true);
+  },
+);
+
 describe('a start', () => {
   test('E8 without a terminal a file that was never confirmed is refused, and the error names hostler trust', async () => {
     write(runs('x'));

@@ -6,6 +6,7 @@
  */
 import { realpathSync } from 'node:fs';
 import path from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import {
   fillConfig,
   normaliseText,
@@ -20,11 +21,13 @@ import { HostError } from '../../kernel/errors.js';
 import type { ConfigLocation } from '../config/find-config.js';
 import { type ConfigPart, partsOf } from './config-parts.js';
 import { type TrustedLocation, TrustStore } from './trust-store.js';
-import { type Configuration, type UsableChanges, withholdUnconfirmed } from './unconfirmed-changes.js';
+import { type UsableChanges, withholdUnconfirmed } from './unconfirmed-changes.js';
 
 type Environment = NodeJS.ProcessEnv;
 
 export interface UsableConfig extends ReadConfig {
+  /** False: equal to the configuration that is in use. Clients often save their files with other settings changed. */
+  readonly isChanged: boolean;
   /** Call it when the configuration is in use: unconfirmed changes of later edits then fall back to it. */
   readonly accept: () => void;
 }
@@ -42,8 +45,7 @@ export class TrustedSource {
   readonly #location: ConfigLocation;
   readonly #env: Environment;
   readonly #store: TrustStore | undefined;
-  #applied: Configuration | undefined;
-  #waiting: readonly string[] = [];
+  #applied: (UsableChanges & { readonly told: readonly string[] }) | undefined;
 
   constructor(location: ConfigLocation, env: Environment) {
     this.#location = location;
@@ -53,7 +55,7 @@ export class TrustedSource {
 
   /** Paths of the parts of the last edit that wait for `hostler trust`. */
   get waiting(): readonly string[] {
-    return this.#waiting;
+    return this.#applied?.waiting ?? [];
   }
 
   /** Path of the file of confirmations, for a watcher; undefined if no confirmation is needed. */
@@ -82,15 +84,17 @@ export class TrustedSource {
   }
 
   #named(): UsableConfig {
-    return { ...readConfigFile(this.#location.file, this.#env), accept: () => {} };
+    const filled = readConfigFile(this.#location.file, this.#env);
+    return this.#usable(filled, { config: filled.config, parts: [], waiting: [] });
   }
 
   #usable(filled: ReadConfig, usable: UsableChanges): UsableConfig {
+    const { config, parts, waiting } = usable;
+    const next = { config, parts, waiting, told: filled.problems.map(({ message }) => message) };
     const accept = () => {
-      this.#applied = usable;
-      this.#waiting = usable.waiting;
+      this.#applied = next;
     };
-    return { ...filled, config: usable.config, accept };
+    return { ...filled, config, isChanged: !isDeepStrictEqual(this.#applied, next), accept };
   }
 }
 

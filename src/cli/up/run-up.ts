@@ -10,9 +10,10 @@ import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { ServedWorkers, ServeWorkers } from '../../broker/serve-workers.js';
-import { noteReason } from '../../config/client-config.js';
+import { isRemark, warningReason } from '../../config/client-config.js';
 import { parseKeys } from '../../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../../config/listen-settings.js';
+import { refuseOwnUrls } from '../../config/own-entry.js';
 import { type UnlistedRole, unlistedRoles } from '../../config/unlisted-roles.js';
 import { createGateway, type Gateway, gatewayCapabilities } from '../../gateway/gateway.js';
 import type { Host } from '../../host/host.js';
@@ -108,6 +109,7 @@ class Run {
   #relays: RelayService | undefined;
   readonly #alone: string | undefined;
   #isServing = false;
+  #isEditRefused = false;
   #isEnding = false;
   /** Reason that connected relays are told. */
   endReason: EndReason = 'down';
@@ -177,7 +179,7 @@ class Run {
     const isChosen = port !== undefined || hasPort(config);
     if (!(isStdio || isRelayed) || port !== undefined)
       await (isChosen ? gateway.listen() : listenAnywhere(gateway, dataDir, listen.port, this.#problem));
-    await host.open(config);
+    await host.open(refuseOwnUrls(config, gateway.url));
     gateway.opened();
     await this.#serveWorkers(host, settings);
     this.#isServing = true;
@@ -185,19 +187,10 @@ class Run {
     for (let turns = 0; gateway.url !== undefined && turns < 2; turns++) await nextTurn();
     if (this.#alone === undefined) await this.#serveRelays(host, gateway);
     if (isStdio) void this.#serveClient(gateway);
-    this.#closers.push(
-      watchConfig({
-        file: this.#options.config,
-        since,
-        clock: systemClock,
-        onChange: () => void this.#reload(),
-        onProblem: this.#problem,
-      }),
-    );
+    const watched = { clock: systemClock, onChange: () => void this.#reload(), onProblem: this.#problem };
+    this.#closers.push(watchConfig({ ...watched, file: this.#options.config, since }));
     const { confirmations } = this.#source;
-    if (confirmations === undefined) return;
-    const onChange = () => void this.#reload();
-    this.#closers.push(watchConfig({ file: confirmations, clock: systemClock, onChange, onProblem: this.#problem }));
+    if (confirmations !== undefined) this.#closers.push(watchConfig({ ...watched, file: confirmations }));
   }
 
   async #serveWorkers(host: Host, { broker, keys }: Serving): Promise<void> {
@@ -299,13 +292,13 @@ class Run {
   #readConfig(first?: UsableConfig) {
     const { config: file } = this.#options;
     try {
-      const { config, secrets, problems, locate, accept } = first ?? this.#source.read();
+      const { config, secrets, problems, locate, accept, isChanged } = first ?? this.#source.read();
       for (const secret of secrets) this.#redactor.know(secret);
       // The host parses the servers and reports problems of single entries.
       const settings = servingOf(config, locate);
       this.#locate = locate;
-      for (const problem of problems) this.#problem(problem);
-      return { config: config as HostConfig, settings, accept };
+      if (isChanged) for (const problem of problems) this.#problem(problem);
+      return { config: config as HostConfig, settings, accept, isChanged };
     } catch (error) {
       throw isHostError(error) ? inFile(error, file) : error;
     }
@@ -315,7 +308,10 @@ class Run {
     const [host, gateway] = [this.#host, this.#gateway];
     if (!host || !gateway) return;
     try {
-      const { config, settings, accept } = this.#readConfig();
+      const { config, settings, accept, isChanged } = this.#readConfig();
+      // After a refused edit, the log says that the configuration is valid again.
+      if (!isChanged && !this.#isEditRefused) return;
+      this.#isEditRefused = false;
       const listen = listenOf(settings.listen, this.#options);
       const before = this.#settings;
       const swap = () => {
@@ -323,7 +319,7 @@ class Run {
         this.#log.level = settings.log.level;
         accept();
       };
-      const edit = { config, keys: settings.keys, listen, swap };
+      const edit = { config: refuseOwnUrls(config, gateway.url), keys: settings.keys, listen, swap };
       const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);
       this.#logText('info', 'the edited configuration is in effect');
       if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
@@ -339,6 +335,7 @@ class Run {
         );
       await atBroker.catch(this.#problem);
     } catch (error) {
+      this.#isEditRefused = true;
       this.#logText('error', 'the edited configuration is invalid; the previous one stays in effect');
       for (const fault of isHostError(error) ? faultsOf(error) : [error]) this.#problem(fault);
     }
@@ -374,7 +371,7 @@ class Run {
     // The text of any other error may quote a peer.
     if (!isHostError(given)) return this.#logText('error', this.#redactor.redact(thrownText(given)));
     const error = this.#locate(given);
-    if (error.details.reason === noteReason) return this.#noteOnce(error);
+    if (isRemark(error)) return this.#noteOnce(error);
     // An event has already logged an unavailable server; only the hint of its cause is new.
     const isLogged = exitCodeOf(error) === EXIT.unavailable && isHostError(error.cause);
     const { server, field } = error.details;
@@ -384,10 +381,10 @@ class Run {
   };
 
   /** A remark about the configuration is logged once, not at each edit. */
-  #noteOnce({ message, hint }: HostError): void {
+  #noteOnce({ message, hint, details: { reason } }: HostError): void {
     if (this.#noted.has(message)) return;
     setBounded(this.#noted, message, true, notesMax);
-    this.#logText('info', `${message}; ${hint}`);
+    this.#logText(reason === warningReason ? 'warn' : 'info', `${message}; ${hint}`);
   }
 
   #logText(level: LogLevel, text: string): void {

@@ -1,0 +1,95 @@
+/**
+ * Finds the entries of a configuration that are Hostler itself with the same configuration. Files of clients hold such an entry
+ * beside their servers. If it were started, Hostler would list its own tools again, and again with each list.
+ * Not here: a second check when a relay connects (cli/up/relay-admission.ts).
+ * Invariant: only the entry itself is refused, with a note; it is no fault of the file.
+ */
+import { realpathSync } from 'node:fs';
+import { hostname, networkInterfaces } from 'node:os';
+import path from 'node:path';
+import { noteReason } from './client-config.js';
+import { UnusableEntry } from './copy-config.js';
+import { invalidSpec } from './invalid-spec.js';
+import { isLoopback } from './values.js';
+
+type Table = Readonly<Record<string, unknown>>;
+
+/** Programs that run another program or a script; `ssh` and `docker` reach another machine. */
+const launcher = /(?:^|[\\/])(?:node(?:js)?|npx|npm|pnpm|pnpx|yarn|bunx?|env|cmd)(?:\.exe|\.cmd)?$/i;
+const ownProgram = /(?:^|[\\/])(?:hostler(?:@[\w.^~-]+)?(?:\.cmd)?|dist[\\/]cli[\\/]main\.c?js)$/;
+
+/** `file`: the configuration. Refuses entries that start `hostler up --stdio` with it, or without naming one. */
+export const refuseOwnCommands = (config: unknown, file: string): unknown =>
+  refuse(config, (entry) => isOwnCommand(entry, file));
+
+/** `url`: an endpoint of this Hostler; undefined if it opened no port. */
+export const refuseOwnUrls = <T>(config: T, url: string | undefined): T =>
+  url === undefined ? config : (refuse(config, (entry) => isOwnUrl(entry.url, url)) as T);
+
+/** Without `file`: `hostler up --stdio` with any configuration. */
+export function isOwnCommand({ command, args = [], cwd }: Table, file?: string): boolean {
+  if (!Array.isArray(args)) return false;
+  const words = [command, ...args].map(String);
+  const last = launcher.test(String(command)) ? words.length - 1 : 0;
+  return words.some((word, i) => {
+    if (i > last || !isOwnProgram(word)) return false;
+    const [name, ...options] = words.slice(i + 1).filter((each) => each !== '--');
+    if (name !== 'up' || !options.includes('--stdio')) return false;
+    const given = configOf(options);
+    const folder = typeof cwd === 'string' ? cwd : '';
+    return given === undefined || file === undefined || isSame(path.resolve(path.dirname(file), folder, given), file);
+  });
+}
+
+const isOwnProgram = (word: string): boolean =>
+  ownProgram.test(word) || (path.isAbsolute(word) && isSame(word, process.argv[1] ?? ''));
+
+function configOf(options: readonly string[]): string | undefined {
+  const joined = options.find((each) => each.startsWith('--config='));
+  const at = options.indexOf('--config');
+  return joined?.slice('--config='.length) ?? (at < 0 ? undefined : options[at + 1]);
+}
+
+function isOwnUrl(given: unknown, url: string): boolean {
+  if (typeof given !== 'string' || !URL.canParse(given)) return false;
+  const [theirs, ours] = [new URL(given), new URL(url)];
+  if (theirs.port !== ours.port || theirs.protocol !== ours.protocol) return false;
+  const [name, own] = [theirs, ours].map(({ hostname: host }) => host.replace(/^\[|\]$/g, '')) as [string, string];
+  const isEverywhere = own === '0.0.0.0' || own === '::';
+  return name === own || ((isEverywhere || isLoopback(own)) && isLoopback(name)) || (isEverywhere && isOfMachine(name));
+}
+
+const isOfMachine = (name: string): boolean =>
+  name === hostname().toLowerCase() ||
+  Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === name));
+
+function refuse(config: unknown, isOwn: (entry: Table) => boolean): unknown {
+  if (!isTable(config) || !isTable(config.mcpServers)) return config;
+  const entries = Object.entries(config.mcpServers).map(([name, given]): [string, unknown] => {
+    // Another fault of such an entry, such as a variable that is not set, does not matter.
+    const entry = given instanceof UnusableEntry ? given.entry : given;
+    if (!isTable(entry) || !isOwn(entry)) return [name, given];
+    const label = typeof entry.label === 'string' ? { label: entry.label } : {};
+    return [name, new UnusableEntry(ownEntry(name), label)];
+  });
+  return Object.assign(Object.create(null), config, { mcpServers: Object.fromEntries(entries) });
+}
+
+const ownEntry = (name: string) =>
+  invalidSpec(
+    `mcpServers.${name}`,
+    'is Hostler itself, which would list its own tools again; it is left out',
+    'leave the entry for the client of this file; the other servers run',
+    { reason: noteReason },
+  );
+
+function isSame(one: string, other: string): boolean {
+  try {
+    return realpathSync(one) === realpathSync(other);
+  } catch {
+    return path.resolve(one) === path.resolve(other);
+  }
+}
+
+const isTable = (value: unknown): value is Table =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
