@@ -6,8 +6,10 @@
  * Invariants: a key that the gateway accepts is no worker's. A change is checked before it is made, and made in one step.
  */
 import type { KeyEntry, Keys } from '../config/keys.js';
-import type { Clock } from '../kernel/clock.js';
+import type { Cancel, Clock } from '../kernel/clock.js';
 import type { WorkerIdentity } from './service/transport.js';
+
+const expiryLookMs = 60_000;
 
 type Rows = Map<string, readonly KeyEntry[]>;
 
@@ -16,6 +18,7 @@ export class Identities {
   readonly #listeners = new Set<() => void>();
   #byDigest: ReadonlyMap<string, KeyEntry> = new Map();
   #byWorker: Rows = new Map();
+  #cancelExpiry: Cancel = () => {};
 
   constructor(keys: Keys, clock: Clock) {
     this.#clock = clock;
@@ -39,11 +42,6 @@ export class Identities {
     return [...this.#byWorker.values()].flatMap(([entry]) => (entry ? (asIdentity(entry) ?? []) : []));
   }
 
-  /** Expiry times of keys, for a transport that cuts connections when they pass. */
-  expiryOf(digest: string): number | undefined {
-    return this.#byDigest.get(digest)?.expiresAtMs;
-  }
-
   /** Listeners hear of the change in the same turn. */
   replace(keys: Keys): ChangedWorkers {
     const before = this.#byWorker;
@@ -56,7 +54,7 @@ export class Identities {
       byWorker.set(worker.name, [...(byWorker.get(worker.name) ?? []), entry]);
     }
     [this.#byDigest, this.#byWorker] = [byDigest, byWorker];
-    for (const listener of this.#listeners) listener();
+    this.#changed();
     const revoked: { name: string; keptEpoch: string | undefined }[] = [];
     const otherRole = new Set<string>();
     for (const [name, [was]] of before) {
@@ -68,10 +66,26 @@ export class Identities {
     return { revoked, otherRole };
   }
 
-  /** The listener must not throw. */
+  /** Called after each change of the keys, and when a key expires. The listener must not throw. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  /** No listener hears of a key that expires later. */
+  close(): void {
+    this.#cancelExpiry();
+  }
+
+  #changed(): void {
+    for (const listener of this.#listeners) listener();
+    const wallMs = this.#clock.date().getTime();
+    const expiries = [...this.#byWorker.values()].flat().flatMap(({ expiresAtMs }) => expiresAtMs ?? []);
+    this.#cancelExpiry();
+    if (expiries.length === 0) return;
+    // Every minute at least, because the wall clock may be set.
+    const delayMs = expiries.reduce((least, at) => (at > wallMs ? Math.min(least, at - wallMs) : least), expiryLookMs);
+    this.#cancelExpiry = this.#clock.at(this.#clock.nowMs() + delayMs, () => this.#changed());
   }
 
   #identity(entry: KeyEntry | undefined): WorkerIdentity | undefined {

@@ -1,6 +1,6 @@
 /**
  * One connection of a worker, on the host's side: reads messages for the service, and sends what the service says.
- * Not here: which connection is the current one of its session (worker-connections.ts), bytes and heartbeat (frame-socket.ts).
+ * Not here: which connection is the current one of its session (websocket-transport.ts), bytes and heartbeat (frame-socket.ts).
  *
  * Invariants: nothing is read before the hello was accepted; one unreadable message ends this connection and no other; every call
  * that was read gets a receipt or a refusal, unless the connection ends first.
@@ -8,7 +8,7 @@
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { type HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { joinedParts, partsBytes } from '../../wire/json-edit.js';
 import { brokerLimits } from '../protocol/limits.js';
 import {
@@ -30,11 +30,9 @@ export interface ConnectionParts {
   readonly clock: Clock;
   readonly storeId: string;
   readonly handlers: ServiceHandlers;
-  hello(connection: HostConnection, hello: Hello): void;
-  badHello(connection: HostConnection, why: string): void;
-  ended(connection: HostConnection, reason: string): void;
-  /** A request was answered, and no other of this connection waits. */
-  idle(): void;
+  hello(hello: Hello): void;
+  badHello(why: string): void;
+  ended(reason: string): void;
 }
 
 /** A connection after its hello. */
@@ -51,11 +49,12 @@ export class HostConnection implements FrameSocketReader {
   readonly #parts: ConnectionParts;
   readonly #socket: FrameSocket;
   readonly #below: Duplex;
-  #admitted: Admitted | undefined;
+  admitted: Admitted | undefined;
   #isOver = false;
   #isStopping = false;
   readonly #pauses = new Set<PauseReason>();
-  #unanswered = 0;
+  /** Requests that are read and not answered. */
+  unanswered = 0;
   #unansweredBytes = 0;
   /** Bytes that are sent and not flushed yet. */
   #unreadBytes = 0;
@@ -67,18 +66,10 @@ export class HostConnection implements FrameSocketReader {
     this.#socket = new FrameSocket(socket, below, parts.clock, this);
   }
 
-  get admitted(): Admitted | undefined {
-    return this.#admitted;
-  }
-
-  get unanswered(): number {
-    return this.#unanswered;
-  }
-
   /** The hello was accepted. */
   admit(admitted: Admitted): void {
     const { session, traffic, role } = admitted;
-    this.#admitted = admitted;
+    this.admitted = admitted;
     this.#below.on('data', this.#countIn);
     traffic.add(this);
     this.send({ op: 'welcome', worker: session.name, role, storeId: this.#parts.storeId });
@@ -87,15 +78,15 @@ export class HostConnection implements FrameSocketReader {
   frame(bytes: Buffer | undefined): void {
     if (this.#isOver) return;
     try {
-      if (bytes === undefined) throw new HostError('invalid_request', 'a binary message is not part of the protocol');
+      if (bytes === undefined) throw notExecuted('invalid_request', 'a binary message is not part of the protocol');
       const message = readWorkerMessage(bytes);
-      if (this.#admitted) this.#read(message, bytes.length, this.#admitted);
-      else if (message.op === 'hello') this.#parts.hello(this, message);
+      if (this.admitted) this.#read(message, bytes.length, this.admitted);
+      else if (message.op === 'hello') this.#parts.hello(message);
       else throw invalid('op', 'must be hello in the first message');
     } catch (error) {
       const why = isHostError(error) ? error.message : 'a message could not be read';
-      if (this.#admitted) this.cut('bad_frame', why);
-      else this.#parts.badHello(this, why);
+      if (this.admitted) this.cut('bad_frame', why);
+      else this.#parts.badHello(why);
     }
   }
 
@@ -104,7 +95,7 @@ export class HostConnection implements FrameSocketReader {
    * as many as the requests that are read.
    */
   send(message: HostMessage): boolean {
-    const { traffic } = this.#admitted ?? {};
+    const { traffic } = this.admitted ?? {};
     if (this.#isOver || traffic === undefined) return false;
     const parts = writeMessage(message);
     const bytes = partsBytes(parts);
@@ -153,19 +144,18 @@ export class HostConnection implements FrameSocketReader {
       isAnswered = true;
       this.send(message);
       this.#changeUnanswered(-1, -bytes);
-      if (this.#unanswered === 0) this.#parts.idle();
     };
   }
 
   #changeUnanswered(count: number, bytes: number): void {
-    this.#unanswered += count;
+    this.unanswered += count;
     this.#unansweredBytes += bytes;
-    const isFull = this.#unanswered >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
+    const isFull = this.unanswered >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
     if (isFull !== this.#pauses.has('unanswered')) this.setPaused('unanswered', isFull);
   }
 
   readonly #countIn = (chunk: Buffer): void => {
-    this.#admitted?.traffic.rate.use(chunk.length);
+    this.admitted?.traffic.rate.use(chunk.length);
   };
 
   #write(frame: Buffer, traffic: WorkerTraffic): void {
@@ -200,8 +190,8 @@ export class HostConnection implements FrameSocketReader {
     this.#isOver = true;
     this.#cancelSlow?.();
     this.#below.off('data', this.#countIn);
-    this.#admitted?.traffic.remove(this, this.#unreadBytes);
-    this.#parts.ended(this, reason);
+    this.admitted?.traffic.remove(this, this.#unreadBytes);
+    this.#parts.ended(reason);
   }
 }
 
@@ -211,5 +201,4 @@ function sendKind({ op }: HostMessage): SendKind {
   return op === 'reply' || op === 'manifest' ? 'reply' : 'must';
 }
 
-const stopping = (): HostError =>
-  new HostError('transport', 'the host stops', { reason: 'stopping', execution: 'not_executed' });
+const stopping = (): HostError => notExecuted('transport', 'the host stops', undefined, { reason: 'stopping' });

@@ -18,9 +18,10 @@ export const fragmentsMax = 64;
 /** Network reads that one message may arrive in: 4 MiB in the smallest packets. */
 export const chunksMax = 16 * KiB;
 
-/** Bytes that wait to be read by a worker, over all its connections; and by all workers. */
+/** Bytes that wait to be read by a worker, over all its connections; and by all workers, beside what each of them always has. */
 export const outboundOfWorkerMax = 16 * MiB;
 export const outboundMax = 128 * MiB;
+export const outboundOfEach = 128 * KiB;
 /** A connection is cut when it reads none of the waiting messages for so long. */
 export const slowMs = 60_000;
 

@@ -1,24 +1,27 @@
 /**
  * Listens for the WebSockets of workers, on a port of its own.
- * Not here: which worker a connection belongs to (worker-connections.ts), messages (host-connection.ts).
+ * Not here: which worker a connection belongs to (websocket-transport.ts), messages (host-connection.ts).
  *
  * Invariants: one path; Host and Origin are checked (own-names.ts); no compression; an address that other machines reach is
  * served with TLS, unless the configuration says `insecure`.
  */
+import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, STATUS_CODES } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { isLoopback } from '../../config/values.js';
 import type { Clock } from '../../kernel/clock.js';
-import { HostError } from '../../kernel/errors.js';
+import { notExecuted } from '../../kernel/errors.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
-import { readTls, type TlsContext } from '../../transports/http/tls-files.js';
+import { reachable } from '../../transports/http/host-name.js';
+import type { OriginGuard } from '../../transports/http/origin-guard.js';
+import { readTls, type TlsContext, watchTls } from '../../transports/http/tls-files.js';
 import type { TurnedAway } from '../broker-events.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { brokerPath, chunksMax, fragmentsMax, helloMs } from './limits.js';
-import { bracketed, ownNames } from './own-names.js';
+import { ownNames } from './own-names.js';
 import { UnadmittedSockets } from './unadmitted-sockets.js';
 
 export interface ListenOptions {
@@ -32,33 +35,32 @@ export interface ListenOptions {
   readonly allowedOrigins?: readonly string[] | undefined;
 }
 
-export interface Listening extends ListenOptions {
+interface ListenParts extends ListenOptions {
   readonly clock: Clock;
   readonly connectionsMax: number;
   hasRoom(): boolean;
   turnedAway(reason: TurnedAway): void;
-  accept(socket: WebSocket, below: Duplex, admission: Admission): void;
+  onProblem(error: unknown): void;
+  accept(upgraded: UpgradedSocket): void;
 }
 
-/** A socket for which neither function is called is cut after `helloMs`. */
-export interface Admission {
-  admitted(): void;
-  wrongKey(): void;
-}
-
-export interface Listener {
-  readonly url: string;
-  /** Accepts no more sockets, and cuts those before the upgrade. Resolves when all sockets are closed. */
-  close(): Promise<void>;
+export interface UpgradedSocket {
+  readonly socket: WebSocket;
+  /** The TCP or TLS socket. */
+  readonly below: Duplex;
+  /** The hello is valid. A socket that is not admitted is cut after `helloMs`. */
+  admit(): void;
 }
 
 const headerBytesMax = 16 * 1024;
 /** TCP connections beside those that are admitted. */
 const spareConnections = 1_024;
 
-export async function listenForWorkers(options: Listening): Promise<Listener> {
-  const { host = '127.0.0.1', port, clock, turnedAway } = options;
-  const tls = options.tls && readTls(options.tls, 'broker.listen.tls');
+/** `close` accepts no more sockets, and cuts those before the upgrade. It resolves when all sockets are closed. */
+export async function listenForWorkers(options: ListenParts): Promise<{ url: string; close(): Promise<void> }> {
+  const { host = '127.0.0.1', port, clock, turnedAway, onProblem } = options;
+  const field = 'broker.listen.tls';
+  const tls = options.tls && readTls(options.tls, field);
   requireTlsBeyondLoopback(options, host);
   const server = makeServer(tls);
   server.maxConnections = options.connectionsMax + spareConnections;
@@ -68,12 +70,32 @@ export async function listenForWorkers(options: Listening): Promise<Listener> {
     turnedAway('too_many_connections');
     socket.destroy();
   });
-  const upgrade = makeUpgrade(options, host, tls?.cert, unadmitted);
-  server.on('upgrade', upgrade);
-  await bind(server, host, port);
-  const { port: bound } = server.address() as AddressInfo;
+  const namesFor = (cert: Buffer | undefined): OriginGuard =>
+    ownNames({ host, cert, allowedHosts: options.allowedHosts ?? [], allowedOrigins: options.allowedOrigins ?? [] });
+  let isOurs = namesFor(tls?.cert);
+  server.on(
+    'upgrade',
+    makeUpgrade(options, (name, origin) => isOurs(name, origin), unadmitted),
+  );
+  try {
+    server.listen(port, host);
+    await once(server, 'listening');
+  } catch (cause) {
+    const { code: reason = 'listen' } = cause as NodeJS.ErrnoException;
+    const hint = 'choose another port or address, or end the process that uses it';
+    throw notExecuted('connect_failed', `the broker cannot listen on ${host}:${port}`, hint, { reason, cause });
+  }
+  // An error of one connection. The others go on.
+  server.on('error', () => undefined);
+  if (options.tls) {
+    const renew = (context: TlsContext) => {
+      (server as TlsServer).setSecureContext({ ...context });
+      isOurs = namesFor(context.cert);
+    };
+    server.once('close', watchTls(options.tls, clock, renew, onProblem, field));
+  }
   return {
-    url: `${tls ? 'wss' : 'ws'}://${reachable(host)}:${bound}${brokerPath}`,
+    url: `${tls ? 'wss' : 'ws'}://${reachable(host)}:${(server.address() as AddressInfo).port}${brokerPath}`,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -82,9 +104,7 @@ export async function listenForWorkers(options: Listening): Promise<Listener> {
   };
 }
 
-function makeUpgrade(options: Listening, host: string, cert: Buffer | undefined, unadmitted: UnadmittedSockets) {
-  const { allowedHosts = [], allowedOrigins = [], hasRoom, turnedAway, accept } = options;
-  const isOurs = ownNames({ host, cert, allowedHosts, allowedOrigins });
+function makeUpgrade({ hasRoom, turnedAway, accept }: ListenParts, isOurs: OriginGuard, unadmitted: UnadmittedSockets) {
   const sockets = new WebSocketServer({
     ...{ noServer: true, clientTracking: false, perMessageDeflate: false, autoPong: false },
     ...{ maxPayload: brokerLimits.messageBytes, maxFragments: fragmentsMax, maxBufferedChunks: chunksMax },
@@ -92,23 +112,18 @@ function makeUpgrade(options: Listening, host: string, cert: Buffer | undefined,
     skipUTF8Validation: true,
   });
   return (request: IncomingMessage, below: Duplex, head: Buffer): void => {
-    const socket = below as Socket;
-    socket.on('error', () => socket.destroy());
+    below.on('error', () => below.destroy());
     const refuse = (status: number, reason: TurnedAway, text: string) => {
       turnedAway(reason);
-      answer(socket, status, text);
+      answer(below, status, text);
     };
     const { host: name, origin } = request.headers;
     if (!isOurs(name, undefined)) return refuse(403, 'wrong_host', wrongName(name));
     if (!isOurs(name, origin)) return refuse(403, 'wrong_origin', wrongOrigin);
     if (request.url !== brokerPath) return refuse(404, 'wrong_path', `the broker is at ${brokerPath}`);
     if (!hasRoom()) return refuse(503, 'too_many_connections', 'the broker has broker.limits.connections connections');
-    unadmitted.upgraded(socket);
-    const admission: Admission = {
-      admitted: () => unadmitted.admitted(socket),
-      wrongKey: () => unadmitted.wrongKey(socket),
-    };
-    sockets.handleUpgrade(request, socket, head, (webSocket) => accept(webSocket, socket, admission));
+    const admit = unadmitted.upgraded(below as Socket);
+    sockets.handleUpgrade(request, below, head, (socket) => accept({ socket, below, admit }));
   };
 }
 
@@ -140,33 +155,7 @@ function makeServer(tls: TlsContext | undefined): Server {
 
 function requireTlsBeyondLoopback({ tls, insecure = false }: ListenOptions, host: string): void {
   if (tls || insecure || isLoopback(host)) return;
-  throw new HostError('invalid_spec', `broker.listen: other machines can reach '${host}', and there is no TLS`, {
-    field: 'broker.listen.tls',
-    execution: 'not_executed',
-    hint: 'set broker.listen.tls, listen on 127.0.0.1, or set broker.listen.insecure if a proxy or VPN encrypts',
-  });
+  const message = `broker.listen: other machines can reach '${host}', and there is no TLS`;
+  const hint = 'set broker.listen.tls, listen on 127.0.0.1, or set broker.listen.insecure if a proxy or VPN encrypts';
+  throw notExecuted('invalid_spec', message, hint, { field: 'broker.listen.tls' });
 }
-
-function bind(server: Server, host: string, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const failed = (cause: Error & { code?: string }) =>
-      reject(
-        new HostError('connect_failed', `the broker cannot listen on ${host}:${port}`, {
-          reason: cause.code ?? 'listen',
-          execution: 'not_executed',
-          hint: 'choose another port or address, or end the process that uses it',
-          cause,
-        }),
-      );
-    server.once('error', failed);
-    server.listen(port, host, () => {
-      server.off('error', failed);
-      // An error of one connection. The others go on.
-      server.on('error', () => undefined);
-      resolve();
-    });
-  });
-}
-
-const reachable = (host: string): string =>
-  host === '::' ? '[::1]' : host === '0.0.0.0' ? '127.0.0.1' : bracketed(host);

@@ -3,9 +3,9 @@
  * certificate, and `broker.listen.allowedHosts`. All others are refused, because a web page may have sent them (DNS rebinding).
  */
 import { X509Certificate } from 'node:crypto';
-import { isIP } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
 import { isLoopback } from '../../config/values.js';
+import { bracketed } from '../../transports/http/host-name.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
 
 export interface OwnNamesOptions {
@@ -53,7 +53,3 @@ export function certificateNames(cert: Buffer): string[] {
   const [, common] = /^CN=(.+)$/m.exec(subject ?? '') ?? [];
   return common === undefined ? [] : [common.toLowerCase()];
 }
-
-/** As it is written in a Host header. */
-export const bracketed = (host: string): string =>
-  isIP(host) === 6 ? new URL(`http://[${host.replace(/%.*$/, '')}]`).hostname : host.toLowerCase();

@@ -1,16 +1,14 @@
 /**
  * Sockets that have not said a valid hello yet: in the TLS handshake, before the upgrade, or after it. They are bounded in number, of one
- * address and in all, in time and in bytes, because anybody who reaches the port can open them. A socket with a wrong key keeps its
- * place for the whole time, which bounds how many keys an address can try.
+ * address and in all, in time and in bytes, because every machine that reaches the port can open them.
  */
 import type { Socket } from 'node:net';
-import type { Clock } from '../../kernel/clock.js';
+import type { Cancel, Clock } from '../../kernel/clock.js';
 import { helloBytesMax, helloMs, unadmittedMax, unadmittedOfAddressMax } from './limits.js';
 
 interface Place {
-  readonly countBytes: (chunk: Buffer) => void;
-  readonly release: () => void;
-  hasWrongKey: boolean;
+  readonly address: string;
+  readonly cancel: Cancel;
 }
 
 export class UnadmittedSockets {
@@ -18,8 +16,6 @@ export class UnadmittedSockets {
   readonly #timedOut: () => void;
   /** By address and port, because a TLS socket does not name the TCP socket below it. */
   readonly #places = new Map<string, Place>();
-  readonly #ofAddress = new Map<string, number>();
-  #count = 0;
 
   constructor(clock: Clock, timedOut: () => void) {
     this.#clock = clock;
@@ -29,65 +25,43 @@ export class UnadmittedSockets {
   /** Returns false if there are too many. `socket`: the TCP socket. */
   add(socket: Socket): boolean {
     const { remoteAddress: address } = socket;
-    if (address === undefined) return false;
-    if (this.#count >= unadmittedMax || (this.#ofAddress.get(address) ?? 0) >= unadmittedOfAddressMax) return false;
-    const place = this.#addPlace(socket, address);
+    const ofAddress = [...this.#places.values()].filter((place) => place.address === address).length;
+    if (address === undefined || this.#places.size >= unadmittedMax || ofAddress >= unadmittedOfAddressMax)
+      return false;
+    const id = idOf(socket);
+    // A port is used again, before its last socket was closed here.
+    this.#release(id);
+    const cancel = this.#clock.at(this.#clock.nowMs() + helloMs, () => {
+      this.#release(id);
+      this.#timedOut();
+      socket.destroy();
+    });
+    const place = { address, cancel };
+    this.#places.set(id, place);
     socket.once('close', () => {
-      if (!place.hasWrongKey) place.release();
+      if (this.#places.get(id) === place) this.#release(id);
     });
     return true;
   }
 
-  /** From now on the bytes of this socket are limited. `socket`: the TCP or TLS socket that was upgraded. */
-  upgraded(socket: Socket): void {
-    const place = this.#places.get(idOf(socket));
-    if (place) socket.on('data', place.countBytes);
-  }
-
-  admitted(socket: Socket): void {
-    const place = this.#places.get(idOf(socket));
-    if (place) socket.off('data', place.countBytes);
-    place?.release();
-  }
-
-  wrongKey(socket: Socket): void {
-    const place = this.#places.get(idOf(socket));
-    if (place) place.hasWrongKey = true;
-  }
-
-  #addPlace(socket: Socket, address: string): Place {
+  /** From now on the bytes of this TCP or TLS socket are limited, until the returned function admits it. */
+  upgraded(socket: Socket): () => void {
     const id = idOf(socket);
     let bytes = 0;
-    const cancel = this.#clock.at(this.#clock.nowMs() + helloMs, () => {
-      place.release();
-      if (!socket.destroyed) this.#timedOut();
-      socket.destroy();
-    });
-    const place: Place = {
-      hasWrongKey: false,
-      countBytes: (chunk) => {
-        bytes += chunk.length;
-        if (bytes > helloBytesMax) socket.destroy();
-      },
-      release: () => {
-        if (this.#places.get(id) !== place) return;
-        cancel();
-        this.#places.delete(id);
-        this.#change(address, -1);
-      },
+    const count = (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > helloBytesMax) socket.destroy();
     };
-    // A port is used again: the place of its last socket ends.
-    this.#places.get(id)?.release();
-    this.#places.set(id, place);
-    this.#change(address, 1);
-    return place;
+    socket.on('data', count);
+    return () => {
+      socket.off('data', count);
+      this.#release(id);
+    };
   }
 
-  #change(address: string, by: number): void {
-    const count = (this.#ofAddress.get(address) ?? 0) + by;
-    this.#count += by;
-    if (count > 0) this.#ofAddress.set(address, count);
-    else this.#ofAddress.delete(address);
+  #release(id: string): void {
+    this.#places.get(id)?.cancel();
+    this.#places.delete(id);
   }
 }
 

@@ -3,7 +3,7 @@
  * all workers have a bound too.
  */
 import type { Clock } from '../../kernel/clock.js';
-import { burstMs, outboundMax, outboundOfWorkerMax } from './limits.js';
+import { burstMs, outboundMax, outboundOfEach, outboundOfWorkerMax } from './limits.js';
 
 /**
  * Paces bytes, in and out together. They are counted after the fact, so a message larger than the burst passes and is paid for
@@ -50,25 +50,29 @@ export interface PacedConnection {
   setPaused(reason: 'rate', isPaused: boolean): void;
 }
 
-/** Bytes that wait to be read by all workers. */
-export interface Outbound {
-  bytes: number;
-}
-
 /** `must`: sent in any case. `progress`: may use half of the room, so that it does not delay replies. */
 export type SendKind = 'must' | 'reply' | 'progress';
 
+export interface WorkerTrafficParts {
+  readonly clock: Clock;
+  readonly bytesPerSecond: number;
+  /** Bytes that wait to be read by all workers. */
+  readonly outbound: { bytes: number };
+  /** The worker has no connection, and used up no more than its rate. */
+  idle(): void;
+}
+
 export class WorkerTraffic {
   readonly rate: ByteRate;
+  readonly #parts: WorkerTrafficParts;
   readonly #connections = new Set<PacedConnection>();
-  readonly #outbound: Outbound;
   #unreadBytes = 0;
 
-  /** `outbound`: shared by all workers. */
-  constructor(clock: Clock, bytesPerSecond: number, outbound: Outbound) {
-    this.#outbound = outbound;
-    this.rate = new ByteRate(clock, bytesPerSecond, (isPaused) => {
+  constructor(parts: WorkerTrafficParts) {
+    this.#parts = parts;
+    this.rate = new ByteRate(parts.clock, parts.bytesPerSecond, (isPaused) => {
       for (const connection of this.#connections) connection.setPaused('rate', isPaused);
+      this.#noteIdle();
     });
   }
 
@@ -84,21 +88,29 @@ export class WorkerTraffic {
   remove(connection: PacedConnection, unreadBytes: number): void {
     this.#connections.delete(connection);
     this.release(unreadBytes);
+    this.#noteIdle();
   }
 
-  /** Counts bytes that are about to be sent. Returns false, and counts nothing, if there is no room for them. */
+  /**
+   * Counts bytes that are about to be sent. Returns false, and counts nothing, if there is no room for them. A worker has
+   * `outboundOfEach` in any case, and at most as much as is free: workers that do not read leave room for the others.
+   */
   take(bytes: number, kind: SendKind): boolean {
-    if (kind !== 'must') {
-      const max = kind === 'progress' ? outboundOfWorkerMax / 2 : outboundOfWorkerMax;
-      if (this.#unreadBytes + bytes > max || this.#outbound.bytes + bytes > outboundMax) return false;
-    }
+    const { outbound } = this.#parts;
+    const share = Math.max(outboundOfEach, Math.min(outboundOfWorkerMax, outboundMax - outbound.bytes));
+    if (kind !== 'must' && this.#unreadBytes + bytes > (kind === 'progress' ? share / 2 : share)) return false;
     this.#unreadBytes += bytes;
-    this.#outbound.bytes += bytes;
+    outbound.bytes += bytes;
     return true;
   }
 
   release(bytes: number): void {
     this.#unreadBytes -= bytes;
-    this.#outbound.bytes -= bytes;
+    this.#parts.outbound.bytes -= bytes;
+  }
+
+  /** A worker that connects again at once must not get a new rate. */
+  #noteIdle(): void {
+    if (this.#connections.size === 0 && !this.rate.isPaused) this.#parts.idle();
   }
 }

@@ -13,6 +13,7 @@ import type { Duplex } from 'node:stream';
 import { ByteBudget } from '../../kernel/byte-budget.js';
 import { sleep } from '../../kernel/clock.js';
 import { newId } from '../../kernel/random.js';
+import { anyAddress, bracketed, reachable } from '../../transports/http/host-name.js';
 import { type OriginGuard, originGuard } from '../../transports/http/origin-guard.js';
 import { readTls, type TlsContext, type TlsPaths, watchTls } from '../../transports/http/tls-files.js';
 import type { ClientEra } from '../eras/era.js';
@@ -351,12 +352,5 @@ const pathOf = (url = ''): string => {
   return query < 0 ? url : url.slice(0, query);
 };
 
-const anyAddress = new Set(['0.0.0.0', '::', '']);
-
 /** The bind address is an accepted Host, unless it is a wildcard address. */
 const ownNames = (host: string): string[] => (anyAddress.has(host) ? [] : [bracketed(host)]);
-
-const bracketed = (host: string): string => (host.includes(':') ? `[${host}]` : host);
-
-const reachable = (host: string): string =>
-  host === '::' ? '[::1]' : anyAddress.has(host) ? '127.0.0.1' : bracketed(host);

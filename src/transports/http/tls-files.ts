@@ -47,6 +47,7 @@ export function watchTls(
   clock: Clock,
   apply: (context: TlsContext) => void,
   onProblem: (error: unknown) => void,
+  field?: string,
 ): Cancel {
   let seen = stampOf(paths);
   let cancel: Cancel = () => {};
@@ -56,7 +57,7 @@ export function watchTls(
     if (now === seen) return;
     seen = now;
     try {
-      apply(readTls(paths));
+      apply(readTls(paths, field));
     } catch (error) {
       onProblem(error);
     }

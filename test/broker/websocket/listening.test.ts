@@ -1,6 +1,6 @@
 /** Who gets a WebSocket of the broker, and who does not. */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -182,21 +182,6 @@ describe('a socket without a hello', () => {
     raw.send(`{"v":1,"op":"hello","x":"${'x'.repeat(70_000)}"}`);
     expect((await raw.closed).code).toBe(1006);
   });
-
-  test('D-53 with a wrong key keeps its place for 5 s: an address can try 128 keys in that time', async () => {
-    const clock = new FakeClock();
-    const place = await open({ clock });
-    for (let n = 0; n < 128; n++) {
-      const raw = place.raw();
-      await raw.opened;
-      raw.send({ v: 1, op: 'hello', key: `guess-${n}`, session: 's' });
-      expect((await raw.closed).code).toBe(4001);
-    }
-    const more = place.raw();
-    expect((await more.closed).code).toBe(1006);
-    clock.advance(5_000);
-    await place.raw().opened;
-  });
 });
 
 describe('messages', () => {
@@ -255,6 +240,20 @@ describe('TLS', () => {
     });
     const place = await open({ listen: { host: '0.0.0.0', port: 0, insecure: true } });
     expect(place.transport.url).toMatch(/^ws:\/\/127\.0\.0\.1:\d+\/broker$/);
+  });
+
+  test('of replaced files is used for new connections, its names too', async () => {
+    const clock = new FakeClock();
+    const tls = certificate(folder, 'IP:127.0.0.1');
+    const place = await open({ clock, listen: { host: '0.0.0.0', port: 0, tls } });
+    await place.raw({ ca: readFileSync(tls.cert) }).opened;
+    certificate(folder, 'IP:127.0.0.1,DNS:other.example');
+    clock.advance(5_000);
+    await place.raw({ ca: readFileSync(tls.cert), headers: { host: 'other.example' } }).opened;
+    writeFileSync(tls.key, 'no key');
+    clock.advance(5_000);
+    expect(place.events).toContainEqual({ kind: 'problem', error: expect.objectContaining({ code: 'invalid_spec' }) });
+    await place.raw({ ca: readFileSync(tls.cert) }).opened;
   });
 
   test('serves wss, and names a file that cannot be used', async () => {

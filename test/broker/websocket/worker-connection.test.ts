@@ -204,25 +204,6 @@ test('D-52 a host that stops says so, and not that the key was refused; calls it
   await closing;
 });
 
-test('a host whose log hangs has 3 s to answer what it read; then it stops, and the calls are uncertain', async () => {
-  const clock = new FakeClock();
-  const place = await SocketPlace.open({ clock });
-  place.service.onCall = () => {};
-  const connection = await place.connect();
-  const read = connection.call(request('k1')).catch((error: HostError) => error);
-  await eventually('it was read', () => place.service.calls.length === 1);
-  let isStopped = false;
-  const stopped = place.transport.stop().then(() => {
-    isStopped = true;
-  });
-  await clock.advanceAsync(2_999);
-  expect(isStopped).toBe(false);
-  clock.advance(1);
-  await stopped;
-  await place.transport.close();
-  expect(await read).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
-});
-
 test('a proxy that closes with 1001 knows nothing of the calls that it passed on: they are uncertain', async () => {
   const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   ends.push(() => server.close());
