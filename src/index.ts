@@ -1,6 +1,5 @@
 /** The public names of Hostler. Names that are not listed here may change without notice. */
 
-export { type CreateHostOptions, createHost } from './broker/create-host.js';
 export type { KnownFacts, KnownList, KnownServer } from './catalog/catalog-server.js';
 export type { Discovered, DiscoveredTool, DiscoverOptions } from './catalog/discovery.js';
 export type { HostItem, HostTool, PinnedText } from './catalog/pinned-tools.js';
@@ -40,6 +39,7 @@ export {
   type SendPhase,
 } from './kernel/errors.js';
 export type { Random } from './kernel/random.js';
+export { type CreateHostOptions, createHost } from './library/create-host.js';
 export type { Guard, GuardRequest, Verdict } from './policy/allowlist.js';
 export type { CacheStats } from './policy/cache.js';
 export type { EraAnswer, Principal } from './policy/operation.js';

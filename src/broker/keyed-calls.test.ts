@@ -233,3 +233,17 @@ test('a call that another host runs is waited for, until the deadline', async ()
   expect(rig.executed).toHaveLength(1);
   await calls.close();
 });
+
+test('a close gives running calls the time that it is given, and cancels them then', async () => {
+  const rig = new Rig();
+  const [first, second] = [rig.call(), rig.call({ key: 'other', deadlineMs: 60_000 })];
+  await settle();
+  const closed = rig.calls.close(5_000);
+  rig.executed[0]?.resolve('{"paid":1}');
+  expect(await first).toBe('{"paid":1}');
+  expect(rig.executed[1]?.signal.aborted).toBe(false);
+  await rig.clock.advanceAsync(5_000);
+  expect(rig.executed[1]?.signal.aborted).toBe(true);
+  expect(await second).toBe('cancelled uncertain');
+  await closed;
+});

@@ -8,7 +8,7 @@
 import { hash } from 'node:crypto';
 import type { ToolResult } from '../host/host-interface.js';
 import type { KeyedCall, KeyedCalls } from '../host/keyed-calls.js';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, sleep } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
 import { newId } from '../kernel/random.js';
 import { memberBytes } from '../wire/json-members.js';
@@ -18,7 +18,7 @@ import { requestDigest } from './protocol/messages.js';
 import { errorBody, readReplyBody, resultBody } from './protocol/reply-body.js';
 import { cancelled, keyConflict, tooLarge, uncertain } from './service/call-errors.js';
 import { CallRunner } from './service/call-runner.js';
-import type { Caller, CallTask } from './service/running-call.js';
+import type { CallTask } from './service/running-call.js';
 
 /** Each principal has bounds of its own, as a worker has. Names of workers begin with a letter or digit. */
 const idOf = (principal: string, key: string): CallId => ({
@@ -42,125 +42,78 @@ export function keyedCalls(
       const id = idOf(principal, key);
       return runner.has(id) || (await log.find(id)) !== undefined;
     },
-    run: (call) => new WaitingCaller(call, { log, clock, runner }).result,
-    async close() {
-      await runner.stop(0, recordMs);
+    run: (call) => runOnce(call, log, clock, runner),
+    async close(graceMs = 0) {
+      await runner.stop(graceMs, recordMs);
       if (isOwnLog) await log.close();
     },
   };
 }
 
-interface Parts {
-  readonly log: CallLog;
-  readonly clock: Clock;
-  readonly runner: CallRunner;
-}
-
-class WaitingCaller implements Caller {
-  readonly result: Promise<ToolResult>;
-  readonly #call: KeyedCall;
-  readonly #parts: Parts;
-  readonly #id: CallId;
-  readonly #party = newId();
-  readonly #deadlineAtMs: number;
-  #resolve: (result: ToolResult) => void = () => {};
-  #reject: (error: HostError) => void = () => {};
+async function runOnce(call: KeyedCall, log: CallLog, clock: Clock, runner: CallRunner): Promise<ToolResult> {
+  const { server, tool, args, signal, deadlineMs = Number.POSITIVE_INFINITY, isRepeatable } = call;
+  const id = idOf(call.principal, call.key);
+  const party = newId();
+  const deadlineAtMs = clock.nowMs() + Math.min(deadlineMs, brokerLimits.deadlineMs);
+  let isOver = false;
   /** A result that is too large for the log. */
-  #large: ToolResult | undefined;
-  #stopWaiting = () => {};
-  #cancelLook = () => {};
-
-  constructor(call: KeyedCall, parts: Parts) {
-    this.#call = call;
-    this.#parts = parts;
-    this.#id = idOf(call.principal, call.key);
-    this.#deadlineAtMs =
-      parts.clock.nowMs() + Math.min(call.deadlineMs ?? Number.POSITIVE_INFINITY, brokerLimits.deadlineMs);
-    this.result = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
+  let large: ToolResult | undefined;
+  const task: CallTask = {
+    ...{ id, digest: requestDigest(server, tool, args), isCallersKey: true },
+    ...{ sentBefore: undefined, deadlineAtMs, isRepeatable },
+    refusal: () => undefined,
+    conflict: () => keyConflict(server, tool),
+    uncertain: (reason) => uncertain(server, tool, reason),
+    execute: async (ownSignal, timeMs) => {
+      const result = await call.execute(ownSignal, call.deadlineMs === undefined ? undefined : timeMs);
+      if (result.bytes.length <= brokerLimits.replyBytes) return resultBody(result.bytes, result.era);
+      large = result;
+      return errorBody(tooLarge({ server, tool }, result.bytes.length, brokerLimits.replyBytes));
+    },
+  };
+  /** Undefined: another host runs the call. */
+  const send = () =>
+    new Promise<Buffer | undefined>((resolve, reject) => {
+      const ended = () => resolve(undefined);
+      runner.send(task, party, { receipt() {}, refuse: reject, reply: resolve, ended });
     });
-    this.#wait();
-    this.#send();
-  }
-
-  receipt(): void {}
-
-  refuse(error: HostError): void {
-    this.#end(() => this.#reject(error));
-  }
-
-  reply(body: Buffer): void {
-    const { log } = this.#parts;
-    const read = readReplyBody(body);
-    this.#end(() => {
-      if (read.kind === 'result') this.#resolve(resultOf(read));
-      else if (this.#large) this.#resolve(this.#large);
-      else {
+  const outcome = async (): Promise<ToolResult> => {
+    for (;;) {
+      const body = await send();
+      const read = body && readReplyBody(body);
+      if (read?.kind === 'result') return resultOf(read);
+      if (read && large) return large;
+      if (read) {
         // A call that did not run may be made again with its key.
-        log.acknowledge(this.#id);
-        this.#reject(read.error);
+        log.acknowledge(id);
+        throw read.error;
       }
-    });
-  }
-
-  /** Another host runs the call. */
-  ended(): void {
-    const { clock } = this.#parts;
-    if (this.#call.signal?.aborted) return this.refuse(cancelled().with({ execution: 'uncertain' }));
-    if (clock.nowMs() + lookMs < this.#deadlineAtMs) {
-      this.#cancelLook = clock.at(clock.nowMs() + lookMs, () => this.#send());
-      return;
+      if (clock.nowMs() + lookMs >= deadlineAtMs) throw uncertain(server, tool, 'host_lost');
+      if (!isOver) await sleep(clock, lookMs);
+      if (isOver || signal?.aborted) throw cancelledUncertain();
     }
-    this.refuse(uncertain(this.#call.server, this.#call.tool, 'host_lost'));
-  }
-
-  #send(): void {
-    this.#parts.runner.send(this.#task(), this.#party, this);
-  }
-
-  #task(): CallTask {
-    const { server, tool, args, isRepeatable } = this.#call;
-    return {
-      ...{ id: this.#id, digest: requestDigest(server, tool, args), isCallersKey: true },
-      ...{ sentBefore: undefined, deadlineAtMs: this.#deadlineAtMs, isRepeatable },
-      refusal: () => undefined,
-      conflict: () => keyConflict(server, tool),
-      uncertain: (reason) => uncertain(server, tool, reason),
-      execute: async (signal, timeMs) => {
-        const given = this.#call.deadlineMs === undefined ? undefined : timeMs;
-        const result = await this.#call.execute(signal, given);
-        if (result.bytes.length <= brokerLimits.replyBytes) return resultBody(result.bytes, result.era);
-        this.#large = result;
-        return errorBody(tooLarge({ server, tool }, result.bytes.length, brokerLimits.replyBytes));
-      },
-    };
-  }
-
-  /** Ends this wait on a cancel or at the deadline; the last one to leave cancels the call. */
-  #wait(): void {
-    const { clock, runner } = this.#parts;
-    const { signal } = this.#call;
-    const onAbort = () => {
-      if (runner.cancel(this.#id, this.#party) !== 'cancelled')
-        this.refuse(cancelled().with({ execution: 'uncertain' }));
-    };
-    const cancelTimer = clock.at(this.#deadlineAtMs + lookMs, () => this.refuse(lateError(this.#call)));
-    this.#stopWaiting = () => {
-      cancelTimer();
-      signal?.removeEventListener('abort', onAbort);
-    };
-    if (signal?.aborted) queueMicrotask(onAbort);
-    else signal?.addEventListener('abort', onAbort, { once: true });
-  }
-
-  #end(settle: () => void): void {
-    this.#cancelLook();
-    this.#stopWaiting();
-    this.#stopWaiting = () => {};
-    settle();
+  };
+  let giveUp: (error: HostError) => void = () => {};
+  const givenUp = new Promise<never>((_resolve, reject) => {
+    giveUp = reject;
+  });
+  const onAbort = () => {
+    // The last caller to leave cancels the call, and hears its outcome.
+    if (runner.cancel(id, party) !== 'cancelled') giveUp(cancelledUncertain());
+  };
+  const cancelTimer = clock.at(deadlineAtMs + lookMs, () => giveUp(lateError(call)));
+  if (signal?.aborted) queueMicrotask(onAbort);
+  else signal?.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await Promise.race([outcome(), givenUp]);
+  } finally {
+    isOver = true;
+    cancelTimer();
+    signal?.removeEventListener('abort', onAbort);
   }
 }
+
+const cancelledUncertain = (): HostError => cancelled().with({ execution: 'uncertain' });
 
 function resultOf({ bytes, era }: Pick<ToolResult, 'bytes' | 'era'>): ToolResult {
   const isError = memberBytes(bytes, 'isError')?.toString() === 'true';

@@ -7,6 +7,7 @@
  */
 import path from 'node:path';
 import type { BrokerSettings } from '../config/broker-settings.js';
+import { callsFolder } from '../config/folders.js';
 import type { Keys } from '../config/keys.js';
 import type { BrokerStatus } from '../host/broker-status.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
@@ -16,7 +17,6 @@ import type { CallLog } from './calls/call-log.js';
 import { Identities } from './identities.js';
 import { readKeyFile } from './key-file.js';
 import { keyedCalls } from './keyed-calls.js';
-import { logFolder } from './log-folder.js';
 import { BrokerService } from './service/broker-service.js';
 import type { ServedHost, ServiceHandlers, WorkerTransport } from './service/transport.js';
 
@@ -69,7 +69,12 @@ interface EngineOptions {
 export type ServeWorkers = typeof serveWorkers;
 
 export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
-  const { host, keys, dataDir, clock = systemClock, folder = '.', onEvent = () => {} } = options;
+  const { host, keys, dataDir, clock = systemClock, folder = '.' } = options;
+  let revokedConnections = 0;
+  const onEvent = (event: BrokerEvent): void => {
+    if (event.kind === 'disconnected' && event.reason === 'revoked') revokedConnections++;
+    options.onEvent?.(event);
+  };
   const settings = withFilesBelow(folder, options.settings);
   const identities = new Identities(keys, clock);
   const openEngine = settings.url === undefined ? openEmbedded : openNats;
@@ -85,6 +90,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     transport = await engine.open(service);
   } catch (error) {
     service.close();
+    identities.close();
     await engine.close();
     throw error;
   }
@@ -95,7 +101,9 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   const keyed = engine.engine === 'nats' ? keyedCalls(log, clock, false, onProblem) : undefined;
   if (keyed) host.useKeyedCalls?.(keyed, 'shared');
   const apply = async (edited: Keys): Promise<void> => {
+    const closedBefore = revokedConnections;
     const { revoked, otherRole } = identities.replace(edited);
+    onEvent({ kind: 'rekeyed', closed: revokedConnections - closedBefore });
     if (otherRole.size > 0) service.rolesChanged(otherRole);
     // Every worker is tried, also when one fails.
     const purged = await Promise.allSettled(
@@ -116,10 +124,11 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
       try {
         // New calls are refused first, while replies of running calls still reach their workers.
         await transport.stop();
-        await Promise.all([service.stop(graceMs), keyed?.close()]);
+        await Promise.all([service.stop(graceMs), keyed?.close(graceMs)]);
         service.close();
         await transport.close();
       } finally {
+        identities.close();
         await engine.close();
       }
     },
@@ -132,7 +141,12 @@ async function openEmbedded({ settings, dataDir, identities, clock, onEvent }: E
     import('./websocket/websocket-transport.js'),
   ]);
   const onProblem = (error: HostError) => onEvent({ kind: 'problem', error });
-  const log = await openSqliteCallLog({ folder: logFolder(dataDir), clock, onProblem });
+  const log = await openSqliteCallLog({
+    folder: callsFolder(dataDir),
+    clock,
+    onProblem,
+    workers: identities.workers(),
+  });
   const { connections, bytesPerSecond } = settings.limits;
   return {
     ...{ engine: 'embedded', log, isConnected: () => true },

@@ -6,10 +6,10 @@ import { accessSync, constants, existsSync, readdirSync, realpathSync, statSync 
 import { createServer } from 'node:net';
 import path from 'node:path';
 import { readKeyFile } from '../broker/key-file.js';
-import { logFolder } from '../broker/log-folder.js';
 import { requireTls } from '../broker/require-tls.js';
 import { isRemark } from '../config/client-config.js';
 import { readConfigFile } from '../config/config-file.js';
+import { callsFolder } from '../config/folders.js';
 import { type HostSettings, parseHostConfig } from '../config/host-config.js';
 import { type KeyEntry, parseKeys } from '../config/keys.js';
 import { type ListenSettings, listenEntry, portDefault } from '../config/listen-settings.js';
@@ -307,7 +307,7 @@ function brokerFindings({ broker, keys }: HostSettings, config: FindConfig): Fin
 function setAsideFindings(dataDir: string): Finding[] {
   const places = [
     [dataDir, 'state', 'all tools were pinned again as new tools'],
-    [logFolder(dataDir), 'log of calls', 'earlier calls are not run again; they are answered as uncertain'],
+    [callsFolder(dataDir), 'log of calls', 'earlier calls are not run again; they are answered as uncertain'],
   ] as const;
   return places.flatMap(([folder, check, meaning]): Finding[] => {
     const [first] = asideIn(folder);

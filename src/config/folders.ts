@@ -52,3 +52,6 @@ export const ownConfigFile = (env: Environment): string | undefined => {
 
 /** Folder of the configuration if the working folder has none. */
 export const configFolder = (env: Environment): string | undefined => baseFolder(env, 'XDG_CONFIG_HOME', '.config');
+
+/** The log of calls of workers. */
+export const callsFolder = (dataDir: string): string => path.join(dataDir, 'broker');

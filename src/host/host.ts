@@ -369,8 +369,9 @@ export class Host {
   /** Stops every server. Resolves when all processes and connections of this host have ended. */
   close(): Promise<void> {
     this.#closing ??= closeHostParts(this.#parts, async () => {
-      await this.#sharedKeys?.close();
-      await this.#ownKeys?.close();
+      // Each is closed, also when the other one fails.
+      const closed = await Promise.allSettled([this.#sharedKeys?.close(), this.#ownKeys?.close()]);
+      for (const each of closed) if (each.status === 'rejected') throw each.reason;
     });
     return this.#closing;
   }

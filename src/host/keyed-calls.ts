@@ -29,7 +29,8 @@ export interface KeyedCalls {
   /** The key is recorded here, or its call runs. */
   knows(call: KeyedCall): Promise<boolean>;
   run(call: KeyedCall): Promise<ToolResult>;
-  close(): Promise<void>;
+  /** Running calls have `graceMs` to end; 0 by default. */
+  close(graceMs?: number): Promise<void>;
 }
 
 /** A key stays where it was recorded: another log would run its call again. */

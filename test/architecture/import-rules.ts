@@ -19,7 +19,7 @@ const layers: readonly (readonly string[])[] = [
   ['identity'],
   ['host'],
   ['gateway', 'broker', 'dashboard'],
-  ['cli'],
+  ['cli', 'library'],
 ];
 
 /**

@@ -1,13 +1,16 @@
 /** Calls with an idempotency key over a real host and a real log, also over a restart. */
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { createBroker } from '../../src/broker/create-broker.js';
-import { createHost } from '../../src/broker/create-host.js';
+import { keyedCalls } from '../../src/broker/keyed-calls.js';
 import type { Host } from '../../src/host/host.js';
+import { systemClock } from '../../src/kernel/clock.js';
+import { createHost } from '../../src/library/create-host.js';
 import { eventually } from '../eventually.js';
 import { FakeTransport } from '../fakes/attached-transport.js';
+import { MemoryCallLog } from '../fakes/memory-call-log.js';
 import { startNatsServer } from '../fakes/nats-server.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-keys-'));
@@ -107,4 +110,32 @@ test('B11 hosts on NATS share their keys, and a key of an earlier log is not run
   for (const each of served) await each.close();
   await Promise.all([one.host.close(), two.host.close()]);
   expect(one.transport.calls).toHaveLength(2);
+});
+
+test('B11 keys that several hosts share need no log of their own; one that may hold keys is asked', async () => {
+  const stateDir = path.join(folder, 'unusable');
+  // Other users may write to it, so it is not opened.
+  mkdirSync(path.join(stateDir, 'calls'), { recursive: true });
+  chmodSync(path.join(stateDir, 'calls'), 0o777);
+  const { host, transport } = await bank(stateDir);
+  const shared = keyedCalls(new MemoryCallLog(systemClock), systemClock, true, () => {});
+  host.useKeyedCalls(shared, 'shared');
+  expect(await pay(host, 'a')).toMatchObject({ paid: 1 });
+  writeFileSync(path.join(stateDir, 'calls', 'calls.db'), '');
+  await expect(host.call('bank', 'pay', {}, { idempotencyKey: 'b' })).rejects.toMatchObject({ code: 'invalid_spec' });
+  expect(transport.calls).toEqual(['pay']);
+  await host.close();
+});
+
+test('the own log is closed also when the shared one fails to close', async () => {
+  const stateDir = path.join(folder, 'closing');
+  const { host } = await bank(stateDir);
+  await pay(host, 'a');
+  const run = () => Promise.reject(new Error('unused'));
+  host.useKeyedCalls({ run, knows: async () => false, close: () => Promise.reject(new Error('no nats')) }, 'shared');
+  await host.close();
+  const again = await bank(stateDir);
+  expect(await pay(again.host, 'a')).toMatchObject({ paid: 1 });
+  expect(again.transport.calls).toEqual([]);
+  await again.host.close();
 });

@@ -1,7 +1,7 @@
 /**
  * A process that has a log of calls and says what it was promised, line by line, before anything else happens. Whoever kills it,
  * or lets its disk fail, knows what must be there afterwards.
- * Usage: node log-driver.mjs <folder> work [inFlight] [count] [bytes] | call [keys] [atMs] | read <file of keys> | hold
+ * Usage: node log-driver.mjs <folder> work [inFlight] [count] [bytes] | call [keys] [atMs] | read <file of keys> | hang | hold
  * Lines: `opened`, `R key` received, `F key` finished, `t key` will be acknowledged, `X code reason execution` a refusal, `P reason` a problem,
  * `M key state` a row, `N key` no row, `C key state` a key that was there, `E key` is run, `closed`.
  */
@@ -52,6 +52,7 @@ const finish = (key, isCallersKey = false) =>
 if (what === 'work') await work();
 else if (what === 'call') await call();
 else if (what === 'read') await read();
+else if (what === 'hang') await hang();
 else await new Promise((resolve) => process.stdin.once('end', resolve).resume());
 await log.close();
 say('closed');
@@ -101,6 +102,13 @@ async function call() {
     }
   };
   await Promise.all([one(), one(), one(), one()]);
+}
+
+/** Closes while the first call waits for a disk that hangs. */
+async function hang() {
+  const received = receive('k1').then(() => say('R', 'k1'), refused);
+  await log.close();
+  await received;
 }
 
 async function read() {

@@ -2,6 +2,7 @@
  * The `createHost` of the library. Calls with an `idempotencyKey` use a log of calls, which the first such call opens. Servers may use
  * the logins of this user.
  */
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { loadLibsql } from '../catalog/store/libsql.js';
 import { createHost as createPlainHost, type Host } from '../host/host.js';
@@ -32,13 +33,20 @@ export async function createHost(config: HostConfig, options: CreateHostOptions 
     return opened;
   };
   const calls: KeyedCalls = {
-    knows: async (call) => (await open()).knows(call),
+    knows: async (call) => (opened !== undefined || hasKeys(options.stateDir)) && (await open()).knows(call),
     run: async (call) => (await open()).run(call),
     close: async () => (await opened?.catch(() => undefined))?.close(),
   };
   host.useKeyedCalls(calls, 'own');
   return host;
 }
+
+/** A log that was never made has no keys. Keys in the log of several hosts must not depend on opening it. */
+const hasKeys = (stateDir: string | undefined): boolean =>
+  stateDir !== undefined && callsFiles.some((name) => existsSync(path.join(stateDir, 'calls', name)));
+
+/** The second one is the log after a failed disk. */
+const callsFiles = ['calls.db', 'calls.db-failed'];
 
 async function withLogins(
   identity: true | { readonly dir: string; readonly key?: string },
@@ -69,8 +77,8 @@ async function openKeyedCalls({
   onProblem = () => {},
 }: HostOptions): Promise<KeyedCalls> {
   const [{ keyedCalls }, { openSqliteCallLog }] = await Promise.all([
-    import('./keyed-calls.js'),
-    import('./calls/sqlite/sqlite-call-log.js'),
+    import('../broker/keyed-calls.js'),
+    import('../broker/calls/sqlite/sqlite-call-log.js'),
   ]);
   const folder = stateDir === undefined ? undefined : path.join(stateDir, 'calls');
   return keyedCalls(await openSqliteCallLog({ folder, clock, onProblem }), clock, true, onProblem);

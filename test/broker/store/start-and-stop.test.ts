@@ -1,0 +1,49 @@
+/** What a log does when it is opened after keys were revoked, and when its disk hangs at the end. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openSqliteCallLog } from '../../../src/broker/calls/sqlite/sqlite-call-log.js';
+import { FakeClock } from '../../../src/kernel/fake-clock.js';
+import { done, idOf, newCall } from '../../contract/broker/call-log-checks.js';
+import { makeFolder, startLog } from './log-process.js';
+
+let place: ReturnType<typeof makeFolder>;
+beforeEach(() => {
+  place = makeFolder('start');
+});
+afterEach(() => place.remove());
+
+test('AC-BR13 a start purges the calls of workers whose key was revoked meanwhile, and of earlier owners of a name', async () => {
+  const clock = new FakeClock();
+  const first = await openSqliteCallLog({ folder: place.folder, clock });
+  await done(first, 'old', '{"n":1}');
+  await first.receive(newCall('open'));
+  await done(first, 'kept', '{"n":2}', { id: idOf('kept', 'w1', 'e2') });
+  await done(first, 'gone', '{"n":3}', { id: idOf('gone', 'w2') });
+  await done(first, 'own', '{"n":4}', { id: idOf('own', '_app'), isCallersKey: true });
+  await first.close();
+  const workers = [
+    { name: 'w1', epoch: 'e2' },
+    { name: 'w3', epoch: 'e1' },
+  ];
+  const second = await openSqliteCallLog({ folder: place.folder, clock, workers });
+  expect(second.usage()).toEqual({ open: 0, finished: 2, replyBytes: 7, callersKeys: 1 });
+  expect(await second.find(idOf('old'))).toBeUndefined();
+  expect(await second.find(idOf('gone', 'w2'))).toBeUndefined();
+  expect((await second.find(idOf('kept', 'w1', 'e2')))?.reply?.toString()).toBe('{"n":2}');
+  expect((await second.find(idOf('own', '_app')))?.reply?.toString()).toBe('{"n":4}');
+  // It has run: the operator may list the old key again.
+  expect(await second.receive(newCall('old'))).toMatchObject({
+    isNew: false,
+    row: { state: 'done', reply: undefined },
+  });
+  await second.close();
+});
+
+test('a disk that hangs does not hang the end of the log: its calls are uncertain', async () => {
+  // The first sync after the log was opened takes a minute.
+  const strace = ['strace', '-f', '-o', '/dev/null', '-e', 'trace=fsync', '-e'];
+  const log = startLog(place.folder, ['hang'], [...strace, 'inject=fsync:delay_enter=60000000:when=13']);
+  await log.reached(4);
+  log.child.kill('SIGKILL');
+  const { lines } = await log.ended;
+  expect(lines).toEqual(['opened', 'P store_failed', 'X transport store_failed uncertain', 'closed']);
+}, 60_000);
