@@ -1,6 +1,11 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
 import { gate, ServiceRig, settled } from '../../../test/fakes/service-rig.js';
 import { HostError } from '../../kernel/errors.js';
+import type { WorkerMessage } from '../protocol/messages.js';
+import { serveMessage } from './serve-message.js';
+import type { WorkerSession } from './transport.js';
 
 const three = { nova: { tools: ['fetch_url', 'nova_click', 'nova_screenshot'] } };
 
@@ -63,6 +68,36 @@ describe('a worker that is revoked', () => {
     await after.call('k1', 'nova_click', {}, { sentBefore: { storeId: rig.log.storeId, hasReceipt: true } });
     expect(after.outcome('k1')).toMatchObject({ code: 'outcome_uncertain' });
   });
+});
+
+test('D-44 a session that joins a call of another does not keep the arguments of its own sending', async () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const rig = new ServiceRig(three);
+  rig.host.onCall = () => new Promise(() => {});
+  const answers: string[] = [];
+  const send = (session: WorkerSession) => {
+    const args = Buffer.from(`{"large":"${'x'.repeat(100_000)}"}`);
+    const message = {
+      op: 'call',
+      key: 'k1',
+      tool: 'nova_click',
+      args,
+      deadlineMs: 10_000,
+      isCallersKey: true,
+    } as const;
+    const facts = () => ({ storeId: 'store' });
+    serveMessage(message as unknown as WorkerMessage, session, rig.service, facts, ({ op }) => void answers.push(op));
+    return new WeakRef(args);
+  };
+  send(rig.worker('w1', 'r1', 's1'));
+  await settled();
+  const joined = send(rig.worker('w1', 'r1', 's2'));
+  await settled();
+  collect();
+  expect(answers).toEqual(['receipt', 'receipt']);
+  expect(joined.deref()).toBeUndefined();
+  expect(rig.service.status()).toMatchObject({ running: 1, repeated: 1 });
 });
 
 test('AC-BR14 the log says which session connected again, for each worker and epoch, and which left', () => {

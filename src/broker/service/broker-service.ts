@@ -133,18 +133,19 @@ export class BrokerService implements ServiceHandlers {
     const { session, request } = incoming;
     this.#counts.calls++;
     try {
-      if (!session.identity()) return this.#refuse(incoming, revoked());
+      if (!session.identity()) return this.#refuse(incoming.refuse, revoked());
       const { clock } = this.#options;
       const task = new WorkerCall(session, request, clock.nowMs() + request.deadlineMs, this.#ports);
       const wasCancelled = this.#takeCancel(cancelKey(session, request.key));
       // A call that was sent before may have a row, which only the runner can decide about.
-      if (wasCancelled && !request.sentBefore && !request.isCallersKey) return this.#refuse(incoming, cancelled());
+      if (wasCancelled && !request.sentBefore && !request.isCallersKey)
+        return this.#refuse(incoming.refuse, cancelled());
       this.#runner.send(task, session.id, this.#callerOf(incoming, task));
       if (wasCancelled) this.#runner.cancel(task.id, session.id);
     } catch (error) {
       if (!isHostError(error)) this.#report({ kind: 'problem', error });
       const known = isHostError(error) ? error : hostFailed(error);
-      this.#refuse(incoming, known.with({ execution: 'not_executed' }));
+      this.#refuse(incoming.refuse, known.with({ execution: 'not_executed' }));
     }
   }
 
@@ -243,30 +244,31 @@ export class BrokerService implements ServiceHandlers {
     }
   }
 
-  #callerOf(incoming: IncomingCall, { id: { key }, isCallersKey, digest }: CallTask): Caller {
-    const { session } = incoming;
+  /** A session may join a call that another has sent. It must not keep the arguments of its own sending meanwhile. */
+  #callerOf({ session, request, receipt, refuse }: IncomingCall, { isCallersKey, digest }: CallTask): Caller {
+    const { key, manifestRevision } = request;
     return {
       receipt: (owner) => {
-        incoming.receipt(owner);
-        this.#sendRevision(incoming);
+        receipt(owner);
+        this.#sendRevision(session, manifestRevision);
       },
-      refuse: (error) => this.#refuse(incoming, error),
+      refuse: (error) => this.#refuse(refuse, error),
       // A worker that misses it asks.
       reply: (body) => void session.send({ op: 'reply', key, body, digest: isCallersKey ? digest : undefined }),
     };
   }
 
-  #sendRevision({ session, request: { manifestRevision } }: IncomingCall): void {
+  #sendRevision(session: WorkerSession, known: string | undefined): void {
     const identity = session.identity();
-    if (manifestRevision === undefined || !identity) return;
+    if (known === undefined || !identity) return;
     const { revision } = this.#manifests.of(identity.role);
-    if (revision !== manifestRevision) session.send({ op: 'manifest_changed', revision });
+    if (revision !== known) session.send({ op: 'manifest_changed', revision });
   }
 
-  #refuse(incoming: IncomingCall, error: HostError): void {
+  #refuse(refuse: (error: HostError) => void, error: HostError): void {
     this.#counts.refused++;
     if (error.code === 'expired') this.#counts.expired++;
-    incoming.refuse(error);
+    refuse(error);
   }
 
   /** True once for each cancel that came shortly before its call. */

@@ -5,6 +5,8 @@
  * Invariant: a second sending of a key that is in memory joins the first.
  */
 
+import { Cancellation } from '../../kernel/cancel-signal.js';
+import { sleep } from '../../kernel/clock.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import type { CallId } from '../calls/call-log.js';
 import { type Caller, type CallTask, type RunnerPorts, RunningCall } from './running-call.js';
@@ -13,7 +15,7 @@ export class CallRunner {
   readonly #ports: RunnerPorts;
   readonly #calls = new Map<string, RunningCall>();
   #isStopping = false;
-  #onIdle = () => {};
+  #idle: Cancellation | undefined;
 
   constructor(ports: RunnerPorts) {
     this.#ports = ports;
@@ -29,10 +31,11 @@ export class CallRunner {
       return;
     }
     const leave = () => {
-      this.#calls.delete(key);
-      if (this.#calls.size === 0) this.#onIdle();
+      // The key may belong to a later call by the second time.
+      if (this.#calls.get(key) === call) this.#calls.delete(key);
+      if (this.#calls.size === 0) this.#idle?.abort();
     };
-    const call = new RunningCall(task, this.#ports, () => this.#isStopping, once(leave));
+    const call = new RunningCall(task, this.#ports, () => this.#isStopping, leave);
     call.join(task, party, caller);
     this.#calls.set(key, call);
     void call.run();
@@ -56,9 +59,9 @@ export class CallRunner {
   async stop(graceMs: number, recordMs: number): Promise<void> {
     this.#isStopping = true;
     for (const call of this.#calls.values()) call.wake();
-    await this.#idle(graceMs);
+    await this.#whenIdle(graceMs);
     this.cancelAll(() => true);
-    await this.#idle(recordMs);
+    await this.#whenIdle(recordMs);
   }
 
   figures(): { waiting: number; running: number; oldestMs: number | undefined } {
@@ -72,26 +75,10 @@ export class CallRunner {
     return { waiting, running, oldestMs: waiting + running === 0 ? undefined : nowMs - oldestAtMs };
   }
 
-  #idle(limitMs: number): Promise<void> {
-    if (this.#calls.size === 0) return Promise.resolve();
-    const { clock } = this.#ports;
-    return new Promise((resolve) => {
-      const cancel = clock.at(clock.nowMs() + limitMs, resolve);
-      this.#onIdle = () => {
-        cancel();
-        resolve();
-      };
-    });
+  async #whenIdle(limitMs: number): Promise<void> {
+    this.#idle = new Cancellation();
+    if (this.#calls.size > 0) await sleep(this.#ports.clock, limitMs, this.#idle);
   }
 }
 
 const keyOf = ({ worker, epoch, key }: CallId): string => compositeKey(worker, epoch, key);
-
-/** The key may belong to a later call by the second time. */
-function once(run: () => void): () => void {
-  let isDone = false;
-  return () => {
-    if (!isDone) run();
-    isDone = true;
-  };
-}

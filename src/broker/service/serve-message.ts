@@ -1,6 +1,6 @@
 /** Hands one message of a worker to the service, the same on every transport. */
 import { type HostMessage, invalid, type WorkerMessage } from '../protocol/messages.js';
-import type { ServiceHandlers, WorkerSession } from './transport.js';
+import type { IncomingCall, ServiceHandlers, WorkerSession } from './transport.js';
 
 /** What receipts say about the store. */
 export interface ReceiptFacts {
@@ -20,14 +20,8 @@ export function serveMessage(
   answer: (answer: HostMessage) => void,
 ): void {
   switch (message.op) {
-    case 'call': {
-      const { key } = message;
-      return handlers.call({
-        ...{ session, request: message },
-        receipt: (owner) => answer({ op: 'receipt', key, owner, ...facts() }),
-        refuse: (error) => answer({ op: 'refused', key, error }),
-      });
-    }
+    case 'call':
+      return handlers.call({ session, request: message, ...answersTo(message.key, facts, answer) });
     case 'cancel':
       return void handlers.cancel(session, message.key);
     case 'ack':
@@ -42,3 +36,13 @@ export function serveMessage(
       throw invalid('op', `cannot be ${message.op} here`);
   }
 }
+
+/** A function of its own: what waits for the outcome of a call must not keep its arguments. */
+const answersTo = (
+  key: string,
+  facts: () => ReceiptFacts,
+  answer: (answer: HostMessage) => void,
+): Pick<IncomingCall, 'receipt' | 'refuse'> => ({
+  receipt: (owner) => answer({ op: 'receipt', key, owner, ...facts() }),
+  refuse: (error) => answer({ op: 'refused', key, error }),
+});
