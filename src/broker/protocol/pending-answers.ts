@@ -11,26 +11,23 @@ interface Waiter<Answer> {
 }
 
 export class PendingAnswers<Answer> {
-  readonly #clock: Clock;
-  readonly #limitMs: number;
-  readonly #late: () => Error;
   /** The oldest is first, so one timer serves all. */
   readonly #waiters = new Map<string, Waiter<Answer>>();
   #cancel: Cancel | undefined;
 
-  constructor(clock: Clock, limitMs: number, late: () => Error) {
-    this.#clock = clock;
-    this.#limitMs = limitMs;
-    this.#late = late;
-  }
+  constructor(
+    private readonly clock: Clock,
+    private readonly limitMs: number,
+    private readonly late: () => Error,
+  ) {}
 
   wait(id: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
       // A call that is sent again over the same connection: the answer serves the later sending.
-      this.#take(id)?.reject(this.#late());
-      const untilMs = this.#clock.nowMs() + this.#limitMs;
+      this.#take(id)?.reject(this.late());
+      const untilMs = this.clock.nowMs() + this.limitMs;
       this.#waiters.set(id, { untilMs, resolve, reject });
-      this.#cancel ??= this.#clock.at(untilMs, () => this.#expire());
+      this.#cancel ??= this.clock.at(untilMs, () => this.#expire());
     });
   }
 
@@ -55,11 +52,11 @@ export class PendingAnswers<Answer> {
   #expire(): void {
     this.#cancel = undefined;
     for (const [id, { untilMs }] of this.#waiters) {
-      if (untilMs > this.#clock.nowMs()) {
-        this.#cancel = this.#clock.at(untilMs, () => this.#expire());
+      if (untilMs > this.clock.nowMs()) {
+        this.#cancel = this.clock.at(untilMs, () => this.#expire());
         return;
       }
-      this.reject(id, this.#late());
+      this.reject(id, this.late());
     }
   }
 }

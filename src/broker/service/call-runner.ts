@@ -12,21 +12,18 @@ import type { CallId } from '../calls/call-log.js';
 import { type Caller, type CallTask, type RunnerPorts, RunningCall } from './running-call.js';
 
 export class CallRunner {
-  readonly #ports: RunnerPorts;
   readonly #calls = new Map<string, RunningCall>();
   #isStopping = false;
   #idle: Cancellation | undefined;
 
-  constructor(ports: RunnerPorts) {
-    this.#ports = ports;
-  }
+  constructor(private readonly ports: RunnerPorts) {}
 
   /** `party`: a later sending of the same party replaces this caller. */
   send(task: CallTask, party: string, caller: Caller): void {
     const key = keyOf(task.id);
     const known = this.#calls.get(key);
     if (known) {
-      this.#ports.onRepeated?.(task);
+      this.ports.onRepeated?.(task);
       known.join(task, party, caller);
       return;
     }
@@ -35,7 +32,7 @@ export class CallRunner {
       if (this.#calls.get(key) === call) this.#calls.delete(key);
       if (this.#calls.size === 0) this.#idle?.abort();
     };
-    const call = new RunningCall(task, this.#ports, () => this.#isStopping, leave);
+    const call = new RunningCall(task, this.ports, () => this.#isStopping, leave);
     call.join(task, party, caller);
     this.#calls.set(key, call);
     void call.run();
@@ -71,13 +68,13 @@ export class CallRunner {
       else waiting++;
       oldestAtMs = Math.min(oldestAtMs, call.cameAtMs);
     }
-    const nowMs = this.#ports.clock.nowMs();
+    const nowMs = this.ports.clock.nowMs();
     return { waiting, running, oldestMs: waiting + running === 0 ? undefined : nowMs - oldestAtMs };
   }
 
   async #whenIdle(limitMs: number): Promise<void> {
     this.#idle = new Cancellation();
-    if (this.#calls.size > 0) await sleep(this.#ports.clock, limitMs, this.#idle);
+    if (this.#calls.size > 0) await sleep(this.ports.clock, limitMs, this.#idle);
   }
 }
 

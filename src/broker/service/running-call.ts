@@ -63,13 +63,8 @@ export interface RunnerPorts {
 const replyMs = 10;
 
 export class RunningCall {
-  readonly task: CallTask;
   readonly cameAtMs: number;
   isExecuting = false;
-  readonly #ports: RunnerPorts;
-  readonly #isStopping: () => boolean;
-  /** From then on a sending of this key is another call. */
-  readonly #leave: () => void;
   readonly #cancellation = new Cancellation();
   #callers: Joined[] = [];
   /** The owner that receipts name; undefined before the row is durable. */
@@ -78,12 +73,14 @@ export class RunningCall {
   /** The call may have run before, so it is never said that it did not. */
   #mayHaveRun = false;
 
-  constructor(task: CallTask, ports: RunnerPorts, isStopping: () => boolean, leave: () => void) {
-    this.task = task;
+  /** `leave`: from then on a sending of this key is another call. */
+  constructor(
+    readonly task: CallTask,
+    private readonly ports: RunnerPorts,
+    private readonly isStopping: () => boolean,
+    private readonly leave: () => void,
+  ) {
     this.cameAtMs = ports.clock.nowMs();
-    this.#ports = ports;
-    this.#isStopping = isStopping;
-    this.#leave = leave;
   }
 
   join({ digest }: CallTask, party: string, caller: Caller): void {
@@ -117,18 +114,18 @@ export class RunningCall {
     try {
       await this.#receive();
     } catch (error) {
-      if (!isHostError(error)) this.#ports.onProblem(error);
+      if (!isHostError(error)) this.ports.onProblem(error);
       this.#refuseInDoubt(isHostError(error) ? error : hostFailed(error));
     } finally {
       this.#slot?.release();
-      this.#leave();
+      this.leave();
       for (const { caller } of this.#callers) caller.ended?.();
     }
   }
 
   async #receive(): Promise<void> {
     const { task } = this;
-    const { log } = this.#ports;
+    const { log } = this.ports;
     const { id, digest, isCallersKey } = task;
     const sending = this.#sending();
     const isNew = isSurelyNew(task);
@@ -147,18 +144,18 @@ export class RunningCall {
       deadlineMs: this.#leftMs,
     });
     this.#mayHaveRun = isReceived && mayHaveBegun(task.sentBefore, log.storeId);
-    if (!isReceived) this.#ports.onRepeated?.(task);
+    if (!isReceived) this.ports.onRepeated?.(task);
     if (!isReceived) return this.#continue(row);
-    if (state === 'uncertain') this.#ports.onUncertain?.(task);
+    if (state === 'uncertain') this.ports.onUncertain?.(task);
     this.#receipts(log.owner);
     return state === 'running' ? this.#execute() : this.#continue(row);
   }
 
   /** Returns why the call cannot be received now. Otherwise the call has a slot or waits for one, unless it is refused anyway. */
   #enter(refusal: HostError | undefined): HostError | undefined {
-    const { log, slots } = this.#ports;
+    const { log, slots } = this.ports;
     const { id, isCallersKey, bytes = 0 } = this.task;
-    if (this.#isStopping()) return stopping();
+    if (this.isStopping()) return stopping();
     const full = log.refusal(id.worker, isCallersKey);
     if (full || refusal || !slots) return full;
     const slot = slots.request(id.worker, bytes);
@@ -169,7 +166,7 @@ export class RunningCall {
 
   /** Goes on from a row, until the call is over or has another owner. */
   async #continue(found: CallRow, busy?: HostError): Promise<void> {
-    const { log } = this.#ports;
+    const { log } = this.ports;
     let row: CallRow | undefined | 'over' = found;
     while (row !== undefined && row !== 'over') {
       const known = decideKnown(row, this.#sending(), await this.#ownershipOf(row));
@@ -188,7 +185,7 @@ export class RunningCall {
           row = await this.#begin(row);
           break;
         default:
-          if (decision === 'uncertain') this.#ports.onUncertain?.(this.task);
+          if (decision === 'uncertain') this.ports.onUncertain?.(this.task);
           row = decision === 'refused' ? await this.#refuseRow(row, this.#refusal()) : await this.#finishLost(row);
           if (!row || !hasOutcome(row)) break;
           this.#receipts(log.owner);
@@ -200,12 +197,12 @@ export class RunningCall {
 
   #finishLost({ owner, attempts }: CallRow): Promise<CallRow | undefined> {
     const error = this.task.uncertain(attempts >= brokerLimits.attempts ? 'attempts' : 'host_lost');
-    return this.#ports.log.finish(this.task.id, owner, this.#outcomeOf('uncertain', errorBody(error)));
+    return this.ports.log.finish(this.task.id, owner, this.#outcomeOf('uncertain', errorBody(error)));
   }
 
   /** First makes this host its owner, by version: an owner that was only cut off may have begun it meanwhile. */
   async #refuseRow({ owner, version }: CallRow, error = cancelled()): Promise<CallRow | undefined> {
-    const { log } = this.#ports;
+    const { log } = this.ports;
     const { id } = this.task;
     const begun = owner === log.owner ? 'begun' : await log.begin(id, version);
     if (begun !== 'begun') return begun;
@@ -214,11 +211,11 @@ export class RunningCall {
 
   /** Returns the row if it was not begun: another host was faster, or the call must not run any more. */
   async #begin(row: CallRow): Promise<CallRow | undefined | 'over'> {
-    const { log } = this.#ports;
+    const { log } = this.ports;
     this.#receipts(log.owner);
     await this.#waitForSlot();
     // Its worker starts it again, elsewhere or later. A call that may have run is left to the next host.
-    if (this.#isStopping())
+    if (this.isStopping())
       return row.state === 'running' || this.#mayHaveRun ? 'over' : this.#refuseRow(row, stopping());
     if (this.#refusal()) return row;
     const begun = await log.begin(this.task.id, row.version);
@@ -231,13 +228,13 @@ export class RunningCall {
   async #waitForSlot(): Promise<void> {
     const slot = this.#slot;
     if (!slot || slot.isGranted) return;
-    const cancelTimer = this.#ports.clock.at(this.task.deadlineAtMs, slot.ready.resolve);
+    const cancelTimer = this.ports.clock.at(this.task.deadlineAtMs, slot.ready.resolve);
     if (!this.#cancellation.aborted) await slot.ready.promise;
     cancelTimer();
   }
 
   async #execute(): Promise<void> {
-    const { log, onProblem } = this.#ports;
+    const { log, onProblem } = this.ports;
     const outcome = await this.#outcome();
     try {
       const row = await log.finish(this.task.id, log.owner, outcome);
@@ -251,7 +248,7 @@ export class RunningCall {
 
   async #outcome(): Promise<CallOutcome> {
     // The row took time to become durable: role, epoch, cancel and deadline may have changed.
-    const refusal = this.#isStopping() ? stopping() : this.#refusal();
+    const refusal = this.isStopping() ? stopping() : this.#refusal();
     if (refusal) {
       const state = this.#mayHaveRun ? 'uncertain' : 'refused';
       return this.#outcomeOf(state, errorBody(this.#mayHaveRun ? this.task.uncertain('host_lost') : refusal));
@@ -260,7 +257,7 @@ export class RunningCall {
     try {
       return this.#outcomeOf('done', await this.task.execute(this.#cancellation, this.#leftMs - replyMs));
     } catch (error) {
-      if (!isHostError(error)) this.#ports.onProblem(error);
+      if (!isHostError(error)) this.ports.onProblem(error);
       const known = isHostError(error) ? error : hostFailed(error);
       if (known.details.execution !== 'not_executed') return this.#outcomeOf('done', errorBody(known));
       if (!this.#mayHaveRun) return this.#outcomeOf('refused', errorBody(known));
@@ -269,7 +266,7 @@ export class RunningCall {
   }
 
   get #leftMs(): number {
-    return Math.max(0, this.task.deadlineAtMs - this.#ports.clock.nowMs());
+    return Math.max(0, this.task.deadlineAtMs - this.ports.clock.nowMs());
   }
 
   #sending(): Sending {
@@ -283,7 +280,7 @@ export class RunningCall {
   }
 
   async #ownershipOf(row: CallRow): Promise<'gone' | 'elsewhere'> {
-    const { log } = this.#ports;
+    const { log } = this.ports;
     // Not in memory and ours: its record failed earlier, or it waits here.
     if (hasOutcome(row) || row.owner === log.owner) return 'gone';
     return (await log.isGone(row.owner)) ? 'gone' : 'elsewhere';
@@ -309,7 +306,7 @@ export class RunningCall {
 
   /** Callers with a receipt hear nothing: they ask. */
   #refuse(error: HostError): void {
-    this.#leave();
+    this.leave();
     const refused = this.#callers.filter(({ hasReceipt }) => !hasReceipt);
     this.#callers = this.#callers.filter(({ hasReceipt }) => hasReceipt);
     for (const { caller } of refused) caller.refuse(error);
@@ -323,7 +320,7 @@ export class RunningCall {
   /** Undefined: the row was purged. */
   #reply(body: Buffer | undefined): void {
     if (body === undefined) return;
-    this.#leave();
+    this.leave();
     const callers = this.#callers;
     this.#callers = [];
     for (const { caller } of callers) caller.reply(body);

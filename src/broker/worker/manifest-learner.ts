@@ -24,7 +24,6 @@ export interface LearnerParts {
 }
 
 export class ManifestLearner {
-  readonly #parts: LearnerParts;
   #asking: Promise<void> | undefined;
   #cancelNext: Cancel | undefined;
   #isWanted = false;
@@ -32,9 +31,7 @@ export class ManifestLearner {
   #failures = 0;
   #endedAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(parts: LearnerParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: LearnerParts) {}
 
   /** Asks until the manifest is learned once from now on. */
   want(): void {
@@ -45,7 +42,7 @@ export class ManifestLearner {
   /** Resolves after one question, or at once if one was answered lately. Never rejects. */
   look(): Promise<void> {
     if (this.#asking !== undefined) return this.#asking;
-    if (this.#isOver || this.#parts.clock.nowMs() - this.#endedAtMs < freshMs) return Promise.resolve();
+    if (this.#isOver || this.parts.clock.nowMs() - this.#endedAtMs < freshMs) return Promise.resolve();
     return this.#ask();
   }
 
@@ -56,7 +53,7 @@ export class ManifestLearner {
   }
 
   #ask(): Promise<void> {
-    const { ask, learned, failed } = this.#parts;
+    const { ask, learned, failed } = this.parts;
     const wasWanted = this.#isWanted;
     this.#isWanted = false;
     this.#cancelNext?.();
@@ -77,7 +74,7 @@ export class ManifestLearner {
   }
 
   #ended(report: () => void): void {
-    const { clock, random } = this.#parts;
+    const { clock, random } = this.parts;
     this.#asking = undefined;
     this.#endedAtMs = clock.nowMs();
     if (this.#isOver) return;

@@ -29,7 +29,6 @@ export interface OutcomesParts {
 }
 
 export class Outcomes {
-  readonly #parts: OutcomesParts;
   #connection: WorkerConnection | undefined;
   #cancelAsk: Cancel | undefined;
   readonly #acks = new Set<string>();
@@ -37,9 +36,7 @@ export class Outcomes {
   readonly #sentAcks = new Map<string, true>();
   #cancelFlush: Cancel | undefined;
 
-  constructor(parts: OutcomesParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: OutcomesParts) {}
 
   use(connection: WorkerConnection | undefined): void {
     this.#connection = connection;
@@ -51,12 +48,12 @@ export class Outcomes {
 
   /** A call has a receipt, or was cancelled. */
   askLater(): void {
-    const { clock } = this.#parts;
+    const { clock } = this.parts;
     if (this.#connection) this.#cancelAsk ??= clock.at(clock.nowMs() + askMs, () => this.#askAll());
   }
 
   acknowledge(key: string): void {
-    const { clock } = this.#parts;
+    const { clock } = this.parts;
     if (this.#acks.size >= acksMax) return;
     this.#acks.add(key);
     if (this.#acks.size >= acksPerMessage) this.flush();
@@ -77,14 +74,14 @@ export class Outcomes {
   #askAll(): void {
     this.#cancelAsk = undefined;
     if (!this.#connection) return;
-    const cancelled = this.#parts.cancelAgain(this.#connection);
-    const keys = this.#parts.waiting();
+    const cancelled = this.parts.cancelAgain(this.#connection);
+    const keys = this.parts.waiting();
     for (const some of partsOf(keys, brokerLimits.keysPerMessage)) void this.#ask(some);
     if (keys.length + cancelled > 0) this.askLater();
   }
 
   async #ask(keys: readonly string[]): Promise<void> {
-    const { isWaiting, resend } = this.#parts;
+    const { isWaiting, resend } = this.parts;
     const connection = this.#connection;
     try {
       const asked = await connection?.ask(keys);
