@@ -149,11 +149,11 @@ export class BrokerService implements ServiceHandlers {
     }
   }
 
+  /** Returns whether the call is here. */
   cancel(session: WorkerSession, key: string): boolean {
-    const id = idOf(session, key);
-    if (this.#runner.cancel(id, session.id) !== undefined) return true;
-    setBounded(this.#cancels, cancelKey(session, key), this.#options.clock.nowMs(), cancelsMax);
-    return false;
+    const isHere = this.#runner.cancel(idOf(session, key), session.id) !== undefined;
+    if (!isHere) setBounded(this.#cancels, cancelKey(session, key), this.#options.clock.nowMs(), cancelsMax);
+    return isHere;
   }
 
   acknowledge(session: WorkerSession, keys: readonly string[]): void {
@@ -174,15 +174,11 @@ export class BrokerService implements ServiceHandlers {
     for (let at = 0; at < keys.length; at += asksAtOnce) {
       const some = keys.slice(at, at + asksAtOnce);
       // A worker that does not read its replies asks for the rest later.
-      if (!isReading) {
-        running.push(...some);
-        continue;
-      }
-      const found = await Promise.all(some.map((key) => this.#find(session, key)));
+      const found = isReading ? await Promise.all(some.map((key) => this.#find(session, key))) : [];
       some.forEach((key, index) => {
-        const answer = found[index];
-        if (answer === 'running') running.push(key);
-        else if (answer === undefined || answer === 'resend') resend.push(key);
+        const answer = found[index] ?? 'running';
+        if (answer === 'resend') resend.push(key);
+        else if (answer === 'running') running.push(key);
         else if (!session.send({ op: 'reply', key, body: answer.reply, digest: answer.digest })) {
           isReading = false;
           running.push(key);

@@ -66,8 +66,7 @@ export class Manifests {
 
   /** Throws what the host throws. */
   of(role: string | undefined): RoleManifest {
-    const signature = this.#sign();
-    if (signature !== this.#signature) this.#remake(signature);
+    this.#refresh();
     const kept = this.#byRole.get(role);
     if (kept) return kept;
     const made = this.#make(role);
@@ -110,8 +109,7 @@ export class Manifests {
     const { clock } = this.#options;
     this.#cancelLook ??= clock.at(clock.nowMs() + gatherMs, () => {
       this.#cancelLook = undefined;
-      const signature = this.#sign();
-      if (signature !== this.#signature) this.#remake(signature);
+      this.#refresh();
     });
   }
 
@@ -133,15 +131,12 @@ export class Manifests {
     if (!this.#isClosed) for (const notify of waiting) notify();
   }
 
-  #sign(): string {
-    const { host, isRolelessAllowed } = this.#options;
+  /** Makes the manifests anew if servers or rules have changed. */
+  #refresh(): void {
+    const { host, isRolelessAllowed, onChanged, onProblem } = this.#options;
     let signature = `${host.rulesRevision} ${isRolelessAllowed()}`;
     for (const name of host.names()) signature += ` ${name}:${host.known(name)?.revision}`;
-    return signature;
-  }
-
-  #remake(signature: string): void {
-    const { onChanged, onProblem } = this.#options;
+    if (signature === this.#signature) return;
     this.#signature = signature;
     const before = [...this.#byRole];
     this.#byRole.clear();

@@ -35,59 +35,57 @@ export interface WorkerCallPorts {
 
 export class WorkerCall implements CallTask {
   readonly id: CallId;
-  readonly bytes: number;
-  readonly deadlineAtMs: number;
   readonly digest: string;
+  readonly bytes: number;
   readonly isCallersKey: boolean;
   readonly sentBefore: SentBefore | undefined;
-  readonly #from: WorkerSession;
-  readonly #request: CallRequest;
-  readonly #ports: WorkerCallPorts;
   #isDenialReported = false;
 
-  constructor(from: WorkerSession, request: CallRequest, deadlineAtMs: number, ports: WorkerCallPorts) {
-    this.#from = from;
-    this.#request = request;
-    this.#ports = ports;
-    this.id = { worker: from.name, epoch: from.epoch, key: request.key };
-    this.bytes = request.args.length;
-    this.deadlineAtMs = deadlineAtMs;
-    this.digest = requestDigest(request.server, request.tool, request.args);
+  constructor(
+    private readonly from: WorkerSession,
+    private readonly request: CallRequest,
+    readonly deadlineAtMs: number,
+    private readonly ports: WorkerCallPorts,
+  ) {
+    const { key, server, tool, args } = request;
+    this.id = { worker: from.name, epoch: from.epoch, key };
+    this.digest = requestDigest(server, tool, args);
+    this.bytes = args.length;
     this.isCallersKey = request.isCallersKey;
     this.sentBefore = request.sentBefore;
   }
 
   isRepeatable(): boolean {
     const target = this.#target();
-    return !isHostError(target) && this.#ports.host.mayRunTwice(target.server, target.tool);
+    return !isHostError(target) && this.ports.host.mayRunTwice(target.server, target.tool);
   }
 
   refusal(): HostError | undefined {
     const target = this.#target();
     if (!isHostError(target)) return undefined;
-    const { server, tool } = this.#request;
+    const { server, tool } = this.request;
     if (target.code === 'denied' && !this.#isDenialReported) {
       this.#isDenialReported = true;
-      this.#ports.onEvent({ kind: 'denied', worker: this.#from.name, server, tool });
+      this.ports.onEvent({ kind: 'denied', worker: this.from.name, server, tool });
     }
     return target;
   }
 
   conflict(): HostError {
-    return keyConflict(this.#request.server, this.#request.tool);
+    return keyConflict(this.request.server, this.request.tool);
   }
 
   uncertain(reason: 'host_lost' | 'store_changed' | 'attempts'): HostError {
-    return uncertain(this.#request.server, this.#request.tool, reason);
+    return uncertain(this.request.server, this.request.tool, reason);
   }
 
   async execute(signal: CancelSignal, timeMs: number): Promise<Buffer> {
-    const { args, trace, wantsProgress, key } = this.#request;
-    const identity = this.#from.identity();
+    const { args, trace, wantsProgress, key } = this.request;
+    const identity = this.from.identity();
     const target = this.#target();
     if (isHostError(target)) throw target;
     const { name, role } = identity as WorkerIdentity;
-    const { bytes, era } = await this.#ports.host.call(target.server, target.tool, args, {
+    const { bytes, era } = await this.ports.host.call(target.server, target.tool, args, {
       principal: { id: name, role, scopes: [] },
       // A client of the gateway may have the same name.
       instance: compositeKey('worker', name),
@@ -100,14 +98,14 @@ export class WorkerCall implements CallTask {
   }
 
   #progress(key: string, params: Buffer): void {
-    if (params.length <= brokerLimits.progressBytes) this.#from.send({ op: 'progress', key, params });
+    if (params.length <= brokerLimits.progressBytes) this.from.send({ op: 'progress', key, params });
   }
 
   /** The tool that is meant, or why the worker may not call it. */
   #target(): Target | HostError {
-    const { host, manifestOf, isRolelessAllowed } = this.#ports;
-    const { server, tool } = this.#request;
-    const identity = this.#from.identity();
+    const { host, manifestOf, isRolelessAllowed } = this.ports;
+    const { server, tool } = this.request;
+    const identity = this.from.identity();
     if (!identity) return revoked();
     const { name, role } = identity;
     const manifest = manifestOf(role);

@@ -27,6 +27,16 @@ export interface Snapshot {
 /** `refused`: the broker does not accept the key, or the address cannot be used. */
 export type ConnectionState = 'connecting' | 'ready' | 'reconnecting' | 'refused' | 'closed';
 
+interface KeeperStatus {
+  state: ConnectionState;
+  /** Why the worker is not ready, or was not lately. */
+  lastError: HostError | undefined;
+  /** The manifest was learned from a host since the start. */
+  hasLearned: boolean;
+  /** Connections so far. */
+  opened: number;
+}
+
 export interface ConnectionKeeperParts {
   readonly open: OpenConnection;
   readonly session: string;
@@ -53,10 +63,7 @@ export class ConnectionKeeper {
   readonly #handlers: ConnectionHandlers;
   #snapshot: Snapshot;
   #current: Current | undefined;
-  #state: ConnectionState = 'connecting';
-  #lastError: HostError | undefined;
-  #hasLearned = false;
-  #opened = 0;
+  readonly #status: KeeperStatus = { state: 'connecting', lastError: undefined, hasLearned: false, opened: 0 };
   readonly #done: Promise<void>;
 
   constructor(parts: ConnectionKeeperParts) {
@@ -75,23 +82,8 @@ export class ConnectionKeeper {
     return this.#snapshot;
   }
 
-  get state(): ConnectionState {
-    return this.#state;
-  }
-
-  /** Why the worker is not ready, or was not lately. */
-  get lastError(): HostError | undefined {
-    return this.#lastError;
-  }
-
-  /** The manifest was learned from a host since the start. */
-  get hasLearned(): boolean {
-    return this.#hasLearned;
-  }
-
-  /** Connections so far. */
-  get opened(): number {
-    return this.#opened;
+  get status(): Readonly<KeeperStatus> {
+    return this.#status;
   }
 
   /** The manifest is out of date. */
@@ -119,10 +111,10 @@ export class ConnectionKeeper {
     // The owner sets its fields first.
     await undefined;
     for (let failures = 0, refusals = 0; !this.#stop.aborted; ) {
-      const openedBefore = this.#opened;
+      const openedBefore = this.#status.opened;
       const error = await this.#connect();
       if (this.#stop.aborted) break;
-      if (this.#opened > openedBefore) refusals = 0;
+      if (this.#status.opened > openedBefore) refusals = 0;
       if (error && isRefusal(error)) {
         refusals++;
         this.#become('refused', error);
@@ -147,7 +139,7 @@ export class ConnectionKeeper {
       if (!isRefusal(error)) this.#failed(error);
       return error;
     }
-    this.#opened++;
+    this.#status.opened++;
     const openedAtMs = clock.nowMs();
     connected(connection);
     const error = await this.#use(connection);
@@ -203,8 +195,8 @@ export class ConnectionKeeper {
   #learned(connection: WorkerConnection, manifest: Manifest, body: Buffer): void {
     const before = this.#snapshot.manifest;
     const isSame = before?.revision === manifest.revision;
-    const isNew = !isSame || !this.#hasLearned;
-    this.#hasLearned = true;
+    const isNew = !isSame || !this.#status.hasLearned;
+    this.#status.hasLearned = true;
     this.#swap({ connection, manifest: isSame ? before : manifest });
     this.#parts.learned(manifest, body, isNew);
     // Connected, but denied everything: the status says why there are no tools.
@@ -213,7 +205,7 @@ export class ConnectionKeeper {
 
   #failed(error: HostError): void {
     if (this.#stop.aborted) return;
-    if (this.#state === 'ready') this.#lastError = withoutStack(error);
+    if (this.#status.state === 'ready') this.#status.lastError = withoutStack(error);
     else this.#become(this.#snapshot.manifest ? 'reconnecting' : 'connecting', error, true);
   }
 
@@ -225,7 +217,7 @@ export class ConnectionKeeper {
     const reason = error ?? lostConnection();
     const { manifest } = this.#snapshot;
     this.#swap({ connection: undefined, manifest });
-    if (this.#stop.aborted || isRefusal(reason)) this.#lastError = withoutStack(reason);
+    if (this.#stop.aborted || isRefusal(reason)) this.#status.lastError = withoutStack(reason);
     else this.#become(manifest ? 'reconnecting' : 'connecting', reason);
     over(reason);
   }
@@ -235,10 +227,10 @@ export class ConnectionKeeper {
     this.#parts.swapped(now);
   }
 
-  #become(state: ConnectionState, error: HostError | undefined, isNews = this.#state !== state): void {
-    this.#state = state;
-    this.#lastError = error && withoutStack(error);
-    if (isNews) this.#parts.changed(state, this.#lastError);
+  #become(state: ConnectionState, error: HostError | undefined, isNews = this.#status.state !== state): void {
+    this.#status.state = state;
+    this.#status.lastError = error && withoutStack(error);
+    if (isNews) this.#parts.changed(state, this.#status.lastError);
   }
 }
 

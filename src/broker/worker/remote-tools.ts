@@ -155,8 +155,8 @@ export class RemoteTools {
     const untilMs = this.#clock.nowMs() + limitMs;
     this.#alive.hold();
     try {
-      while (!this.#keeper.hasLearned) {
-        const { state, lastError: error } = this.#keeper;
+      while (!this.#keeper.status.hasLearned) {
+        const { state, lastError: error } = this.#keeper.status;
         if (state === 'closed') throw notConnected(undefined);
         if (error && (state === 'refused' || isHopeless(error))) throw error;
         const leftMs = untilMs - this.#clock.nowMs();
@@ -177,7 +177,8 @@ export class RemoteTools {
   }
 
   status(): RemoteStatus {
-    const { state, snapshot, opened, lastError } = this.#keeper;
+    const { snapshot, status } = this.#keeper;
+    const { state, opened, lastError } = status;
     return {
       ...{ state, lastError, worker: this.#identity?.worker, role: this.#identity?.role },
       revision: snapshot.manifest?.revision,
@@ -254,13 +255,13 @@ export class RemoteTools {
 
   #requireUsable(target: CallTarget): void {
     if (this.#isClosed) throw closedCall(target, 'not_executed');
-    const { state, lastError } = this.#keeper;
+    const { state, lastError } = this.#keeper.status;
     if (state === 'refused' && lastError) throw refusedCall(target, 'not_executed', lastError);
   }
 
   #connected({ worker, role }: WorkerConnection): void {
     this.#identity = { worker, role };
-    this.#events.emit('connected', { worker, role, times: this.#keeper.opened });
+    this.#events.emit('connected', { worker, role, times: this.#keeper.status.opened });
   }
 
   #changed(state: ConnectionState, error: HostError | undefined): void {
