@@ -4,9 +4,9 @@
  * less. A store with other settings is refused with the difference, never changed: it may belong to an operator.
  */
 import type { DiscardPolicy, JetStreamManager, RetentionPolicy, StorageType, StreamConfig } from '@nats-io/jetstream';
-import { HostError } from '../../kernel/errors.js';
+import { type HostError, notExecuted } from '../../kernel/errors.js';
 import { bodiesStream, callsBucket, keysBucket, streamOf } from './names.js';
-import { type NatsConnection, notExecuted } from './nats-client.js';
+import type { NatsConnection } from './nats-client.js';
 import { payloadBytes } from './server-config.js';
 
 export interface StartCheckOptions {
@@ -24,24 +24,16 @@ export async function checkServer({ info }: NatsConnection, options: StartCheckO
   const { durability, replicas, monitor, unsafeReplicas } = options;
   if (!info) throw refused('url', 'the NATS server sent no INFO', 'check the address');
   const { version, max_payload: limit, jetstream, server_id: serverId } = info;
-  if (jetstream !== true)
-    throw refused(
-      'jetstream',
-      'is not enabled in nats-server',
-      'use the output of hostler key nats as its configuration',
-    );
-  if (limit < payloadBytes)
-    throw refused(
-      'max_payload',
-      `of nats-server is ${limit} bytes`,
-      `set max_payload: ${payloadBytes} in its configuration`,
-    );
-  if (replicas > 1 && isOlder(version, [2, 11]) && !unsafeReplicas)
-    throw refused(
-      'broker.replicas',
-      `${replicas} needs nats-server 2.11; ${version} may let two hosts run one call after a leader change`,
-      'upgrade nats-server, set broker.replicas to 1, or accept it with broker.unsafeReplicas',
-    );
+  if (jetstream !== true) throw refused('jetstream', 'is not enabled in nats-server', useOutput);
+  if (limit < payloadBytes) {
+    const hint = `set max_payload: ${payloadBytes} in its configuration`;
+    throw refused('max_payload', `of nats-server is ${limit} bytes`, hint);
+  }
+  if (replicas > 1 && isOlder(version, [2, 11]) && !unsafeReplicas) {
+    const what = `${replicas} needs nats-server 2.11; ${version} may let two hosts run one call after a leader change`;
+    const hint = 'upgrade nats-server, set broker.replicas to 1, or accept it with broker.unsafeReplicas';
+    throw refused('broker.replicas', what, hint);
+  }
   if (durability === 'process') return;
   if (monitor !== undefined && (await syncsEveryWrite(monitor, serverId))) return;
   throw refused(
@@ -57,22 +49,14 @@ async function syncsEveryWrite(monitor: string, serverId: string): Promise<boole
     const response = await fetch(new URL('/varz', monitor), { signal: AbortSignal.timeout(answerMs) });
     varz = (await response.json()) as typeof varz;
   } catch (cause) {
-    throw new HostError('connect_failed', 'broker.monitor: the monitoring port of nats-server does not answer', {
-      ...{
-        field: 'broker.monitor',
-        reason: 'unreachable',
-        ...notExecuted,
-        hint: 'check http in its configuration',
-        cause,
-      },
-    });
+    const facts = { field: 'broker.monitor', reason: 'unreachable', cause };
+    const message = 'broker.monitor: the monitoring port of nats-server does not answer';
+    throw notExecuted('connect_failed', message, 'check http in its configuration', facts);
   }
-  if (varz.server_id !== serverId)
-    throw refused(
-      'broker.monitor',
-      'belongs to another nats-server',
-      'name the monitoring port of the server in broker.url',
-    );
+  if (varz.server_id !== serverId) {
+    const hint = 'name the monitoring port of the server in broker.url';
+    throw refused('broker.monitor', 'belongs to another nats-server', hint);
+  }
   return varz.jetstream?.config?.sync_always === true;
 }
 
@@ -82,7 +66,9 @@ function isOlder(version: string, [major, minor]: readonly [number, number]): bo
 }
 
 const refused = (field: string, what: string, hint: string, cause?: unknown): HostError =>
-  new HostError('invalid_spec', `${field}: ${what}`, { field, ...notExecuted, hint, cause });
+  notExecuted('invalid_spec', `${field}: ${what}`, hint, { field, cause });
+
+const useOutput = 'use the output of hostler key nats as its configuration';
 
 const MiB = 1024 * 1024;
 const minuteNs = 60_000_000_000;
@@ -131,35 +117,21 @@ export async function createStores(jsm: JetStreamManager, replicas: number): Pro
 async function creationError(jsm: JetStreamManager, settings: Settings, cause: unknown): Promise<unknown> {
   const { code } = cause as { code?: unknown };
   const { name } = settings;
-  if (code === 10047 || code === 10023 || /insufficient|maximum/i.test(String(cause)))
-    return refused(
-      'max_file',
-      `has no room for '${name}' (${storeBytes / MiB} MiB)`,
-      'set max_file to 1G or more',
-      cause,
-    );
+  if (code === 10047 || code === 10023 || /insufficient|maximum/i.test(String(cause))) {
+    const what = `has no room for '${name}' (${storeBytes / MiB} MiB)`;
+    return refused('max_file', what, 'set max_file to 1G or more', cause);
+  }
   if (code === 10039 || /not enabled/.test(String(cause)))
-    return refused(
-      'jetstream',
-      'is not enabled for the account of this key',
-      'use the output of hostler key nats',
-      cause,
-    );
+    return refused('jetstream', 'is not enabled for the account of this key', useOutput, cause);
   if (code === 10005 || /no suitable peers|replicas/i.test(String(cause)))
     return refused('broker.replicas', `nats-server has too few servers for '${name}'`, 'lower broker.replicas', cause);
   const { config } = (await jsm.streams.info(name).catch(() => undefined)) ?? {};
-  const differs = Object.entries(settings).find(
-    ([key, value]) => config && JSON.stringify(config[key as keyof StreamConfig]) !== JSON.stringify(value),
-  );
-  if (!config || !differs) return cause;
-  const [key, value] = differs;
-  const found = JSON.stringify(config[key as keyof StreamConfig]);
-  return new HostError(
-    'invalid_spec',
-    `NATS stream '${name}' has ${key} ${found} instead of ${JSON.stringify(value)}`,
-    {
-      ...{ field: key, ...notExecuted, cause },
-      hint: `remove the stream if nothing else uses it (nats stream rm ${name}); Hostler makes it again`,
-    },
-  );
+  for (const [key, value] of Object.entries(settings)) {
+    const [found, wanted] = [JSON.stringify(config?.[key as keyof StreamConfig]), JSON.stringify(value)];
+    if (!config || found === wanted) continue;
+    const hint = `remove the stream if nothing else uses it (nats stream rm ${name}); Hostler makes it again`;
+    const message = `NATS stream '${name}' has ${key} ${found} instead of ${wanted}`;
+    return notExecuted('invalid_spec', message, hint, { field: key, cause });
+  }
+  return cause;
 }

@@ -74,11 +74,12 @@ export class KnownCalls {
     known.row = row.inline ? { ...row, inline: undefined } : row;
     [known.seq, known.inlineBytes] = [seq, inlineBytes];
     if (!hasOutcome(row) || known.state !== 'open') return;
-    this.#count(known, -1);
+    const { worker, bucket, deadlineAtMs } = known;
+    const isCallersKey = bucket === keysBucket;
     known.state = 'finished';
     known.replyBytes = row.inline ? inlineBytes : (row.body?.length ?? 0);
-    known.expiresAtMs = (kindOf(known) === 'keys' ? this.#clock.nowMs() : known.deadlineAtMs) + keptMs[kindOf(known)];
-    this.#count(known, 1);
+    known.expiresAtMs = (isCallersKey ? this.#clock.nowMs() : deadlineAtMs) + keptMs[kindOf(known)];
+    this.bounds.change({ worker, isCallersKey, open: -1, finished: 1, bytes: known.replyBytes });
   }
 
   /** Another host wrote this reply, and this one was asked for it. Its acknowledgement comes here. A worker at its bound gets it too. */

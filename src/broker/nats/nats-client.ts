@@ -6,7 +6,7 @@
 import type * as JetStream from '@nats-io/jetstream';
 import type * as Kv from '@nats-io/kv';
 import type * as Nats from '@nats-io/transport-node';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { importPeer } from '../../kernel/import-peer.js';
 import { requireTls } from '../require-tls.js';
 
@@ -37,17 +37,16 @@ const connectMs = 5_000;
 const pingMs = 5_000;
 const reconnectMs = 250;
 
-export const notExecuted = { execution: 'not_executed' } as const;
-
 export async function connectNats({ url, key, insecure, name, reconnects }: ConnectOptions): Promise<NatsConnection> {
   requireTls(parsedUrl(url), insecure);
   const { connect, nkeyAuthenticator } = await loadNats();
   const isSeed = key?.startsWith('SU') ?? false;
   const colon = key?.indexOf(':') ?? -1;
-  if (key !== undefined && !isSeed && colon < 1)
-    throw new HostError('invalid_spec', 'key: must be the seed of a NATS user (SU...) or user:password', {
-      ...{ field: 'key', ...notExecuted, hint: 'make a key with hostler key add NAME --nats --key-file FILE' },
-    });
+  if (key !== undefined && !isSeed && colon < 1) {
+    const message = 'key: must be the seed of a NATS user (SU...) or user:password';
+    const hint = 'make a key with hostler key add NAME --nats --key-file FILE';
+    throw notExecuted('invalid_spec', message, hint, { field: 'key' });
+  }
   try {
     return await connect({
       ...{ servers: url, name, timeout: connectMs, pingInterval: pingMs, maxPingOut: 2, noAsyncTraces: true },
@@ -74,10 +73,9 @@ async function load<T>(name: string): Promise<T> {
     return (await importPeer(name)) as T;
   } catch (cause) {
     const viaNpx = ['transport-node', 'jetstream', 'kv'].map((each) => `-p @nats-io/${each}@3`).join(' ');
-    throw new HostError('invalid_spec', `the package '${name}' is not installed`, {
-      ...{ reason: 'missing_package', ...notExecuted, cause },
-      hint: isNpx() ? `run npx -p hostler ${viaNpx} hostler ...` : `run npm install ${packages}`,
-    });
+    const hint = isNpx() ? `run npx -p hostler ${viaNpx} hostler ...` : `run npm install ${packages}`;
+    const facts = { reason: 'missing_package', cause };
+    throw notExecuted('invalid_spec', `the package '${name}' is not installed`, hint, facts);
   }
 }
 
@@ -96,19 +94,15 @@ export async function newUserPair(): Promise<{ readonly seed: string; readonly p
 export function connectError(error: unknown): HostError {
   if (isHostError(error)) return error;
   if (isRefusedKey(error)) return refusedKey(error);
-  const text = textOf(error);
-  const isTls = /tls|certificate|self.signed|SSL/i.test(text);
-  return new HostError(
-    'connect_failed',
-    isTls ? 'NATS: the TLS handshake failed' : 'the NATS server cannot be reached',
-    {
-      ...{ ...notExecuted, reason: isTls ? 'tls' : 'unreachable', cause: error },
-      hint: isTls
-        ? 'check the certificate of the NATS server, and NODE_EXTRA_CA_CERTS for a private authority'
-        : 'check that nats-server runs at this address',
-    },
-  );
+  if (/tls|certificate|self.signed|SSL/i.test(textOf(error))) {
+    const hint = 'check the certificate of the NATS server, and NODE_EXTRA_CA_CERTS for a private authority';
+    return notExecuted('connect_failed', 'NATS: the TLS handshake failed', hint, { reason: 'tls', cause: error });
+  }
+  const facts = { reason: 'unreachable', cause: error };
+  return notExecuted('connect_failed', 'the NATS server cannot be reached', unreachableHint, facts);
 }
+
+const unreachableHint = 'check that nats-server runs at this address';
 
 /** Why a connection ended. */
 export function lostConnection(error: unknown): HostError {
@@ -132,17 +126,16 @@ const textOf = (error: unknown): string => {
 const isRefusedKey = (error: unknown): boolean =>
   error !== undefined && /Authorization|Authentication|Expired|Revoked/i.test(textOf(error));
 
-const refusedKey = (cause: unknown): HostError =>
-  new HostError('unauthenticated', 'the NATS server refuses this key', {
-    ...{ ...notExecuted, cause, reason: 'refused_key' },
-    hint: 'run hostler key nats, give nats-server the new configuration and reload it (hostler key nats --reload PID)',
-  });
+const refusedKey = (cause: unknown): HostError => {
+  const hint =
+    'run hostler key nats, give nats-server the new configuration and reload it (hostler key nats --reload PID)';
+  return notExecuted('unauthenticated', 'the NATS server refuses this key', hint, { reason: 'refused_key', cause });
+};
 
 function parsedUrl(url: string): URL {
   if (/^(?:nats|tls):\/\//.test(url) && URL.canParse(url)) return new URL(url);
-  throw new HostError('invalid_spec', 'url: it is not the address of a NATS server', {
-    ...{ field: 'url', ...notExecuted, hint: 'write it like tls://nats.example.com:4222' },
-  });
+  const hint = 'write it like tls://nats.example.com:4222';
+  throw notExecuted('invalid_spec', 'url: it is not the address of a NATS server', hint, { field: 'url' });
 }
 
 /**

@@ -7,9 +7,7 @@
  *
  * Invariant: it has no secret, only public keys.
  */
-import { nkeyPattern } from '../../config/keys.js';
-import { workerPattern } from '../../config/values.js';
-import { HostError } from '../../kernel/errors.js';
+import { notExecuted } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { hostsAccount, workerAccount, workerSubjects } from './names.js';
 
@@ -37,7 +35,6 @@ export const payloadBytes = brokerLimits.messageBytes + 64 * 1024;
 
 export function natsServerConfig(plan: NatsServerPlan): string {
   const { listen, storeDir, hosts, workers, tls, monitor, maxFileBytes = fileBytes } = plan;
-  checkKeys(hosts, workers);
   const accounts = new Map<string, string[]>();
   for (const { worker, epoch, publicKey } of workers) {
     const at = JSON.stringify([worker, epoch]);
@@ -87,26 +84,9 @@ ${publicKeys.map((key) => `      { nkey: ${key}, permissions: { ${permissions} }
   }`;
 }
 
-function checkKeys(hosts: readonly string[], workers: NatsServerPlan['workers']): void {
-  const keys = [...hosts, ...workers.map(({ publicKey }) => publicKey)];
-  const bad = keys.findIndex((key) => !nkeyPattern.test(key));
-  if (bad >= 0)
-    throw refused(
-      'nkey',
-      `key number ${bad + 1} is not the public key of a NATS user`,
-      'use U..., never the seed SU...',
-    );
-  if (new Set(keys).size < keys.length) throw refused('nkey', 'one key is listed twice', 'make a key for each user');
-  if (workers.some(({ worker }) => !workerPattern.test(worker)))
-    throw refused('worker', `must match ${workerPattern.source}`, 'use another name');
-}
-
 /** A value that could end the string is refused, because nats-server has no escape for it. */
 function quoted(value: string): string {
-  if (/["\\\p{Cc}]/u.test(value))
-    throw refused('path', 'has a quote, a backslash or a control character', 'use another path');
-  return `"${value}"`;
+  if (!/["\\\p{Cc}]/u.test(value)) return `"${value}"`;
+  const message = 'path: has a quote, a backslash or a control character';
+  throw notExecuted('invalid_spec', message, 'use another path', { field: 'path' });
 }
-
-const refused = (field: string, what: string, hint: string): HostError =>
-  new HostError('invalid_spec', `${field}: ${what}`, { field, hint });
