@@ -74,7 +74,11 @@ function rig() {
   };
   const hello = (name: string) => {
     const data = joinedParts(writeMessage({ op: 'here', connection: 'c1', seen: undefined }));
-    const message = { subject: `hostler.in.${name}.e1.here.s1`, reply: 'inbox', data } as unknown as NatsMessage;
+    const message = {
+      subject: `hostler.in.${name}.e1.here.s1`,
+      reply: `inbox.${name}`,
+      data,
+    } as unknown as NatsMessage;
     intake.callbacks.get('hostler.in.*.*.here.*')?.(null, message);
   };
   /** The check ends when the returned function is called. */

@@ -21,6 +21,7 @@ import { serveMessage } from '../service/serve-message.js';
 import type { ServiceHandlers, WorkerIdentity, WorkerTransport } from '../service/transport.js';
 import { anyWorkerSubject, queueGroup, senderOf, sessionSubject, workerSubject } from './names.js';
 import { bufferOf, type NatsConnection, type NatsMessage, type TurnBatch, watchConnection } from './nats-client.js';
+import { packed } from './packed-messages.js';
 import { type NatsSession, Sessions } from './sessions.js';
 import type { StoreId } from './store-id.js';
 
@@ -67,6 +68,8 @@ export class HostTransport implements WorkerTransport {
   readonly #subscriptions: Record<'intake' | 'connection', Subscription[]> = { intake: [], connection: [] };
   /** By the subject of the hello. */
   readonly #refusals = new Map<string, Cancel>();
+  /** Messages of this turn of the event loop, by subject. */
+  readonly #outbox = new Map<string, Buffer[]>();
   readonly #stopListening: () => void;
   #stopTick: Cancel | undefined;
   #tickedAt: readonly [number, number] = [0, 0];
@@ -199,17 +202,25 @@ export class HostTransport implements WorkerTransport {
 
   /** Over the connection of the writes of the log: one write to the socket for all of them. */
   #publish(subject: string | undefined, message: HostMessage): boolean {
-    const { batch, connection, onProblem } = this.#options;
+    const { batch, connection } = this.#options;
     if (!subject || connection.isClosed()) return false;
     const bytes = joinedParts(writeMessage(message));
-    batch.add(() => {
-      try {
-        connection.publish(subject, bytes);
-      } catch (error) {
-        if (!connection.isClosed()) onProblem(error);
-      }
-    });
+    const others = this.#outbox.get(subject);
+    if (others) return others.push(bytes) > 0;
+    this.#outbox.set(subject, [bytes]);
+    batch.add(() => this.#sendAll(subject));
     return true;
+  }
+
+  #sendAll(subject: string): void {
+    const { connection, onProblem } = this.#options;
+    const messages = this.#outbox.get(subject) ?? [];
+    this.#outbox.delete(subject);
+    try {
+      for (const each of packed(messages)) connection.publish(subject, each);
+    } catch (error) {
+      if (!connection.isClosed()) onProblem(error);
+    }
   }
 
   #tick(): void {

@@ -4,7 +4,7 @@
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { type HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import { readHostMessage, type Welcome, type WorkerMessage, writeMessage } from '../protocol/messages.js';
@@ -18,8 +18,8 @@ import {
   lostConnection,
   type NatsAddress,
   type NatsConnection,
-  notExecuted,
 } from './nats-client.js';
+import { unpacked } from './packed-messages.js';
 import { helloMs } from './sessions.js';
 
 export interface NatsConnectionOptions extends NatsAddress {
@@ -85,7 +85,7 @@ class NatsWorkerConnection extends MessageConnection {
     const callback = (error: Error | null, { data }: { data: Uint8Array }) => {
       try {
         if (error) throw error;
-        this.heard(readHostMessage(bufferOf(data)));
+        for (const message of unpacked(bufferOf(data))) this.heard(readHostMessage(message));
       } catch (thrown) {
         this.#end(isHostError(thrown) ? thrown : lostConnection(thrown));
       }
@@ -97,10 +97,10 @@ class NatsWorkerConnection extends MessageConnection {
   async admit(signal: CancelSignal): Promise<void> {
     const untilMs = this.#clock.nowMs() + admittedMs;
     for (;;) {
-      if (signal.aborted) throw new HostError('cancelled', 'the connection is not needed any more', notExecuted);
+      if (signal.aborted) throw notExecuted('cancelled', 'the connection is not needed any more');
       try {
         await this.#hello(this.#seen.token || undefined);
-        break;
+        return this.#helloLater();
       } catch (error) {
         if (isHostError(error)) throw error;
         if (this.#nats.isClosed()) throw (await this.closed) ?? noHost(error);
@@ -108,7 +108,6 @@ class NatsWorkerConnection extends MessageConnection {
         if (this.#clock.nowMs() >= untilMs) throw noHost(error);
       }
     }
-    this.#helloLater();
   }
 
   protected override send(message: WorkerMessage): void {
@@ -136,9 +135,8 @@ class NatsWorkerConnection extends MessageConnection {
   /** Rejects with a HostError if a host refuses the worker, and with an error of NATS if none answers. */
   async #hello(seen?: string): Promise<void> {
     const hello = joinedParts(writeMessage({ op: 'here', connection: this.#id, seen }));
-    const { data } = await this.#nats.request(workerPublishSubject('here', this.#session), hello, {
-      timeout: helloAnswerMs,
-    });
+    const subject = workerPublishSubject('here', this.#session);
+    const { data } = await this.#nats.request(subject, hello, { timeout: helloAnswerMs });
     const answer = readHostMessage(bufferOf(data));
     if (answer?.op === 'refused') throw answer.error;
     if (answer?.op !== 'welcome') throw noHost(undefined);
@@ -164,21 +162,20 @@ class NatsWorkerConnection extends MessageConnection {
 
 const sequenceOf = (token: string): number => Number.parseInt(token, 10) || 0;
 
-const wrongWorker = (actual: string, wanted: string): HostError =>
-  new HostError('denied', `the key belongs to worker '${actual}', not to '${wanted}'`, {
-    ...{ ...notExecuted, reason: 'wrong_worker' },
-    hint: 'write the name of the worker into the address, or use its key',
-  });
+const wrongWorker = (actual: string, wanted: string): HostError => {
+  const hint = 'write the name of the worker into the address, or use its key';
+  const facts = { reason: 'wrong_worker' };
+  return notExecuted('denied', `the key belongs to worker '${actual}', not to '${wanted}'`, hint, facts);
+};
 
-const noHost = (cause: unknown): HostError =>
-  new HostError('connect_failed', 'no host answers on NATS', {
-    ...{ ...notExecuted, reason: 'no_host', cause },
-    hint: 'start hostler up with broker.url on some machine, and reload nats-server if the worker is new',
-  });
+const noHost = (cause: unknown): HostError => {
+  const hint = 'start hostler up with broker.url on some machine, and reload nats-server if the worker is new';
+  return notExecuted('connect_failed', 'no host answers on NATS', hint, { reason: 'no_host', cause });
+};
 
 /** The account of the worker has no import: nats-server 2.9 adds it with the second reload. */
-const notReloaded = (cause: unknown): HostError =>
-  new HostError('connect_failed', 'nats-server knows the key of this worker, but not yet where its requests go', {
-    ...{ ...notExecuted, reason: 'not_reloaded', cause },
-    hint: 'reload nats-server once more (hostler key nats --reload PID)',
-  });
+const notReloaded = (cause: unknown): HostError => {
+  const message = 'nats-server knows the key of this worker, but not yet where its requests go';
+  const hint = 'reload nats-server once more (hostler key nats --reload PID)';
+  return notExecuted('connect_failed', message, hint, { reason: 'not_reloaded', cause });
+};
