@@ -2,14 +2,14 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HostError } from '../../kernel/errors.js';
 import { connectControl, fetchRunningFacts } from './control-client.js';
 import { frameBytesMax } from './control-protocol.js';
-import { type ControlServer, type Operations, openControl } from './control-server.js';
+import { type ControlServer, listenPrivately, type Operations, openControl } from './control-server.js';
 
 let folder: string;
 let file: string;
@@ -65,6 +65,15 @@ test('a socket whose host accepts no connection for now is not stale: its host k
   // Without its process the socket is stale.
   expect(await fetchRunningFacts(file)).toBeUndefined();
   await open({});
+});
+
+test('a server that listens again and again has one listener for errors', async () => {
+  const server = createServer();
+  for (let times = 0; times < 3; times++) {
+    expect(await listenPrivately(server, file)).toBeUndefined();
+    expect(server.listenerCount('error')).toBe(1);
+    await new Promise((resolve) => server.close(resolve));
+  }
 });
 
 test('events, then one result, to the client of the request', async () => {

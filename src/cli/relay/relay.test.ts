@@ -125,3 +125,20 @@ test('R2 a client that closes its input with an open listen stream or a slow rea
     { id: 2, error: { message: expect.stringContaining('the client closed its input') } },
   ]);
 });
+
+test('the relay says once that its client is served: with the first line of a host', async () => {
+  const [input, output, socket] = [new PassThrough(), new PassThrough(), new FakeSocket()];
+  let served = 0;
+  const relay = new Relay({
+    ...{ input, output, clock: new FakeClock(), version: '1.0.0', onJoined: () => {}, onFailure: () => {} },
+    ...{ join: async () => connectedTo(socket), onUnusable: () => {}, onServing: () => served++ },
+  });
+  relay.begin();
+  const counts: number[] = [];
+  for (let line = 0; line < 3; line++) {
+    for (let turn = 0; turn < 10; turn++) await nextTurn();
+    counts.push(served);
+    socket.push('{"jsonrpc":"2.0","id":1,"result":{}}\n');
+  }
+  expect(counts).toEqual([0, 1, 1]);
+});
