@@ -200,7 +200,8 @@ export class ConnectionKeeper {
     this.#swap({ connection, manifest: isSame ? before : manifest });
     this.#parts.learned(manifest, body, isNew);
     // Connected, but denied everything: the status says why there are no tools.
-    this.#become('ready', manifest.denied, before?.denied?.message !== manifest.denied?.message);
+    const isOther = before?.denied?.message !== manifest.denied?.message;
+    this.#become('ready', manifest.denied, isOther || this.#status.state !== 'ready');
   }
 
   #failed(error: HostError): void {

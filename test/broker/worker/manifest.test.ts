@@ -24,6 +24,19 @@ describe('a manifest', () => {
     expect(rig.host.sendings).toEqual([]);
   });
 
+  test('D-48 that is learned for the first time makes the worker ready, which is reported once', async () => {
+    const rig = unconnected();
+    const states: string[] = [];
+    rig.tools.on('state', ({ state, error }) => void states.push(error ? `${state} ${error.code}` : state));
+    await rig.clock.advanceAsync(1_000);
+    changed(rig, ['nova/other']);
+    await rig.clock.advanceAsync(1_000);
+    expect(namesOf(rig)).toEqual(['other']);
+    expect(states).toEqual(['ready']);
+    await rig.tools.close();
+    expect(states).toEqual(['ready', 'closed']);
+  });
+
   test.each([
     ['an error', errorBody(new HostError('denied', 'no tools for this worker'))],
     ['nonsense', Buffer.from('{"revision":"r1"}')],
