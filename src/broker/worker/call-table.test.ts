@@ -331,6 +331,18 @@ test('at most 192 calls are sent at a time; the others follow in order', async (
   expect(next.requests).toHaveLength(192);
 });
 
+test('a call that waits and is past its deadline does not take the turn of the next one', async () => {
+  const { table, start, settle } = rig();
+  const connection = new FakeConnection();
+  table.use(connection);
+  for (let at = 0; at < 192; at++) start(`k${at}`);
+  start('late', 0.5);
+  start('next');
+  await settle();
+  table.replied('k7', result('x'));
+  expect(connection.requests.at(-1)?.key).toBe('next');
+});
+
 test('D-44 calls and their bytes are bounded', () => {
   const { table } = rig();
   const releases = Array.from({ length: 1_024 }, () => table.reserve(1));
