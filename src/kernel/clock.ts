@@ -23,11 +23,16 @@ const { performance } = globalThis;
 /** Node fires a longer timer at once, so a longer wait uses several timers. */
 const timerMaxMs = 2_147_483_647;
 
+/**
+ * On Linux `performance.now()` is CLOCK_MONOTONIC, which stops while the machine sleeps; /proc/uptime is CLOCK_BOOTTIME, which
+ * does not. On other systems the monotonic clock of libuv does not stop, and `uptime()` may depend on wall time.
+ */
+export const bootClock = (platform: string, uptimeS: () => number): Pick<Clock, 'sinceBootMs'> =>
+  platform === 'linux' ? { sinceBootMs: () => uptimeS() * 1_000 } : {};
+
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
-  // On Linux `performance.now()` is CLOCK_MONOTONIC, which stops while the machine sleeps; /proc/uptime is CLOCK_BOOTTIME,
-  // which does not. On other systems the monotonic clock of libuv does not stop, and `uptime()` may depend on wall time.
-  ...(process.platform === 'linux' ? { sinceBootMs: () => uptime() * 1_000 } : {}),
+  ...bootClock(process.platform, uptime),
   date: () => new Date(),
   at(atMs, run) {
     let timer: NodeJS.Timeout;

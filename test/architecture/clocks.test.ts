@@ -1,6 +1,6 @@
 /** Tests that pass on a quiet machine only are no tests of `npm test`. */
 import { describe, expect, test } from 'vitest';
-import { elapsedTimeErrors, realClockErrors } from './clock-rules.js';
+import { elapsedTimeErrors, realClockErrors, realClockFiles } from './clock-rules.js';
 import { filesBelow, readText } from './tree.js';
 
 const testsBelow = (folder: string) =>
@@ -46,5 +46,15 @@ describe('the checker', () => {
     expect(realClockErrors({ 'a.test.ts': 'const at = performance.now();', 'b.test.ts': 'clock.nowMs();' })).toEqual([
       'a.test.ts reads the real clock',
     ]);
+  });
+
+  test.each([
+    ["await createHost({ mcpServers: { a: { timeouts: { call: '1s' } } } });", true],
+    ["const host = await createHost(config); host.call('a', 'x', {}, { deadlineMs: 500 });", true],
+    ['await createHost(config, { clock: new FakeClock() }); call({ deadlineMs: 500 });', false],
+    ['await createHost(config);', false],
+    ['const atMs = uptime() * 1_000;', true],
+  ])('sees what depends on the load of the machine: %s', (text, isRepeated) => {
+    expect(realClockFiles({ 'a.test.ts': text })).toEqual(isRepeated ? ['a.test.ts'] : []);
   });
 });

@@ -5,13 +5,15 @@ import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { createHost } from '../../src/host/host.js';
 import type { HostCallOptions } from '../../src/host/host-interface.js';
+import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { eventually } from '../eventually.js';
 import { LimitedHttpServer } from '../fakes/limited-http-server.js';
 import { failureOf, outcomeOf } from './harness.js';
 
 async function setUp(entry: Record<string, unknown> = {}) {
   const server = await LimitedHttpServer.open();
-  const host = await createHost({ mcpServers: { a: { url: server.url, cache: 'off', ...entry } } });
+  const clock = new FakeClock();
+  const host = await createHost({ mcpServers: { a: { url: server.url, cache: 'off', ...entry } } }, { clock });
   onTestFinished(async () => {
     server.answerHeld();
     await host.close();
@@ -22,7 +24,7 @@ async function setUp(entry: Record<string, unknown> = {}) {
   await call({ instance: 'ann' });
   await eventually('its tools are known', () => host.status()[0]?.tools === 1);
   const calls = server.count('tools/call');
-  return { server, host, call, reached: () => server.count('tools/call') - calls };
+  return { server, host, clock, call, reached: () => server.count('tools/call') - calls };
 }
 
 test.each([
@@ -39,7 +41,7 @@ test.each([
   for (let i = 1; i < 200; i++) {
     const { code, details } = await failureOf(call());
     codes.add(`${code} ${details.reason} ${details.execution}`);
-    expect(details.retryAfterMs).toBeLessThanOrEqual(waitMs);
+    expect(details.retryAfterMs).toBe(waitMs);
   }
   expect([[...codes], reached()]).toEqual([['overloaded throttled not_executed'], 1]);
   // The limit is the server's, and not a failure: the breaker stays closed, and lists and reads are throttled too.
@@ -71,24 +73,30 @@ test('W11 of 200 calls at once, calls that still wait for a place when the serve
 });
 
 test('W11 a refused read throttles calls as well, and the first answer after the pause ends it', async () => {
-  const { server, host, call, reached } = await setUp();
+  const { server, host, clock, call, reached } = await setUp();
   server.refusal = { status: 429, retryAfter: '1' };
   expect((await failureOf(host.read('a', 'x:/y'))).details).toMatchObject({ reason: 'throttled', retryAfterMs: 1_000 });
   expect((await failureOf(call())).details.reason).toBe('throttled');
   expect(reached()).toBe(0);
   server.refusal = undefined;
-  await eventually('the pause is over', () => host.status()[0]?.throttledForMs === undefined);
+  clock.advance(999);
+  expect([host.status()[0]?.throttledForMs, (await failureOf(call())).details.reason]).toEqual([1, 'throttled']);
+  clock.advance(1);
+  expect(host.status()[0]?.throttledForMs).toBeUndefined();
   await call();
   expect(reached()).toBe(1);
 });
 
 test('W11 a 503 without Retry-After is a failure of the server, as a 502 is: the breaker counts it', async () => {
-  const { server, host, call, reached } = await setUp();
+  const { server, host, clock, call, reached } = await setUp();
   server.refusal = { status: 503 };
   expect((await failureOf(call())).toJSON()).toMatchObject({ code: 'outcome_uncertain', httpStatus: 503 });
   expect(host.status()[0]).toMatchObject({ consecutiveFailures: 1, throttledForMs: undefined });
   // Failures within a moment of each other are one strike, so the calls go on until the breaker has enough of them.
-  await eventually('the breaker is open', async () => (await outcomeOf(call())) === 'circuit_open');
+  await eventually('the breaker is open', async () => {
+    clock.advance(300);
+    return (await outcomeOf(call())) === 'circuit_open';
+  });
   const before = reached();
   expect([await outcomeOf(call()), reached()]).toEqual(['circuit_open', before]);
 });
@@ -125,17 +133,22 @@ test.each([429, 503])(
     let requests = 0;
     server.on('request', () => requests++);
     const { port } = server.address() as AddressInfo;
-    const host = await createHost({ mcpServers: { a: { url: `http://127.0.0.1:${port}/mcp` } } });
+    const clock = new FakeClock();
+    const host = await createHost({ mcpServers: { a: { url: `http://127.0.0.1:${port}/mcp` } } }, { clock });
     onTestFinished(async () => {
       await host.close();
       server.close();
     });
-    const first = await failureOf(host.call('a', 'x', {}, { deadlineMs: 2_000 }));
-    expect(host.status()[0]?.state).toBe('backing_off');
+    const waiting = failureOf(host.call('a', 'x', {}, { deadlineMs: 2_000 }));
+    await eventually('the start has failed', () => host.status()[0]?.state === 'backing_off');
+    clock.advance(2_000);
+    const first = await waiting;
     const after = requests;
-    const { code, details } = await failureOf(host.call('a', 'x', {}, { deadlineMs: 1_000 }));
+    const next = failureOf(host.call('a', 'x', {}, { deadlineMs: 1_000 }));
+    clock.advance(1_000);
+    const { code, details } = await next;
     expect([first.code, code, details.execution, requests]).toEqual([code, code, 'not_executed', after]);
     // The server asked for 100 s; 15 s is the longest wait before a start.
-    expect(Math.ceil((details.retryAfterMs ?? 0) / 15_000)).toBe(1);
+    expect(details.retryAfterMs).toBe(12_000);
   },
 );
