@@ -175,6 +175,27 @@ describe('placeholders', () => {
     ]);
   });
 
+  test('the secret of a client stays a reference; other members of auth are filled in, without commands', () => {
+    const auth = (issuer: string) => ({
+      ...{ issuer, clientId: dollar('env:ID'), clientSecret: dollar('exec:vault') },
+      clientKey: { pem: dollar('file:/abs/key') },
+    });
+    const mcpServers = {
+      a: { url: 'https://x', auth: auth('https://as') },
+      b: { url: 'https://x', auth: auth(dollar('exec:vault')) },
+    };
+    const file = write('client.json', JSON.stringify({ secrets: { exec: { vault: { argv: ['v'] } } }, mcpServers }));
+    const { config } = readConfigFile(file, { ID: 'client-1' });
+    const { a, b } = (config as { mcpServers: Record<string, { auth?: object; message?: string }> }).mcpServers;
+    const expected = { ...auth('https://as'), clientId: 'client-1' };
+    expect(JSON.parse(JSON.stringify(a?.auth))).toEqual(expected);
+    const told: HostError[] = [];
+    parseHostConfig({ ...(config as object), mcpServers: { b } }, (problem) => told.push(problem), true);
+    expect(told.map(({ message }) => message)).toContain(
+      "mcpServers.b.auth.issuer: the output of the command 'vault' cannot be used here",
+    );
+  });
+
   test('AC-K5 a secret in an argument is reported by its path, and refused with secrets.strict', () => {
     write('token', 's3cret-value');
     const args = [dollar('env:API_KEY'), dollar('env:ROOT'), `--t=${dollar('file:token')}`];

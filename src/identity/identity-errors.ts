@@ -1,38 +1,42 @@
 /** The errors of requests to authorization servers: what happened, and the next step. Those of a login: login-errors.ts. */
-import { HostError } from '../kernel/errors.js';
+import { HostError, notExecuted } from '../kernel/errors.js';
 
 /** A login would not help. `word` is of this program or of a standard, never text of the authorization server. */
 export const noTokenNow = (retryAfterMs: number, word: string): HostError =>
-  new HostError('reconnecting', `its authorization server gives no token now (${word})`, {
-    ...{ reason: 'auth_server', execution: 'not_executed', retryAfterMs: Math.ceil(retryAfterMs) },
-    hint: 'try again after the given time; no login is needed',
-  });
+  notExecuted(
+    'reconnecting',
+    `its authorization server gives no token now (${word})`,
+    'try again after the given time; no login is needed',
+    { reason: 'auth_server', retryAfterMs: Math.ceil(retryAfterMs) },
+  );
 
 /** The error of one of the servers that share a grant. */
 export const ofServer = (server: string, error: HostError): HostError =>
   error.with({ message: `server '${server}': ${error.message}`, server });
 
 export const clientRefused = (server: string, word: string): HostError =>
-  new HostError(
+  notExecuted(
     'denied',
     `server '${server}': its authorization server refused the client of the configuration (${word})`,
-    {
-      ...{ server, reason: 'client_refused', execution: 'not_executed' },
-      hint: 'correct auth.clientId, auth.clientSecret or auth.clientKey',
-    },
+    'correct auth.clientId, auth.clientSecret or auth.clientKey',
+    { server, reason: 'client_refused' },
   );
 
 export const insecureAddress = (server: string): HostError =>
-  new HostError('denied', `server '${server}': an address of its authorization is not https`, {
-    ...{ server, reason: 'address_refused', execution: 'not_executed' },
-    hint: 'http is used on loopback only; ask the operator of the server for https',
-  });
+  notExecuted(
+    'denied',
+    `server '${server}': an address of its authorization is not https`,
+    'http is used on loopback only; ask the operator of the server for https',
+    { server, reason: 'address_refused' },
+  );
 
-export const documentTooLarge = (server: string, bytesMax: number): HostError =>
+export const documentTooLarge = (server: string, limit: number): HostError =>
   new HostError(
     'result_too_large',
-    `server '${server}': an answer about its authorization has more than ${bytesMax} bytes`,
-    { server, limit: bytesMax, reason: 'metadata_too_large', execution: 'uncertain' },
+    `server '${server}': an answer about its authorization has more than ${limit} bytes`,
+    {
+      ...{ server, limit, reason: 'metadata_too_large', execution: 'uncertain' },
+    },
   );
 
 export const lateAnswer = (server: string, isSent: boolean): HostError =>
