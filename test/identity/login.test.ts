@@ -37,7 +37,8 @@ describe('a login', () => {
     expect(as.tokenRequests('authorization_code')).toHaveLength(1);
     expect(as.registrations).toBe(1);
     // A second login, also after the first one has ended, and one with a new client.
-    rig.store.markDead(row, 'grant_revoked', Date.now());
+    rig.store.takeLease(row, 'me', Date.now(), () => false);
+    expect(rig.store.markDead(row, 'me', 'grant_revoked', Date.now())).toBe(true);
     for (const isFresh of [false, true]) expect(await rig.reason({ url, isFresh })).toBeUndefined();
     expect(as.registrations).toBe(2);
     expect(row.refreshToken).toBeDefined();
