@@ -1,7 +1,15 @@
 /** Which worker a connection belongs to, for how long, and what messages cannot change about it. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
+import type { BrokerEvent } from '../../../src/broker/broker-events.js';
+import { createBroker } from '../../../src/broker/create-broker.js';
+import { openWebSocketConnection } from '../../../src/broker/websocket/worker-connection.js';
+import { createHost } from '../../../src/host/host.js';
+import { systemClock } from '../../../src/kernel/clock.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
-import { workerEntry } from '../../contract/broker/transports.js';
+import { RecordingWorker, workerEntry } from '../../contract/broker/transports.js';
 import { eventually } from '../../eventually.js';
 import { keys, type PlaceOptions, SocketPlace } from './socket-place.js';
 
@@ -105,4 +113,26 @@ test('AC-BR14 the old connection of a session has ended before anything of the n
   expect(order).toEqual(['connected', 'disconnected', 'connected', 'call']);
   expect((await first.closed).code).toBe(4003);
   expect(place.transport.connections).toBe(1);
+});
+
+test('AC-BR13 edited keys are reported, with the number of connections that they ended', async () => {
+  const dataDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-rekey-'));
+  const host = await createHost({});
+  const events: BrokerEvent[] = [];
+  const served = await createBroker({
+    ...{ host, dataDir, onEvent: (event) => void events.push(event) },
+    config: { broker: { listen: { port: 0 } } },
+  });
+  await served.rekey(new Map([['w1', workerEntry('w1', keys.w1)]]));
+  const open = openWebSocketConnection({ url: served.url ?? '', key: keys.w1, clock: systemClock });
+  const connection = await new RecordingWorker().connect(open);
+  await served.rekey(new Map());
+  expect(events.filter(({ kind }) => kind === 'rekeyed')).toEqual([
+    { kind: 'rekeyed', closed: 0 },
+    { kind: 'rekeyed', closed: 1 },
+  ]);
+  await connection.closed;
+  await served.close();
+  await host.close();
+  rmSync(dataDir, { recursive: true, force: true });
 });
