@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { normaliseConfig } from '../config/client-config.js';
 import { parseConfigText, readConfigSource } from '../config/config-file.js';
+import { configFileName, ownConfigFile } from '../config/folders.js';
 import { isOwnCommand } from '../config/own-entry.js';
 import { isHostError } from '../kernel/errors.js';
 import { parseCommandArgs } from './command.js';
@@ -109,8 +110,9 @@ function withoutConfig(env: Environment): Line[] {
     ...next('hostler probe -- COMMAND', 'try one server'),
     ...next('hostler help', 'list the commands'),
     '',
-    'Or write a hostler.json: {"mcpServers": {"memory": {"command": "npx",',
-    '  "args": ["-y", "@modelcontextprotocol/server-memory"]}}}, and run hostler up.',
+    `Or write ${shortened(ownConfigFile(env) ?? configFileName, env)}: {"mcpServers":`,
+    '  {"memory": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]}}},',
+    'and run hostler up. hostler help clients has the entry for a client.',
   ];
 }
 

@@ -1,6 +1,9 @@
 /** `hostler help`: the list of commands, the page of one command, or a topic. */
+import path from 'node:path';
+import { configFileName, ownConfigFile } from '../config/folders.js';
 import { didYouMean } from '../kernel/nearest-name.js';
 import { type Command, type CommandTable, jsonOption, usageError } from './command.js';
+import { realPath } from './config/find-config.js';
 import { EXIT } from './exit-codes.js';
 import { helpOf, overview } from './output/help.js';
 import { printJson, printLines } from './output/print.js';
@@ -44,9 +47,25 @@ const topics: Readonly<Record<string, readonly (readonly [string, string])[]>> =
   ],
 };
 
+const topicNames = [...Object.keys(topics), 'clients'];
+
+/** Absolute paths: a program with windows has no PATH of a shell, so it finds neither `hostler` nor `node`. */
+function clientEntry(): string[] {
+  const own = ownConfigFile(process.env) ?? path.resolve(configFileName);
+  const args = [realPath(process.argv[1] ?? ''), 'up', '--stdio', '--config', own];
+  return [
+    'The entry for a client that starts servers itself:',
+    '',
+    ...JSON.stringify({ mcpServers: { hostler: { command: process.execPath, args } } }, null, 2).split('\n'),
+    '',
+    'VS Code calls the table servers, Zed context_servers. --config may also name',
+    'the file of the client. Over HTTP: hostler up, which prints that entry.',
+  ];
+}
+
 export const help: Command = {
   name: 'help',
-  usage: '[COMMAND | states | codes | arguments | environment] [--json]',
+  usage: '[COMMAND | states | codes | arguments | environment | clients] [--json]',
   example: 'help states',
   options: jsonOption,
   positionals: [0, 1],
@@ -54,7 +73,7 @@ export const help: Command = {
     const [about] = args.positionals;
     if (args.has('json')) {
       const list = Object.entries(commands).map(([name, [summary]]) => ({ name, summary }));
-      printJson({ commands: list, topics: Object.keys(topics) });
+      printJson({ commands: list, topics: topicNames });
     } else printLines(await pageOf(about, commands));
     return EXIT.done;
   },
@@ -64,14 +83,11 @@ async function pageOf(about: string | undefined, commands: CommandTable): Promis
   if (about === undefined) return overview(version, commands);
   const entry = Object.hasOwn(commands, about) ? commands[about] : undefined;
   if (entry) return helpOf(await entry[1](), entry[0]);
+  if (about === 'clients') return clientEntry();
   const rows = Object.hasOwn(topics, about) ? topics[about] : undefined;
   if (!rows) {
-    const near = didYouMean(about, [...Object.keys(topics), ...Object.keys(commands)]);
-    throw usageError(
-      help,
-      `there is no topic '${about.slice(0, 100)}'`,
-      `${near}topics: ${Object.keys(topics).join(', ')}`,
-    );
+    const near = didYouMean(about, [...topicNames, ...Object.keys(commands)]);
+    throw usageError(help, `there is no topic '${about.slice(0, 100)}'`, `${near}topics: ${topicNames.join(', ')}`);
   }
   const width = Math.max(...rows.map(([term]) => term.length));
   return rows.map(([term, text]): Line => ['  ', span('name', term.padEnd(width)), `  ${text}`]);

@@ -32,12 +32,9 @@ class Chapter {
   constructor(text: string, port: (written: string) => string) {
     const bin = path.join(this.folder, 'bin');
     mkdirSync(bin);
-    // Stands for `npx` once the package is installed.
-    writeFileSync(
-      path.join(bin, 'npx'),
-      `#!/bin/sh\nshift\nexec "${process.execPath}" "${root}dist/cli/main.js" "$@"\n`,
-    );
-    chmodSync(path.join(bin, 'npx'), 0o755);
+    // Stands for `hostler` once the package is installed.
+    writeFileSync(path.join(bin, 'hostler'), `#!/bin/sh\nexec "${process.execPath}" "${root}dist/cli/main.js" "$@"\n`);
+    chmodSync(path.join(bin, 'hostler'), 0o755);
     this.#env = {
       ...process.env,
       PATH: `${bin}:${process.env.PATH}`,
@@ -70,7 +67,7 @@ class Chapter {
   }
 
   async #begin(command: string): Promise<void> {
-    const words = command.replace(/ *&$/, '').replace(/^npx hostler up --config \S+$/, '$& --port 0');
+    const words = command.replace(/ *&$/, '').replace(/^hostler up --config \S+$/, '$& --port 0');
     const child = spawn('sh', ['-c', `exec ${words}`], {
       cwd: this.folder,
       env: this.#env,
@@ -207,7 +204,7 @@ describe('three hosts and ten workers on NATS', () => {
     expect(results.map(({ isError }) => isError)).toEqual(Array(10).fill(false));
     await Promise.all(workers.map((each) => each.close()));
     const [, words = ''] = /`hostler (worker [^`]+)`/.exec(onNats) ?? [];
-    const client = await chapter.client('npx', ['hostler', ...words.replaceAll('4222', port).split(' ')]);
+    const client = await chapter.client('hostler', words.replaceAll('4222', port).split(' '));
     expect((await client.listTools()).tools.length).toBeGreaterThan(5);
     await client.close();
   }, 60_000);

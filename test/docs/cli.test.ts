@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const page = readFileSync(path.join(root, 'docs/cli.md'), 'utf8');
 
 /** The words of each command, and the first line that it prints by the page. */
-const examples = [...page.matchAll(/^\$ npx hostler (.+)\n(?:(?!\$ |```)(.+)\n)?/gm)].map(([, words = '', first]) => ({
+const examples = [...page.matchAll(/^\$ hostler (.+)\n(?:(?!\$ |```)(.+)\n)?/gm)].map(([, words = '', first]) => ({
   words,
   first,
 }));

@@ -11,7 +11,7 @@ import path from 'node:path';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 import { fetchRunningFacts } from './control-client.js';
-import { errorFrame, frameOf, otherConfig, readFrames } from './control-protocol.js';
+import { errorFrame, frameOf, otherConfig, type RunningFacts, readFrames } from './control-protocol.js';
 
 export interface OperationContext {
   /** Aborts when the client disconnects. */
@@ -92,7 +92,7 @@ async function bind(server: Server, file: string, clock: Clock, wanted: string |
     if (found === undefined) continue;
     if (!found.isSocket()) throw unusable(file, listenError);
     const other = await fetchRunningFacts(file, clock);
-    if (other !== undefined) throw (wanted && otherConfig(path.dirname(file), other, wanted)) ?? inUse(file, other.pid);
+    if (other !== undefined) throw (wanted && otherConfig(path.dirname(file), other, wanted)) ?? inUse(file, other);
     removeStale(file, found);
   }
 }
@@ -112,12 +112,20 @@ function removeStale(file: string, stale: BigIntStats): void {
   else renameSync(aside, file);
 }
 
-const inUse = (file: string, pid: number | undefined): HostError =>
-  new HostError('invalid_spec', `another Hostler${pid === undefined ? '' : ` (pid ${pid})`} uses this data directory`, {
-    field: '--data-dir',
-    reason: 'in_use',
-    hint: `stop it, or choose another directory with --data-dir; its socket is ${file}`,
+/** Only a host that a client started ends when it is idle. */
+function inUse(file: string, { pid, idleExitMs }: Partial<RunningFacts>): HostError {
+  const other = `another Hostler${pid === undefined ? '' : ` (pid ${pid})`}`;
+  const details = { field: '--data-dir', reason: 'in_use' };
+  if (idleExitMs === undefined)
+    return new HostError('invalid_spec', `${other} uses this data directory`, {
+      ...details,
+      hint: `hostler status shows it, and hostler down ends it; its socket is ${file}`,
+    });
+  return new HostError('invalid_spec', `${other} runs this configuration already, started by a client`, {
+    ...details,
+    hint: 'hostler status uses it; to serve HTTP: hostler down, then hostler up',
   });
+}
 
 const unusable = (file: string, { code = 'unknown' }: NodeJS.ErrnoException): HostError =>
   new HostError('invalid_spec', `the control socket ${file} cannot be opened (${code})`, {
