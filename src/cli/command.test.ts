@@ -35,7 +35,7 @@ test('the commands and their arguments are an interface', () => {
     'hostler key add NAME [--role R|--no-role] [--worker W|--host] [--expires DATE] [--nats] [--key-file FILE] | list [--json] | revoke NAME | nats',
     'hostler worker --broker URL [--key-file FILE] [--timeout 60s] [--insecure] [--json]',
     'hostler probe [--json] [--timeout 30s] [--env NAME=VALUE]... [--cwd DIR] [--sandbox group|standard] -- COMMAND... | [--header "NAME: VALUE"]... URL',
-    'hostler help [COMMAND | states | codes | arguments | environment] [--json]',
+    'hostler help [COMMAND | states | codes | arguments | environment | clients] [--json]',
     'hostler schema [COMMAND] [--json]',
     'hostler version [--json]',
   ]);
