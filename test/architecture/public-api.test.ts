@@ -84,6 +84,7 @@ test('the methods of a host', () => {
       'startupListing',
       'status',
       'stderr',
+      'stderrLines',
       'stop',
       'subscribe',
       'tools',
