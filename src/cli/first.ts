@@ -110,8 +110,8 @@ function withoutConfig(env: Environment): Line[] {
     ...next('hostler probe -- COMMAND', 'try one server'),
     ...next('hostler help', 'list the commands'),
     '',
-    `Or write ${shortened(ownConfigFile(env) ?? configFileName, env)}: {"mcpServers":`,
-    '  {"memory": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]}}},',
+    `Or write ${shortened(ownConfigFile(env) ?? configFileName, env)}: {"mcpServers": {"memory":`,
+    '  {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]}}},',
     'and run hostler up. hostler help clients has the entry for a client.',
   ];
 }
