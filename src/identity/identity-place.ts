@@ -1,22 +1,34 @@
 /**
  * Where the tokens of this user are stored, and the key of the store.
- * Invariant: `identity` counts only in the user's own configuration; another file must not choose where tokens are stored.
+ * Invariants: `identity` counts only in the user's own configuration; another file must not choose where tokens are stored. A fault
+ * in it locks the store and ends no host: most servers need no login.
  */
 import { existsSync } from 'node:fs';
 import { readConfigFile } from '../config/config-file.js';
 import { ownConfigFile, userDataFolder } from '../config/folders.js';
 import { parseServing } from '../config/host-config.js';
+import { type HostError, isHostError } from '../kernel/errors.js';
 
 export interface IdentityPlace {
   /** Undefined: there is no home directory. */
   readonly folder: string | undefined;
   /** Undefined: a key file beside the store. */
-  readonly key: string | undefined;
+  readonly key?: string | undefined;
+  /** Why the settings cannot be read: folder and key may be others, so the store must not be opened. */
+  readonly error?: HostError | undefined;
 }
 
 export function identityPlace(env: NodeJS.ProcessEnv): IdentityPlace {
   const file = ownConfigFile(env);
-  const settings =
-    file !== undefined && existsSync(file) ? parseServing(readConfigFile(file, env).config).identity : undefined;
-  return { folder: settings?.dir ?? userDataFolder(env), key: settings?.key };
+  const folder = userDataFolder(env);
+  if (file === undefined || !existsSync(file)) return { folder };
+  try {
+    const { identity } = parseServing(readConfigFile(file, env).config);
+    return { folder: identity?.dir ?? folder, key: identity?.key };
+  } catch (error) {
+    if (!isHostError(error)) throw error;
+    const message = `your own configuration cannot be used, so the stored tokens stay locked: ${error.message}`;
+    const hint = `correct ${file} (${error.message}), then restart Hostler`;
+    return { folder, error: error.with({ message, reason: 'store_locked', hint }) };
+  }
 }

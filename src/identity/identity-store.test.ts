@@ -325,6 +325,26 @@ describe('AC-A24 what is on disk', () => {
     }
   });
 
+  test('AC-A24 a store of a newer Hostler is store_locked and stays where it is', () => {
+    const folder = newFolder();
+    open(folder).saveLogin(grant());
+    const to = copyOf(folder, (database) => {
+      database.pragma('user_version = 2');
+      database.close();
+    });
+    const file = path.join(to, 'identity.db');
+    const before = readFileSync(file);
+    const problems: unknown[] = [];
+    expect(() => open(to, undefined, problems)).toThrow(
+      expect.objectContaining({
+        message: expect.stringContaining('newer Hostler'),
+        details: expect.objectContaining({ reason: 'store_locked' }),
+      }),
+    );
+    expect([readFileSync(file).equals(before), problems]).toEqual([true, []]);
+    expect(readdirSync(to).filter((name) => name.includes('unusable'))).toEqual([]);
+  });
+
   test('AC-A24 a damaged file is set aside and reported, and a new one begins', () => {
     const folder = newFolder();
     writeFileSync(

@@ -55,6 +55,8 @@ export interface IdentityOptions {
   /** Undefined: there is no home directory, so no grant exists. */
   readonly folder: string | undefined;
   readonly key?: string | undefined;
+  /** Why folder and key are not known. */
+  readonly error?: HostError | undefined;
   readonly clock: Clock;
   readonly random: Random;
   readonly redactor: Redactor;
@@ -122,14 +124,15 @@ export class Identity {
 
   /** Undefined: the file does not exist yet, or cannot be opened now. */
   #open(mayCreate: boolean): IdentityStore | undefined {
-    const { folder, key, clock, onProblem } = this.#options;
+    const { folder, key, error: fault, clock, onProblem } = this.#options;
     if (folder === undefined) return undefined;
     const file = path.join(folder, identityFileName);
     if (this.#store && this.#inode !== inodeOf(file)) this.#forget();
     if (this.#store) return this.#store;
     if (this.#storeError && clock.nowMs() < this.#storeError.atMs + lockedMs) return undefined;
-    if (!mayCreate && !existsSync(file)) return undefined;
+    if (!fault && !mayCreate && !existsSync(file)) return undefined;
     try {
+      if (fault) throw fault;
       loadedLibsql();
       this.#store = openStore({ folder, key, onProblem });
       this.#inode = inodeOf(file);

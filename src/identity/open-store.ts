@@ -1,6 +1,7 @@
 /**
  * Opens identity.db in the folder of the user: checks the folder, obtains the key and proves it.
- * Invariants: a damaged file is set aside and reported. A missing or wrong key is `store_locked`, and the file is not changed.
+ * Invariants: a damaged file is set aside and reported. A missing or wrong key, and a file of a newer Hostler, are `store_locked`,
+ * and the file is not changed.
  * A process opens a file once, because libsql does not release it.
  */
 import { randomBytes } from 'node:crypto';
@@ -11,6 +12,7 @@ import {
   checkVersion,
   claimDatabase,
   isDamage,
+  NewerFormat,
   type OwnFormat,
   setAside,
   sqliteCode,
@@ -70,6 +72,8 @@ function prepare(file: string, settings: StoreSettings): [Database.Database, Sea
     return [database, sealerOf(database, path.join(path.dirname(file), keyFileName), settings.key)];
   } catch (error) {
     if (isHostError(error)) throw error;
+    if (error instanceof NewerFormat)
+      throw locked('was written by a newer Hostler', 'use that version, or set identity.dir to another folder', error);
     if (!isDamage(error)) throw unusableStore(error);
     const aside = path.basename(setAside(file));
     settings.onProblem(

@@ -8,6 +8,7 @@ import { loadLibsql } from '../catalog/store/libsql.js';
 import { createHost as createPlainHost, type Host } from '../host/host.js';
 import type { HostConfig, HostOptions } from '../host/host-interface.js';
 import type { KeyedCalls } from '../host/keyed-calls.js';
+import type { IdentityPlace } from '../identity/identity-place.js';
 import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/random.js';
 import { createRedactor } from '../kernel/redact.js';
@@ -59,10 +60,11 @@ async function withLogins(
   ]);
   const { ambient: env = process.env, authProvider, hiddenPaths = [], redactor = createRedactor(), secrets } = options;
   const { clock = systemClock, random = systemRandom, onProblem = () => {} } = options;
-  const { folder, key } = identity === true ? identityPlace(env) : { folder: identity.dir, key: identity.key };
+  const { folder, key, error }: IdentityPlace =
+    identity === true ? identityPlace(env) : { folder: identity.dir, key: identity.key };
   if (key !== undefined) redactor.know(key);
   // Its timers end with the servers of the host.
-  const tokens = new Identity({ folder, key, clock, random, redactor, secrets, env, onProblem });
+  const tokens = new Identity({ folder, key, error, clock, random, redactor, secrets, env, onProblem });
   return {
     ...options,
     redactor,

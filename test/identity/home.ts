@@ -26,7 +26,7 @@ export class Home {
   putOwnConfig(config: unknown): void {
     const folder = path.join(this.folder, '.config', 'hostler');
     mkdirSync(folder, { recursive: true });
-    writeFileSync(path.join(folder, 'hostler.json'), JSON.stringify(config));
+    writeFileSync(path.join(folder, 'hostler.json'), typeof config === 'string' ? config : JSON.stringify(config));
   }
 
   put(name: string, text: string): void {

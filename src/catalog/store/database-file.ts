@@ -19,6 +19,9 @@ const versionAt = 60;
 /** The file is damaged, is not an SQLite file, or has a newer version than this Hostler knows. */
 export class Unreadable extends Error {}
 
+/** The file is sound, and a newer Hostler wrote it. */
+export class NewerFormat extends Unreadable {}
+
 export interface OwnFormat {
   /** Name of the file's content in messages. */
   readonly noun: string;
@@ -39,7 +42,7 @@ export function claimDatabase(file: string, format: OwnFormat): void {
 }
 
 export function checkVersion(found: number, { noun, version }: OwnFormat): void {
-  if (found > version) throw new Unreadable(`${noun} of version ${found}, this Hostler knows ${version}`);
+  if (found > version) throw new NewerFormat(`${noun} of version ${found}, this Hostler knows ${version}`);
 }
 
 /** True: a retry cannot help; the file must be replaced. */

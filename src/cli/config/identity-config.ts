@@ -24,7 +24,8 @@ import { commandConfig } from './running-hosts.js';
 
 /** Undefined: there is no store yet, and it must not be created. */
 export async function openUserStore(env: NodeJS.ProcessEnv, mayCreate: boolean): Promise<IdentityStore | undefined> {
-  const { folder, key } = identityPlace(env);
+  const { folder, key, error } = identityPlace(env);
+  if (error) throw error;
   if (folder === undefined)
     throw new HostError('invalid_spec', 'there is no folder for tokens: HOME is not set', {
       reason: 'no_home',

@@ -24,7 +24,7 @@ interface HostParts {
 
 /** Close the host before `identity`. */
 export function createUpHost({ file, dataDir, settings, capabilities, redactor, onProblem }: HostParts) {
-  const { folder, key } = identityPlace(process.env);
+  const { folder, key, error } = identityPlace(process.env);
   if (key !== undefined) redactor.know(key);
   const own = ownConfigFile(process.env);
   if (settings.identity && (own === undefined || realPath(own) !== realPath(file)))
@@ -36,7 +36,7 @@ export function createUpHost({ file, dataDir, settings, capabilities, redactor, 
       ),
     );
   const secrets = createSecrets(process.env, redactor);
-  const parts = { folder, key, secrets, redactor, onProblem, clock: systemClock, random: systemRandom };
+  const parts = { folder, key, error, secrets, redactor, onProblem, clock: systemClock, random: systemRandom };
   const identity = new Identity({ ...parts, env: process.env });
   const host = new Host({
     client: { name: 'hostler', version, capabilities },

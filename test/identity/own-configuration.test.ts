@@ -1,0 +1,47 @@
+/** A fault in the user's own configuration locks the tokens, and nothing else: hosts of other configurations serve. */
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, expect, test } from 'vitest';
+import { eventually } from '../eventually.js';
+import { startHostile } from '../fixtures/identity/hostile.js';
+import { Home } from './home.js';
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+const plainServer = fileURLToPath(new URL('../fakes/ledger-server.pl', import.meta.url));
+
+test.each([
+  ['an unset variable', JSON.stringify({ identity: { key: `\${env:HOSTLER_NOT_SET}` } }), 'HOSTLER_NOT_SET'],
+  ['a wrong type', JSON.stringify({ identity: { dir: 7 } }), 'identity.dir'],
+  ['no JSON', '{"mcpServers": {', 'hostler.json'],
+])(
+  'AC-A24 %s there: servers without a login are served, the others are locked and say why',
+  async (_what, text, why) => {
+    const { rs, close } = await startHostile();
+    const home = new Home();
+    ends.push(close, () => home.end());
+    const plain = { command: 'perl', args: [plainServer], env: { LEDGER: path.join(home.folder, 'ledger') } };
+    home.write({ listen: { port: 0 }, mcpServers: { plain, docs: { url: rs.url } } });
+    home.putOwnConfig(text);
+    const up = home.start(['up', '--config', home.config, '--json']);
+    await eventually('hostler serves', () => up.output().includes('"ready":true') || up.child.exitCode !== null);
+    expect([up.output(), up.child.exitCode]).toEqual([expect.stringContaining('"ready":true'), null]);
+    expect((await home.run('tools', 'plain')).code).toBe(0);
+    const call = await home.run('call', 'docs', 'read', '{}');
+    expect([call.code, call.stderr]).toEqual([4, expect.stringContaining(why)]);
+    const rows = (
+      JSON.parse((await home.run('status', '--json')).stdout) as { servers: { name: string; auth?: object }[] }
+    ).servers;
+    expect(rows.find(({ name }) => name === 'docs')?.auth).toMatchObject({
+      state: 'locked',
+      lastError: { reason: 'store_locked' },
+      next: expect.any(String),
+    });
+    expect((await home.run('doctor', '--config', home.config)).stdout).toContain(why);
+    const login = await home.run('login', 'docs', '--config', home.config);
+    expect([login.code, login.stderr]).toEqual([1, expect.stringContaining(why)]);
+  },
+);
