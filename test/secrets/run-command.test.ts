@@ -85,6 +85,8 @@ describe('AC-K2 a command', () => {
   test.each([
     ['holds the pipe', `(sleep 60) & printf '${secret}'`, { text: secret }],
     ['holds the pipe and ignores signals', `(trap '' TERM HUP; exec sleep 60) & printf '${secret}'`, { text: secret }],
+    ['left the group', `setsid sh -c 'sleep 60' & sleep 0.2; printf '${secret}'`, { text: secret }],
+    ['left the group twice', `setsid setsid -f sh -c 'sleep 60'; printf '${secret}'`, { text: secret }],
     ['holds the pipe of a failed program', '(sleep 60) & exit 4', { why: 'ended with exit code 4' }],
   ])('is ended with its process in the background that %s', async (_what, script, result) => {
     const mark = `holder-${Math.random()}`;

@@ -1,9 +1,12 @@
 /**
  * Runs the command of `${exec:NAME}` and returns its output: no shell, no input, bounded in time and size.
  * Not here: when it runs (secret-values.ts).
- * Invariants: stderr is never read. After the result no process of the command's group is left, however it ended.
+ * Invariants: stderr is never read. After the result no process of the command is left, however it ended: neither one of its group
+ * nor, on Linux, one that left the group and kept its environment.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import type { Clock } from '../../kernel/clock.js';
 
 export type CommandResult = { readonly text: string } | { readonly why: string };
@@ -18,13 +21,22 @@ const runMs = 10_000;
 const outputBytesMax = 64 * 1024;
 /** After the exit of the program, its last output may still be in the pipe. */
 const drainMs = 250;
+/** In the environment of the command and of all its processes. */
+const markName = 'HOSTLER_COMMAND';
+/** A process may fork while the others are ended. */
+const looksMax = 10;
 
 export function runCommand({ argv: [program = '', ...args], env, clock }: CommandRun): Promise<CommandResult> {
   return new Promise((resolve) => {
     let child: ChildProcess;
+    const mark = randomUUID();
     try {
       // A group of its own: a timeout also ends the processes that the program started.
-      child = spawn(program, args, { env: { ...env }, stdio: ['ignore', 'pipe', 'ignore'], detached: true });
+      child = spawn(program, args, {
+        env: { ...env, [markName]: mark },
+        stdio: ['ignore', 'pipe', 'ignore'],
+        detached: true,
+      });
     } catch (error) {
       resolve({ why: notStarted(error) });
       return;
@@ -38,6 +50,7 @@ export function runCommand({ argv: [program = '', ...args], env, clock }: Comman
       for (const cancel of timers) cancel();
       child.stdout?.destroy();
       killGroup(child);
+      killMarked(mark);
       resolve(result);
     };
     const timers = [clock.at(clock.nowMs() + runMs, () => end({ why: 'took longer than 10 s' }))];
@@ -65,6 +78,31 @@ function killGroup({ pid }: ChildProcess): void {
     process.kill(-pid, 'SIGKILL');
   } catch {
     // The group is empty.
+  }
+}
+
+/** Ends the processes that left the group. */
+function killMarked(mark: string): void {
+  if (process.platform !== 'linux') return;
+  const text = `${markName}=${mark}`;
+  for (let looks = 0; looks < looksMax; looks++) {
+    const found = readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && isMarked(pid, text));
+    if (found.length === 0) return;
+    for (const pid of found)
+      try {
+        process.kill(Number(pid), 'SIGKILL');
+      } catch {
+        // It has ended.
+      }
+  }
+}
+
+function isMarked(pid: string, text: string): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(text);
+  } catch {
+    // It has ended, or belongs to another user.
+    return false;
   }
 }
 
