@@ -22,10 +22,8 @@ export const port = z
 const file = z.string('must be a path').check(z.minLength(1, 'must not be empty'), z.maxLength(4_096, 'is too long'));
 
 const tls = z
-  .strictObject({ cert: file, key: file, ca: z.optional(file) }, 'must be an object with cert and key')
-  .check(
-    z.describe('PEM files of the certificate and its key. With ca, clients need a certificate of this authority.'),
-  );
+  .strictObject({ cert: file, key: file }, 'must be an object with cert and key')
+  .check(z.describe('PEM files of the certificate and its key.'));
 
 export const listenEntry = z.strictObject({
   host: z._default(

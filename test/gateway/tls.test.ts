@@ -41,7 +41,7 @@ beforeAll(() => {
     '-days',
     '2',
   );
-  for (const [i, name] of ['first', 'second', 'client'].entries()) certify(name, i + 1);
+  for (const [i, name] of ['first', 'second'].entries()) certify(name, i + 1);
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -56,7 +56,7 @@ const install = (name: string) => {
   copyFileSync(at(`${name}.key`), at('served.key'));
 };
 
-async function serve(tls: { cert: string; key: string; ca?: string }) {
+async function serve(tls: { cert: string; key: string }) {
   const clock = new FakeClock();
   const problems: unknown[] = [];
   const ingress: HttpIngress = await createHttpIngress({
@@ -115,14 +115,6 @@ test('replaced files serve new connections, and open connections go on; broken o
   clock.advance(5_000);
   expect((await ask(url, new Agent(ca())))[1]).toBe('01');
   expect(await ask(url, kept)).toEqual(first);
-});
-
-test('with an authority for clients, only a client with its certificate is served', async () => {
-  install('first');
-  const { url } = await serve({ cert: at('served.crt'), key: at('served.key'), ca: at('ca.crt') });
-  const own = { cert: execFileSync('cat', [at('client.crt')]), key: execFileSync('cat', [at('client.key')]) };
-  expect((await ask(url, new Agent({ ...ca(), ...own })))[1]).toBe('01');
-  await expect(ask(url, new Agent(ca()))).rejects.toThrow();
 });
 
 test('clients without TLS, and with an old version of it, get nothing', async () => {

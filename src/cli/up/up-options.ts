@@ -61,9 +61,9 @@ function portOf(text: string | undefined): number | undefined {
 /** Options of the command line override the configuration. */
 export function listenOf(configured: ListenSettings, { host, port, auth, config }: UpOptions): ListenSettings {
   const below = (file: string) => path.resolve(path.dirname(config), file);
-  const { cert, key, ca } = configured.tls ?? {};
+  const { cert, key } = configured.tls ?? {};
   const tls =
-    cert !== undefined && key !== undefined ? { cert: below(cert), key: below(key), ca: ca && below(ca) } : undefined;
+    cert !== undefined && key !== undefined ? { cert: below(cert), key: below(key) } : undefined;
   const listen = {
     ...configured,
     tls,

@@ -7,30 +7,25 @@ import { createSecureContext } from 'node:tls';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { HostError } from '../../kernel/errors.js';
 
-/** Paths of PEM files. With `ca`, a client needs a certificate that one of these authorities signed. */
+/** Paths of PEM files. */
 export interface TlsPaths {
   readonly cert: string;
   readonly key: string;
-  readonly ca?: string | undefined;
 }
 
 export interface TlsContext {
   readonly cert: Buffer;
   readonly key: Buffer;
-  readonly ca?: Buffer;
-  readonly requestCert: boolean;
   readonly minVersion: 'TLSv1.2';
 }
 
 const lookMs = 5_000;
 
 /** `field`: the setting that has the paths. */
-export function readTls({ cert, key, ca }: TlsPaths, field = 'listen.tls'): TlsContext {
+export function readTls({ cert, key }: TlsPaths, field = 'listen.tls'): TlsContext {
   const context: TlsContext = {
     cert: read(`${field}.cert`, cert),
     key: read(`${field}.key`, key),
-    ...(ca === undefined ? {} : { ca: read(`${field}.ca`, ca) }),
-    requestCert: ca !== undefined,
     minVersion: 'TLSv1.2',
   };
   try {
@@ -75,8 +70,8 @@ function read(field: string, file: string): Buffer {
   }
 }
 
-function stampOf({ cert, key, ca = cert }: TlsPaths): string {
-  return [cert, key, ca]
+function stampOf({ cert, key }: TlsPaths): string {
+  return [cert, key]
     .map((file) => {
       const { ino, mtimeMs, size } = statSync(file, { throwIfNoEntry: false }) ?? {};
       return `${ino} ${mtimeMs} ${size}`;
