@@ -33,10 +33,24 @@ export class Home {
     writeFileSync(path.join(this.folder, name), text, { mode: 0o600 });
   }
 
-  start(args: readonly string[], onOutput: (text: string, child: ChildProcess) => void = () => {}) {
+  /** On a terminal, as a person starts it; all output is in `stdout`. */
+  startOnTerminal(args: readonly string[]) {
+    const line = [process.execPath, command, ...args].map((each) => `'${each}'`).join(' ');
+    return this.start(['-qec', line, '/dev/null'], undefined, 'script');
+  }
+
+  start(
+    args: readonly string[],
+    onOutput: (text: string, child: ChildProcess) => void = () => {},
+    program = process.execPath,
+  ) {
     const own = { PATH: process.env.PATH, HOME: this.folder, HOSTLER_DATA_DIR: path.join(this.folder, 'data') };
     const env = { ...own, ...this.env };
-    const child = spawn(process.execPath, [command, ...args], { env, cwd: this.folder, stdio: 'pipe' });
+    const child = spawn(program, program === process.execPath ? [command, ...args] : args, {
+      env,
+      cwd: this.folder,
+      stdio: 'pipe',
+    });
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => {
       stdout += chunk.toString();

@@ -191,6 +191,41 @@ test('a port that does not exist is wrong usage', async () => {
     });
 });
 
+test('AC-A10 AC-A3 a pasted address with a wrong `iss` ends the login, and no text of it is anywhere', async () => {
+  const { as, rs, home } = await world();
+  home.write({ mcpServers: { docs: { url: rs.url } }, listen: { port: 0 } });
+  const up = home.start(['up', '--config', home.config, '--json']);
+  await eventually('hostler serves', () => up.output().includes('"ready":true'));
+  const planted = 'PLANTED-TEXT-OF-THE-REDIRECT';
+  as.iss = `https://${planted.toLowerCase()}.example`;
+  as.editRedirect = (back) => {
+    back.set('error', 'access_denied');
+    back.set('error_description', planted);
+    back.set('error_uri', `https://evil.example/${planted}`);
+  };
+  const pasted = await home.login(['docs', '--no-browser'], async (url, child) => {
+    const { location } = await authorize(url);
+    expect(String(location)).toContain(planted);
+    child.stdin?.write(`${location}\n`);
+  });
+  expect(pasted).toMatchObject({ code: 1, stderr: expect.stringContaining('another authorization server') });
+  const pages: string[] = [];
+  const redirected = await home.login(['docs', '--json'], async (url) => {
+    const { text, headers } = await logIn(url);
+    pages.push(text, JSON.stringify([...headers]));
+  });
+  expect(redirected).toMatchObject({ code: 1, stdout: expect.stringContaining('issuer_mismatch') });
+  const outputs = await Promise.all([
+    ...[home.run('status', '--json'), home.run('why', 'docs', '--json'), home.run('logs', '--json')],
+    ...[home.run('auth', '--json', '--config', home.config), home.run('doctor', '--json', '--config', home.config)],
+  ]);
+  const files = readdirSync(home.folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const written = files.map((entry) => readFileSync(path.join(entry.parentPath, entry.name), 'latin1'));
+  const sinks = [pasted, redirected, pages, outputs, up.output(), written].map((sink) => JSON.stringify(sink));
+  for (const sink of sinks) expect([sink.length > 10, sink.toUpperCase().includes(planted)]).toEqual([true, false]);
+  expect(as.tokenRequests()).toEqual([]);
+});
+
 test('an unknown server is answered with the nearest name', async () => {
   const { home } = await world();
   expect(await home.run('login', 'dosc', '--config', home.config)).toMatchObject({
