@@ -74,7 +74,7 @@ async function targetOf(args: ParsedArgs): Promise<Target> {
   if (/^https?:/.test(name) && URL.canParse(name)) {
     const auth = authEntry.parse(account === undefined ? {} : { account });
     const parts = { clock: systemClock, random: systemRandom, env: process.env };
-    return { name, url: name, auth, http: createOAuthHttp({ server: name, trusted: [name], ...parts }) };
+    return { name, url: name, auth, http: createOAuthHttp({ server: name, url: name, ...parts }) };
   }
   if (account !== undefined)
     throw usageError(logout, '--account needs a URL; a server has its account in auth.account');

@@ -101,8 +101,12 @@ export class Identity {
     const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === 'authorization');
     if (auth.grant === 'none' || hasHeader) return undefined;
     const { clock, random, env } = this.#options;
-    const trusted = auth.issuer === undefined ? [url] : [url, auth.issuer];
-    const target: Target = { server, url, auth, http: createOAuthHttp({ server, clock, random, trusted, env }) };
+    const target: Target = {
+      server,
+      url,
+      auth,
+      http: createOAuthHttp({ server, clock, random, url, issuer: auth.issuer, env }),
+    };
     const provider: OAuthProvider = new OAuthProvider(server, auth, {
       clock,
       find: () => this.#find(target),

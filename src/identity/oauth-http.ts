@@ -41,16 +41,16 @@ export interface OAuthHttpOptions {
   readonly server: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** URLs that the operator wrote: the server itself, and `auth.issuer`. */
-  readonly trusted: readonly string[];
+  /** Written by the operator, like `issuer`. */
+  readonly url: string;
+  readonly issuer?: string | undefined;
   /** Names the proxy and the certificate authorities. */
   readonly env?: Environment | undefined;
 }
 
 export function createOAuthHttp(options: OAuthHttpOptions): OAuthHttp {
-  const { server, clock, random } = options;
-  const trusted = new Set(options.trusted.filter((text) => URL.canParse(text)).map((text) => new URL(text).origin));
-  const [own = ''] = options.trusted;
+  const { server, clock, random, url: own, issuer = own } = options;
+  const trusted = new Set([own, issuer].filter((text) => URL.canParse(text)).map((text) => new URL(text).origin));
   const named = URL.canParse(own) && isLoopback(new URL(own).hostname) ? 'public-or-loopback' : 'public';
   return async (request) => {
     const origin = URL.canParse(request.url) ? new URL(request.url).origin : '';

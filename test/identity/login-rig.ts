@@ -40,13 +40,13 @@ export class LoginRig {
   login(given: RigLogin): Promise<LoginResult> {
     const { auth: entry = {}, person = ({ url }: Shown) => logIn(url.href), confirms = false, ...rest } = given;
     const auth = authEntry.parse(entry);
-    const trusted = auth.issuer === undefined ? [given.url] : [given.url, auth.issuer];
+    const { url } = given;
     let onText: (text: string) => void = () => {};
     return login({
       server: 'docs',
       headers: {},
       store: this.store,
-      http: createOAuthHttp({ server: 'docs', clock: systemClock, random: systemRandom, trusted }),
+      http: createOAuthHttp({ server: 'docs', clock: systemClock, random: systemRandom, url, issuer: auth.issuer }),
       clock: systemClock,
       redactor: createRedactor(),
       timeoutMs: 20_000,

@@ -19,8 +19,8 @@ test('metadata is fetched through the proxy; its password is in no error, and pr
   await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
   const { port } = proxy.address() as AddressInfo;
   const env = { HTTPS_PROXY: `http://ada:planted-password@127.0.0.1:${port}` };
-  const trusted = ['https://mcp.example/mcp'];
-  const http = createOAuthHttp({ server: 'docs', clock: systemClock, random: systemRandom, trusted, env });
+  const url = 'https://mcp.example/mcp';
+  const http = createOAuthHttp({ server: 'docs', clock: systemClock, random: systemRandom, url, env });
   const error = await http({ url: 'https://as.example/x', method: 'GET' }).catch((thrown: Error) => thrown);
   expect(seen).toEqual(['CONNECT as.example:443 HTTP/1.1']);
   expect(JSON.stringify(error) + String(error)).not.toContain('planted-password');

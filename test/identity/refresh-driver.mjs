@@ -14,7 +14,7 @@ const { folder, id, target, dies, callers = 1 } = JSON.parse(process.argv[2]);
 const die = () => process.kill(process.pid, 'SIGKILL');
 const store = openStore({ folder, onProblem: console.error });
 const row = store.readGrant(id);
-const http = createOAuthHttp({ server: 'docs', clock: systemClock, random: Math.random, trusted: [row.issuer] });
+const http = createOAuthHttp({ server: 'docs', clock: systemClock, random: Math.random, url: row.issuer });
 let requests = 0;
 const grant = new Grant(row, {
   store,

@@ -60,8 +60,8 @@ export async function remoteServers(args: ParsedArgs, env: NodeJS.ProcessEnv): P
   for (const [name, { spec }] of settings.mcpServers) {
     if (isStdio(spec) || isAttached(spec)) continue;
     const { auth = authEntry.parse({}), url } = spec;
-    const trusted = auth.issuer === undefined ? [url] : [url, auth.issuer];
-    const http = createOAuthHttp({ server: name, clock: systemClock, random: systemRandom, trusted, env });
+    const parts = { clock: systemClock, random: systemRandom, env };
+    const http = createOAuthHttp({ server: name, url, issuer: auth.issuer, ...parts });
     const headers = async () => {
       const resolved = Object.entries(spec.headers).map(
         async ([header, text]) => [header, await values.resolve(text, `mcpServers.${name}.headers.${header}`)] as const,

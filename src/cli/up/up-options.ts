@@ -62,8 +62,7 @@ function portOf(text: string | undefined): number | undefined {
 export function listenOf(configured: ListenSettings, { host, port, auth, config }: UpOptions): ListenSettings {
   const below = (file: string) => path.resolve(path.dirname(config), file);
   const { cert, key } = configured.tls ?? {};
-  const tls =
-    cert !== undefined && key !== undefined ? { cert: below(cert), key: below(key) } : undefined;
+  const tls = cert !== undefined && key !== undefined ? { cert: below(cert), key: below(key) } : undefined;
   const listen = {
     ...configured,
     tls,
