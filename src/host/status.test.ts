@@ -23,7 +23,12 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
     current: openSinceMs === undefined ? undefined : { connection, run: 1, sinceMs: openSinceMs },
   } as unknown as Supervisor<Session>;
   const hold = { enter() {}, leave() {} };
-  const managed = new ManagedServer(parseServerDefinition('a', { command: 'a', ...entry }, true), supervisor, hold, clock);
+  const managed = new ManagedServer(
+    parseServerDefinition('a', { command: 'a', ...entry }, true),
+    supervisor,
+    hold,
+    clock,
+  );
   const [row] = statusRows({
     clock,
     registry: {
