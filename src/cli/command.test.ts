@@ -26,7 +26,7 @@ test('the commands and their arguments are an interface', () => {
     'hostler restart [--json]',
     'hostler down [--json]',
     'hostler login SERVER [--no-browser] [--issuer URL] [--scopes "a b"] [--port N] [--timeout 10m] [--fresh] [--yes] [--json]',
-    'hostler logout SERVER [--keep-remote] [--json]',
+    'hostler logout SERVER|URL [--account NAME] [--keep-remote] [--json]',
     'hostler auth [SERVER] [--json]',
     'hostler approve [SERVER[/TOOL]] [--all] [--yes] [--hash TOOL=sha256:...]... [--undo] [--json]',
     'hostler enable SERVER[/TOOL] [--json]',

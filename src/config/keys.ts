@@ -52,7 +52,7 @@ export type Keys = ReadonlyMap<string, KeyEntry>;
 /** The principal id of the embedder (policy/operation.ts). */
 export const reservedKeyName = 'embedder';
 
-export const nkeyPattern = /^U[A-Z2-7]{55}$/;
+const nkeyPattern = /^U[A-Z2-7]{55}$/;
 
 const keysMax = 10_000;
 const shownChars = 64;

@@ -47,10 +47,10 @@ test('docs/getting-started.md shows the first screen of two clients as it is', (
 
 test('hostler help clients prints an entry with absolute paths, which docs/clients.md shows', () => {
   const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
-  const env = { HOME: '/home/ann' };
+  const env = { HOME: '/abs/home' };
   const { stdout } = spawnSync(process.execPath, [main, 'help', 'clients'], { env, encoding: 'utf8' });
   const entry = JSON.parse(/^\{[\s\S]*^\}/m.exec(stdout)?.[0] ?? '');
-  const args = [main, 'up', '--stdio', '--config', '/home/ann/.config/hostler/hostler.json'];
+  const args = [main, 'up', '--stdio', '--config', '/abs/home/.config/hostler/hostler.json'];
   expect(entry).toEqual({ mcpServers: { hostler: { command: process.execPath, args } } });
   const shown = stdout.replace(process.execPath, '/abs/node').replace(main, '/abs/dist/cli/main.cjs');
   expect(shown).toContain(/^\$ hostler help clients\n([\s\S]*?)```/m.exec(read('docs/clients.md'))?.[1] ?? 'not shown');
