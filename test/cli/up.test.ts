@@ -147,11 +147,14 @@ describe('when it serves', () => {
     const line = await eventually('the line on stderr', () =>
       running.stderr.split('\n').find((text) => text.startsWith('{') && text.endsWith('}')),
     );
-    expect(JSON.parse(line)).toMatchObject({ ready: true, url: null, key: null });
+    const { pid, ...rest } = JSON.parse(line) as { pid: number };
+    expect(rest).toMatchObject({ ready: true, url: null, key: null });
     running.child.stdin?.end();
     expect(await running.closed).toMatchObject({ code: 0, stdout: '' });
     expect(running.stderr).not.toContain(readFileSync(path.join(place.dataDir, 'key'), 'utf8').trim());
-    await eventually('the host has ended', () => !existsSync(path.join(place.dataDir, 'control.sock')));
+    // Until its process ends, the host writes to the data directory.
+    await eventually('the host has ended', () => !isAlive(pid));
+    expect(existsSync(path.join(place.dataDir, 'control.sock'))).toBe(false);
   });
 });
 
@@ -181,7 +184,7 @@ describe('when it cannot serve it prints the reason and what to do', () => {
     const { pid } = await place.up().ready();
     const { code, said } = await ended();
     expect([code, said]).toEqual([1, expect.stringContaining(`another Hostler (pid ${pid}) uses this data directory`)]);
-    expect(said).toContain('--data-dir');
+    expect(said).toContain('hostler down');
     expect((await place.hostler('status')).code).toBe(0);
   });
 
