@@ -1,7 +1,7 @@
-/** Errors of the log as a whole. Apart from the thread's files, because the main thread must not load libsql. */
+/** Errors of the log as a whole. They are not in the files of the thread, because the main thread must not load libsql. */
 import { HostError } from '../../../kernel/errors.js';
 
-/** Room is looked for more often than that. */
+/** Longer than the interval in which a full disk is checked for room. */
 const retryAfterMs = 1_000;
 
 export const diskFull = (): HostError =>

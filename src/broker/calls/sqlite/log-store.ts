@@ -4,9 +4,9 @@
  * Not here: opening the file (log-file.ts), messages (log-thread.ts), bounds (call-bounds.ts), what rows mean
  * (service/call-decision.ts).
  *
- * Invariants: a receipt is given after its transaction is synced. A transaction without room is rolled back, and nothing of it is
- * answered as made. The log leaves `floorBytes` of the disk free, because removing rows needs room too. An outcome is written once.
- * A row of an open call is removed long after its deadline, or by a purge.
+ * Invariants: a receipt is given after its transaction is synced. If the disk has no room for a transaction, it is rolled back, and none
+ * of its operations is reported as done. The log leaves `floorBytes` of the disk free, because removing rows needs room too. An outcome is
+ * written once. A row of an open call is removed long after its deadline, or by a purge.
  */
 import { statfsSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
@@ -27,7 +27,7 @@ const floorBytes = 16 * MiB;
 const smallBytes = 64 * 1024;
 /** Bytes of the write-ahead log before it is written into the file. */
 const checkpointBytes = 2 * MiB;
-/** Free pages that stay for the next replies, and how many are returned at once. */
+/** Free pages that stay in the file for the next replies, and pages that one tidying returns to the disk. */
 const sparePages = (8 * MiB) / pageBytes;
 const returnedPages = (4 * MiB) / pageBytes;
 /** Expired rows that are removed at once. */
@@ -35,7 +35,7 @@ const removedAtOnce = 5_000;
 /** Acknowledgements that wait for room on the disk. Rows of further ones stay until they expire. */
 const unwrittenMax = 10_000;
 
-/** A state is its place in `callStates` in the file. States up to `running` are open. */
+/** The file stores a state as its index in `callStates`. States up to `running` are open. */
 const running = callStates.indexOf('running');
 const refused = callStates.indexOf('refused');
 /** Class of a row. `purged`: its worker was revoked after it began; it has no reply and counts for no bound. */
@@ -50,7 +50,7 @@ interface Row {
   readonly attempts: number;
   readonly version: number;
   readonly sum: number;
-  /** Of `all`. It is not shared with other rows. */
+  /** `all` of libsql gives each row a buffer of its own, so it can be transferred. */
   readonly reply: ArrayBuffer | null;
 }
 
@@ -71,16 +71,16 @@ export class LogStore {
   readonly #onProblem: (error: HostError) => void;
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
-  /** What the rows held when the log was opened. */
+  /** Usage by the rows that the file had when it was opened. */
   readonly loaded: UsageChange[];
-  /** Of this transaction. They count only if it commits. */
+  /** Changes of usage by the current transaction. They count only if it commits. */
   #changes: UsageChange[] = [];
   /** Acknowledgements for which the disk had no room at all. */
   #unwritten: Operation[] = [];
   #walBytes = 0;
   #isFull = false;
   #isSynced = true;
-  /** Free pages are left for the next tidying. */
+  /** The next tidying has free pages to return to the disk. */
   #hasSpare = true;
 
   constructor(folder: string | undefined, owner: string, onProblem: (error: HostError) => void) {
@@ -100,7 +100,7 @@ export class LogStore {
       const late = this.#unwritten;
       const all = [...late, ...operations];
       const apply = (operation: Operation) => this.#apply(operation, nowMs);
-      // The first try shows that the disk is full. The second one refuses what is large, the third one all that needs room.
+      // The first try may find the disk full. Then the second refuses new calls and large replies, and the third all writes that need room.
       const answers =
         this.#inOne(all, apply) ??
         this.#inOne(all, apply) ??
@@ -191,7 +191,7 @@ export class LogStore {
     return isBegun ? done : this.#find(id);
   }
 
-  /** Without RETURNING, which takes twice the time: every call has its outcome written. */
+  /** Every call ends here, so the statement has no RETURNING, which would take twice the time. */
   #finish({ id, owner, outcome: { state, isCallersKey }, reply }: Of<'finish'>): Answer {
     const text = `UPDATE calls SET state = ?, reply = ?, sum = ?, version = version + 1
       WHERE ${byId} AND owner = ? AND state <= ${running} AND class = ?`;
@@ -240,7 +240,7 @@ export class LogStore {
     this.#hasSpare = spare > (this.#isFull ? 0 : sparePages);
     if (this.#hasSpare) {
       this.#all(`PRAGMA incremental_vacuum(${returnedPages})`);
-      // The file shrinks with the checkpoint.
+      // Causes a checkpoint: only then the file shrinks.
       this.#walBytes = checkpointBytes;
     }
     return none;
@@ -290,7 +290,7 @@ export class LogStore {
   #look(): void {
     if (this.#folder === undefined) return;
     const { bavail, bsize } = statfsSync(this.#folder);
-    // Half more than the floor, so that the state does not change with every call.
+    // A full disk has room again at 1.5 times the floor, so that the state does not change with every call.
     this.#isFull = bavail * bsize < (this.#isFull ? 1.5 * floorBytes : floorBytes);
   }
 
@@ -332,8 +332,9 @@ function usageIn(database: Database.Database): UsageChange[] {
 }
 
 /**
- * Whether the commit of this operation must outlive a loss of power. The outcome of a worker's own key need not, which saves half of the
- * syncs: it outlives the process, and without it the call counts as begun and is answered as uncertain.
+ * Whether the commit of this operation must outlive a loss of power. The outcome of a call whose key the worker process made need not,
+ * which saves half of the syncs. A crash of this process does not lose it. If a loss of power does, the call counts as begun and is
+ * answered as uncertain.
  */
 const isSynced = (operation: Operation): boolean =>
   operation.op === 'finish' ? operation.outcome.isCallersKey : ['receive', 'begin', 'purge'].includes(operation.op);
@@ -345,10 +346,10 @@ export const replyBytesOf = (operation: Operation): number =>
 
 const valuesOf = ({ worker, epoch, key }: CallId): Values => [worker, epoch, key];
 
-/** Detects a disk that returns other bytes than were written. */
+/** Checksum of a reply, to detect a disk that returns other bytes than were written. */
 const sumOf = (reply: Uint8Array | undefined): number => crc32(reply ?? '');
 
-/** Each is copied once for a message, however many answers it has. */
+/** Shared objects: a structured clone copies each only once per message, however many answers refer to it. */
 const done: Answer = { kind: 'done' };
 const none: Answer = { kind: 'none' };
 const error = (refusal: HostError): Answer => ({ kind: 'error', error: toPlain(refusal) });

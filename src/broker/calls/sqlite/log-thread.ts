@@ -1,9 +1,9 @@
 /**
- * The thread in which the log waits for its disk. Everything that came by the end of a commit is the next transaction, so calls
- * share a sync when there are many.
+ * The thread that writes the log, so only it waits for the disk. Operations that arrive during a commit are written in the next
+ * transaction, so many calls share one sync.
  * Not here: the transaction (log-store.ts), the other end (sqlite-call-log.ts).
  *
- * Invariant: after a failure the thread answers and writes nothing more, and keeps the lock until the process ends.
+ * Invariant: after a failure the thread reports it, then answers and writes nothing, and keeps the lock until the process ends.
  */
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { isHostError } from '../../../kernel/errors.js';
@@ -71,12 +71,12 @@ function takeAll(): void {
     take(next.message as ToThread);
 }
 
-/** What was not answered is not known. The next start recovers from the write-ahead log. */
+/** Whether unanswered operations were written is unknown. The next start recovers them from the write-ahead log. */
 function giveUp(error: unknown): void {
   waiting = [];
   say({ kind: 'failed', cause: textOf(error) });
   port.removeAllListeners('message');
-  // A port without a listener would end the thread, and its lock.
+  // Without a listener on the port the thread would end and release its lock.
   port.on('message', () => {});
 }
 

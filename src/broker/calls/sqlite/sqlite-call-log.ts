@@ -3,8 +3,8 @@
  * of one turn of the event loop are one message.
  * Not here: the thread (log-thread.ts) and its rows (log-store.ts), the bounds (call-bounds.ts).
  *
- * Invariants: a start of the process has a new store id, which is its owner id too, so every earlier owner is gone. Every question is
- * answered or rejected, also when the thread ends. After a failure nothing is sent.
+ * Invariants: each opening has a new store id, which is also the owner id, so every other owner is gone. Every operation is answered or
+ * rejected, also when the thread ends. After a failure the thread gets no more operations.
  */
 import { mkdirSync, realpathSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
@@ -22,11 +22,11 @@ import { diskFull, inUse, logClosed, logFailed } from './log-errors.js';
 import { type Answer, type FromThread, fromPlain, type Operation, transfersOf, type Written } from './log-messages.js';
 import { logThreadStart } from './log-thread-start.js';
 
-/** How often free pages are returned to the disk, and room is looked for on a full one. */
+/** How often free pages are returned to the disk, and a full disk is checked for room. */
 const tidyMs = 250;
 /** How often expired rows are removed. */
 const sweepMs = 30_000;
-/** Time to write what was sent when the log closes. A disk that hangs does not hang the stop of the host. */
+/** Time for the last writes when the log closes. A disk that hangs must not delay the stop of the host for longer. */
 const closeMs = 2_000;
 const never = Number.POSITIVE_INFINITY;
 
@@ -72,18 +72,18 @@ class SqliteCallLog implements CallLog {
   readonly #onProblem: (error: HostError) => void;
   readonly #bounds: CallBounds;
   readonly #thread: Worker;
-  /** For the next message, in the order in which they came: a call that is sent again before its acknowledgement must find its row. */
+  /** Operations for the next message, in order of arrival: a call that is sent again before its acknowledgement must find its row. */
   #next: Asked[] = [];
-  /** In the thread. */
+  /** Waiters of the operations that the thread has, in the same order. */
   #sent: Asked['waiter'][] = [];
   #failure: string | undefined;
   #isFull = false;
   #expiries: Written['expiries'];
   #closing: Promise<void> | undefined;
-  /** The thread has ended, or will not end any more. */
+  /** Resolves when the thread has ended, or the log has failed and its thread is not waited for. */
   readonly #ended = deferred();
   #cancelTidy: Cancel = () => {};
-  /** The next tidying is soon. */
+  /** The next tidying is at most `tidyMs` away. */
   #isTidySoon = false;
   #sweepAtMs: number;
   readonly #wallOffsetMs: number;
@@ -98,7 +98,7 @@ class SqliteCallLog implements CallLog {
     const startedAt = new Date(this.#wallMs() - process.uptime() * 1_000).toISOString();
     const { script, isCode } = logThreadStart();
     const workerData = { folder, owner: this.owner, startedAt };
-    // Neither secrets of the environment nor flags of this process are meant for the thread.
+    // The thread gets no environment, which may have secrets, and no flags of this process.
     this.#thread = new Worker(script, { eval: isCode, workerData, env: {}, execArgv: [] });
     this.opened = new Promise((resolve, reject) => {
       this.#thread.once('message', (message: FromThread) => {
@@ -266,7 +266,7 @@ class SqliteCallLog implements CallLog {
     if (this.#folder !== undefined) openFolders.set(this.#folder, 'failed');
     this.#onProblem(logFailed(cause, 'not_executed'));
     for (const waiter of this.#sent.splice(0)) waiter?.reject(logFailed(cause, 'uncertain'));
-    // They were certainly not written.
+    // The thread never got these operations.
     for (const { waiter } of this.#next.splice(0)) waiter?.reject(logFailed(cause, 'not_executed'));
     this.#bounds.wake();
     this.#ended.resolve();
@@ -306,14 +306,17 @@ class SqliteCallLog implements CallLog {
     this.#tidyIn(this.#sweepAtMs - nowMs);
   }
 
-  /** As of the last sweep: rows that got their outcome since then have at least their usual time. */
+  /** As of the last sweep. A row that got its outcome after it stays for at least `keptMs`. */
   readonly #firstExpiryMs: FirstExpiry = (kind, worker) => {
     const known = this.#expiries?.[kind] ?? new Map<string, number>();
     const first = worker === undefined ? Math.min(...known.values()) : (known.get(worker) ?? never);
     return first === never ? keptMs[kind] : first - this.#wallMs();
   };
 
-  /** Does not jump with the wall clock, nor with sleep of the machine: a worker on it may still send a call again. */
+  /**
+   * Wall time at the start plus monotonic time, so a change of the wall clock or a sleep of the machine expires no row: a worker on this
+   * machine may still send its call again.
+   */
   #wallMs(): number {
     return this.#wallOffsetMs + this.#clock.nowMs();
   }
@@ -323,7 +326,7 @@ const withoutReply = <T extends { reply?: unknown }>({ reply: _, ...rest }: T): 
 
 const ownMemory = (reply: Buffer | undefined): Uint8Array | undefined => reply && new Uint8Array(reply);
 
-/** The caller that waits gets the reply, also if another one was recorded for lack of room. */
+/** The waiting caller gets the real reply, even if an error was recorded in its place for lack of room. */
 const withReply = (row: CallRow | undefined, kept: Buffer, reply: Buffer): CallRow | undefined =>
   row?.reply === kept ? { ...row, reply } : row;
 
