@@ -43,16 +43,16 @@ const pauseMs = 20_000;
 const stopMs = 3_000;
 /** Another host admits a worker within this time. A worker waits a second for an answer. */
 const refusalMs = 300;
-/** A worker sends a call again that got no answer in this time. The earlier copy must not be served later: its row may be removed by then. */
+/** A worker repeats a call without an answer after this time. Its earlier copy must not be served then: the row may already be removed. */
 const heldMs = 5_000;
 /** Calls that wait for the check of the store. Others are dropped, and sent again. */
 const heldBytesMax = 16 * 1024 * 1024;
 /** Hellos of unknown workers that wait for their refusal. Others get none, and their worker says hello again. */
 const refusalsMax = 1_024;
 
-/** Over which connection each operation is heard. `isShared`: by one of the hosts. */
+/** The connection that receives each operation. `isShared`: only one of the hosts receives a message. */
 const subscribed = [
-  // All hosts hear it, in order with calls: each compares the sequence that the worker has seen.
+  // Every host receives hellos, in order with calls: each compares the sequence that the worker has seen.
   { from: 'intake', operation: 'here', isShared: false },
   { from: 'intake', operation: 'call', isShared: true },
   { from: 'intake', operation: 'bye', isShared: false },
@@ -66,7 +66,7 @@ export class HostTransport implements WorkerTransport {
   readonly #options: HostTransportOptions;
   readonly #sessions: Sessions;
   readonly #subscriptions: Record<'intake' | 'connection', Subscription[]> = { intake: [], connection: [] };
-  /** By the subject of the hello. */
+  /** Refusals that are due, by the subject of the hello. */
   readonly #refusals = new Map<string, Cancel>();
   /** Messages of this turn of the event loop, by subject. */
   readonly #outbox = new Map<string, Buffer[]>();

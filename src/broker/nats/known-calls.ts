@@ -82,7 +82,7 @@ export class KnownCalls {
     this.bounds.change({ worker, isCallersKey, open: -1, finished: 1, bytes: known.replyBytes });
   }
 
-  /** Another host wrote this reply, and this one was asked for it. Its acknowledgement comes here. A worker at its bound gets it too. */
+  /** Counts a reply that another host wrote and this one read: it is acknowledged here. A worker at its bound gets the reply uncounted. */
   adopt(id: CallId, { row, seq }: FoundRow): void {
     const { worker, epoch, key } = id;
     if (this.#calls.has(rowKey(worker, epoch, key)) || this.bounds.refusal(worker, false)) return;

@@ -66,7 +66,7 @@ export class KvCallLog implements CallLog {
   readonly #known: KnownCalls;
   /**
    * Sequences of rows by their bucket and the second in which they are removed. A busy host has hundreds of thousands of acknowledged rows
-   * whose deadline has not passed. Those of a host that ends before that are removed by the age limit of their bucket.
+   * whose deadline has not passed. If the host ends earlier, the age limit of the bucket removes the rows.
    */
   readonly #removals = new Map<string, { readonly sequences: number[]; readonly cancel: Cancel }>();
   readonly #used: Record<StoreName, StoreUse & { readonly freedAtMs: number }> = {
@@ -277,7 +277,7 @@ export class KvCallLog implements CallLog {
     return visible(row, seq, reply);
   }
 
-  /** A reply of this size waits for room. Resolves when another one was acknowledged, or after a while. */
+  /** Waits for room for a reply of this size, at most for `retryMs`. */
   #room(id: CallId, bytes: number): Promise<void> {
     const known = this.#known.get(keyOf(id));
     if (!known) return sleep(this.#clock, retryMs);

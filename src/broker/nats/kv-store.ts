@@ -190,7 +190,7 @@ export class KvStore {
     return this.until(clock.nowMs() + writeMs, once, isHostError);
   }
 
-  /** Runs this while the id of the store is checked. Tries again until this time, while the server does not answer or has another id. */
+  /** Calls `run` once the id of the store is checked. Repeats it until `untilMs` if the server does not answer or its id changes. */
   async until<T>(untilMs: number, run: () => Promise<T>, isFinal = isFinalError): Promise<T> {
     const { clock, connection } = this.#options;
     for (;;) {
@@ -218,7 +218,7 @@ export class KvStore {
     });
   }
 
-  /** Operations that wait for the server are given up. */
+  /** Operations that wait for the server reject. */
   close(): void {
     this.#isClosed = true;
   }
@@ -298,7 +298,7 @@ export class KvStore {
     return { bytes: state.bytes, rows: state.messages, firstExpiryMs: config.max_age / 1e6 - ageMs };
   }
 
-  /** A stream was deleted under the connection, or has no leader now. The id tells whether rows are lost. All that wait share one try. */
+  /** For a stream that was deleted, or has no leader. Callers share one attempt. The check of the id shows whether rows are lost. */
   #createAgain(): Promise<void> {
     this.#creating ??= createStores(this.#parts.jsm, this.#options.replicas)
       .catch(() => {})
@@ -332,10 +332,10 @@ const storeError = (cause: unknown): HostError =>
   });
 
 /**
- * Sends writes of rows and matches their acknowledgements. `KV.put` does the same with a timer, an error object and six promises for each
- * write, which was a tenth of the time of a busy host.
+ * Sends writes of rows and matches their acknowledgements. `KV.put` does the same, but makes a timer, an error object and six promises for
+ * each write, which took a tenth of the time of a busy host.
  *
- * Invariant: every write ends: with an acknowledgement, an error of the server, a lost connection or after a second.
+ * Invariant: every write ends with an acknowledgement, an error of the server, a lost connection, or a timeout of one second.
  */
 class RowWrites {
   readonly #connection: NatsConnection;

@@ -61,7 +61,7 @@ export const sessionSubject = (worker: string, epoch: string, session: string): 
 export const workerSubject = (worker: string, epoch: string): string =>
   `hostler.out.${token(worker)}.${token(epoch)}.all`;
 
-/** Where a host answers that it runs. */
+/** A host answers requests on this subject while it runs. */
 export const hostSubject = (owner: string): string => `hostler.host.${owner}`;
 /** A host wrote another id of the store. */
 export const storeChanged = 'hostler.store';

@@ -1,6 +1,6 @@
 /**
- * Messages to one session in one turn of the event loop travel as one message of NATS, because each message costs nats-server and both
- * clients more than its bytes. They are lines after an empty line. One that is large or has a line break itself travels alone.
+ * Packs the messages to one session in one turn of the event loop into one NATS message, because nats-server and both clients have a
+ * cost per message. A pack begins with a line break and has one message per line. A large message, or one with a line break, is sent alone.
  */
 const lineBreak = 10;
 const packedBytesMax = 64 * 1024;

@@ -1,5 +1,5 @@
 /**
- * Sessions of workers on NATS. A host does not see their connections: a session is there while it says hello.
+ * Sessions of workers on NATS. A host does not see their connections: a session lives as long as its worker repeats its hello.
  * Invariant: a worker that makes many sessions loses its own oldest ones, and none of another worker.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';

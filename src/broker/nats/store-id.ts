@@ -1,9 +1,9 @@
 /**
- * The id of the store, which is a row of the bucket of calls. The row names the time at which the stream of callers' keys was made: if
- * that stream was deleted and made again, keys that ran are not in it.
+ * The id of the store, in a row of the bucket of calls. The row also has the time at which the stream of callers' keys was created. If
+ * that time has changed, the stream was deleted and created again, and the keys of earlier calls are lost.
  *
  * Invariant: a store that lost acknowledged writes (wiped, an older copy, a restored backup) gets another id before anything else is read
- * or written: after each reconnect, and when a sequence goes back, all operations wait until the id is checked.
+ * or written. So all operations wait for a check of the id after each reconnect, and when a sequence goes back.
  */
 import { hash, randomBytes } from 'node:crypto';
 import type { StreamInfo } from '@nats-io/jetstream';
@@ -20,7 +20,7 @@ export interface StoreIdOptions {
   /** Makes the streams of both buckets if they are missing. */
   readonly info: () => Promise<Readonly<Record<Bucket, StreamInfo>>>;
   readonly onProblem: (error: unknown) => void;
-  /** The other hosts must look at the id too. */
+  /** The store has a new id. Tells the other hosts to check the id too. */
   readonly onNewStore: () => void;
   readonly onLoss: () => void;
 }
@@ -65,7 +65,7 @@ export class StoreId {
     return this.#id;
   }
 
-  /** Lost connections: an acknowledgement may come from another store than the one that was asked. */
+  /** Number of lost connections. If it changes during a write, the acknowledgement may come from another store. */
   get losses(): number {
     return this.#losses;
   }
@@ -93,7 +93,7 @@ export class StoreId {
     return true;
   }
 
-  /** Looks at the id before anything else. */
+  /** Checks the id before any other operation. `seq`: a sequence that the store must have. */
   check(seq = 0): void {
     this.#seen[callsBucket] = Math.max(this.#seen[callsBucket], seq);
     this.#reasons++;

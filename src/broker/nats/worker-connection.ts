@@ -28,14 +28,15 @@ export interface NatsConnectionOptions extends NatsAddress {
   readonly clock: Clock;
 }
 
-/** A hello to which no host answers is said again; so long in all. */
+/** A hello is repeated if no host answers within this time. */
 const helloAnswerMs = 1_000;
+/** Time for all hellos of one connection attempt. */
 const admittedMs = 5_000;
 /** A receipt comes when the row is durable. */
 const answerMs = 5_000;
 const closeMs = 2_000;
 
-/** The store that this worker process saw last, and a sequence of it. The next store must have what was seen. */
+/** The store that this worker process used last, and the highest sequence that it saw there. Hosts check that the store still has it. */
 interface Seen {
   storeId: string;
   token: string;
@@ -124,7 +125,7 @@ class NatsWorkerConnection extends MessageConnection {
     await this.#nats.close();
   }
 
-  /** Another host may have seen less of the same store. */
+  /** Keeps the higher sequence of the same store: another host may know a lower one. */
   protected override welcomed(welcome: Welcome): void {
     const { storeId, seen: token = '' } = welcome;
     if (this.#seen.storeId !== storeId || sequenceOf(token) > sequenceOf(this.#seen.token))
@@ -143,7 +144,7 @@ class NatsWorkerConnection extends MessageConnection {
     this.welcomed(answer);
   }
 
-  /** Hosts see by it that the worker is there, and the worker that its key was revoked. */
+  /** The repeated hello keeps the session alive at the hosts, and tells the worker if its key was revoked. */
   #helloLater(): void {
     this.#stopHello = this.#clock.at(this.#clock.nowMs() + helloMs, () => {
       if (this.isClosing) return;
