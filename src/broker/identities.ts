@@ -3,7 +3,7 @@
  * worker again when it begins.
  * Not here: parsing the keys (config/keys.ts), closing connections of revoked keys (the transports).
  *
- * Invariants: a key that the gateway accepts is no worker's. A change is checked before it is made, and made in one step.
+ * Invariants: a key that the gateway accepts is never the key of a worker. A change is checked before it is made, and made in one step.
  */
 import type { KeyEntry, Keys } from '../config/keys.js';
 import type { Cancel, Clock } from '../kernel/clock.js';
@@ -72,7 +72,7 @@ export class Identities {
     return () => this.#listeners.delete(listener);
   }
 
-  /** No listener hears of a key that expires later. */
+  /** Stops the expiry timer: listeners are not called for keys that expire later. */
   close(): void {
     this.#cancelExpiry();
   }

@@ -1,6 +1,6 @@
 /**
  * The key of a worker or a host, from a file that holds nothing else.
- * Invariants: no error quotes what is in the file; a key that others of this machine can read is not used.
+ * Invariants: no error quotes what is in the file; a key file that other users of this machine can read is refused.
  */
 import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { HostError } from '../kernel/errors.js';

@@ -98,7 +98,7 @@ async function runOnce(call: KeyedCall, log: CallLog, clock: Clock, runner: Call
     giveUp = reject;
   });
   const onAbort = () => {
-    // The last caller to leave cancels the call, and hears its outcome.
+    // If this was the last caller, the call is cancelled, and this caller gets its outcome.
     if (runner.cancel(id, party) !== 'cancelled') giveUp(cancelledUncertain());
   };
   const cancelTimer = clock.at(deadlineAtMs + lookMs, () => giveUp(lateError(call)));

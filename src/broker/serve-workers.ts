@@ -1,6 +1,6 @@
 /**
  * Serves workers on other machines with the tools of a host: joins a log of calls, a transport and the service. The composition root of
- * this folder. Without `broker.url` that is SQLite and WebSocket, with it NATS.
+ * this folder. With `broker.url` the log and the transport use NATS; without it they are SQLite and WebSocket.
  * Not here: the parts themselves; parsing the configuration (config/broker-settings.ts, config/keys.ts).
  *
  * Invariants: every opened part is closed in reverse order, also when a later step fails. The log closes last.
@@ -97,7 +97,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   service.attach(transport);
   host.learnTools?.();
   const onProblem = (error: unknown) => onEvent({ kind: 'problem', error });
-  // Keys stay in the host's own log, which is there without a broker too, unless several hosts share one.
+  // With NATS, idempotency keys are in the log that all hosts share. Otherwise they are in the host's own log, which needs no broker.
   const keyed = engine.engine === 'nats' ? keyedCalls(log, clock, false, onProblem) : undefined;
   if (keyed) host.useKeyedCalls?.(keyed, 'shared');
   const apply = async (edited: Keys): Promise<void> => {

@@ -26,7 +26,7 @@ export interface Manifest {
   /** Hash of the content: the same tools have the same revision on every host. */
   readonly revision: string;
   readonly tools: readonly ManifestTool[];
-  /** Why the role may use nothing, where the host denies it everything. */
+  /** Set if the host denies the role every tool: the reason. */
   readonly denied?: HostError | undefined;
 }
 

@@ -46,15 +46,15 @@ export interface BrokerServiceOptions {
 /** A cancel may overtake its call, which comes over another connection. */
 const cancelMs = 5_000;
 const cancelsMax = 16_384;
-/** Roles in the status. */
+/** Unlisted roles that the status shows. */
 const unlistedMax = 100;
 /** Time to record and answer calls that a stop has cancelled. A log that hangs does not take more. */
 const recordMs = 3_000;
-/** Sessions that were connected, for the log. */
+/** Sessions that are remembered, so that events can tell a reconnect from a first connection. */
 const seenMax = 4_096;
-/** Rows that are read at once for one question: replies may have 4 MiB each. */
+/** Rows that are read at once for one `ask` message: each reply may have 4 MiB. */
 const asksAtOnce = 8;
-/** Questions of one worker that wait. More are answered as if all their calls ran. */
+/** Waiting `ask` messages of one worker. A further one is answered as if all its calls were running, so the worker asks again. */
 const asksMax = 64;
 
 export class BrokerService implements ServiceHandlers {
@@ -149,7 +149,7 @@ export class BrokerService implements ServiceHandlers {
     }
   }
 
-  /** Returns whether the call is here. */
+  /** Returns whether this host has the call. */
   cancel(session: WorkerSession, key: string): boolean {
     const isHere = this.#runner.cancel(idOf(session, key), session.id) !== undefined;
     if (!isHere) setBounded(this.#cancels, cancelKey(session, key), this.#options.clock.nowMs(), cancelsMax);
@@ -229,7 +229,7 @@ export class BrokerService implements ServiceHandlers {
     if (this.#runner.has(id)) return 'running';
     try {
       const row = await log.find(id);
-      // It may have come while the log was read.
+      // The call may have arrived while the log was read.
       if (this.#runner.has(id)) return 'running';
       if (!row) return 'resend';
       if (hasOutcome(row)) return row.reply ? { reply: row.reply, digest: row.digest } : 'resend';
@@ -249,7 +249,7 @@ export class BrokerService implements ServiceHandlers {
         this.#sendRevision(session, manifestRevision);
       },
       refuse: (error) => this.#refuse(refuse, error),
-      // A worker that misses it asks.
+      // A worker that misses the reply asks for it.
       reply: (body) => void session.send({ op: 'reply', key, body, digest: isCallersKey ? digest : undefined }),
     };
   }

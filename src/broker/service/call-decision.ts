@@ -28,7 +28,7 @@ export const isSurelyNew = ({ isCallersKey, sentBefore }: Pick<Sending, 'isCalle
 export const mayHaveBegun = (sentBefore: SentBefore | undefined, storeId: string): boolean =>
   sentBefore !== undefined && (sentBefore.storeId !== storeId || sentBefore.hasReceipt);
 
-/** The state in which a key is received that the log does not know. `refuse`: the sending leaves no row. */
+/** The first state of a call whose key the log does not know. `refuse`: the sending leaves no row. */
 export function decideUnknown(
   sending: Sending,
   storeId: string,

@@ -99,7 +99,7 @@ export class Manifests {
     this.#afterListing.set(name, notify);
   }
 
-  /** Its session left. */
+  /** Call it when the session has left. */
   forget(name: string): void {
     this.#afterListing.delete(name);
   }

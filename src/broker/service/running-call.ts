@@ -18,12 +18,12 @@ import type { RunningSlots, Slot } from './running-slots.js';
 /** One call, of a worker or of the host itself. */
 export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sentBefore'> {
   readonly id: CallId;
-  /** Of its arguments. */
+  /** Size of the arguments. */
   readonly bytes?: number;
   /** On the clock of this host. */
   readonly deadlineAtMs: number;
   isRepeatable(): boolean;
-  /** Why the call must not run as things are now. Asked when it comes and when it begins. */
+  /** Why the call must not run now. Called when the call arrives and when it begins. */
   refusal(): HostError | undefined;
   conflict(): HostError;
   uncertain(reason: 'host_lost' | 'store_changed' | 'attempts'): HostError;
@@ -73,7 +73,7 @@ export class RunningCall {
   /** The call may have run before, so it is never said that it did not. */
   #mayHaveRun = false;
 
-  /** `leave`: from then on a sending of this key is another call. */
+  /** `leave` removes the call from this host: a later sending of its key is a new call. */
   constructor(
     readonly task: CallTask,
     private readonly ports: RunnerPorts,

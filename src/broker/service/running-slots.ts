@@ -31,7 +31,7 @@ export class RunningSlots {
     readonly waitingMax: number,
   ) {}
 
-  /** Returns why not, if too many calls of this worker wait, or too many bytes. */
+  /** Returns an error if too many calls of this worker wait, or their arguments have too many bytes. */
   request(worker: string, bytes: number): Slot | HostError {
     const line = this.#byWorker.get(worker) ?? { running: 0, bytes: 0, waiting: new Fifo<Slot>() };
     const isGranted = line.running < this.runningMax;

@@ -37,7 +37,7 @@ export function serveMessage(
   }
 }
 
-/** A function of its own: what waits for the outcome of a call must not keep its arguments. */
+/** A separate function: its closures must not keep the arguments of the call in memory until the call has an outcome. */
 const answersTo = (
   key: string,
   facts: () => ReceiptFacts,

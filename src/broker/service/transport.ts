@@ -2,8 +2,8 @@
  * What a transport (websocket/, nats/) gives to the service, and what the service does for it. Both transports pass
  * test/contract/broker/transport.test.ts.
  *
- * Invariants: the identity of a session comes from its credential, never from a message. Nothing that the service sends is
- * stored by a transport: a worker that misses a reply asks for it.
+ * Invariants: the identity of a session comes from its credential, never from a message. A transport stores nothing that the service
+ * sends: a worker that misses a reply asks for it.
  */
 
 import type { Host } from '../../host/host.js';
@@ -25,7 +25,7 @@ export interface WorkerSession {
   readonly epoch: string;
   /** Undefined: the key of the worker was revoked or has expired, or its name has another epoch. */
   identity(): WorkerIdentity | undefined;
-  /** Returns false if the worker is not connected or does not read: it will ask. */
+  /** Returns false if the worker is not connected or does not read. It asks for missed replies later. */
   send(message: HostMessage): boolean;
 }
 
@@ -63,7 +63,7 @@ export interface WorkerTransport {
   /** Sends `manifest_changed` to the sessions of these workers. Sessions of other hosts may be included. */
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void;
   readonly connectedWorkers: number;
-  /** Reads no more calls: those that come now can be sent to another host. Calls that were read are still answered. */
+  /** Stops reading calls, so that workers can send new calls to another host. Calls that were read are still answered. */
   stop(): Promise<void>;
   close(): Promise<void>;
 }

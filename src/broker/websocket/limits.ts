@@ -13,23 +13,25 @@ export const unadmittedMax = 1_024;
 export const helloBytesMax = 64 * KiB;
 export const connectionsOfWorkerMax = 32;
 
-/** Parts of one message. Our clients send a message in one part, and each part keeps what it arrived with in memory. */
+/** Fragments of one message. Workers of Hostler send one. Each fragment keeps the whole chunk that contains it in memory. */
 export const fragmentsMax = 64;
 /** Network reads that one message may arrive in: 4 MiB in the smallest packets. */
 export const chunksMax = 16 * KiB;
 
-/** Bytes that wait to be read by a worker, over all its connections; and by all workers, beside what each of them always has. */
+/** Unread bytes of one worker, over all its connections. */
 export const outboundOfWorkerMax = 16 * MiB;
+/** Unread bytes of all workers. */
 export const outboundMax = 128 * MiB;
+/** Unread bytes that a worker may have even if `outboundMax` is reached. */
 export const outboundOfEach = 128 * KiB;
-/** A connection is cut when it reads none of the waiting messages for so long. */
+/** A connection is cut if it reads none of its waiting messages for this long. */
 export const slowMs = 60_000;
 
 /** Requests of one connection that are read and not answered. Above this nothing more is read from it. */
 export const unansweredMax = 256;
 export const unansweredBytesMax = 8 * MiB;
 
-/** After so much silence a side sends a ping; the other side must send something within `pongMs`. */
+/** After this much silence a side sends a ping; the other side must send something within `pongMs`. */
 export const pingMs = 20_000;
 export const pongMs = 10_000;
 
@@ -39,7 +41,7 @@ export const pongMs = 10_000;
  */
 export const itemBytes = 128;
 
-/** Time that a worker may use up at once after it was idle. */
+/** A worker that was idle may send the bytes of this much time at once. */
 export const burstMs = 250;
 
 /** Time for the answer to a close frame. */

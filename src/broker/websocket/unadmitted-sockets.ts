@@ -29,7 +29,7 @@ export class UnadmittedSockets {
     if (address === undefined || this.#places.size >= unadmittedMax || ofAddress >= unadmittedOfAddressMax)
       return false;
     const id = idOf(socket);
-    // A port is used again, before its last socket was closed here.
+    // A remote port can be reused before the close event of its earlier socket.
     this.#release(id);
     const cancel = this.#clock.at(this.#clock.nowMs() + helloMs, () => {
       this.#release(id);

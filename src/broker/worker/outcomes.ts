@@ -1,8 +1,8 @@
 /**
- * Asks for the outcome of calls that have a receipt, and acknowledges replies. It asks at once after a reconnect, and every 5 s: a reply may
- * have been lost with a connection, may not have fitted into what the host sends, or the host may be gone. Cancelled calls are cancelled
- * again at the same times, because their host may have missed it. The last acknowledgements are repeated over the next connection: a
- * host that was killed may not have removed these replies, which would count for this worker until they expire.
+ * Asks for the outcome of calls that have a receipt, and acknowledges replies. It asks after each reconnect, and every 5 s. A reply may be
+ * lost with a connection, or exceed the bound of unread bytes at the host, or the host may be gone. Cancels of calls without an outcome are
+ * repeated at the same times, because a host may have missed them. A new connection repeats the last acknowledgements: a host that was
+ * killed may not have removed these replies, and they would count for this worker until they expire.
  * Not here: the calls (call-table.ts).
  */
 import { setBounded } from '../../kernel/bounded-map.js';
@@ -14,7 +14,7 @@ const askMs = 5_000;
 /** A host keeps a reply until its acknowledgement, so the delay is short. */
 const ackMs = 10;
 const acksPerMessage = 32;
-/** Waiting, and sent before. A host removes a reply without an acknowledgement when it expires. */
+/** Bound of waiting acknowledgements, and of sent ones. A reply that is never acknowledged expires at the host. */
 const acksMax = 1_024;
 
 export interface OutcomesParts {
