@@ -4,7 +4,7 @@
  *
  * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list. Only the first
  * of several failures in a row is reported. While reads fail, announced changes cause at most one read per second.
- * After `readAgain` calls are held until the list was read, for at most 5 s and any throttle.
+ * After `readAgain`, calls are held until the list was read, for at most 5 s and any throttle.
  */
 import { Cancellation } from '../kernel/cancel-signal.js';
 import type { Cancel } from '../kernel/clock.js';

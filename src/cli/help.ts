@@ -49,7 +49,7 @@ const topics: Readonly<Record<string, readonly (readonly [string, string])[]>> =
 
 const topicNames = [...Object.keys(topics), 'clients'];
 
-/** Absolute paths: a program with windows has no PATH of a shell, so it finds neither `hostler` nor `node`. */
+/** Absolute paths: a desktop application does not have the PATH of a shell, so it may find neither `hostler` nor `node`. */
 function clientEntry(): string[] {
   const own = ownConfigFile(process.env) ?? path.resolve(configFileName);
   const args = [realPath(process.argv[1] ?? ''), 'up', '--stdio', '--config', own];

@@ -26,7 +26,7 @@ export const logout: Command = {
   async run(args) {
     const { name, url, auth, http } = await targetOf(args);
     const store = await openUserStore(process.env, false);
-    // All of them: after the newest one a host would use the one before.
+    // All logins: if only the newest was removed, a host would use the one before it.
     const rows = store?.servedGrants(url, auth.account ?? '') ?? [];
     if (!store || rows.length === 0) {
       if (args.has('json')) printJson({ server: name, isForgotten: false, isRevoked: false });
@@ -34,7 +34,7 @@ export const logout: Command = {
       return EXIT.failed;
     }
     const secrets = rows.map(({ issuer, clientId }) => store.readClient(issuer, clientId)?.secret);
-    // Before the requests: a token that was sent for revocation must not be used any more.
+    // Removed before the requests: a token must not be used once it was sent for revocation.
     for (const { id } of rows) store.removeGrant(id);
     const revoked: boolean[] = [];
     for (const [at, row] of args.has('keep-remote') ? [] : rows.entries()) {

@@ -33,7 +33,7 @@ export interface Normalised {
   readonly written: ReadonlyMap<string, string>;
 }
 
-/** `reason` of a remark about the configuration that is no fault, and of one that a person should read. */
+/** `reason` of a note, which is no fault of the configuration, and of a warning, which a person should read. */
 export const noteReason = 'note';
 export const warningReason = 'warning';
 export const isRemark = ({ details: { reason } }: HostError): boolean =>

@@ -56,7 +56,7 @@ export interface DispatchParts {
   readonly clean: (text: string) => string;
   /** Called for each attempt: the list of the server may have changed while the call waited, or with a new run. */
   readonly pinRefusal: (server: string, tool: string) => HostError | undefined;
-  /** Asked for each attempt, for the same reason. */
+  /** Checked before each attempt: the server may have asked for fewer requests while the call waited. */
   readonly serverThrottle: Pick<ServerThrottle, 'refusal'>;
   readonly exchange: Exchange;
   readonly onReplay: Replayed;

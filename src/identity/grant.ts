@@ -93,7 +93,7 @@ export class Grant {
     return this.#token;
   }
 
-  /** The same token. Looking at it is not a use. */
+  /** The same token, but it does not count as used. */
   peek(): AuthToken | undefined {
     return this.#token;
   }

@@ -79,9 +79,9 @@ const noAuth: AuthSettings = authEntry.parse({});
 export class Identity {
   readonly #options: IdentityOptions;
   readonly #grants = new Map<string, Grant>();
-  /** The servers. The newest decides how a grant is renewed that several of them share. */
+  /** The servers. If several share a grant, the newest decides how the grant is renewed. */
   readonly #providers = new Map<OAuthProvider, Target>();
-  /** Until when credentials are not sent again that an authorization server has refused. */
+  /** Time until which refused credentials are not sent to their authorization server again. */
   readonly #refusedUntilMs = new Map<string, number>();
   #store: IdentityStore | undefined;
   #storeError: { readonly error: HostError; readonly atMs: number } | undefined;

@@ -258,8 +258,8 @@ class Login {
   }
 
   /**
-   * Those of the command, else the configured ones, those of the challenge, or those of the resource, with those that calls have
-   * asked for since. The command comes first, because a server can ask for scopes that its authorization server does not know.
+   * The scopes of the command alone, if it has any: a server can ask for scopes that its authorization server does not know. Otherwise the
+   * configured scopes, else those of the challenge, else those of the resource, in addition to those that calls have asked for.
    */
   #scopes({ challenged, scopesSupported, as }: Discovered & { readonly challenged: readonly string[] }): string[] {
     const { auth, server, scopes: given } = this.#options;

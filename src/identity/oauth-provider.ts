@@ -56,7 +56,7 @@ export class OAuthProvider implements AuthProvider {
   #needsLogin = false;
   /** Times of automatic step-ups by scope set (`client_credentials`). */
   readonly #stepUps = new Map<string, number[]>();
-  /** By scopes. An attempt that callers have left continues, and is joined by later ones. */
+  /** Attempts by scopes. An attempt continues when its callers leave, and later callers join it. */
   readonly #acquiring = new Map<string, Promise<boolean>>();
   #movedUntilMs = 0;
 

@@ -36,7 +36,7 @@ export const neutraliseJson = (json: string): string =>
       .join(''),
   );
 
-/** Spaces and blanks that look like nothing or like a plain space. */
+/** Blank characters that are invisible or look like a plain space. */
 const blank = /[\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]/gu;
 
 const codePoint = (character: string): string =>

@@ -42,11 +42,11 @@ export async function createHost(config: HostConfig, options: CreateHostOptions 
   return host;
 }
 
-/** A log that was never made has no keys. Keys in the log of several hosts must not depend on opening it. */
+/** A log whose file does not exist has no keys. It is not opened then, so calls with keys of a shared log do not depend on it. */
 const hasKeys = (stateDir: string | undefined): boolean =>
   stateDir !== undefined && callsFiles.some((name) => existsSync(path.join(stateDir, 'calls', name)));
 
-/** The second one is the log after a failed disk. */
+/** The second name is that of the file after its disk failed. */
 const callsFiles = ['calls.db', 'calls.db-failed'];
 
 async function withLogins(

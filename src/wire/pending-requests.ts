@@ -50,7 +50,7 @@ export class PendingRequests {
     return this.byId.size - this.#longLived;
   }
 
-  /** The same without requests of this method, such as probes. */
+  /** Like `unanswered`, without requests of this method, e.g. probes. */
   unansweredBesides(method: string): number {
     let count = 0;
     this.byId.forEach(({ frame, options }) => {

@@ -26,7 +26,7 @@ import { type UsableChanges, withholdUnconfirmed } from './unconfirmed-changes.j
 type Environment = NodeJS.ProcessEnv;
 
 export interface UsableConfig extends ReadConfig {
-  /** False: equal to the configuration that is in use. Clients often save their files with other settings changed. */
+  /** False: equal to the configuration in use. Clients often save their file after a change that does not concern Hostler. */
   readonly isChanged: boolean;
   /** Call it when the configuration is in use: unconfirmed changes of later edits then fall back to it. */
   readonly accept: () => void;

@@ -57,7 +57,7 @@ export interface AuthAdvice {
 export interface AuthProvider {
   /** Returns the token of the next request. Called for each request, so it must return at once, from memory. */
   current(): AuthToken | undefined;
-  /** The same token, without a request: looking at it is no use of it. Default: `current`. */
+  /** The same token, but it does not count as used. Default: `current`. */
   peek?(): AuthToken | undefined;
   /**
    * Called when the server refused `failed`. True: `current()` now returns another token. With `kind: "token"` it is a refresh

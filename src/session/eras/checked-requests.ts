@@ -1,6 +1,7 @@
 /**
- * What a refusal means. Servers refuse a wrong request with the same statuses as a request in a session or a protocol that they no
- * longer know. So one request in the era's own terms decides: if it is refused too, the session or the connection is over.
+ * Finds out why a request was refused. Servers use the same status codes for a wrong request, a session that they no longer know, and
+ * a protocol that they no longer speak. So Hostler sends one request that is valid in the era of the connection. If the server refuses
+ * this one too, the session or the connection is over.
  * Not here: opening the next session (legacy/session-renewal.ts) or the next connection, which negotiates again (supervisor/).
  *
  * Invariants:
@@ -48,7 +49,7 @@ export class RefusalCheck {
   }
 }
 
-/** Waits for a check no longer than the request may wait. False also if its caller leaves: it then gets the refusal. */
+/** Waits for a check no longer than the request may wait. False also if the caller leaves: the refusal is then its answer. */
 export function whileAwaited(
   clock: Clock,
   checking: Promise<boolean>,
