@@ -18,6 +18,7 @@ test('a fresh map is a map in the order of insertion, whatever comes and goes', 
         expect(fresh.get(key)).toBe(plain.get(key));
       }
       expect([fresh.size, fresh.entries()]).toEqual([plain.size, [...plain]]);
+      expect([...fresh.values()]).toEqual([...plain.values()]);
       fresh.clear();
       expect([fresh.size, fresh.entries()]).toEqual([0, []]);
     }),

@@ -3,7 +3,7 @@
  * V8 links each table that a Map has outgrown to the next one. Once such a table is in old space, all later tables survive with it,
  * and with them the entries that they had, until a full collection. So a new Map, which nothing links to, takes over from time to time.
  * With it the relay has 4.5 MB of old space after 20,000 calls instead of 8.3, and 62.2 MB RSS become 55.8.
- * Invariant: an iteration does not see changes that are made during it.
+ * Invariant: entries may be deleted during an iteration. It may still meet entries that were deleted since it began.
  */
 const deletionsMin = 64;
 
@@ -33,6 +33,10 @@ export class FreshMap<K, V> {
   clear(): void {
     this.#map = new Map();
     this.#deletions = 0;
+  }
+
+  values(): Iterable<V> {
+    return this.#map.values();
   }
 
   entries(): readonly (readonly [K, V])[] {

@@ -3,6 +3,7 @@
  * Each host counts what it knows; the sizes of the buckets bound the sum of all hosts.
  */
 import type { Cancel, Clock } from '../../kernel/clock.js';
+import { FreshMap } from '../../kernel/fresh-map.js';
 import { CallBounds, keptMs, type RowClass } from '../calls/call-bounds.js';
 import { type CallId, hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
@@ -30,7 +31,7 @@ const sweepMs = 10_000;
 export class KnownCalls {
   readonly #clock: Clock;
   readonly #onExpired: (known: KnownCall) => void;
-  readonly #calls = new Map<string, KnownCall>();
+  readonly #calls = new FreshMap<string, KnownCall>();
   readonly bounds: CallBounds;
   /** When the first finished row of each worker expires, as of `#lookedAtMs`. */
   #expiries: Record<RowClass, Map<string, number>> = { calls: new Map(), keys: new Map() };
@@ -85,7 +86,7 @@ export class KnownCalls {
   /** Counts a reply that another host wrote and this one read: it is acknowledged here. A worker at its bound gets the reply uncounted. */
   adopt(id: CallId, { row, seq }: FoundRow): void {
     const { worker, epoch, key } = id;
-    if (this.#calls.has(rowKey(worker, epoch, key)) || this.bounds.refusal(worker, false)) return;
+    if (this.#calls.get(rowKey(worker, epoch, key)) || this.bounds.refusal(worker, false)) return;
     this.stored(this.add(id, callsBucket, brokerLimits.deadlineMs), row, seq);
   }
 

@@ -7,12 +7,13 @@
 
 import { Cancellation } from '../../kernel/cancel-signal.js';
 import { sleep } from '../../kernel/clock.js';
+import { FreshMap } from '../../kernel/fresh-map.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import type { CallId } from '../calls/call-log.js';
 import { type Caller, type CallTask, type RunnerPorts, RunningCall } from './running-call.js';
 
 export class CallRunner {
-  readonly #calls = new Map<string, RunningCall>();
+  readonly #calls = new FreshMap<string, RunningCall>();
   #isStopping = false;
   #idle: Cancellation | undefined;
 
@@ -39,7 +40,7 @@ export class CallRunner {
   }
 
   has(id: CallId): boolean {
-    return this.#calls.has(keyOf(id));
+    return this.#calls.get(keyOf(id)) !== undefined;
   }
 
   /** `left`: others wait for the call, which goes on. Undefined: it is not here. */

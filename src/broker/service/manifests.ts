@@ -49,6 +49,10 @@ export class Manifests {
   readonly #byRole = new Map<string | undefined, RoleManifest>();
   /** Revisions of servers and rules from which `#byRole` was made. */
   #signature = '';
+  /** The signature names every server, so it is made only after a change: every call asks for a manifest several times. */
+  #isStale = true;
+  #rulesRevision = -1;
+  #isOpen = false;
   #cancelLook: Cancel | undefined;
   /**
    * Functions that wait for the first listing of all servers. A later function replaces an earlier one of the same name, so there are
@@ -107,6 +111,7 @@ export class Manifests {
   /** Servers or rules may have changed: manifests are rebuilt soon, and workers are notified of changes. */
   changed(): void {
     const { clock } = this.#options;
+    this.#isStale = true;
     this.#cancelLook ??= clock.at(clock.nowMs() + gatherMs, () => {
       this.#cancelLook = undefined;
       this.#refresh();
@@ -134,7 +139,10 @@ export class Manifests {
   /** Makes the manifests anew if servers or rules have changed. */
   #refresh(): void {
     const { host, isRolelessAllowed, onChanged, onProblem } = this.#options;
-    let signature = `${host.rulesRevision} ${isRolelessAllowed()}`;
+    const [rulesRevision, isOpen] = [host.rulesRevision, isRolelessAllowed()];
+    if (!this.#isStale && rulesRevision === this.#rulesRevision && isOpen === this.#isOpen) return;
+    [this.#isStale, this.#rulesRevision, this.#isOpen] = [false, rulesRevision, isOpen];
+    let signature = `${rulesRevision} ${isOpen}`;
     for (const name of host.names()) signature += ` ${name}:${host.known(name)?.revision}`;
     if (signature === this.#signature) return;
     this.#signature = signature;
