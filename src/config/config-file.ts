@@ -49,7 +49,7 @@ export function fillConfig({ config, notes, locate, file }: WrittenConfig, sourc
     const filled = fillPlaceholders(config, sources);
     return {
       ...filled,
-      config: refuseOwnCommands(filled.config, file),
+      config: refuseOwnCommands(filled.config, file, sources.env),
       problems: [...filled.problems, ...notes],
       locate,
     };

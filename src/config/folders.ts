@@ -1,7 +1,7 @@
 /** Default folders of configuration, data and state. */
 import path from 'node:path';
 
-type Environment = Readonly<Record<string, string | undefined>>;
+export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Folder below the XDG variable, else below HOME; undefined if neither is an absolute path. */
 function baseFolder(env: Environment, variable: string, ...belowHome: string[]): string | undefined {

@@ -1,5 +1,5 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { hostname, tmpdir } from 'node:os';
+import { hostname, networkInterfaces, tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { fillConfig, normaliseText, readConfigFile } from './config-file.js';
@@ -13,11 +13,14 @@ writeFileSync(file, '{}');
 const link = path.join(folder, 'link.json');
 symlinkSync(file, link);
 mkdirSync(path.join(folder, 'dist/cli'), { recursive: true });
+const env = { XDG_CONFIG_HOME: path.join(folder, 'config') };
+mkdirSync(path.join(folder, 'config/hostler'), { recursive: true });
+symlinkSync(file, path.join(folder, 'config/hostler/hostler.json'));
 const main = path.join(folder, 'dist/cli/main.cjs');
 
 const unusable = (config: unknown) => [...parseHostConfig(config, () => {}, true).unusable.keys()];
 const refused = (mcpServers: Readonly<Record<string, unknown>>) =>
-  unusable(fillConfig(normaliseText(JSON.stringify({ mcpServers }), file), { env: {}, folder }).config);
+  unusable(fillConfig(normaliseText(JSON.stringify({ mcpServers }), file), { env, folder }).config);
 
 const up = ['up', '--stdio'];
 describe('an entry that is Hostler itself is refused', () => {
@@ -43,6 +46,7 @@ describe('an entry that is Hostler itself is refused', () => {
 
   test.each<[string, unknown]>([
     ['another configuration', { command: 'hostler', args: [...up, '--config', '/other.json'] }],
+    ['the file of another user', { command: 'hostler', args: up, env: { XDG_CONFIG_HOME: '/other' } }],
     ['another machine', { command: 'ssh', args: ['box', 'hostler', ...up] }],
     ['a container', { command: 'docker', args: ['exec', '-i', 'box', 'hostler', ...up] }],
     ['a worker', { command: 'hostler', args: ['worker', '--broker', 'wss://box'] }],
@@ -52,9 +56,17 @@ describe('an entry that is Hostler itself is refused', () => {
     expect(refused({ other: entry })).toEqual([]);
   });
 
+  test('without --config only in the file of the user', () => {
+    const own = path.join(folder, 'project.json');
+    const text = JSON.stringify({ mcpServers: { a: { command: 'hostler', args: up } } });
+    const read = (given: Readonly<Record<string, string>>) =>
+      unusable(fillConfig(normaliseText(text, own), { env: given, folder }).config);
+    expect([read(env), read({})]).toEqual([[], []]);
+  });
+
   test('it is a remark with the place in the file, not a fault', () => {
     writeFileSync(file, `{"mcpServers": {\n  "Hostler": {"command": "hostler", "args": ["up", "--stdio"]}}}`);
-    const { config, problems, locate } = readConfigFile(file, {});
+    const { config, problems, locate } = readConfigFile(file, env);
     expect(problems).toEqual([]);
     const [fault, ...others] = configFaults(config, true).map(locate);
     expect([fault?.message, fault?.details.reason, others]).toEqual([
@@ -66,14 +78,19 @@ describe('an entry that is Hostler itself is refused', () => {
 });
 
 test('an entry with the address of this Hostler is refused', () => {
-  const own = (url: string, at: string | undefined) => unusable(refuseOwnUrls({ mcpServers: { a: { url } } }, at));
+  const own = (url: string, at: string | undefined, host = '127.0.0.1') =>
+    unusable(refuseOwnUrls({ mcpServers: { a: { url } } }, at, host));
   const at = 'http://127.0.0.1:8383/mcp';
   for (const url of [at, 'http://localhost:8383/mcp/memory', 'http://[::1]:8383/mcp/@all', `${at}?a=b`])
     expect(own(url, at), url).toEqual(['a']);
   for (const url of ['http://127.0.0.1:8384/mcp', 'https://127.0.0.1:8383/mcp', 'http://example.com:8383/mcp'])
     expect(own(url, at), url).toEqual([]);
   expect(own(at, undefined)).toEqual([]);
-  expect(own(at, 'http://0.0.0.0:8383/mcp')).toEqual(['a']);
-  expect(own(`http://${hostname()}:8383/mcp`, 'http://0.0.0.0:8383/mcp')).toEqual(['a']);
+  const addresses = Object.values(networkInterfaces()).flatMap((all) => all ?? []);
+  const names = addresses.map(({ address, family }) => (family === 'IPv6' ? `[${address}]` : address));
+  for (const everywhere of ['0.0.0.0', '::'])
+    for (const name of ['localhost', '0.0.0.0', '[::]', hostname(), ...names])
+      expect(own(`http://${name}:8383/mcp`, at, everywhere), name).toEqual(['a']);
+  expect(own('http://example.com:8383/mcp', at, '0.0.0.0')).toEqual([]);
   expect(own(`http://${hostname()}:8383/mcp`, at)).toEqual([]);
 });

@@ -9,6 +9,7 @@ import { hostname, networkInterfaces } from 'node:os';
 import path from 'node:path';
 import { noteReason } from './client-config.js';
 import { UnusableEntry } from './copy-config.js';
+import { type Environment, ownConfigFile } from './folders.js';
 import { invalidSpec } from './invalid-spec.js';
 import { isLoopback } from './values.js';
 
@@ -16,18 +17,23 @@ type Table = Readonly<Record<string, unknown>>;
 
 /** Programs that run another program or a script; `ssh` and `docker` reach another machine. */
 const launcher = /(?:^|[\\/])(?:node(?:js)?|npx|npm|pnpm|pnpx|yarn|bunx?|env|cmd)(?:\.exe|\.cmd)?$/i;
+const wildcards: ReadonlySet<string> = new Set(['0.0.0.0', '::', '']);
 const ownProgram = /(?:^|[\\/])(?:hostler(?:@[\w.^~-]+)?(?:\.cmd)?|dist[\\/]cli[\\/]main\.c?js)$/;
 
-/** `file`: the configuration. Refuses entries that start `hostler up --stdio` with it, or without naming one. */
-export const refuseOwnCommands = (config: unknown, file: string): unknown =>
-  refuse(config, (entry) => isOwnCommand(entry, file));
+/** `file`: the configuration. Refuses entries that start `hostler up --stdio` with it. */
+export const refuseOwnCommands = (config: unknown, file: string, env: Environment): unknown =>
+  refuse(config, (entry) => isOwnCommand(entry, file, env));
 
-/** `url`: an endpoint of this Hostler; undefined if it opened no port. */
-export const refuseOwnUrls = <T>(config: T, url: string | undefined): T =>
-  url === undefined ? config : (refuse(config, (entry) => isOwnUrl(entry.url, url)) as T);
+/** `url`: an endpoint of this Hostler; undefined if it opened no port. `host`: the address at which it listens. */
+export const refuseOwnUrls = <T>(config: T, url: string | undefined, host: string): T =>
+  url === undefined ? config : (refuse(config, (entry) => isOwnUrl(entry.url, url, host)) as T);
 
 /** Without `file`: `hostler up --stdio` with any configuration. */
-export function isOwnCommand({ command, args = [], cwd }: Table, file?: string): boolean {
+export function isOwnCommand(
+  { command, args = [], cwd, env: declared }: Table,
+  file?: string,
+  env?: Environment,
+): boolean {
   if (!Array.isArray(args)) return false;
   const words = [command, ...args].map(String);
   const last = launcher.test(String(command)) ? words.length - 1 : 0;
@@ -35,9 +41,11 @@ export function isOwnCommand({ command, args = [], cwd }: Table, file?: string):
     if (i > last || !isOwnProgram(word)) return false;
     const [name, ...options] = words.slice(i + 1).filter((each) => each !== '--');
     if (name !== 'up' || !options.includes('--stdio')) return false;
-    const given = configOf(options);
+    if (file === undefined) return true;
+    // Without --config the relay uses the user's own file. It does not search its working folder.
+    const given = configOf(options) ?? ownConfigFile({ ...env, ...(isTable(declared) ? declared : {}) } as Environment);
     const folder = typeof cwd === 'string' ? cwd : '';
-    return given === undefined || file === undefined || isSame(path.resolve(path.dirname(file), folder, given), file);
+    return given !== undefined && isSame(path.resolve(path.dirname(file), folder, given), file);
   });
 }
 
@@ -50,13 +58,15 @@ function configOf(options: readonly string[]): string | undefined {
   return joined?.slice('--config='.length) ?? (at < 0 ? undefined : options[at + 1]);
 }
 
-function isOwnUrl(given: unknown, url: string): boolean {
+function isOwnUrl(given: unknown, url: string, host: string): boolean {
   if (typeof given !== 'string' || !URL.canParse(given)) return false;
   const [theirs, ours] = [new URL(given), new URL(url)];
   if (theirs.port !== ours.port || theirs.protocol !== ours.protocol) return false;
   const [name, own] = [theirs, ours].map(({ hostname: host }) => host.replace(/^\[|\]$/g, '')) as [string, string];
-  const isEverywhere = own === '0.0.0.0' || own === '::';
-  return name === own || ((isEverywhere || isLoopback(own)) && isLoopback(name)) || (isEverywhere && isOfMachine(name));
+  // A connection to a wildcard address reaches loopback.
+  const isLocal = isLoopback(name) || wildcards.has(name);
+  const isEverywhere = wildcards.has(host);
+  return name === own || ((isEverywhere || isLoopback(own)) && isLocal) || (isEverywhere && isOfMachine(name));
 }
 
 const isOfMachine = (name: string): boolean =>

@@ -1,4 +1,5 @@
 /** Configurations that contain Hostler itself, as the files of connected clients do. */
+import { hostname } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { StatusRow } from '../../src/host/status.js';
@@ -38,6 +39,17 @@ test('the other servers of the file run, and no tool is listed twice', { timeout
   await eventually('the edit is in effect', async () => (await rows()).length === 3);
   expect((await rows()).find(({ name }) => name === 'web')?.problem?.message).toContain('is Hostler itself');
   expect(up.stderr.match(/is Hostler itself/g)).toHaveLength(2);
+});
+
+test('a Hostler that listens everywhere refuses the name of its machine', { timeout: 120_000 }, async () => {
+  const listen = { host: '0.0.0.0' };
+  place.configure({ listen, mcpServers: { one: fixtureEntry() } });
+  const up = place.up();
+  const { url } = await up.ready();
+  const web = { type: 'http', url: url.replace('127.0.0.1', hostname()), lazy: true };
+  place.configure({ listen, mcpServers: { one: fixtureEntry(), web } });
+  await eventually('the edit is in effect', async () => (await rows()).length === 2);
+  expect((await rows()).find(({ name }) => name === 'web')?.problem?.message).toContain('is Hostler itself');
 });
 
 test('a file with only this entry works, also for call and tools', { timeout: 120_000 }, async () => {

@@ -179,7 +179,7 @@ class Run {
     const isChosen = port !== undefined || hasPort(config);
     if (!(isStdio || isRelayed) || port !== undefined)
       await (isChosen ? gateway.listen() : listenAnywhere(gateway, dataDir, listen.port, this.#problem));
-    await host.open(refuseOwnUrls(config, gateway.url));
+    await host.open(refuseOwnUrls(config, gateway.url, listen.host));
     gateway.opened();
     await this.#serveWorkers(host, settings);
     this.#isServing = true;
@@ -319,7 +319,8 @@ class Run {
         this.#log.level = settings.log.level;
         accept();
       };
-      const edit = { config: refuseOwnUrls(config, gateway.url), keys: settings.keys, listen, swap };
+      const usable = refuseOwnUrls(config, gateway.url, this.#listen?.host ?? listen.host);
+      const edit = { config: usable, keys: settings.keys, listen, swap };
       const { atBroker } = await applyConfig({ host, gateway, workers: this.#workers }, edit);
       this.#logText('info', 'the edited configuration is in effect');
       if (JSON.stringify(before?.broker) !== JSON.stringify(settings.broker))
