@@ -1,4 +1,15 @@
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -48,4 +59,23 @@ test('R1 after a rotation the other descriptors of the process write into the lo
   log.write('a line of thirty characters.. 3\n');
   expect(readFileSync(file, 'utf8')).toBe('a line of thirty characters.. 3\n');
   log.close();
+});
+
+test('R1 a log that another program has rotated is opened again, and its new file is kept', () => {
+  const file = path.join(folder, 'rotated.log');
+  const log = new LogFile(file, 40);
+  log.write('a line of thirty characters.. 1\n');
+  renameSync(file, `${file}.old`);
+  writeFileSync(file, 'made by the other program\n');
+  log.write('a line of thirty characters.. 2\n');
+  expect(readFileSync(file, 'utf8')).toBe('made by the other program\na line of thirty characters.. 2\n');
+  expect(readFileSync(`${file}.old`, 'utf8')).toBe('a line of thirty characters.. 1\n');
+  log.close();
+});
+
+test('R1 a log that cannot be truncated is lost, and writing does not fail', () => {
+  const file = path.join(folder, 'device.log');
+  symlinkSync('/dev/null', file);
+  const log = new LogFile(file, 40);
+  for (let n = 0; n < 3; n++) expect(() => log.write('a line of thirty characters.. 1\n')).not.toThrow();
 });

@@ -2,7 +2,7 @@
  * The log of a host without a terminal: `host.log` in the data directory, for its user alone.
  * Invariant: the log and its predecessor `host.log.1` have at most `bytesMax` each, except for one line.
  */
-import { closeSync, copyFileSync, existsSync, fstatSync, ftruncateSync, openSync, writeSync } from 'node:fs';
+import { closeSync, copyFileSync, fstatSync, ftruncateSync, openSync, statSync, writeSync } from 'node:fs';
 
 const bytesMax = 5 * 1024 * 1024;
 
@@ -38,17 +38,32 @@ export class LogFile {
     const descriptor = this.#descriptor;
     if (descriptor === undefined) return;
     try {
+      // Another program has renamed or removed the log.
+      if (!this.#isAtPath(descriptor)) {
+        this.close();
+        return this.#open();
+      }
+      this.#keepPredecessor();
+      ftruncateSync(descriptor);
+      this.#bytes = 0;
+    } catch {
+      // Without truncation the log has no bound.
+      this.#descriptor = undefined;
+    }
+  }
+
+  #isAtPath(descriptor: number): boolean {
+    const [own, found] = [fstatSync(descriptor), statSync(this.#file, { throwIfNoEntry: false })];
+    return own.ino === found?.ino && own.dev === found.dev;
+  }
+
+  #keepPredecessor(): void {
+    try {
       // Errors of Node and of the start go to this file too, through descriptors that the shell opened. They must not lose it.
       copyFileSync(this.#file, `${this.#file}.1`);
     } catch {
-      // No space is left, or the log was removed.
+      // No space is left.
     }
-    if (!existsSync(this.#file)) {
-      this.close();
-      return this.#open();
-    }
-    ftruncateSync(descriptor);
-    this.#bytes = 0;
   }
 
   #open(): void {
