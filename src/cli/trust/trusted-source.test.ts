@@ -69,6 +69,20 @@ test.each([true, false])(
   },
 );
 
+test('a file that is set back while an edit is being applied has changed', async () => {
+  const source = new TrustedSource({ file, isFoundInFolder: false }, env);
+  write(runs('x'));
+  (await source.open(never)).accept();
+  write(runs('y'));
+  const edit = source.read();
+  write(runs('x'));
+  const back = source.read();
+  expect([edit.isChanged, back.isChanged]).toEqual([true, true]);
+  edit.accept();
+  back.accept();
+  expect(source.read().isChanged).toBe(false);
+});
+
 describe('a start', () => {
   test('E8 without a terminal a file that was never confirmed is refused, and the error names hostler trust', async () => {
     write(runs('x'));

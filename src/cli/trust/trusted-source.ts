@@ -26,7 +26,7 @@ import { type UsableChanges, withholdUnconfirmed } from './unconfirmed-changes.j
 type Environment = NodeJS.ProcessEnv;
 
 export interface UsableConfig extends ReadConfig {
-  /** False: equal to the configuration in use. Clients often save their file after a change that does not concern Hostler. */
+  /** False: equal to the configuration in use, and none is about to replace it. Clients often save their file after a change that does not concern Hostler. */
   readonly isChanged: boolean;
   /** Call it when the configuration is in use: unconfirmed changes of later edits then fall back to it. */
   readonly accept: () => void;
@@ -41,11 +41,17 @@ export interface Reading {
 /** Throws unless the user confirms the configuration. */
 export type AskTrust = (reading: Reading, confirmed: ReadonlySet<string> | undefined) => Promise<void>;
 
+interface Applicable extends UsableChanges {
+  readonly told: readonly string[];
+}
+
 export class TrustedSource {
   readonly #location: ConfigLocation;
   readonly #env: Environment;
   readonly #store: TrustStore | undefined;
-  #applied: (UsableChanges & { readonly told: readonly string[] }) | undefined;
+  #applied: Applicable | undefined;
+  /** What was read last. It may still be about to replace `#applied`. */
+  #newest: Applicable | undefined;
 
   constructor(location: ConfigLocation, env: Environment) {
     this.#location = location;
@@ -94,7 +100,9 @@ export class TrustedSource {
     const accept = () => {
       this.#applied = next;
     };
-    return { ...filled, config, isChanged: !isDeepStrictEqual(this.#applied, next), accept };
+    const isChanged = [this.#applied, this.#newest].some((other) => !isDeepStrictEqual(other, next));
+    this.#newest = next;
+    return { ...filled, config, isChanged, accept };
   }
 }
 
