@@ -17,8 +17,8 @@ function setUp(plan: Partial<typeof defaultBreakerPlan> = {}) {
   let answer: ProbeResult | 'never' | 'at the deadline' = 'alive';
   const session = {
     lastMessageAtMs: 0,
-    probe: (deadlineAtMs: number, gateway: string) => {
-      expect([deadlineAtMs - clock.nowMs(), gateway]).toEqual([5_000, 'silent']);
+    probe: (deadlineAtMs: number, asker: string) => {
+      expect([deadlineAtMs - clock.nowMs(), asker]).toEqual([5_000, 'breaker']);
       asked.push(clock.nowMs());
       if (answer === 'never') return new Promise<ProbeResult>(() => {});
       if (answer !== 'at the deadline') return Promise.resolve(answer);

@@ -111,7 +111,7 @@ export class ServerCircuit implements GatedCircuit {
       resolve(session.lastMessageAtMs > askedAtMs ? 'alive' : found);
     };
     const cancelTimer = this.#clock.at(deadlineAtMs, () => settle('timeout'));
-    session.probe(deadlineAtMs, 'silent').then(
+    session.probe(deadlineAtMs, 'breaker').then(
       (found) => {
         if (found !== 'silent') settle(found);
         else settle(this.#clock.nowMs() < deadlineAtMs ? 'loss' : 'timeout');

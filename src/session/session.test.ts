@@ -525,9 +525,32 @@ describe('liveness', () => {
       const { session, clock } = await open('legacy', false, () => undefined);
       const refusal = new HostError(code, 'later', { httpStatus, retryAfterMs: 20_000 });
       session.request = () => Promise.reject(refusal);
-      expect(await session.probe(clock.nowMs() + 10, 'silent')).toBe(answered);
+      expect(await session.probe(clock.nowMs() + 10, 'breaker')).toBe(answered);
       session.request = () => Promise.reject(refusal.with({ phase: 'queued', execution: 'not_executed' }));
-      expect(await session.probe(clock.nowMs() + 10, 'silent')).toBe('unasked');
+      expect(await session.probe(clock.nowMs() + 10, 'breaker')).toBe('unasked');
+    },
+  );
+
+  test.each([
+    ['supervisor', 'silent'],
+    ['breaker', 'unasked'],
+  ] as const)(
+    'W26 of a connection that ends because the server refuses it, the %s learns: %s',
+    async (asker, result) => {
+      const refused = { error: { code: -32022, message: 'another era', data: { supported: [], requested: 'x' } } };
+      const { session, clock, until, channel } = await open('modern', true, () => undefined);
+      const earlier = session.callTool('x', '{}', until());
+      earlier.catch(() => {});
+      channel.onSend = ({ id, method }) => {
+        if (id !== undefined && method !== 'tools/call')
+          queueMicrotask(() => channel.say({ jsonrpc: '2.0', id, ...refused }));
+      };
+      void session.request('tools/list', undefined, until()).catch(() => {});
+      await clock.advanceAsync(1);
+      expect(channel.closes).toBe(0);
+      const probe = session.probe(clock.nowMs() + 4_000, asker);
+      await clock.advanceAsync(6_000);
+      expect([await probe, channel.closes]).toEqual([result, 1]);
     },
   );
 

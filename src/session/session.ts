@@ -244,12 +244,13 @@ export class Session {
 
   /**
    * Probes the server with a request that it answers at once. Any answer counts, also an error.
-   * `gateway`: the result for 502, 503 and 504, which a proxy sends while the server behind it is away.
+   * `asker`: the breaker needs to know whether the server behind a proxy works, so 502, 503 and 504 mean silence. A connection that
+   * the server refuses is replaced, which says nothing about the next call: the breaker has not asked.
    */
-  async probe(deadlineAtMs: number, gateway: 'alive' | 'silent' = 'alive'): Promise<ProbeResult> {
+  async probe(deadlineAtMs: number, asker: 'supervisor' | 'breaker' = 'supervisor'): Promise<ProbeResult> {
     const { ended } = this.#ending;
     // The refusal of the probe would count as a sign of life.
-    if (ended !== undefined) return ended.then(() => 'silent');
+    if (ended !== undefined) return ended.then(() => (asker === 'breaker' ? 'unasked' : 'silent'));
     const unread = this.#peer.pending.unread();
     try {
       await this.request(this.#era.livenessMethod, undefined, { deadlineAtMs });
@@ -257,7 +258,7 @@ export class Session {
     } catch (error) {
       if (!isHostError(error)) return 'unasked';
       const { httpStatus, phase } = error.details;
-      if (phase !== 'queued' && gatewayStatuses.has(httpStatus)) return gateway;
+      if (phase !== 'queued' && gatewayStatuses.has(httpStatus)) return asker === 'breaker' ? 'silent' : 'alive';
       const isPipe = !this.#isHttp && this.channel.kind !== 'http-sse';
       return failedProbe(error, isPipe && unread.every(({ phase }) => phase === 'queued' || phase === 'writing'));
     }
