@@ -175,7 +175,7 @@ class Extractor {
       case 'LogicalExpression':
         return [...again(node.left), ...again(node.right)].filter(({ text }) => text !== 'undefined');
       case 'BinaryExpression':
-        return join(again(node.left), again(node.right));
+        return node.operator === '+' ? join(again(node.left), again(node.right)) : computed(node, again);
       case 'Identifier':
         return this.#identifier(file, node, env);
       case 'CallExpression':
@@ -239,11 +239,8 @@ class Extractor {
   /** `text.slice(0, 100)`, `neutraliseLine(text, 100)` and `String(text)` are the text. */
   #callText(file: string, { callee, arguments: args }: Node, env: Env): readonly Alternative[] {
     const [first] = list(args);
-    if (
-      isNode(callee) &&
-      callee.type === 'MemberExpression' &&
-      /^(?:slice|trim|toString|toLowerCase|join)$/.test(nameOf(callee))
-    )
+    const isMember = isNode(callee) && callee.type === 'MemberExpression';
+    if (isMember && /^(?:slice|trim|toString|toLowerCase|join)$/.test(nameOf(callee)))
       return this.#alternatives(file, callee.object as Node, env);
     if (nameOf(callee) === 'usageOf') return always('usage: hostler <command> <usage>');
     return first && /^(?:neutralise\w*|String|shown?|text|redact|quoted|oneLine)$/.test(nameOf(callee))
@@ -253,6 +250,13 @@ class Extractor {
 }
 
 const always = (text: string): readonly Alternative[] => [{ text, when: new Map() }];
+
+/** `openMs / 1_000` of constants is its value. */
+function computed({ left, right, operator }: Node, again: (node: unknown) => readonly Alternative[]) {
+  const [a, b] = [left, right].map((each) => Number(again(each)[0]?.text)) as [number, number];
+  const value = { '/': a / b, '*': a * b, '-': a - b }[String(operator)];
+  return always(Number.isFinite(value) ? String(value) : '<number>');
+}
 
 const noted = (found: readonly Alternative[] = [], key: string, outcome: boolean): Alternative[] =>
   found
@@ -377,12 +381,7 @@ export function logTexts(sources: Sources): LogText[] {
   };
   for (const [file, text] of Object.entries(sources))
     for (const node of nodesOf(parseAst(text, { lang: 'ts' }) as unknown as Node)) {
-      const pair =
-        node.type === 'CallExpression'
-          ? list(node.arguments)
-          : node.type === 'ArrayExpression'
-            ? list(node.elements)
-            : [];
+      const pair = list(node.type === 'CallExpression' ? node.arguments : node.elements);
       const isPair =
         pair.length === 2 &&
         (node.type === 'ArrayExpression' || /^(?:write|writeLog|#?logText)$/.test(nameOf(node.callee)));

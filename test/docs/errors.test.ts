@@ -81,6 +81,15 @@ test('notExecuted is read like new HostError, also through a function that build
   ]);
 });
 
+test('a number is computed from constants', () => {
+  const source = `
+    const openMs = 15_000;
+    throw new HostError('timeout', \`within \${openMs / 1_000} s\`, { hint: \`wait \${waitMs / 1_000} s, \${'a ' + 'b'}\` });`;
+  expect(errorTexts({ 'a.ts': source })).toEqual([
+    { code: 'timeout', text: 'within 15 s', hint: 'wait <number> s, a b' },
+  ]);
+});
+
 test('a hint belongs to its text: one condition decides both, and a constant counts only where it is visible', () => {
   const source = `
     const full = (isDisk: boolean) =>
