@@ -15,17 +15,24 @@ const command = (name: 'enable' | 'disable'): Command => ({
   positionals: [1, 1],
   run: (args) =>
     withControlClient(args, 'refuse', async (client) => {
-      const { off, ...changed } = (await client.request(name, { about: args.positionals[0] })) as Switched;
-      if (args.has('json')) printJson({ ...changed, isEnabled: name === 'enable' && !off });
-      else if (off) printText(stillOff(changed.server, off));
-      else printText(`${[changed.server, changed.tool].filter(Boolean).join('/')}: ${name}d`);
-      return off ? EXIT.failed : EXIT.done;
+      const about = args.positionals[0];
+      const { off, isServerDisabled, ...changed } = (await client.request(name, { about })) as Switched;
+      const { server, tool } = changed;
+      const isOff = off !== undefined || isServerDisabled === true;
+      if (args.has('json')) printJson({ ...changed, isEnabled: name === 'enable' && !isOff });
+      else if (isServerDisabled)
+        printText(`${server}/${tool}: still disabled with its server: hostler enable ${server}`);
+      else if (off) printText(stillOff(server, off));
+      else printText(`${[server, tool].filter(Boolean).join('/')}: ${name}d`);
+      return isOff ? EXIT.failed : EXIT.done;
     }),
 });
 
 interface Switched {
   readonly server: string;
   readonly tool?: string;
+  /** The tool is still out of service, because `hostler disable` took out its whole server. */
+  readonly isServerDisabled?: boolean;
   /** The server is still out of service: by its own entry. */
   readonly off?: { readonly config: string; readonly problem: { readonly message: string } | null };
 }

@@ -41,6 +41,16 @@ test('a disabled server is stopped and refuses calls and start until it is enabl
   expect((await hostler('call', 'two.echo', 'text=x')).code).toBe(0);
 });
 
+test('a tool of a disabled server is not said to be enabled', async () => {
+  for (const about of ['two', 'two/echo']) expect((await hostler('disable', about)).code).toBe(0);
+  const still = await hostler('enable', 'two/echo');
+  expect([still.code, still.stdout]).toEqual([1, 'two/echo: still disabled with its server: hostler enable two\n']);
+  const { stdout } = await hostler('enable', 'two/echo', '--json');
+  expect(JSON.parse(stdout)).toMatchObject({ server: 'two', tool: 'echo', isEnabled: false });
+  expect(await hostler('enable', 'two')).toMatchObject({ code: 0, stdout: 'two: enabled\n' });
+  expect((await hostler('call', 'two.echo', 'text=x')).code).toBe(0);
+});
+
 test('a server that its entry keeps out of service is not said to be enabled', async () => {
   const off = { off: { ...fixtureEntry(), enabled: false }, bad: { command: 'x', args: 7 } };
   place.configure({ ...JSON.parse(text), mcpServers: { ...JSON.parse(text).mcpServers, ...off } });

@@ -70,7 +70,8 @@ export function createOperations(parts: OperationsParts): Operations {
       // The entry of the server may keep it out of service.
       const off =
         !isDisabled && state === 'disabled' ? { config: facts().config, problem: problem ?? null } : undefined;
-      return { server, tool, off };
+      const isServerDisabled = !isDisabled && disabled.has(server);
+      return { server, tool, off, isServerDisabled };
     });
   const ending = (reason: 'down' | 'restart') => async () => {
     setImmediate(() => end(reason));
