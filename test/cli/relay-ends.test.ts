@@ -71,7 +71,7 @@ test('R2 a configuration that does not exist is named at once, and requests get 
   for (const text of [stdout, stderr]) expect(text).toContain(`${place.config} does not exist`);
 });
 
-test('R1 a server that runs Hostler itself with the same data directory is refused by name', async () => {
+test('R1 a relay that a server of the same Hostler starts is refused, and the error says why', async () => {
   const script = `${place.folder}/self.sh`;
   const command = [process.execPath, main, ...relayArgs()].map((word) => `'${word}'`).join(' ');
   writeFileSync(script, `#!/bin/sh\nexec ${command}\n`, { mode: 0o755 });
@@ -80,8 +80,6 @@ test('R1 a server that runs Hostler itself with the same data directory is refus
   await eventually('the reason is told', async () => {
     await place.hostler('call', 'self', 'any', '{}');
     const { stdout } = await place.hostler('logs', 'self');
-    return (
-      stdout.includes('contains Hostler itself') && stdout.includes("remove the server that runs 'hostler up --stdio'")
-    );
+    return stdout.includes('was started by a server of the Hostler') && stdout.includes('unset HOSTLER_RUN');
   });
 });

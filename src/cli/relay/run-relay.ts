@@ -159,14 +159,14 @@ class RelayRun {
   }
 }
 
-/** Each start of this server would connect to the Hostler that started it. */
+/** A server that is this relay, or starts it each time, would connect Hostler to itself. */
 const containsItself = (config: string): HostError =>
   new HostError(
     'invalid_spec',
-    `this process is a server of the Hostler that it would connect to: ${config} contains Hostler itself`,
+    'this process was started by a server of the Hostler that it would connect to; a loop would follow',
     {
       reason: 'loop',
-      hint: `remove the server that runs 'hostler up --stdio' from mcpServers in ${config}`,
+      hint: `remove 'hostler up --stdio' from what the servers in ${config} run; if it is for a client of its own, unset HOSTLER_RUN`,
     },
   );
 
