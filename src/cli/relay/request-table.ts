@@ -279,7 +279,7 @@ export class RequestTable {
       const isStream = line !== undefined && method === listenMethod;
       if (isInputEnded) {
         if (isStream) continue;
-        const error = repeatable.has(method) ? unanswered() : uncertain(tool);
+        const error = repeatable.has(method) ? unanswered() : lost(tool);
         for (let n = 0; n < count; n++) answers.push(failureAnswer(idText, method, isModern, error));
       } else if (line) {
         again.push(line);
@@ -354,27 +354,22 @@ const tooMany = (inProgress: number): HostError =>
   });
 
 const lost = (tool: string | undefined): HostError =>
-  new HostError('outcome_uncertain', 'Hostler ended while the request was running; it may have been executed', {
-    ...(tool === undefined ? {} : { tool }),
-    reason: 'host_lost',
-    execution: 'uncertain',
-    hint: 'check whether it took effect before you send it again',
-  });
-
-const unanswered = (): HostError =>
-  new HostError('cancelled', 'the client closed its input before the request was answered', {
-    reason: 'input_closed',
-  });
-
-const uncertain = (tool: string | undefined): HostError =>
   new HostError(
     'outcome_uncertain',
-    'the client closed its input while the request was running; it may have been executed',
+    'the connection to Hostler ended while the request was running; it may have been executed',
     {
       ...(tool === undefined ? {} : { tool }),
-      ...{ reason: 'input_closed', execution: 'uncertain' },
+      reason: 'host_lost',
+      execution: 'uncertain',
       hint: 'check whether it took effect before you send it again',
     },
+  );
+
+const unanswered = (): HostError =>
+  new HostError(
+    'cancelled',
+    'the connection to Hostler ended before the request was answered; it is not sent again, because the client closed its input',
+    { reason: 'host_lost' },
   );
 
 function startsWith(bytes: Buffer, start: number, end: number, prefix: Buffer): boolean {
