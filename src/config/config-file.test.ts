@@ -1,6 +1,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterAll, describe, expect, test } from 'vitest';
 import { HostError } from '../kernel/errors.js';
 import { parseConfigText, readConfigFile } from './config-file.js';
@@ -65,6 +67,20 @@ describe('values at the top level that only a client reads', () => {
   test('with a mistake are reported', () => {
     const text = `{ "projects": {"a": tru}, ${servers} }`;
     expect(errorOf(() => parseConfigText(text, 'h.json')).message).toBe('h.json:1:21: invalid symbol');
+  });
+
+  test('are not kept in memory', () => {
+    setFlagsFromString('--expose-gc');
+    const gc = runInNewContext('gc') as () => void;
+    const name = 'a name of more than twelve characters';
+    const entry = { [name]: { command: 'a command of more than twelve characters', typo: 1 } };
+    const file = write('kept.json', JSON.stringify({ history: ['x'.repeat(30 * 2 ** 20)], mcpServers: entry }));
+    gc();
+    const before = process.memoryUsage().heapUsed;
+    const read = readConfigFile(file, {});
+    gc();
+    expect((process.memoryUsage().heapUsed - before) / 2 ** 20).toBeLessThan(10);
+    expect(read.problems.map((each) => read.locate(each).message).join()).toContain('kept.json:1:');
   });
 
   test('may be larger than 4 MiB, up to 32 MiB', () => {

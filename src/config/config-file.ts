@@ -10,13 +10,12 @@ import { type Node, type ParseError, parseTree, printParseErrorCode } from 'json
 import { faultsOf, HostError, isHostError, joinFaults } from '../kernel/errors.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { isRemark, type Normalised, normaliseConfig } from './client-config.js';
-import { serverTables } from './client-keys.js';
 import { isEntryTable, UnusableEntry } from './copy-config.js';
 import { configBytesMax } from './folders.js';
 import { invalidSpec } from './invalid-spec.js';
-import { hostConfigKeys } from './known-keys.js';
 import { refuseOwnCommands } from './own-entry.js';
 import { type Filled, fillPlaceholders, type PlaceholderSources } from './placeholders.js';
+import { withoutForeign, withoutMark } from './without-foreign.js';
 
 const depthMax = 64;
 const shownChars = 200;
@@ -39,8 +38,9 @@ interface WrittenConfig extends Normalised {
 export interface ReadConfig extends Filled, Pick<WrittenConfig, 'locate'> {}
 
 export function normaliseText(text: string, file: string): WrittenConfig {
-  const normalised = normaliseConfig(parseConfigText(text, file));
-  return { ...normalised, locate: locator(text, file, normalised.written), file };
+  const { value, tree, body } = parsed(text, file);
+  const normalised = normaliseConfig(value);
+  return { ...normalised, locate: locator(placesOf(tree, body), file, normalised.written), file };
 }
 
 /** Errors that are thrown have their place. */
@@ -88,7 +88,9 @@ export function readConfigSource(file: string): ConfigSource {
 }
 
 /** `file` is used in errors only. Throws all mistakes of the text (`faultsOf`). */
-export function parseConfigText(text: string, file: string): unknown {
+export const parseConfigText = (text: string, file: string): unknown => parsed(text, file).value;
+
+function parsed(text: string, file: string) {
   const errors: ParseError[] = [];
   const body = withoutMark(text);
   const wrong: Wrong = (offset, what) => wrongAt(file, body, offset, what);
@@ -98,54 +100,21 @@ export function parseConfigText(text: string, file: string): unknown {
   try {
     const value = tree && faults.length === 0 ? valueAt(tree, { body, wrong, faults }, []) : undefined;
     if (faults.length > 0) throw joinFaults(faults);
-    return value;
+    return { value, tree, body };
   } catch (error) {
     throw error instanceof TooDeep ? wrong(error.offset, error.message) : error;
   }
 }
 
-/** A space replaces the byte order mark, so that offsets stay the same. */
-const withoutMark = (text: string): string => text.replace(/^\ufeff/, ' ');
-
-const readKeys: ReadonlySet<string> = new Set([...hostConfigKeys, ...serverTables]);
-
 /**
- * Replaces the objects and lists at the top level that Hostler does not read by texts of equal length. A file of a client may have
- * megabytes of them, whose tree costs more than all the rest. Only in plain JSON, which clients write.
+ * `places`: line and column by path. They are found before an error needs them, because the text of a client's file is too large to be
+ * kept. `written`: paths of the file, by path of the configuration.
  */
-function withoutForeign(body: string): string {
-  try {
-    if (Array.isArray(JSON.parse(body))) return body;
-  } catch {
-    return body;
-  }
-  const parts: string[] = [];
-  let [depth, begun, end, key] = [0, 0, 0, ''];
-  for (let at = 0; at < body.length; at++) {
-    const char = body[at];
-    if (char === '"') {
-      const from = at;
-      do at = body.indexOf('"', at + 1);
-      while (isEscaped(body, at));
-      if (depth === 1) key = body.slice(from + 1, at);
-    } else if (char === '{' || char === '[') begun = ++depth === 2 ? at : begun;
-    else if ((char === '}' || char === ']') && --depth === 1 && !readKeys.has(key) && !key.includes('\\')) {
-      parts.push(body.slice(end, begun), `"${' '.repeat(at - begun - 1)}"`);
-      end = at + 1;
-    }
-  }
-  return `${parts.join('')}${body.slice(end)}`;
-}
-
-function isEscaped(body: string, at: number): boolean {
-  let before = at - 1;
-  while (body[before] === '\\') before--;
-  return (at - before) % 2 === 0;
-}
-
-/** `written`: paths of the file, by path of the configuration. */
-function locator(text: string, file: string, written: ReadonlyMap<string, string>): (error: HostError) => HostError {
-  let offsets: ReadonlyMap<string, number> | undefined;
+function locator(
+  places: ReadonlyMap<string, string>,
+  file: string,
+  written: ReadonlyMap<string, string>,
+): (error: HostError) => HostError {
   const writtenPath = (field: string): string => {
     const known = prefixesOf(field).find((prefix) => written.has(prefix));
     return known === undefined ? field : `${written.get(known)}${field.slice(known.length)}`;
@@ -153,15 +122,11 @@ function locator(text: string, file: string, written: ReadonlyMap<string, string
   return (error) => {
     const { field = '', reason } = error.details;
     if (error.code !== 'invalid_spec' || (reason !== undefined && !isRemark(error))) return error;
-    offsets ??= offsetsOf(withoutForeign(withoutMark(text)));
     const path = writtenPath(field);
-    const offset = prefixesOf(path).reduce<number | undefined>(
-      (found, prefix) => found ?? offsets?.get(prefix),
-      undefined,
-    );
-    if (offset === undefined) return error;
+    const known = prefixesOf(path).find((prefix) => places.has(prefix));
+    if (known === undefined) return error;
     const message = error.message.startsWith(`${field}: `) ? error.message.slice(field.length + 2) : error.message;
-    const place = `${file}:${placeOf(withoutMark(text), offset)}: ${path}: ${message}`;
+    const place = `${file}:${places.get(known)}: ${path}: ${message}`;
     return error.with({ message: place, ...(reason === undefined ? { reason: 'config' } : {}) });
   };
 }
@@ -172,21 +137,21 @@ const prefixesOf = (path: string): string[] => {
   return [path, ...ends.map((end) => path.slice(0, end))];
 };
 
-/** Offsets of all members by path. An error names keys in the same way. */
-function offsetsOf(body: string): Map<string, number> {
-  const offsets = new Map<string, number>();
+/** Line and column of all members by path. An error names keys in the same way. */
+function placesOf(tree: Node | undefined, body: string): Map<string, string> {
+  const places = new Map<string, string>();
+  const placeAt = placer(body);
   const visit = ({ type, children = [] }: Node, at: string): void => {
     for (const [i, child] of children.entries()) {
       const [key, value] = type === 'object' ? (child.children ?? []) : [child, child];
-      const name = type === 'object' ? neutraliseLine(String(key?.value), pathChars) : String(i);
+      const name = type === 'object' ? detached(neutraliseLine(String(key?.value), pathChars)) : String(i);
       const path = at === '' ? name : `${at}.${name}`;
-      offsets.set(path, child.offset);
+      places.set(path, placeAt(child.offset));
       if (value) visit(value, path);
     }
   };
-  const tree = parseTree(body, [], { allowTrailingComma: true });
   if (tree) visit(tree, '');
-  return offsets;
+  return places;
 }
 
 /** The parser is recursive, so a million brackets overflow the stack. */
@@ -221,13 +186,14 @@ function valueAt(node: Node, reader: Reader, path: readonly string[]): unknown {
   if (path.length > depthMax) throw new TooDeep(node.offset);
   if (node.type === 'array') return (node.children ?? []).map((each, i) => valueAt(each, reader, [...path, String(i)]));
   if (node.type === 'number') return numberAt(node, reader.body);
+  if (node.type === 'string') return detached(node.value);
   if (node.type !== 'object') return node.value;
   const { wrong, faults } = reader;
   const isTable = isEntryTable(path.join('.'));
   const found: Record<string, unknown> = Object.create(null);
   for (const { offset, children: [key, value] = [] } of node.children ?? []) {
     if (!key || !value) throw wrong(offset, 'a key has no value');
-    const name = String(key.value);
+    const name = detached(String(key.value));
     if (name in found) {
       faults.push(wrong(key.offset, `the key '${neutraliseLine(name, shownChars)}' is given twice`));
       continue;
@@ -242,6 +208,9 @@ function valueAt(node: Node, reader: Reader, path: readonly string[]): unknown {
   return found;
 }
 
+/** A part of a text may keep the whole text in memory; a copy does not. */
+const detached = (text: string): string => Buffer.from(text, 'utf16le').toString('utf16le');
+
 /** An integer that a number cannot hold stays text: it is an id in `env`. */
 function numberAt({ value, offset, length }: Node, body: string): unknown {
   const digits = body.slice(offset, offset + length);
@@ -254,15 +223,22 @@ const errorText = (error: ParseError['error']): string =>
     .replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter}`)
     .toLowerCase();
 
-/** Line and column. */
-function placeOf(text: string, offset: number): string {
-  const before = text.slice(0, offset).split(/\r\n|\n|\r/);
-  return `${before.length}:${(before.at(-1) ?? '').length + 1}`;
+/** Returns line and column of offsets, each of which is not before the last one. */
+function placer(text: string): (offset: number) => string {
+  let [line, lineStart, at] = [1, 0, 0];
+  return (offset) => {
+    for (; at < offset; at++) {
+      if (text[at] !== '\n' && (text[at] !== '\r' || text[at + 1] === '\n')) continue;
+      line++;
+      lineStart = at + 1;
+    }
+    return `${line}:${offset - lineStart + 1}`;
+  };
 }
 
 function wrongAt(file: string, text: string, offset: number, what: string): HostError {
   const hint = 'correct the file; comments and trailing commas are fine';
-  return invalidSpec('', `${file}:${placeOf(text, offset)}: ${what}`, hint, { reason: 'syntax' });
+  return invalidSpec('', `${file}:${placer(text)(offset)}: ${what}`, hint, { reason: 'syntax' });
 }
 
 const unusable = (file: string, what: string, hint: string): HostError =>
