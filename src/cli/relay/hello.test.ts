@@ -33,6 +33,16 @@ test('R3 the hello has the variables that files of clients name', () => {
   }
 });
 
+test('R3 the hello has no variable that only the history of a client names', () => {
+  const file = path.join(folder, 'history.json');
+  const named = (name: string) => `$\{${name}}`.replace('\\', '');
+  const config = { projects: { chat: [named('FOREIGN')] }, mcpServers: { one: { command: named('OWN') } } };
+  for (const mark of ['', '\ufeff']) {
+    writeFileSync(file, mark + JSON.stringify(config));
+    expect(variableNames(file)).toEqual(['PATH', 'OWN']);
+  }
+});
+
 test('R2 the last line of a host says why it ends', () => {
   for (const reason of endReasons) expect(parseStopping(stoppingLine(reason).trimEnd())).toBe(reason);
   for (const line of ['{"hostler":"stopping","reason":"other"}', '{"jsonrpc":"2.0"}'])

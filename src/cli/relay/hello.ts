@@ -5,6 +5,7 @@
  */
 import { readFileSync, statSync } from 'node:fs';
 import { configBytesMax } from '../../config/folders.js';
+import { withoutForeign } from '../../config/without-foreign.js';
 import { type EndReason, endReasons } from './relay-state.js';
 
 /** Changes whenever a relay and a host of different numbers could misunderstand each other. */
@@ -76,9 +77,9 @@ const namesIn: readonly RegExp[] = [
 const listsOfNames = /\benv_(?:vars|keys)["']?\s*[:=]\s*\[([^\]]*)\]/g;
 const tablesOfNames = /\benv_http_headers["']?\s*[:=]\s*\{([^}]*)\}/g;
 
-/** Names of the variables that the configuration reads, and PATH. The file may be invalid. */
+/** Names of the variables that the configuration reads, and PATH. The file may be invalid; history of a client does not count. */
 export function variableNames(config: string): readonly string[] {
-  const text = textOf(config);
+  const text = withoutForeign(textOf(config), true);
   const names = new Set(['PATH']);
   const collect = (within: string, form: RegExp) => {
     for (const [, one, other] of within.matchAll(form)) {

@@ -107,6 +107,8 @@ class RelayRun {
     const given = Object.entries({ host, port: port?.toString(), auth: isOpen ? auth : undefined });
     const flags = given.filter((entry): entry is [string, string] => entry[1] !== undefined);
     const script = process.argv[1] as string;
+    // Reads the configuration, so it is made once and not at each attempt to connect.
+    const hello = this.#hello(Object.fromEntries(flags));
     return joinHost({
       ...{
         dataDir,
@@ -120,7 +122,7 @@ class RelayRun {
         ...[process.execPath, ...process.execArgv, script, 'up', '--config', this.#options.config],
         ...['--data-dir', dataDir, ...flags.flatMap(([name, value]) => [`--${name}`, value])],
       ],
-      open: () => openLink(file, this.#hello(Object.fromEntries(flags)), systemClock),
+      open: () => openLink(file, hello, systemClock),
       onLine: (line) => process.stderr.write(`${neutraliseLine(line, lineChars)}\n`),
     });
   }
