@@ -59,6 +59,22 @@ test('the same text and a file that is gone are no change', async () => {
   expect(changes).toBe(0);
 });
 
+test('a save that changes only the history of a client is no change, however large it is', async () => {
+  const save = (history: string, command: string) =>
+    writeFileSync(file, JSON.stringify({ projects: { p: [history] }, mcpServers: { a: { command } } }));
+  save('', 'x');
+  await settled();
+  expect(changes).toBe(1);
+  for (const bytes of [10, 5 * 2 ** 20]) {
+    save('x'.repeat(bytes), 'x');
+    await settled();
+    expect(changes, `${bytes}`).toBe(1);
+  }
+  save('', 'y');
+  await settled();
+  expect(changes).toBe(2);
+});
+
 test('after the end nothing is reported', async () => {
   writeFileSync(file, '{"a":1}');
   await eventually('the system reports a change', () => clock.pendingTimers > 0);

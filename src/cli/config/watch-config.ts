@@ -1,11 +1,14 @@
 /**
  * Watches the configuration file: saves in place, saves by rename, and changed links on the path to it.
  * Not here: applying a new configuration (up/apply-config.ts).
- * Invariants: one save is reported once, 200 ms after the last change and at most two seconds after the first. A save without a
- * change of the text is not reported.
+ * Invariants: one save is reported once, 200 ms after the last change and at most two seconds after the first. A save that
+ * changes nothing, or only values that a client alone reads, is not reported.
  */
+import { createHash } from 'node:crypto';
 import { lstatSync, readFileSync, readlinkSync, statSync, watch } from 'node:fs';
 import path from 'node:path';
+import { configBytesMax } from '../../config/folders.js';
+import { withoutForeign } from '../../config/without-foreign.js';
 import type { Clock } from '../../kernel/clock.js';
 
 /** Reports changed names in a folder, or null if the system gives no name. Throws if the folder cannot be watched. */
@@ -136,13 +139,14 @@ function linkTarget(file: string): string | undefined {
   }
 }
 
-/** Larger files are compared by size and modification time. */
-const comparedBytesMax = 4 * 1024 * 1024;
-
+/** A digest of what Hostler reads. A file that is too large to be read is compared by size and modification time. */
 export function contentOf(file: string): string | undefined {
   try {
     const { size, mtimeMs } = statSync(file);
-    return size > comparedBytesMax ? `${size} ${mtimeMs}` : readFileSync(file, 'utf8');
+    if (size > configBytesMax) return `${size} ${mtimeMs}`;
+    return createHash('sha256')
+      .update(withoutForeign(readFileSync(file, 'utf8'), true))
+      .digest('base64');
   } catch {
     return undefined;
   }
