@@ -21,7 +21,7 @@ const stepUpsMax = 2;
 const stepUpMs = 60 * 60_000;
 const scopesCountMax = 100;
 const advicesMax = 100;
-/** The caller gets an answer this much before its attempt is over: that the attempt is slow is no reason to log in. */
+/** The caller gets `reconnecting` this much before its attempt ends. An attempt that runs out of time would ask the user to log in. */
 const leaveMs = 1_000;
 /** An authorization server that has moved is not looked at again within this time. Shorter than the probes of a server without login. */
 const movedMs = 4 * 60_000;
