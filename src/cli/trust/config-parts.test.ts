@@ -78,6 +78,19 @@ test('E8 a file in a header counts by its path, so that its content can be rotat
   expect([of('headers') === before[0], of('env') === before[1]]).toEqual([true, false]);
 });
 
+test.each([
+  ['auth.issuer', 'another content', (text: string) => ({ issuer: text })],
+  ['auth.clientKey.kid', 'another content', (text: string) => ({ clientKey: { kid: text, pem: 'x' } })],
+  ['auth.clientSecret', 'its path', (text: string) => ({ clientSecret: text })],
+  ['auth.clientKey.pem', 'its path', (text: string) => ({ clientKey: { pem: text } })],
+])('E8 a file in %s makes another part by %s', (_field, by, authOf) => {
+  const of = () => server({ url: 'https://x', auth: authOf(`\${file:idp}`) });
+  writeFileSync(path.join(folder, 'idp'), 'https://one.example');
+  const before = of();
+  writeFileSync(path.join(folder, 'idp'), 'https://other.example');
+  expect(of() !== before).toBe(by === 'another content');
+});
+
 test('E8 the commands of secrets count', () => {
   const of = (argv: string[]) => digests({ secrets: { exec: { vault: { argv } } } }).secrets;
   expect(of(['op', 'read', 'x'])).not.toBe(of(['op', 'read', 'y']));

@@ -68,19 +68,27 @@ export const isTable = (value: unknown): value is Table =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /**
- * The digest covers a variable by its name only, and a file by its path and content. A file that is named in a header is covered
- * by its path: the content is only sent to the confirmed address, and may be rotated.
+ * The digest covers a variable by its name only, and a file by its path and content. A file that is named in a header or in a
+ * secret of `auth` is covered by its path: the content is only sent to the confirmed address, and may be rotated.
  */
 function digest(at: readonly string[], value: unknown, files: PlaceholderFiles): string {
   const isServer = at[0] === 'mcpServers' && isTable(value);
-  const { headers: _headers, auth: _auth, ...others } = isServer ? value : {};
-  const named = new Set(textsIn(isServer ? others : value).flatMap(filesNamedIn));
+  const named = new Set(textsIn(isServer ? withoutSecrets(value) : value).flatMap(filesNamedIn));
   if (isServer && typeof value.envFile === 'string') named.add(value.envFile);
   const contents = [...named].sort().map((name) => {
     const read = files.read(name);
     return [name, 'text' in read ? hash('sha256', read.text) : null];
   });
   return hash('sha256', canonical([...at, value, contents]));
+}
+
+/** The rest of `auth` says where its secrets are sent. */
+function withoutSecrets({ headers: _headers, auth, ...others }: Table): unknown[] {
+  if (!isTable(auth)) return [others, auth];
+  const { clientSecret: _secret, clientKey, ...rest } = auth;
+  if (!isTable(clientKey)) return [others, rest, clientKey];
+  const { pem: _pem, ...key } = clientKey;
+  return [others, rest, key];
 }
 
 function envOfFile(entry: unknown, files: PlaceholderFiles): Table | undefined {
