@@ -163,8 +163,9 @@ describe('AC-A15 what the answers mean', () => {
     ['invalid_grant', 'grant_revoked'],
     ['invalid_client', 'client_gone'],
     ['unauthorized_client', 'client_gone'],
-  ])('AC-A15 %s ends the grant as %s and keeps it; no further request is sent', async (word, reason) => {
-    const { clock, grant, store, row, requests } = setup(() => refused(word));
+    ['invalid_client', 'client_gone', 'metadata_document'],
+  ] as const)('AC-A15 %s ends the grant as %s and keeps it; no further request is sent', async (word, reason, way?) => {
+    const { clock, grant, store, row, requests } = setup(() => refused(word), 3_600, false, way);
     expect(await grant.refresh()).toBe('dead');
     expect(store.readGrant(row.id)).toMatchObject({ state: 'dead', reason, refreshToken: 'first-refresh' });
     for (let again = 0; again < 100; again++) expect(await grant.refresh()).toBe('dead');
@@ -312,26 +313,28 @@ describe('AC-A15 what the answers mean', () => {
     expect(store.readGrant(row.id)?.state).toBe('live');
   });
 
-  test.each(['configured', 'metadata_document'] as const)(
-    'a client (%s) that is refused ends no grant: other processes and the next minute may have the right secret',
-    async (way) => {
-      const answers = [refused('invalid_client'), ok('second')];
-      const { clock, grant, store, row, requests } = setup(() => answers.shift() as TokenAnswer, 3_600, false, way);
-      grant.token();
-      for (let calls = 0; calls < 100; calls++) expect(await grant.refresh()).toBe('client_refused');
-      expect([requests.length, grant.token()?.header[1]]).toEqual([1, 'Bearer first']);
-      expect(store.readGrant(row.id)).toMatchObject({
-        state: 'live',
-        failures: 0,
-        retryMs: 0,
-        refreshToken: 'first-refresh',
-      });
-      expect(store.takeLease(row, 'other', 0, () => false)).toBeDefined();
-      store.noteFailure(row, 'other', { ...row, lastError: { reason: 'x', atMs: 1 } });
-      await clock.advanceAsync(61_000);
-      expect([requests.length, grant.token()?.header[1]]).toEqual([2, 'Bearer second']);
-    },
-  );
+  test('a configured client that is refused ends no grant: other processes and the next minute may have the right secret', async () => {
+    const answers = [refused('invalid_client'), ok('second')];
+    const { clock, grant, store, row, requests } = setup(
+      () => answers.shift() as TokenAnswer,
+      3_600,
+      false,
+      'configured',
+    );
+    grant.token();
+    for (let calls = 0; calls < 100; calls++) expect(await grant.refresh()).toBe('client_refused');
+    expect([requests.length, grant.token()?.header[1]]).toEqual([1, 'Bearer first']);
+    expect(store.readGrant(row.id)).toMatchObject({
+      state: 'live',
+      failures: 0,
+      retryMs: 0,
+      refreshToken: 'first-refresh',
+    });
+    expect(store.takeLease(row, 'other', 0, () => false)).toBeDefined();
+    store.noteFailure(row, 'other', { ...row, lastError: { reason: 'x', atMs: 1 } });
+    await clock.advanceAsync(61_000);
+    expect([requests.length, grant.token()?.header[1]]).toEqual([2, 'Bearer second']);
+  });
 
   test('AC-A13 an answer without any token keeps the live access token, and counts as sent', async () => {
     const answers = [ok('', { refreshToken: undefined }), refused('invalid_grant')];

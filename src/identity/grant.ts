@@ -188,7 +188,7 @@ export class Grant {
     onRefresh(answer.kind === 'refused' ? answer.error : 'unavailable');
     if (reason === 'invalid_grant') return this.#end(row, row.isInterrupted ? 'refresh_interrupted' : 'grant_revoked');
     if (isClientRefusal(answer)) {
-      if (row.facts.way !== 'registered') return this.#refuseClient(row, reason, nowMs);
+      if (row.facts.way === 'configured') return this.#refuseClient(row, reason, nowMs);
       this.#parts.store.clientGone(row.issuer, row.clientId);
       return this.#end(row, 'client_gone');
     }
