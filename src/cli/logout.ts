@@ -26,8 +26,8 @@ export const logout: Command = {
   async run(args) {
     const { name, url, auth, http } = await targetOf(args);
     const store = await openUserStore(process.env, false);
-    // All logins: if only the newest was removed, a host would use the one before it.
-    const rows = store?.servedGrants(url, auth.account ?? '') ?? [];
+    // All logins that the server could use: if only the newest was removed, a host would use the one before it.
+    const rows = store?.servedGrants(url, auth) ?? [];
     if (!store || rows.length === 0) {
       if (args.has('json')) printJson({ server: name, isForgotten: false, isRevoked: false });
       else printLines([`${name}: there is no login`]);

@@ -89,25 +89,25 @@ export class IdentityStore {
   }
 
   /** The grant of the newest login for this URL. */
-  findGrant(url: string, { account = '', issuer, clientId, resource }: GrantFilter): GrantRow | undefined {
-    const wanted = resource === false ? '' : (resource ?? null);
-    const [row] = this.#all(
-      `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
-       WHERE served.url = ? AND served.account = ? AND (? IS NULL OR rtrim(issuer, '/') = rtrim(?, '/'))
-       AND (? IS NULL OR client_id = ?) AND (? IS NULL OR resource = ?) ORDER BY served.login_ms DESC, grants.gen DESC LIMIT 1`,
-      ...[canonicalUrl(url), account, issuer ?? null, issuer ?? null, clientId ?? null, clientId ?? null],
-      ...[wanted, wanted],
-    );
+  findGrant(url: string, filter: GrantFilter): GrantRow | undefined {
+    const [row] = this.#served(url, filter);
     return row && this.#grantOf(row);
   }
 
-  /** All grants for this URL and account, the newest first. `findGrant` returns one of them. */
-  servedGrants(url: string, account: string): GrantRow[] {
+  /** All grants for this URL, the newest login first. */
+  servedGrants(url: string, filter: GrantFilter): GrantRow[] {
+    return this.#served(url, filter).map((row) => this.#grantOf(row));
+  }
+
+  #served(url: string, { account = '', issuer, clientId, resource }: GrantFilter): Row[] {
+    const wanted = resource === false ? '' : (resource ?? null);
     return this.#all(
       `SELECT grants.* FROM served JOIN grants ON grants.id = served.grant_id
-       WHERE served.url = ? AND served.account = ? ORDER BY served.login_ms DESC`,
-      ...[canonicalUrl(url), account],
-    ).map((row) => this.#grantOf(row));
+       WHERE served.url = ? AND served.account = ? AND (? IS NULL OR rtrim(issuer, '/') = rtrim(?, '/'))
+       AND (? IS NULL OR client_id = ?) AND (? IS NULL OR resource = ?) ORDER BY served.login_ms DESC, grants.gen DESC`,
+      ...[canonicalUrl(url), account, issuer ?? null, issuer ?? null, clientId ?? null, clientId ?? null],
+      ...[wanted, wanted],
+    );
   }
 
   /** The URLs that a grant is for. */

@@ -90,7 +90,7 @@ test('AC-A26 logout forgets the tokens also if the authorization server is down,
   expect(JSON.parse((await home.run('auth', '--config', home.config, '--json')).stdout)).toMatchObject({ logins: [] });
 });
 
-test('AC-A26 logout ends all logins of the URL, and not those of another account', async () => {
+test('AC-A26 logout ends the logins that fit auth; with a URL, all of it, and not those of another account', async () => {
   const { as, rs, home } = await world();
   const secret = 'planted-secret-of-the-client';
   as.authMethods = ['client_secret_post', 'none'];
@@ -104,15 +104,21 @@ test('AC-A26 logout ends all logins of the URL, and not those of another account
   const logins = async () =>
     (
       JSON.parse((await home.run('auth', '--json', '--config', home.config)).stdout) as {
-        logins: { account: string }[];
+        logins: { account: string; clientId: string }[];
       }
     ).logins;
   expect(await logins()).toHaveLength(3);
   home.write({ mcpServers: { docs: { url: rs.url, auth: own } } });
   expect(await home.run('logout', 'docs', '--config', home.config)).toMatchObject({
     code: 0,
-    stdout: expect.stringContaining('2 logins forgotten here; revoked'),
+    stdout: expect.stringContaining('docs: forgotten here; revoked'),
   });
+  expect(as.site.count('revoke')).toBe(2);
+  expect((await logins()).map(({ account, clientId }) => [account, clientId === 'own'])).toEqual([
+    ['', false],
+    ['work', false],
+  ]);
+  expect(await home.run('logout', rs.url)).toMatchObject({ code: 0 });
   expect(await logins()).toMatchObject([{ account: 'work' }]);
   expect([...as.grants.tokens.keys()].filter((token) => as.grants.active(token))).toHaveLength(1);
   // The secret of the configuration is sent for its own client only.
