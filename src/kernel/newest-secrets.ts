@@ -1,9 +1,9 @@
 /** Keeps the newest values of one secret redacted: texts with an older value may still arrive. */
 
-/** `know` adds a value to redact; `forget` removes a value that is no longer secret. */
+/** `know` adds a value to redact. `forget` ends it for one owner; the value stays as long as another owner knows it. */
 export interface SecretSink {
-  know(value: string): void;
-  forget(value: string): void;
+  know(value: string, owner?: object): void;
+  forget(value: string, owner?: object): void;
 }
 
 export class NewestSecrets {
@@ -18,8 +18,8 @@ export class NewestSecrets {
 
   add(value: string): void {
     if (this.#values.at(-1) === value) return;
-    this.#sink.know(value);
+    this.#sink.know(value, this);
     this.#values = [...this.#values.filter((other) => other !== value), value];
-    for (const old of this.#values.splice(0, this.#values.length - this.#max)) this.#sink.forget(old);
+    for (const old of this.#values.splice(0, this.#values.length - this.#max)) this.#sink.forget(old, this);
   }
 }

@@ -102,6 +102,34 @@ test('a value that was forgotten is text like any other, and the others are stil
   expect(redact('first-value second-value third-value')).toBe('first-value [REDACTED] [REDACTED]');
 });
 
+test('X15 a value with several owners is known until the last one forgets it', () => {
+  const { redact, know, forget } = createRedactor();
+  const [one, two] = [{}, {}];
+  know('shared-value', one);
+  know('shared-value', one);
+  know('shared-value', two);
+  forget('shared-value', one);
+  forget('shared-value', one);
+  forget('shared-value');
+  expect(redact('shared-value')).toBe('[REDACTED]');
+  forget('shared-value', two);
+  expect(redact('shared-value')).toBe('shared-value');
+});
+
+test('X15 a value of the configuration is not forgotten with its owners, and one with very many owners never', () => {
+  const { redact, know, forget } = createRedactor(['of-the-config']);
+  const owners = Array.from({ length: 1_000 }, () => ({}));
+  for (const owner of owners) {
+    know('of-the-config', owner);
+    know('of-many-owners', owner);
+  }
+  for (const owner of owners) {
+    forget('of-the-config', owner);
+    forget('of-many-owners', owner);
+  }
+  expect(redact('of-the-config of-many-owners')).toBe('[REDACTED] [REDACTED]');
+});
+
 describe('a sentence of ours', () => {
   const { redact, mask, know } = createRedactor();
   know('correct-horse');

@@ -12,6 +12,14 @@ const mark = '[REDACTED]';
 /** Shorter values are ordinary words; replacing them would garble all text. */
 const knownValueCharsMin = 6;
 const knownValuesMax = 1_000;
+/** A value with more owners is not forgotten. */
+const ownersMax = 100;
+const noOwner = {};
+
+interface KnownValue {
+  readonly forms: readonly string[];
+  readonly owners: Set<object>;
+}
 
 const textCharsMax = 256 * 1024;
 
@@ -66,26 +74,33 @@ export interface Redactor {
   readonly redact: Redact;
   /** For sentences of ours: a sentence may say `wants authorization: log in`. Quoted text was redacted when it was put in. */
   readonly mask: Redact;
-  know(value: string): void;
-  forget(value: string): void;
+  /** Without `owner`, the value is known until it is forgotten without an owner. */
+  know(value: string, owner?: object): void;
+  /** The value is redacted as long as another owner knows it. */
+  forget(value: string, owner?: object): void;
 }
 
 export function createRedactor(secrets: Iterable<string> = []): Redactor {
   /** Known value and all its forms; oldest first. */
-  const known = new Map<string, string[]>();
+  const known = new Map<string, KnownValue>();
   let forms: string[] = [];
 
-  const know = (value: string) => {
-    if (value.length < knownValueCharsMin || known.has(value)) return;
-    setBounded(known, value, formsOf(value), knownValuesMax);
+  const know = (value: string, owner = noOwner) => {
+    if (value.length < knownValueCharsMin) return;
+    const before = known.get(value);
+    if (before) return void before.owners.add(before.owners.size < ownersMax ? owner : noOwner);
+    setBounded(known, value, { forms: formsOf(value), owners: new Set([owner]) }, knownValuesMax);
     sort();
   };
-  const forget = (value: string) => {
-    if (known.delete(value)) sort();
+  const forget = (value: string, owner = noOwner) => {
+    const owners = known.get(value)?.owners;
+    if (!owners?.delete(owner) || owners.size > 0) return;
+    known.delete(value);
+    sort();
   };
   // Longest first: a short secret inside a longer one must not split it.
   const sort = () => {
-    forms = [...new Set([...known.values()].flat())].sort((a, b) => b.length - a.length);
+    forms = [...new Set([...known.values()].flatMap((each) => each.forms))].sort((a, b) => b.length - a.length);
   };
   for (const secret of secrets) know(secret);
 

@@ -3,6 +3,8 @@ import { bearer, FakeAuthProvider } from '../../../test/fakes/auth-provider.js';
 import { SecretValues } from '../../config/secrets/secret-values.js';
 import { secretsEntry } from '../../config/secrets/secrets-settings.js';
 import { FakeClock } from '../../kernel/fake-clock.js';
+import { createRedactor, type Redactor } from '../../kernel/redact.js';
+import { AuthRecovery } from './auth-recovery.js';
 import { ReferencedHeaders, withReferences } from './referenced-headers.js';
 
 const headers = { 'X-Key': `\${exec:key}`, Authorization: `Bearer \${exec:token}`, 'X-Plain': 'plain' };
@@ -16,14 +18,16 @@ let runs: number;
 let problems: unknown[];
 let secrets: SecretValues;
 let provider: ReferencedHeaders;
+let redactor: Redactor;
 beforeEach(async () => {
   clock = new FakeClock();
   values = { key: 'key-1', token: 'token-1' };
   runs = 0;
   problems = [];
+  redactor = createRedactor();
   secrets = new SecretValues({
     clock,
-    redactor: { know: () => {}, forget: () => {} },
+    redactor,
     environmentOf: () => ({}),
     run: ({ argv: [name = ''] }) => {
       runs++;
@@ -128,6 +132,17 @@ describe('AC-K3 beside the tokens of a login', () => {
     login.token = undefined;
     await joined.recover(joined.current(), context);
     expect(login.recoveries.at(-1)?.failed).toBeUndefined();
+  });
+
+  test('X15 a header that was the token before the login stays redacted, however many tokens follow', async () => {
+    await connect();
+    const { login, joined } = setup();
+    login.token = undefined;
+    const recovery = new AuthRecovery({ server: 's', provider: joined, clock, secrets: redactor });
+    expect(recovery.current()?.header[1]).toBe('Bearer token-1');
+    for (let count = 0; count < 10; count++) login.login(bearer(`access-${count}`));
+    expect(redactor.mask('token-1 access-0 access-9')).toBe('[REDACTED] access-0 [REDACTED]');
+    recovery.close();
   });
 
   test('listeners hear of both, and looking is no use of the token', async () => {
