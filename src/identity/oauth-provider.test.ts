@@ -7,6 +7,7 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { AuthRecovery } from '../session/auth/auth-recovery.js';
 import { TokenRefused } from '../transports/http/auth-token.js';
 import { Grant } from './grant.js';
+import type { NewGrant } from './identity-store.js';
 import { OAuthProvider } from './oauth-provider.js';
 import { openStore } from './open-store.js';
 import type { TokenAnswer } from './token-endpoint.js';
@@ -17,13 +18,17 @@ afterEach(() => {
 });
 
 /** A grant, its provider and the recovery of a session, all on one fake clock. */
-function setup(request: () => Promise<TokenAnswer>, auth: Record<string, unknown> = {}) {
+function setup(
+  request: () => Promise<TokenAnswer>,
+  auth: Record<string, unknown> = {},
+  acquire: (scopes: readonly string[]) => Promise<unknown> = () => Promise.reject(new Error('not expected')),
+) {
   const folder = mkdtempSync(path.join(tmpdir(), 'hostler-provider-'));
   folders.push(folder);
   const clock = new FakeClock();
   const store = openStore({ folder, onProblem: () => {} });
   const nowMs = clock.date().getTime();
-  const row = store.saveLogin({
+  const first: NewGrant = {
     ...{ url: 'https://s', resource: 'https://s', issuer: 'https://as', clientId: 'c', account: '' },
     ...{ accessToken: 'token-0', refreshToken: 'refresh', scopes: ['a'], wanted: [] },
     ...{ issuedMs: nowMs, expiresMs: nowMs + 3_600_000 },
@@ -31,7 +36,8 @@ function setup(request: () => Promise<TokenAnswer>, auth: Record<string, unknown
       ...{ grantType: 'code', tokenEndpoint: 'https://as/t', authMethod: 'none', way: 'registered' },
       ...{ loginMs: 1, asked: [] },
     },
-  });
+  };
+  const row = store.saveLogin(first);
   const secrets = { know: () => {}, forget: () => {} };
   const requestsAtMs: number[] = [];
   const grant: Grant = new Grant(row, {
@@ -45,7 +51,12 @@ function setup(request: () => Promise<TokenAnswer>, auth: Record<string, unknown
   const provider: OAuthProvider = new OAuthProvider('docs', authEntry.parse(auth), {
     ...{ clock, watch: () => {}, release: () => {}, storeError: () => undefined },
     find: () => grant,
-    acquire: () => Promise.reject(new Error('not expected')),
+    acquire: async (scopes) => {
+      await acquire(scopes);
+      store.saveLogin({ ...first, accessToken: `for ${scopes.join(' ')}`, scopes });
+      grant.reload();
+      return grant;
+    },
     setWanted: ({ id }, wanted) => store.setWanted(id, wanted),
   });
   const recovery = new AuthRecovery({ server: 'docs', provider, clock, secrets });
@@ -125,6 +136,58 @@ describe('AC-A17 two calls with different scopes', () => {
     expect(recovery.explain(refusal)).toMatchObject({
       hint: expect.stringMatching(/^the server does not say which scopes the call needs; run: hostler login docs/),
       details: { reason: 'insufficient_scope' },
+    });
+  });
+});
+
+describe('AC-A20 a grant without a person that needs more scopes', () => {
+  const auth = { grant: 'client_credentials', issuer: 'https://as', clientId: 'job', clientSecret: 'secret' };
+  const challenge = (scope: string) => `Bearer error="insufficient_scope", scope="${scope}"`;
+  const limits = { deadlineAtMs: Number.MAX_SAFE_INTEGER };
+
+  test('AC-A20 two calls at once: one request after the other, and the last token is for both', async () => {
+    const asked: string[] = [];
+    let running = 0;
+    const { recovery, refused, store, row } = setup(
+      async () => tokens('x'),
+      auth,
+      async (scopes) => {
+        asked.push(scopes.join(' '));
+        expect(++running).toBe(1);
+        await new Promise<void>((resolve) => setImmediate(resolve));
+        running--;
+      },
+    );
+    const refusals = ['one', 'two', 'one'].map((scope) => refused('scope', challenge(scope)));
+    expect(await Promise.all(refusals.map((each) => recovery.recover(each, limits)))).toEqual(Array(3).fill('renewed'));
+    expect(asked).toEqual(['a one', 'a one two']);
+    expect(store.readGrant(row.id)?.scopes).toEqual(['a', 'one', 'two']);
+  });
+
+  test('AC-A20 a server that asks for another scope with each call causes four requests in 10 s, and 20 in an hour', async () => {
+    const asked: number[] = [];
+    const { clock, recovery, refused, provider } = setup(
+      async () => tokens('x'),
+      auth,
+      async () => void asked.push(clock.nowMs()),
+    );
+    let count = 0;
+    const hour = async () => {
+      for (let call = 0; call < 720; call++) {
+        await provider.recover(recovery.current(), {
+          ...{ kind: 'scope', challenge: challenge(`s${++count}`), signal: new AbortController().signal },
+          ...limits,
+        });
+        clock.advance(call < 360 ? 100 : 9_900);
+      }
+    };
+    await hour();
+    expect(asked.filter((atMs) => atMs < 10_000)).toHaveLength(4);
+    expect(asked).toHaveLength(20);
+    const last = refused('scope', challenge(`s${count}`));
+    expect(recovery.explain(last)).toMatchObject({
+      hint: 'the server asks for other scopes too often; tell its operator',
+      details: { reason: 'scope_denied' },
     });
   });
 });

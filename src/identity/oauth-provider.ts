@@ -9,6 +9,7 @@ import type { AuthSettings } from '../config/auth-settings.js';
 import { setBounded } from '../kernel/bounded-map.js';
 import type { Clock } from '../kernel/clock.js';
 import { HostError } from '../kernel/errors.js';
+import { KeyedMutex } from '../kernel/keyed-mutex.js';
 import type { AuthStatus } from '../policy/policy-events.js';
 import type { AuthAdvice, AuthDescription, AuthProvider, RecoverContext } from '../session/auth/auth-provider.js';
 import type { AuthToken } from '../transports/http/auth-token.js';
@@ -19,6 +20,10 @@ import { clientRefused, noTokenNow, ofServer } from './identity-errors.js';
 
 const stepUpsMax = 2;
 const stepUpMs = 60 * 60_000;
+/** Automatic step-ups of one server, whatever their scopes: the server chooses the scopes that it asks for. */
+const stepUpsPerBurst = 4;
+const burstMs = 10_000;
+const stepUpsPerHour = 20;
 const scopesCountMax = 100;
 const advicesMax = 100;
 /** The caller gets `reconnecting` this much before its attempt ends. An attempt that runs out of time would ask the user to log in. */
@@ -54,10 +59,12 @@ export class OAuthProvider implements AuthProvider {
   /** By the scopes that a call needs; '' is for the token. */
   readonly #advice = new Map<string, AuthAdvice>();
   #needsLogin = false;
-  /** Times of automatic step-ups by scope set (`client_credentials`). */
-  readonly #stepUps = new Map<string, number[]>();
-  /** Attempts by scopes. An attempt continues when its callers leave, and later callers join it. */
+  /** Automatic step-ups of the last hour (`client_credentials`). */
+  #stepUps: { readonly set: string; readonly atMs: number }[] = [];
+  /** Attempts by kind and scopes. An attempt continues when its callers leave, and later callers join it. */
   readonly #acquiring = new Map<string, Promise<boolean>>();
+  /** One attempt at a time: the later of two that run together would replace the scopes of the other. */
+  readonly #turns = new KeyedMutex();
   #movedUntilMs = 0;
 
   constructor(server: string, auth: AuthSettings, parts: ProviderParts) {
@@ -183,7 +190,12 @@ export class OAuthProvider implements AuthProvider {
     }
     if (this.#auth.grant === 'client_credentials') {
       const asked = scopesOf(bearerChallenge(challenge)?.params.get('scope'));
-      return this.#acquire(this.#auth.scopes ?? asked, challenge);
+      const scopes = this.#auth.scopes ?? asked;
+      const sent = this.#grant?.peek();
+      return this.#alone(`token ${scopes.join(' ')}`, async () => {
+        const now = this.#grant?.peek();
+        return (now !== undefined && now !== sent) || this.#acquire(scopes, challenge);
+      });
     }
     const locked = this.#parts.storeError();
     const reason = locked ? 'store_locked' : (this.#grant?.row.reason ?? 'login_needed');
@@ -198,16 +210,15 @@ export class OAuthProvider implements AuthProvider {
     });
   }
 
-  #acquire(scopes: readonly string[], challenge: string | undefined): Promise<boolean> {
-    const key = scopes.join(' ');
+  #alone(key: string, attempt: () => Promise<boolean>): Promise<boolean> {
     const running = this.#acquiring.get(key);
     if (running !== undefined) return running;
-    const acquiring = this.#acquireOnce(scopes, challenge).finally(() => this.#acquiring.delete(key));
+    const acquiring = this.#turns.runExclusive('', attempt).finally(() => this.#acquiring.delete(key));
     this.#acquiring.set(key, acquiring);
     return acquiring;
   }
 
-  async #acquireOnce(scopes: readonly string[], challenge: string | undefined): Promise<boolean> {
+  async #acquire(scopes: readonly string[], challenge: string | undefined): Promise<boolean> {
     const { clock } = this.#parts;
     if (clock.nowMs() < this.#movedUntilMs) return false;
     try {
@@ -246,15 +257,12 @@ export class OAuthProvider implements AuthProvider {
       return refuse('scope_not_honoured', `the server refuses scopes that the token has (${list}); tell its operator`);
     if (scopesMax && !asked.every((scope) => scopesMax.includes(scope)))
       return refuse('scope_ceiling', `the server wants ${list}, which auth.scopesMax does not allow`);
-    const union = [...new Set([...row.scopes, ...row.wanted, ...asked])];
-    if (union.length > scopesCountMax)
-      return refuse('scope_denied', `the server has asked for more than ${scopesCountMax} scopes; tell its operator`);
+    if (this.#auth.grant === 'client_credentials')
+      return this.#alone(`scope ${list}`, () => this.#stepUpAlone(asked, challenge));
+    const union = unionOf(row, asked);
+    if (union.length > scopesCountMax) return this.#refuseMany(asked);
     if (!asked.every((scope) => row.wanted.includes(scope))) this.#onNews('step_up');
     const nowMs = this.#parts.clock.date().getTime();
-    if (this.#auth.grant === 'client_credentials') {
-      if (!this.#mayStepUp(list, nowMs)) return this.#denied(asked);
-      return this.#acquire(union, challenge);
-    }
     const before = row.facts.asked.filter(
       ({ scopes, atMs }) => nowMs - atMs < stepUpMs && asked.every((scope) => scopes.includes(scope)),
     );
@@ -265,11 +273,28 @@ export class OAuthProvider implements AuthProvider {
     return refuse('insufficient_scope', `the call needs the scopes ${list}: run: hostler login ${this.server}`);
   }
 
-  #mayStepUp(set: string, nowMs: number): boolean {
-    const times = (this.#stepUps.get(set) ?? []).filter((atMs) => nowMs - atMs < stepUpMs);
-    if (this.#stepUps.size > 100) this.#stepUps.clear();
-    this.#stepUps.set(set, [...times, nowMs]);
-    return times.length < stepUpsMax;
+  /** The attempt before may have changed the grant, so its scopes are read only now. */
+  async #stepUpAlone(asked: readonly string[], challenge: string | undefined): Promise<boolean> {
+    const row = this.#grant?.row;
+    if (!row) return false;
+    if (asked.every((scope) => row.scopes.includes(scope))) return true;
+    const union = unionOf(row, asked);
+    if (union.length > scopesCountMax) return this.#refuseMany(asked);
+    const nowMs = this.#parts.clock.nowMs();
+    const set = asked.join(' ');
+    this.#stepUps = this.#stepUps.filter(({ atMs }) => nowMs - atMs < stepUpMs);
+    if (this.#stepUps.filter((each) => each.set === set).length >= stepUpsMax) return this.#denied(asked);
+    const burst = this.#stepUps.filter(({ atMs }) => nowMs - atMs < burstMs);
+    if (burst.length >= stepUpsPerBurst || this.#stepUps.length >= stepUpsPerHour)
+      return this.#refuse(asked, 'scope_denied', 'the server asks for other scopes too often; tell its operator');
+    this.#stepUps.push({ set, atMs: nowMs });
+    this.#onNews('step_up');
+    return this.#acquire(union, challenge);
+  }
+
+  #refuseMany(asked: readonly string[]): boolean {
+    const hint = `the server has asked for more than ${scopesCountMax} scopes; tell its operator`;
+    return this.#refuse(asked, 'scope_denied', hint);
   }
 
   #denied(asked: readonly string[]): boolean {
@@ -339,5 +364,9 @@ export class OAuthProvider implements AuthProvider {
     };
   }
 }
+
+const unionOf = ({ scopes, wanted }: GrantRow, asked: readonly string[]): string[] => [
+  ...new Set([...scopes, ...wanted, ...asked]),
+];
 
 const adviceKey = (scopes: readonly string[]): string => `scopes ${scopes.join(' ')}`;

@@ -320,6 +320,54 @@ describe('doing something again', () => {
   });
 });
 
+describe('AC-A20 two calls that need different scopes', () => {
+  const scoped = (scope: string, sent: AuthToken | undefined) =>
+    new TokenRefused(
+      'refused',
+      { server: 's' },
+      { kind: 'scope', sent, challenge: `Bearer error="insufficient_scope", scope="${scope}"` },
+    );
+
+  test('AC-A20 the token for one does not end the attempt for the other', async () => {
+    const { provider, recovery } = setup(one);
+    const ends: ((token: AuthToken) => void)[] = [];
+    provider.onRecover = () =>
+      new Promise((resolve) => {
+        ends.push((token) => {
+          provider.login(token);
+          resolve(true);
+        });
+      });
+    const settled: string[] = [];
+    const waiting = ['a', 'b'].map((scope) =>
+      recovery
+        .recover(scoped(scope, one), { deadlineAtMs: farMs })
+        .then((outcome) => settled.push(`${scope} ${outcome}`)),
+    );
+    ends[0]?.(two);
+    await settle();
+    expect(settled).toEqual(['a renewed']);
+    ends[1]?.(three);
+    await Promise.all(waiting);
+    expect(settled).toEqual(['a renewed', 'b renewed']);
+  });
+
+  test('AC-A20 a login ends the pauses; the tokens of attempts for scopes do not: 16 sets of scopes in a pause', async () => {
+    const { provider, recovery } = setup(one);
+    let count = 0;
+    provider.onRecover = async () => {
+      provider.login(bearer(`token-${++count}`));
+      return true;
+    };
+    const ask = () => recovery.recover(scoped(`s${Math.random()}`, recovery.current()), { deadlineAtMs: farMs });
+    for (let call = 0; call < 100; call++) await ask();
+    expect(provider.recoveries).toHaveLength(16);
+    provider.login(three);
+    await ask();
+    expect(provider.recoveries).toHaveLength(17);
+  });
+});
+
 describe('the tokens of a provider', () => {
   test('equal tokens are one object, so that headers are not built again', () => {
     const { provider, recovery } = setup();

@@ -228,7 +228,7 @@ export class AuthRecovery implements TokenSource {
       resolve(isRenewed ? 'renewed' : (unavailable ?? 'refused'));
     };
     const attempt: Attempt = { settled, settle };
-    const cancelLimit: Cancel = this.#clock.at(deadlineAtMs, () => settle(false));
+    const cancelLimit: Cancel = this.#clock.at(deadlineAtMs, () => settle(this.#hash !== failedHash));
     this.#attempts.set(own, attempt);
     this.#report('needed');
     void this.#recover(failed, { kind, challenge, signal: abort.signal, deadlineAtMs }).then((outcome) => {
@@ -278,7 +278,9 @@ export class AuthRecovery implements TokenSource {
     const hash = tokenHash(this.#token);
     if (hash === this.#hash) return false;
     this.#hash = hash;
-    this.#pausedUntilMs.clear();
+    // A token of an attempt for scopes ends no pause for scopes, or a server could ask for other scopes with each request.
+    if ([...this.#attempts.keys()].some((each) => each !== 'token')) this.#pausedUntilMs.delete('token');
+    else this.#pausedUntilMs.clear();
     // The values of `others` come from references, which are redacted when they are resolved.
     if (this.#token) this.#redacted.add(withoutScheme(this.#token.header[1]));
     return true;
@@ -306,7 +308,8 @@ export class AuthRecovery implements TokenSource {
   }
 
   #changed(): void {
-    for (const attempt of [...this.#attempts.values()]) attempt.settle(true);
+    // An attempt for scopes continues: the token may be for the scopes of another call.
+    this.#attempts.get('token')?.settle(true);
     if (this.#hasFailed && this.#token) this.#report('recovered');
     for (const listener of [...this.#listeners]) listener();
   }
