@@ -55,6 +55,8 @@ export class Grant {
   #row: GrantRow;
   #token: AuthToken | undefined;
   #refreshing: Promise<RefreshResult> | undefined;
+  /** The refresh under way has a caller whose token was refused. */
+  #isRefused = false;
   #refreshAtMs: number | undefined;
   #isUsed = false;
   #isDue = false;
@@ -88,7 +90,7 @@ export class Grant {
     this.#isUsed = true;
     if (this.#isDue) {
       this.#isDue = false;
-      void this.refresh().catch(this.#parts.onProblem);
+      void this.refresh(true).catch(this.#parts.onProblem);
     }
     return this.#token;
   }
@@ -120,8 +122,9 @@ export class Grant {
     return isToken && this.#token !== undefined;
   }
 
-  /** Renews the token. Throws `reconnecting` if no token can be obtained now. */
-  refresh(): Promise<RefreshResult> {
+  /** Renews the token. Throws `reconnecting` if no token can be obtained now. `isAhead`: no request was refused with the token. */
+  refresh(isAhead = false): Promise<RefreshResult> {
+    if (!isAhead) this.#isRefused = true;
     this.#refreshing ??= this.#refresh()
       .catch((error: unknown) => {
         if (isHostError(error)) throw error;
@@ -131,6 +134,7 @@ export class Grant {
       })
       .finally(() => {
         this.#refreshing = undefined;
+        this.#isRefused = false;
       });
     return this.#refreshing;
   }
@@ -138,9 +142,12 @@ export class Grant {
   async #refresh(): Promise<RefreshResult> {
     const { store, clock, random } = this.#parts;
     const deadlineAtMs = clock.nowMs() + waitMsMax;
+    const { gen } = this.#row;
     for (;;) {
       if (this.reload()) return 'renewed';
       const row = this.#row;
+      // Another process has refreshed. An authorization server may return the token that is still valid.
+      if (row.gen !== gen && row.state === 'live' && !this.#isRefused) return 'renewed';
       if (row.state === 'dead') return 'dead';
       if (row.facts.grantType === 'code' && row.refreshToken === undefined) return 'refused';
       const nowMs = clock.date().getTime();
@@ -328,12 +335,12 @@ export class Grant {
 
   /** A token that no request has used since is refreshed by the next use, or after a day. */
   #due(): void {
-    if (this.#isUsed) return void this.refresh().catch(() => {});
+    if (this.#isUsed) return void this.refresh(true).catch(() => {});
     this.#isDue = true;
     const { clock } = this.#parts;
     const idleAtMs = this.#row.issuedMs + idleRefreshMs;
     const delayMs = Math.max(60_000, idleAtMs - clock.date().getTime());
-    this.#cancel = clock.at(clock.nowMs() + delayMs, () => void this.refresh().catch(() => {}));
+    this.#cancel = clock.at(clock.nowMs() + delayMs, () => void this.refresh(true).catch(() => {}));
   }
 
   #drop(): boolean {
