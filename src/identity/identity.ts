@@ -49,6 +49,8 @@ const soonMs = 2_000;
 /** Shorter than the time between two probes of a server without login, so the probe finds a client that was repaired. */
 const clientRefusedMs = 4 * 60_000;
 const credentialsMax = 4;
+/** No other credentials are used after this time: their commands may be slow, and a lease ends after 120 s. */
+const credentialsMs = 60_000;
 const refusedMax = 100;
 
 export interface IdentityOptions {
@@ -217,15 +219,20 @@ export class Identity {
     const { clock, secrets, redactor } = this.#options;
     const tried = new Set<string>();
     let answer: TokenAnswer = { kind: 'refused', error: 'invalid_client' };
+    const untilMs = clock.nowMs() + credentialsMs;
     // The second round runs the commands again: the secret may have been rotated since.
     for (const isFresh of [false, true])
       for (const { server, auth, http } of targets) {
+        if (tried.size >= credentialsMax) return answer;
+        // Other credentials may be right.
+        if (clock.nowMs() >= untilMs)
+          return { kind: 'unavailable', reason: 'slow', isSent: false, retryAfterMs: undefined };
         const request = requestOf(await withSecrets(server, auth, secrets, isFresh));
         const { secret, key: own } = request.client;
         for (const value of [secret, own?.pem]) if (value !== undefined) redactor.know(value);
         const key = hashOf([request.issuer, request.client]);
         const isRefused = (this.#refusedUntilMs.get(key) ?? 0) > clock.nowMs();
-        if (isRefused || tried.has(key) || tried.size >= credentialsMax) continue;
+        if (isRefused || tried.has(key)) continue;
         tried.add(key);
         answer = await requestToken(http, request, clock.date());
         if (!isClientRefusal(answer)) return answer;

@@ -157,6 +157,43 @@ describe('the secret of a configured client', () => {
   });
 });
 
+describe('AC-A12 many servers of one host that share a grant, with slow commands', () => {
+  test.each([
+    ['another secret for each: four are sent, and no other is resolved', 0, 4, 4, 'client_refused'],
+    ['10 s for each: none is resolved after a minute', 10_000, 6, 1, 'auth_server'],
+  ])('AC-A12 %s', async (_what, slowMs, resolutions, requests, reason) => {
+    const { as, rig, url } = await world();
+    as.authMethods = ['client_secret_basic'];
+    as.addClient({ client_id: 'app', client_secret: 'right-secret' });
+    const auth = { issuer: as.issuer, clientId: 'app', clientSecret: 'right-secret' };
+    await rig.login({ url, auth });
+    const clock = new FakeClock();
+    let resolved = 0;
+    const secrets = {
+      resolve: async () => {
+        resolved++;
+        clock.advance(slowMs);
+        return slowMs > 0 ? 'wrong-secret' : `wrong-secret-${resolved}`;
+      },
+    };
+    const identity = new Identity({
+      ...{ folder: rig.folder, clock, random: systemRandom, redactor: createRedactor(), secrets },
+      onProblem: () => {},
+    });
+    ends.push(() => identity.close());
+    const providers = Array.from({ length: 8 }, (_, at) =>
+      identity.providerFor(parseServerDefinition(`s${at}`, { url, auth }, true)),
+    );
+    const [first] = providers;
+    const signal = new AbortController().signal;
+    const outcome = await first
+      ?.recover(first.current(), { kind: 'token', challenge: 'Bearer', signal, deadlineAtMs: Number.MAX_SAFE_INTEGER })
+      .catch((error: unknown) => (isHostError(error) ? error.details.reason : error));
+    expect([resolved, as.tokenRequests('refresh_token').length]).toEqual([resolutions, requests]);
+    expect(outcome === false ? first?.advice?.('token')?.reason : outcome).toBe(reason);
+  });
+});
+
 describe('AC-A20 a passing fault of the authorization server', () => {
   const job = (issuer: string, clientSecret = 'secret-of-the-job') => ({
     ...{ grant: 'client_credentials', issuer, clientId: 'job', clientSecret },
