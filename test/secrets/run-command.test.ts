@@ -1,5 +1,8 @@
 /** Commands of `${exec:NAME}` with real processes: bounded in time and size, without leaks and without processes left behind. */
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { runCommand } from '../../src/config/secrets/run-command.js';
 import { systemClock } from '../../src/kernel/clock.js';
@@ -91,6 +94,38 @@ describe('AC-K2 a command', () => {
   ])('is ended with its process in the background that %s', async (_what, script, result) => {
     const mark = `holder-${Math.random()}`;
     expect(await runCommand(sh(script.replace('sleep 60', `sleep 60 ${''}; : ${mark}`)))).toEqual(result);
+    await eventually('no process is left', () => !isRunning(mark));
+  });
+
+  test.each([
+    ['succeeds', `printf '${secret}'`, { text: secret }],
+    ['fails', 'exit 3', { why: 'ended with exit code 3' }],
+  ])('that %s keeps an agent that left the group and closed the output', async (_what, script, result) => {
+    const mark = `agent-${Math.random()}`;
+    const agent = `setsid -f sh -c 'echo $$; exec >&-; sleep 60; : ${mark}'`;
+    const pid = path.join(mkdtempSync(path.join(tmpdir(), 'hostler-agent-')), 'pid');
+    try {
+      const started = `${agent} > '${pid}'; until [ -s '${pid}' ]; do sleep 0.01; done`;
+      expect(await runCommand(sh(`${started}; ${script}`))).toEqual(result);
+      expect(isRunning(mark)).toBe(true);
+    } finally {
+      process.kill(-Number(readFileSync(pid, 'utf8')), 'SIGKILL');
+      rmSync(path.dirname(pid), { recursive: true });
+    }
+    await eventually('the agent is gone', () => !isRunning(mark));
+  });
+
+  test.each([
+    ['hangs', 'sleep 60', 'took longer than 10 s'],
+    ['floods', `perl -e 'print "x" x 1000 while 1'`, 'printed more than 64 KiB'],
+  ])('that %s is ended with an agent that left the group', async (_what, script, why) => {
+    const clock = new FakeClock();
+    const mark = `agent-${Math.random()}`;
+    const agent = `setsid -f sh -c 'sleep 60; : ${mark}' > /dev/null`;
+    const running = runCommand({ argv: ['sh', '-c', `${agent}; sleep 0.2; ${script}`], env, clock });
+    await eventually('the agent runs', () => isRunning(`: ${mark}`));
+    if (why.startsWith('took')) clock.advance(10_000);
+    expect(await running).toEqual({ why });
     await eventually('no process is left', () => !isRunning(mark));
   });
 });

@@ -1,12 +1,13 @@
 /**
  * Runs the command of `${exec:NAME}` and returns its output: no shell, no input, bounded in time and size.
  * Not here: when it runs (secret-values.ts).
- * Invariants: stderr is never read. After the result no process of the command is left, however it ended: neither one of its group
- * nor, on Linux, one that left the group and kept its environment.
+ * Invariants: stderr is never read. After the result no process of its group is left. After a timeout, too much output or an exit
+ * with the pipe still open, on Linux none is left that kept its environment either. Otherwise a process that left the group stays:
+ * an agent that keeps a passphrase, for example.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
 import type { Clock } from '../../kernel/clock.js';
 
 export type CommandResult = { readonly text: string } | { readonly why: string };
@@ -44,30 +45,30 @@ export function runCommand({ argv: [program = '', ...args], env, clock }: Comman
     const chunks: Buffer[] = [];
     let bytes = 0;
     let isOver = false;
-    const end = (result: CommandResult) => {
+    const end = (result: CommandResult, isStuck = false) => {
       if (isOver) return;
       isOver = true;
       for (const cancel of timers) cancel();
       child.stdout?.destroy();
       killGroup(child);
-      killMarked(mark);
-      resolve(result);
+      if (isStuck) void killMarked(mark).finally(() => resolve(result));
+      else resolve(result);
     };
-    const timers = [clock.at(clock.nowMs() + runMs, () => end({ why: 'took longer than 10 s' }))];
-    const succeed = () => end(textOf(Buffer.concat(chunks)));
+    const timers = [clock.at(clock.nowMs() + runMs, () => end({ why: 'took longer than 10 s' }, true))];
+    const succeed = (isStuck: boolean) => end(textOf(Buffer.concat(chunks)), isStuck);
     child.once('error', (error) => end({ why: notStarted(error) }));
     child.stdout?.on('data', (chunk: Buffer) => {
       bytes += chunk.length;
-      if (bytes > outputBytesMax) end({ why: 'printed more than 64 KiB' });
+      if (bytes > outputBytesMax) end({ why: 'printed more than 64 KiB' }, true);
       else chunks.push(chunk);
     });
     child.once('exit', (code, signal) => {
       if (code !== 0) end({ why: code === null ? `was ended by ${signal}` : `ended with exit code ${code}` });
       // A process in the background may hold the pipe open.
-      else timers.push(clock.at(clock.nowMs() + drainMs, succeed));
+      else timers.push(clock.at(clock.nowMs() + drainMs, () => succeed(true)));
     });
     child.once('close', (code) => {
-      if (code === 0) succeed();
+      if (code === 0) succeed(false);
     });
   });
 }
@@ -81,25 +82,29 @@ function killGroup({ pid }: ChildProcess): void {
   }
 }
 
-/** Ends the processes that left the group. */
-function killMarked(mark: string): void {
+/** Ends the processes that left the group. The host serves between the reads. */
+async function killMarked(mark: string): Promise<void> {
   if (process.platform !== 'linux') return;
   const text = `${markName}=${mark}`;
   for (let looks = 0; looks < looksMax; looks++) {
-    const found = readdirSync('/proc').filter((pid) => /^\d+$/.test(pid) && isMarked(pid, text));
-    if (found.length === 0) return;
-    for (const pid of found)
+    const names = await readdir('/proc').catch(() => []);
+    let found = 0;
+    for (const pid of names) {
+      if (!/^\d+$/.test(pid) || !(await isMarked(pid, text))) continue;
+      found++;
       try {
         process.kill(Number(pid), 'SIGKILL');
       } catch {
         // It has ended.
       }
+    }
+    if (found === 0) return;
   }
 }
 
-function isMarked(pid: string, text: string): boolean {
+async function isMarked(pid: string, text: string): Promise<boolean> {
   try {
-    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(text);
+    return (await readFile(`/proc/${pid}/environ`, 'latin1')).split('\0').includes(text);
   } catch {
     // It has ended, or belongs to another user.
     return false;
