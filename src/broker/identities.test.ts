@@ -65,3 +65,15 @@ test('a change names the workers that are gone or have another epoch, and listen
   identities.replace(keysOf({}));
   expect(heard).toBe(3);
 });
+
+test('a key with a mistake revokes no worker: what the worker owns is kept until the mistake is corrected', () => {
+  const of = (epoch: string, role?: string) => ({ hash: hashOf(`k-${epoch}-${role}`), worker: 'w', epoch, role });
+  const faulty = parseKeys({ a: of('e1', 'dev'), b: of('e1', 'admin') }, () => {});
+  const identities = new Identities(keysOf({ a: of('e1', 'dev') }), new FakeClock());
+  expect(identities.replace(faulty)).toEqual({ revoked: [], otherRole: new Set() });
+  expect(identities.current('w', 'e1')).toBeUndefined();
+  expect(identities.kept()).toEqual([{ name: 'w', epoch: undefined }]);
+  expect(identities.replace(keysOf({ a: of('e2') })).revoked).toEqual([{ name: 'w', keptEpoch: 'e2' }]);
+  expect(identities.replace(parseKeys({ a: { ...of('e2'), expires: 'soon' } }, () => {})).revoked).toEqual([]);
+  expect(identities.replace(keysOf({})).revoked).toEqual([{ name: 'w', keptEpoch: undefined }]);
+});

@@ -18,6 +18,9 @@ export class Identities {
   readonly #listeners = new Set<() => void>();
   #byDigest: ReadonlyMap<string, KeyEntry> = new Map();
   #byWorker: Rows = new Map();
+  /** Owner of each name by its last valid key. A name whose key has a mistake keeps its owner. */
+  #owners: ReadonlyMap<string, KeyEntry> = new Map();
+  #refused: ReadonlySet<string> = new Set();
   #cancelExpiry: Cancel = () => {};
 
   constructor(keys: Keys, clock: Clock) {
@@ -42,9 +45,15 @@ export class Identities {
     return [...this.#byWorker.values()].flatMap(([entry]) => (entry ? (asIdentity(entry) ?? []) : []));
   }
 
+  /** Workers whose calls are kept: also those that a key with a mistake names, in all epochs. */
+  kept(): readonly KeptWorker[] {
+    return [...this.workers(), ...[...this.#refused].map((name) => ({ name, epoch: undefined }))];
+  }
+
   /** Listeners hear of the change in the same turn. */
   replace(keys: Keys): ChangedWorkers {
-    const before = this.#byWorker;
+    const before = this.#owners;
+    const owners = new Map<string, KeyEntry>();
     const byDigest = new Map<string, KeyEntry>();
     const byWorker: Rows = new Map();
     for (const entry of keys.values()) {
@@ -52,16 +61,20 @@ export class Identities {
       if (!worker) continue;
       if (digest !== undefined) byDigest.set(digest, entry);
       byWorker.set(worker.name, [...(byWorker.get(worker.name) ?? []), entry]);
+      if (!owners.has(worker.name)) owners.set(worker.name, entry);
     }
-    [this.#byDigest, this.#byWorker] = [byDigest, byWorker];
+    const { refusedWorkers = new Set() } = keys;
+    [this.#byDigest, this.#byWorker, this.#owners, this.#refused] = [byDigest, byWorker, owners, refusedWorkers];
     this.#changed();
     const revoked: { name: string; keptEpoch: string | undefined }[] = [];
     const otherRole = new Set<string>();
-    for (const [name, [was]] of before) {
-      const [now] = byWorker.get(name) ?? [];
+    for (const [name, was] of before) {
+      const now = owners.get(name);
       const keptEpoch = now?.worker?.epoch;
-      if (keptEpoch !== was?.worker?.epoch) revoked.push({ name, keptEpoch });
-      else if (now?.role !== was?.role) otherRole.add(name);
+      if (keptEpoch === was.worker?.epoch) {
+        if (now?.role !== was.role) otherRole.add(name);
+      } else if (refusedWorkers.has(name)) owners.set(name, was);
+      else revoked.push({ name, keptEpoch });
     }
     return { revoked, otherRole };
   }
@@ -93,6 +106,12 @@ export class Identities {
     const { expiresAtMs = Number.POSITIVE_INFINITY } = entry;
     return this.#clock.date().getTime() < expiresAtMs ? asIdentity(entry) : undefined;
   }
+}
+
+export interface KeptWorker {
+  readonly name: string;
+  /** Undefined: the calls of all epochs are kept. */
+  readonly epoch: string | undefined;
 }
 
 export interface ChangedWorkers {

@@ -145,7 +145,7 @@ async function openEmbedded({ settings, dataDir, identities, clock, onEvent }: E
     folder: callsFolder(dataDir),
     clock,
     onProblem,
-    workers: identities.workers(),
+    workers: identities.kept(),
   });
   const { connections, bytesPerSecond } = settings.limits;
   return {

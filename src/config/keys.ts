@@ -47,7 +47,10 @@ export const isClientKey = (entry: KeyEntry): entry is ClientKey =>
   entry.worker === undefined && !entry.isHost && entry.digest !== undefined;
 
 /** Entries by name. The name is also the id of the principal. */
-export type Keys = ReadonlyMap<string, KeyEntry>;
+export type Keys = ReadonlyMap<string, KeyEntry> & {
+  /** Names of workers in entries with a mistake. Their calls are kept, because the mistake does not revoke them. */
+  readonly refusedWorkers?: ReadonlySet<string>;
+};
 
 /** The principal id of the embedder (policy/operation.ts). */
 export const reservedKeyName = 'embedder';
@@ -117,7 +120,12 @@ export function parseKeys(given: unknown, onProblem: (problem: HostError) => voi
   ];
   for (const [name, member, what, hint] of problems)
     if (keys.delete(name)) onProblem(invalidSpec(`keys.${name}.${member}`, what, hint));
-  return keys;
+  const refusedWorkers = new Set<string>();
+  for (const [name, entry] of entries) {
+    const { worker } = (entry ?? {}) as { readonly worker?: unknown };
+    if (!keys.has(name) && typeof worker === 'string') refusedWorkers.add(worker);
+  }
+  return Object.assign(keys, { refusedWorkers });
 }
 
 const usedTwice = ['is also used by another key: neither key grants access', 'give each its own'] as const;

@@ -19,13 +19,16 @@ test('AC-BR13 a start purges the calls of workers whose key was revoked meanwhil
   await done(first, 'kept', '{"n":2}', { id: idOf('kept', 'w1', 'e2') });
   await done(first, 'gone', '{"n":3}', { id: idOf('gone', 'w2') });
   await done(first, 'own', '{"n":4}', { id: idOf('own', '_app'), isCallersKey: true });
+  await done(first, 'doubt', '{"n":5}', { id: idOf('doubt', 'w4') });
   await first.close();
   const workers = [
     { name: 'w1', epoch: 'e2' },
+    // A key with a mistake names this worker.
+    { name: 'w4', epoch: undefined },
     { name: 'w3', epoch: 'e1' },
   ];
   const second = await openSqliteCallLog({ folder: place.folder, clock, workers });
-  expect(second.usage()).toEqual({ open: 0, finished: 2, replyBytes: 7, callersKeys: 1 });
+  expect(second.usage()).toEqual({ open: 0, finished: 3, replyBytes: 14, callersKeys: 1 });
   expect(await second.find(idOf('old'))).toBeUndefined();
   expect(await second.find(idOf('gone', 'w2'))).toBeUndefined();
   expect((await second.find(idOf('kept', 'w1', 'e2')))?.reply?.toString()).toBe('{"n":2}');

@@ -27,7 +27,7 @@ export type Operation =
       readonly reply: Reply;
     }
   | { readonly op: 'find' | 'ack'; readonly id: CallId }
-  /** The rows of one worker, or of all workers. `except`: pairs of a worker and an epoch, as one text each. */
+  /** The rows of one worker, or of all workers. `except`: workers, and pairs of a worker and an epoch, as one text each. */
   | { readonly op: 'purge'; readonly worker: string | undefined; readonly except: readonly string[] }
   /** Removes expired rows and returns free pages to the disk. */
   | { readonly op: 'tidy'; readonly isSweep: boolean };

@@ -223,8 +223,10 @@ export class LogStore {
     // Rows of the host's own calls have a principal, which begins with `_`, instead of a worker.
     const whose = worker === undefined ? "substr(worker, 1, 1) <> '_'" : 'worker = ?';
     const which = `class <> ${classes.purged} AND ${whose}
-      AND worker || ' ' || epoch NOT IN (SELECT value FROM json_each(?))`;
-    const values = [...(worker === undefined ? [] : [worker]), JSON.stringify(except)];
+      AND worker || ' ' || epoch NOT IN (SELECT value FROM json_each(?))
+      AND worker NOT IN (SELECT value FROM json_each(?))`;
+    const kept = JSON.stringify(except);
+    const values = [...(worker === undefined ? [] : [worker]), kept, kept];
     this.#remove(`${which} AND state < ${running}`, values);
     this.#count(this.#all(`SELECT ${counted} FROM calls WHERE ${which}`, values), -1);
     // A call that began keeps its row, without a reply: the operator may list the key again, and the worker may repeat the call.

@@ -35,8 +35,8 @@ export interface SqliteCallLogOptions {
   readonly folder: string | undefined;
   readonly clock: Clock;
   readonly onProblem?: (error: HostError) => void;
-  /** Rows of other workers and epochs are purged: their keys were revoked while no host was up. Undefined: none is. */
-  readonly workers?: readonly { readonly name: string; readonly epoch: string }[];
+  /** Rows of other workers and epochs are purged: their keys were revoked while no host was up. Undefined: none is purged. */
+  readonly workers?: readonly { readonly name: string; readonly epoch: string | undefined }[];
 }
 
 /** Folders whose log is open in this process. One that failed is not opened again: only a restart discards the kernel's pages. */
@@ -179,7 +179,7 @@ class SqliteCallLog implements CallLog {
 
   /** A purge that fails is reported, and made by the next start: no worker can ask for those rows. */
   async purgeOthers(workers: NonNullable<SqliteCallLogOptions['workers']>): Promise<void> {
-    const except = workers.map(({ name, epoch }) => `${name} ${epoch}`);
+    const except = workers.map(({ name, epoch }) => (epoch === undefined ? name : `${name} ${epoch}`));
     await this.#ask({ op: 'purge', worker: undefined, except }).catch(this.#onProblem);
   }
 
