@@ -105,6 +105,7 @@ export class LogStore {
         this.#inOne(all, apply) ??
         this.#inOne(all, apply) ??
         this.#inOne(all, (operation) => (needsRoom(operation) ? error(diskFull()) : apply(operation)));
+      if (this.#walBytes >= checkpointBytes) this.#checkpoint();
       this.#unwritten = answers ? [] : all.filter(({ op }) => op === 'ack').slice(0, unwrittenMax);
       const isSweep = answers && operations.some((operation) => operation.op === 'tidy' && operation.isSweep);
       const written: Written = {
@@ -112,7 +113,6 @@ export class LogStore {
         ...{ isFull: this.#isFull, hasSpare: this.#hasSpare, expiries: isSweep ? this.#expiries() : undefined },
       };
       this.#changes = [];
-      if (this.#walBytes >= checkpointBytes) this.#checkpoint();
       return written;
     });
   }

@@ -1,0 +1,35 @@
+import Database from 'libsql';
+import { afterEach, expect, test, vi } from 'vitest';
+import { LogStore } from './log-store.js';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+test('B6: a disk that a checkpoint finds full is reported with the operations of the same message', () => {
+  const { prepare } = Database.prototype;
+  vi.spyOn(Database.prototype, 'prepare').mockImplementation(function (this: Database.Database, text: string) {
+    const statement = prepare.call(this, text);
+    if (!text.includes('wal_checkpoint')) return statement;
+    const full = () => {
+      throw Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' });
+    };
+    return Object.assign(Object.create(statement), { all: full });
+  });
+  const store = new LogStore(undefined, 'owner', () => {});
+  const write = (key: string, bytes: number) => store.write({ operations: [newCall(key, bytes)], nowMs: 0 });
+  expect(write('small', 10)).toMatchObject({ isFull: false, answers: [{ kind: 'done' }] });
+  expect(write('large', 3 * 1024 * 1024)).toMatchObject({ isFull: true, answers: [{ kind: 'done' }] });
+});
+
+const newCall = (key: string, bytes: number) => ({
+  op: 'receive' as const,
+  call: {
+    id: { worker: 'w', epoch: 'e', key },
+    digest: 'd',
+    isCallersKey: false,
+    deadlineMs: 1_000,
+    state: 'done' as const,
+  },
+  ...{ expires: 1_000, reply: new Uint8Array(bytes) },
+});
