@@ -2,6 +2,7 @@
  * The calls that this host received and that are not acknowledged, in memory: bounds per worker and usage. Callers' keys stay for a day.
  * Each host counts what it knows; the sizes of the buckets bound the sum of all hosts.
  */
+import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { FreshMap } from '../../kernel/fresh-map.js';
 import { CallBounds, keptMs, type RowClass } from '../calls/call-bounds.js';
@@ -27,11 +28,15 @@ export interface KnownCall {
 
 const lookMs = 1_000;
 const sweepMs = 10_000;
+/** Further ones stay in the store until its age limit. */
+const uncountedMax = 4_096;
 
 export class KnownCalls {
   readonly #clock: Clock;
   readonly #onExpired: (known: KnownCall) => void;
   readonly #calls = new FreshMap<string, KnownCall>();
+  /** Replies to workers at their bound, which this host did not receive. Their rows are removed when acknowledged, too. */
+  readonly #uncounted = new Map<string, KnownCall>();
   readonly bounds: CallBounds;
   /** When the first finished row of each worker expires, as of `#lookedAtMs`. */
   #expiries: Record<RowClass, Map<string, number>> = { calls: new Map(), keys: new Map() };
@@ -50,13 +55,8 @@ export class KnownCalls {
   }
 
   /** Counts a call that is being received. */
-  add({ worker, epoch, key }: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
-    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
-    const expiresAtMs = deadlineAtMs + keptMs[kindOf({ bucket })];
-    const known: KnownCall = {
-      ...{ rowKey: rowKey(worker, epoch, key), bucket, worker, deadlineAtMs, expiresAtMs },
-      ...{ row: undefined, seq: 0, state: 'open', replyBytes: 0, inlineBytes: 0 },
-    };
+  add(id: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
+    const known = this.#made(id, bucket, deadlineMs);
     this.#calls.set(known.rowKey, known);
     this.#count(known, 1);
     return known;
@@ -71,9 +71,7 @@ export class KnownCalls {
 
   /** Remembers the row as it was written, without the reply. */
   stored(known: KnownCall, row: StoredRow, seq: number): void {
-    const inlineBytes = row.inline?.length ?? 0;
-    known.row = row.inline ? { ...row, inline: undefined } : row;
-    [known.seq, known.inlineBytes] = [seq, inlineBytes];
+    const inlineBytes = note(known, row, seq);
     if (!hasOutcome(row) || known.state !== 'open') return;
     const { worker, bucket, deadlineAtMs } = known;
     const isCallersKey = bucket === keysBucket;
@@ -83,20 +81,31 @@ export class KnownCalls {
     this.bounds.change({ worker, isCallersKey, open: -1, finished: 1, bytes: known.replyBytes });
   }
 
-  /** Counts a reply that another host wrote and this one read: it is acknowledged here. A worker at its bound gets the reply uncounted. */
+  /** Counts the reply to a call that another host received: it is acknowledged here. A worker at its bound gets the reply uncounted. */
   adopt(id: CallId, { row, seq }: FoundRow): void {
-    const { worker, epoch, key } = id;
-    if (this.#calls.get(rowKey(worker, epoch, key)) || this.bounds.refusal(worker, false)) return;
-    this.stored(this.add(id, callsBucket, brokerLimits.deadlineMs), row, seq);
+    const key = rowKey(id.worker, id.epoch, id.key);
+    if (this.#calls.get(key)) return;
+    this.#uncounted.delete(key);
+    if (!this.bounds.refusal(id.worker, false))
+      return this.stored(this.add(id, callsBucket, brokerLimits.deadlineMs), row, seq);
+    const uncounted = this.#made(id, callsBucket, brokerLimits.deadlineMs);
+    note(uncounted, row, seq);
+    setBounded(this.#uncounted, key, uncounted, uncountedMax);
   }
 
-  /** Returns false for a call that stays: one without an outcome, or a caller's key that was not refused. */
-  acknowledge(known: KnownCall): boolean {
+  /** Returns undefined if nothing is to be removed: no outcome is known, or it is that of a caller's key that was not refused. */
+  acknowledge(key: string): KnownCall | undefined {
+    const known = this.#calls.get(key);
+    if (!known) {
+      const uncounted = this.#uncounted.get(key);
+      this.#uncounted.delete(key);
+      return uncounted;
+    }
     const isKept = known.bucket === keysBucket && known.row?.state !== 'refused';
-    if (known.state !== 'finished' || isKept) return false;
+    if (known.state !== 'finished' || isKept) return undefined;
     this.forget(known);
     this.bounds.wake();
-    return true;
+    return known;
   }
 
   close(): void {
@@ -135,10 +144,27 @@ export class KnownCalls {
     });
   }
 
+  #made({ worker, epoch, key }: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
+    const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
+    const expiresAtMs = deadlineAtMs + keptMs[kindOf({ bucket })];
+    return {
+      ...{ rowKey: rowKey(worker, epoch, key), bucket, worker, deadlineAtMs, expiresAtMs },
+      ...{ row: undefined, seq: 0, state: 'open', replyBytes: 0, inlineBytes: 0 },
+    };
+  }
+
   #count({ worker, bucket, state, replyBytes }: KnownCall, by: 1 | -1): void {
     const [open, finished] = state === 'open' ? [by, 0] : [0, by];
     this.bounds.change({ worker, isCallersKey: bucket === keysBucket, open, finished, bytes: by * replyBytes });
   }
+}
+
+/** Returns the size of the reply in the row itself. */
+function note(known: KnownCall, row: StoredRow, seq: number): number {
+  const inlineBytes = row.inline?.length ?? 0;
+  known.row = row.inline ? { ...row, inline: undefined } : row;
+  [known.seq, known.inlineBytes] = [seq, inlineBytes];
+  return inlineBytes;
 }
 
 const kindOf = ({ bucket }: Pick<KnownCall, 'bucket'>): RowClass => (bucket === keysBucket ? 'keys' : 'calls');

@@ -10,15 +10,8 @@ import type { LogUsage } from '../../host/broker-status.js';
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, notExecuted } from '../../kernel/errors.js';
 import { noRoom, notKept } from '../calls/call-bounds.js';
-import {
-  type CallId,
-  type CallLog,
-  type CallOutcome,
-  type CallRow,
-  hasOutcome,
-  type NewCall,
-  type Received,
-} from '../calls/call-log.js';
+import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../calls/call-log.js';
+import { hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
 import { storeBytes } from './create-stores.js';
@@ -107,19 +100,10 @@ export class KvCallLog implements CallLog {
     const isLost = before !== undefined && before.seq > 0;
     const attempts = isLost || state === 'running' ? 1 : 0;
     const write = this.#store.newWrite();
-    const made: StoredRow = isLost
-      ? {
-          state: 'running',
-          owner,
-          digest,
-          attempts,
-          storeId,
-          write,
-          isPurged: false,
-          body: undefined,
-          inline: undefined,
-        }
-      : { state, owner, digest, attempts, storeId, write, isPurged: false, body: undefined, inline: reply };
+    const made: StoredRow = {
+      ...{ state: isLost ? 'running' : state, owner, digest, attempts, storeId, write, isPurged: false },
+      ...{ body: undefined, inline: isLost ? undefined : reply },
+    };
     const known = before ?? this.#known.add(id, bucket, deadlineMs);
     let found: FoundRow | undefined;
     try {
@@ -191,6 +175,7 @@ export class KvCallLog implements CallLog {
         return 'changed';
       }
       if (known) this.#known.stored(known, row, written.seq);
+      else this.#adopt(id, { bucket, row, seq: written.seq });
       return visible(row, written.seq, before.isPurged ? undefined : isCallersKey ? reply : ending.reply);
     };
     for (;;) {
@@ -212,8 +197,8 @@ export class KvCallLog implements CallLog {
   }
 
   acknowledge(id: CallId): void {
-    const known = this.#known.get(keyOf(id));
-    if (!known || !this.#known.acknowledge(known) || !known.row) return;
+    const known = this.#known.acknowledge(keyOf(id));
+    if (!known?.row || known.row.storeId !== this.storeId) return;
     const removed = (seq: number) => this.#removeAt(known.deadlineAtMs + afterDeadlineMs, known.bucket, seq);
     if (!known.row.body && known.inlineBytes <= staysBytes) removed(known.seq);
     else this.#dropReply(known, known.row).then(removed, this.#options.onProblem);
@@ -271,10 +256,17 @@ export class KvCallLog implements CallLog {
 
   /** Adds the reply to the row. A large reply is read from the stream of bodies. */
   async #withReply(id: CallId, found: FoundRow): Promise<CallRow> {
-    const { row, seq, bucket } = found;
+    const { row, seq } = found;
     const reply = row.inline ?? (row.body && (await this.#store.readBody(row.body.seq)));
-    if (reply && bucket === callsBucket && row.owner !== this.owner) this.#known.adopt(id, found);
+    if (reply && row.owner !== this.owner) this.#adopt(id, found);
     return visible(row, seq, reply);
+  }
+
+  /** The worker acknowledges at this host an outcome that this host has read, or has written in place of another host. */
+  #adopt(id: CallId, { bucket, row, seq }: FoundRow): void {
+    if (bucket !== callsBucket || !hasOutcome(row) || !(row.inline || row.body)) return;
+    // An older row is in the present store too.
+    this.#known.adopt(id, { bucket, row: { ...row, storeId: this.storeId }, seq });
   }
 
   /** Waits for room for a reply of this size, at most for `retryMs`. */
@@ -316,26 +308,32 @@ export class KvCallLog implements CallLog {
   }
 
   #expired({ bucket, seq, row }: KnownCall): void {
-    if (row?.body) this.#store.removeBody(row.body.seq).catch(() => {});
+    if (row?.storeId !== this.storeId) return;
+    if (row.body) this.#store.removeBody(row.body.seq).catch(() => {});
     this.#removeAt(this.#clock.nowMs(), bucket, seq);
   }
 
+  /** For a row of the present store. In another store the sequence would be that of another row. */
   #removeAt(atMs: number, bucket: Bucket, seq: number): void {
     if (this.#isClosed) return;
+    const { storeId } = this;
     const step = Math.ceil(atMs / removalStepMs);
-    const due = `${bucket} ${step}`;
+    const due = `${storeId} ${bucket} ${step}`;
     const sequences = this.#removals.get(due)?.sequences;
     if (sequences) return void sequences.push(seq);
-    const cancel = this.#clock.at(step * removalStepMs, () => void this.#removeRows(bucket, due));
+    const cancel = this.#clock.at(step * removalStepMs, () => void this.#removeRows(storeId, bucket, due));
     this.#removals.set(due, { sequences: [seq], cancel });
   }
 
   /** Rows that cannot be removed now are removed by the age limit of the bucket. */
-  async #removeRows(bucket: Bucket, due: string): Promise<void> {
+  async #removeRows(storeId: string, bucket: Bucket, due: string): Promise<void> {
     const { sequences = [] } = this.#removals.get(due) ?? {};
     this.#removals.delete(due);
-    for (let at = 0; at < sequences.length && !this.#isClosed; at += removalsAtOnce)
+    for (let at = 0; at < sequences.length && !this.#isClosed; at += removalsAtOnce) {
+      await this.#store.checked().catch(() => {});
+      if (this.#store.id.checking || this.storeId !== storeId) return;
       await Promise.allSettled(sequences.slice(at, at + removalsAtOnce).map((seq) => this.#store.remove(bucket, seq)));
+    }
   }
 
   /** Asks for the sizes, at most every two seconds and only while the log is used. */
