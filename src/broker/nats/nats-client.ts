@@ -72,15 +72,11 @@ async function load<T>(name: string): Promise<T> {
   try {
     return (await importPeer(name)) as T;
   } catch (cause) {
-    const viaNpx = ['transport-node', 'jetstream', 'kv'].map((each) => `-p @nats-io/${each}@3`).join(' ');
-    const hint = isNpx() ? `run npx -p hostler ${viaNpx} hostler ...` : `run npm install ${packages}`;
+    const hint = `run npm install ${packages} beside hostler, with --global if hostler is installed globally`;
     const facts = { reason: 'missing_package', cause };
     throw notExecuted('invalid_spec', `the package '${name}' is not installed`, hint, facts);
   }
 }
-
-/** npx runs a package from a folder of its own, where an install beside the project has no effect. */
-const isNpx = (): boolean => /[\\/]_npx[\\/]/.test(import.meta.url);
 
 /** A key pair of one NATS user. The configuration of the server has the public key only. */
 export async function newUserPair(): Promise<{ readonly seed: string; readonly publicKey: string }> {

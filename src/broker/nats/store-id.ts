@@ -203,6 +203,6 @@ export class StoreId {
 }
 
 const noId = (cause: unknown): HostError => {
-  const hint = 'calls wait until it answers; look at the log of nats-server';
+  const hint = 'calls wait until nats-server answers; look at its log';
   return notExecuted('transport', 'the id of the store on the NATS server cannot be read', hint, { cause });
 };
