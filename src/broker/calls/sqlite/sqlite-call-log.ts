@@ -31,7 +31,7 @@ const closeMs = 2_000;
 const never = Number.POSITIVE_INFINITY;
 
 export interface SqliteCallLogOptions {
-  /** Undefined: the rows are in memory, for a host without a state folder. */
+  /** Undefined: the rows are in memory, for a host without `stateDir`. */
   readonly folder: string | undefined;
   readonly clock: Clock;
   readonly onProblem?: (error: HostError) => void;
@@ -39,7 +39,11 @@ export interface SqliteCallLogOptions {
   readonly workers?: readonly { readonly name: string; readonly epoch: string | undefined }[];
 }
 
-/** Folders whose log is open in this process. One that failed is not opened again: only a restart discards the kernel's pages. */
+/**
+ * Folders whose log is open in this process. A log that failed is not opened again here, because its thread keeps the lock until the
+ * process ends. After a failed sync the kernel may return bytes that are not on the disk. So the next process writes and syncs the
+ * write-ahead log anew, and then checks the file (log-file.ts).
+ */
 const openFolders = new Map<string, 'open' | 'failed'>();
 
 /** Rejects with a HostError: `in_use` when another log has the folder. */
