@@ -1,10 +1,10 @@
 /**
  * Messages between the log and its thread, as plain data.
- * Invariant: answers come in the order of their operations.
+ * Invariant: answers come in the order of their operations. Acknowledgements and tidying have none, because no caller waits for it.
  */
 import { HostError, type HostErrorOptions } from '../../../kernel/errors.js';
 import type { RowClass, UsageChange } from '../call-bounds.js';
-import type { CallId, CallOutcome, CallRow, NewCall } from '../call-log.js';
+import type { CallId, CallOutcome, CallRow, CallState } from '../call-log.js';
 
 export interface ThreadData {
   /** Undefined: the rows are in memory and end with the thread. */
@@ -17,16 +17,23 @@ export interface ThreadData {
 type Reply = Uint8Array | undefined;
 
 export type Operation =
-  | { readonly op: 'receive'; readonly call: Omit<NewCall, 'reply'>; readonly reply: Reply; readonly expires: number }
-  | { readonly op: 'begin'; readonly id: CallId; readonly version: number }
-  | {
-      readonly op: 'finish';
-      readonly id: CallId;
-      readonly owner: string;
-      readonly outcome: Omit<CallOutcome, 'reply'>;
+  | (CallId & {
+      readonly op: 'receive';
+      readonly state: CallState;
+      readonly digest: string;
+      readonly isCallersKey: boolean;
+      readonly expires: number;
       readonly reply: Reply;
-    }
-  | { readonly op: 'find' | 'ack'; readonly id: CallId }
+    })
+  | (CallId & { readonly op: 'begin'; readonly version: number })
+  | (CallId & {
+      readonly op: 'finish';
+      readonly owner: string;
+      readonly state: CallOutcome['state'];
+      readonly isCallersKey: boolean;
+      readonly reply: Reply;
+    })
+  | (CallId & { readonly op: 'find' | 'ack' })
   /** The rows of one worker, or of all workers. `except`: workers, and pairs of a worker and an epoch, as one text each. */
   | { readonly op: 'purge'; readonly worker: string | undefined; readonly except: readonly string[] }
   /** Removes expired rows and returns free pages to the disk. */

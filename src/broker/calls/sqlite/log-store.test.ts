@@ -24,12 +24,6 @@ test('B6: a disk that a checkpoint finds full is reported with the operations of
 
 const newCall = (key: string, bytes: number) => ({
   op: 'receive' as const,
-  call: {
-    id: { worker: 'w', epoch: 'e', key },
-    digest: 'd',
-    isCallersKey: false,
-    deadlineMs: 1_000,
-    state: 'done' as const,
-  },
+  ...{ worker: 'w', epoch: 'e', key, digest: 'd', isCallersKey: false, state: 'done' as const },
   ...{ expires: 1_000, reply: new Uint8Array(bytes) },
 });

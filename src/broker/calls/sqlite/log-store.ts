@@ -97,8 +97,7 @@ export class LogStore {
   write({ operations, nowMs }: Batch): Written {
     return this.#guarded(() => {
       this.#look();
-      const late = this.#unwritten;
-      const all = [...late, ...operations];
+      const all = this.#unwritten.length === 0 ? operations : [...this.#unwritten, ...operations];
       const apply = (operation: Operation) => this.#apply(operation, nowMs);
       // The first try may find the disk full. Then the second refuses new calls and large replies, and the third all writes that need room.
       const answers =
@@ -109,7 +108,7 @@ export class LogStore {
       this.#unwritten = answers ? [] : all.filter(({ op }) => op === 'ack').slice(0, unwrittenMax);
       const isSweep = answers && operations.some((operation) => operation.op === 'tidy' && operation.isSweep);
       const written: Written = {
-        ...{ answers: answers?.slice(late.length) ?? operations.map(() => error(diskFull())), changes: this.#changes },
+        ...{ answers: answers ?? operations.filter(isAnswered).map(() => error(diskFull())), changes: this.#changes },
         ...{ isFull: this.#isFull, hasSpare: this.#hasSpare, expiries: isSweep ? this.#expiries() : undefined },
       };
       this.#changes = [];
@@ -133,11 +132,11 @@ export class LogStore {
   }
 
   /** Undefined: the disk has no room for all of them. */
-  #inOne(operations: readonly Operation[], apply: (operation: Operation) => Answer): Answer[] | undefined {
+  #inOne(operations: readonly Operation[], apply: (operation: Operation) => Answer | undefined): Answer[] | undefined {
     try {
       this.#setSynced(operations.some(isSynced));
       this.#database.exec('BEGIN');
-      const answers = operations.map(apply);
+      const answers = operations.flatMap((operation) => apply(operation) ?? []);
       this.#database.exec('COMMIT');
       for (const operation of operations) this.#walBytes += pageBytes + replyBytesOf(operation);
       return answers;
@@ -150,11 +149,12 @@ export class LogStore {
     }
   }
 
-  #apply(operation: Operation, nowMs: number): Answer {
+  /** Undefined: the operation has no answer. */
+  #apply(operation: Operation, nowMs: number): Answer | undefined {
     switch (operation.op) {
       case 'receive': {
         if (!this.#isFull) return this.#receive(operation);
-        const known = this.#find(operation.call.id);
+        const known = this.#find(operation);
         return known.kind === 'row' ? known : error(diskFull());
       }
       case 'begin':
@@ -162,9 +162,9 @@ export class LogStore {
       case 'finish':
         return this.#isFull && replyBytesOf(operation) > smallBytes ? error(diskFull()) : this.#finish(operation);
       case 'find':
-        return this.#find(operation.id);
+        return this.#find(operation);
       case 'ack':
-        return this.#acknowledge(operation.id);
+        return this.#acknowledge(operation);
       case 'purge':
         return this.#purge(operation);
       case 'tidy':
@@ -174,37 +174,39 @@ export class LogStore {
     }
   }
 
-  #receive({ call: { id, state, digest, isCallersKey }, expires, reply }: Of<'receive'>): Answer {
+  #receive(call: Of<'receive'>): Answer {
+    const { worker, state, digest, isCallersKey, expires, reply } = call;
     const number = callStates.indexOf(state);
     const kind = isCallersKey ? classes.callersKey : classes.call;
     const text = 'INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO NOTHING';
     const facts = [number, this.#owner, expires, digest, kind, number === running ? 1 : 0, sumOf(reply), reply ?? null];
-    if (this.#run(text, [...valuesOf(id), ...facts]) === 0) return this.#row(id);
-    this.#count([{ worker: id.worker, class: kind, state: number, bytes: reply?.length ?? 0 }], 1);
+    if (this.#run(text, [...valuesOf(call), ...facts]) === 0) return this.#row(call);
+    this.#count([{ worker, class: kind, state: number, bytes: reply?.length ?? 0 }], 1);
     return done;
   }
 
-  #begin({ id, version }: Of<'begin'>): Answer {
+  #begin(call: Of<'begin'>): Answer {
     const text = `UPDATE calls SET state = ${running}, owner = ?, attempts = attempts + 1, version = version + 1
       WHERE ${byId} AND version = ? AND state <= ${running}`;
-    const isBegun = this.#run(text, [this.#owner, ...valuesOf(id), version]) > 0;
-    return isBegun ? done : this.#find(id);
+    const isBegun = this.#run(text, [this.#owner, ...valuesOf(call), call.version]) > 0;
+    return isBegun ? done : this.#find(call);
   }
 
   /** Every call ends here, so the statement has no RETURNING, which would take twice the time. */
-  #finish({ id, owner, outcome: { state, isCallersKey }, reply }: Of<'finish'>): Answer {
+  #finish(call: Of<'finish'>): Answer {
+    const { worker, owner, state, isCallersKey, reply } = call;
     const text = `UPDATE calls SET state = ?, reply = ?, sum = ?, version = version + 1
       WHERE ${byId} AND owner = ? AND state <= ${running} AND class = ?`;
     const [number, kind] = [callStates.indexOf(state), isCallersKey ? classes.callersKey : classes.call];
-    const which = [...valuesOf(id), owner];
+    const which = [...valuesOf(call), owner];
     if (this.#run(text, [number, reply ?? null, sumOf(reply), ...which, kind]) > 0) {
-      const row = { worker: id.worker, class: kind, bytes: 0 };
+      const row = { worker, class: kind, bytes: 0 };
       this.#count([{ ...row, state: running }], -1);
       this.#count([{ ...row, state: number, bytes: reply?.length ?? 0 }], 1);
       return done;
     }
     this.#run(text, [number, null, 0, ...which, classes.purged]);
-    return this.#find(id);
+    return this.#find(call);
   }
 
   #find(id: CallId): Answer {
@@ -212,11 +214,10 @@ export class LogStore {
   }
 
   /** A caller's key stays, because it may be sent again, unless its call was refused and did not run. */
-  #acknowledge(id: CallId): Answer {
+  #acknowledge(id: CallId): undefined {
     const which = `${byId} AND state > ${running} AND (class = ${classes.call} OR state = ${refused})`;
     const row = this.#statement(`DELETE FROM calls WHERE ${which} RETURNING ${counted}`).get(valuesOf(id) as unknown[]);
     if (row) this.#count([row as CountedRow], -1);
-    return none;
   }
 
   #purge({ worker, except }: Of<'purge'>): Answer {
@@ -234,7 +235,7 @@ export class LogStore {
     return none;
   }
 
-  #tidy(isSweep: boolean, nowMs: number): Answer {
+  #tidy(isSweep: boolean, nowMs: number): undefined {
     // Rows of open calls too: these calls ended at their deadline, and their outcome could not be written.
     const expired = `rowid IN (SELECT rowid FROM calls WHERE expires < ? LIMIT ${removedAtOnce})`;
     if (isSweep) this.#remove(expired, [nowMs]);
@@ -245,7 +246,6 @@ export class LogStore {
       // Causes a checkpoint: only then the file shrinks.
       this.#walBytes = checkpointBytes;
     }
-    return none;
   }
 
   #remove(which: string, values: Values): Answer {
@@ -339,7 +339,9 @@ function usageIn(database: Database.Database): UsageChange[] {
  * answered as uncertain.
  */
 const isSynced = (operation: Operation): boolean =>
-  operation.op === 'finish' ? operation.outcome.isCallersKey : ['receive', 'begin', 'purge'].includes(operation.op);
+  operation.op === 'finish' ? operation.isCallersKey : ['receive', 'begin', 'purge'].includes(operation.op);
+
+const isAnswered = ({ op }: Operation): boolean => op !== 'ack' && op !== 'tidy';
 
 const needsRoom = ({ op }: Operation): boolean => op === 'receive' || op === 'begin' || op === 'finish';
 

@@ -28,6 +28,8 @@ const tidyMs = 250;
 const sweepMs = 30_000;
 /** Time for the last writes when the log closes. A disk that hangs must not delay the stop of the host for longer. */
 const closeMs = 2_000;
+/** Acknowledgements that wait for another operation to travel with. More are sent at once. */
+const acksAtOnce = 64;
 const never = Number.POSITIVE_INFINITY;
 
 export interface SqliteCallLogOptions {
@@ -61,10 +63,9 @@ export async function openSqliteCallLog(options: SqliteCallLogOptions): Promise<
   return log;
 }
 
-/** `waiter`: undefined where no caller waits for the answer. */
-interface Asked {
-  readonly operation: Operation;
-  readonly waiter: { resolve(answer: Answer): void; reject(error: HostError): void } | undefined;
+interface Waiter {
+  resolve(answer: Answer): void;
+  reject(error: HostError): void;
 }
 
 class SqliteCallLog implements CallLog {
@@ -77,9 +78,11 @@ class SqliteCallLog implements CallLog {
   readonly #bounds: CallBounds;
   readonly #thread: Worker;
   /** Operations for the next message, in order of arrival: a call that is sent again before its acknowledgement must find its row. */
-  #next: Asked[] = [];
-  /** Waiters of the operations that the thread has, in the same order. */
-  #sent: Asked['waiter'][] = [];
+  #next: Operation[] = [];
+  /** Of operations with an answer, in the same order: first those that the thread has, then `#unsent` of `#next`. */
+  #waiters: Waiter[] = [];
+  #unsent = 0;
+  #isFlushSoon = false;
   #failure: string | undefined;
   #isFull = false;
   #expiries: Written['expiries'];
@@ -125,7 +128,10 @@ class SqliteCallLog implements CallLog {
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
     const gone = this.#gone('not_executed');
     if (gone || this.#isFull) return gone ?? diskFull();
-    return this.#bounds.refusal(worker, isCallersKey);
+    const refusal = this.#bounds.refusal(worker, isCallersKey);
+    // Acknowledgements that wait may make room.
+    if (refusal) this.#flushSoon();
+    return refusal;
   }
 
   async receive(call: NewCall): Promise<Received> {
@@ -135,10 +141,7 @@ class SqliteCallLog implements CallLog {
     const row = { worker: id.worker, isCallersKey, open: 1, finished: 0, bytes: 0 };
     this.#bounds.change(row);
     const answer = await this.#ask({
-      op: 'receive',
-      call: withoutReply(call),
-      expires,
-      reply: ownMemory(reply),
+      ...{ op: 'receive', ...id, state, digest, isCallersKey, expires, reply: ownMemory(reply) },
     }).finally(() => this.#bounds.change({ ...row, open: -1 }));
     const known = foundIn(answer);
     if (known) return { isNew: false, row: known };
@@ -147,7 +150,7 @@ class SqliteCallLog implements CallLog {
   }
 
   async begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined> {
-    const answer = await this.#ask({ op: 'begin', id, version });
+    const answer = await this.#ask({ op: 'begin', ...id, version });
     return answer.kind === 'done' ? 'begun' : foundIn(answer);
   }
 
@@ -170,11 +173,15 @@ class SqliteCallLog implements CallLog {
   }
 
   async find(id: CallId): Promise<CallRow | undefined> {
-    return foundIn(await this.#ask({ op: 'find', id }));
+    return foundIn(await this.#ask({ op: 'find', ...id }));
   }
 
+  /** Travels with the next operation that has an answer, so it costs no transaction of its own; alone it waits for the next tidying. */
   acknowledge(id: CallId): void {
-    if (!this.#gone('uncertain')) this.#send({ operation: { op: 'ack', id }, waiter: undefined });
+    if (this.#gone('uncertain')) return;
+    const waiting = this.#next.push({ op: 'ack', ...id }) - this.#unsent;
+    if (waiting >= acksAtOnce || this.#bounds.isWaiting) this.#flushSoon();
+    else if (!this.#isTidySoon) this.#tidyIn(tidyMs);
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {
@@ -211,7 +218,7 @@ class SqliteCallLog implements CallLog {
     this.#bounds.wake();
     await this.#ended.promise;
     cancel();
-    for (const waiter of this.#sent.splice(0)) waiter?.reject(logClosed());
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(logClosed());
     if (this.#folder !== undefined && this.#failure === undefined) openFolders.delete(this.#folder);
   }
 
@@ -224,20 +231,25 @@ class SqliteCallLog implements CallLog {
   #ask(operation: Operation): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const gone = this.#gone('not_executed');
-      if (gone) reject(gone);
-      else this.#send({ operation, waiter: { resolve, reject } });
+      if (gone) return reject(gone);
+      this.#next.push(operation);
+      this.#waiters.push({ resolve, reject });
+      this.#unsent++;
+      this.#flushSoon();
     });
   }
 
-  #send(asked: Asked): void {
-    if (this.#next.push(asked) === 1) setImmediate(() => this.#flush());
+  #flushSoon(): void {
+    if (this.#isFlushSoon) return;
+    this.#isFlushSoon = true;
+    setImmediate(() => this.#flush());
   }
 
   #flush(): void {
+    this.#isFlushSoon = false;
     if (this.#next.length === 0) return;
-    const operations = this.#next.map(({ operation }) => operation);
-    for (const { waiter } of this.#next) this.#sent.push(waiter);
-    this.#next = [];
+    const operations = this.#next;
+    [this.#next, this.#unsent] = [[], 0];
     this.#thread.ref();
     this.#thread.postMessage({ operations, nowMs: this.#wallMs() }, transfersOf(operations));
   }
@@ -254,12 +266,12 @@ class SqliteCallLog implements CallLog {
     const isFreed = changes.some(({ bytes }) => bytes < 0);
     if (isFreed) this.#bounds.wake();
     if ((isFull || hasSpare || isFreed) && !this.#isTidySoon) this.#tidyIn(tidyMs);
-    this.#sent.splice(0, answers.length).forEach((waiter, at) => {
+    this.#waiters.splice(0, answers.length).forEach((waiter, at) => {
       const answer = answers[at] as Answer;
-      if (answer.kind === 'error') waiter?.reject(fromPlain(answer.error));
-      else waiter?.resolve(answer);
+      if (answer.kind === 'error') waiter.reject(fromPlain(answer.error));
+      else waiter.resolve(answer);
     });
-    if (this.#sent.length === 0 && !this.#closing) this.#thread.unref();
+    if (this.#waiters.length === this.#unsent && !this.#closing) this.#thread.unref();
   }
 
   #fail(cause: string): void {
@@ -269,9 +281,12 @@ class SqliteCallLog implements CallLog {
     this.#cancelTidy();
     if (this.#folder !== undefined) openFolders.set(this.#folder, 'failed');
     this.#onProblem(logFailed(cause, 'not_executed'));
-    for (const waiter of this.#sent.splice(0)) waiter?.reject(logFailed(cause, 'uncertain'));
-    // The thread never got these operations.
-    for (const { waiter } of this.#next.splice(0)) waiter?.reject(logFailed(cause, 'not_executed'));
+    const sent = this.#waiters.length - this.#unsent;
+    // The thread never got the operations after these.
+    this.#waiters.splice(0).forEach((waiter, at) => {
+      waiter.reject(logFailed(cause, at < sent ? 'uncertain' : 'not_executed'));
+    });
+    [this.#next, this.#unsent] = [[], 0];
     this.#bounds.wake();
     this.#ended.resolve();
   }
@@ -281,7 +296,7 @@ class SqliteCallLog implements CallLog {
     const bytes = { worker: id.worker, isCallersKey, open: 0, finished: 0, bytes: reply.length };
     this.#bounds.change(bytes);
     const answer = await this.#ask({
-      ...{ op: 'finish', id, owner, outcome: withoutReply(outcome), reply: ownMemory(reply) },
+      ...{ op: 'finish', ...id, owner, state, isCallersKey, reply: ownMemory(reply) },
     }).finally(() => this.#bounds.change({ ...bytes, bytes: -reply.length }));
     if (answer.kind !== 'done') return foundIn(answer);
     return { state, owner, digest: '', attempts: 1, version: 0, reply };
@@ -291,6 +306,7 @@ class SqliteCallLog implements CallLog {
   async #room(worker: string, bytes: number, deadlineAtMs: number): Promise<void> {
     const gone = this.#gone('uncertain');
     if (gone) throw gone;
+    this.#flushSoon();
     const retryAtMs = this.#isFull ? this.#clock.nowMs() + tidyMs : never;
     await this.#bounds.room(worker, bytes, Math.min(deadlineAtMs, retryAtMs));
   }
@@ -306,7 +322,8 @@ class SqliteCallLog implements CallLog {
     const nowMs = this.#clock.nowMs();
     const isSweep = nowMs >= this.#sweepAtMs;
     if (isSweep) this.#sweepAtMs = nowMs + sweepMs;
-    this.#send({ operation: { op: 'tidy', isSweep }, waiter: undefined });
+    this.#next.push({ op: 'tidy', isSweep });
+    this.#flushSoon();
     this.#tidyIn(this.#sweepAtMs - nowMs);
   }
 
@@ -325,8 +342,6 @@ class SqliteCallLog implements CallLog {
     return this.#wallOffsetMs + this.#clock.nowMs();
   }
 }
-
-const withoutReply = <T extends { reply?: unknown }>({ reply: _, ...rest }: T): Omit<T, 'reply'> => rest;
 
 const ownMemory = (reply: Buffer | undefined): Uint8Array | undefined => reply && new Uint8Array(reply);
 
