@@ -75,6 +75,16 @@ test('a save that changes only the history of a client is no change, however lar
   expect(changes).toBe(2);
 });
 
+test('of another file than a configuration the whole text counts', async () => {
+  end();
+  end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {}, relevant: String });
+  for (const [at, name] of ['a', 'b'].entries()) {
+    writeFileSync(file, JSON.stringify({ confirmed: [name] }));
+    await settled();
+    expect(changes).toBe(at + 1);
+  }
+});
+
 test('after the end nothing is reported', async () => {
   writeFileSync(file, '{"a":1}');
   await eventually('the system reports a change', () => clock.pendingTimers > 0);

@@ -23,6 +23,8 @@ export interface WatchOptions {
   readonly clock: Clock;
   /** `contentOf` the file before it was parsed. A later save is then reported. */
   readonly since?: string | undefined;
+  /** The part of the text that counts. Default: what Hostler reads of a configuration. */
+  readonly relevant?: (text: string) => string;
   readonly onChange: () => void;
   /** Called when watching a folder fails or stops. */
   readonly onProblem: (error: unknown) => void;
@@ -50,15 +52,19 @@ class ConfigWatch {
 
   constructor(options: WatchOptions) {
     this.#options = options;
-    this.#seen = options.since ?? contentOf(options.file);
+    this.#seen = options.since ?? this.#content();
     this.#follow();
-    if (contentOf(options.file) !== this.#seen) this.#onChange();
+    if (this.#content() !== this.#seen) this.#onChange();
   }
 
   end(): void {
     this.#cancel();
     for (const watcher of this.#watchers.values()) watcher.close();
     this.#watchers.clear();
+  }
+
+  #content(): string | undefined {
+    return contentOf(this.#options.file, this.#options.relevant);
   }
 
   #onChange(): void {
@@ -72,7 +78,7 @@ class ConfigWatch {
   #compare(): void {
     this.#firstChangeMs = undefined;
     this.#follow();
-    const now = contentOf(this.#options.file);
+    const now = this.#content();
     // A missing file is about to be written, or was deleted by mistake. Both are ignored.
     if (now === undefined || now === this.#seen) return;
     this.#seen = now;
@@ -139,13 +145,15 @@ function linkTarget(file: string): string | undefined {
   }
 }
 
-/** A digest of what Hostler reads. A file that is too large to be read is compared by size and modification time. */
-export function contentOf(file: string): string | undefined {
+const ownPart = (text: string): string => withoutForeign(text, true);
+
+/** A digest of the part that counts. A file that is too large to be read is compared by size and modification time. */
+export function contentOf(file: string, relevant = ownPart): string | undefined {
   try {
     const { size, mtimeMs } = statSync(file);
     if (size > configBytesMax) return `${size} ${mtimeMs}`;
     return createHash('sha256')
-      .update(withoutForeign(readFileSync(file, 'utf8'), true))
+      .update(relevant(readFileSync(file, 'utf8')))
       .digest('base64');
   } catch {
     return undefined;

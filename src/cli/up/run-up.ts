@@ -190,7 +190,8 @@ class Run {
     const watched = { clock: systemClock, onChange: () => void this.#reload(), onProblem: this.#problem };
     this.#closers.push(watchConfig({ ...watched, file: this.#options.config, since }));
     const { confirmations } = this.#source;
-    if (confirmations !== undefined) this.#closers.push(watchConfig({ ...watched, file: confirmations }));
+    if (confirmations !== undefined)
+      this.#closers.push(watchConfig({ ...watched, file: confirmations, relevant: String }));
   }
 
   async #serveWorkers(host: Host, { broker, keys }: Serving): Promise<void> {
