@@ -18,7 +18,7 @@ import { Identities } from './identities.js';
 import { readKeyFile } from './key-file.js';
 import { keyedCalls } from './keyed-calls.js';
 import { BrokerService } from './service/broker-service.js';
-import type { ServedHost, ServiceHandlers, WorkerTransport } from './service/transport.js';
+import type { Engine, ServedHost } from './service/transport.js';
 
 export interface ServeWorkersOptions {
   readonly host: ServedHost;
@@ -48,16 +48,6 @@ export interface ServedWorkers {
   close(graceMs?: number): Promise<void>;
 }
 
-/** The parts that differ between the two engines. */
-export interface Engine {
-  readonly engine: 'embedded' | 'nats';
-  readonly log: CallLog;
-  readonly isConnected: () => boolean;
-  /** Starts to serve workers. */
-  open(handlers: ServiceHandlers): Promise<WorkerTransport & { readonly url?: string | undefined }>;
-  close(): Promise<void>;
-}
-
 interface EngineOptions {
   readonly settings: BrokerSettings;
   readonly dataDir: string;
@@ -80,6 +70,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   const openEngine = settings.url === undefined ? openEmbedded : openNats;
   const engine = await openEngine({ settings, dataDir, identities, clock, onEvent });
   const { log } = engine;
+  const name = settings.url === undefined ? 'embedded' : 'nats';
   const service = new BrokerService({
     ...{ host, log, clock, onEvent },
     isRolelessAllowed: options.isRolelessAllowed ?? (() => false),
@@ -98,7 +89,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
   host.learnTools?.();
   const onProblem = (error: unknown) => onEvent({ kind: 'problem', error });
   // With NATS, idempotency keys are in the log that all hosts share. Otherwise they are in the host's own log, which needs no broker.
-  const keyed = engine.engine === 'nats' ? keyedCalls(log, clock, false, onProblem) : undefined;
+  const keyed = name === 'nats' ? keyedCalls(log, clock, false, onProblem) : undefined;
   if (keyed) host.useKeyedCalls?.(keyed, 'shared');
   const apply = async (edited: Keys): Promise<void> => {
     const closedBefore = revokedConnections;
@@ -116,7 +107,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     ...{ url: transport.url, log, rekey: apply },
     prepareKeys: (edited) => () => apply(edited),
     status: () => ({
-      ...{ engine: engine.engine, isConnected: engine.isConnected(), connectedWorkers: transport.connectedWorkers },
+      ...{ engine: name, isConnected: engine.isConnected(), connectedWorkers: transport.connectedWorkers },
       ...log.usage(),
       ...service.status(),
     }),
@@ -149,7 +140,7 @@ async function openEmbedded({ settings, dataDir, identities, clock, onEvent }: E
   });
   const { connections, bytesPerSecond } = settings.limits;
   return {
-    ...{ engine: 'embedded', log, isConnected: () => true },
+    ...{ log, isConnected: () => true },
     open: (handlers) =>
       openWebSocketTransport({
         ...{ handlers, identities, clock, onEvent, storeId: log.storeId, listen: settings.listen },
@@ -162,11 +153,10 @@ async function openEmbedded({ settings, dataDir, identities, clock, onEvent }: E
 async function openNats({ settings, identities, clock, onEvent }: EngineOptions): Promise<Engine> {
   const { openNatsHost } = await import('./nats/nats-host.js');
   const { url = '', keyFile, insecure, durability, replicas, unsafeReplicas, monitor } = settings;
-  const nats = await openNatsHost({
+  return openNatsHost({
     ...{ url, insecure, durability, replicas, unsafeReplicas, monitor, identities, clock, onEvent },
     key: keyFile === undefined ? undefined : readKeyFile(keyFile, 'broker.keyFile'),
   });
-  return { engine: 'nats', ...nats };
 }
 
 /** Makes the paths independent of the folder in which Hostler was started. */

@@ -7,9 +7,8 @@ import { setBounded } from '../../kernel/bounded-map.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { isHostError } from '../../kernel/errors.js';
 import type { BrokerEvent } from '../broker-events.js';
-import type { CallLog } from '../calls/call-log.js';
 import type { Identities } from '../identities.js';
-import type { ServiceHandlers, WorkerTransport } from '../service/transport.js';
+import type { Engine } from '../service/transport.js';
 import { checkServer, type StartCheckOptions } from './create-stores.js';
 import { HostTransport } from './host-transport.js';
 import { KvCallLog } from './kv-call-log.js';
@@ -32,13 +31,6 @@ export interface NatsHostOptions extends NatsAddress, StartCheckOptions {
   readonly onEvent: (event: BrokerEvent) => void;
 }
 
-export interface NatsHost {
-  readonly log: CallLog;
-  isConnected(): boolean;
-  open(handlers: ServiceHandlers): Promise<WorkerTransport>;
-  close(): Promise<void>;
-}
-
 const aliveMs = 1_000;
 /** Another host may need so long to reconnect after a restart of nats-server. */
 const reconnectMs = 1_500;
@@ -52,7 +44,7 @@ const startMs = 5_000;
 const startRetryMs = 250;
 
 /** nats-server may be starting too, or restart meanwhile. */
-export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> {
+export async function openNatsHost(options: NatsHostOptions): Promise<Engine> {
   const { clock } = options;
   const untilMs = clock.nowMs() + startMs;
   for (;;) {
@@ -68,7 +60,7 @@ export async function openNatsHost(options: NatsHostOptions): Promise<NatsHost> 
 const isPassing = (error: unknown): boolean =>
   isHostError(error) && (error.details.reason === 'unreachable' || error.code === 'transport');
 
-async function openOnce(options: NatsHostOptions): Promise<NatsHost> {
+async function openOnce(options: NatsHostOptions): Promise<Engine> {
   const { clock, identities, onEvent } = options;
   const owner = randomBytes(12).toString('base64url');
   const onProblem = (error: unknown) => onEvent({ kind: 'problem', error });

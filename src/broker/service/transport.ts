@@ -9,6 +9,7 @@
 import type { Host } from '../../host/host.js';
 import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
 import type { HostError } from '../../kernel/errors.js';
+import type { CallLog } from '../calls/call-log.js';
 import type { CallRequest, HostMessage } from '../protocol/messages.js';
 
 /** A worker as the configuration names it now. */
@@ -75,3 +76,12 @@ export interface ServedHost extends Pick<Host, HostPart>, Partial<Pick<Host, Opt
 
 type HostPart = 'names' | 'known' | 'isAllowed' | 'rulesRevision' | 'startupListing' | 'onKnownChanged' | 'mayRunTwice';
 type OptionalHostPart = 'isUnlistedRole' | 'learnTools' | 'useKeyedCalls';
+
+/** The parts that differ between SQLite with WebSocket and NATS. */
+export interface Engine {
+  readonly log: CallLog;
+  isConnected(): boolean;
+  /** Starts to serve workers. */
+  open(handlers: ServiceHandlers): Promise<WorkerTransport & { readonly url?: string | undefined }>;
+  close(): Promise<void>;
+}

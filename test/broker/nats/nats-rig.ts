@@ -3,12 +3,12 @@
 import type { BrokerEvent } from '../../../src/broker/broker-events.js';
 import { Identities } from '../../../src/broker/identities.js';
 import { newUserPair } from '../../../src/broker/nats/nats-client.js';
-import { type NatsHost, type NatsHostOptions, openNatsHost } from '../../../src/broker/nats/nats-host.js';
+import { type NatsHostOptions, openNatsHost } from '../../../src/broker/nats/nats-host.js';
 import { natsServerConfig } from '../../../src/broker/nats/server-config.js';
 import { openNatsConnection } from '../../../src/broker/nats/worker-connection.js';
 import type { CallRequest } from '../../../src/broker/protocol/messages.js';
 import { BrokerService } from '../../../src/broker/service/broker-service.js';
-import type { WorkerTransport } from '../../../src/broker/service/transport.js';
+import type { Engine, WorkerTransport } from '../../../src/broker/service/transport.js';
 import type { OpenConnection, WorkerConnection } from '../../../src/broker/worker/connection.js';
 import type { KeyEntry } from '../../../src/config/keys.js';
 import { Cancellation } from '../../../src/kernel/cancel-signal.js';
@@ -22,7 +22,7 @@ export const epochOf = (worker: string): string => `e_${worker}`;
 export type Pair = Awaited<ReturnType<typeof newUserPair>>;
 
 export interface RigHost {
-  readonly nats: NatsHost;
+  readonly nats: Engine;
   readonly upstreams: FakeUpstreams;
   readonly service: BrokerService;
   readonly transport: WorkerTransport;
