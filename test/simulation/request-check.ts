@@ -21,10 +21,14 @@ export class RequestCheck {
     this.#sessions.set(session, { heldUntilMs: nowMs + holdMs, throttledReads: 0 });
   }
 
-  /** A request was refused because there are too many. Without `askedMs` the pause is a second at least. */
+  /**
+   * A request was refused because there are too many. Without `askedMs` the pause is a second at least, and refusals of requests that
+   * were sent before it do not extend it.
+   */
   throttled(method: string, session: string | undefined, nowMs: number, askedMs: number): void {
     const untilMs = nowMs + Math.min(askedMs === 0 ? 1_000 : askedMs, pauseMsMax);
-    this.#pause = { fromMs: nowMs, untilMs: Math.max(untilMs, this.#pause.untilMs) };
+    if (askedMs > 0 || nowMs >= this.#pause.untilMs)
+      this.#pause = { fromMs: nowMs, untilMs: Math.max(untilMs, this.#pause.untilMs) };
     const known = this.#sessions.get(session ?? '');
     // Calls that are not held any more are not held again.
     if (method !== 'tools/list' || !known || known.heldUntilMs < nowMs) return;

@@ -78,7 +78,10 @@ export class SimulatedHttpServer {
   constructor(parts: McpParts, traits: HttpTraits) {
     this.mcp = new SimulatedMcp(parts);
     this.#traits = traits;
-    this.port = new Port((request, reply) => this.#handle(request, reply));
+    this.port = new Port(
+      (request, reply) => this.#handle(request, reply),
+      (request) => this.#failed(request),
+    );
   }
 
   /** As after a restart behind a proxy that keeps connections. */
@@ -104,6 +107,12 @@ export class SimulatedHttpServer {
   get hung(): number {
     for (const reply of this.#hung) if (!reply.isOpen) this.#hung.delete(reply);
     return this.#hung.size;
+  }
+
+  /** Calls are not held for a list that cannot be read. */
+  #failed({ method, headers, body }: HttpRequest): void {
+    if (method === 'POST' && (JSON.parse(body) as McpMessage).method === 'tools/list')
+      this.check.listed(headers.get('mcp-session-id'));
   }
 
   #handle(request: HttpRequest, reply: HttpReply): void {

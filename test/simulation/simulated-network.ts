@@ -44,7 +44,11 @@ export class Port {
   /** Counts how often it was closed: a connection of an earlier time is dead. */
   #closings = 0;
 
-  constructor(handler: HttpHandler) {
+  /** `failed` is called with each request that the client gets no response to. */
+  constructor(
+    handler: HttpHandler,
+    readonly failed: (request: HttpRequest) => void,
+  ) {
     this.#handler = handler;
   }
 
@@ -209,6 +213,8 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   readonly #pool: SimulatedPool;
   readonly #options: Dispatcher.DispatchOptions;
   readonly #handler: Dispatcher.DispatchHandler;
+  /** When the client passed the request on. It cannot be taken back while its connection is made. */
+  readonly #sentAtMs: number;
   #cancelTimer: Cancel | undefined;
   #cancelReach: Cancel | undefined;
   #isOver = false;
@@ -220,6 +226,7 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
     this.#pool = pool;
     this.#options = options;
     this.#handler = handler;
+    this.#sentAtMs = pool.parts.timers.nowMs();
   }
 
   /** `isAlive`: on a connection that is there already. */
@@ -241,11 +248,10 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
     if (this.#isOver) return;
     const { timers, random } = this.#pool.parts;
     const { closings } = this.#pool.port;
-    const sentAtMs = timers.nowMs();
     this.#cancelTimer = timers.after(randomInt(random, 0, 10), () => {
       this.#cancelReach = this.#pool.port.reach(() => {
         if (this.#pool.port.closings !== closings) this.reset();
-        else this.#pool.port.entered(this, requestOf(this.#options, sentAtMs));
+        else this.#pool.port.entered(this, this.#request());
       });
     });
   }
@@ -303,7 +309,12 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   fail(error: Error): void {
     if (this.#isOver) return;
     this.#over(false);
+    this.#pool.port.failed(this.#request());
     this.#handler.onResponseError?.(this, error);
+  }
+
+  #request(): HttpRequest {
+    return requestOf(this.#options, this.#sentAtMs);
   }
 
   #over(isReusable: boolean): void {
