@@ -283,6 +283,20 @@ test.each([
   expect(learnt).toEqual(['a', 'b', 'c']);
 });
 
+test('W28 a list that was not answered is read again after the backoff, without the pause of a long read', async () => {
+  const { clock, learner, session } = set([[tool('a')]]);
+  await learner.begin({ deadlineAtMs: 1_000 });
+  let tries = 0;
+  session.list = async () => {
+    tries++;
+    await sleep(clock, 30_000);
+    throw new HostError('timeout', 'no answer');
+  };
+  learner.changed();
+  await clock.advanceAsync(100 + 30_000 + 1_000);
+  expect(tries).toBe(2);
+});
+
 test('X18 a reading that fails is paid for as any other', async () => {
   const { clock, learner, session, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
   await learner.begin({ deadlineAtMs: 1_000 });

@@ -165,13 +165,18 @@ export class ListReader {
     this.#running = running;
     this.#isStale = false;
     this.#isHoldDue = false;
+    let isUnanswered = false;
     try {
       const learn = begin();
       await learn(await session.list(method, limits));
+    } catch (error) {
+      isUnanswered = isHostError(error) && (error.code === 'timeout' || error.code === 'cancelled');
+      throw error;
     } finally {
       this.#running = undefined;
-      const nowMs = clock.nowMs();
-      this.#pauseUntilMs = nowMs + Math.min(pauseFactor * (nowMs - startedMs), pauseMsMax);
+      // Waiting for an answer that did not come was no work.
+      const tookMs = isUnanswered ? 0 : clock.nowMs() - startedMs;
+      this.#pauseUntilMs = clock.nowMs() + Math.min(pauseFactor * tookMs, pauseMsMax);
     }
   }
 
