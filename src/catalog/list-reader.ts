@@ -4,7 +4,8 @@
  *
  * Invariants: one read runs at a time; changes during a read cause one more. A failed read keeps the known list. Only the first
  * of several failures in a row is reported. While reads fail, announced changes cause at most one read per second.
- * After `readAgain`, calls are held until the list was read, for at most 5 s and any throttle.
+ * After `readAgain`, calls are held until the list was read, for at most 5 s and any throttle. The end of the session refuses them:
+ * they would be sent before the list was read.
  */
 import { Cancellation } from '../kernel/cancel-signal.js';
 import type { Cancel } from '../kernel/clock.js';
@@ -12,6 +13,7 @@ import { type Deferred, deferred } from '../kernel/deferred.js';
 import { isHostError } from '../kernel/errors.js';
 import type { ListMethod, ServerList } from '../session/lists.js';
 import type { CallOptions, Session } from '../session/session.js';
+import { notOpen } from '../wire/wire-errors.js';
 import { isTemporary, SessionRetry, type SessionWork } from './session-retry.js';
 
 /** A server may announce many changes one by one: a single read after this delay covers them. */
@@ -85,7 +87,8 @@ export class ListReader {
   /**
    * Reads the list of a new session now, or after any throttle. A running read belongs to the old session and is given up.
    * The returned function gives a promise that calls wait for; undefined: the list was read, could not be read, or took 5 s. The
-   * promise also resolves when a throttle begins: the calls are then refused, but the list is still to be read.
+   * promise also resolves when a throttle begins: the calls are then refused, but the list is still to be read. It rejects when the
+   * session ends.
    */
   readAgain(): () => Promise<void> | undefined {
     this.#holdCalls(0);
@@ -117,6 +120,7 @@ export class ListReader {
 
   stop(): void {
     this.#retry.stop();
+    this.#hold?.reject(notOpen(this.#parts.session.server));
     this.#endHold();
   }
 
@@ -142,6 +146,8 @@ export class ListReader {
     const atMs = clock.nowMs() + (throttle.leftMs(session.server) ?? 0) + holdMsMax;
     const cancelTimer = clock.at(atMs, () => this.#endHoldOrThrottle());
     this.#hold = { ...deferred(), cancelTimer, throttledReads };
+    // Without a waiting call, the rejection must not count as unhandled.
+    this.#hold.promise.catch(() => {});
     this.#isHoldDue = true;
   }
 

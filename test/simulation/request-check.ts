@@ -11,6 +11,17 @@ const pauseMsMax = 300_000;
 interface OpenedSession {
   heldUntilMs: number;
   throttledReads: number;
+  /** When the last read was throttled that held calls for longer, and until when they were held without it. */
+  lengthened: { readonly atMs: number; readonly fromMs: number };
+  /** One of the open lists is the host's own, the others are of its clients. */
+  readonly lists: Set<{ readonly isOpen: boolean }>;
+}
+
+/** A request that was refused because there are too many. */
+interface Refused {
+  readonly session: string | undefined;
+  readonly sentAtMs: number;
+  readonly reply: { readonly isOpen: boolean };
 }
 
 export class RequestCheck {
@@ -18,21 +29,34 @@ export class RequestCheck {
   #pause = { fromMs: 0, untilMs: 0 };
 
   opened(session: string, nowMs: number): void {
-    this.#sessions.set(session, { heldUntilMs: nowMs + holdMs, throttledReads: 0 });
+    const heldUntilMs = nowMs + holdMs;
+    const lengthened = { atMs: 0, fromMs: heldUntilMs };
+    this.#sessions.set(session, { heldUntilMs, throttledReads: 0, lengthened, lists: new Set() });
+  }
+
+  /** A list request has arrived. If it was sent before another one was throttled, it may be the host's own. */
+  listAsked(session: string | undefined, sentAtMs: number, reply: { readonly isOpen: boolean }): void {
+    const known = this.#sessions.get(session ?? '');
+    if (!known) return;
+    known.lists.add(reply);
+    if (sentAtMs < known.lengthened.atMs) known.heldUntilMs = Math.min(known.heldUntilMs, known.lengthened.fromMs);
   }
 
   /**
    * A request was refused because there are too many. Without `askedMs` the pause is a second at least, and refusals of requests that
-   * were sent before it do not extend it.
+   * were sent before it do not extend it. The host may have doubled that pause, so they begin none after the second either.
    */
-  throttled(method: string, session: string | undefined, nowMs: number, askedMs: number): void {
+  throttled(method: string, { session, sentAtMs, reply }: Refused, nowMs: number, askedMs: number): void {
     const untilMs = nowMs + Math.min(askedMs === 0 ? 1_000 : askedMs, pauseMsMax);
-    if (askedMs > 0 || nowMs >= this.#pause.untilMs)
+    if (askedMs > 0 || (nowMs >= this.#pause.untilMs && sentAtMs > this.#pause.fromMs))
       this.#pause = { fromMs: nowMs, untilMs: Math.max(untilMs, this.#pause.untilMs) };
     const known = this.#sessions.get(session ?? '');
     // Calls that are not held any more are not held again.
     if (method !== 'tools/list' || !known || known.heldUntilMs < nowMs) return;
+    // Calls are held for the host's own list, which may be another one that is open.
+    for (const list of known.lists) if (list !== reply && list.isOpen) return;
     known.throttledReads++;
+    known.lengthened = { atMs: nowMs, fromMs: known.heldUntilMs };
     known.heldUntilMs = known.throttledReads < throttledReadsMax ? this.#pause.untilMs + holdMs : 0;
   }
 

@@ -43,6 +43,13 @@ export interface HttpTraits {
   readonly hasServerStream: boolean;
 }
 
+/** Where a request comes from. */
+interface Sender {
+  readonly session: string | undefined;
+  readonly sentAtMs: number;
+  readonly reply: HttpReply;
+}
+
 const json = { 'content-type': 'application/json' };
 const events = { 'content-type': 'text/event-stream' };
 
@@ -157,7 +164,7 @@ export class SimulatedHttpServer {
       free();
       return answer(reply, 202);
     }
-    this.#serve(message, session, reply, free);
+    this.#serve(message, { session, sentAtMs: request.sentAtMs, reply }, free);
   }
 
   #refusal({ headers }: HttpRequest): number | undefined {
@@ -199,13 +206,15 @@ export class SimulatedHttpServer {
     });
   }
 
-  #serve(message: McpMessage, session: string | undefined, reply: HttpReply, free: () => void): void {
+  #serve(message: McpMessage, from: Sender, free: () => void): void {
+    const { session, sentAtMs, reply } = from;
+    if (message.method === 'tools/list') this.check.listAsked(session, sentAtMs, reply);
     const { random, timers, isOneAtATime } = this.mcp.parts;
     const fate = (message.method === 'tools/list' ? this.lists.shift() : undefined) ?? this.#fate(message.method);
     // A proxy may have passed on what it answers 502 or 503 for; it does not pass on what is too much for it.
     const isPassedOn = !fate.startsWith('http_429') && (isRead(fate) || random() < 0.5);
     const end = () => {
-      this.#noteEnd(message, session, reply, fate);
+      this.#noteEnd(message, from, fate);
       this.#end(message, reply, fate);
     };
     const call = message.method === 'tools/call' ? message.params?.arguments : undefined;
@@ -226,11 +235,12 @@ export class SimulatedHttpServer {
     else timers.after(randomInt(random, 0, 10), after);
   }
 
-  #noteEnd({ method }: McpMessage, session: string | undefined, reply: HttpReply, fate: HttpFate): void {
+  #noteEnd({ method }: McpMessage, from: Sender, fate: HttpFate): void {
+    const { session, reply } = from;
     const asksForFewer = fate.startsWith('http_429') || fate === 'http_503_wait';
     const isHeard = reply.isOpen && (method === 'tools/call' || (method === 'tools/list' && this.isUp()));
     const askedMs = fate === 'http_429' ? 0 : this.retryAfterS * 1_000;
-    if (asksForFewer && isHeard) this.check.throttled(method, session, this.mcp.parts.clock.nowMs(), askedMs);
+    if (asksForFewer && isHeard) this.check.throttled(method, from, this.mcp.parts.clock.nowMs(), askedMs);
     else if (method === 'tools/list' && fate !== 'hang') this.check.listed(session);
   }
 
