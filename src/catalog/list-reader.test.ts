@@ -324,3 +324,23 @@ test('X18 a reading that fails is paid for as any other', async () => {
   await clock.advanceAsync(1);
   expect([isRead, reads()]).toEqual([true, 1]);
 });
+
+test('W28 the end of the session gives up a list that is being read, without a report', async () => {
+  const { clock, reader, session, problems, reads } = set([]);
+  const list = session.list.bind(session);
+  let given: string | undefined;
+  session.list = (method, options) => {
+    options.signal?.addEventListener('abort', () => {
+      given = 'up';
+    });
+    return list(method, options).then(() => {
+      if (given) throw new HostError('cancelled', 'given up');
+      return sleep(clock, 60_000).then(() => list(method, options));
+    });
+  };
+  void reader.read();
+  reader.stop();
+  expect(given).toBe('up');
+  await clock.advanceAsync(120_000);
+  expect([problems, reads()]).toEqual([[], 1]);
+});

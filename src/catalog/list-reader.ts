@@ -76,7 +76,7 @@ export class ListReader {
       this.#retry.succeeded();
     } catch (error) {
       // The supervisor reports the end of the session.
-      if (session.closedBy) return this.#endHold();
+      if (session.closedBy || this.#retry.isStopped) return this.#endHold();
       // The failure of a read that is due again says nothing about the new session.
       if (!this.#retry.hasFailed && !this.#isHoldDue && !this.#hold?.throttledReads) onProblem(error);
       isAgain = isTemporary(error);
@@ -120,6 +120,8 @@ export class ListReader {
 
   stop(): void {
     this.#retry.stop();
+    // A server that is being stopped first finishes its requests. A list that nothing reads must not delay that.
+    this.#running?.abort();
     this.#hold?.reject(notOpen(this.#parts.session.server));
     this.#endHold();
   }

@@ -38,6 +38,10 @@ export class SessionRetry {
     return this.#timer !== undefined;
   }
 
+  get isStopped(): boolean {
+    return this.#isStopped;
+  }
+
   get isThrottled(): boolean {
     return this.#work.throttle.leftMs(this.#work.session.server) !== undefined;
   }

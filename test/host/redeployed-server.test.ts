@@ -133,6 +133,27 @@ test('W28 a release that does not list its tools is called after 5 s, by calls t
   expect(outcomes).toEqual(['ok', 'ok']);
 });
 
+test('W28 calls that wait for the tools of a new session are served by the next connection after a reload', async () => {
+  const { script, host, call, redeploy, count, until } = await open({ tools: {} });
+  script.hung = ['tools/list'];
+  const before = count('tools/call');
+  redeploy();
+  const outcomes: unknown[] = [];
+  for (const outcome of [call(), call()]) void outcome.then((each) => outcomes.push(each));
+  await eventually('the tools are asked for', () => count('tools/list') === 2);
+  script.hung = [];
+  script.tools = [{ name: 'say', inputSchema: { type: 'object', properties: { sendTo: { type: 'string' } } } }];
+  const reloaded = host.reload('a');
+  await until('both calls have ended', () => outcomes.length === 2);
+  await reloaded;
+  // The changed tool was compared with its pin before the calls could be sent.
+  expect([outcomes, count('tools/call'), host.status()[0]?.run]).toEqual([
+    ['schema_changed', 'schema_changed'],
+    before,
+    2,
+  ]);
+});
+
 test('W28 the log level of clients is sent again after the renewal', async () => {
   const { call, redeploy, count, until, host } = await open({ tools: {}, logging: {} });
   const levels = new LogLevels(host);
