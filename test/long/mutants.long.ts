@@ -69,8 +69,10 @@ async function mutate(folder: string, keys: readonly string[]): Promise<Report> 
   const reportFile = path.join(folder, 'report.json');
   writeFileSync(chosenFile, JSON.stringify(keys));
   const stryker = path.join(mutationTools, 'node_modules/@stryker-mutator/core/bin/stryker.js');
+  // The tests run as `npm test` runs them: with the counts of the long tier, some take longer than a mutant may.
+  const { TEST_TIER, ...outer } = process.env;
   const env = {
-    ...process.env,
+    ...outer,
     MUTANTS_FILE: chosenFile,
     MUTANTS_REPORT: reportFile,
     MUTANTS_DIR: path.join(folder, 'sandbox'),
