@@ -22,7 +22,9 @@ function* nodesOf(node: Node): Generator<Node> {
 
 /** A duration by its name, or a difference of two readings. What is left until something is planned shrinks under load. */
 const isElapsed = (text: string): boolean =>
-  /(?:performance|Date)\.now\(\) -/.test(text) || (/Ms\b/.test(text) && !/(?:InMs|retryAfterMs)\b/.test(text));
+  /(?:performance|Date)\.now\(\) -/.test(text) ||
+  /\b(?:took|elapsed|durations?|latenc(?:y|ies)|p(?:50|9\d+))\b/i.test(text) ||
+  (/Ms\b/.test(text) && !/(?:InMs|retryAfterMs)\b/.test(text));
 
 const isHangLimit = (limit: Node, text: string): boolean =>
   /\btimeLimitMs\(/.test(text) ||
@@ -49,7 +51,7 @@ function waitLimitIn(node: Node): Node | undefined {
 /** Comparisons of elapsed time with a limit that a busy machine may exceed. */
 export function elapsedTimeErrors(sources: Sources): string[] {
   return Object.entries(sources).flatMap(([file, text]) => {
-    if (!/Ms\b|\.now\(|\b(?:until|eventually)\(/.test(text)) return [];
+    if (!/Ms\b|\.now\(|\b(?:until|eventually|toBeLessThan(?:OrEqual)?)\(/.test(text)) return [];
     const textOf = ({ start, end }: Node) => text.slice(start, end);
     return [...nodesOf(parseAst(text, { lang: 'ts' }) as unknown as Node)].flatMap((node) => {
       const wait = waitLimitIn(node);

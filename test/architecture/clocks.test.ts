@@ -37,6 +37,8 @@ describe('the checker', () => {
     ['expect(row.nextProbeInMs).toBeLessThanOrEqual(60);', 0],
     ['expect(details.retryAfterMs).toBeLessThanOrEqual(waitMs);', 0],
     ['expect(afterMs).toBeLessThan(300);', 1],
+    ['expect(latencies.p99).toBeLessThan(300);', 1],
+    ['expect(Math.max(...durations)).toBeLessThan(300);', 1],
     ['expect(calls).toBeLessThan(300);', 0],
   ])('judges %s', (text, errors) => {
     expect(elapsedTimeErrors({ 'a.test.ts': `${text}\nconst atMs = 1;` })).toHaveLength(errors);
