@@ -41,7 +41,7 @@ import {
   type ToolResult,
 } from './host-interface.js';
 import { closeHostParts, createHostParts, type HostParts, type MakeConnector } from './host-parts.js';
-import { callOnce, type KeyedCalls, ownFirst } from './keyed-calls.js';
+import { callOnce, KeyedCallLogs, type KeyedCalls } from './keyed-calls.js';
 import {
   type AttachOptions,
   attachDefinition,
@@ -56,8 +56,7 @@ import { openTracing } from './tracing.js';
 export class Host {
   readonly #parts: HostParts;
   readonly #reconfigurations = new KeyedMutex();
-  #ownKeys: KeyedCalls | undefined;
-  #sharedKeys: KeyedCalls | undefined;
+  readonly #keyedCalls = new KeyedCallLogs();
   #closing: Promise<void> | undefined;
 
   /** `makeConnector`: for simulations only. */
@@ -128,8 +127,7 @@ export class Host {
   call(server: string, tool: string, args: ToolArguments = {}, options = noCallOptions): Promise<ToolResult> {
     const { operations } = this.#parts;
     if (options.idempotencyKey === undefined) return operations.call(server, tool, args, options);
-    const isRepeatable = () => this.mayRunTwice(server, tool);
-    return callOnce(ownFirst(this.#ownKeys, this.#sharedKeys), operations, isRepeatable, server, tool, args, options);
+    return callOnce(this.#keyedCalls, operations, () => this.mayRunTwice(server, tool), server, tool, args, options);
   }
 
   /** Sends any other request, such as `prompts/get`. A JSON-RPC error is a result; without an answer a HostError is thrown. */
@@ -197,9 +195,9 @@ export class Host {
   }
 
   async start(server: string): Promise<void> {
-    this.#parts.servers.get(server);
+    const { supervisor } = this.#parts.servers.get(server);
     this.#parts.marks.set(server, 'stopped', false);
-    this.#parts.servers.get(server).supervisor.start();
+    supervisor.start();
     this.#parts.instances.resume(server);
     await this.#parts.servers.ready(server);
   }
@@ -362,17 +360,12 @@ export class Host {
    * not know, and stays in use when it is closed: another log does not know its keys, so those calls are refused.
    */
   useKeyedCalls(calls: KeyedCalls, scope: 'own' | 'shared'): void {
-    if (scope === 'own') this.#ownKeys = calls;
-    else this.#sharedKeys = calls;
+    this.#keyedCalls.use(calls, scope);
   }
 
   /** Stops every server. Resolves when all processes and connections of this host have ended. */
   close(): Promise<void> {
-    this.#closing ??= closeHostParts(this.#parts, async () => {
-      // Each is closed, also when the other one fails.
-      const closed = await Promise.allSettled([this.#sharedKeys?.close(), this.#ownKeys?.close()]);
-      for (const each of closed) if (each.status === 'rejected') throw each.reason;
-    });
+    this.#closing ??= closeHostParts(this.#parts, () => this.#keyedCalls.close());
     return this.#closing;
   }
 

@@ -33,17 +33,34 @@ export interface KeyedCalls {
   close(graceMs?: number): Promise<void>;
 }
 
-/** A key stays where it was recorded: another log would run its call again. */
-export function ownFirst(
-  own: KeyedCalls | undefined,
-  shared: KeyedCalls | undefined,
-): Pick<KeyedCalls, 'run'> | undefined {
-  if (!own || !shared) return own ?? shared;
-  return { run: async (call) => ((await own.knows(call)) ? own : shared).run(call) };
+/** The logs of a host: its own, and one that it shares with other hosts. */
+export class KeyedCallLogs {
+  #own: KeyedCalls | undefined;
+  #shared: KeyedCalls | undefined;
+
+  use(calls: KeyedCalls, scope: 'own' | 'shared'): void {
+    if (scope === 'own') this.#own = calls;
+    else this.#shared = calls;
+  }
+
+  /** A key stays in the log where it was recorded: another log would run its call again. */
+  async run(call: KeyedCall): Promise<ToolResult> {
+    const own = this.#own;
+    const shared = this.#shared;
+    const log = own && shared ? ((await own.knows(call)) ? own : shared) : (own ?? shared);
+    if (!log) throw noKeyedCalls(call.server);
+    return log.run(call);
+  }
+
+  /** Closes each log, also when the other one fails. */
+  async close(): Promise<void> {
+    const closed = await Promise.allSettled([this.#shared?.close(), this.#own?.close()]);
+    for (const each of closed) if (each.status === 'rejected') throw each.reason;
+  }
 }
 
 export async function callOnce(
-  calls: Pick<KeyedCalls, 'run'> | undefined,
+  logs: KeyedCallLogs,
   operations: Operations,
   isRepeatable: () => boolean,
   server: string,
@@ -55,8 +72,7 @@ export async function callOnce(
   const refusal = invalidCall(server, tool, options) ?? invalidKey(server, key);
   const text = refusal ?? argumentsText(args, server, tool);
   if (text instanceof HostError) throw text;
-  if (!calls) throw noKeyedCalls(server);
-  return calls.run({
+  return logs.run({
     ...{ principal: principal.id, key, server, tool, args: text, deadlineMs, signal, isRepeatable },
     execute: (ownSignal, leftMs) => {
       const deadline = leftMs === undefined ? {} : { deadlineMs: leftMs };
