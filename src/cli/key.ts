@@ -28,10 +28,10 @@ export const key: Command = {
   options: {
     'role=': 'the role of the key, which decides what it may use',
     'no-role': 'for a worker without a role; needs unlistedRole: "allow"',
-    'worker=': 'for a worker of this name: it opens the broker only',
+    'worker=': 'a key for this worker; it opens the broker only',
     host: 'for a host that serves workers over NATS',
     'expires=': 'when it expires, like 2027-01-31 or 2027-01-31T12:00Z',
-    nats: 'a key pair for NATS, which knows only the public half',
+    nats: 'a key pair for NATS; NATS gets only the public half',
     'key-file=': 'write the key to this new file instead of printing it',
     'config=': 'the configuration to change',
     ...jsonOption,

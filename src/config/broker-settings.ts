@@ -64,8 +64,8 @@ export const brokerEntry = z.strictObject({
 /** Members of earlier versions, and what to write instead. */
 export const removedBrokerMembers: Readonly<Record<string, string>> = {
   compat: 'remove it; workers of the first protocol need that version of Hostler',
-  'limits.mailboxMessages': 'remove it; a worker may have 256 calls that are not taken',
-  'limits.mailboxBytes': 'remove it; a worker may have 64 MiB of replies that are not taken',
+  'limits.mailboxMessages': 'remove it; a worker may have 256 calls whose replies it has not acknowledged',
+  'limits.mailboxBytes': 'remove it; a worker may have 64 MiB of replies that it has not acknowledged',
   'limits.messagesPerSecond': 'write limits.bytesPerSecond instead',
   'limits.burst': 'write limits.bytesPerSecond instead',
   'limits.calls': 'write limits.callsPerWorker instead; the fair queue of each server bounds all calls',

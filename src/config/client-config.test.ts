@@ -173,7 +173,7 @@ describe('tables and names', () => {
   test('two tables are joined, and of two equal names ours counts', () => {
     const { made, notes } = normalised({ servers: { a: { command: 'b' }, c: local }, mcpServers: { a: local } });
     expect(made).toEqual({ mcpServers: { a: local, c: local } });
-    expect(notes).toEqual(['servers.a: is also in mcpServers, and that one counts']);
+    expect(notes).toEqual(['servers.a: is also in mcpServers, which has priority']);
   });
 
   test('a definition has the slug as its name and the written name as its label', () => {

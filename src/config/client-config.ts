@@ -2,7 +2,7 @@
  * Normalises what MCP clients write to our own shape: servers of every table under `mcpServers`, by slug, with keys of ours only.
  * Not here: the keys (client-keys.ts), placeholders (placeholders.ts), validation (host-config.ts).
  * Invariants: pure, apart from one look for a program whose name has blanks. Never throws. A configuration in our own shape does
- * not change, so normalising twice is normalising once. A key that looks like a misspelt key of ours stays, and validation
+ * not change, so normalising it twice has no further effect. A key that looks like a misspelt key of ours stays, and validation
  * refuses it. No entry is lost: every name of the file is a name of the result.
  */
 import { statSync } from 'node:fs';
@@ -77,14 +77,14 @@ class Normaliser {
   }
 
   #servers(tables: readonly (readonly [string, Table])[]): Table {
-    // Our own table counts if two tables have the same name.
+    // If two tables have a server of the same name, our own table has priority.
     const ordered = [...tables].sort(([a], [b]) => Number(b === 'mcpServers') - Number(a === 'mcpServers'));
     const entries = new Map<string, readonly [string, unknown]>();
     for (const [table, members] of ordered)
       for (const [name, entry] of Object.entries(members)) {
         const other = entries.get(name)?.[0];
         if (other === undefined) entries.set(name, [table, entry]);
-        else this.#note(`${table}.${shown(name)}`, `is also in ${other}, and that one counts`, 'remove one of them');
+        else this.#note(`${table}.${shown(name)}`, `is also in ${other}, which has priority`, 'remove one of them');
       }
     const slugs = slugsOf(entries.keys());
     const servers: Table = Object.create(null);
@@ -108,7 +108,7 @@ class Normaliser {
       else if (serverKeys.includes(key) || isMisspelt(key, serverKeys, unusedKeys, descriptiveKeys)) entry[key] = value;
       else if (!descriptiveKeys.has(key)) this.#isUnused(key, source);
     }
-    // After the keys of ours, which count.
+    // Keys of clients come last, because our own keys have priority.
     for (const put of late) put();
     this.#fitTransport(entry, given.type, from);
     this.#fitCommand(entry, `${from}.command`);
@@ -121,7 +121,7 @@ class Normaliser {
   #put(entry: Table, { to, convert }: ClientKey, given: unknown, at: string, source: string): void {
     const value = convert ? convert(given) : (given ?? undefined);
     if (value === undefined) return;
-    // A nested entry has the name of ours only.
+    // Only the key `command` itself may hold a nested entry; an object under another name is ignored.
     if (to === 'command' && isTable(value)) return;
     const [first = '', member] = to.split('.');
     const inner = member === undefined ? entry : entry[first];
@@ -227,7 +227,7 @@ function labelled(entry: unknown, name: string, slug: string): unknown {
   return isTable(entry) ? merged({ label: name }, entry) : entry;
 }
 
-/** Members of the second table count. Both may have a member called `__proto__`. */
+/** Members of the second table have priority. Both may have a member called `__proto__`. */
 const merged = (first: Table, second: Table): Table =>
   Object.fromEntries([...Object.entries(first), ...Object.entries(second)]);
 

@@ -72,7 +72,7 @@ function copyOwner(made: number, { uid, gid, mode }: Stats, file: string): void 
     } catch (cause) {
       throw unwritable(
         file,
-        'and remain with its owner',
+        'without changing its owner',
         `run the command as its owner (user ${uid}, group ${gid})`,
         cause,
       );

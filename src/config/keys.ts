@@ -152,12 +152,12 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
   if (isHost) {
     if (nkey === undefined) return invalidSpec(`${at}.nkey`, 'is missing', 'make one with hostler key add NAME --host');
     const extra = Object.entries({ hash, role, worker, epoch }).find(([, value]) => value !== undefined);
-    if (extra) return invalidSpec(`${at}.${extra[0]}`, 'must be left out: the key is that of a host', onlyHost);
+    if (extra) return invalidSpec(`${at}.${extra[0]}`, 'must be left out of the key of a host', onlyHost);
   }
   if (nkey !== undefined && !isForBroker)
     return invalidSpec(`${at}.worker`, 'is missing', 'name the worker of the nkey');
   if (epoch !== undefined && worker === undefined)
-    return invalidSpec(`${at}.worker`, 'is missing', 'an epoch is that of a worker');
+    return invalidSpec(`${at}.worker`, 'is missing', 'epoch needs the name of its worker');
   if (worker === reservedKeyName) return invalidSpec(`${at}.worker`, 'is a reserved name', 'call it something else');
   const expiresAtMs = expires === undefined ? undefined : dateOf(expires);
   if (Number.isNaN(expiresAtMs))
@@ -172,7 +172,7 @@ function parseKey(at: string, name: string, entry: unknown): KeyEntry | HostErro
 const onlyHost = 'a key of a host has nkey, host and expires';
 const epochChars = 10;
 
-/** Another key is another owner of the name, where the configuration does not say. */
+/** Default of `epoch`: without it, another key counts as another owner of the worker name. */
 const epochOf = (id: string): string => hash('sha256', id, 'base64url').slice(0, epochChars).replaceAll('-', '_');
 
 /** Converts a written hash to the encoding of `digestOf`. */
@@ -191,7 +191,10 @@ function dateOf(text: string): number {
 
 const dayOf = (text: string): number => new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate();
 
-/** Names of keys whose worker has another key with another role or epoch. Equal keys may share it, for rotation. */
+/**
+ * Names of keys whose worker has another key with another role or epoch. Keys with equal role and epoch may share a worker, for
+ * rotation.
+ */
 function differing(keys: readonly [string, KeyEntry][]): string[] {
   const found = new Map<string, Set<string>>();
   for (const [, { role, worker }] of keys)

@@ -118,7 +118,7 @@ function secretsSettings(config: unknown): Pick<Sources, 'commands' | 'isStrict'
 function fillText(text: string, at: readonly string[], sources: Sources, faults: HostError[]): string {
   const isLate = isLateField(at);
   try {
-    // Only in a late text, because only there a value is searched for references again.
+    // Only late texts are searched for references again, so only they need escapes.
     const plain = isLate ? literal : undefined;
     return replacePlaceholders(text, { isValue: isLate, plain, replace: (found) => replaced(found, at, sources) });
   } catch (error) {
@@ -196,7 +196,7 @@ function folderOf(name: string, field: string, { env, folder }: PlaceholderSourc
   if (name === 'userHome') return env.HOME ?? homedir();
   const project = projectFolder(env, folder);
   if (project !== undefined) return name === 'workspaceFolderBasename' ? path.basename(project) : project;
-  throw invalidSpec(field, 'needs the folder of a project, and the file belongs to the user', 'write the path instead');
+  throw invalidSpec(field, 'needs the folder of a project, but this is a file of the user', 'write the path instead');
 }
 
 /** Clients keep files of a project in folders such as `.vscode`, and those of the user in folders of the account. */
@@ -219,7 +219,7 @@ function content(name: string, field: string, { files }: Sources): string {
   );
 }
 
-/** Adds the variables of `envFile`; those of `env` count. The path is used as written, like in a confirmation. */
+/** Adds the variables of `envFile`; those of `env` have priority. The path is used as written, as in a confirmation. */
 function withEnvFile(
   written: unknown,
   entry: unknown,

@@ -137,7 +137,7 @@ export function explain(facts: ExplainFacts): Explanation {
 const leftOut = 'clients refuse its definition, so it is left out of lists';
 
 const ruleFor = ({ principal: { id, role }, isListed, tool }: ExplainFacts): string => {
-  const withoutRole = id === embedder.id ? 'the operator is under no role' : 'callers without a role may use it';
+  const withoutRole = id === embedder.id ? 'no role applies to the operator' : 'callers without a role may use it';
   const rule = role === undefined ? withoutRole : `a rule of role '${role}' allows it`;
   return tool !== undefined && isListed === undefined
     ? `${rule}, if the server has it: its tools are not known yet`

@@ -55,7 +55,7 @@ describe('around a piece of work', () => {
       await send(fakeCall());
       const error = await failureOf(send(fakeCall()));
       expect(error.code).toBe('budget_exceeded');
-      expect(error.message).toBe("server 'github': call 3 is over budget, this work may make 2");
+      expect(error.message).toBe("server 'github': call 3 is over budget, this work may make 2 calls");
       expect(error.details).toMatchObject({ reason: 'mcp_calls', limit: 2, actual: 3, execution: 'not_executed' });
       expect(error.retryable).toBe(false);
       expect((await failureOf(send(fakeCall()))).details).toMatchObject({ limit: 2, actual: 4 });

@@ -82,7 +82,7 @@ export class CallBudgets {
     const current = this.#current.getStore();
     if (current && ++current.spent > current.calls) {
       return exceeded(call, current.calls, current.spent, {
-        why: `this work may make ${current.calls}`,
+        why: `this work may make ${current.calls} calls`,
         hint: 'do it with fewer calls, or give it a larger budget',
       });
     }
@@ -123,7 +123,7 @@ export class CallBudgets {
     const window = this.#windowOf(key, nowMs, rateLimit);
     if (++window.spent <= rateLimit.calls) return undefined;
     return exceeded(call, rateLimit.calls, window.spent, {
-      why: `its caller may make ${rateLimit.calls} in ${rateLimit.windowMs} ms`,
+      why: `its caller may make ${rateLimit.calls} calls in ${rateLimit.windowMs} ms`,
       hint: 'wait until the window is over, or ask the operator for a higher limit',
       retryAfterMs: Math.ceil(window.endsAtMs - nowMs),
     });

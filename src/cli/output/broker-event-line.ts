@@ -43,7 +43,7 @@ function brokerLine(event: BrokerEvent): Line | undefined {
     case 'denied':
       return ['warn', `broker: worker '${event.worker}' may not call ${event.server ?? '*'}/${event.tool}`];
     case 'unlisted_role':
-      return ['warn', `broker: worker '${event.worker}' is refused everything: ${textWithHint(event.error)}`];
+      return ['warn', `broker: worker '${event.worker}' may use nothing: ${textWithHint(event.error)}`];
     case 'uncertain':
       return ['warn', `broker: call ${event.key} of worker '${event.worker}' may have run: its outcome is not known`];
     case 'rekeyed':

@@ -51,7 +51,7 @@ function callsText({ calls, running, queue }: StatusRow): string {
 /** The most important note is first, because the end of the line may be cut. */
 export function noteOf(row: StatusRow): string {
   const login = row.auth?.next;
-  // The error and the next try say nothing more: a person has to log in.
+  // A person has to log in, so the error and the next try add nothing.
   if (row.state === 'auth_required' && login !== undefined) return login;
   const notes = [
     login ?? '',

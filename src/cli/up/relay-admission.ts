@@ -84,4 +84,4 @@ const fullText = (clients: number): string =>
   `the running Hostler serves ${clients} clients over stdio and takes no more; close one of them`;
 
 const differText = (names: readonly string[]): string =>
-  `${names.slice(0, namesShown).join(', ')}${names.length > namesShown ? ' and others' : ''}: a client has another value than the running Hostler, which keeps its own; hostler restart takes that of the next client`;
+  `${names.slice(0, namesShown).join(', ')}${names.length > namesShown ? ' and others' : ''}: a client has another value than the running Hostler, which keeps its own; after hostler restart the value of the next client applies`;

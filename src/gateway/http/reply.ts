@@ -91,7 +91,7 @@ export const REFUSALS = {
   sessionMissing: refusal(
     400,
     invalid,
-    'send the Mcp-Session-Id that initialize was answered with, or initialize first',
+    'send the Mcp-Session-Id from the answer to initialize; without a session, send initialize first',
   ),
   sessionUnknown: refusal(404, invalid, 'this session does not exist; open a new one with initialize'),
   sessionOpen: refusal(400, invalid, 'this session is open already; leave Mcp-Session-Id out to open another'),

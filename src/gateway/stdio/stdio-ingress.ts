@@ -124,7 +124,7 @@ class PipeIngress implements StdioIngress, Pipe {
     input.on('end', this.#ended);
     input.on('error', this.#ended);
     input.on('close', this.#ended);
-    // A stream that ended before emits these events no more.
+    // A stream that has already ended does not emit these events again.
     if (output.destroyed) this.#broken();
     else if (input.readableEnded || input.destroyed) this.#ended();
   }

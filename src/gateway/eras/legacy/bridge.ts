@@ -206,7 +206,7 @@ class InputRounds {
     const text = `"inputResponses":{${texts.join(',')}}`;
     return text.length <= responsesBytesMax
       ? text
-      : this.#failure(`what the client answered to ${quoted(method)} is too large`);
+      : this.#failure(`the answer of the client to ${quoted(method)} is too large`);
   }
 
   /** The legacy era requires an id for elicitation by URL; the modern era has none. */

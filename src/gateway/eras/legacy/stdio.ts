@@ -142,5 +142,5 @@ const invalid = (message: string): RpcFailure => ({ code: RPC.invalidRequest, me
 
 const noSession: RpcFailure = {
   code: RPC.invalidParams,
-  message: `params._meta must hold ${META.version}; or open a session with initialize first`,
+  message: `send ${META.version} in params._meta, or open a session with initialize first`,
 };

@@ -73,7 +73,7 @@ const unsupportedVersion = (version: string): RpcFailure => ({
 });
 
 export const missing = (key: string): RpcFailure =>
-  invalid(`params._meta must hold ${key}, once; every request of protocol ${MODERN_VERSION} carries it`);
+  invalid(`params._meta must have exactly one ${key}; every request of protocol ${MODERN_VERSION} carries it`);
 
 /** Returns `_meta` if it contains a version or capabilities. */
 function claimOf(params: Buffer | undefined): Buffer | undefined {
@@ -186,7 +186,7 @@ const nullText = Buffer.from('null');
 /** No header value could match an ambiguous argument. */
 const unclear = ({ name }: MirroredHeader): RpcFailure => ({
   code: MODERN_ERRORS.headerMismatch,
-  message: `the argument for the header Mcp-Param-${name} stands more than once, or among more than ${LIMITS.members} others; name each argument once`,
+  message: `the argument for the header Mcp-Param-${name} is given twice, or in an object with more than ${LIMITS.members} members; send each argument once`,
   httpStatus: 400,
 });
 
