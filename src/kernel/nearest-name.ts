@@ -3,7 +3,7 @@ const charsMax = 100;
 
 const thirdOf = ({ length }: string): number => Math.max(1, Math.floor(length / 3));
 
-/** Suggests the known name for a mistyped one: fewest edits, at most `editsMax` of it; undefined if none is that close. */
+/** Suggests the known name that needs the fewest edits, at most `editsMax`; undefined if none is that close. */
 export function nearestName(
   written: string,
   known: Iterable<string>,

@@ -1,6 +1,6 @@
 /** Keeps the newest values of one secret redacted: texts with an older value may still arrive. */
 
-/** `know` adds a value to redact. `forget` ends it for one owner; the value stays as long as another owner knows it. */
+/** `know` adds a value to redact. `forget` removes one owner of the value; it is redacted as long as it has another owner. */
 export interface SecretSink {
   know(value: string, owner?: object): void;
   forget(value: string, owner?: object): void;

@@ -72,11 +72,14 @@ function formsOf(value: string): string[] {
 export interface Redactor {
   /** For text of servers: also redacts what follows a label such as `token:`. */
   readonly redact: Redact;
-  /** For sentences of ours: a sentence may say `wants authorization: log in`. Quoted text was redacted when it was put in. */
+  /**
+   * For texts that Hostler composes, such as `wants authorization: log in`: redacts no text after a label. Text that they quote was
+   * redacted before.
+   */
   readonly mask: Redact;
   /** Without `owner`, the value is known until it is forgotten without an owner. */
   know(value: string, owner?: object): void;
-  /** The value is redacted as long as another owner knows it. */
+  /** The value stays redacted as long as it has another owner. */
   forget(value: string, owner?: object): void;
 }
 

@@ -42,11 +42,11 @@ export async function createHost(config: HostConfig, options: CreateHostOptions 
   return host;
 }
 
-/** A log whose file does not exist has no keys. It is not opened then, so calls with keys of a shared log do not depend on it. */
+/** A log without a file has no keys and is not opened, so calls with keys of a shared log do not depend on it. */
 const hasKeys = (stateDir: string | undefined): boolean =>
   stateDir !== undefined && callsFiles.some((name) => existsSync(path.join(stateDir, 'calls', name)));
 
-/** The second name is that of the file after its disk failed. */
+/** The second name is used for the file after its disk has failed. */
 const callsFiles = ['calls.db', 'calls.db-failed'];
 
 async function withLogins(

@@ -3,7 +3,7 @@
  * the starting servers wait for something else, such as the network. Memory limits it.
  * Not here: the queue of starts (start-gate.ts).
  *
- * Invariant: the number is at least that of the processors and at most `startsMax`.
+ * Invariant: the result is at least the number of processors and at most `startsMax`.
  */
 import { availableParallelism, cpus } from 'node:os';
 
@@ -14,7 +14,7 @@ export interface MachineLoad {
 }
 
 const startsMax = 64;
-/** Beginning: enough to keep all processors busy. */
+/** Initial limit: enough starts to keep all processors busy. */
 const startsPerProcessor = 4;
 const idleShareMin = 0.1;
 /** Memory that a starting server is assumed to need. */

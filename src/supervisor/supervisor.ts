@@ -201,7 +201,10 @@ export class Supervisor<C extends Connection> {
     return this.#acquired?.connection.closedBy ? undefined : this.#acquired;
   }
 
-  /** Stops the server for good; resolves when its run is closed. `isReplaced`: a new server takes the name, callers retry. */
+  /**
+   * Stops the server for good; resolves when its run is closed. `isReplaced`: another server takes the name, so callers are told to
+   * retry.
+   */
   dispose(isReplaced = false): Promise<void> {
     this.#isReplaced = isReplaced;
     this.#on({ kind: 'stop' });

@@ -22,7 +22,9 @@ import {
   type PendingRequests,
 } from './pending-requests.js';
 
-/** Server requests that one call sends together arrive within this time. After it, the call waits for their answers. */
+/**
+ * Server requests that one call causes together arrive within this time. After it, the call counts as waiting for their answers.
+ */
 export const askTogetherMs = 250;
 
 export class Attribution {
@@ -280,7 +282,7 @@ export type Cause =
   | { readonly kind: 'over' }
   /** No request in progress could have caused it. */
   | { readonly kind: 'none' }
-  /** A recently ended request may have caused it. No request is in progress, or only one, of another client. */
+  /** A recently ended request may have caused it. At most one request is in progress, and it belongs to another client. */
   | { readonly kind: 'ended'; readonly count: number }
   /** Any of `count` requests in progress, or of `abandoned` requests that were given up, could have caused it. */
   | { readonly kind: 'unclear'; readonly count: number; readonly abandoned: number };

@@ -108,7 +108,7 @@ export interface SessionReset {
 
 export interface Channel {
   readonly kind: 'stdio' | 'streamable-http' | 'http-sse' | 'memory' | 'attached';
-  /** Must be called once, first. */
+  /** Must be called once, before any other method. */
   start(listener: ChannelListener): void;
   send(frame: OutboundFrame): HostError | undefined;
   withdraw(frame: OutboundFrame): Withdrawal;

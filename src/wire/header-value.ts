@@ -14,7 +14,7 @@ export function encodeHeaderValue(value: string): string {
   return `${prefix}${Buffer.from(value, 'utf8').toString('base64')}${suffix}`;
 }
 
-/** Returns the decoded text; undefined for a value that `encodeHeaderValue` cannot return. */
+/** Returns the decoded text; undefined for a value that `encodeHeaderValue` never returns. */
 export function decodeHeaderValue(value: string): string | undefined {
   if (value === '') return '';
   if (!visibleAscii.test(value)) return undefined;
