@@ -29,7 +29,7 @@ const transports: Readonly<Record<string, string | undefined>> = {
   streamablehttp: 'streamable-http',
   'http-stream': 'streamable-http',
 };
-/** The keys `command` and `url` say the same. */
+/** Redundant values: the keys `command` and `url` already choose the transport. */
 const impliedTransports: ReadonlySet<string> = new Set(['stdio', 'local', 'http', 'remote']);
 
 export const transportOf: Convert = (type) => {
@@ -43,7 +43,7 @@ const durationMaxMs = 24 * 3_600_000;
 const inMs = (value: unknown, unitMs: (number: number) => number): unknown => {
   const number = typeof value === 'string' && /^\d+(?:\.\d+)?$/.test(value) ? Number(value) : value;
   if (typeof number !== 'number') return number ?? undefined;
-  // Clients write 0 for `no limit`; then ours applies.
+  // Clients write 0 for `no limit`; Hostler then uses its default limit.
   return number > 0 ? Math.min(Math.ceil(number * unitMs(number)), durationMaxMs) : undefined;
 };
 /** Cline, Codex and Goose write seconds, the others milliseconds. No client has a limit below one second or above 16 minutes. */

@@ -43,7 +43,7 @@ export function normaliseText(text: string, file: string): WrittenConfig {
   return { ...normalised, locate: locator(placesOf(tree, body), file, normalised.written), file };
 }
 
-/** Errors that are thrown have their place. */
+/** Thrown errors include their place in the file. */
 export function fillConfig({ config, notes, locate, file }: WrittenConfig, sources: PlaceholderSources): ReadConfig {
   try {
     const filled = fillPlaceholders(config, sources);
@@ -131,7 +131,7 @@ function locator(
   };
 }
 
-/** The path, then the paths of what contains it. */
+/** The path, then each of its parent paths. */
 const prefixesOf = (path: string): string[] => {
   const ends = [...path.matchAll(/\./g)].map(({ index }) => index).reverse();
   return [path, ...ends.map((end) => path.slice(0, end))];
@@ -223,7 +223,7 @@ const errorText = (error: ParseError['error']): string =>
     .replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter}`)
     .toLowerCase();
 
-/** Returns line and column of offsets, each of which is not before the last one. */
+/** Returns a function that gives line and column of an offset. Offsets must not decrease from call to call. */
 function placer(text: string): (offset: number) => string {
   let [line, lineStart, at] = [1, 0, 0];
   return (offset) => {

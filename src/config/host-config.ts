@@ -2,8 +2,8 @@
  * Parses the whole configuration (`hostler.json`): `unknown` → frozen HostSettings with all defaults.
  * A mistake in one entry is reported and disables that entry. Any other mistake is thrown, with its path.
  * Not here: one server's entry (server-definition.ts), the effect of roles and budgets on a call (policy/).
- * Invariants: an unknown key of a section of ours is refused; client-config.ts decides about the other keys. An invalid entry never grants more than a valid one: an invalid role may use nothing,
- * and an invalid budget allows no call.
+ * Invariants: an unknown key in a section of Hostler is refused; client-config.ts decides about all other keys. An invalid entry
+ * never grants more than a valid one: an invalid role may use nothing, and an invalid budget allows no call.
  */
 import * as z from 'zod/mini';
 import { faultsOf, type HostError, isHostError, joinFaults } from '../kernel/errors.js';

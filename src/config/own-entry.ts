@@ -1,6 +1,6 @@
 /**
  * Finds the entries of a configuration that are Hostler itself with the same configuration. Files of clients hold such an entry
- * beside their servers. If it were started, Hostler would list its own tools again, and again with each list.
+ * beside their servers. If Hostler started it, each list would contain Hostler's own tools once more.
  * Not here: a second check when a relay connects (cli/up/relay-admission.ts).
  * Invariant: only the entry itself is refused, with a note; it is no fault of the file.
  */

@@ -1,9 +1,9 @@
 /**
  * Runs the command of `${exec:NAME}` and returns its output: no shell, no input, bounded in time and size.
  * Not here: when it runs (secret-values.ts).
- * Invariants: stderr is never read. After the result no process of its group is left. After a timeout, too much output or an exit
- * with the pipe still open, on Linux none is left that kept its environment either. Otherwise a process that left the group stays:
- * an agent that keeps a passphrase, for example.
+ * Invariants: stderr is never read. After the result no process of its group is left. After a timeout, too much output, or an exit
+ * with the pipe still open, Linux hosts also end processes that left the group and kept the environment. Otherwise such a process
+ * stays, for example an agent that keeps a passphrase.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

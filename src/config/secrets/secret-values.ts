@@ -78,7 +78,7 @@ export class SecretValues {
     return expand(text, (each) => values.get(referenceText(each)) ?? '');
   }
 
-  /** The text with the values that were resolved last. Undefined: a reference was not resolved yet. */
+  /** Expands the text with the last known values. Undefined: a reference was not resolved yet. */
   peek(text: string): string | undefined {
     const isKnown = referencesIn(text).every((each) => this.#kept.has(referenceText(each)));
     return isKnown ? expand(text, (each) => this.#kept.get(referenceText(each))?.value ?? '') : undefined;
