@@ -53,6 +53,6 @@ export interface KnownServer {
   readonly lists: ReadonlyMap<ListMethod, ShownList>;
   /** Increases with every change of facts or lists. */
   readonly revision: number;
-  /** Increases with every new session. What a client set in an earlier one, such as the log level, is lost. 0: none yet. */
+  /** Increases with every new session, in which settings of clients, such as the log level, are lost. 0: none yet. */
   readonly session: number;
 }

@@ -19,9 +19,9 @@ import { isTemporary, SessionRetry, type SessionWork } from './session-retry.js'
 /** A server may announce many changes one by one: a single read after this delay covers them. */
 const settleMs = 100;
 const failedSettleMs = 1_000;
-/** Calls are held no longer for a list that is not answered. */
+/** Longest time for which calls are held if the list is not answered. */
 const holdMsMax = 5_000;
-/** Throttled reads in a row after which calls are held no longer. */
+/** After this number of throttled reads in a row, calls are no longer held. */
 const throttledReadsMax = 3;
 const readMsMax = 30_000;
 /** Pause after a read, as a multiple of its duration: a server that announces changes all the time cannot keep Hostler busy. */
@@ -77,7 +77,7 @@ export class ListReader {
     } catch (error) {
       // The supervisor reports the end of the session.
       if (session.closedBy || this.#retry.isStopped) return this.#endHold();
-      // The failure of a read that is due again says nothing about the new session.
+      // A failed read that is due again belongs to the old session, so it is not reported.
       if (!this.#retry.hasFailed && !this.#isHoldDue && !this.#hold?.throttledReads) onProblem(error);
       isAgain = isTemporary(error);
     }
@@ -141,7 +141,7 @@ export class ListReader {
     this.#retry.after(0, () => void this.read());
   }
 
-  /** Calls that are held already continue: they are held again, or refused. */
+  /** Starts a new hold. Calls of the previous hold continue: they wait for this one, or are refused. */
   #holdCalls(throttledReads: number): void {
     const { clock, throttle, session } = this.#parts;
     this.#endHold();

@@ -23,7 +23,7 @@ export interface ItemFault {
 /** Returned by a rule if the item cannot be used. */
 const unusable = Symbol('unusable');
 
-/** Returns the value that clients accept: the same bytes, others, or undefined to remove the member. */
+/** Returns the value that clients accept: the same bytes, other bytes, or undefined to remove the member. */
 type Rule = (value: Buffer | undefined, fault: (path: string) => void) => Buffer | undefined | typeof unusable;
 type Rules = Readonly<Record<string, Rule>>;
 
@@ -77,14 +77,14 @@ const resource: Rules = {
   }),
 };
 
-/** A list of schemas that has "object" among its types is meant for arguments. */
+/** A missing type becomes "object", and so does a list of types that contains "object". */
 const argumentsType: Rule = (value) => {
   if (!value || value[0] === 0x6e) return objectType;
   if (stringOf(value) === 'object') return value;
   return isList(value) && elementsOf(value).some(isOneOf(['object'])) ? objectType : unusable;
 };
 
-/** Clients want an object for each property; `true` and `false` have one with the same meaning. */
+/** Clients require an object for each property, so `true` and `false` are replaced with equivalent objects. */
 const properties: Rule = (value, fault) => {
   // PHP encodes an empty map as a list.
   if (!isObject(value)) return value && isList(value) && elementsOf(value).length === 0 ? emptyObject : undefined;

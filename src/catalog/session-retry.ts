@@ -100,7 +100,10 @@ export class SessionRetry {
 /** JSON-RPC errors that blame the request. Any other error may be a passing problem of the server. */
 const requestFaults: ReadonlySet<number> = new Set([RPC.invalidRequest, RPC.methodNotFound, RPC.invalidParams]);
 
-/** True: the same request may succeed later. An invalid or too large list stays so, as does a request that is refused as such. */
+/**
+ * True: the same request may succeed later. False for an invalid or too large list, and for a request that the server refuses as
+ * invalid.
+ */
 export function isTemporary(error: unknown): boolean {
   if (!isHostError(error) || error.code === 'result_too_large') return false;
   if (error.code !== 'protocol_error') return true;

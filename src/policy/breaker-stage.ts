@@ -24,8 +24,8 @@ const strikes: Readonly<Partial<Record<ErrorCode, Strike>>> = {
 const silenceMs = 5_000;
 
 /**
- * A list, read or request without an answer for this long is a strike, even if its caller's deadline ended it. Less than the
- * default deadline of a list (10 s), which counts from before the request is sent.
+ * A list, read or request without an answer for this long is a strike, even if its caller's deadline ended it. It is shorter than
+ * the default deadline of a list (10 s), which starts before the request is sent.
  */
 const strikeAfterMs = 9_000;
 

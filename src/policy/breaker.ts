@@ -231,7 +231,7 @@ export class Breaker {
     this.#close();
   }
 
-  /** The server or instance has ended: calls that still end count nowhere, and the breaker stays closed. */
+  /** The server or instance has ended: outcomes of its remaining calls are ignored, and the breaker stays closed. */
   retire(): void {
     this.#isRetired = true;
     this.#close();

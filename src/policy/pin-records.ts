@@ -154,8 +154,8 @@ export const withApproval = (record: PinRecord, approved: PinVersion): PinRecord
 });
 
 /**
- * The record before an approval, for a server that still lists what was approved. A version that it lists since then stays
- * pending.
+ * Returns the record without its newest approval. `before`: the record before that approval. The version that was approved, or a
+ * newer one that is listed now, is pending again.
  */
 export function withoutApproval(record: PinRecord, before: PinRecord, compareWording: ComparesWording): PinRecord {
   const { approved, firstHash, renamedFrom } = before;

@@ -1,6 +1,6 @@
 /**
- * Sending a failed call again: the rules, the retry budget of a server, and the wait before the next attempt. The rules use the facts of an error, never its text: `not_executed` means that
- * no byte reached the server.
+ * When a failed call is sent again: the rules, the retry budget of a server, and the wait before the next attempt. The rules use
+ * the facts of an error, never its text.
  * Not here: sending again (host/dispatch.ts), the annotations of a tool (ManagedServer.traitsOf).
  *
  * Invariants: a call that may have run is sent again only if its tool is trusted and read-only or idempotent. A call that timed
@@ -204,8 +204,8 @@ interface Group {
 
 /**
  * Backoff between the attempts of an operation, and a shared next attempt for all operations whose connection was refused. A
- * refused connection sent nothing, so attempts continue for 5 s or until the deadline and are not charged as retries. Of all
- * operations that wait for one server, one dials at a time.
+ * refused connection sent nothing, so attempts continue for 5 s or until the deadline and are not charged as retries. Only one of
+ * the operations that wait for a server dials at a time.
  * Not here: servers that are being started (supervisor/).
  *
  * Invariants: each waiting request gets exactly one signal: try again, or end. A server has an entry only while requests wait

@@ -45,14 +45,17 @@ const placeOf: Readonly<Record<string, Place>> = {
   ),
 };
 
-/** A reference into wording, or by an anchor that may be in it, gives wording a meaning. One with `%` may be such a reference, encoded. */
+/**
+ * If a `$ref` may lead into a wording member, that member is part of the schema. An anchor may lie inside one, and a `%` may encode
+ * such a path.
+ */
 const refersToWording = /\/(?:description|title|\$comment|examples)\b|^"#[^/"]|%/;
 
 const OPEN_BRACE = 0x7b;
 const OPEN_BRACKET = 0x5b;
 const QUOTE = 0x22;
 
-/** True if the definitions differ in wording at most. */
+/** True if the definitions are equal except for wording. */
 export function differInWordingOnly(before: JsonText, after: JsonText): boolean {
   const [old, now] = [leavesOf(before), leavesOf(after)];
   for (const [field, { text }] of [...old, ...now])
@@ -109,7 +112,7 @@ function collect(bytes: Buffer, path: string, place: Place, kind: FieldKind, lea
     });
   } else leaves.set(path, { text: bytes.toString('utf8'), kind });
   const isContainer = !leaves.has(path);
-  // A schema without other members must not vanish unseen together with its wording.
+  // Record a schema that has wording members only: otherwise its removal would go unnoticed.
   if (isContainer && !isNoted) leaves.set(path, { text: bytes[0] === OPEN_BRACE ? '{}' : '[]', kind });
   return kind !== 'text';
 }

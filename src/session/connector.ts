@@ -39,7 +39,10 @@ interface SimulatedTransports {
 
 export interface ConnectorOptions {
   readonly client: ClientIdentity;
-  /** Folder of the journal of child processes. Without it, child processes may survive a crash of the login session. */
+  /**
+   * Folder of the journal of child processes. Without it, child processes may survive if Hostler and its death watch are both
+   * killed.
+   */
   readonly stateDir?: string | undefined;
   /** Files and folders that sandboxed servers never see, besides the state directory. */
   readonly hiddenPaths?: readonly string[];

@@ -1,6 +1,6 @@
 /**
- * The end of a connection that the server refuses as a whole: it speaks another era, or has forgotten the endpoint. A part of the
- * server may still be the old one, so calls that were sent before get some time.
+ * The end of a connection that the server refuses as a whole: it speaks another era, or has forgotten the endpoint. Some replicas
+ * behind the URL may not have changed yet, so calls that were sent before get some time.
  * Not here: finding out (eras/checked-requests.ts), the next connection (supervisor/).
  * Invariant: the connection ends when no earlier call is being worked on, at the latest after `drainMsMax`.
  */
@@ -18,7 +18,10 @@ interface EndingParts {
   readonly server: string;
   readonly peer: Peer;
   readonly clock: Clock;
-  /** Called at each look: an answer to an earlier call says nothing about the next one. */
+  /**
+   * Called at each look. It keeps the server `suspect`, because an answer to an earlier call does not prove that the next one would
+   * be accepted.
+   */
   readonly missed: () => void;
 }
 

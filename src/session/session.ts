@@ -244,8 +244,8 @@ export class Session {
 
   /**
    * Probes the server with a request that it answers at once. Any answer counts, also an error.
-   * `asker`: the breaker needs to know whether the server behind a proxy works, so 502, 503 and 504 mean silence. A connection that
-   * the server refuses is replaced, which says nothing about the next call: the breaker has not asked.
+   * `asker`: for the breaker, 502, 503 and 504 mean silence, because it needs to know whether the server behind a proxy works. If
+   * the server refuses the connection as a whole, the next call uses another one, so the breaker gets `unasked`.
    */
   async probe(deadlineAtMs: number, asker: 'supervisor' | 'breaker' = 'supervisor'): Promise<ProbeResult> {
     const { ended } = this.#ending;

@@ -3,10 +3,11 @@
  * Not here: the renewal itself (the provider), sending the refused request again (host/), server states (supervisor/).
  *
  * Invariants:
- * - For one token and one kind of refusal at most one attempt runs at a time; each set of missing scopes is a kind of its own. It
- *   continues when its caller leaves.
+ * - For one token and one kind of refusal at most one attempt runs at a time. Each set of missing scopes is a separate kind. An
+ *   attempt continues when its caller leaves.
  * - A request that was refused with an older token causes no attempt: the current token may be valid.
- * - A token of another grant is announced (`onNewGrant`) before its first request. In doubt the grant counts as another.
+ * - A token of another grant is announced (`onNewGrant`) before its first request. A token whose grant is unknown counts as one of
+ *   another grant.
  * - No attempt begins within `pauseMs` after another of its kind, however often the current token is refused.
  */
 import type { CancelSignal } from '../../kernel/cancel-signal.js';
@@ -197,7 +198,7 @@ export class AuthRecovery implements TokenSource {
     return () => {};
   }
 
-  /** Undefined during the pause after an attempt, and if too many sets of scopes are wanted at the same time. */
+  /** Undefined during the pause after an attempt, and while too many different sets of scopes are requested. */
   #begin(refused: TokenRefused): Attempt | undefined {
     const { kind, challenge } = refused;
     const own = kindOf(refused);
@@ -278,7 +279,8 @@ export class AuthRecovery implements TokenSource {
     const hash = tokenHash(this.#token);
     if (hash === this.#hash) return false;
     this.#hash = hash;
-    // A token of an attempt for scopes ends no pause for scopes, or a server could ask for other scopes with each request.
+    // A token that an attempt for scopes obtained does not end the pauses for scopes. Otherwise a server could ask for other scopes
+    // with each request.
     if ([...this.#attempts.keys()].some((each) => each !== 'token')) this.#pausedUntilMs.delete('token');
     else this.#pausedUntilMs.clear();
     // The values of `others` come from references, which are redacted when they are resolved.

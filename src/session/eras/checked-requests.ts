@@ -49,7 +49,7 @@ export class RefusalCheck {
   }
 }
 
-/** Waits for a check no longer than the request may wait. False also if the caller leaves: the refusal is then its answer. */
+/** Waits for a check until the deadline of the request. Also false if the caller leaves: the caller then gets the refusal. */
 export function whileAwaited(
   clock: Clock,
   checking: Promise<boolean>,

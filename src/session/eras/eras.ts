@@ -1,6 +1,6 @@
 /**
  * The table of eras, and a memory of the era of each server. A new era is one folder beside this file, and one line here.
- * The memory is not on disk: a server that gets a newer era by an update would stay in the old one.
+ * The memory is not stored on disk, because an updated server would stay in its old era.
  */
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Era } from '../../wire/channel.js';

@@ -73,7 +73,7 @@ export interface HttpSession {
   ): Promise<Answer>;
   /** Call it when the server refused the standalone stream. */
   sessionMaybeLost(): void;
-  /** Like the method of `Peer`, where nothing has to wait for a session. */
+  /** Like the method of `Peer`. Absent if a request may have to wait for a session. */
   requestWithCallback?(
     method: string,
     params: JsonText | undefined,
@@ -86,7 +86,7 @@ export interface HttpSession {
   close?(): void;
 }
 
-/** What a check says of a session or an era. `unanswered`: the server has neither answered nor refused, so nothing is known. */
+/** Result of checking a session or an era. `unanswered`: the server neither answered nor refused, so nothing is known. */
 export type Verdict = 'known' | 'refused' | 'unanswered';
 
 export interface HttpSessionOwner {

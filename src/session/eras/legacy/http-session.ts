@@ -123,8 +123,8 @@ export class LegacyHttpSession implements HttpSession {
 
   #request(method: string, params: JsonText | undefined, options: RequestOptions, seen: number): Promise<Answer> {
     const request = this.#peer.request(method, params, options);
-    // Hostler itself reads the lists of each new session: with those as proof, a server that answers them and forgets every
-    // session would be asked for a new one each second.
+    // Lists that Hostler itself reads do not prove a session: a server that answers them but forgets each session would get an
+    // `initialize` every second.
     if (!this.#renewal.isUnproven || METHODS.get(method)?.isHousekeeping) return request;
     return request.then((answer) => {
       this.#renewal.answered(seen);
@@ -132,7 +132,7 @@ export class LegacyHttpSession implements HttpSession {
     });
   }
 
-  /** False also if the caller leaves during the check: the caller then gets the response of the server. */
+  /** Also false if the caller leaves during the check: the caller then gets the response of the server. */
   #isRefusedForSession(error: unknown, options: RequestOptions, seen: number): Promise<boolean> {
     // A request whose session was lost before its answer arrived may have run.
     const isRefused = isHostError(error) && error.details.execution === 'not_executed';

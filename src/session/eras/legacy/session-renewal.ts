@@ -112,7 +112,7 @@ export class SessionRenewal {
     return this.await(request, () => this.renew(seen));
   }
 
-  /** Waits for `ready`, which is a part of the renewal, no longer than the request may wait. */
+  /** Waits for `ready`, a step of the renewal, until the deadline of the request. */
   await({ method, deadlineAtMs, signal }: WaitingRequest, ready: () => Promise<void>): Promise<void> {
     const { server, clock } = this.#parts;
     return new Promise((resolve, reject) => {
