@@ -196,7 +196,7 @@ class JoinedGateway implements Gateway {
       client,
     });
     this.#pipes.add(pipe);
-    // A socket that was paused after its first line stays paused until it is told to go on.
+    // The socket of a relay was paused after its first line.
     input.resume();
     await pipe.closed;
     this.#pipes.delete(pipe);

@@ -65,7 +65,7 @@ export class Approvals {
     this.#changed(server, tool, before);
   }
 
-  /** Takes the newest approval back; after that, the one before it. One that is no longer in effect is passed over. */
+  /** Takes back the newest approval that is still in effect. Repeated calls take back earlier ones. */
   undo(): { readonly server: string; readonly tool: string } {
     const { pins, log, servers } = this.#parts;
     // A server may come back, so its approvals stay in the log.

@@ -31,7 +31,7 @@ export interface ServiceStatus {
 
 /** Rows in the log of calls. */
 export interface LogUsage {
-  /** Rows not taken: received or running, and finished. */
+  /** Rows whose call is received or running. */
   readonly open: number;
   readonly finished: number;
   readonly replyBytes: number;

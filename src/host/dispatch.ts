@@ -86,7 +86,7 @@ export const targetFor = (server: ManagedServer, { relay, principal }: Operation
     ? server
     : targetOf(server, relay.instance, principal.id);
 
-/** No operation of a caller stays open as long as the connection. */
+/** Operations of callers are never `isLongLived`. */
 type SentOptions = Complete<Omit<CallOptions, 'isLongLived'>>;
 
 /** One operation, sent as often as needed. Without a relay, no request of the server is passed on. */
@@ -292,7 +292,7 @@ class Dispatch implements Omit<SentOptions, keyof CauseHandlers | 'relay'>, Dead
     this.attemptLater(attempt + 1, deadlineLeftMs);
   }
 
-  /** No connection could be opened. Not charged as a retry: of all waiting operations, one dials at a time. */
+  /** No connection could be opened. Not charged as a retry, because only one of the waiting operations dials at a time. */
   private unconnected(error: HostError): void {
     const { call, context, server } = this;
     const { deadlineAtMs, signal } = call;

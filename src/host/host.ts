@@ -356,8 +356,8 @@ export class Host {
   }
 
   /**
-   * Runs the calls with an `idempotencyKey` from now on. `shared`: the log is one of several hosts. It has the keys that the own log does
-   * not know, and stays in use when it is closed: another log does not know its keys, so those calls are refused.
+   * Runs the calls with an `idempotencyKey` from now on. `shared`: several hosts share the log. It is used for keys that this
+   * host's own log does not know. After it is closed, calls with such keys are refused, because no other log knows its keys.
    */
   useKeyedCalls(calls: KeyedCalls, scope: 'own' | 'shared'): void {
     this.#keyedCalls.use(calls, scope);

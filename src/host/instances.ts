@@ -106,7 +106,7 @@ export class Instances {
     return this.#byKey.get(key);
   }
 
-  /** Keeps the instance of this client running, whichever it is, until the returned function is called. */
+  /** Keeps an instance of this client running, also after a reload, until the returned function is called. */
   hold(base: ManagedServer, client: string, owner: string): () => void {
     const server = base.definition.name;
     const instance = this.#of(base, client, owner);

@@ -26,7 +26,7 @@ export interface KeyedCall {
 }
 
 export interface KeyedCalls {
-  /** The key is recorded here, or its call runs. */
+  /** True if the key is recorded in this log, or if its call is running. */
   knows(call: KeyedCall): Promise<boolean>;
   run(call: KeyedCall): Promise<ToolResult>;
   /** Running calls have `graceMs` to end; 0 by default. */

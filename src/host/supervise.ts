@@ -66,7 +66,7 @@ interface ClientInstance {
   readonly onEvent: (event: SupervisorEvent) => void;
 }
 
-/** A lost session is renewed on its connection, at its own intervals: a new connection would ask no better. */
+/** A lost session counts as alive: it is renewed on its open connection, and a new connection would not help. */
 const verify = async (session: Session, deadlineAtMs: number): Promise<boolean> => {
   const result = await session.probe(deadlineAtMs);
   return result === 'alive' || (result === 'unasked' && session.isLost);

@@ -80,7 +80,7 @@ export class CallQueue<Call extends { giveUp(): void }> {
   #drain(): void {
     for (const next of this.#waiting) {
       if (this.#holds > 0) return;
-      // Calls that were added during a hold have asked for no slot: one may have been free then.
+      // Calls that were added during a hold requested no slot, even if one was free.
       if (!this.#slots.take()) return this.#slots.want();
       this.#waiting.delete(next);
       this.#dispatch(next);
@@ -108,7 +108,7 @@ export class ConnectionSlots {
     if (spare) this.#spares.push(spare);
   }
 
-  /** True while a queue may be waiting for a slot: answered requests should free theirs. */
+  /** True while a queue may be waiting for a slot. Answered requests should then free their slots. */
   get isWanted(): boolean {
     return this.#isWanted;
   }

@@ -25,7 +25,7 @@ const failuresMax = 5;
 const delayMsMax = 30_000;
 /** Upper bound of the delay while a caller waits for the rest of an answer. */
 const pollMsMax = 1_000;
-/** A refused standalone stream is asked for again after this time, which doubles with each refusal. */
+/** Delay before a refused standalone stream is requested again. It doubles with each refusal. */
 const refusedMs = { first: 30_000, max: 300_000 } as const;
 /** Lower bound between two GETs. A server may end the standalone stream after every event and send `retry: 1`. */
 const standaloneIntervalMs = 1_000;
@@ -208,7 +208,7 @@ export class ResumableStreams {
     this.#owner = owner;
   }
 
-  /** Does not retry on a server that says that it has no such stream. */
+  /** Does not retry if the server says that it has no such stream. */
   openStandalone(): void {
     if (this.#standalone) return;
     this.#cancelReopen();
@@ -225,8 +225,8 @@ export class ResumableStreams {
   }
 
   /**
-   * Most refusals may pass, such as those of a proxy during maintenance or of a token service that is down. The session may be
-   * in use meanwhile.
+   * Most refusals are temporary, such as those of a proxy during maintenance or of a token service that is down. Meanwhile the
+   * session may be in use.
    */
   #refused(cause: HostError): void {
     const { clock } = this.#owner.deps;

@@ -82,7 +82,7 @@ export abstract class HttpChannel<Call extends HttpCall> implements Channel {
     this.#callPool = openPool(spec, deps, connections);
     this.#controlPool = openPool(spec, deps, controlConnections);
     this.#oneWayPool = openPool(spec, deps, oneWayConnections);
-    // Every call may resume a broken stream beside the standalone one, and a stream is opened before the one it replaces is closed.
+    // One stream for each call, the standalone stream, and one more: a stream is opened before its predecessor is closed.
     this.streamPool = openPool(spec, deps, connections + 2);
     this.calls = new CallQueue(new ConnectionSlots(connections), (call) => this.dispatch(call, this.#callPool));
     const control = new ConnectionSlots(controlConnections);

@@ -84,7 +84,7 @@ function tokenRefused(kind: RefusalKind, details: HostErrorOptions, { server, he
 /** Statuses that mean that the request was not executed. */
 const refusedUnread = [400, 401, 403, 404, 405, 406, 410, 413, 415];
 
-/** Statuses that refuse the client or the moment, not the protocol of the request. */
+/** Statuses about authorization or load, not about the protocol of the request. */
 const otherRefusals = [401, 403, 407, 408, 425, 429];
 
 /** True: the status may mean that the server speaks another protocol. */
@@ -155,8 +155,8 @@ export interface RefusalAnswer {
 }
 
 /**
- * A refusal in doubt. Either the request is wrong, or the server no longer knows the session (many report that with 400 instead
- * of 404) or the protocol. session/eras/ finds out which.
+ * A refusal with an unclear cause. Either the request is wrong, or the server no longer knows the session (many servers report that
+ * with 400 instead of 404) or the protocol. session/eras/ finds out which.
  */
 export class BadRequest extends HostError {
   /** Answer for the caller if the request turns out to be wrong. */

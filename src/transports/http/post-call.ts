@@ -44,7 +44,7 @@ export class PostCall extends PostedFrame implements ExchangeSink {
   readonly #host: CallHost;
   lastEventId: string | undefined;
   retryMs: number | undefined;
-  /** JSON-RPC error with the id of this request, received with a refusal in doubt. */
+  /** JSON-RPC error with the id of this request, received with a refusal that `isInDoubt`. */
   refusalAnswer: RefusalAnswer | undefined;
   #over = false;
   #body: Body = 'none';

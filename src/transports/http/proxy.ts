@@ -91,7 +91,9 @@ const refused = (httpStatus = 0): HostError =>
 
 let trusted: { readonly file: string; readonly context: SecureContext | undefined } | undefined;
 
-/** Authorities of Node, of NODE_EXTRA_CA_CERTS and of SSL_CERT_FILE. Undefined: those that Node has by itself. */
+/**
+ * Authorities of Node, of NODE_EXTRA_CA_CERTS and of SSL_CERT_FILE. Undefined: SSL_CERT_FILE adds none, so Node's default applies.
+ */
 export function trustedAuthorities({
   SSL_CERT_FILE: file,
   NODE_EXTRA_CA_CERTS: extra,

@@ -1,6 +1,7 @@
 /**
- * Loads the parts of undici that Hostler uses, synchronously from its installed location: all of it takes 8.7 MB more memory and
- * 88 more files. The bundle of the library replaces this file by one that returns undefined: bundlers do not follow a `require`
+ * Loads only the parts of undici that Hostler uses, synchronously from its installed location. All of undici would take 8.7 MB more
+ * memory and 88 more files. The bundle of the library replaces this file by one that returns undefined: bundlers do not follow a
+ * `require`
  * made by createRequire. Then undici.ts loads it with an import.
  */
 import { createRequire } from 'node:module';

@@ -36,7 +36,7 @@ export function readTls({ cert, key }: TlsPaths, field = 'listen.tls'): TlsConte
   return context;
 }
 
-/** Calls `apply` with the new files after they were replaced. A link that leads elsewhere counts. */
+/** Calls `apply` with the new files after they were replaced. A link with a new target counts as replaced. */
 export function watchTls(
   paths: TlsPaths,
   clock: Clock,

@@ -8,7 +8,7 @@
 const NEWLINE = 0x0a;
 /** Enough for a stack trace and the lines before it. */
 const crashBytes = 16 * 1024;
-/** With more, every second one is dropped: its bytes then have the time of the chunk before. */
+/** Beyond this number every second entry is dropped, and its bytes get the time of the previous chunk. */
 const arrivalsMax = 1_000;
 
 export interface StderrLine {
@@ -52,7 +52,7 @@ export class StderrRing {
     this.#next = second > 0 ? second : (this.#next + first) % this.#capacity;
   }
 
-  /** Nothing follows: the process has ended. Its last words often have no newline. */
+  /** The process has ended, so nothing follows. Its last line often has no newline. */
   end(): void {
     this.#isEnded = true;
   }
