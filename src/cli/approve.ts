@@ -74,7 +74,7 @@ async function approveHashes(
   if (!args.has('yes')) throw usageError(approve, '--hash needs --yes');
   if (hashes.length === 0) throw usageError(approve, '--yes needs a --hash for each tool', hashHint(waiting));
   const approved: Approved[] = [];
-  // An unknown or outdated hash ends the command; the approvals before it hold.
+  // An unknown or outdated hash ends the command; earlier approvals stay in effect.
   for (const each of hashes) {
     await client.request('approve', { ...each });
     approved.push(each);

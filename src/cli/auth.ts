@@ -35,7 +35,7 @@ export const auth: Command = {
   },
 };
 
-/** Without a configuration all logins are listed all the same. */
+/** Empty without a configuration: all logins are listed then too. */
 async function configured(args: Parameters<Command['run']>[0]): Promise<RemoteServer[]> {
   try {
     return [...(await remoteServers(args, process.env)).values()];

@@ -1,6 +1,6 @@
 /**
  * Chooses the data directory, and makes sure that it is private and writable before it is used.
- * Each configuration file has a data directory of its own, so that two projects can run at once. The configuration of the user has
+ * Each configuration file has a data directory of its own, so that two projects can run at once. The configuration of the user uses
  * the data folder itself.
  */
 import { createHash } from 'node:crypto';

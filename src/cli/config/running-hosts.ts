@@ -73,12 +73,12 @@ async function answering(file: string): Promise<Running | undefined> {
   return undefined;
 }
 
-/** What a command does if this folder has a configuration that does not run, and another Hostler runs. */
+/** What a command does if no Hostler runs the configuration of this folder, but another Hostler is running. */
 export type OtherHost = 'show' | 'refuse' | 'ignore';
 
 /**
- * The data directory that a command means: the named one, else that of the Hostler with the named configuration. Without both, that
- * of the Hostler with the configuration which `hostler up` would use here, else that of the only Hostler that runs.
+ * The data directory that a command uses: that of `--data-dir`, else that of the Hostler that runs the file of `--config`. Without
+ * these options, that of the Hostler that runs the configuration of this folder, else that of the only running Hostler.
  */
 export async function hostDataDir(
   args: ParsedArgs,

@@ -31,7 +31,10 @@ const requestsMax = 16;
 /** A client with more unread bytes is disconnected. */
 const unreadBytesMax = 16 * 1024 * 1024;
 
-/** Rejects if another Hostler owns the data directory; for another `config`, an error of usage names both. `operations` is called for each request, so the set can grow later. */
+/**
+ * Rejects if another Hostler owns the data directory. If that Hostler has another `config`, it is a usage error that names both
+ * files. `operations` is called for each request, so the set can grow later.
+ */
 export async function openControl(
   file: string,
   operations: () => Operations,

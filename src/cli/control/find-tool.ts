@@ -26,7 +26,7 @@ export interface FoundTool {
 
 export interface ToolWords {
   readonly server: string;
-  /** Undefined: `server` is both names, like `memory.read_graph`. */
+  /** Undefined: `server` contains both names, like `memory.read_graph`. */
   readonly tool?: string | undefined;
   readonly deadlineMs?: number | undefined;
 }
@@ -107,7 +107,7 @@ async function toolsOf(
   }
 }
 
-/** Lists the tools of the named server, or of all servers, where they are not known. A failure stays for `discover` to report. */
+/** Lists the tools of the named server, or of all servers, where they are not known. Failures are reported by `discover`. */
 export async function listUnlisted(host: Host, given: string | undefined): Promise<void> {
   const servers = given === undefined ? host.names() : [serverNamed(host, given)];
   await Promise.all(servers.map((server) => toolsOf(host, server, firstListMs)));

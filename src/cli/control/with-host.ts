@@ -9,7 +9,7 @@ import { connectControl, type HostClient } from './control-client.js';
 import { controlPath } from './control-protocol.js';
 
 const absent: readonly unknown[] = ['ENOENT', 'ECONNREFUSED'];
-/** Commands without a Hostler run one after the other: each that ends lets the others try again. */
+/** Commands that find no Hostler run one after the other: when one ends, the others try again. */
 const triesMax = 1_000;
 
 /** The first request of `use` must have no side effects. */

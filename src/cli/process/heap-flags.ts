@@ -22,7 +22,10 @@ const flags = ['--heap-growing-percent=50', '--semi-space-growth-factor=1', '--n
  */
 const relayFlags = ['--no-opt', '--no-maglev', '--semi-space-growth-factor=1'];
 
-/** Call it when the code of the start has run, because it writes the code cache. No import: that would load Node's ES module loader. */
+/**
+ * Call it after the code of the start has run, because it writes the code cache. It avoids `import()`, which loads Node's ES module
+ * loader.
+ */
 export function limitRelay(): void {
   const { setFlagsFromString } = process.getBuiltinModule('node:v8');
   finishCompileCache();
@@ -39,7 +42,7 @@ const newSpaceBytes = 8 * 1024 * 1024;
 
 /**
  * Call it before the bundle runs: cached code is only valid under the flags that it was written under. The other flags are set once
- * new space has `newSpaceBytes`. That is looked at after each collection: a timer let new space double, 8 MB more.
+ * new space has `newSpaceBytes`. The size is checked after each collection: with a timer instead, new space doubled (8 MB more).
  */
 export function limitHeap(): void {
   setFlagsFromString('--liftoff-only');

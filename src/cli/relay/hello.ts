@@ -8,7 +8,7 @@ import { configBytesMax } from '../../config/folders.js';
 import { withoutForeign } from '../../config/without-foreign.js';
 import { type EndReason, endReasons } from './relay-state.js';
 
-/** Changes whenever a relay and a host of different numbers could misunderstand each other. */
+/** Raise it with every change after which older relays or hosts could misunderstand newer ones. */
 export const relayProtocol = 1;
 export const helloBytesMax = 1024 * 1024;
 const variablesMax = 1_000;
@@ -35,7 +35,7 @@ export interface Welcome {
   readonly notes: readonly string[];
   /**
    * `config`: the host runs another configuration. `protocol`: the other side is too old. `stopping`: try again later. `full`: the
-   * host has its most clients, as `notes` say.
+   * host accepts no more clients; `notes` has the number.
    */
   readonly refused?: 'config' | 'protocol' | 'stopping' | 'full';
 }

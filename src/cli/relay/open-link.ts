@@ -21,10 +21,10 @@ export type Opened =
 const NEWLINE = 0x0a;
 const welcomeMs = 10_000;
 
-/** A host that ends between the connection and its welcome. */
+/** Codes if the host ends after the connection was opened and before it sends its welcome. */
 const goneCodes: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
 const absentCodes: ReadonlySet<string> = new Set(['ENOENT', 'ECONNREFUSED']);
-/** A lack of the system, or another process at the same moment: the next try may succeed. */
+/** A shortage of system resources, or a race with another process: the next attempt may succeed. */
 const passingCodes: ReadonlySet<string> = new Set([
   ...['EAGAIN', 'EINTR', 'EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'ETIMEDOUT', 'EBUSY', 'EADDRINUSE'],
 ]);

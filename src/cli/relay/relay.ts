@@ -3,7 +3,8 @@
  * Not here: the decisions (relay-state.ts, request-table.ts), finding and starting a host (start-host.ts).
  * Invariants:
  * - Whole lines are forwarded unchanged, so the loss of a host never splits a message.
- * - Lines that wait for a host have a bound of bytes and of their number; beyond it, and while a side does not read, the other side is paused.
+ * - The number and bytes of lines that wait for a host are bounded; at a bound the client is paused. While one side does not read,
+ *   the other side is paused.
  * - `closed` resolves once, after the last answer was written.
  */
 import type { Socket } from 'node:net';
@@ -177,7 +178,7 @@ export class Relay {
         return this.#connected(opened.socket, opened.welcome);
       case 'refused':
       case 'unreachable':
-        // After a failed attempt this process has read lines that no other part of it would see.
+        // After input was read or a host was joined, no other part of this process can serve the client.
         if (opened.kind === 'refused' ? !this.#hasJoined : !this.#isAttached) return this.#options.onUnusable(opened);
         return this.#failed(
           opened.kind === 'refused' ? `it runs ${opened.config} now` : `its socket cannot be used (${opened.code})`,

@@ -107,7 +107,7 @@ export class RequestTable {
   #hasBatches = false;
   #level: Buffer | undefined;
   #storedBytes = 0;
-  /** Open requests whose id is that of another one. */
+  /** Number of open requests that share their id with another one. */
   #repeats = 0;
 
   get size(): number {
@@ -168,7 +168,7 @@ export class RequestTable {
     });
   }
 
-  /** Either of the two may be the one that the host answers first, so neither is sent again. */
+  /** The host may answer either of the two first, so neither is sent again. */
   #repeatedId(request: OpenRequest): void {
     request.count++;
     this.#repeats++;
@@ -212,7 +212,7 @@ export class RequestTable {
     return 'forward';
   }
 
-  /** Of too many questions the oldest is forgotten: its answer is dropped. */
+  /** If there are too many questions, the oldest is forgotten, and its answer will be dropped. */
   #asked(idText: string): void {
     const [oldest] = this.#questions;
     if (oldest !== undefined && this.#questions.size >= questionsMax) this.#questions.delete(oldest);
@@ -224,7 +224,7 @@ export class RequestTable {
     this.#questions.delete(memberText(bytes.subarray(start, end - 1), 'requestId') ?? '');
   }
 
-  /** The new host knows no change that its client has missed, so each granted list counts as changed. */
+  /** The new host cannot know which changes the client has missed, so each granted list counts as changed. */
   #reopened(params: Buffer): HostLine {
     const meta = memberBytes(params, '_meta');
     const idText = meta && memberText(meta, SUBSCRIPTION_ID);

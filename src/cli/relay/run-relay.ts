@@ -93,7 +93,7 @@ class RelayRun {
       });
       void this.#relay.closed.then(() => {
         const code = this.#hasJoined || this.#lastFailure === undefined ? EXIT.done : EXIT.failed;
-        // Ends the process also while an attempt to connect is under way, after the client has everything.
+        // Ends the process even during a connection attempt, once all output is written to the client.
         process.stdout.write('', () => process.exit(code));
       });
       this.#relay.begin();
@@ -107,7 +107,7 @@ class RelayRun {
     const given = Object.entries({ host, port: port?.toString(), auth: isOpen ? auth : undefined });
     const flags = given.filter((entry): entry is [string, string] => entry[1] !== undefined);
     const script = process.argv[1] as string;
-    // Reads the configuration, so it is made once and not at each attempt to connect.
+    // The hello reads the configuration, so it is built once and not for each connection attempt.
     const hello = this.#hello(Object.fromEntries(flags));
     return joinHost({
       ...{
@@ -161,7 +161,7 @@ class RelayRun {
   }
 }
 
-/** A server that is this relay, or starts it each time, would connect Hostler to itself. */
+/** If a server of this Hostler is this relay, or starts it, the relay would connect Hostler to itself. */
 const containsItself = (config: string): HostError =>
   new HostError(
     'invalid_spec',

@@ -1,7 +1,7 @@
 /**
  * Finds the host of a data directory, or starts one.
- * Invariants: of many relays one starts a host: the one that holds `start.lock`. The control socket of the host is the real lock, so a
- * lock file that is removed too early costs a useless start and nothing else. A file of a dead process is removed.
+ * Invariants: only the relay that holds `start.lock` starts a host. The control socket of the host is the real lock, so a
+ * lock file that is removed too early costs a useless start and nothing else. A lock file of a dead process is removed.
  */
 import { chmodSync, closeSync, existsSync, openSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
 import { createServer } from 'node:net';

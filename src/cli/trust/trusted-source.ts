@@ -26,7 +26,10 @@ import { type UsableChanges, withholdUnconfirmed } from './unconfirmed-changes.j
 type Environment = NodeJS.ProcessEnv;
 
 export interface UsableConfig extends ReadConfig {
-  /** False: equal to the configuration in use, and none is about to replace it. Clients often save their file after a change that does not concern Hostler. */
+  /**
+   * False: equal to the configuration in use and to the one that was read last. Clients often save their file after a change that
+   * does not concern Hostler.
+   */
   readonly isChanged: boolean;
   /** Call it when the configuration is in use: unconfirmed changes of later edits then fall back to it. */
   readonly accept: () => void;

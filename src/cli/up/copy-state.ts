@@ -1,5 +1,5 @@
 /**
- * Copies what a process must obey that serves its client without the lock of the data directory: disabled items and pins.
+ * Copies disabled items and pins, which a process must obey if it serves its client without the lock of the data directory.
  * Invariants: the data directory is only read. A file that exists and cannot be read, or that changes during each try, is an
  * error: without it, tools that are disabled or blocked would pass.
  */

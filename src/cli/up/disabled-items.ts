@@ -72,7 +72,7 @@ function readItems(file: string): Set<string> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return new Set();
-    // To serve what was disabled would be worse than not to start.
+    // Not starting is better than serving disabled items.
     throw new HostError('invalid_spec', `${file} cannot be read (${code ?? 'it is not JSON'})`, {
       ...{ field: '--data-dir', reason: 'disabled' },
       hint: 'correct it, or remove it to enable everything',

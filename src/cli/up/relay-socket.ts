@@ -56,7 +56,7 @@ export async function openRelaySocket(options: RelaySocketOptions): Promise<Rela
 
   const greet = async (socket: Socket, hello: Hello): Promise<void> => {
     const { client: id } = hello;
-    // The relay has given up its earlier connection, which may not have ended here.
+    // The relay has closed its earlier connection, but this end may not have noticed yet.
     const earlier = clients.get(id);
     earlier?.socket.destroy();
     await earlier?.served;

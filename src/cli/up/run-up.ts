@@ -240,7 +240,7 @@ class Run {
     this.#closers.push(() => relays.stop(this.endReason));
   }
 
-  /** The client of a process that serves it without a relay. Its end is the end. */
+  /** Serves the client of a process without a relay. The process ends with its client. */
   async #serveClient(gateway: Gateway): Promise<void> {
     await gateway.serveStdio(process.stdin, process.stdout).catch(this.#problem);
     this.#endFor('down');

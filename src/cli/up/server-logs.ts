@@ -48,17 +48,17 @@ export class ServerLogs {
     return () => this.#listeners.delete(onLine);
   }
 
-  /** Returns the events and the end of stderr of these servers in order of time: those since a time, and of them the last. */
+  /** Returns events and stored stderr lines of these servers in order of time: the last `count` of those since `since`. */
   tail(servers: readonly string[], since = '', count = Number.POSITIVE_INFINITY): LogLine[] {
     const lines = servers
-      // Stderr first: an event of the same moment, such as an exit, comes after the last words.
+      // Stderr first: an event of the same moment, such as an exit, comes after the last output.
       .flatMap((server) => [...this.#stderrTail(server), ...(this.#lines.get(server) ?? [])])
       .filter(({ at }) => at >= since)
       .sort((one, other) => (one.at < other.at ? -1 : one.at > other.at ? 1 : 0));
     return lines.slice(Math.max(0, lines.length - count));
   }
 
-  /** The new lines of one server, or of all, also of those that an edit of the configuration adds. */
+  /** Emits new lines of one server, or of all servers, including those that an edit of the configuration adds. */
   follow(only: string | undefined, emit: (line: LogLine) => void, signal: AbortSignal): Promise<void> {
     const seen = new Map<string, readonly string[]>();
     const followed = () => (only === undefined ? this.#host.names() : [only]);

@@ -1,7 +1,8 @@
 /**
- * The end of the terminal of `hostler up`: servers that are learnt, then a summary, drawn again when it changes. Log lines stand above.
+ * The block at the bottom of the terminal of `hostler up`: servers while their tools are learnt, then a summary. It is redrawn when
+ * it changes, and log lines are printed above it.
  * Not here: the text (output/first-screen.ts), moving the cursor (output/live-block.ts).
- * Invariant: before `begin` and after `end`, and unless `begin` was called, lines go to stderr unchanged.
+ * Invariant: before `begin` and after `end`, lines go to stderr unchanged.
  */
 import type { StatusRow } from '../../host/status.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
