@@ -1,6 +1,5 @@
 /**
- * One client of the broker bench, in a process of its own. Prints one line of JSON: how many a second, and how long the median
- * took.
+ * One client of the broker benchmark, in a separate process. Prints one line of JSON: operations per second and median latency.
  * Arguments: kind, concurrency, seconds, address, key.
  *   call      whole calls through the worker library    slow-call the same, to the server whose tool waits
  *   receipts  receipts of the embedded log, one client for each key
@@ -21,7 +20,7 @@ const [kind, concurrency, seconds, address, key] = [
 const payload = JSON.stringify({ text: 'sixty bytes of text, more or less, as a small call has' });
 const warmMs = 700;
 
-/** `once` does one and resolves when it is done. */
+/** `once` runs one operation and resolves when it is done. */
 async function load(once, lanes = concurrency) {
   const took = [];
   let isOver = false;
@@ -58,7 +57,7 @@ async function callTo(server) {
 const kinds = {
   call: () => callTo('echo'),
   'slow-call': () => callTo('slow'),
-  /** A receipt is counted when it comes; the reply is acknowledged in the background, as a worker does. */
+  /** A receipt is counted when it arrives; as in a worker, the reply is acknowledged in the background. */
   async receipts() {
     const { openWebSocketConnection } = await import('../dist/broker/websocket/worker-connection.js');
     const { systemClock } = await import('../dist/kernel/clock.js');
@@ -117,7 +116,7 @@ const kinds = {
     await ended();
     await served.close();
   },
-  /** The two writes of a call on NATS, without the call. */
+  /** The two writes that a call on NATS makes, without running a call. */
   async claim() {
     const { Kvm } = await import('@nats-io/kv');
     const connection = await asHost();

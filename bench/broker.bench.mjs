@@ -1,7 +1,7 @@
 /**
- * `npm run bench -- broker`: a call of a worker to a server over stdio, recorded on disk on its way, beside a raw WebSocket echo, a raw NATS
- * request and the bare writes of a call in NATS KV, in the same run; and receipts of the embedded log.
- * Each party is a process of its own. Rounds are interleaved; ratios are taken within a round, and their median counts.
+ * `npm run bench -- broker`: measures calls of a worker to a stdio server, each recorded on disk. The same run measures a raw
+ * WebSocket echo, a raw NATS request, the bare NATS KV writes of a call, and receipts of the embedded log.
+ * Each party is a separate process. Rounds are interleaved; ratios are computed within a round, and the median ratio is reported.
  * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/broker.md.
  */
 import { spawn } from 'node:child_process';
@@ -30,7 +30,7 @@ const bar = (what, value, holds, limit) => {
   say(`- ${holds ? 'holds' : 'MISSED'}: ${what}: ${value.toFixed(2)} (${limit})`);
 };
 
-/** Resolves with the first line it prints. */
+/** Starts a process and resolves with the first line that it prints. */
 async function start(command, args) {
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'] });
   children.push(child);
@@ -61,7 +61,7 @@ const write = (name, value) => {
   writeFileSync(place, typeof value === 'string' ? value : JSON.stringify(value), { mode: 0o600 });
   return place;
 };
-/** nats-server greets as soon as it serves. */
+/** nats-server sends INFO as soon as it serves. */
 async function greeted(port) {
   for (let tries = 0; tries < 500; tries++) {
     const socket = connect(port, '127.0.0.1');
@@ -77,7 +77,7 @@ async function greeted(port) {
   throw new Error('nats-server did not start');
 }
 
-// --- who is there
+// --- hosts and servers
 
 const keys = Array.from({ length: 16 }, newKey);
 const entries = Object.fromEntries(
@@ -100,7 +100,7 @@ const upArgs = (name, value) => [
   ...['--port', '0', '--json'],
 ];
 
-/** A nats-server of its own, with this number of hosts. */
+/** Starts a nats-server with this number of hosts. */
 async function natsPlace(name, hosts) {
   const port = await freePort();
   const [host, worker] = [await newUserPair(), await newUserPair()];

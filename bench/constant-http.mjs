@@ -1,6 +1,6 @@
 /**
- * An HTTP server that answers every POST with the same bytes, read from the file it is given: the limit for a list that is
- * answered from prepared bytes. Prints `listening <url>`; ends with stdin.
+ * An HTTP server that answers every POST with the bytes of one file: the upper limit for lists that are answered from prepared
+ * bytes. Prints `listening <url>`; ends with stdin.
  */
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';

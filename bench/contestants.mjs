@@ -17,11 +17,11 @@ import { lineClient } from './line-client.mjs';
 
 const text = 'x'.repeat(60);
 const args = { text };
-/** As a relay has them. */
+/** Arguments as JSON text, as a relay receives them. */
 const argsText = JSON.stringify(args);
 const identity = { name: 'bench', version: '1.0.0' };
 
-/** The limit. */
+/** The raw loop: the upper limit for every client. */
 async function rawStdio({ command, args: argv }) {
   const { send, close } = lineClient(command, argv);
   const message = { jsonrpc: '2.0', method: 'tools/call', params: { name: 'echo', arguments: args } };
@@ -46,7 +46,7 @@ async function rawHttp({ url }) {
   };
 }
 
-/** `parse` builds the result as an object, as the other clients do; without it the bytes are handed on, as a relay does. */
+/** With `parse`, results become objects, as in the other clients. Without it, the bytes are passed on, as in a relay. */
 const hostler =
   (parse) =>
   async ({ command, args: argv, url }) => {
@@ -73,7 +73,7 @@ const sdk = (Client, transport) => async (server) => {
 
 const stateFolder = () => mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
 
-/** A session as the host would use it, without the host. `options`: further options of each call. */
+/** A session as the host uses it, but without the host. `options`: additional options of each call. */
 const bareSession =
   (options = {}) =>
   async (spec) => {
@@ -84,7 +84,7 @@ const bareSession =
     return { call, close: () => closeAll(connector, stateDir) };
   };
 
-/** Every stage on. */
+/** A host with every stage of its pipeline. */
 const host =
   (more = {}) =>
   async (spec) => {
@@ -101,7 +101,7 @@ async function closeAll(opened, stateDir) {
 export const contestants = {
   host: {
     'bare session': bareSession(),
-    // As the host does, so that progress can move the deadline. For comparison, not for a bar.
+    // Sends a progress token, as the host does, so that progress can extend the deadline. For comparison only; no limit applies.
     'bare session, with a progress token': bareSession({
       extend: { byMs: 60_000, untilMs: Number.MAX_SAFE_INTEGER },
     }),
@@ -124,7 +124,7 @@ export const contestants = {
   },
 };
 
-/** What a contestant's answer must be, whatever form it has. */
+/** Throws unless the answer of a contestant, in any of its forms, is the expected one. */
 export function checkAnswer(answer) {
   const bytes = Buffer.isBuffer(answer) ? answer : answer.bytes;
   const result = bytes ? JSON.parse(bytes.toString()) : answer;

@@ -1,7 +1,7 @@
 /**
  * The fastest echo server over HTTP that plain Node allows, so that a benchmark measures its client.
- * Both eras, without sessions, every answer plain JSON. Prints `listening <url>` first; ends when stdin does if
- * END_WITH_STDIN=1. With `?tools=N` in its URL it lists N tools.
+ * Both eras, without sessions; every answer is plain JSON. First prints `listening <url>`. With END_WITH_STDIN=1 it ends with its
+ * stdin. With `?tools=N` in its URL it lists N tools.
  */
 import { createServer } from 'node:http';
 import process from 'node:process';
@@ -24,7 +24,7 @@ function toolsAt(url) {
 const complete = `"resultType":"complete","_meta":${JSON.stringify({ 'io.modelcontextprotocol/serverInfo': serverInfo })}`;
 const cacheable = `"ttlMs":0,"cacheScope":"private",${complete}`;
 
-/** The result's members as text, or undefined for methods of no use to a benchmark. */
+/** The members of the result as text; undefined for methods that no benchmark uses. */
 function membersOf(method, params, modern, url) {
   switch (method) {
     case 'tools/call': {
@@ -73,7 +73,7 @@ const server = createServer((request, response) => {
     answer(response, body, request.url);
   });
 });
-// A benchmark may pause between rounds; its connections should still be there.
+// A benchmark may pause between rounds, and its connections must stay open.
 server.keepAliveTimeout = 60_000;
 server.listen(0, '127.0.0.1', () => {
   process.stdout.write(`listening http://127.0.0.1:${server.address().port}/mcp\n`);

@@ -1,7 +1,7 @@
 /**
  * The fastest echo server over stdio that plain Node allows, so that a benchmark measures its client.
- * Legacy era; answers server/discover with -32601. All answers to one chunk leave in one write.
- * An argument makes it wait so many milliseconds before it answers.
+ * Legacy era; answers server/discover with -32601. All answers to one chunk are written together. The argument is the delay of each
+ * answer in milliseconds.
  */
 import process from 'node:process';
 
@@ -32,7 +32,7 @@ function answer({ id, method, params }) {
 
 /**
  * A call without escapes is answered from its text alone: building and printing objects would cost as much as the
- * clients under test. Anything else goes the long way.
+ * clients under test. Any other request is parsed.
  */
 function answerLine(line) {
   const textAt = line.indexOf('"text":"') + 8;

@@ -1,4 +1,4 @@
-/** One run of the bench first-list: lists N servers that were never seen, and prints the time since this process began. */
+/** One run of the benchmark first-list: lists N new servers, and prints the time since this process started. */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -12,7 +12,7 @@ const file = (name) => fileURLToPath(new URL(name, import.meta.url));
 const server = kind === 'node' ? [process.execPath, [file('./echo-stdio.mjs')]] : ['perl', [file('./twenty-tools.pl')]];
 const names = Array.from({ length: Number(count) }, (_, i) => `s${i}`);
 
-/** The shortest relay: a process for each server at once, one handshake, one list. */
+/** The simplest relay: starts all servers at once, with one handshake and one list each. */
 function listOne() {
   return new Promise((resolve) => {
     const child = spawn(...server, { stdio: ['pipe', 'pipe', 'ignore'] });

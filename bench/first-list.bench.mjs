@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- first-list`: the time until the tools of 50 servers that were never seen are known, against a relay that
- * spawns all 50 at once. Rounds are interleaved, ratios are taken within a round, and their median counts.
+ * `npm run bench -- first-list`: the time until the tools of 50 new servers are known, compared with a relay that spawns all 50 at
+ * once. Rounds are interleaved; ratios are computed within a round, and the median ratio is reported.
  * Options: --rounds N (5).
  */
 import { execFileSync } from 'node:child_process';

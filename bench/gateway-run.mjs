@@ -1,4 +1,4 @@
-/** The processes of the gateway's benchmark: starts them, sends them requests, times them and ends them. */
+/** The processes of the gateway benchmark: starts, calls, measures and ends them. */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -17,7 +17,7 @@ export const meta = {
   'io.modelcontextprotocol/clientCapabilities': {},
 };
 
-/** The first line a process prints, and how it is ended. */
+/** Returns the first line that a process prints, and a function that ends the process. */
 async function firstLine(child) {
   let text = '';
   child.stdout.setEncoding('utf8');
@@ -29,7 +29,7 @@ async function firstLine(child) {
   return text.slice(0, text.indexOf('\n'));
 }
 
-/** A process that prints `listening <url>` and ends with its stdin. */
+/** Starts a process that prints `listening <url>` and ends with its stdin. */
 export async function listening(command, args, env = {}) {
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'], env: { ...process.env, ...env } });
   const exited = once(child, 'exit');
@@ -61,7 +61,7 @@ export const rssBytes = (pid) => {
 
 let runs = 0;
 
-/** A key with a role and a budget, which no load exceeds. */
+/** A key with a role, and with a budget that the load never exceeds. */
 export const benchKey = 'bench-key';
 export const fullPolicy = {
   keys: { bench: { hash: `sha256:${createHash('sha256').update(benchKey).digest('hex')}`, role: 'bench' } },
@@ -69,7 +69,10 @@ export const fullPolicy = {
   budgets: { principals: { bench: { calls: 1_000_000_000, window: '1h' } } },
 };
 
-/** `hostler up` with these servers; the data directory `name` outlives it. `settings`: further members of its configuration. */
+/**
+ * Starts `hostler up` with these servers. The data directory `name` remains after its end. `settings`: further members of the
+ * configuration.
+ */
 export async function hostler(
   folder,
   mcpServers,
@@ -98,7 +101,7 @@ export async function hostler(
     exited,
     post: (method, params = {}, at = '') => post(`${url}${at}`, key, method, params),
     status: () => control(dataDir, 'status'),
-    /** Every server was seen and rests again. */
+    /** Resolves when every server was listed and is asleep again. */
     whenResting: async () => {
       for (let tries = 0; tries < 600; tries++) {
         const rows = await control(dataDir, 'status');
@@ -163,7 +166,7 @@ function send({ hostname = '127.0.0.1', port, path: at, headers, body, using = a
   });
 }
 
-/** Retries until there is an answer; ms since `startedMs`. */
+/** Retries until there is an answer. Returns the ms since `startedMs`. */
 async function untilAnswered(port, { path: at, headers, body }, startedMs) {
   for (;;) {
     try {
@@ -177,7 +180,7 @@ async function untilAnswered(port, { path: at, headers, body }, startedMs) {
   }
 }
 
-/** From exec to the first answer of whatever listens on the port it is given. */
+/** Time from exec to the first answer of the process that `commandFor` starts on a given port. */
 export async function timeToAnswer(commandFor) {
   const port = await freePort();
   const [command, args] = commandFor(port);
@@ -190,7 +193,7 @@ export async function timeToAnswer(commandFor) {
   return tookMs;
 }
 
-/** ms from exec of a server to its answer to initialize. */
+/** Time in ms from exec of a server to its answer to `initialize`. */
 async function startTime({ command, args }) {
   const startedMs = performance.now();
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -237,7 +240,7 @@ export async function killed(folder, spec) {
   const callers = Array.from({ length: 16 }, caller);
   const recoveryMs = [];
   for (let i = 0; i < killsOfServer; i++) {
-    // Long enough to be proven: a server that dies at once is restarted more slowly, on purpose.
+    // Long enough for a proven run: a server that dies earlier is restarted more slowly, by design.
     await sleep(5_500);
     const [{ pid }] = await gateway.status();
     const killedMs = performance.now();

@@ -1,6 +1,6 @@
 /**
- * The gateway, measured in one run against the best that Node can do: a plain relay of the same calls, a server that writes a
- * constant, a Node process that only starts and answers. Everything of Hostler is on: key, role, budget, cache, metrics, supervision.
+ * Compares the gateway, in one run, with the best that Node can do: a plain relay of the same calls, a server that writes a
+ * constant, and a Node process that only starts and answers. Hostler runs with key, role, budget, cache, metrics and supervision.
  * Not here: the load (http-load.mjs), the limits (plain-relay.mjs, constant-http.mjs), the processes (gateway-run.mjs).
  */
 import { execFileSync } from 'node:child_process';
@@ -13,7 +13,7 @@ import { file, median, rounds, saveAs, say, seconds, wanted } from './report.mjs
 
 const concurrencies = [1, 16, 64];
 const cpuConcurrencies = [16, 64];
-/** The measured part of a run, after a warm-up of 8 s and 20,000 calls. */
+/** Length of the measured part of a run, after a warm-up of 8 s and 20,000 calls. */
 const cpuSeconds = Math.max(seconds, 3);
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
 const node = process.execPath;
@@ -22,7 +22,7 @@ const bar = (what, value, holds, asked) => {
   bars.push(holds);
   say(`- ${holds ? 'holds' : 'MISSED'}: ${what}: ${value} (${asked})`);
 };
-/** `pid`: a process that was just started, of which the CPU per call is measured. */
+/** `pid`: a newly started process whose CPU per call is measured. */
 function load(url, key, what, name, concurrency, pid) {
   const args = [file('./http-load.mjs'), url, key, what, name, String(concurrency), String(pid ? cpuSeconds : seconds)];
   if (pid) args.push(String(pid));
@@ -30,7 +30,7 @@ function load(url, key, what, name, concurrency, pid) {
 }
 const middle = (runs, key) => median(runs.map((run) => run[key]));
 
-/** Calls through each contestant in turn, so that a noisy minute hits all of them. */
+/** Measures the contestants in turn, so that other load on the machine affects all of them. */
 async function calls(title, upstream, relayArgs, direct) {
   const relay = await listening(node, [file('./plain-relay.mjs'), ...relayArgs]);
   const gateway = await hostler(folder, { echo: upstream });
@@ -76,12 +76,12 @@ async function calls(title, upstream, relayArgs, direct) {
   }
 }
 
-/** CPU per call of fresh processes, in turn, so that a noisy minute hits both. */
+/** Measures the CPU per call of new processes in turn, so that other load on the machine affects both. */
 async function cpuPerCall(title, upstream, relayArgs) {
   say(`\n### ${title}, CPU per call of fresh processes\n`);
   say('| concurrency | process | first 3 s, us | steady, us | calls/s | p99 ms | RSS after load, MB |');
   say('| ---: | --- | ---: | ---: | ---: | ---: | ---: |');
-  /** Shown below the table. */
+  /** Lines that are printed below the table. */
   const judged = [];
   // Not measured: the first start after an installation stores compiled code.
   const first = await hostler(folder, { echo: upstream }, undefined, { settings: fullPolicy });
@@ -131,14 +131,14 @@ const fifty = Object.fromEntries(
   ]),
 );
 
-/** Every server is seen once, so that what it lists is known from then on. */
+/** Starts every server once, so that its lists are known afterwards. */
 async function learnFifty() {
   const first = await hostler(folder, fifty, 'fifty');
   await first.whenResting();
   await first.end();
 }
 
-/** 1,000 tools from prepared bytes. */
+/** Lists of 1,000 tools, which are answered from prepared bytes. */
 async function manyServers() {
   const gateway = await hostler(folder, fifty, 'fifty');
   const listed = await gateway.post('tools/list');
@@ -159,7 +159,7 @@ async function manyServers() {
   bar('tools/list of 1,000 tools, of a server that writes a constant', rate.toFixed(2), rate >= 0.9, 'at least 0.9');
 }
 
-/** What fifty servers at rest cost, once they were listed. */
+/** The memory of Hostler with fifty idle servers that were listed. */
 async function memory() {
   const measured = [];
   for (let round = 0; round < rounds; round++) {
@@ -188,7 +188,7 @@ async function startUp() {
   say(
     `Node alone ${median(times.node).toFixed(0)} ms, Hostler with 1,000 tools ${median(times.hostler).toFixed(0)} ms.\n`,
   );
-  // Node 20 itself takes twice as long to start.
+  // The ratio is lower on Node 20, because Node 20 itself takes twice as long to start.
   const most = Number(process.versions.node.split('.')[0]) >= 22 ? 2 : 3;
   bar('from exec to the first tools/list, of Node alone', ratio.toFixed(2), ratio <= most, `at most ${most}`);
 }

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- host`: what a host costs on top of a bare session, on the same echo server, in one run. Rounds are
- * interleaved, so that a busy neighbour slows both; ratios are taken within a round, and their median counts.
+ * `npm run bench -- host`: the cost of a host in addition to a bare session, with the same echo server, in one run. Rounds are
+ * interleaved, so that other load slows both; ratios are computed within a round, and the median ratio is reported.
  * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/host.md.
  */
 import { execFileSync } from 'node:child_process';
@@ -20,10 +20,10 @@ const bar = (what, value, holds, limit) => {
   say(`- ${holds ? 'holds' : 'MISSED'}: ${what}: ${value.toFixed(2)} (${limit})`);
 };
 
-/** The host keeps no process alive by itself. */
+/** The timers of a host do not keep the process alive. */
 const alive = setInterval(() => {}, 1_000);
 
-/** One contestant in a process of its own, as it would be: in one process each would be slowed by the code of the others. */
+/** Each contestant runs in a separate process, as in real use: in one process the code of the others would slow it down. */
 function callsPerSecond(name, concurrency) {
   const args = [file('./one-run.mjs'), 'host', name, String(concurrency), String(seconds)];
   return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' })).callsPerSecond;
@@ -35,14 +35,14 @@ function measure(names) {
     names.map((name) => [name, Object.fromEntries(concurrencies.map((each) => [each, []]))]),
   );
   for (let round = 0; round < rounds; round++)
-    // Who goes first changes, so that a neighbour that comes and goes does not always hit the same.
+    // The order changes from round to round, so that periodic other load does not always hit the same contestant.
     for (const concurrency of concurrencies)
       for (const name of round % 2 ? [...names].reverse() : names)
         samples[name][concurrency].push(callsPerSecond(name, concurrency));
   return samples;
 }
 
-/** µs of one answer from the cache, one after the other. */
+/** Mean time in µs of an answer from the cache, for sequential calls. */
 async function cacheHitCost() {
   const entry = {
     command: 'perl',
@@ -65,7 +65,7 @@ async function cacheHitCost() {
   return median(costs);
 }
 
-/** ms to open a host that knows a thousand servers and starts none. */
+/** Time in ms to open a host with a thousand configured servers, none of which is started. */
 async function registerCost() {
   const mcpServers = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`s${i}`, { ...echo }]));
   const startedMs = performance.now();
@@ -77,7 +77,7 @@ async function registerCost() {
   return tookMs;
 }
 
-/** What servers at rest cost, of a thousand, in a process of its own. */
+/** The cost per idle server in a host with a thousand of them, measured in a separate process. */
 function restCost() {
   const script = file('../test/reliability/parked-cost.mjs');
   const rest = mkdtempSync(path.join(folder, 'rest-'));
@@ -92,7 +92,7 @@ say(
 say(
   `median of ${rounds} interleaved rounds of ${seconds} s. 60-byte echo over stdio, each client in a process of its own with its own server.`,
 );
-// First of all, when nothing is warm: that is how a host is opened.
+// Measured first, before any code is optimised, because a real host is opened in a new process.
 const registerMs = await registerCost();
 const results = measure(Object.keys(contestants.host));
 say(`\n| client | ${concurrencies.map((c) => `calls/s at ${c}`).join(' | ')} |`);

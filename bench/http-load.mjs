@@ -1,5 +1,5 @@
 /**
- * Puts load on an MCP endpoint over HTTP with as little work of its own as possible: one request text with another id each time.
+ * Sends load to an MCP endpoint over HTTP as cheaply as possible: one request text, with a new id each time.
  * Arguments: url, key or '', `call` or `list`, name of the tool, concurrency, seconds, and optionally the id of the process that
  * answers. Prints {perSecond, p50Ms, p99Ms, bytes}; with a process id {first, steady}, each with cpuUsPerCall of that process:
  * `first` is its first 3 s of load, `steady` begins after 8 s and 20,000 calls. On a busy machine 8 s may be too few calls to compile
@@ -40,14 +40,14 @@ async function once() {
   return got;
 }
 
-/** Linux counts in ticks of 10 ms. The second field may hold spaces, so fields are counted from its closing parenthesis. */
+/** Linux counts in ticks of 10 ms. The second field may contain spaces, so fields are counted from its closing parenthesis. */
 function cpuUs() {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return (Number(fields[11]) + Number(fields[12])) * 10_000;
 }
 
-/** For so long, and for so many calls at least. */
+/** Sends load for at least `forMs`, and for at least `callsMin` calls. */
 async function load(forMs, callsMin = 0) {
   const tookMs = [];
   const startedMs = performance.now();

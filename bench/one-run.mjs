@@ -1,5 +1,5 @@
 /**
- * One contestant, one concurrency, in a process of its own. Prints {callsPerSecond, cpuUsPerCall}.
+ * Measures one contestant at one concurrency, in a separate process. Prints {callsPerSecond, cpuUsPerCall}.
  * Arguments: transport, contestant, concurrency, seconds, and the URL for HTTP.
  */
 import process from 'node:process';

@@ -1,7 +1,7 @@
 /**
- * More calls in flight on one server than it runs at once: successes per second and CPU at 64, 256, 1,024 and 4,000 in flight,
- * through a gateway over stdio, through a gateway over HTTP, and in-process. Past 64 running and 1,024 queued calls a call is
- * refused, and the client sends the next one at once. The bar compares 4,000 with 1,024 in interleaved rounds.
+ * Measures overload: successes per second and CPU with 64, 256, 1,024 and 4,000 calls in flight on one server, through a gateway
+ * over stdio, through a gateway over HTTP, and in-process. Beyond 64 running and 1,024 queued calls a call is refused, and the
+ * client sends the next one at once. The limit compares 4,000 with 1,024 in flight, in interleaved rounds.
  * Options: --seconds per point, --rounds, --only stdio,http,host.
  */
 import { spawn } from 'node:child_process';
@@ -21,14 +21,17 @@ const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-bench-'));
 const echo = { command: process.execPath, args: [file('./echo-stdio.mjs')] };
 const text = 'x'.repeat(60);
 const counts = { ok: 0, refused: 0 };
-/** A call is a success or a refusal by its text; parsing would cost the client more than the gateway. */
+/** Tells success from refusal by a text search: parsing would cost the client more than the gateway. */
 function count(answer) {
   if (answer.includes('"content":[{"type":"text","text":"xxx')) counts.ok++;
   else if (answer.includes('overloaded') || answer.includes('-31015')) counts.refused++;
   else throw new Error(answer);
 }
 
-/** Each way starts, then sends `n` calls at a time; `answered` is called for each answer or with a number of them. */
+/**
+ * Each function starts a host or gateway, then keeps `n` calls in flight. It calls `answered` for each answer, or with a number of
+ * answers.
+ */
 const ways = {
   async stdio(answered) {
     const dataDir = path.join(folder, 'stdio');
@@ -79,7 +82,7 @@ const ways = {
       ([name, value]) => `${name}: ${value}`,
     );
     const request = `POST ${pathname} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`;
-    // One key may have 3,072 connections, so that each has several requests in flight.
+    // One key may have 3,072 connections, so each connection is used for several requests.
     const idle = [];
     for (let i = 0; i < 1_000; i++) {
       const socket = net.connect(Number(port), '127.0.0.1');

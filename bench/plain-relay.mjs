@@ -1,6 +1,6 @@
 /**
- * The baseline of the gateway: HTTP in, one upstream out, JSON parsed and written again, the id swapped, and nothing
- * else. No keys, no limits, no policy, no supervision.
+ * The baseline for the gateway: takes HTTP requests, parses the JSON, replaces the id and sends them to one upstream. No keys,
+ * limits, policy or supervision.
  * Arguments: `stdio <command> [args]` or `http <url>`. Prints `listening <url>`; ends with stdin.
  */
 import { createServer } from 'node:http';
@@ -10,7 +10,7 @@ import { lineClient } from './line-client.mjs';
 
 const [kind, ...target] = process.argv.slice(2);
 
-/** Both take a message and tell its answer. */
+/** Both functions take a message and resolve with its answer. */
 const overStdio = ([command, ...args]) => lineClient(command, args).send;
 
 function overHttp([url]) {

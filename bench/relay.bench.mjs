@@ -1,6 +1,6 @@
 /**
- * `hostler up --stdio`, the relay that every client has: its memory and CPU per call, and the time until it answers `initialize`. The
- * limit is a Node process that copies stdin to stdout. On a busy machine the CPU until the answer says more than the elapsed time.
+ * Measures `hostler up --stdio`, the relay of each client: memory, CPU per call, and the time until it answers `initialize`. The
+ * baseline is a Node process that copies stdin to stdout. On a busy machine CPU time is more reliable than elapsed time.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -78,7 +78,7 @@ async function measured(process) {
   return { ...first, idleMb };
 }
 
-/** Resolves when the host has ended: a relay that joins would find it. */
+/** Resolves when the host has ended: otherwise the next relay would join it. */
 async function hostEnded(dataDir) {
   while (readdirSync(dataDir).includes('control.sock')) await new Promise((resolve) => setTimeout(resolve, 50));
 }
@@ -92,7 +92,7 @@ for (let round = 0; round <= rounds; round++) {
   const joining = await measured(relay(dataDir));
   await holder.end();
   await hostEnded(dataDir);
-  // The first round compiles the code that the next ones find.
+  // The first round fills the compile cache for the next rounds.
   if (round === 0) continue;
   runs.pipe.push(bare);
   runs.joining.push(joining);

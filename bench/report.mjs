@@ -1,4 +1,4 @@
-/** The options of every benchmark, its output, and the report it is saved to. */
+/** Options and output of all benchmarks, and the report to which the output is saved. */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- wire`: Hostler's wire layer against a raw loop (the limit) and the official SDKs, on the same echo
- * server, in one run. Rounds are interleaved, so that a busy neighbour slows all of them; the median round counts.
+ * `npm run bench -- wire`: compares Hostler's wire layer with a raw loop (the upper limit) and the official SDKs, with the same
+ * echo server, in one run. Rounds are interleaved, so that other load slows all of them; the median round is reported.
  * Options: --rounds N (5), --seconds N per measurement (1), --save writes docs/reports/wire.md.
  */
 import { execFileSync, spawn } from 'node:child_process';
@@ -31,7 +31,7 @@ function measure(transport, url) {
           execFileSync(process.execPath, argv, {
             encoding: 'utf8',
             stdio: ['ignore', 'pipe', 'inherit'],
-            // On Node 20 the SDKs warn of listeners they leak, once per request.
+            // On Node 20 the SDKs leak listeners, which causes one warning per request.
             env: { ...process.env, NODE_NO_WARNINGS: '1' },
           }),
         );
@@ -65,9 +65,9 @@ function bar(what, value, least) {
 }
 
 /**
- * Ratios are taken within a round, where both had the same neighbours, and their median counts. Both lines of ours are
- * judged: the one that hands on bytes, which is what a relay does, and the one that builds the result as an object, which is
- * like for like with the raw loop and the SDK clients.
+ * Ratios are computed within a round, in which both had the same other load, and the median ratio is reported. Both variants of
+ * Hostler are judged: one passes bytes on, as a relay does; the other builds result objects, as the raw loop and the SDK clients
+ * do.
  */
 function judge(title, results, leastOfRaw) {
   for (const ours of ['hostler, relaying bytes', 'hostler']) {
@@ -85,7 +85,7 @@ function judge(title, results, leastOfRaw) {
   }
 }
 
-/** Mean cost of one single-byte chunk while `buffered` bytes of the line already wait. */
+/** Mean cost of a one-byte chunk while `buffered` bytes of the line are already buffered. */
 function dripCost(buffered) {
   const reader = new LineReader(
     64 * 1024 * 1024,
