@@ -1,9 +1,9 @@
 /**
- * Brings a fresh clone to where it can run: dependencies, build output and, for tests, system packages.
- * Uses nothing but Node, because it runs before anything is installed. A step does nothing when nothing changed.
- * Not here: what to run afterwards (start.mjs, test.mjs), and the lock (lock.mjs).
+ * Prepares a new clone: dependencies, build output and, for tests, system packages.
+ * Uses Node only, because it runs before anything is installed. A step whose input has not changed is skipped.
+ * Not here: the commands that run afterwards (start.mjs, test.mjs), the lock (lock.mjs).
  *
- * Invariant: two of these at once never write the same tree; the second waits, then finds the work done.
+ * Invariant: two concurrent runs never write the same tree. The second one waits, and then has nothing to do.
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -39,30 +39,30 @@ function requireNode() {
 /** Path of a command that a development dependency installs. */
 export const bin = (name) => path.join(root, 'node_modules', '.bin', name);
 
-/** Runs `npm ci` when what is installed is not what package-lock.json says. */
+/** Runs `npm ci` if the installed packages differ from package-lock.json. */
 export const ensureDependencies = () => ensureInstalled(root, 'dependencies installed', []);
 
-/** Where the official conformance suite, its Node and other people's clients live: apart from the product's own tree. */
+/** Folder of the official conformance suite, its Node and third-party clients, separate from the dependencies of Hostler. */
 export const conformanceTools = path.join(root, 'test', 'conformance', 'tools');
 
-/** Installs them. No script of theirs is run. */
+/** Installs them without running their scripts. */
 export const ensureConformanceTools = () =>
   ensureInstalled(conformanceTools, 'conformance tools installed', ['--ignore-scripts']);
 
-/** Where StrykerJS lives: only the mutation lane needs it. */
+/** Folder of StrykerJS, which only the mutation lane needs. */
 export const mutationTools = path.join(root, 'test', 'mutation', 'tools');
 
-/** Without peers: its runner must use the vitest of the project, which it finds further up. */
+/** Without peer dependencies: the runner must use the vitest of the project, which it finds in a parent folder. */
 export const ensureMutationTools = () =>
   ensureInstalled(mutationTools, 'mutation tools installed', ['--ignore-scripts', '--legacy-peer-deps']);
 
-/** Where other people's bundlers live: only the lane of the packed package needs them. */
+/** Folder of third-party bundlers, which only the lane `packed` needs. */
 export const bundlerTools = path.join(root, 'test', 'packed', 'tools');
 
-/** No script of theirs is run: esbuild finds its program in the package for the platform. */
+/** Their scripts are not run: esbuild finds its program in the package for the platform. */
 export const ensureBundlerTools = () => ensureInstalled(bundlerTools, 'bundlers installed', ['--ignore-scripts']);
 
-/** Where knip lives: only `npm run check` needs it. */
+/** Folder of knip, which only `npm run check` needs. */
 export const knipTools = path.join(root, 'test', 'knip', 'tools');
 
 export const ensureKnip = () => ensureInstalled(knipTools, 'knip installed', ['--ignore-scripts']);
@@ -86,10 +86,10 @@ async function ensureInstalled(folder, done, options) {
   });
 }
 
-/** In this order: the second replaces files that the first reads. */
+/** The order matters: the second bundler replaces files that the first one reads. */
 const bundlers = ['bundle.mjs', 'bundle-library.mjs'];
 
-/** Compiles src/ to dist/, and bundles what must start fast, when the sources are not the ones dist/ was made of. */
+/** If the sources have changed since dist/ was made, compiles src/ to dist/ and makes the bundles. */
 export async function ensureBuild() {
   const dist = path.join(root, 'dist');
   const stamp = path.join(dist, '.hostler-stamp');
@@ -104,12 +104,12 @@ export async function ensureBuild() {
       const main = path.join(dist, 'cli', 'main.js');
       if (fs.existsSync(main)) fs.chmodSync(main, 0o755);
     });
-    // Last, so that a build which was interrupted is done again.
+    // The stamp is written last, so that an interrupted build is repeated.
     fs.writeFileSync(stamp, wanted);
   });
 }
 
-/** Installs what tests need of the system where it is missing and we may. Returns the rows still missing. */
+/** Installs missing system packages for tests, if this user may. Returns the rows that are still missing. */
 export async function ensureSystemPackages(packages = systemPackages) {
   const missing = () => packages.filter((row) => which(row.command) === undefined);
   if (missing().length === 0) return [];
@@ -131,11 +131,12 @@ async function installLocked(folder, options) {
     await install('ci');
   } catch (error) {
     if (!manifestMatchesLockfile(folder)) throw error;
-    // Written against a mirror that holds no packages for other platforms, the lockfile lacks those optional ones, and
-    // `npm ci` refuses it. `npm install` takes it, so what came out is checked instead.
+    // A lockfile that was written with a mirror without packages for other platforms lacks these optional packages, and `npm ci`
+    // refuses it. `npm install` accepts it, so its result is checked instead.
     fs.rmSync(path.join(folder, 'node_modules'), { recursive: true, force: true });
     await install('install', '--no-save');
-    if (!installedMatchesLockfile(folder)) throw new Error('npm installed something else than package-lock.json says');
+    if (!installedMatchesLockfile(folder))
+      throw new Error('the packages that npm installed differ from package-lock.json');
   }
 }
 
@@ -159,7 +160,7 @@ async function aptInstall(names) {
   const install = () => apt('install', '-y', '--no-install-recommends', ...names);
   const startedMs = Date.now();
   let last = await install();
-  // Package lists are absent or too old: fetch them once and try again.
+  // The package lists may be missing or too old: fetch them once and try again.
   if (last.status !== 0 && (await apt('update')).status === 0) last = await install();
   if (last.status === 0) say(`${names.join(', ')} installed (${seconds(startedMs)})`);
   else process.stderr.write(last.stderr);
@@ -170,7 +171,7 @@ function dependenciesKey(folder) {
   return hash([lockfile, process.versions.node.split('.')[0], process.platform, process.arch]);
 }
 
-/** True after an `npm ci` by hand: npm keeps what it installed in a hidden lockfile, written when it is done. */
+/** Also true after an `npm ci` by hand: npm records the installed packages in a hidden lockfile, which it writes last. */
 function installedMatchesLockfile(folder) {
   const hidden = read(path.join(folder, 'node_modules', '.package-lock.json'));
   if (hidden === undefined) return false;
@@ -199,16 +200,16 @@ function hash(parts) {
 }
 
 function npmCommand() {
-  // Under `npm run` this is the very npm in use; another package manager sets it to itself.
+  // Under `npm run` this is the path of the npm in use. Another package manager sets it to its own path.
   const cli = process.env.npm_execpath;
   return cli !== undefined && path.basename(cli).startsWith('npm-cli') ? [process.execPath, cli] : ['npm'];
 }
 
-/** Runs to the end, silently; what it printed is shown only if it fails. */
+/** Runs a command. Its output is shown only if it fails. */
 async function run(command, args, name, cwd = root) {
   const done = await output(command, args, { cwd });
   if (done.status === 0) return;
-  // npm follows a usage error with all its options.
+  // npm prints all its options after a usage error.
   const text = [done.stdout, done.stderr]
     .filter(Boolean)
     .join('\n')
@@ -218,7 +219,7 @@ async function run(command, args, name, cwd = root) {
   throw new Error(`${name} failed (${how})\n${text}`);
 }
 
-/** Not spawnSync: independent steps run at the same time. Resolves also when the command cannot be started. */
+/** Not spawnSync, because independent steps run concurrently. Also resolves if the command cannot be started. */
 function output(command, args, options) {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
@@ -239,7 +240,7 @@ function which(command) {
       fs.accessSync(file, fs.constants.X_OK);
       if (fs.statSync(file).isFile()) return file;
     } catch {
-      // Not here; the next folder may have it.
+      // This folder does not have the command; the next one may.
     }
   }
   return undefined;
@@ -263,7 +264,7 @@ async function timed(done, work) {
 
 const seconds = (sinceMs) => `${((Date.now() - sinceMs) / 1000).toFixed(1)} s`;
 
-// To stderr: stdout belongs to what runs afterwards.
+// To stderr, because stdout belongs to the command that runs afterwards.
 const say = (line) => process.stderr.write(`bootstrap: ${line}\n`);
 
 const steps = {

@@ -1,6 +1,6 @@
 /**
  * Bundles dist/index.js and the other entry points of the package in place, with everything they import in a few chunks in dist/lib/.
- * Loading hundreds of modules would take longer than running them, and the bundlers of users find no surprises.
+ * Loading hundreds of modules would take longer than running them, and bundlers of users need not resolve our dependencies.
  * Not here: compiling (bootstrap.mjs), the bundles of the command line (bundle.mjs).
  *
  * Invariants: ES modules without top-level await, so that `require('hostler')` works too. One package, libsql, is native: it
@@ -26,15 +26,15 @@ const undici = (file) => JSON.stringify(path.join(root, 'node_modules/undici/lib
 const replacements = new Map([
   ['transports/http/require-undici.js', 'export const requireUndici = () => undefined;'],
   ['catalog/store/require-libsql.js', 'export const requireLibsql = () => undefined;'],
-  // Only what Hostler uses: all of undici is three times as large.
+  // Only the parts that Hostler uses: all of undici would be three times as large.
   [
     'undici',
     `export { default as Pool } from ${undici('dispatcher/pool.js')};\n` +
       `export { default as buildConnector } from ${undici('core/connect.js')};`,
   ],
-  // undici requires it on demand; as an import it would fail at once on Node 20, which does not have it.
+  // undici requires this module on demand. As an import it would fail at the start on Node 20, which lacks the module.
   ['node:sqlite', "throw new Error('node:sqlite is not used');"],
-  // Native parts that ws can do without.
+  // Optional native parts of ws.
   ...['bufferutil', 'utf-8-validate'].map((name) => [name, `throw new Error('${name} is not installed');`]),
 ]);
 
@@ -63,7 +63,7 @@ const common = {
   resolve: { mainFields: ['module', 'main'] },
 };
 
-/** The code of the log's thread, as one script that is started from text. */
+/** The code of the thread of the call log, as one script that is started from text. */
 async function logThread() {
   const bundle = await rolldown({
     ...common,
@@ -121,7 +121,7 @@ await bundle.close();
 for (const chunk of output) {
   const file = path.join(dist, chunk.fileName);
   if (/\bcreateRequire\(import\.meta\.url\)\("/.test(chunk.code)) throw new Error(`${chunk.fileName} requires a file`);
-  // The map of the compiled file, which the bundle has replaced.
+  // The source map belongs to the compiled file, which the bundle has replaced.
   if (chunk.isEntry) rmSync(`${file}.map`, { force: true });
   writeOut(file, chunk.code);
 }

@@ -1,7 +1,8 @@
 /**
- * dist/cli/up/run-up.js and all that it imports → dist/cli/up.bundle.cjs: one file, since loading hundreds of modules takes longer
- * than all the rest of a start. dist/cli/main.js and up.js → dist/cli/main.cjs, the command itself: Node's loader of ES modules
- * takes longer than all that is in it. dist/cli/relay/run-relay.js → dist/cli/relay.bundle.cjs. The other commands stay separate files.
+ * dist/cli/up/run-up.js and all that it imports → dist/cli/up.bundle.cjs: one file, because loading hundreds of modules takes
+ * longer than the rest of a start. dist/cli/main.js and up.js → dist/cli/main.cjs, the command itself, as CommonJS: Node's ES
+ * module loader takes longer than the code of the command. dist/cli/relay/run-relay.js → dist/cli/relay.bundle.cjs. The other
+ * commands stay separate files.
  * Not here: compiling (bootstrap.mjs), loading the bundle (src/cli/up.ts).
  *
  * Invariants: native packages, and those loaded on demand, stay outside; the bundle holds the licences of the packages in it.
@@ -18,7 +19,7 @@ const inside = ['zod', 'jsonc-parser', 'libsql'];
 
 const isOutside = (id) => !id.startsWith('.') && !path.isAbsolute(id);
 
-/** Modules of Node that are loaded on first use: no command needs all of them, and each takes 0.3 to 6 ms. */
+/** Node modules that are loaded on first use: no command needs all of them, and each takes 0.3 to 6 ms. */
 const lateModules = new Set([
   'https',
   'tls',
@@ -65,9 +66,9 @@ async function bundled(name, format, options) {
 }
 
 /**
- * libsql asks two packages and the file system for the native part of this machine. On glibc Linux the bundle requires the part
- * directly; elsewhere libsql looks for it as usual, from where it is installed. With libsql in the bundle and this, the first list
- * comes 11 ms (6 %) earlier on Node 20: 2.8 times the start of Node itself instead of 3.0.
+ * libsql uses two packages and the file system to find its native part for this machine. On glibc Linux the bundle requires that
+ * part directly; elsewhere libsql searches for it as usual, from its installed location. With this and libsql in the bundle, the
+ * first list is 11 ms (6 %) earlier on Node 20: 2.8 times the start of Node itself instead of 3.0.
  */
 const nativePart = {
   name: 'the native part of libsql',
@@ -121,7 +122,7 @@ const up = await bundled('up/run-up.js', 'cjs', {
   external: (id) => isOutside(id) && !inside.includes(id.split('/')[0]),
   plugins: [ownLibsql, nativePart],
 });
-/** Every client has a relay, so it is a small file of its own. */
+/** A separate small file, because every client has a relay. */
 const relay = await bundled('relay/run-relay.js', 'cjs', { external: isOutside });
 const main = await bundled('main.js', 'cjs', {
   external: isOutside,
@@ -134,7 +135,7 @@ const main = await bundled('main.js', 'cjs', {
 });
 
 const licences = inside.map((name) => `/*\n${name}\n\n${licenceOf(root, name).replaceAll('*/', '* /')}\n*/`);
-/** V8 stores an ASCII source with one byte per character. Other characters occur in strings only, where an escape may stand. */
+/** V8 stores an ASCII source with one byte per character. Other characters occur only in strings, where an escape is equivalent. */
 const ascii = (code) => code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 /** One function, after a line with its digest (src/cli/process/compile-cache.ts). */
 function writeBundle(name, code) {
@@ -144,7 +145,7 @@ function writeBundle(name, code) {
 }
 writeBundle('up.bundle.cjs', `${up}\n${licences.join('\n')}`);
 writeBundle('relay.bundle.cjs', relay);
-// Starts as a shell script, so that the command is a reaping PID 1 in a container.
+// The file starts with a shell script, so that the command reaps orphans as PID 1 of a container.
 const { COMMAND_HEADER } = await import(pathToFileURL(path.join(root, 'dist/cli/process/subreaper.js')).href);
 writeFileSync(
   path.join(root, 'dist/cli/main.cjs'),

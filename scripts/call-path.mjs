@@ -1,6 +1,6 @@
 /**
- * Finds the files that one tools/call passes, by the functions that V8 counts: HTTP in, stdio out, with key, role and budget.
- * Runs the compiled files of dist/, one module each. A file counts if at least one of its functions runs in every measured call.
+ * Finds the source files that one tools/call uses, with the function coverage of V8: HTTP in, stdio out, with key, role and budget.
+ * Runs the unbundled files of dist/. A file counts if at least one of its functions runs in every measured call.
  */
 import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,10 +1,10 @@
-/** Picks one of the files of a folder by its short name, given as the first argument of the command line. */
+/** Selects a file of a folder by its short name, which is the first argument of the command line. */
 import * as fs from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import { root } from './bootstrap.mjs';
 
-/** Undefined when there was nothing to pick or it does not exist; then the names are listed and the exit code is set. */
+/** Undefined if no name is given or no such file exists. Then the names are listed and the exit code is set. */
 export function choose({ what, usage, folder, suffix }) {
   const given = process.argv.slice(2);
   const [name, ...rest] = given[0] === '--' ? given.slice(1) : given;

@@ -1,8 +1,8 @@
-/** The licences of the packages that are part of a bundle, which must be handed on with it. */
+/** The licences of the packages in a bundle, which must be distributed with it. */
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** `modules`: paths of what is in the bundle. Throws when a package has no licence that could be handed on. */
+/** `modules`: paths of the bundled modules. Throws if a package has no licence file. */
 export function licencesOf(root, modules) {
   const names = new Set(modules.flatMap((id) => packageIn(id) ?? []));
   return `${[...names]
@@ -14,11 +14,11 @@ export function licencesOf(root, modules) {
 export function licenceOf(root, name) {
   const folder = path.join(root, 'node_modules', name);
   const file = ['LICENSE', 'LICENSE.md', 'LICENCE', 'license'].map((each) => path.join(folder, each)).find(existsSync);
-  if (file === undefined) throw new Error(`${name} has no licence that could be handed on`);
+  if (file === undefined) throw new Error(`${name} has no licence file`);
   return readFileSync(file, 'utf8').trim();
 }
 
-/** The innermost package that the module is part of. */
+/** The innermost package that contains the module. */
 function packageIn(id) {
   const [, after] = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id.split('\0').at(-1) ?? '') ?? [];
   return after;

@@ -1,9 +1,9 @@
 /**
- * One lock per name for all processes of this machine, held while a function runs.
- * A lock is a file that names its owner; it appears with its content (link), so it is never seen incomplete.
+ * One lock per name for all processes on this machine, held while a function runs.
+ * A lock is a file that names its owner. It is created with its content (by a link), so it is never incomplete.
  *
- * Invariants: a lock is only taken from an owner that no longer lives, and only by one process at a time, which looks
- * again before it does so. Without that second look, a slow waiter could remove the lock of the process after.
+ * Invariants: a lock is taken only from an owner that has ended, by one process at a time, which first checks the owner again.
+ * Without this second check a slow waiter could remove the lock of the next owner.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import * as fs from 'node:fs';
@@ -14,7 +14,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 const pollMs = 100;
 const waitMsMax = 15 * 60_000;
-// Breaking a lock takes microseconds; a breaker older than this has died in between.
+// Removing a stale lock takes microseconds. A remover that takes longer than this has died.
 const breakerMsMax = 10_000;
 
 export async function withLock(name, work, options = {}) {
@@ -43,7 +43,8 @@ async function acquire(file, waitMs) {
       continue;
     }
     if (Date.now() > giveUpMs) throw new Error(`process ${owner.pid} has held ${file} for too long`);
-    if (!isReported) process.stderr.write(`bootstrap: waiting for process ${owner.pid}, which is doing the same\n`);
+    if (!isReported)
+      process.stderr.write(`bootstrap: waiting for process ${owner.pid}, which is doing the same work\n`);
     isReported = true;
   }
 }
@@ -77,7 +78,7 @@ function breakStale(file) {
   }
 }
 
-/** Undefined when the lock is free by now. */
+/** Undefined if the lock is free now. */
 function ownerOf(file) {
   let text;
   try {
@@ -99,15 +100,15 @@ function lives(owner) {
   } catch (error) {
     if (error.code === 'ESRCH') return false;
   }
-  // The id may have gone to another process since.
+  // Another process may have the id now.
   return startOf(owner.pid) === owner.started;
 }
 
-/** When the process started, in the kernel's ticks; undefined where the system has no /proc. */
+/** Start time of the process in kernel ticks; undefined without /proc. */
 function startOf(pid) {
   try {
     const stat = fs.readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The command name may hold spaces and brackets; fields are counted after its last bracket.
+    // The command name may contain spaces and parentheses, so fields are counted after the last parenthesis.
     return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
   } catch {
     return undefined;

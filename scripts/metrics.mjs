@@ -1,7 +1,8 @@
 /**
- * `node scripts/metrics.mjs [git ref]`: size and shape of src/, tests left out; with a ref, that commit beside the working tree.
+ * `node scripts/metrics.mjs [git ref]`: size and structure of src/ without tests. With a ref, compares that commit with the working
+ * tree.
  * An export has one importer when exactly one other file of src/ imports it by name.
- * `node scripts/metrics.mjs --path`: the files that one tools/call passes (call-path.mjs), with their functions; needs dist/.
+ * `node scripts/metrics.mjs --path`: the files that one tools/call uses (call-path.mjs), with their functions; needs dist/.
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -44,7 +45,7 @@ function* nodesOf(node) {
 
 const linesIn = (text) => text.split('\n').length - 1;
 
-/** What one file imports, exports and how long its functions are. */
+/** Imports, exports and function lengths of one file. */
 function read(file, text) {
   const found = { lines: linesIn(text), functions: [], imports: new Map(), exports: [] };
   const target = ({ value }) =>
@@ -82,7 +83,7 @@ function exportedBy({ declaration, specifiers }) {
   );
 }
 
-/** Groups of files that import each other in a circle (Tarjan). */
+/** Import cycles: groups of files that import each other (Tarjan). */
 function cycles(files) {
   const [index, low, stack, found] = [new Map(), new Map(), [], []];
   const visit = (file) => {
@@ -142,7 +143,7 @@ function countBy(keys) {
   return counts;
 }
 
-/** The part of the tree whose files are counted together. */
+/** The folder whose files are counted together. */
 const folderOf = (file) => path.posix.dirname(file);
 
 function print(rows) {

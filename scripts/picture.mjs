@@ -1,6 +1,6 @@
 /**
- * The picture of the README: runs commands of the built Hostler on a pseudo terminal, against real servers, and draws what they print.
- * What differs between runs (port, process ids, durations) is replaced by fixed text. Needs `script` of util-linux.
+ * Makes the picture of the README: runs commands of the built Hostler on a pseudo terminal, with real servers, and draws their
+ * output. Values that differ between runs (port, process ids, durations) are replaced by fixed text. Needs `script` of util-linux.
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -35,7 +35,7 @@ const configuration = (folder) => ({
   },
 });
 
-/** Runs the commands. Each is returned with the lines that it printed, with colours, masked. */
+/** Runs the commands. Returns each with its output lines, in colour and masked. */
 export async function record() {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'hostler-picture-'));
   const env = { ...process.env, HOSTLER_DATA_DIR: path.join(folder, 'data'), XDG_DATA_HOME: folder, TERM: 'xterm' };
@@ -66,7 +66,7 @@ async function learnt(env) {
     if (servers.length > 0 && servers.every(({ tools, name }) => tools > 0 || name === 'github')) return;
     await sleep(100);
   }
-  throw new Error('the servers of the picture have not told their tools');
+  throw new Error('the tools of the servers of the picture were not listed');
 }
 
 async function linesOf(command, env) {
@@ -76,7 +76,7 @@ async function linesOf(command, env) {
   return mask(stdout).replaceAll('\r', '').trimEnd().split('\n');
 }
 
-/** Columns of the table of states keep their places. A note is cut where no width of the other columns matters. */
+/** Replacements keep the width of table columns. A long note is cut. */
 const mask = (text) =>
   text
     .replace(/\(pid \d+\)/g, '(pid 4711)')

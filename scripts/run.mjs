@@ -1,11 +1,11 @@
-/** Runs one child to its end, with our output as its own. */
+/** Runs one child process to its end. It inherits the output of this process. */
 import { spawn } from 'node:child_process';
 import process from 'node:process';
 import { root } from './bootstrap.mjs';
 
 /**
- * Resolves to the exit code; a signal or a failed start is 1. A signal that ends us ends the child too. With `stdio: 'pipe'` its
- * output is printed when it ends, so that the output of commands that run at the same time is not mixed.
+ * Resolves to the exit code; a signal or a failed start is 1. A signal that ends this process ends the child too. With `stdio:
+ * 'pipe'` the output is printed when the child ends, so that the output of concurrent commands is not mixed.
  */
 export function run(command, args, options = {}) {
   return new Promise((resolve) => {

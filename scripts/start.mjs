@@ -1,9 +1,9 @@
 /**
  * `npm start`: sets up and runs Hostler with a starter configuration of real MCP servers, until Ctrl-C. Options after `--` are
- * handed on: `npm start -- --json --port 0`.
+ * passed on: `npm start -- --json --port 0`.
  * Not here: what `hostler up` does (src/cli).
  *
- * Invariant: what it makes lies in one temporary folder, which goes when it ends.
+ * Invariant: all created files are in one temporary folder, which is removed at the end.
  */
 import { spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -12,10 +12,10 @@ import path from 'node:path';
 import process from 'node:process';
 import { ensureBuild, ensureDependencies, root } from './bootstrap.mjs';
 
-/** Ctrl-C reaches us from the terminal and once more from npm: what comes this close together is one key press. */
+/** Ctrl-C arrives twice: from the terminal and from npm. Two signals within this time count as one key press. */
 const sameSignalMs = 500;
 
-/** The file that a package's command runs. */
+/** The file that the command of a package runs. */
 async function entryPoint(name) {
   const folder = path.join(root, 'node_modules', name);
   const { bin } = JSON.parse(await readFile(path.join(folder, 'package.json'), 'utf8'));
@@ -42,7 +42,7 @@ async function starterConfig(folder) {
   };
 }
 
-/** Runs in a group of its own, so that each key press reaches it once: through us. */
+/** Hostler runs in a separate process group, so that each key press reaches it once: through this process. */
 function runHostler(args) {
   return new Promise((resolve) => {
     const command = [path.join(root, 'dist/cli/main.js'), 'up', ...args];
@@ -69,7 +69,7 @@ async function main(args) {
   try {
     const config = path.join(folder, 'hostler.json');
     await writeFile(config, `${JSON.stringify(await starterConfig(folder), null, 2)}\n`);
-    // Given first: what is handed on counts more.
+    // Given first, because later options have priority.
     return await runHostler(['--config', config, '--data-dir', path.join(folder, 'data'), ...args]);
   } finally {
     await rm(folder, { recursive: true, force: true });

@@ -1,10 +1,9 @@
 /**
- * `npm test`: sets up, checks format, lint and types, runs every test, and ends with one line that says how it went.
- * Steps that do not need each other run at the same time. Arguments are filters for vitest: `npm test -- wire`.
+ * `npm test`: sets up, checks format, lint and types, runs every test, and ends with one line of totals. Independent steps run
+ * concurrently. Arguments are filters for vitest: `npm test -- wire`.
  * Not here: the long lanes (test-long.mjs).
  *
- * Invariant: the last line is `N passed, N failed`, whatever happened before it; exit code 0 means at least one test
- * ran and nothing failed.
+ * Invariant: the last line is always `N passed, N failed`. Exit code 0 means that at least one test ran and nothing failed.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import os from 'node:os';
@@ -20,7 +19,7 @@ import {
 } from './bootstrap.mjs';
 import { run } from './run.mjs';
 
-/** Counts of a vitest JSON report. A file that could not be loaded has no tests to count: it is one failure itself. */
+/** Counts of a vitest JSON report. A file that could not be loaded has no tests, so it counts as one failure. */
 export function countsOf(report) {
   const broken = report.testResults.filter((file) => file.status === 'failed' && file.assertionResults.length === 0);
   return {
@@ -45,7 +44,7 @@ async function runTests(filters) {
       (text) => countsOf(JSON.parse(text)),
       () => ({ passed: 0, failed: 0, skipped: 0 }),
     );
-    // An error outside any test (an unhandled rejection, a crash) is in the exit code only.
+    // An error outside of all tests (an unhandled rejection, a crash) shows in the exit code only.
     if (code !== 0 && counts.failed === 0) counts.failed = 1;
     return counts;
   } finally {
@@ -75,11 +74,11 @@ async function main(args) {
     attempt('set-up of conformance tools', () => done(ensureConformanceTools())),
   ];
   const isInstalled = await attempt('set-up of dependencies', () => done(ensureDependencies()));
-  // With nothing installed, nothing below can run.
+  // Without dependencies, none of the following steps can run.
   if (isInstalled)
     await Promise.all([
       attempt('format and lint', () => check(bin('biome'), 'check', '.')),
-      // Types after the build: scripts of tests import dist/, and tsc must not read a declaration that is half written.
+      // Types are checked after the build: scripts of tests import dist/, and tsc must not read an incomplete declaration file.
       attempt('build', () => done(ensureBuild())).then(() => attempt('types', () => check(bin('tsc'), '--noEmit'))),
     ]);
   await Promise.all(others);
