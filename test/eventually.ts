@@ -1,4 +1,4 @@
-/** Waits for a condition, not for time; what it waited for is in the error. */
+/** Waits for a condition, not for time. The error names the condition. */
 export async function eventually<T>(
   what: string,
   look: () => T | undefined | false | Promise<T | undefined | false>,

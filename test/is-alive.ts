@@ -1,7 +1,7 @@
 import { factsOf } from '../src/transports/stdio/process-table.js';
 import { realTable } from './real-table.js';
 
-/** Whether a process runs. One that ended and that nobody has waited for yet does not. */
+/** True if the process runs. A zombie does not count as running. */
 export const isAlive = (pid: number): boolean => {
   if (!(pid > 0)) throw new Error(`no process has the id ${pid}`);
   const facts = factsOf(realTable.read(pid));

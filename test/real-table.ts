@@ -1,6 +1,6 @@
 /**
- * The processes of this machine as tests see them. In a namespace without /proc (test/long/no-proc.long.ts) the real one is
- * mounted elsewhere: what is tested cannot read it, but a test must still be able to check what is left.
+ * The process table of this machine for tests. In a namespace without /proc (test/long/no-proc.long.ts) the real /proc is mounted
+ * elsewhere: Hostler cannot read it, but the test can check which processes are left.
  */
 import { readFileSync } from 'node:fs';
 import { factsOf, type ProcessFacts, procTable } from '../src/transports/stdio/process-table.js';
@@ -15,7 +15,7 @@ export const livingNow = (): readonly ProcessFacts[] => {
   return living;
 };
 
-/** What this process holds of memory. Node itself can only read it from /proc. */
+/** Resident memory of this process. Node can read it only from /proc. */
 export const ownRssBytes = (): number =>
   Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`${procFolder}/self/status`, 'utf8'))?.[1]) * 1_024;
 

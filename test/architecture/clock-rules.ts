@@ -1,6 +1,6 @@
 /**
- * Which tests compare real time, as a pure function: source texts in, sentences about what is wrong out. `npm test` runs beside
- * other programs, so a limit of time there is one for hangs: `timeLimitMs()` of test/tier.ts, or ten seconds and more.
+ * Finds tests that compare real time. A pure function from source texts to sentences about mistakes. `npm test` runs beside other
+ * programs, so its time limits may only detect hangs: `timeLimitMs()` of test/tier.ts, or at least ten seconds.
  * Not here: reading the tree (clocks.test.ts), and comparisons that a driver script makes by itself.
  */
 import { parseAst } from 'vitest/node';
@@ -20,7 +20,10 @@ function* nodesOf(node: Node): Generator<Node> {
     for (const each of Array.isArray(value) ? value : [value]) if (isNode(each)) yield* nodesOf(each);
 }
 
-/** A duration by its name, or a difference of two readings. What is left until something is planned shrinks under load. */
+/**
+ * True for the name of a duration, or a difference of two clock readings. The time left until a planned event is not one, because
+ * it shrinks under load.
+ */
 const isElapsed = (text: string): boolean =>
   /(?:performance|Date)\.now\(\) -/.test(text) ||
   /\b(?:took|elapsed|durations?|latenc(?:y|ies)|p(?:50|9\d+))\b/i.test(text) ||
@@ -41,7 +44,7 @@ function upperLimitIn(node: Node): { value: Node; limit: Node } | undefined {
   return isNode(value) && isNode(limit) ? { value, limit } : undefined;
 }
 
-/** A wait for a condition that gives up before a busy machine is done: its limit is the third argument. */
+/** The third argument of a wait for a condition: a limit that a busy machine may exceed. */
 function waitLimitIn(node: Node): Node | undefined {
   const { callee, arguments: args } = node as { callee?: { name?: string }; arguments?: unknown[] };
   if (node.type !== 'CallExpression' || !/^(?:until|eventually)$/.test(callee?.name ?? '')) return undefined;
@@ -65,7 +68,7 @@ export function elapsedTimeErrors(sources: Sources): string[] {
 
 const readsClock = (text: string): boolean => /\b(?:performance|Date)\.now\(\)|\bhrtime\b|\buptime\(\)/.test(text);
 
-/** A host without a clock of the test runs on that of the system, and its deadlines pass while the machine is busy. */
+/** A host without a FakeClock uses the system clock, so its deadlines may pass while the machine is busy. */
 const hasRealDeadlines = (text: string): boolean =>
   /\bcreateHost\(/.test(text) && /\b(?:deadlineMs|timeouts)\b/.test(text) && !/\bclock\b/i.test(text);
 
@@ -73,6 +76,6 @@ const hasRealDeadlines = (text: string): boolean =>
 export const realClockFiles = (sources: Sources): string[] =>
   Object.entries(sources).flatMap(([file, text]) => (readsClock(text) || hasRealDeadlines(text) ? [file] : []));
 
-/** Unit tests run on a FakeClock: they do not read the real one at all. */
+/** Unit tests use a FakeClock and must not read the real clock. */
 export const realClockErrors = (sources: Sources): string[] =>
   Object.entries(sources).flatMap(([file, text]) => (readsClock(text) ? [`${file} reads the real clock`] : []));

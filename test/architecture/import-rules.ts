@@ -1,12 +1,12 @@
 /**
- * The import arrow as a pure function: source texts in, sentences about what is wrong out.
+ * The import order of folders. A pure function from source texts to sentences about mistakes.
  * Not here: reading the tree (imports.test.ts).
  */
 import { builtinModules } from 'node:module';
 import path from 'node:path';
 import { parseAst } from 'vitest/node';
 
-/** Top to bottom: a folder imports itself and the rows above it. Folders of one row ignore each other. */
+/** Top to bottom: a folder may import itself and folders in rows above it. Folders in one row do not import each other. */
 const layers: readonly (readonly string[])[] = [
   ['kernel'],
   ['wire'],
@@ -23,8 +23,8 @@ const layers: readonly (readonly string[])[] = [
 ];
 
 /**
- * The one exception: a worker is a gateway of its own. It serves remote tools to a client through the stdio ingress and the router
- * of gateway/, which stay unaware of the broker.
+ * The only exception: a worker contains a gateway. It serves remote tools to a client through the stdio ingress and the router of
+ * gateway/, which do not import the broker.
  */
 const exceptions: readonly (readonly [from: string, to: string])[] = [['src/broker/worker/', 'src/gateway/']];
 
@@ -37,9 +37,9 @@ export interface Import {
   readonly specifier: string;
   /** The source file it names; undefined for packages and builtins. */
   readonly target: string | undefined;
-  /** By `import()`: it happens when the line is reached, or not at all. */
+  /** An `import()`, which runs only when the line is reached. */
   readonly isDynamic: boolean;
-  /** `import type`: the compiled file has none. */
+  /** An `import type`, which is not in the compiled file. */
   readonly isType: boolean;
 }
 
@@ -80,7 +80,7 @@ export function importsOf(file: string, text: string): Import[] {
 
 const importsOfAll = new WeakMap<Sources, Import[]>();
 
-/** Kept per tree: parsing all of ours takes a second, and every rule asks for it. */
+/** Cached per tree: parsing all files takes a second, and every rule needs the imports. */
 function allImports(sources: Sources): Import[] {
   const cached = importsOfAll.get(sources);
   if (cached) return cached;
@@ -89,7 +89,7 @@ function allImports(sources: Sources): Import[] {
   return found;
 }
 
-/** Imports that point against the arrow, and folders that are missing in it. */
+/** Imports against the order, and folders that are missing in it. */
 export function directionErrors(sources: Sources): string[] {
   const rowOf = (folder: string): number => layers.findIndex((row) => row.includes(folder));
   const inFolders = Object.keys(sources).filter((file) => !isRootEntry(file));
@@ -106,7 +106,7 @@ export function directionErrors(sources: Sources): string[] {
   return [...unknown.map((folder) => `src/${folder} is missing in the table of layers`), ...wrong];
 }
 
-/** Imports of files that do not exist; the other checks would not follow them. */
+/** Imports of files that do not exist. The other checks do not see them. */
 export function danglingErrors(sources: Sources): string[] {
   return allImports(sources)
     .filter(({ target }) => target?.startsWith('src/') && !(target in sources))
@@ -143,8 +143,8 @@ function reachedBy(entries: readonly string[], sources: Sources): ReadonlySet<st
 }
 
 /**
- * Packages that sources use and users of the package would not have. Optional ones may be loaded, never presupposed; their types may be named
- * where the declarations of no entry show them.
+ * Packages that sources use but that are not installed with Hostler. Optional packages must be loaded by `import()`. Their types
+ * may be used only where no declaration of an entry contains them.
  */
 export function packageErrors(
   sources: Sources,
@@ -169,7 +169,7 @@ export function packageErrors(
   });
 }
 
-/** Entry files only pass names on, each by name, so that the public surface can be read in one place. */
+/** Entry files only re-export names, each one explicitly, so that the public API can be read in one place. */
 export function entryErrors(sources: Sources): string[] {
   return Object.entries(sources).flatMap(([file, text]) => {
     if (!isRootEntry(file) || isTest(file)) return [];

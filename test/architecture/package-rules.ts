@@ -1,5 +1,5 @@
 /**
- * What the published package promises, as pure functions over package.json and package-lock.json.
+ * The rules of the published package, as pure functions of package.json and package-lock.json.
  * Not here: reading the files (package.test.ts).
  */
 export interface Manifest {
@@ -12,7 +12,7 @@ export interface Manifest {
 interface LockedPackage {
   readonly dev?: boolean;
   readonly optional?: boolean;
-  /** Where it can be installed, if not everywhere. */
+  /** Systems on which it can be installed; undefined: all. */
   readonly os?: readonly string[];
   readonly hasInstallScript?: boolean;
 }
@@ -23,7 +23,7 @@ export interface Lockfile {
 
 const productionPackagesMax = 15;
 
-// npm runs these on the machine of a user who installs the package, or installs it from git.
+// npm runs these scripts on the machine of a user who installs the package, from the registry or from git.
 const lifecycle = ['preinstall', 'install', 'postinstall', 'preprepare', 'prepare', 'postprepare', 'prepublish'];
 
 function leaves(value: unknown): string[] {
@@ -52,7 +52,7 @@ export const productionPackages = (lockfile: Lockfile): string[] =>
 
 export function footprintErrors(lockfile: Lockfile): string[] {
   const names = productionPackages(lockfile);
-  // A machine installs one build of a native package, out of one for each platform.
+  // A native package has one build per platform, and a machine installs only one of them.
   const isBuild = (name: string) =>
     lockfile.packages[name]?.optional === true && lockfile.packages[name]?.os !== undefined;
   const everywhere = names.filter((name) => !isBuild(name));

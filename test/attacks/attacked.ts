@@ -1,6 +1,6 @@
 /**
- * A `hostler up` to be attacked: the built program as a process of its own, servers that write down all they receive, and keys
- * of three kinds. Requests are made down to the headers.
+ * A `hostler up` to attack: the built program in a separate process, servers that record everything they receive, and three kinds
+ * of keys. Tests choose all headers of their requests.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -25,7 +25,7 @@ export const LOW_KEY = 'low-key-for-tests-0123456789abcdef';
 export const OTHER_KEY = 'other-key-for-tests-0123456789abcdef';
 const hashed = (key: string): string => `sha256:${createHash('sha256').update(key).digest('hex')}`;
 
-/** `low` may call one tool of one server; `other` may do all, as somebody else than the operator. */
+/** `low` may call one tool of one server. `other` may do everything, but is not the operator. */
 export const keysAndRoles = {
   keys: {
     low: { hash: hashed(LOW_KEY), role: 'low' },
@@ -69,7 +69,7 @@ export class Attacked {
     return existsSync(file) ? readFileSync(file, 'latin1') : '';
   }
 
-  /** How much it has received when nothing more is written down: a server may answer before its record is on the disk. */
+  /** Number of bytes received, once the record no longer grows: a server may answer before its record is on disk. */
   async receivedBytes(name: string): Promise<number> {
     for (let before = -1; ; ) {
       const { length } = this.received(name);
@@ -83,7 +83,7 @@ export class Attacked {
     return { command: process.execPath, args: [script], env: { RECORD: this.recordOf(name), ERA: era, ...env } };
   }
 
-  /** Kept apart from hostler, and told to end with this. */
+  /** A server that hostler did not start. It ends with this object. */
   async httpServer(name: string, era: 'legacy' | 'modern', env: Headers = {}): Promise<Json> {
     const child = spawn(process.execPath, [script], {
       env: { ...process.env, RECORD: this.recordOf(name), ERA: era, HTTP: '1', ...env },
@@ -127,7 +127,7 @@ export class Attacked {
     });
   }
 
-  /** One request of the modern era, with the headers it needs. */
+  /** Sends one modern request with its required headers. */
   modern(method: string, params: Json, sending: Sending, id: unknown = 1): Promise<Reply> {
     const name = params.name ?? params.uri;
     const body = JSON.stringify({
@@ -149,7 +149,7 @@ export class Attacked {
     return this.send({ ...sending, body: JSON.stringify({ jsonrpc: '2.0', id, method, params }) });
   }
 
-  /** The headers of a new session. */
+  /** Opens a session and returns its headers. */
   async session(sending: Sending, version = '2025-11-25'): Promise<Record<string, string>> {
     const params = { protocolVersion: version, capabilities: {}, clientInfo: { name: 'a', version: '1' } };
     const reply = await this.legacy('initialize', params, sending, 'init');

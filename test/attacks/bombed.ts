@@ -1,6 +1,6 @@
 /**
- * A gateway to throw bombs at (bombs.ts), in a process of its own that watches itself (watched.ts): with servers that list what
- * they are told to, and a page beside it that hears of every attempt to fetch something.
+ * A gateway for tests with bombs (bombs.ts), in a separate process that measures itself (watched.ts). Its servers list what the
+ * test says, and an HTTP listener counts every attempt to fetch a URL.
  */
 import { writeFileSync } from 'node:fs';
 import { createServer, request, type Server } from 'node:http';
@@ -14,7 +14,7 @@ const harmless = '{"tools":[{"name":"t0","inputSchema":{"type":"object"}}],"ttlM
 const usualMeta =
   '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}';
 
-/** How a list ended, and how long it took from asking the server for it. */
+/** The outcome of a list, and the time since the server was asked for it. */
 export interface Listed {
   readonly outcome: number | string;
   readonly tookMs: number;
@@ -25,7 +25,7 @@ export class Bombed {
   readonly #upstreams = new Attacked();
   readonly #listFile = path.join(this.gateway.folder, 'tools.json');
   #canary!: Server;
-  /** How often something was fetched that a text names. */
+  /** Number of fetched URLs that a text named. */
   fetched = 0;
 
   get canaryUrl(): string {
@@ -56,7 +56,7 @@ export class Bombed {
     this.#canary.close();
   }
 
-  /** `_META` in the params stands for what every request says of its client. */
+  /** `_META` in the params is replaced by the metadata that every request carries. */
   post(method: string, name: string, params: string): Promise<{ status: number; text: string }> {
     const body = `{"jsonrpc":"2.0","id":1,"method":"${method}","params":${params.replace('_META', usualMeta)}}`;
     const headers = {
@@ -81,7 +81,7 @@ export class Bombed {
     return this.post('tools/call', 'good__echo', `{"name":"good__echo","arguments":{"text":"${text}"},_META}`);
   }
 
-  /** The list is read anew, shown, called from, and gives way to a small one that is read anew: so each try costs the same. */
+  /** Reads the list, shows it and calls one of its tools. Then reads a small list instead, so that each try costs the same. */
   async listOnce(server: string, text: string): Promise<Listed> {
     writeFileSync(this.#listFile, text);
     const listed = await this.gateway.listed(server);
@@ -93,12 +93,12 @@ export class Bombed {
     return listed;
   }
 
-  /** What is kept beside the gateway's own files. */
+  /** A file beside those of the gateway. */
   get scratchFile(): string {
     return path.join(this.gateway.folder, 'kept.json');
   }
 }
 
-/** Of all that the gateway told, what should not have happened to it. */
+/** The reported problems that should not have occurred. */
 export const faults = (problems: readonly string[]): string[] =>
   problems.filter((problem) => /internal|TypeError|RangeError/.test(problem));

@@ -1,7 +1,7 @@
-/** Texts that cost whoever reads them more than whoever wrote them: for definitions of tools, and for requests. */
+/** Texts that cost their reader much more than their author: tool definitions and requests. */
 
 const MiB = 1024 * 1024;
-/** Below the bound of a body, with room for what is around it. */
+/** Below the limit of a body, with room for the rest of the message. */
 const bodyBytes = 4 * MiB - 4_096;
 
 const filled = (piece: string, bytes = bodyBytes): string => piece.repeat(Math.floor(bytes / piece.length));
@@ -28,10 +28,10 @@ const tools = (...each: string[]) =>
 const many = (count: number, schema: (i: number) => string) =>
   tools(...Array.from({ length: count }, (_, i) => tool(`t${i}`, schema(i))));
 const headed = (i: number) => `"p${i}":{"type":"string","x-mcp-header":"H${i}"}`;
-/** Sixteen of nearly 256 KiB are all that one server may have. */
+/** One server may have sixteen tools of nearly 256 KiB. */
 const toolBytes = 250 * 1024;
 
-/** What a server may list. `isTaken`: it is within all bounds, and shown. */
+/** Lists of servers. `isTaken`: the list is within all limits, so it is shown. */
 export const schemaBombs = (canary: string): ReadonlyArray<[what: string, isTaken: boolean, text: string]> => [
   [
     'references to the network',
@@ -85,7 +85,7 @@ export const schemaBombs = (canary: string): ReadonlyArray<[what: string, isTake
         `{"type":"object","properties":{"${'n'.repeat(toolBytes - 4_096)}":{"properties":{${Array.from({ length: 32 }, (_, i) => headed(i)).join()}}}}}`,
     ),
   ],
-  // The last: pins of tools that are gone are kept, and all that follows would have 10,000 of them on top of its own cost.
+  // This one is last: pins of removed tools are kept, so any later list would also have the cost of these 10,000.
   ['10,000 tools', true, many(10_000, () => '{"type":"object","properties":{"a":{"type":"string"}}}')],
 ];
 
@@ -100,7 +100,7 @@ const call = (members: string, name = 'good__echo'): [string, string, string] =>
 const withArgs = (args: string) => call(`"arguments":${args},${meta}`);
 const inMeta = (members: string) => call(`"arguments":{"text":"x"},"_meta":{${version},${capabilities}{},${members}}`);
 
-/** What a client may send: method, the header `Mcp-Name`, and params as text. */
+/** Requests of clients: method, the header `Mcp-Name`, and params as text. */
 export const requestBombs: Readonly<Record<string, () => [method: string, name: string, params: string]>> = {
   'arguments: one long text': () => withArgs(`{"text":"${filled('x', MiB)}"}`),
   'arguments: an array of two million': () => withArgs(`{"l":[${listed('0')}]}`),

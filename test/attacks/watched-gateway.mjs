@@ -1,10 +1,10 @@
 /**
- * A gateway in a process of its own that watches itself: how long its event loop stood still, and what it holds. Driven by
- * messages of its parent (watched.ts). Arguments: the configuration as JSON, a folder for its state.
+ * A gateway in a separate process that measures the stalls of its event loop and its memory. Controlled by messages of its parent
+ * (watched.ts). Arguments: the configuration as JSON, a folder for its state.
  *
- * Standing still is the time between two turns, or the processor time of this process between them if that is less: a process
- * that others keep waiting has used none, and one that is busy has used at least as much. What the runtime itself says of its
- * event loop is told beside it, whatever the reason.
+ * A stall is the time between two turns of the event loop, or the CPU time of this process between them if that is less. So waiting
+ * for a processor does not count, and a busy loop does. The delay that the runtime itself measures is reported too; it includes
+ * both.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import process from 'node:process';
@@ -54,7 +54,7 @@ function held() {
   return heapUsed + external;
 }
 
-/** Until collecting gives nothing back any more: what was freed is returned by other threads, later on a busy machine. */
+/** Collects garbage until memory no longer shrinks: other threads return freed memory, and do so later on a busy machine. */
 async function settled() {
   let [least, idle] = [Number.POSITIVE_INFINITY, 0];
   for (let i = 0; i < 30 && idle < 3; i++) {
@@ -70,18 +70,18 @@ process.on('message', async (asked) => {
   if (asked === 'begin') {
     await settled();
     [stallMs, rssMax] = [0, process.memoryUsage.rss()];
-    // What collecting the garbage took is nobody's stall.
+    // The time of this garbage collection is not a stall.
     [wallMs, cpu] = [performance.now(), process.cpuUsage()];
     delay.reset();
     process.send({ rss: rssMax, held: held() });
   } else if (asked === 'read') {
-    // The turn that is under way counts, and collecting the garbage does not.
+    // The current turn counts; the garbage collection does not.
     await new Promise((resolve) => setTimeout(resolve, everyMs * 3));
     const seen = { stallMs, delayMs: Math.max(0, delay.max / 1e6 - resolutionMs), rssMax, problems };
     await settled();
     process.send({ ...seen, rss: process.memoryUsage.rss(), held: held() });
   } else if (asked.startsWith('list ')) {
-    // As after a reload: what it lists is read anew by a new process.
+    // As after a reload: a new process is started, and its lists are read.
     const server = asked.slice('list '.length);
     let askedMs = performance.now();
     const outcome = await host

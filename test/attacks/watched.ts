@@ -1,4 +1,4 @@
-/** A gateway in a process of its own, of which stalls and memory are known (watched-gateway.mjs). */
+/** A gateway in a separate process that reports its stalls and memory (watched-gateway.mjs). */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -11,15 +11,15 @@ const script = fileURLToPath(new URL('./watched-gateway.mjs', import.meta.url));
 const MiB = 1_048_576;
 
 export interface Watched {
-  /** The longest that its event loop stood still since it was last begun. */
+  /** Longest stall of its event loop since the measurement began. */
   readonly stallMs: number;
-  /** The same as the runtime measures it, with what others did to it. */
+  /** Longest delay as the runtime measures it, including delays that other processes caused. */
   readonly delayMs: number;
-  /** How much resident memory rose above where it began, at most. */
+  /** Largest growth of resident memory since the beginning. */
   readonly grewMiB: number;
-  /** How much of that is left when what can be given back was. */
+  /** Growth that is left after garbage was collected and freed memory was returned. */
   readonly keptMiB: number;
-  /** How much more is in use, by what the runtime says: without what was freed and stays with the allocator. */
+  /** Growth of memory in use, as the runtime reports it: without freed memory that the allocator keeps. */
   readonly heldMiB: number;
   readonly problems: readonly string[];
 }
@@ -47,12 +47,12 @@ export class WatchedGateway {
     [this.#rss, this.#held] = [rss, held];
   }
 
-  /** Has the server started anew, and its tools listed: how many there are, or the code of what went wrong. */
+  /** Restarts the server and lists its tools. Returns their number, or the code of the error. */
   async list(server: string): Promise<number | string> {
     return (await this.listed(server)).outcome;
   }
 
-  /** The same, and how long it took from asking the started server for them. */
+  /** Also returns the time from the list request to its answer. */
   listed(server: string): Promise<{ readonly outcome: number | string; readonly tookMs: number }> {
     return this.#ask(`list ${server}`);
   }

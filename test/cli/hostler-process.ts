@@ -1,4 +1,4 @@
-/** `hostler` as processes: one that runs (`up`), and the commands that speak to it. */
+/** Runs `hostler` as processes: `up`, and the commands that connect to it. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -55,7 +55,7 @@ export class Running {
   }
 }
 
-/** Everything below one folder, and gone with it. `node`: the binary that runs Hostler. */
+/** A temporary folder for all files of a test, which is removed at the end. `node`: the binary that runs Hostler. */
 export class Workplace {
   readonly #node: string;
   readonly folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-up-'));

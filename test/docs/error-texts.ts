@@ -1,6 +1,6 @@
 /**
- * Every error and log text of the sources, read from the syntax tree: the arguments of `new HostError(code, message, { hint })`
- * and `notExecuted(code, message, hint)`, directly or through a function that builds the error from its parameters, and the lines that commands log.
+ * Collects every error and log text of the sources from the syntax tree: the arguments of `new HostError(code, message, { hint })`
+ * and `notExecuted(code, message, hint)`, also in functions that build an error from parameters, and the lines that commands log.
  * A placeholder is shown by its name, as in `server '<server>'`; a part that may be missing is in brackets.
  */
 import path from 'node:path';
@@ -22,7 +22,7 @@ export type Sources = Readonly<Record<string, string>>;
 
 type Node = Record<string, unknown> & { type: string; start: number; end: number };
 
-/** One text that an expression may have, and the outcome of each condition that leads to it. */
+/** One possible text of an expression, with the outcomes of the conditions that lead to it. */
 interface Alternative {
   readonly text: string;
   readonly when: ReadonlyMap<string, boolean>;
@@ -66,7 +66,7 @@ function* nodesOf(node: Node): Generator<Node> {
 const isFunction = ({ type }: Node): boolean =>
   /^(?:FunctionDeclaration|FunctionExpression|ArrowFunctionExpression)$/.test(type);
 
-/** Parameters with their defaults, by position; a destructured one has no name. */
+/** Parameters with their defaults, by position. A destructured parameter has no name. */
 const paramNames = (params: readonly Node[]): { name: string; initial: Node | undefined }[] =>
   params.map((param) =>
     param.type === 'AssignmentPattern'
@@ -79,7 +79,7 @@ class Extractor {
   readonly #trees: ReadonlyMap<string, Node>;
   readonly #bindings = new Map<string, readonly Binding[]>();
   readonly #builders = new Map<string, Builder[]>();
-  /** Of each file: imported name to the file it comes from. */
+  /** For each file: the source file of each imported name. */
   readonly #imports = new Map<string, ReadonlyMap<string, string>>();
   readonly errors: ErrorText[] = [];
 
@@ -115,7 +115,7 @@ class Extractor {
     }
   }
 
-  /** The builders that a call calls. */
+  /** The builders that a call may invoke. */
   #buildersFor(file: string, { type, callee }: Node): readonly Builder[] {
     if (type !== 'CallExpression' || !isNode(callee) || callee.type !== 'Identifier') return [];
     const from = this.#imports.get(file)?.get(nameOf(callee)) ?? file;
@@ -129,7 +129,7 @@ class Extractor {
     }
   }
 
-  /** A call of a builder: its arguments take the place of the parameters. */
+  /** Handles a call of a builder: its arguments replace the parameters. */
   #call(file: string, call: Node, env: Env, depth: number): void {
     for (const builder of this.#buildersFor(file, call)) {
       const args = list(call.arguments);
@@ -204,12 +204,12 @@ class Extractor {
     return env.get(name) ?? always(`<${name}>`);
   }
 
-  /** A message and its hint often depend on the same condition: each branch notes the outcome, so that both take the same one. */
+  /** A message and its hint often depend on the same condition. Each branch records the outcome, so that both use the same one. */
   #conditional(file: string, { test, consequent, alternate }: Node, env: Env): readonly Alternative[] {
     const { subject, isNegated } = conditionOf(test as Node);
     const [yes, no] = [consequent, alternate].map((each) => this.#alternatives(file, each as Node, env));
     const known = subject.type === 'Identifier' ? env.get(nameOf(subject)) : undefined;
-    // A parameter that is never empty here, or always.
+    // Tests whether a parameter is always or never empty here.
     for (const isEmpty of [true, false])
       if (known?.every(({ text }) => (text === '') === isEmpty)) return (isNegated === isEmpty ? yes : no) ?? [];
     const key = `${file} ${this.#functionAround(file, subject)} ${this.#sources[file]?.slice(subject.start, subject.end)}`;
@@ -263,7 +263,7 @@ const noted = (found: readonly Alternative[] = [], key: string, outcome: boolean
     .filter(({ when }) => (when.get(key) ?? outcome) === outcome)
     .map(({ text, when }) => ({ text, when: new Map([...when, [key, outcome]]) }));
 
-/** Every pair whose conditions do not contradict each other. */
+/** All pairs whose conditions do not contradict each other. */
 const join = (before: readonly Alternative[], after: readonly Alternative[], between = ''): readonly Alternative[] =>
   before
     .flatMap((a) =>
@@ -299,7 +299,7 @@ function importsOf(file: string, tree: Node): ReadonlyMap<string, string> {
   return found;
 }
 
-/** Constants that are initialised with text, and parameters, each with the function or block in which it is visible. */
+/** Constants with an initial text, and parameters, each with the function or block in which it is visible. */
 function bindingsOf(tree: Node): readonly Binding[] {
   const found: Binding[] = [];
   const visit = (node: Node, scope: Node): void => {
@@ -331,7 +331,7 @@ function hintOf(created: Node): Node | undefined {
 
 function usesAny(node: Node, names: readonly string[]): boolean {
   const args = list(node.arguments);
-  // A name in a placeholder is shown as such: only whole texts are worth looking up.
+  // A name in a placeholder is shown as it is, so only whole texts are looked up.
   const texts = isCreation(node) ? [args[0], args[1], hintOf(node)] : args;
   return texts
     .filter(isNode)
@@ -339,7 +339,7 @@ function usesAny(node: Node, names: readonly string[]): boolean {
     .some((name) => names.includes(name));
 }
 
-/** Identifiers that are the text, or one of its larger parts. */
+/** Identifiers that stand for the whole text or for one of its larger parts. */
 function wholeNames(node: Node): string[] {
   if (node.type === 'Identifier') return [nameOf(node)];
   if (node.type === 'ConditionalExpression')

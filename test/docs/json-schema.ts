@@ -1,5 +1,5 @@
 /**
- * The JSON Schema of `hostler.json`, for editors, made of the definitions that parse it.
+ * Generates the JSON Schema of `hostler.json`, for editors, from the definitions that parse it.
  * Not here: rules beyond types, such as which servers a group may name (src/config/host-config.ts).
  */
 import * as z from 'zod/mini';
@@ -14,7 +14,7 @@ import { treatment } from '../../src/config/server-definition.js';
 import { http, stdio } from '../../src/config/server-spec.js';
 
 const name = z.string();
-/** What clients write, and client-config.ts translates. */
+/** Keys of clients, which client-config.ts translates. */
 const ofClients = Object.fromEntries(
   [...clientKeys.keys(), ...unusedKeys, ...descriptiveKeys].map((key) => [key, z.optional(z.unknown())]),
 );

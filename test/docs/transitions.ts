@@ -1,6 +1,6 @@
 /**
- * The transitions of a server's state machine, found by asking the machine itself: every kind of event in every state that
- * can be reached, until nothing new turns up.
+ * Finds the transitions of the server state machine by running it: every kind of event in every reachable state, until no new state
+ * is found.
  */
 import { defaultPlan, type RestartPlan } from '../../src/supervisor/restart-plan.js';
 import {
@@ -19,7 +19,7 @@ export interface Transition {
 
 const reason = { code: 'transport', message: 'gone' };
 
-/** Times at which something can be different: now, and after every wait there is. */
+/** Times at which the outcome may differ: now, and after each kind of wait. */
 const waitsMs = [0, 6_000, 31_000, 400_000];
 
 function eventsFor({ run }: ServerState): [string, ServerEvent][] {
@@ -37,7 +37,7 @@ function eventsFor({ run }: ServerState): [string, ServerEvent][] {
   ];
 }
 
-/** What makes two states different for the machine: everything but numbers that only grow. */
+/** The part of a state that affects transitions: everything except numbers that only grow. */
 const shapeOf = ({ run: _run, sinceMs: _since, ledger, ...rest }: ServerState): string =>
   JSON.stringify([
     { ...rest, retryAtMs: undefined, nextProbeAtMs: undefined, nextWakeAtMs: undefined },

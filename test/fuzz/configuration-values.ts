@@ -1,4 +1,4 @@
-/** Values for any field of a configuration, as a file or an embedder may give them: wrong, hostile, and now and then right. */
+/** Random values for any field of a configuration, as a file or an embedder may give them: wrong, hostile, and sometimes valid. */
 import { type Random, randomInt } from '../../src/kernel/random.js';
 
 const pick = <T>(random: Random, of: readonly T[]): T => of[randomInt(random, 0, of.length - 1)] as T;
@@ -98,7 +98,7 @@ const deep = (levels: number): unknown => {
   return value;
 };
 
-/** Objects that only an embedder can hand over. Made anew each time. */
+/** Objects that only an embedder can pass. Created anew for each use. */
 const liveObjects: ReadonlyArray<() => unknown> = [
   ...[throwingProxy, revoked, cycle, doubled, () => Symbol('x'), () => 1n, () => fail, () => undefined],
   ...[() => new Date(Number.NaN), () => new Map([['a', 1]]), () => new Set([1]), () => /x/, () => Buffer.from('x')],
@@ -121,7 +121,7 @@ const liveObjects: ReadonlyArray<() => unknown> = [
   () => ({ length: 1e9, 0: 'x' }),
 ];
 
-/** Also in a file. */
+/** Values that a file may contain too. */
 const plain = (random: Random): unknown => {
   const kinds: ReadonlyArray<() => unknown> = [
     ...[
@@ -152,7 +152,7 @@ export const plainFor = plain;
 
 export const nameFor = (random: Random): string => (random() < 0.5 ? pick(random, names) : pick(random, specialNames));
 
-/** Pieces of JSON that no JavaScript value is written as. */
+/** JSON fragments that JSON.stringify never writes. */
 export const rawJson = [
   '1e999',
   '-1e999',

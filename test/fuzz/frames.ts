@@ -1,5 +1,5 @@
 /**
- * Frames of four protocol revisions and a seeded mutator that spoils them in the ways wires and servers do.
+ * Frames of four protocol revisions, and a seeded mutator that damages them as connections and servers do.
  */
 import { type Random, randomInt } from '../../src/kernel/random.js';
 
@@ -84,12 +84,12 @@ const tokens = [
   '__proto__',
 ];
 
-/** Bytes of one frame without its newline, spoiled zero to three times. */
+/** Bytes of one frame without its newline, with zero to three mutations. */
 export function spoiledFrame(random: Random): Buffer {
   let bytes: Buffer = Buffer.from(corpus[randomInt(random, 0, corpus.length - 1)] as string);
   const edits = random() < 0.3 ? 0 : randomInt(random, 1, 3);
   for (let i = 0; i < edits; i++) bytes = spoil(bytes, random);
-  // A newline would make two frames of it: the caller counts frames.
+  // Newlines are replaced, because the caller counts frames.
   for (let at = bytes.indexOf(10); at >= 0; at = bytes.indexOf(10, at)) bytes[at] = 0x20;
   return bytes;
 }

@@ -1,11 +1,11 @@
 /**
- * Mistakes that hosts like this one have really made, each as a change of a few words in our own source, and the tests that
- * must go red when it is made. planted-bugs.test.ts holds that each still fits the source; `npm run test:long -- planted-bugs`
- * plants them one by one and runs those tests.
+ * Real mistakes of similar hosts, each as a small change of our source, with the tests that must fail after it.
+ * planted-bugs.test.ts checks that each change still applies to the source. `npm run test:long -- planted-bugs` makes the changes
+ * one by one and runs those tests.
  */
 interface Edit {
   readonly file: string;
-  /** Stands exactly once in the file. */
+  /** Occurs exactly once in the file. */
   readonly find: string;
   readonly replace: string;
 }

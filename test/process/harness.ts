@@ -1,5 +1,5 @@
 /**
- * What the process tests share: a keeper and channels on real children, and looking at the real process table.
+ * Shared by the process tests: child processes with channels, and lookups in the real process table.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -18,13 +18,13 @@ import { hasProc, livingNow, realTable } from '../real-table.js';
 export const fakes = fileURLToPath(new URL('../fakes', import.meta.url));
 export const stubServer = path.join(fakes, 'stdio-server.pl');
 
-/** The sandbox is Linux with /proc. */
+/** The sandbox needs Linux with /proc. */
 export const profiles: readonly ('group' | 'standard')[] = hasProc ? ['group', 'standard'] : ['group'];
 
-/** Rungs short enough for a test, long enough that an obedient server never sees the next one. */
+/** Short steps for tests, but long enough that an obedient server never reaches the next step. */
 export const shortPace: LadderPace = { eofMs: 400, termMs: 400, settleMs: 50, verifyMs: 2_000 };
 
-/** A channel with everything it ever reported, in order. */
+/** A channel that records all its reports in order. */
 export class Talk {
   readonly messages: string[] = [];
   readonly failed: Array<{ frame: OutboundFrame; error: HostError; atMs: number }> = [];
@@ -68,12 +68,14 @@ export interface Bench {
   readonly keeper: ChildProcesses;
   readonly stateDir: string;
   open(spec?: Partial<StdioSpec>): Promise<Talk>;
-  /** The stub server with these flags. */
+  /** Opens a channel to the stub server with these flags. */
   stub(...flags: string[]): Promise<Talk>;
   stubWith(spec: Partial<StdioSpec>, ...flags: string[]): Promise<Talk>;
 }
 
-/** Gives each test of the file a fresh keeper, closes it after, and checks that nothing carries its mark any more. */
+/**
+ * Gives each test of the file a new ChildProcesses, closes it after the test, and checks that no process with its marker is left.
+ */
 export function useBench(): Bench {
   const bench = {} as { -readonly [Key in keyof Bench]: Bench[Key] };
   beforeEach(() => {
@@ -96,7 +98,7 @@ export function useBench(): Bench {
   return bench;
 }
 
-/** Living processes that any run of this instance has started. */
+/** Living processes of all runs of this instance. */
 export const carriers = (instanceId: string): number[] =>
   livingNow()
     .map(({ pid }) => pid)
@@ -105,7 +107,7 @@ export const carriers = (instanceId: string): number[] =>
 export async function until(condition: () => boolean, what: string, withinMs = 30_000): Promise<void> {
   const untilMs = performance.now() + withinMs;
   while (!condition()) {
-    if (performance.now() > untilMs) throw new Error(`waited ${withinMs} ms in vain until ${what}`);
+    if (performance.now() > untilMs) throw new Error(`waited ${withinMs} ms without success until ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }

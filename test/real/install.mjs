@@ -1,6 +1,6 @@
 /**
- * Installs the pinned packages of tools/package.json, each into a folder of its own, without install scripts: packages of other
- * people share no dependency and run no code before the lane starts them. A package that cannot be installed is named.
+ * Installs the pinned packages of tools/package.json, each into a separate folder and without install scripts, so that third-party
+ * packages share no dependency and run no code before the lane starts them. Packages that cannot be installed are reported.
  */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -40,7 +40,7 @@ async function install(name, version) {
   }
 }
 
-/** Installs two at a time; returns why the others cannot be installed. */
+/** Installs two packages at a time. Returns the reasons for those that cannot be installed. */
 export async function installReal() {
   const waiting = Object.entries({ ...clients, ...servers });
   const failed = [];

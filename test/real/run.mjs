@@ -1,6 +1,6 @@
 /**
- * Real servers from npm, first alone and then behind one Hostler together with the malformed fixtures, and real clients in front
- * of it. Prints one JSON object; the lane real-clients judges it. Needs `dist` and test/real/install.mjs.
+ * Tests real servers from npm, first directly and then behind one Hostler together with the malformed fixtures, and real clients in
+ * front of it. Prints one JSON object, which the lane real-clients judges. Needs `dist` and test/real/install.mjs.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -72,7 +72,7 @@ function entryOf(name) {
 const within = (promise, ms = limitMs) =>
   Promise.race([promise, new Promise((_, reject) => setTimeout(() => reject(new Error('timeout')), ms).unref())]);
 
-/** How a call of the first tool without arguments ends. Its text may differ from run to run. */
+/** The outcome of a call of the first tool without arguments. Its text may differ between runs. */
 async function outcome(call) {
   try {
     const { isError } = await within(call(), 20_000);
@@ -100,7 +100,7 @@ async function direct(name) {
 
 const slugOf = (name) => name.replace(/^@/, '').replace(/[^a-z0-9]+/g, '-');
 
-/** A module of a package that was installed into its own folder. */
+/** Loads a module of a package that is installed in a separate folder. */
 const load = async (name) => {
   const file = path.join(folderOf(name), 'entry.mjs');
   writeFileSync(file, `export * from '${name}';\n`);
