@@ -1,5 +1,5 @@
 /**
- * Every way a session can be carried, crossed with every server it is held against. One cell, one column of the suite.
+ * All combinations of a transport and a server for the session suite. Each cell is one column of the suite.
  */
 
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -24,10 +24,10 @@ import { createSdk1Server } from '../fixtures/servers/sdk1.mjs';
 
 const client = { name: 'hostler-tests', version: '0', capabilities: { elicitation: {} } };
 
-/** A server that is up, and how to reach it. */
+/** A running server, and how to connect to it. */
 export interface Bench {
   connect(options?: ConnectOptions): Promise<Session>;
-  /** Lines the server wrote to its ledger. */
+  /** Lines that the server has written to its ledger. */
   ledger(): string[];
   readonly running: RunningFixture | undefined;
   close(): Promise<void>;
@@ -42,7 +42,7 @@ export interface Cell {
   open(): Promise<Bench>;
 }
 
-/** A folder with the ledger and the state of one bench. */
+/** Makes a folder for the ledger and the state of one bench. */
 function scratch() {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-contract-'));
   const ledgerFile = path.join(folder, 'ledger');
@@ -124,7 +124,7 @@ const memoryCell = (name: string, era: Era, attach: Attach): Cell => ({
   },
 });
 
-/** `make`: the object that an application would attach. */
+/** `make` creates the object that an application would attach. */
 const attachedCell = (name: string, era: Era, make: (options: { ledger: string }) => object): Cell => ({
   name,
   era,

@@ -1,6 +1,5 @@
 /**
- * A whole Hostler that serves workers, as processes: `up`, `worker` and `key`, with servers that write each call into a ledger.
- * Not here: what is proved with it.
+ * A complete Hostler that serves workers, as processes: `up`, `worker` and `key`, with servers that write each call into a ledger.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -34,12 +33,12 @@ export class BrokerPlace extends Workplace {
     };
   }
 
-  /** Where the server of `upSleepy` writes when a call starts and ends. */
+  /** The file in which the server of `upSleepy` records the start and end of each call. */
   get sleepyLedger(): string {
     return path.join(this.folder, 'sleepy.ledger');
   }
 
-  /** One server whose calls sleep, and a worker with this key that finds its broker at the same port after a restart. */
+  /** Starts one server whose calls sleep, and a worker with this key. After a restart the broker has the same port. */
   async upSleepy(key: string, limits: object = {}): Promise<{ readonly up: Running; readonly tools: RemoteTools }> {
     const configure = (port: number) =>
       this.configure({
@@ -60,7 +59,7 @@ export class BrokerPlace extends Workplace {
     return { up, tools: await this.worker(broker, key) };
   }
 
-  /** What that server ran, in order. */
+  /** The calls that this server ran, in order. */
   ran(name: string): string[] {
     try {
       return readFileSync(path.join(this.folder, `${name}.ledger`), 'utf8')
@@ -81,7 +80,7 @@ export class BrokerPlace extends Workplace {
     return (await this.up(...args).ready()) as BrokerReady;
   }
 
-  /** On the configuration of this place. What it printed. */
+  /** Runs `hostler key` with the configuration of this place, and returns its output. */
   async key(...args: string[]): Promise<Ended> {
     const running = new Running(['key', ...args, '--config', this.config]);
     running.child.stdin?.end();
@@ -94,7 +93,7 @@ export class BrokerPlace extends Workplace {
     return worker;
   }
 
-  /** A certificate for this machine that signs itself. */
+  /** A self-signed certificate for this machine. */
   certificate(): { readonly cert: string; readonly key: string } {
     const [cert, key] = [path.join(this.folder, 'cert.pem'), path.join(this.folder, 'key.pem')];
     execFileSync(
@@ -115,7 +114,7 @@ export class BrokerPlace extends Workplace {
   }
 }
 
-/** `hostler worker`, spoken to in lines of JSON. */
+/** `hostler worker` as a process, which the test sends lines of JSON. */
 export class WorkerProcess extends Running {
   #id = 0;
 
@@ -147,7 +146,7 @@ export class WorkerProcess extends Running {
     this.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' })}\n`);
   }
 
-  /** The client leaves. */
+  /** Ends the stdin of the worker, as a client that exits does. */
   async end(): Promise<void> {
     this.child.stdin?.end();
     await this.closed;

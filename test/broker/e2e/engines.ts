@@ -1,4 +1,4 @@
-/** A host that serves workers in this process, on SQLite and WebSocket or on a real nats-server, with workers over real connections. */
+/** A host in this process that serves workers over real connections: with SQLite and WebSocket, or with a real nats-server. */
 import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';

@@ -1,4 +1,4 @@
-/** A WebSocket to the broker that sends what a test gives it, valid or not, and keeps what comes back. */
+/** A WebSocket to the broker that sends any text of a test, valid or not, and records the answers. */
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { WebSocket } from 'ws';
@@ -28,7 +28,7 @@ export class RawWorker {
     return raw;
   }
 
-  /** A session that has said hello with this key. */
+  /** Opens a session and sends a hello with this key. */
   static async joined(url: string, key: string, session = newSession()): Promise<RawWorker> {
     const raw = await RawWorker.open(url);
     raw.say({ op: 'hello', key, session });

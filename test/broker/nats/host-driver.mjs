@@ -1,5 +1,5 @@
 /**
- * One host on NATS as a process of its own, so that a test can kill it. Its tools write a line into a ledger each time they run.
+ * A host on NATS in a separate process, so that a test can kill it. Its tools write a line into a ledger each time they run.
  * argv: JSON { url, key, workers: [{ name, epoch }], ledger, waitMs, replicas, unsafeReplicas, runningPerWorker }
  * Prints `ready <owner>` when it serves.
  */

@@ -1,4 +1,4 @@
-/** A host as a process of its own (host-driver.mjs), which a test can kill. Needs dist/. */
+/** A host in a separate process (host-driver.mjs), which a test can kill. Needs dist/. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
@@ -64,7 +64,7 @@ export async function startHostProcess(
   };
 }
 
-/** After each test: nothing stays behind. */
+/** Ends all host processes. Call it after each test. */
 export async function endHostProcesses(): Promise<void> {
   for (const child of started) {
     child.kill('SIGKILL');
@@ -73,7 +73,7 @@ export async function endHostProcesses(): Promise<void> {
   started.clear();
 }
 
-/** How often each key ran: the tools write their arguments into the ledger. */
+/** Number of runs of each key, from the ledger into which the tools write their arguments. */
 export function runsOf(ledger: string): Map<string, number> {
   const runs = new Map<string, number>();
   if (!existsSync(ledger)) return runs;

@@ -1,6 +1,6 @@
 /**
- * One run of a log whose disk fails at the n-th call, under strace, and what was seen of it.
- * Not here: which faults and how many (failed-disk.test.ts, test/long/broker-disk.long.ts).
+ * Runs a log whose disk fails at the n-th system call, under strace, and reports the observed effects. Not here: the choice and
+ * number of faults (failed-disk.test.ts, test/long/broker-disk.long.ts).
  */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -9,23 +9,26 @@ import { makeFolder, runLog, startLog, statesOf } from './log-process.js';
 export interface Fault {
   readonly call: 'fsync' | 'pwrite64';
   readonly error: 'EIO' | 'ENOSPC';
-  /** Counted from the start of the process: the first ones are of opening. */
+  /** Counted from the start of the process, so the first calls belong to opening the log. */
   readonly nth: number;
-  /** There is no store yet; otherwise there is one, and its last process was killed. */
+  /** True: no store exists yet. False: a store exists, and its last process was killed. */
   readonly isFirst?: boolean;
 }
 
 export interface FaultReport {
   /** False when the process ended before its n-th call. */
   readonly hasStruck: boolean;
-  /** The call was on the folder. SQLite syncs it too and ignores the result; ours comes later and does not. */
+  /**
+   * The failed call was on the folder. SQLite syncs the folder and ignores the result; Hostler syncs it later and does not ignore
+   * it.
+   */
   readonly isOfFolder: boolean;
-  /** It was open, so promises were made. */
+  /** The log was open before the fault, so receipts could be given. */
   readonly wasOpen: boolean;
   readonly receipts: number;
   readonly problems: readonly string[];
   readonly refusals: readonly string[];
-  /** Receipts and outcomes that were given after the failure was told. */
+  /** Receipts and outcomes that were given after the failure was reported. */
   readonly promisedAfter: number;
   /** Syncs and writes of the file and its write-ahead log after the fault. */
   readonly syncedAfter: number;
@@ -73,7 +76,7 @@ export async function runWithFault({ call, error, nth, isFirst }: Fault, calls =
   }
 }
 
-/** The keys of calls that it finished and did not take. They are in the write-ahead log only. */
+/** Keys of finished calls whose replies were not acknowledged. They are only in the write-ahead log. */
 async function killedOne(folder: string): Promise<string[]> {
   const log = startLog(folder, ['work', 8]);
   await log.reached(80);

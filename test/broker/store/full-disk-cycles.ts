@@ -1,6 +1,6 @@
 /**
- * A log on a disk of 64 MiB that others fill and free again, and what was seen of it.
- * Not here: how often (full-disk.test.ts, test/long/broker-disk.long.ts).
+ * Runs a log on a disk of 64 MiB that other files fill and free again, and reports the observed effects. Not here: the number of
+ * cycles (full-disk.test.ts, test/long/broker-disk.long.ts).
  */
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statSync, writeSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { eventually } from '../../eventually.js';
 import { makeFolder } from './log-process.js';
 
 export interface FullReport {
-  /** New calls that were refused, and those that were refused with anything but `disk_full`. */
+  /** Number of refused new calls, and of those refused with another code than `disk_full`. */
   refused: number;
   refusedOtherwise: number;
   /** Outcomes that waited and were written when there was room. */
@@ -59,7 +59,7 @@ export async function fillCycles(cycles: number): Promise<FullReport> {
     const countLost = async (from: CallLog, cycle: number) => {
       for (const key of keysOf(cycle)) if ((await from.find(idOf(key)))?.state !== 'done') report.lost += 1;
     };
-    // The disk has room for the replies of some cycles. Those of earlier ones are looked up and acknowledged.
+    // The disk has room for the replies of a few cycles, so replies of earlier cycles are looked up and acknowledged.
     const kept = Math.min(cycles, 10);
     for (let cycle = 0; cycle < cycles; cycle++) {
       await fillCycle(log, folder, cycle, report);
@@ -105,7 +105,7 @@ async function fillCycle(log: CallLog, folder: string, cycle: number, report: Fu
 
 const keysOf = (cycle: number) => Array.from({ length: keysPerCycle }, (_, at) => `c${cycle}-k${at}`);
 
-/** What others write, to the last byte. */
+/** Fills the disk to the last byte, as another program would. */
 function fill(file: string): void {
   const descriptor = openSync(file, 'a');
   try {

@@ -1,15 +1,15 @@
-/** Rounds of a log whose process is killed while it works, over one folder, and what was seen of them. */
+/** Kills processes of a log while they work, one after the other in one folder, and reports the observed effects. */
 import { runLog, startLog, statesOf } from './log-process.js';
 
 export interface KillReport {
   readonly receipts: number;
   readonly outcomes: number;
-  /** Received or finished, not acknowledged, and not found as it was. */
+  /** Number of received or finished rows, not acknowledged, that were not found in the same state. */
   readonly lost: number;
   readonly problems: number;
 }
 
-/** Each process is killed after some more than `lines` lines, at a moment that nobody chose. */
+/** Kills each process at a random moment after it has printed `lines` lines. */
 export async function killRounds(folder: string, rounds: number, lines: number): Promise<KillReport> {
   let [receipts, outcomes, lost, problems] = [0, 0, 0, 0];
   for (let round = 0; round < rounds; round++) {
@@ -17,7 +17,7 @@ export async function killRounds(folder: string, rounds: number, lines: number):
     await log.reached(lines + Math.floor(Math.random() * lines));
     log.child.kill('SIGKILL');
     const said = await log.ended;
-    // Past 256 calls that are not acknowledged nothing is refused here: the bounds are the service's to ask for.
+    // More than 256 unacknowledged calls are accepted here, because the service checks the bounds, not the log.
     problems += said.of('P').length + said.of('X').length;
     const [received, finished, acked] = [said.of('R'), new Set(said.of('F')), new Set(said.of('t'))];
     receipts += received.length;
@@ -36,12 +36,12 @@ export async function killRounds(folder: string, rounds: number, lines: number):
 export interface CallReport {
   readonly executed: number;
   readonly executedTwice: number;
-  /** Finished, and then not found as done. */
+  /** Number of finished calls that were not found as done. */
   readonly lostOutcomes: number;
   readonly foreign: number;
 }
 
-/** Callers' keys over kills, up to 23 hours later by the wall clock. */
+/** Calls with callers' keys over several kills, up to 23 hours later by the wall clock. */
 export async function callRounds(folder: string, rounds: number, keysPerRound: number): Promise<CallReport> {
   const runs = new Map<string, number>();
   const finished = new Set<string>();

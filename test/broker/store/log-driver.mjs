@@ -1,6 +1,6 @@
 /**
- * A process that has a log of calls and says what it was promised, line by line, before anything else happens. Whoever kills it,
- * or lets its disk fail, knows what must be there afterwards.
+ * A process with a log of calls. It prints a line for each promise of the log before it continues. So a test that kills the
+ * process, or makes its disk fail, knows which rows must exist afterwards.
  * Usage: node log-driver.mjs <folder> work [inFlight] [count] [bytes] | call [keys] [atMs] | read <file of keys> | hang | hold
  * Lines: `opened`, `R key` received, `F key` finished, `t key` will be acknowledged, `X code reason execution` a refusal, `P reason` a problem,
  * `M key state` a row, `N key` no row, `C key state` a key that was there, `E key` is run, `closed`.
@@ -12,10 +12,10 @@ import { systemClock } from '../../../dist/kernel/clock.js';
 
 const [folder, what, ...rest] = process.argv.slice(2);
 const [first = 8, second = 1_000_000, bytes = 200] = rest.map(Number);
-/** Of `call`: a wall clock that shows what the test says. */
+/** For `call`: a wall clock with the time that the test gives. */
 const clock = what === 'call' && rest.length > 1 ? { ...systemClock, date: () => new Date(second) } : systemClock;
 
-/** The line is written when this returns. A full pipe is waited for: nothing else may happen meanwhile. */
+/** Synchronous: the line is written when this returns. It waits for a full pipe, so that nothing else happens meanwhile. */
 const say = (...words) => {
   const line = Buffer.from(`${words.join(' ')}\n`);
   for (let at = 0; at < line.length; ) {
@@ -79,13 +79,13 @@ async function work() {
   };
   await Promise.all(Array.from({ length: first }, one));
   if (!hasFailed) return;
-  // Nothing is promised any more, whatever is asked.
+  // After a failure the log must not promise anything.
   await receive('late').then(() => say('R', 'late'), refused);
   await log.close();
   await open().then(() => say('opened'), refused);
 }
 
-/** Runs each key once where it may, in an order of its own. */
+/** Runs each key once if the log allows it, in random order. */
 async function call() {
   const order = Array.from({ length: first }, (_, at) => `k${at}`).sort(() => Math.random() - 0.5);
   const one = async () => {

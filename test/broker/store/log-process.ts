@@ -1,6 +1,6 @@
 /**
- * A log of calls in a process of its own, which is killed or whose disk fails, and what it said before.
- * Not here: what such a process does (log-driver.mjs).
+ * A log of calls in a separate process that is killed or whose disk fails, and the lines that it printed before. Not here: the code
+ * of that process (log-driver.mjs).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,16 +12,16 @@ const driver = fileURLToPath(new URL('./log-driver.mjs', import.meta.url));
 
 export interface LogProcess {
   readonly child: ChildProcess;
-  /** Resolves when the line count reaches `lines`, or with what there is when it ends before. */
+  /** Resolves when `lines` lines were printed, or when the process ends. */
   reached(lines: number): Promise<void>;
   lines(): readonly string[];
-  /** Resolves with everything it said, when it is gone. */
+  /** Resolves with all its lines when the process has ended. */
   readonly ended: Promise<Said>;
 }
 
 export interface Said {
   readonly lines: readonly string[];
-  /** What follows the letter, of the lines that begin with it. */
+  /** The texts after the letter, for all lines that begin with it. */
   of(letter: string): string[];
   readonly exitCode: number | null;
   readonly stderr: string;
@@ -46,7 +46,7 @@ export function startLog(
   child.stderr.on('data', (chunk: Buffer) => {
     stderr += chunk.toString();
   });
-  // A line that a kill cut short was not said.
+  // An incomplete last line, cut off by a kill, does not count.
   const lines = () => text.split('\n').slice(0, -1);
   const ended = new Promise<Said>((resolve, reject) => {
     child.once('error', reject);
@@ -71,7 +71,7 @@ export function startLog(
   return { child, ended, reached, lines };
 }
 
-/** Runs to its end. */
+/** Runs a log process until it ends. */
 export const runLog = (folder: string, args: readonly (string | number)[], before?: readonly string[]): Promise<Said> =>
   startLog(folder, args, before).ended;
 
@@ -90,7 +90,7 @@ export async function statesOf(folder: string, keys: Iterable<string>): Promise<
   }
 }
 
-/** A folder of its own, and its end. */
+/** Makes a temporary folder, with a function that removes it. */
 export function makeFolder(name: string): { folder: string; remove(): void } {
   const folder = mkdtempSync(path.join(os.tmpdir(), `hostler-log-${name}-`));
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };

@@ -1,4 +1,4 @@
-/** Messages that no client of ours sends, from a seed. None of them may have an effect. */
+/** Invalid messages, generated from a seed. None of them may have an effect. */
 import { type Random, randomInt } from '../../../src/kernel/random.js';
 
 export interface HostileMessage {

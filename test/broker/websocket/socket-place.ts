@@ -1,4 +1,4 @@
-/** The host side of the WebSocket transport on a port of this machine, and raw sockets that say what they like. */
+/** The host side of the WebSocket transport on a local port, and raw sockets that can send anything. */
 import { type AddressInfo, connect as connectTcp, createServer, type Server, type Socket } from 'node:net';
 import { type ClientOptions, WebSocket } from 'ws';
 import type { BrokerEvent } from '../../../src/broker/broker-events.js';
@@ -132,7 +132,7 @@ export class RawSocket {
   }
 }
 
-/** A server that does with a connection what the test says. */
+/** A TCP server that passes each connection to the test. */
 export async function tcpServer(
   serve: (socket: Socket) => void,
 ): Promise<{ readonly port: number; readonly server: Server }> {

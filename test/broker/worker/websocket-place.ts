@@ -1,4 +1,4 @@
-/** A scripted host that serves workers over WebSocket on a port of this machine. It can be stopped and started again at the same port. */
+/** A scripted host that serves workers over WebSocket on a local port. It can be stopped and restarted at the same port. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -52,7 +52,7 @@ export class WebSocketPlace {
     this.#transport = undefined;
   }
 
-  /** Other tools, told to the workers. */
+  /** Changes the tools and notifies the workers. */
   change(tools: readonly string[]): void {
     this.host.setTools(tools);
     this.#transport?.notify(() => true, { op: 'manifest_changed', revision: this.host.revision });

@@ -1,4 +1,4 @@
-/** A worker and a scripted host within the process, on a clock that moves only when told. */
+/** A worker and a scripted host in this process, on a fake clock. */
 import { RemoteTools, type RemoteToolsOptions } from '../../../src/broker/worker/remote-tools.js';
 import { isHostError } from '../../../src/kernel/errors.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
@@ -17,11 +17,11 @@ export interface Rig {
   readonly broker: MemoryTransport;
   readonly host: ScriptedService;
   readonly tools: RemoteTools;
-  /** Lets everything happen that needs no time. */
+  /** Runs all pending work that needs no passage of time. */
   readonly settle: () => Promise<void>;
 }
 
-/** Connected, unless `prepare` makes that impossible. */
+/** Makes a connected rig, unless `prepare` prevents the connection. */
 export async function makeRig(options: RigOptions = {}): Promise<Rig> {
   const rig = unconnected(options);
   for (let turns = 0; turns < 5; turns++) await rig.settle();
@@ -41,7 +41,7 @@ export function unconnected({ tools: names, prepare, ...rest }: RigOptions = {})
   return { clock, broker, host, tools, settle };
 }
 
-/** How it ended: the texts of its result, or the code of its error and what is known of its execution. */
+/** The outcome as text: the texts of the result, or the code of the error and its `execution`. */
 export function outcomeOf(call: Promise<{ json(): unknown }>): Promise<string> {
   return call.then(
     (result) => (result.json() as { content: { text: string }[] }).content.map(({ text }) => text).join(),
@@ -52,7 +52,7 @@ export function outcomeOf(call: Promise<{ json(): unknown }>): Promise<string> {
   );
 }
 
-/** The same; undefined while it has not ended. */
+/** The outcome as text; undefined while the call runs. */
 export function watched(call: Promise<{ json(): unknown }>): { outcome: string | undefined } {
   const watch: { outcome: string | undefined } = { outcome: undefined };
   outcomeOf(call).then(

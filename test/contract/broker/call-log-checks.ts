@@ -1,5 +1,5 @@
 /**
- * What every log of calls must do, as a table: each check gets a fresh store and throws when the log is wrong.
+ * The contract of a log of calls, as a table of checks. Each check gets a new store and throws if the log is wrong.
  * Not here: the logs (call-log.test.ts).
  */
 import { expect } from 'vitest';
@@ -12,15 +12,15 @@ import { eventually } from '../../eventually.js';
 
 export interface StoreUnderTest {
   readonly clock: FakeClock;
-  /** Several hosts share the store, and each counts the rows that it knows. */
+  /** Several hosts share the store. Each host counts only the rows that it knows. */
   readonly isShared?: boolean;
-  /** A start cannot tell whether its rows are an older copy. */
+  /** A new start cannot know whether its rows are an older copy. */
   readonly mayBeOlder?: boolean;
-  /** A start of a host. */
+  /** Opens the log, as a start of a host does. */
   open(): Promise<CallLog>;
-  /** The host ends, cleanly or not; the store stays. */
+  /** Ends the host, cleanly or not. The store remains. */
   end(log: CallLog): Promise<void>;
-  /** Another store answers at the same place, without the rows. */
+  /** Replaces the store with an empty one at the same place. */
   wipe(): Promise<void>;
   close(): Promise<void>;
 }
@@ -45,14 +45,14 @@ const shown = (row: CallRow | undefined | 'begun') => {
   return { state: row.state, attempts: row.attempts, reply: row.reply?.toString() };
 };
 
-/** Receives and finishes. */
+/** Receives a call and finishes it. */
 export async function done(log: CallLog, key: string, reply: string | Buffer, more: Partial<NewCall> = {}) {
   const call = newCall(key, more);
   await log.receive(call);
   return log.finish(call.id, log.owner, outcome(reply, { isCallersKey: call.isCallersKey }));
 }
 
-/** Acknowledged rows are removed in batches, after a while of the log's clock. */
+/** Acknowledged rows are removed in batches, some time later on the clock of the log. */
 const removed = (store: StoreUnderTest, log: CallLog, key: string) =>
   eventually(`${key} is removed`, async () => {
     store.clock.advance(1_000);
@@ -75,7 +75,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(await log.receive(newCall('k2'))).toMatchObject({ isNew: true, row: { state: 'running', attempts: 1 } });
   },
 
-  'of two that receive one key at once, one is new': async (store) => {
+  'if two hosts receive one key at once, it is new for one of them': async (store) => {
     const log = await store.open();
     const both = await Promise.all([log.receive(newCall('k1')), log.receive(newCall('k1'))]);
     expect(both.map(({ isNew }) => isNew).sort()).toEqual([false, true]);
@@ -98,7 +98,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(await log.begin(idOf('k1'), row.version)).toMatchObject({ state: 'running', attempts: 1 });
   },
 
-  'a row with an outcome is not begun, and neither is one that is gone': async (store) => {
+  'a row with an outcome is not begun, nor is a removed row': async (store) => {
     const log = await store.open();
     const row = await done(log, 'k1', '{"n":1}');
     expect(shown(await log.begin(idOf('k1'), row?.version ?? 0))).toMatchObject({ state: 'done', reply: '{"n":1}' });
@@ -120,7 +120,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(await log.finish(idOf('none'), log.owner, outcome('{}'))).toBeUndefined();
   },
 
-  'an outcome of a host that does not own the row is not written': async (store) => {
+  'a host that does not own a row cannot write its outcome': async (store) => {
     const before = await store.open();
     await before.receive(newCall('k1'));
     const { owner } = before;
@@ -137,8 +137,8 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(shown(await log.find(idOf('k1')))).toEqual({ state: 'done', attempts: 2, reply: '{"n":2}' });
   },
 
-  "B9 a reply to a caller's key that finds no room goes to its caller, and is not kept": async (store) => {
-    // The buckets of a NATS server have their own sizes.
+  "B9 a reply to a caller's key without room goes to its caller, and is not stored": async (store) => {
+    // The buckets of a NATS server have other sizes.
     if (store.isShared) return;
     const log = await store.open();
     const part = Buffer.alloc(brokerLimits.callersKeyBytes / 4, 32);
@@ -156,7 +156,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(readReplyBody(kept?.reply as Buffer)).toMatchObject({ error: { details: { reason: 'not_kept' } } });
   },
 
-  'rows survive the host, whose owner is gone then': async (store) => {
+  'rows survive the host, and their owner counts as gone': async (store) => {
     const before = await store.open();
     await before.receive(newCall('k1', { state: 'received' }));
     await done(before, 'k2', '{"n":2}');
@@ -166,7 +166,7 @@ export const checks: Readonly<Record<string, Check>> = {
     const log = await store.open();
     expect(log.owner).not.toBe(before.owner);
     expect([await log.isGone(before.owner), await log.isGone(log.owner)]).toEqual([true, false]);
-    // A file may be an older copy, in which a call that has begun since is only received.
+    // In an older copy of the file, a call that has begun since then is only received.
     const state = store.mayBeOlder ? 'running' : 'received';
     expect(shown(await log.find(idOf('k1')))).toMatchObject({ state });
     expect(shown(await log.find(idOf('k2')))).toMatchObject({ state: 'done', reply: '{"n":2}' });
@@ -187,7 +187,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(await log.find(idOf('k1'))).toBeUndefined();
   },
 
-  'a acknowledged reply is removed; a key that a caller chose, and an open call, are not': async (store) => {
+  "an acknowledged reply is removed, but neither a caller's key nor an open call": async (store) => {
     const log = await store.open();
     await done(log, 'k1', '{"n":1}');
     await done(log, 'own', '{"n":2}', { isCallersKey: true });
@@ -199,7 +199,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(log.usage()).toEqual({ open: 1, finished: 1, replyBytes: 0, callersKeys: 1 });
   },
 
-  'a call that was sent again before its reply was acknowledged is known, also in the same turn': async (store) => {
+  'a call that is sent again before its reply is acknowledged is known, also in the same turn': async (store) => {
     const log = await store.open();
     await done(log, 'k1', '{"n":1}');
     const again = log.receive(newCall('k1'));
@@ -207,7 +207,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(await again).toMatchObject({ isNew: false, row: { state: 'done' } });
   },
 
-  'a refused key that a caller chose is removed when acknowledged, because it did not run': async (store) => {
+  "a refused caller's key is removed when acknowledged, because it did not run": async (store) => {
     const log = await store.open();
     const isCallersKey = true;
     await log.receive(newCall('own', { isCallersKey }));
@@ -217,7 +217,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(log.usage()).toMatchObject({ finished: 0, callersKeys: 0 });
   },
 
-  'a purge removes what does not run, and lets the rest end without a reply': async (store) => {
+  'a purge removes calls that do not run, and running calls end without a reply': async (store) => {
     const log = await store.open();
     await log.receive(newCall('waits', { state: 'received' }));
     await log.receive(newCall('runs'));
@@ -269,12 +269,12 @@ export const checks: Readonly<Record<string, Check>> = {
     });
   },
 
-  'AC-BR7: a worker with 256 calls that are not acknowledged is refused, others are not': async (store) => {
+  'AC-BR7: a worker with 256 unacknowledged calls is refused, others are not': async (store) => {
     const log = await store.open();
     const keys = Array.from({ length: brokerLimits.callsPerWorker }, (_, at) => `k${at}`);
     expect(log.refusal('w1', false)).toBeUndefined();
     const received = keys.map((key) => log.receive(newCall(key)));
-    // At once, not only when the rows are durable.
+    // The refusal is immediate, not only after the rows are durable.
     const refusal = log.refusal('w1', false);
     expect(refusal).toMatchObject({ code: 'overloaded', details: { execution: 'not_executed' } });
     expect(refusal?.details.retryAfterMs).toBeGreaterThan(0);
@@ -289,7 +289,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(log.refusal('w1', false)).toBeUndefined();
   },
 
-  'AC-BR7: a worker that takes is told to come back in 1 s; replies that nobody takes, when they expire': async (
+  'AC-BR7: a worker that acknowledges may retry in 1 s; otherwise when its unacknowledged replies expire': async (
     store,
   ) => {
     const log = await store.open();
@@ -298,7 +298,7 @@ export const checks: Readonly<Record<string, Check>> = {
     expect(retryAfterMs()).toBe(1_000);
     await store.clock.advanceAsync(60_000);
     const toldMs = retryAfterMs() ?? 0;
-    // Deadline and ten minutes after the calls came, which was a minute ago.
+    // The calls arrived a minute ago, and expire ten minutes after their deadlines.
     expect(toldMs).toBeGreaterThan(brokerLimits.unackedMs - 1_000);
     expect(toldMs).toBeLessThanOrEqual(brokerLimits.unackedMs);
     await store.clock.advanceAsync(toldMs - 2_000);
@@ -309,9 +309,7 @@ export const checks: Readonly<Record<string, Check>> = {
     });
   },
 
-  'a reply to a key that a caller chose is not kept past the bound of its worker, and its caller gets it': async (
-    store,
-  ) => {
+  "a reply to a caller's key beyond the bound of its worker goes to its caller and is not stored": async (store) => {
     const log = await store.open();
     const own = { isCallersKey: true };
     for (let at = 0; at < 6; at++) await done(log, `own${at}`, Buffer.alloc(4 * MiB - 1_000, 1), own);
@@ -355,7 +353,7 @@ export const checks: Readonly<Record<string, Check>> = {
   },
 };
 
-/** Replies of one worker, up to its bound but for less than 4 MiB. */
+/** Adds replies of one worker until less than 4 MiB of its bound is left. */
 async function fill(log: CallLog): Promise<string[]> {
   const keys = Array.from({ length: 15 }, (_, at) => `full${at}`);
   const body = Buffer.alloc(4 * MiB + 64 * 1024, 1);

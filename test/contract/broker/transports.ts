@@ -21,11 +21,11 @@ import { HostError } from '../../../src/kernel/errors.js';
 import { MemoryTransport } from '../../fakes/memory-transport.js';
 import { startNatsServer } from '../../fakes/nats-server.js';
 
-/** A started host side, and workers that may connect to it. */
+/** A started host side of a transport, and connections of its workers. */
 export interface TransportPlace {
   readonly transport: WorkerTransport;
   readonly storeId: string;
-  /** Of one of the workers `w1` and `w2`, or with a key that nobody has. */
+  /** Opens connections of worker `w1` or `w2`, or with an unknown key (`nobody`). */
   opener(worker: 'w1' | 'w2' | 'nobody'): OpenConnection;
   /** Revokes the keys of `w1`. */
   revoke(): Promise<void>;
@@ -41,7 +41,7 @@ export interface TransportKind {
 
 export const roles: Readonly<Record<string, string>> = { w1: 'reader', w2: 'writer' };
 
-/** A key as the configuration has it. */
+/** An entry of `keys` in the configuration. */
 export const workerEntry = (name: string, key: string, entry: Partial<KeyEntry> = {}): KeyEntry => ({
   ...{ digest: digestOf(key), nkey: undefined, role: roles[name], expiresAtMs: undefined, isHost: false },
   worker: { name, epoch: `${name}-epoch` },
@@ -112,7 +112,7 @@ const natsKind: TransportKind = {
   },
 };
 
-/** The fake that tests of the worker use: it must behave like the others. */
+/** The fake transport for tests of the worker. It must pass the same suite. */
 const memoryKind: TransportKind = {
   ...{ name: 'memory', knowsUnread: true },
   async open(handlers) {
@@ -133,7 +133,7 @@ const memoryKind: TransportKind = {
 
 export const transportKinds: readonly TransportKind[] = [memoryKind, webSocketKind, natsKind];
 
-/** Records what a transport hands over, and answers as the test says. */
+/** Records the calls of a transport, and gives the answers of the test. */
 export class RecordingService implements ServiceHandlers {
   readonly calls: IncomingCall[] = [];
   readonly cancels: { readonly session: WorkerSession; readonly key: string }[] = [];
@@ -174,7 +174,7 @@ export class RecordingService implements ServiceHandlers {
   }
 }
 
-/** Records what a connection hands to its worker. */
+/** Records the messages that a connection passes to its worker. */
 export class RecordingWorker implements ConnectionHandlers {
   readonly replies: { readonly key: string; readonly body: string }[] = [];
   readonly progressed: { readonly key: string; readonly params: string }[] = [];
