@@ -12,7 +12,7 @@ const loginMsMax = 20_000;
 
 export const isAuthScenario = (scenario) => scenario.startsWith('auth/');
 
-/** The issuer that the server names, as an operator would read it. */
+/** Reads the issuer from the metadata of the server, as an operator would. */
 export async function issuerOf(url) {
   const { origin, pathname } = new URL(url);
   const places = [
@@ -26,7 +26,7 @@ export async function issuerOf(url) {
   return undefined;
 }
 
-/** The entry of `auth`: what the scenario hands to an operator. */
+/** Builds the `auth` entry from the values that the scenario gives to an operator. */
 export async function authEntry(scenario, url, context) {
   if (scenario === 'auth/basic-cimd') return { clientMetadataUrl };
   const { client_id: clientId, client_secret: clientSecret, private_key_pem: pem, signing_algorithm: alg } = context;
@@ -58,7 +58,7 @@ export function logIn({ file, config, env, issuer, log }) {
       const url = /"url":\s*"((?:[^"\\]|\\.)*)"/.exec(line)?.[1];
       if (url === undefined || isOpened) return;
       isOpened = true;
-      // The login reports what happens at the callback, so a failure here shows there.
+      // The login reports errors at the callback, so a failure of the browser shows there.
       browse(JSON.parse(`"${url}"`)).catch((error) => log?.(`browser: ${error.message}\n`));
     });
     child.once('error', reject);

@@ -1,8 +1,8 @@
 /**
- * One cell: the suite against the gateway with the fixture behind it in one way, under one revision's requirements.
- * Not here: which cells there are (cells.mjs), the suite as the server (run.mjs).
+ * Runs one cell: the suite against the gateway, with one kind of connection to the fixture and the requirements of one revision.
+ * Not here: the list of cells (cells.mjs), the suite as the server (run.mjs).
  *
- * Invariant: where client and server are of one era nothing may be expected to fail at the server's own endpoint.
+ * Invariant: if client and server have the same era, no failure may be expected at the endpoint of the server.
  */
 import { readFileSync } from 'node:fs';
 import { isolationFor, nameless } from './cells.mjs';
@@ -15,7 +15,7 @@ export const expectedFailures = parseExpected(
 );
 export const expectedFor = (cell, side) => expectedFailures.get(cell)?.[side] ?? [];
 
-/** What is wrong with a verdict, one line each: what failed and was not expected to, and the other way round. */
+/** The problems of a verdict, one line each: unexpected failures, and expected failures that did not occur. */
 export function problemsOf(cell, { judged, stale }) {
   return [
     ...judged.flatMap(({ scenario, unexpected }) =>
@@ -28,14 +28,14 @@ export function problemsOf(cell, { judged, stale }) {
   ];
 }
 
-/** What passed of what ran and does not count. */
+/** How many of the scenarios that do not count have passed. */
 export function unscored(found, wanted) {
   const others = [...found.keys()].filter((scenario) => !wanted.includes(scenario));
   const { passed, total } = judge(found, others, []);
   return { passed, total };
 }
 
-/** `only`: one scenario instead of all. Returns the row of the matrix, and what is wrong with it. */
+/** `only`: runs one scenario instead of all. Returns the row of the matrix and its problems. */
 export async function runCell(upstream, { revision, era }, { only, log } = {}) {
   const name = `${upstream.name} ${revision}`;
   const expected = expectedFor(name, 'server');

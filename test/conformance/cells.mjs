@@ -1,9 +1,9 @@
 /**
- * What is run: each kind of upstream under each revision's requirements, and which scenarios make sense where.
- * Not here: how (run.mjs), and what may fail and why (expected-failures.yml).
+ * The list of cells: each kind of upstream with the requirements of each revision, and the scenarios that apply to them. Not here:
+ * running them (run.mjs), expected failures and their reasons (expected-failures.yml).
  */
 
-/** The revisions that the suite keeps frozen requirements for, and the era each belongs to. */
+/** The revisions for which the suite has frozen requirements, with their eras. */
 export const requirements = [
   { revision: '2025-11-25', era: 'legacy' },
   { revision: '2026-07-28', era: 'modern' },
@@ -19,15 +19,15 @@ export const upstreams = [
 ];
 
 /**
- * How clients share the fixture. Where the transport does not say which call a question or a log line belongs to, it reaches no
- * client for 30 s after a call of another client, unless each client has the server to itself. The suite opens a session for each
+ * Whether clients share the fixture. If the transport does not show which call a question or a log line belongs to, it reaches no
+ * client for 30 s after a call of another client, unless each client has its own instance. The suite opens a session for each
  * scenario, and each legacy session is a client. A modern client may leave a legacy server's question unanswered, and the call
- * waits. A request over HTTP has a stream of its own, and all modern requests of the suite are of one client.
+ * waits. Over HTTP each request has a stream, and all modern requests of the suite belong to one client.
  */
 export const isolationFor = (upstream, { era }) =>
   upstream.kind !== 'http' && (upstream.era === 'legacy' || era === 'legacy') ? 'per-client' : 'shared';
 
-/** Scenarios that name no tool and no prompt: these also run where names have the server's in front. */
+/** Scenarios that name no tool and no prompt. These also run at `/mcp`, where names have the server as prefix. */
 export const nameless = new Set([
   'server-initialize',
   'server-stateless',

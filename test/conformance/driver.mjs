@@ -1,10 +1,10 @@
 /**
  * The client that the suite's client scenarios run: `node driver.mjs <url of the suite's server>`. Starts `hostler up` with that
- * URL as its only server, drives it as a client would, and stops it: what the suite then sees is Hostler's upstream side.
- * HOSTLER_CONFORMANCE_DIRECT=1 leaves Hostler out: the official client itself, to check the driver and to compare.
+ * URL as its only server, sends it requests as a client would, and stops it. So the suite tests the upstream side of Hostler.
+ * With HOSTLER_CONFORMANCE_DIRECT=1 the official client takes the place of Hostler, to check the driver and to compare.
  * Not here: starting Hostler (gateway.mjs), logging in (auth-operator.mjs, sdk-provider.mjs).
  *
- * Invariant: every tool that is listed is called, whatever its name: a tool that must not be called must not be listed.
+ * Invariant: every listed tool is called, so a tool that must not be called must not be listed.
  */
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -24,10 +24,10 @@ const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? '';
 const loginsMax = 3;
 const grantMs = 2_500;
 
-/** Takes any result as it is: the SDK's own schemas would drop and refuse. */
+/** Accepts any result unchanged: the schemas of the SDK would drop members or refuse the result. */
 const anything = { '~standard': { version: 1, vendor: 'hostler-test', validate: (value) => ({ value }) } };
 
-/** What a user who changes nothing sends: the defaults, and something fitting where there are none. */
+/** The answer of a user who changes nothing: the defaults, or a valid value if there is none. */
 function filledIn({ properties = {} }) {
   const samples = { boolean: true, string: 'x', number: 1, integer: 1, array: [], object: {} };
   return Object.fromEntries(
@@ -38,7 +38,7 @@ function filledIn({ properties = {} }) {
   );
 }
 
-/** The calls to make of one tool; the scenario may say. */
+/** The calls of one tool, which the scenario may specify. */
 function callsOf(tool, tools) {
   const told = context.toolCalls?.filter(({ name }) => name === tool.name) ?? [];
   if (told.length > 0) return told.map((call) => call.arguments);
@@ -65,11 +65,11 @@ async function drive(client) {
       return undefined;
     }
   };
-  // Even where the server has no tools: the answer shows that it was met.
+  // Sent even if the server has no tools: the answer shows that the server was reached.
   const raw = await attempt('tools/list', () => ask('tools/list'));
   const { tools: hasTools, resources: hasResources, prompts: hasPrompts } = client.getServerCapabilities() ?? {};
   if (hasTools !== undefined) {
-    // The SDK repeats arguments in headers only for tools it has listed itself.
+    // The SDK copies arguments to headers only for tools that it has listed itself.
     const listed = await attempt('listTools', () => client.listTools());
     // The SDK leaves out tools that must not be called; Hostler has done so already.
     for (const tool of (isDirect ? listed : raw)?.tools ?? []) {
@@ -86,7 +86,7 @@ async function drive(client) {
     const listed = await attempt('prompts/list', () => ask('prompts/list'));
     for (const { name } of listed?.prompts ?? []) await attempt(name, () => ask('prompts/get', { name }));
   }
-  // Before the first login nothing is known of the server.
+  // Before the first login the tools of the server are unknown.
   return needsLogin || (raw?.tools ?? []).length === 0;
 }
 
@@ -123,7 +123,7 @@ async function connect(to, options) {
   }
 }
 
-/** One session of a client from beginning to end. */
+/** Runs one client session from connect to close. */
 async function visit(to) {
   const { client } = await connect(to);
   const needsLogin = await drive(client);
@@ -151,12 +151,12 @@ async function driveSdk() {
 async function driveHostler() {
   const isAuth = isAuthScenario(scenario);
   const entry = { url, lazy: false, ...(isAuth ? { auth: await authEntry(scenario, url, context) } : {}) };
-  // A server that waits for its login has nothing to learn.
+  // A server that needs a login cannot be listed yet.
   const hostler = await startHostler({ mock: entry }, { log, ...(isAuth ? { isLearnt: async () => {} } : {}) });
   try {
     for (let logins = 0; (await visit(`${hostler.url}/mock`)) && isAuth && logins < loginsMax; logins++) {
       const outcome = await logIn({ ...hostler.place, log });
-      // The server moved to another authorization server: the operator looks at its name and agrees.
+      // The server moved to another authorization server, and the operator accepts the new issuer.
       const hasMoved = outcome.code !== 0 && outcome.said.includes('issuer_changed');
       const last = hasMoved ? await logIn({ ...hostler.place, log, issuer: await issuerOf(url) }) : outcome;
       if (last.code !== 0) break;
@@ -169,5 +169,5 @@ async function driveHostler() {
 }
 
 await (isDirect ? driveSdk() : driveHostler());
-// Streams of a client that was closed may linger; everything is done.
+// All work is done, but streams of a closed client may keep the process alive.
 process.exit(0);

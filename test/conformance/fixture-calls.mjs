@@ -1,14 +1,16 @@
 /**
- * The tools of the conformance fixture that take time, and tell of themselves meanwhile or afterwards: logs, progress,
- * changed lists, a stream that is closed under the call.
- * Not here: what asks the client (fixture-input.mjs) and what answers at once (fixture-content.mjs).
+ * The tools of the conformance fixture that take time and send notifications: logs, progress, changed lists, and a stream that is
+ * closed during its call. Not here: tools that ask the client (fixture-input.mjs), tools that answer at once (fixture-content.mjs).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { text } from './fixture-content.mjs';
 
 const pauseMs = 50;
 
-/** What the triggers turn on and off. One for the process: a modern server is made anew for each request. */
+/**
+ * The extra tool and prompt that the triggers add or remove. Process-wide, because a modern server object is created for each
+ * request.
+ */
 export const extras = { tool: false, prompt: false };
 
 export const callTools = {

@@ -1,21 +1,20 @@
 /**
- * What the conformance fixture has to show: tools that answer at once, resources and prompts, as the official suite
- * names them.
- * Not here: tools that ask the client (fixture-input.mjs), tools that take time or tell of themselves (fixture-calls.mjs),
- * and how it is served (fixture-server.mjs).
+ * The content of the conformance fixture: tools that answer at once, resources and prompts, named as in the official suite.
+ * Not here: tools that ask the client (fixture-input.mjs), tools that take time or send notifications (fixture-calls.mjs), the
+ * transports (fixture-server.mjs).
  */
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 
 /** One red pixel. */
 export const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==';
-/** A header and no sample. */
+/** A WAV file with a header and no samples. */
 const wav = 'UklGRiQAAABXQVZFZm10IBAAAAABAAEARKwAAIhYAQACABAAZGF0YQAAAAA=';
 
 export const text = (value) => ({ content: [{ type: 'text', text: value }] });
 const image = { type: 'image', data: png, mimeType: 'image/png' };
 export const noArguments = { type: 'object', properties: {} };
 
-/** Every keyword here has to arrive at clients as it is written. */
+/** Every keyword must reach clients unchanged. */
 const schema2020 = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',

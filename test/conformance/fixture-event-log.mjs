@@ -1,4 +1,4 @@
-/** What the fixture's legacy streams have sent, so that a client which lost one hears the rest of it. */
+/** Stores the events of the legacy streams of the fixture, so that a client can resume a lost stream. */
 const eventsMax = 1_000;
 
 export class EventLog {
@@ -21,7 +21,7 @@ export class EventLog {
     const streamId = this.#events.get(lastId)?.streamId ?? '';
     let isAfter = false;
     for (const [id, event] of this.#events) {
-      // A priming event has no message worth sending again.
+      // A priming event has no message, so it is not sent again.
       if (isAfter && event.streamId === streamId && Object.keys(event.message).length > 0)
         await send(id, event.message);
       if (id === lastId) isAfter = true;

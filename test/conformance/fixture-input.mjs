@@ -1,7 +1,7 @@
 /**
- * The tools and the prompt of the conformance fixture that need something of the client: elicitation, sampling, roots.
+ * The tools and the prompt of the conformance fixture that ask the client: elicitation, sampling, roots.
  * All of them answer `input_required`; for a client of the legacy era the SDK turns that into requests to the client.
- * Not here: everything that asks nobody (fixture-content.mjs, fixture-calls.mjs).
+ * Not here: tools that do not ask the client (fixture-content.mjs, fixture-calls.mjs).
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { inputRequired, MissingRequiredClientCapabilityError, ProtocolError } from '@modelcontextprotocol/server';
@@ -10,7 +10,7 @@ import { noArguments, text } from './fixture-content.mjs';
 const invalidParams = -32602;
 const key = 'a key that guards nothing but the conformance fixture';
 
-/** State that the client carries and must not change. */
+/** Seals state that the client must return unchanged. */
 function seal(state) {
   const body = Buffer.from(JSON.stringify(state)).toString('base64url');
   return `${body}.${createHmac('sha256', key).update(body).digest('base64url')}`;
@@ -39,7 +39,7 @@ const roots = { method: 'roots/list' };
 const ask = (inputRequests, state) =>
   inputRequired({ inputRequests, ...(state !== undefined && { requestState: seal(state) }) });
 
-/** The answer under this key if it looks like one to an elicitation. */
+/** The answer with this key, if it has the form of an elicitation answer. */
 function elicited({ mcpReq }, name) {
   const answer = mcpReq.inputResponses?.[name];
   return typeof answer?.action === 'string' ? answer : undefined;
@@ -51,7 +51,7 @@ const stateOf = ({ mcpReq }) => {
   return state === undefined ? undefined : unseal(state);
 };
 
-/** A tool that asks one form and tells what came back. */
+/** A tool that elicits one form and returns the answer. */
 const asksForm = (description, lead, request, inputSchema) => ({
   description,
   inputSchema,

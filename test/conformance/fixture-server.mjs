@@ -1,10 +1,10 @@
 /**
- * The server that the official conformance suite wants to meet, behind the gateway or by itself.
+ * The server that the official conformance suite expects, behind the gateway or alone.
  *   node fixture-server.mjs stdio|http|sse [--era both|modern|legacy] [--port 0]
- * Over HTTP it says `listening <url>` in its first line, and ends with its stdin.
- * Not here: what it has to show (fixture-content.mjs, fixture-calls.mjs, fixture-input.mjs).
+ * Over HTTP its first line is `listening <url>`, and it ends with its stdin. Not here: tools, resources and prompts
+ * (fixture-content.mjs, fixture-calls.mjs, fixture-input.mjs).
  *
- * Invariant: an era that it was not asked to speak is refused as real servers of the other era refuse it.
+ * Invariant: requests of an era that is not enabled are refused as real servers of the other era refuse them.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -147,7 +147,7 @@ function legacySessions() {
   };
 }
 
-/** A request of the modern era says so in its `_meta`; a session, a stream to listen on and a handshake are legacy. */
+/** A modern request has its version in `_meta`. A session header, a GET stream and `initialize` are legacy. */
 const isModern = (request, body) =>
   request.headers['mcp-session-id'] === undefined &&
   request.method === 'POST' &&
@@ -198,7 +198,7 @@ function listen(handle, path, port) {
   server.listen(port, '127.0.0.1', () => {
     process.stdout.write(`listening http://127.0.0.1:${server.address().port}${path}\n`);
   });
-  // Whoever started us holds our stdin; when it dies, so do we.
+  // The parent process holds this stdin, so this process ends with its parent.
   process.stdin.resume().once('end', () => process.exit(0));
 }
 

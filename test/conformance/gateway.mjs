@@ -1,8 +1,8 @@
 /**
- * Starts what the suite is pointed at: the fixture, and `hostler up` with the fixture behind it.
+ * Starts the target of the suite: the fixture, and `hostler up` with the fixture behind it.
  * Not here: the suite (suite.mjs).
  *
- * Invariant: whatever was started is ended by `stop`, and ends by itself when this process dies (fixtures hold our stdin).
+ * Invariant: `stop` ends every started process. If this process dies, they end too, because their stdin ends.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -30,7 +30,7 @@ export async function startFixture({ kind, era }) {
   return { url, stop: () => end(child, 'SIGKILL') };
 }
 
-/** `hostler up` with these servers. `log` takes what it says on stderr. */
+/** Starts `hostler up` with these servers. `log` gets its stderr. */
 export async function startHostler(mcpServers, { log, isLearnt = learnt } = {}) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-up-'));
   const config = path.join(folder, 'hostler.json');
@@ -46,7 +46,7 @@ export async function startHostler(mcpServers, { log, isLearnt = learnt } = {}) 
     '--data-dir',
     path.join(folder, 'data'),
   ];
-  // Tokens of a user are in one place, so each run has a user of its own.
+  // Tokens are stored per user, so each run has a home directory of its own.
   const env = {
     ...process.env,
     XDG_DATA_HOME: path.join(folder, 'user'),
@@ -75,12 +75,12 @@ export async function startHostler(mcpServers, { log, isLearnt = learnt } = {}) 
   }
 }
 
-/** The suite looks at what servers offer: their clients come when that is known. Hostler itself bounds how long it learns. */
+/** Resolves when Hostler is ready: the suite checks lists, which must be known before it starts. Hostler bounds the wait. */
 async function learnt(url) {
   while ((await fetch(url.replace('/mcp', '/readyz'))).status !== 200) await sleep(20);
 }
 
-/** A gateway with the fixture as `fixture` and another server beside it. */
+/** Starts a gateway with the fixture as server `fixture`, and a second server. */
 export async function startCell(upstream, { isolation = 'shared', ...options } = {}) {
   const remote = upstream.kind === 'stdio' ? undefined : await startFixture(upstream);
   const fixture =
@@ -89,7 +89,7 @@ export async function startCell(upstream, { isolation = 'shared', ...options } =
       : { url: remote.url, ...(upstream.kind === 'sse' && { transport: 'http-sse' }) };
   const second = { command: process.execPath, args: [secondFile] };
   try {
-    // The suite does not end its sessions: an instance that its session no longer uses is not kept.
+    // The suite does not end its sessions, so unused instances must stop soon.
     const own = isolation === 'per-client' ? { isolation, keepAlive: '2s' } : { isolation };
     const hostler = await startHostler({ fixture: { ...fixture, ...own }, second }, options);
     const stop = async () => {

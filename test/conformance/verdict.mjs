@@ -1,17 +1,17 @@
 /**
- * What the suite found, against what was expected to fail. Pure.
+ * Compares the results of the suite with the expected failures. Pure.
  * Not here: running anything (suite.mjs, gateway.mjs).
  *
- * Invariants: a warning is a failure, as in the suite itself; an expectation that nothing meets is as wrong as a failure
- * that nobody expected.
+ * Invariants: a warning is a failure, as in the suite. An expected failure that does not occur is a problem, like an unexpected
+ * failure.
  */
 
 /** A line of expected-failures.yml: `- scenario` or `- scenario:check`, always with a `# why`. */
 const entryLine = /^ {4}- ([^\s:#]+)(?::([^\s#]+))?\s+# (\S.*)$/;
 
 /**
- * cell -> { server: [{scenario, check, why}], client: [...] }. The suite's own format (`server:` and `client:` lists),
- * below the name of the cell it holds for. Throws at the first line that is neither, with its number.
+ * cell -> { server: [{scenario, check, why}], client: [...] }. The format of the suite (lists `server:` and `client:`), below the
+ * name of the cell. Throws with the number of the first invalid line.
  */
 export function parseExpected(text) {
   const cells = new Map();
@@ -38,8 +38,8 @@ export function parseExpected(text) {
 const hasFailed = ({ status }) => status === 'FAILURE' || status === 'WARNING';
 
 /**
- * found: scenario -> checks. wanted: the scenarios that count. expected: entries for this cell.
- * Returns what passed, what failed as expected and not, and which expectations are stale.
+ * found: scenario -> checks. wanted: the scenarios that count. expected: entries for this cell. Returns passed scenarios, expected
+ * and unexpected failures, and stale expectations.
  */
 export function judge(found, wanted, expected) {
   const met = new Set();
