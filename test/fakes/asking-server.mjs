@@ -1,7 +1,8 @@
 /**
  * A legacy MCP server that asks its client in the middle of a call.
- * Tools: `ask` elicits and answers with what it was told, `hang` says so in a log and never answers unless `finish` is called,
- * `pid` tells its process, `roots` what came of the question that it asks right after the handshake. The prompt `greet` elicits too. Cancelling changes nothing: it goes on.
+ * Tools: `ask` elicits and returns the answer; `hang` logs a line and answers only after `finish` is called; `pid` returns the
+ * process id; `roots` returns the outcome of the question that the server sends right after the handshake. The prompt `greet`
+ * elicits too. The server ignores cancellations.
  */
 import process from 'node:process';
 

@@ -1,6 +1,6 @@
 /**
- * A transport of the SDKs' shape with a small legacy server behind it. It answers inside `send`, in the same tick, as no network
- * would; tests make it silent, let it close by itself, or say anything.
+ * A transport with the interface of the SDKs and a small legacy server behind it. Unlike a network, it answers inside `send`, in
+ * the same tick. Tests can silence it, close it, or make it send any message.
  */
 
 export interface Json {
@@ -16,7 +16,7 @@ interface Message {
 export interface FakeTransportScript {
   /** Tools by name, and their descriptions. */
   readonly tools?: Readonly<Record<string, string>>;
-  /** What a call is answered with; undefined: not at all. */
+  /** Returns the answer to a call; undefined: no answer. */
   readonly call?: (name: string, id: number, transport: FakeTransport) => Json | undefined;
   /** Methods that it does not answer. */
   readonly ignores?: readonly string[];
@@ -38,7 +38,7 @@ export class FakeTransport {
     this.#script = script;
   }
 
-  /** Methods of the requests that came, without the handshake. */
+  /** Methods of the received requests, without the handshake. */
   get calls(): string[] {
     return this.sent.flatMap(({ method, params }) => (method === 'tools/call' ? [String(params?.name)] : []));
   }

@@ -1,5 +1,5 @@
 /**
- * A provider of tokens that does as it is told and keeps count: each test says what a recovery brings.
+ * A scripted provider of tokens that counts its calls. Each test sets the result of a recovery.
  */
 import type { AuthProvider, RecoverContext } from '../../src/session/auth/auth-provider.js';
 import type { AuthToken } from '../../src/transports/http/auth-token.js';
@@ -8,7 +8,7 @@ export const bearer = (value: string): AuthToken => ({ header: ['authorization',
 
 export class FakeAuthProvider implements AuthProvider {
   token: AuthToken | undefined;
-  /** What a recovery does; by default it cannot. */
+  /** Called for each recovery. By default a recovery fails. */
   onRecover: (failed: AuthToken | undefined, context: RecoverContext) => Promise<boolean> = () =>
     Promise.resolve(false);
   readonly recoveries: { readonly failed: AuthToken | undefined; readonly context: RecoverContext }[] = [];
@@ -33,7 +33,7 @@ export class FakeAuthProvider implements AuthProvider {
     return () => this.listeners.delete(listener);
   }
 
-  /** Somebody logged in. */
+  /** Simulates a login. */
   login(token: AuthToken | undefined): void {
     this.token = token;
     for (const listener of [...this.listeners]) listener();

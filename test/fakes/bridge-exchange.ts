@@ -1,6 +1,6 @@
 /**
- * Clients and servers for tests of the bridge: an exchange whose client is the test, and an upstream that does what the test
- * says and records what it was sent.
+ * Clients and servers for tests of the bridge: an exchange whose client is the test, and a scripted upstream that records its
+ * requests.
  */
 import type { BridgedRequest, BridgeOptions, Relayed } from '../../src/gateway/bridge/bridged-request.js';
 import type { AskLimits, ClientCapabilities, Exchange } from '../../src/gateway/exchange.js';
@@ -75,7 +75,7 @@ export function fakeExchange(
   };
 }
 
-/** Runs each time the request is sent; what it resolves with is the answer. */
+/** Called each time the request is sent. Resolves with the answer. */
 export type Script = (options: BridgeOptions, round: number) => Relayed | Promise<Relayed>;
 
 export function bridged(
@@ -106,7 +106,7 @@ export const legacyResult = (text: string): Relayed => ({ kind: 'result', bytes:
 
 export const parsed = ({ bytes }: Relayed) => JSON.parse(bytes.toString('utf8'));
 
-/** A request of a server, and what was answered to it: each answer as the object that the server reads. */
+/** A request of a server, with its recorded answers as parsed objects. */
 export function inbound(method: string, params?: string, id = 7): { request: InboundRequest; answers: unknown[] } {
   const answers: unknown[] = [];
   const request = new InboundRequest(
@@ -119,7 +119,7 @@ export function inbound(method: string, params?: string, id = 7): { request: Inb
   return { request, answers };
 }
 
-/** A legacy server in the middle of a call: the test asks in its name and lets it finish. */
+/** A legacy server in the middle of a call. The test sends its questions and finishes its call. */
 export function legacyServer() {
   let finish: (relayed: Relayed) => void = () => {};
   let fail: (error: unknown) => void = () => {};

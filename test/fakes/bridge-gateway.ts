@@ -1,6 +1,6 @@
 /**
- * As much of a gateway as a bridge needs to stand between an official client and a real session: one tool-calling endpoint
- * without lists, names, policy or HTTP. Clients sit on it as on any of their transports.
+ * A minimal gateway that connects official clients to a real session through the bridge: one endpoint for tool calls, without
+ * lists, names, policy or HTTP. Clients use it as one of their transports.
  */
 import type { Bridge, BridgeOptions, Relayed } from '../../src/gateway/bridge/bridged-request.js';
 import type { AskLimits, Client, Exchange } from '../../src/gateway/exchange.js';
@@ -11,10 +11,10 @@ import type { InboundRequest } from '../../src/wire/inbound-requests.js';
 import type { Answer } from '../../src/wire/peer-interface.js';
 import { capabilitiesOf } from './bridge-exchange.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: what official clients send is theirs to type.
+// biome-ignore lint/suspicious/noExplicitAny: official clients define the types of their messages.
 type Message = any;
 
-/** A server, and the one call of it that is under way: what it asks belongs to that. */
+/** A server with at most one call in progress. Its questions belong to that call. */
 export class Upstream {
   readonly sent: BridgeOptions[] = [];
   /** Set once it is connected. */

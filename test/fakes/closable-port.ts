@@ -1,5 +1,5 @@
 /**
- * A port of 127.0.0.1 that answers JSON-RPC over HTTP, and that a test can close and open again under the same number.
+ * A port of 127.0.0.1 that answers JSON-RPC over HTTP. A test can close it and open it again with the same number.
  */
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';

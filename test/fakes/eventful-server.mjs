@@ -1,7 +1,8 @@
 /**
- * A legacy MCP server for tests of what operators see: it changes, hangs, talks on stderr and lets a child escape on demand.
- *   DESCRIPTION=FILE   the description of its tool `pay`, which its schema holds too; read at each list
- *   API_TOKEN=TEXT     said on stderr and in the error of `rude`, as careless servers do
+ * A legacy MCP server for tests of operator output. On demand it changes a tool, hangs, writes to stderr, or starts a process
+ * outside its group.
+ *   DESCRIPTION=FILE   the description of its tool `pay`, also used in its schema; read at each list
+ *   API_TOKEN=TEXT     written to stderr and in the error of `rude`, as careless servers do
  */
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -21,7 +22,7 @@ const calls = {
     return text('shouted');
   },
   look: () => {
-    // Dies of the first call, without an answer; its next run gives one.
+    // The first call ends the process without an answer. The next run answers.
     if (existsSync(`${DESCRIPTION}.died`)) return text('seen');
     writeFileSync(`${DESCRIPTION}.died`, '');
     return process.exit(1);

@@ -1,4 +1,4 @@
-/** Clients, sessions and requests of theirs without an ingress: what they are told is written down as text. */
+/** Clients, sessions and requests without an ingress. Answers and notifications are recorded as text. */
 
 import {
   type Client,
@@ -59,9 +59,9 @@ export class FakeExchange implements Exchange {
   /** Text of the result object. */
   result: string | undefined;
   failure: RpcFailure | undefined;
-  /** How often it was ended; more than once is a mistake of whoever did. */
+  /** Number of times that the exchange was ended. More than one is a bug. */
   ends = 0;
-  /** Resolves at its end. */
+  /** Resolves when the exchange has ended. */
   readonly ended: Promise<this>;
   readonly #abort = new AbortController();
   #end: () => void = () => {};
@@ -81,7 +81,7 @@ export class FakeExchange implements Exchange {
     return this.#abort.signal;
   }
 
-  /** The client cancels, or is gone. */
+  /** Cancels the request, as a client that cancels or disconnects does. */
   abort(): void {
     this.#abort.abort();
   }
@@ -101,7 +101,7 @@ export class FakeExchange implements Exchange {
   }
 
   /** The result, parsed. */
-  // biome-ignore lint/suspicious/noExplicitAny: a test knows what it asked for.
+  // biome-ignore lint/suspicious/noExplicitAny: a test knows the type of its result.
   json(): any {
     if (this.result === undefined) throw new Error(`no result: ${JSON.stringify(this.failure)}`);
     return JSON.parse(this.result);

@@ -1,4 +1,4 @@
-/** A router over servers without a host, and what asking it takes. The bridge passes everything through. */
+/** A router with fake servers instead of a host, and functions that send it requests. Its bridge passes everything through. */
 import type { Bridge } from '../../src/gateway/bridge/bridged-request.js';
 import type { Client } from '../../src/gateway/exchange.js';
 import { GatewayRouter } from '../../src/gateway/routing/router.js';
@@ -6,7 +6,7 @@ import { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type FakeClientFacts, FakeExchange, FakeSession, fakeClient } from './fake-exchange.js';
 import { type FakeServer, FakeUpstreams } from './fake-upstreams.js';
 
-/** Hands on what a modern client answered, as it is. */
+/** Passes the answers of a modern client on unchanged. */
 export const passThrough: Bridge = {
   relay: (request) => {
     const { inputResponses, requestState } = request;
@@ -25,7 +25,7 @@ export class FakeGateway {
   readonly clock = new FakeClock();
   readonly problems: unknown[] = [];
   readonly router: GatewayRouter;
-  /** There is neither a key nor a role. */
+  /** True: no key and no role is configured. */
   mayBePublic = true;
 
   constructor(servers: Readonly<Record<string, FakeServer>>, bridge: Bridge = passThrough) {
@@ -40,7 +40,7 @@ export class FakeGateway {
     });
   }
 
-  /** Sends it and does not wait. */
+  /** Sends a request without waiting for its answer. */
   send(client: Client, method: string, params?: string, idText = '1'): FakeExchange {
     const exchange = new FakeExchange(client, method, params, idText);
     this.router.handle(exchange);

@@ -1,6 +1,6 @@
 /**
- * Upstreams without a host: servers are what a test says they are, and everything that is sent to them is written down.
- * Answers come from `onCall` and `onRequest`; a thrown HostError is a call that failed.
+ * Upstreams without a host. Tests define the servers, and all requests to them are recorded. `onCall` and `onRequest` give the
+ * answers; a thrown HostError is a failed call.
  */
 
 import type { KnownFacts, KnownList, KnownServer } from '../../src/catalog/catalog-server.js';
@@ -21,14 +21,14 @@ const methods = {
 } as const;
 type ListName = keyof typeof methods;
 
-/** Each list as the texts of its items; a word without a bracket is an item of that name, and nothing more. */
+/** Each list as the texts of its items. A word without brackets stands for an item that has only this name. */
 export interface FakeServer {
   readonly tools?: readonly string[];
   readonly prompts?: readonly string[];
   readonly resources?: readonly string[];
   readonly templates?: readonly string[];
   readonly era?: Era;
-  /** JSON text; by what it lists when absent. Null: the server was never seen. */
+  /** JSON text. Default: derived from the lists. Null: the server was never listed. */
   readonly capabilities?: string | null;
   readonly serverInfo?: string;
   readonly instructions?: string;
@@ -58,7 +58,7 @@ export class FakeUpstreams implements Upstreams {
   readonly calls: FakeCall[] = [];
   readonly requests: FakeRequest[] = [];
   readonly endedInstances: string[] = [];
-  /** Open subscriptions: `server uri` → whoever is told. */
+  /** Subscribers by `server uri`. */
   readonly subscribers = new Map<string, Set<(params: Buffer) => void>>();
   /** Text of the result; thrown errors reject. */
   onCall: (call: FakeCall) => string | Promise<string> = () => '{"content":[]}';
@@ -67,7 +67,7 @@ export class FakeUpstreams implements Upstreams {
   onSubscribe: (server: string, uri: string) => void | Promise<void> = () => {};
   listing: Promise<void> | undefined;
   readonly listingsRequested: string[][] = [];
-  /** Who subscribed, each time. */
+  /** The subscriber of each subscription, in order. */
   readonly subscribedFrom: string[] = [];
   rulesRevision = 0;
   #isAllowed: (principal: Principal, server: string, tool: string | undefined) => boolean = () => true;
@@ -78,7 +78,7 @@ export class FakeUpstreams implements Upstreams {
     for (const [name, server] of Object.entries(servers)) this.set(name, server);
   }
 
-  /** Adds a server, or makes it another one; listeners are told. */
+  /** Adds or replaces a server and notifies the listeners. */
   set(name: string, server: FakeServer): void {
     const before = this.#servers.get(name);
     const { state = 'ready' } = server;
@@ -94,14 +94,14 @@ export class FakeUpstreams implements Upstreams {
     this.#tell(name);
   }
 
-  /** It has another session on the same run. */
+  /** Gives the server a new session in the same run. */
   renew(name: string): void {
     const known = this.#servers.get(name) as KnownServer;
     this.#servers.set(name, { ...known, session: known.session + 1 });
     this.#tell(name);
   }
 
-  /** It starts or stops: nothing that it said of itself changes. */
+  /** Changes the state of the server. Its facts and lists stay the same. */
   setState(name: string, state: KnownServer['state']): void {
     const known = this.#servers.get(name) as KnownServer;
     this.#servers.set(name, { ...known, state, isReady: state === 'ready' || state === 'suspect' });
@@ -113,13 +113,13 @@ export class FakeUpstreams implements Upstreams {
     this.#tell(name);
   }
 
-  /** Other rules than before. */
+  /** Replaces the access rules. */
   allow(isAllowed: (principal: Principal, server: string, tool: string | undefined) => boolean): void {
     this.#isAllowed = isAllowed;
     this.rulesRevision++;
   }
 
-  /** The server tells of an update. */
+  /** Sends an update of a resource to its subscribers. */
   update(server: string, uri: string, params = JSON.stringify({ uri })): void {
     for (const tell of this.subscribers.get(`${server} ${uri}`) ?? []) tell(Buffer.from(params));
   }
@@ -136,13 +136,13 @@ export class FakeUpstreams implements Upstreams {
     return this.#isAllowed(principal, server, tool);
   }
 
-  /** Whatever the rules of a test look at. */
+  /** The members of a principal that the rules of a test use. */
   accessKeyOf: (principal: Principal) => string = ({ id, role, scopes }) => JSON.stringify([id, role, scopes]);
   accessKey(principal: Principal): string {
     return this.accessKeyOf(principal);
   }
 
-  /** `server/tool` that may be run again when nobody knows how it ended. */
+  /** Tools (`server/tool`) that may run again after an uncertain outcome. */
   readonly repeatable = new Set<string>();
   mayRunTwice(server: string, tool: string): boolean {
     return this.repeatable.has(`${server}/${tool}`);
@@ -187,7 +187,7 @@ export class FakeUpstreams implements Upstreams {
     const key = `${server} ${uri}`;
     const all = this.subscribers.get(key) ?? new Set();
     this.subscribers.set(key, all);
-    // The same function may come twice.
+    // The same function may subscribe twice.
     const own = (params: Buffer) => updated(params);
     all.add(own);
     return () => {

@@ -1,6 +1,6 @@
 /**
- * A legacy HTTP server that can forget its sessions, and fail the `initialize` that opens the next one. It counts what it was
- * asked, so that a test compares what the host claims with what the server saw.
+ * A legacy HTTP server that can forget its sessions and fail the next `initialize`. It records its requests, so that tests can
+ * compare the reports of the host with what the server received.
  */
 import type { ServerResponse } from 'node:http';
 import { json, type Received, result, rpcError, startServer, type TestServer } from './http-server.js';
@@ -12,11 +12,11 @@ export class ForgetfulServer {
   initialize: InitializeMode = 'answer';
   /** The status for a request in a session that the server does not know. */
   unknownStatus = 404;
-  /** As server-everything: the refusal is a JSON-RPC error in the name of the request. */
+  /** As server-everything does: the refusal is a JSON-RPC error with the id of the request. */
   namesRequest = false;
   /** `tools/call` waits here until the test answers it. */
   isHolding = false;
-  /** `initialize` likewise. */
+  /** `initialize` waits here until the test answers it. */
   isHoldingInitialize = false;
   readonly held: (() => void)[] = [];
   /** Subjects of `tools/call` that ran, by their `nonce`. */
@@ -29,7 +29,7 @@ export class ForgetfulServer {
   /** Calls that were refused for their session. */
   refused = 0;
   hasStream = true;
-  /** The standalone stream ends after its first event, and asks to be opened again after a millisecond. */
+  /** The standalone stream ends after its first event, with a `retry` of one millisecond. */
   endsStreams = false;
   streamsOpened = 0;
   pings = 0;
@@ -127,7 +127,7 @@ export class ForgetfulServer {
 
   #call({ id, body }: Received, response: ServerResponse): void {
     const { params } = JSON.parse(body) as { params: { arguments?: { nonce?: string; refuse?: boolean } } };
-    // A refusal that has nothing to do with the session.
+    // A refusal that is not about the session.
     if (params.arguments?.refuse) return void json(response, rpcError(this.namesRequest ? id : null, -32602), 400);
     this.executed.push(params.arguments?.nonce ?? '');
     const answer = () => void json(response, result(id, { content: [] }));

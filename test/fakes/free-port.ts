@@ -1,4 +1,4 @@
-/** A port of the loopback that nobody has at this moment, for processes that cannot choose one themselves. */
+/** Finds a loopback port that is free now, for processes that cannot choose a port themselves. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 

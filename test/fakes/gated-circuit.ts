@@ -1,5 +1,5 @@
 /**
- * The breaker of a server whose connection is what a test says.
+ * A breaker whose connection is controlled by the test.
  */
 
 import { SilentTime } from '../../src/host/server-circuit.js';
@@ -9,7 +9,7 @@ export class FakeCircuit implements GatedCircuit {
   readonly breaker: Breaker;
   isLost = false;
   lastMessageAtMs: number | undefined = undefined;
-  /** What checks find; undefined where no session is open. */
+  /** Result of checks; undefined: no session is open. */
   finds: Promise<CheckResult> | undefined = undefined;
   checks = 0;
   readonly suspects: Ticket[] = [];

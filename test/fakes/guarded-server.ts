@@ -1,6 +1,5 @@
 /**
- * An MCP server over HTTP that lets in whoever has a good token, in either era, and keeps the truth: what it executed, how
- * often it was asked and how often it refused.
+ * An MCP server over HTTP of either era that requires a valid token. It records executed calls, and counts requests and refusals.
  */
 import type { ServerResponse } from 'node:http';
 import type { Era } from '../../src/wire/channel.js';
@@ -8,12 +7,12 @@ import { type Answer, json, type Received, result, rpcError, startServer, type T
 
 export class GuardedServer {
   readonly good = new Set<string>();
-  /** Nonces of calls, in the order they ran. */
+  /** Nonces of executed calls, in order. */
   readonly executed: string[] = [];
   refused = 0;
-  /** Does something else with a call that was let in; true: it was dealt with. */
+  /** Replaces the handling of an admitted call. Returns true if it has handled the call. */
   onCall: (got: Received, response: ServerResponse, nonce: string) => boolean = () => false;
-  /** Does something else with any request, before the token is looked at. */
+  /** Replaces the handling of any request, before the token is checked. */
   onRequest: (got: Received, response: ServerResponse) => boolean = () => false;
   readonly #era: Era;
   #http: TestServer | undefined;
@@ -39,13 +38,13 @@ export class GuardedServer {
     return this.http.received.length;
   }
 
-  /** From now on only these do. */
+  /** Sets the valid tokens. */
   accept(...tokens: readonly string[]): void {
     this.good.clear();
     for (const token of tokens) this.good.add(token);
   }
 
-  /** Legacy: the server knows no session any more. */
+  /** Legacy: forgets all sessions. */
   forgetSession(): void {
     this.#session = undefined;
   }
@@ -55,7 +54,7 @@ export class GuardedServer {
     const token = /^Bearer (.*)$/.exec(got.headers.authorization ?? '')?.[1];
     if (token === undefined || !this.good.has(token)) {
       this.refused++;
-      // As talkative as the worst of them: it repeats what it was given.
+      // Quotes the token in the challenge, as the worst servers do.
       const challenge = `Bearer error="invalid_token", error_description="bad: ${token}"`;
       json(response, rpcError(got.id, -32_001), 401, { 'www-authenticate': challenge });
       return;

@@ -1,6 +1,6 @@
 /**
- * A host in a process of its own that opens the servers it is given and is killed in the moment it tells of the n-th event
- * of a kind, so that nothing it would have done next is done. Arguments: configuration as JSON, state folder, kind, n.
+ * A host in a separate process that kills itself when it emits the n-th event of a kind, so that no later step runs. Arguments:
+ * configuration as JSON, state folder, kind, n.
  * Uses the built package, as an embedder would.
  */
 import process from 'node:process';
@@ -12,5 +12,5 @@ const host = await createHost(config, { stateDir, onProblem: (error) => console.
 host.on(kind, () => {
   if (--left === 0) process.kill(process.pid, 'SIGKILL');
 });
-// The host's own timers keep no process alive.
+// The timers of a host do not keep the process alive.
 setInterval(() => {}, 1_000);

@@ -1,14 +1,14 @@
 /**
- * A TCP server that misbehaves as told, and keeps the truth: how many bytes of requests it really received, and how many
- * whole requests. What a client claims about a failed call is judged against this ledger.
+ * A TCP server with scripted faults. It counts the bytes and the whole requests that it received, and tests compare these counts
+ * with what the client reports about a failed call.
  */
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 
 export interface Plan {
   connected?(socket: Socket): void;
-  /** Bytes of requests have come; `total` in this case. */
+  /** Called when bytes of requests arrive. `total`: bytes in this case. */
   bytes?(socket: Socket, total: number): void;
-  /** A whole request has come. */
+  /** Called for each complete request. */
   request?(socket: Socket, id: number, body: string): void;
 }
 
@@ -21,7 +21,7 @@ export interface Ledger {
 export interface ChaosServer {
   readonly port: number;
   readonly url: string;
-  /** Takes a plan for the next case and starts a new ledger. */
+  /** Sets the plan of the next case and starts a new ledger. */
   play(plan: Plan): Ledger;
   close(): Promise<void>;
 }
@@ -32,7 +32,7 @@ export async function startChaosServer(): Promise<ChaosServer> {
   let ledger: Ledger = { connections: 0, bytes: 0, whole: 0 };
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     let pending: Buffer = Buffer.alloc(0);
-    // What still arrives on an old connection belongs to the case that opened it.
+    // Bytes on an old connection belong to the case that opened it.
     let own = ledger;
     let played = plan;
     sockets.add(socket);
@@ -84,7 +84,7 @@ function takeRequest(bytes: Buffer): { body: string; rest: Buffer } | undefined 
 
 export const answerBody = (id: number) => `{"jsonrpc":"2.0","id":${id},"result":{"text":"ok"}}`;
 
-/** The same answer in each framing that HTTP/1.1 has. */
+/** The same answer in each framing of HTTP/1.1. */
 export const FRAMINGS: Record<string, (id: number) => string> = {
   'content-length': (id) => {
     const body = answerBody(id);

@@ -1,5 +1,5 @@
 /**
- * A listener that writes down what a channel reports, and frames to send. Waiting is for conditions, never for time.
+ * A listener that records the reports of a channel, and frames to send. Waits are for conditions, never for time.
  */
 
 import type { HostError } from '../../src/kernel/errors.js';
@@ -31,7 +31,7 @@ const opening: Readonly<Record<string, HttpFacts>> = {
 export const request = (method: string, params: unknown = {}, http = opening[method]): OutboundFrame =>
   rawRequest(method, JSON.stringify(params), http);
 
-/** With params as they are, for sizes and bytes that matter. */
+/** A request with unchanged params, for tests of sizes and bytes. */
 export const rawRequest = (method: string, params: JsonText, http?: HttpFacts): OutboundFrame =>
   requestFrame(nextId++, method, params, http);
 
@@ -41,7 +41,7 @@ export class RecordingListener implements ChannelListener {
   readonly messages: Heard[] = [];
   readonly failures: Array<{ frame: OutboundFrame; error: HostError }> = [];
   readonly ends: HostError[] = [];
-  /** Things reported after `closed`: always a bug. */
+  /** Number of reports after `closed`, which are always a bug. */
   late = 0;
   #wake: Array<() => void> = [];
 
@@ -64,7 +64,7 @@ export class RecordingListener implements ChannelListener {
     this.#changed();
   }
 
-  /** Resolves when `condition` holds; it is looked at after everything that is reported. */
+  /** Resolves when `condition` holds. It is checked after each report. */
   async until(condition: () => boolean): Promise<void> {
     while (!condition()) await new Promise<void>((resolve) => this.#wake.push(resolve));
   }

@@ -1,5 +1,5 @@
 /**
- * An HTTP server for tests: keeps what it was sent and answers as each test says.
+ * An HTTP server for tests that records requests and gives scripted answers.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -19,9 +19,9 @@ export type Answer = (received: Received, response: ServerResponse, request: Inc
 export interface TestServer {
   readonly url: string;
   readonly received: Received[];
-  /** Resolves when `condition` holds; it is looked at after each request and each closed response. */
+  /** Resolves when `condition` holds. It is checked after each request and each closed response. */
   until(condition: () => boolean): Promise<void>;
-  /** How many responses were cut off by the client before they had ended. */
+  /** Number of responses that the client closed before their end. */
   readonly cut: number;
   close(): Promise<void>;
 }

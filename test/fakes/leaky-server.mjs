@@ -1,7 +1,7 @@
 /**
  * A legacy MCP server over stdio that repeats its secret wherever it can: on stderr, in errors, in notifications, each time in five
  * encodings. Tools: `whoami` answers with a hash of the secret and the process id, `leak` fails with the secret, `sleep` takes
- * `ms` milliseconds, `crash` ends the process with the secret as its last words.
+ * `ms` milliseconds, `crash` writes the secret to stderr and ends the process.
  */
 import { createHash } from 'node:crypto';
 import process from 'node:process';

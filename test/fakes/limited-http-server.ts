@@ -1,6 +1,6 @@
 /**
- * A legacy MCP server over HTTP that refuses work with a status of the test's choice, and whose port can close and open again.
- * It keeps the truth: which requests reached it, and which calls it executed.
+ * A legacy MCP server over HTTP that can refuse calls with any status, and whose port can be closed and opened again. It records
+ * received requests and executed calls.
  */
 import type { ServerResponse } from 'node:http';
 import { ClosablePort, type RpcMessage } from './closable-port.js';
@@ -14,11 +14,11 @@ const facts = {
 const work = ['tools/call', 'tools/list', 'resources/read', 'prompts/get'];
 
 export class LimitedHttpServer {
-  /** What work is refused with; requests that keep the session are answered all the same. */
+  /** Status with which calls are refused. Requests that only maintain the session are answered. */
   refusal: { readonly status: number; readonly retryAfter?: string } | undefined;
-  /** Methods of the requests that came in, in order. */
+  /** Methods of the received requests, in order. */
   readonly received: string[] = [];
-  /** Nonces of the calls that ran. */
+  /** Nonces of executed calls. */
   readonly executed: string[] = [];
   /** Calls wait for `answerHeld` before they are answered or refused. */
   holdsCalls = false;
