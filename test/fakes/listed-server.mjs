@@ -1,10 +1,10 @@
 /**
- * An MCP server of either era whose lists a test changes, and that tells of it as its era says.
- *   ERA=legacy|modern   what it speaks
- *   LEDGER=FILE         each request it gets, one a line, with what it is about; `start` for each process
- *   STATE=FILE          JSON: what it lists, read anew each time
- * Tools: `say` {method, params} tells those who listen, or everybody in the legacy era; `end` ends every listen stream in
- * good order; `sleep` {ms}; `exit`. The answer of any other tool may be cached for a minute.
+ * An MCP server of either era whose lists a test can change. It announces changes as its era requires.
+ *   ERA=legacy|modern   the era
+ *   LEDGER=FILE         one line per request, with its subject; `start` for each process
+ *   STATE=FILE          JSON with its lists, read for each request
+ * Tools: `say` {method, params} sends a notification to listeners (legacy: to all clients); `end` ends every listen stream
+ * normally; `sleep` {ms}; `exit`. Answers of other tools may be cached for a minute.
  */
 import { appendFileSync, readFileSync } from 'node:fs';
 import process from 'node:process';

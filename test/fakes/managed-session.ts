@@ -1,5 +1,5 @@
 /**
- * A managed server that is as good as a session the test makes: no process, no registry, one clock.
+ * A managed server over a session that the test makes, without process and registry, on one clock.
  */
 import { parseServerDefinition } from '../../src/config/server-definition.js';
 import { ManagedServer } from '../../src/host/managed-server.js';

@@ -154,7 +154,7 @@ export class MemoryCallLog implements CallLog {
 
   #sweep(): void {
     const nowMs = this.#clock.nowMs();
-    // Rows are nearly in the order in which they expire, so this reads few.
+    // Rows are nearly sorted by expiry, so this reads only a few.
     for (const row of this.#store.rows.values()) {
       if (row.expiresAtMs > nowMs) break;
       this.#remove(row);
@@ -166,7 +166,7 @@ const isOpen = ({ state }: CallRow): boolean => state === 'received' || state ==
 
 const keyOf = ({ worker, epoch, key }: CallId): string => compositeKey(worker, epoch, key);
 
-/** Begins a row that another host has begun since. */
+/** Planted bug: begins a row that another host has already begun. */
 export class BeginsTwice extends MemoryCallLog {
   override async begin(id: CallId, version: number): Promise<'begun' | CallRow | undefined> {
     const row = await this.find(id);
@@ -174,7 +174,7 @@ export class BeginsTwice extends MemoryCallLog {
   }
 }
 
-/** Writes an outcome over another one. */
+/** Planted bug: replaces an outcome with a later one. */
 export class OverwritesOutcomes extends MemoryCallLog {
   override async finish(id: CallId, _owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
     const row = (await this.find(id)) as { state: string; owner: string; reply: Buffer } | undefined;

@@ -1,4 +1,4 @@
-/** A transport within the process: both sides of the protocol without bytes, with the faults that a network has. */
+/** A transport within the process: both sides of the protocol without bytes, with simulated network faults. */
 import type { CallRequest, HostMessage } from '../../src/broker/protocol/messages.js';
 import type {
   AskedCalls,
@@ -35,7 +35,7 @@ export class MemoryTransport implements WorkerTransport {
   losesReceipts = false;
   /** Replies are lost, as over a connection that ends at that moment. */
   losesReplies = false;
-  /** What the worker sends is lost, and nobody notices. */
+  /** Messages of the worker are lost without notice. */
   isBlackHole = false;
   readonly revoked = new Set<string>();
   #isStopping = false;
@@ -77,7 +77,7 @@ export class MemoryTransport implements WorkerTransport {
     this.cut();
   }
 
-  /** Hands a request to the service. Resolves when it is answered. */
+  /** Passes a request to the service. Resolves when it is answered. */
   answer<Answer>(begin: (done: (answer: Answer) => void, failed: (error: HostError) => void) => void): Promise<Answer> {
     if (this.#isStopping)
       return Promise.reject(new HostError('transport', 'the host stops', { execution: 'not_executed' }));
@@ -170,7 +170,7 @@ export class MemoryConnection implements WorkerConnection {
     this.end(undefined);
   }
 
-  /** The end of the connection, as both sides see it. */
+  /** Ends the connection for both sides. */
   end(error: HostError | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;

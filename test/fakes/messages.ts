@@ -1,4 +1,4 @@
-/** Messages as clients of both eras write them. */
+/** Messages of clients of both eras. */
 export type Json = Record<string, unknown>;
 
 export const META = {

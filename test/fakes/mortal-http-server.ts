@@ -1,5 +1,5 @@
 /**
- * A legacy MCP server over HTTP with a fixed port, which a test can crash and bring back, and which answers calls when told.
+ * A legacy MCP server over HTTP with a fixed port. A test can crash and restart it, and can delay its answers.
  */
 import type { ServerResponse } from 'node:http';
 import { ClosablePort, type RpcMessage } from './closable-port.js';
@@ -18,7 +18,7 @@ export class MortalHttpServer {
   answersPings = true;
   /** Answers everything with this status, as a proxy without a server behind it does. */
   proxyStatus: number | undefined;
-  /** Methods of the requests that came in, in order. */
+  /** Methods of the received requests, in order. */
   readonly received: string[] = [];
   #held: (() => void)[] = [];
   readonly #port = new ClosablePort((message, response) => this.#answer(message, response));

@@ -15,7 +15,7 @@ export interface NatsServerFake {
   readonly pid: () => number | undefined;
   /** As `kill -9`. Resolves when the process has ended. */
   kill(): Promise<void>;
-  /** On the same port and folder. Resolves when it serves. */
+  /** Starts it again, with the same port and folder. Resolves when it serves. */
   start(): Promise<void>;
   /** SIGSTOP and SIGCONT. */
   pause(): void;
@@ -35,7 +35,7 @@ export interface NatsServerFake {
 }
 
 export interface NatsFakeOptions {
-  /** The whole configuration; by default everyone may do everything. */
+  /** The complete configuration. Default: no access control. */
   readonly config?: (where: { readonly port: number; readonly storeDir: string }) => string;
   /** For the default configuration. */
   readonly payloadBytes?: number;

@@ -1,7 +1,8 @@
 /**
- * A server over stdio that answers late, in any order, and says in everything it sends whom it is meant for.
- *   echo_later {caller, nonce, ms}   progress with the nonce, then after `ms` both back; tells subscribers of `nonce://<caller>`
- *   echo_cached {caller, key}        who asked, with a time to live: may be answered from a cache, never to another caller
+ * A stdio server that answers late and in any order. Each of its messages names the intended caller.
+ *   echo_later {caller, nonce, ms}   sends progress with the nonce, after `ms` returns both, and sends an update of
+ * `nonce://<caller>`
+ *   echo_cached {caller, key}        returns the caller with a `ttlMs`: may be cached, but never for another caller
  * PIDS: a file that gets its process id, so that a test can kill it.
  *
  * Invariant: no text it sends names more than one caller.

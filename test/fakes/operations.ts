@@ -1,5 +1,5 @@
 /**
- * The pipeline of a host over servers that the test makes: each test names only the parts it is about.
+ * The pipeline of a host over servers that the test makes. Each test gives only the parts that it needs.
  */
 import { Audit } from '../../src/host/audit.js';
 import { Operations, type OperationsParts } from '../../src/host/operations.js';

@@ -1,6 +1,6 @@
 /**
- * A server over stdio whose tool `big` answers with more bytes than one message may have. Its other tools note the call in the
- * ledger file and answer only when no `big` is in flight.
+ * A server over stdio whose tool `big` answers with more bytes than one message may have. Its other tools record the call in the
+ * ledger file and answer only while no `big` is in flight.
  * Arguments: the ledger file, and where `big` writes the id of its answer: `first`, `last` or `never`.
  */
 import { appendFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
 /**
- * Definitions of servers for the tests of pins: samples of each kind, every way to write one anew, and ways to change one.
+ * Definitions for the tests of pins: samples of each kind, equivalent spellings, and mutations.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { type Random, randomInt } from '../../src/kernel/random.js';
@@ -50,7 +50,7 @@ const keys = {
   instructions: '',
 } as const;
 
-/** As a list hands it on. */
+/** The definition as an item of a list. */
 export function itemOf(kind: PinKind, text: string): PinItem {
   const raw = Buffer.from(text);
   return { key: kind === 'instructions' ? kind : (memberString(raw, keys[kind]) ?? ''), raw };
@@ -101,7 +101,7 @@ function numbered(random: Random, value: number): string {
   return pick(random, [plain, plain.includes('.') ? `${plain}0` : `${plain}.0`, `${plain}e0`, `${plain}E+0`]);
 }
 
-/** Some hints dropped or written out where that says the same. */
+/** Omits default hints or adds them, without changing the meaning. */
 export function withOtherSilence(random: Random, tool: { [key: string]: Json }): { [key: string]: Json } {
   const hints = { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true };
   const annotations = { ...(tool.annotations as { [key: string]: Json } | undefined) };
@@ -113,7 +113,7 @@ export function withOtherSilence(random: Random, tool: { [key: string]: Json }):
   return Object.keys(annotations).length === 0 && random() < 0.5 ? rest : { ...rest, annotations };
 }
 
-/** One change, somewhere; never one that says the same. */
+/** Makes one random change that alters the meaning. */
 export function mutated(random: Random, kind: PinKind, value: Json): Json {
   for (;;) {
     const copy = JSON.parse(JSON.stringify(value)) as Json;
@@ -154,7 +154,7 @@ function otherScalar(random: Random, value: null | boolean | number | string): J
   return pick<Json>(random, [`${value.slice(0, at)}${added}${value.slice(at)}`, value.slice(1), `${value} `, null]);
 }
 
-/** What a definition says, told another way than the code under test tells it. */
+/** The meaning of a definition, computed independently of the code under test. */
 function meaning(kind: PinKind, value: Json): Json {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) return value;
   const { annotations = {}, ...rest } = value;

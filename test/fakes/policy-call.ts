@@ -1,5 +1,5 @@
 /**
- * A call, an answer and a failure, for the tests of the stages: each test names only what it is about.
+ * A call, an answer and a failure, for the tests of the stages. Each test gives only the members that it needs.
  */
 import { HostError } from '../../src/kernel/errors.js';
 import {
@@ -53,18 +53,18 @@ export const fakeList = (part: Partial<Operation> = {}): Operation => ({
 /** Sends an operation and reports its outcome. */
 export type Ask = (call: Call, done: Done) => void;
 
-/** Anything that is told at its end how calls went; a call that it ends twice is a failed test. */
+/** Wraps a chain of stages. A call that ends twice fails the test. */
 export function asked(make: (end: Back) => Send): Ask {
   const told = new Map<Call, Done>();
   const send = make((operation, outcome) => {
     const call = operation as Call;
     const done = told.get(call);
-    if (!done) throw new Error('a call ended that is not under way');
+    if (!done) throw new Error('a call ended that is not running');
     told.delete(call);
     done(outcome);
   });
   return (call, done) => {
-    if (told.has(call)) throw new Error('the same call is under way already');
+    if (told.has(call)) throw new Error('the same call is running already');
     told.set(call, done);
     try {
       send(call);
@@ -75,7 +75,7 @@ export function asked(make: (end: Back) => Send): Ask {
   };
 }
 
-/** The stages, the first the outermost, in front of whatever answers. */
+/** Joins stages in front of the function that answers. The first one is the outermost. */
 export const staged =
   (...stages: readonly (Stage | Stage<Call>)[]) =>
   (answer: Ask): Ask =>
@@ -86,7 +86,9 @@ export const staged =
       ),
     );
 
-/** As a function that returns a promise, for tests that wait for one call at a time. What a stage throws is an outcome too. */
+/**
+ * Converts to a function that returns a promise, for tests with one call at a time. An error that a stage throws is an outcome too.
+ */
 export const promised =
   (ask: Ask) =>
   (call: Call): Promise<CallResult> =>
@@ -94,13 +96,13 @@ export const promised =
       ask(call, (outcome) => (outcome instanceof Error ? reject(outcome) : resolve(outcome as CallResult)));
     });
 
-/** The end of the stages, from a function that returns a promise. */
+/** Makes the last stage from a function that returns a promise. */
 export const answering =
   (run: (call: Call) => Promise<CallResult>): Ask =>
   (call, done) =>
     void run(call).then(done, done);
 
-/** The HostError a call ends with; anything else is a failed test. */
+/** The HostError with which a call ends. Any other outcome fails the test. */
 export async function failureOf(outcome: Promise<unknown>): Promise<HostError> {
   const error: unknown = await outcome.then(
     () => new Error('it succeeded'),

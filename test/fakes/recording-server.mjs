@@ -1,9 +1,9 @@
 /**
- * An MCP server that writes down every byte it receives, over stdio or HTTP.
- *   RECORD=FILE   the bytes, as they came
- *   HTTP=1        listens on a free port and prints it; else it speaks on its pipes
+ * An MCP server that records every byte that it receives, over stdio or HTTP.
+ *   RECORD=FILE   the received bytes
+ *   HTTP=1        listens on a free port and prints it; else it uses stdio
  *   ERA=legacy|modern
- *   TOOLS=FILE    the text of the result of tools/list, as it is; read at each request
+ *   TOOLS=FILE    the text of the result of tools/list, sent unchanged; read at each request
  * Tools: `echo` {text}, `ask` (modern: input_required with a state of its own).
  */
 import { createWriteStream, readFileSync } from 'node:fs';
@@ -72,7 +72,7 @@ function serveStdio() {
   process.stdin.on('end', () => process.exit(0));
 }
 
-/** Bytes are recorded on their way to a server behind, so that nothing of the heads is lost. */
+/** Bytes are recorded by a proxy in front of the server, so that headers are recorded exactly. */
 function serveHttp() {
   const behind = createHttpServer((request, response) => {
     let body = '';

@@ -1,4 +1,4 @@
-/** A runner over a log in memory. Executions end when a test says so. */
+/** A runner over a log in memory. Tests end the executions. */
 import type { CallRow } from '../../src/broker/calls/call-log.js';
 import { readReplyBody, resultBody } from '../../src/broker/protocol/reply-body.js';
 import { CallRunner } from '../../src/broker/service/call-runner.js';
@@ -11,7 +11,7 @@ import { MemoryCallLog, MemoryRows } from './memory-call-log.js';
 
 export const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-/** What a caller hears, in order. */
+/** Records the messages to a caller, in order. */
 export class Heard implements Caller {
   readonly all: string[] = [];
   receipt = (owner: string) => void this.all.push(`receipt ${owner === 'me' ? owner : 'other'}`);
@@ -51,7 +51,7 @@ export class RunnerRig {
     this.runner = this.#newRunner(running, waiting);
   }
 
-  /** The process is killed, and another one starts on the same store. */
+  /** Simulates a kill of the process and a new start with the same store. */
   async restart(): Promise<void> {
     await this.log.close();
     this.log = this.#newLog();

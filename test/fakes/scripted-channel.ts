@@ -1,6 +1,6 @@
 /**
- * A channel whose other end is the test: it records what was sent and says what it is told to.
- * Shared by the unit tests of everything above the channel port.
+ * A channel whose other end is the test: it records sent frames and delivers the messages of the test. Used by the unit tests of
+ * all code above the channel port.
  */
 import { HostError } from '../../src/kernel/errors.js';
 import {
@@ -24,7 +24,7 @@ export class ScriptedChannel implements Channel {
   held = false;
   refuseWith: HostError | undefined;
   closes = 0;
-  /** Called for each frame as it is written; the scripts of a fake server go here. */
+  /** Called for each frame when it is written. Tests script a fake server here. */
   onSend: ((message: Record<string, unknown>, frame: OutboundFrame) => void) | undefined;
   #listener: ChannelListener | undefined;
   readonly #decoder = new MessageDecoder(this.counters);
@@ -44,12 +44,12 @@ export class ScriptedChannel implements Channel {
     for (const frame of this.sent) if (frame.phase === 'queued') this.#write(frame);
   }
 
-  /** What a channel says before it writes what waited. */
+  /** Reports `beforeWrite`, as a channel does before it writes waiting frames. */
   beforeWrite(): void {
     this.#listener?.beforeWrite?.();
   }
 
-  /** The next one of those that wait. */
+  /** Writes the next waiting frame. */
   flushOne(): void {
     const next = this.sent.find(({ phase }) => phase === 'queued');
     if (next) this.#write(next);
@@ -72,7 +72,7 @@ export class ScriptedChannel implements Channel {
     return Promise.resolve();
   }
 
-  /** The server says this. */
+  /** Delivers a message of the server. */
   say(message: unknown, origin?: MessageOrigin): void {
     const bytes = Buffer.from(typeof message === 'string' ? message : JSON.stringify(message));
     this.#decoder.decode(bytes, 0, bytes.length, (envelope) => this.#listener?.message(envelope, origin));
@@ -90,7 +90,7 @@ export class ScriptedChannel implements Channel {
     this.#listener?.closed(error);
   }
 
-  /** What was written, parsed. */
+  /** Written messages, parsed. */
   get messages(): Record<string, unknown>[] {
     return this.sent.map((frame) => JSON.parse(frameText(frame)) as Record<string, unknown>);
   }

@@ -1,6 +1,6 @@
 /**
- * The host's side of the broker, as much of it as a worker can tell: answers manifests and calls as the test says, and runs a key once.
- * Nothing is guarded, stored or limited.
+ * The host side of the broker, as a worker sees it: scripted answers to manifests and calls, and each key runs once. It has no
+ * access control, storage or limits.
  */
 import { errorBody, manifestBody, resultBody } from '../../src/broker/protocol/reply-body.js';
 import type { IncomingCall, ServiceHandlers, WorkerSession } from '../../src/broker/service/transport.js';
@@ -15,7 +15,7 @@ export interface ScriptedCall {
   readonly session: WorkerSession;
 }
 
-/** A row of the log. `body`: of its outcome. */
+/** A row of the log. `body`: the body of its outcome. */
 interface Row {
   body: Buffer | undefined;
 }
@@ -29,7 +29,7 @@ export class ScriptedService implements ServiceHandlers {
   readonly rows = new Map<string, Row>();
   /** Every sending of a call. */
   readonly sendings: IncomingCall[] = [];
-  /** Calls that were run. */
+  /** Executed calls. */
   readonly ran: ScriptedCall[] = [];
   readonly cancelled: string[] = [];
   readonly ackedKeys: string[] = [];
@@ -41,7 +41,7 @@ export class ScriptedService implements ServiceHandlers {
   /** Text of the result, or the whole result. An error that it throws is the outcome. */
   onCall: (call: ScriptedCall) => string | Buffer | Promise<string | Buffer> = ({ tool, args }) => `${tool} ${args}`;
   onManifest: ((session: WorkerSession) => Promise<Buffer | undefined>) | undefined;
-  /** Refuses a sending. */
+  /** Returns the refusal of a sent call; undefined: it is accepted. */
   onSending: ((incoming: IncomingCall) => HostError | undefined) | undefined;
 
   constructor(tools: Tools = ['nova/nova_click']) {
@@ -88,7 +88,7 @@ export class ScriptedService implements ServiceHandlers {
     if (this.rows.get(id) === row) session.send({ op: 'reply', key, body: row.body });
   }
 
-  /** Progress of a call that runs. */
+  /** Sends progress of a running call. */
   progress({ session, key }: ScriptedCall, params: unknown): void {
     session.send({ op: 'progress', key, params: Buffer.from(JSON.stringify(params)) });
   }

@@ -1,4 +1,4 @@
-/** A service over a log in memory, and workers that only send and write down what they hear. */
+/** A service over a log in memory, and workers that send messages and record the answers. */
 import type { BrokerEvent } from '../../src/broker/broker-events.js';
 import type { CallRequest, HostMessage } from '../../src/broker/protocol/messages.js';
 import { readManifestBody, readReplyBody } from '../../src/broker/protocol/reply-body.js';
@@ -50,7 +50,7 @@ export class RigWorker implements WorkerSession {
     return this.isReading;
   }
 
-  /** Sends a call and lets everything happen that needs no time. */
+  /** Sends a call and runs all work that needs no passage of time. */
   async call(key: string, tool: string, args: unknown = {}, more: Partial<CallRequest> = {}): Promise<void> {
     const request: CallRequest = {
       ...{ key, tool, deadlineMs: 10_000, server: undefined, args: Buffer.from(JSON.stringify(args)) },
@@ -108,7 +108,7 @@ export class ServiceRig {
     return worker;
   }
 
-  /** The host dies, and another one starts on the same store. */
+  /** Simulates the death of the host and a new start with the same store. */
   async restart(): Promise<void> {
     await this.log.close();
     this.log = new MemoryCallLog(this.clock, this.rows);

@@ -1,11 +1,11 @@
-// A small Hostler that can be killed: starts one child of each kind, says who they are, and waits.
+// A small Hostler that can be killed: starts children, prints their pids, and waits.
 // Arguments: folder of the compiled sources, state directory, then one of
 //   all      every kind of child
-//   one      one child that does not leave when its input ends
-//   fds      one child that tells which descriptors it sees
-//   boxed    one child in a sandbox that tells what its descriptors are, in a process that keeps those it was given
-//   alone    stops a server whose grandchild only leaves when it is killed, with nothing else to do meanwhile
-//   emfile   starts children with ever fewer descriptors to spare, and stops one with none (run it under ulimit -n)
+//   one      one child that does not exit when its input ends
+//   fds      one child that lists its open descriptors
+//   boxed    one sandboxed child that lists its descriptors, in a process that keeps its inherited ones
+//   alone    stops a server whose grandchild ends only when it is killed, without any other activity
+//   emfile   starts children with fewer and fewer free descriptors, and stops one with none (run it under ulimit -n)
 import { closeSync, existsSync, openSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -24,7 +24,7 @@ const children = new ChildProcesses({ clock: systemClock, stateDir, ambient: pro
 const stub = path.join(cwd, 'stdio-server.pl');
 const deps = { clock: systemClock, cleanText: (text) => text, children };
 
-/** Resolves with the pid when the child has said its first word. */
+/** Resolves with the pid when the child has printed its first line. */
 async function start(spec) {
   const channel = await openStdio({ server: 'stub', command: 'perl', cwd, ...spec }, deps);
   return new Promise((resolve, reject) => {
@@ -63,13 +63,13 @@ if (what === 'one') {
     try {
       for (;;) taken.push(openSync('/dev/null'));
     } catch {
-      // None left, as wanted.
+      // No descriptor is left, as intended.
     }
   };
   const giveBack = (count = taken.length) => {
     for (const descriptor of taken.splice(0, count)) closeSync(descriptor);
   };
-  // The leader leaves when its input ends, the grandchild does not: whether it is seen decides whether it is stopped.
+  // The leader exits when its input ends, but the grandchild does not. It is stopped only if the lookup finds it.
   const args = [stub, '--grandchild', 'plain'];
   const stopPace = { eofMs: 500, termMs: 50, settleMs: 20, verifyMs: 200 };
   const open = () => openStdio({ server: 'stub', command: '/usr/bin/perl', cwd, args, stopPace }, deps);
@@ -83,7 +83,7 @@ if (what === 'one') {
       outcomes.push(`${outcome.code} ${outcome.details?.reason}`);
     } else {
       outcomes.push('started');
-      // Either with descriptors again, or with every one that comes free taken at once.
+      // Half of the rounds free the descriptors again; the others take each free descriptor at once.
       if (i % 2 === 0) giveBack();
       const greed = i % 2 === 0 ? undefined : setInterval(takeAll, 1);
       await outcome.close();
@@ -91,7 +91,7 @@ if (what === 'one') {
     }
     giveBack();
   }
-  // Before the end, at which the death watch would take down what a stop had missed.
+  // Checked before the exit, because the death watch would then end processes that the stop had missed.
   const table = procTable(process.env.TEST_PROC_FOLDER);
   const left = table.living().filter(({ pid }) => table.mark(pid)?.startsWith(`${children.instanceId}.`)).length;
   process.stdout.write(`${JSON.stringify({ outcomes, left })}\n`);
@@ -116,7 +116,7 @@ if (what === 'one') {
   process.kill(pids.stopped, 'SIGSTOP');
   let { watchPid } = children;
   process.stdout.write(`${JSON.stringify({ pids, instanceId: children.instanceId, watchPid })}\n`);
-  // In a turn of its own: by then a new watch has been given its list.
+  // In a later turn, when a new watch has got its list.
   setInterval(() => {
     if (children.watchPid === watchPid || children.watchPid === undefined) return;
     watchPid = children.watchPid;

@@ -1,7 +1,6 @@
 /**
- * The stdio ingress of the built package over this process's own stdin and stdout, with a small router that a test can
- * predict. When the pipe is over it leaves; with REPORT=1 it says on stderr what
- * became of what was under way.
+ * The stdio ingress of the built package over stdin and stdout of this process, with a small predictable router. It exits when the
+ * pipe has ended. With REPORT=1 it prints the outcome of open requests to stderr.
  */
 import process from 'node:process';
 import { createStdioIngress } from '../../dist/gateway/stdio/stdio-ingress.js';
@@ -97,7 +96,7 @@ const ingress = createStdioIngress({
   endpoint: { kind: 'all' },
   onProblem: (error) => console.error(error),
 });
-// What is under way would hold a real host's process; here nothing does.
+// In a real host, open requests keep the process alive; here this timer does.
 const alive = setInterval(() => {}, 1_000);
 await ingress.closed;
 clearInterval(alive);

@@ -1,5 +1,5 @@
 /**
- * A process table made of plain data, and a `kill` that only takes notes: for tests of who gets signalled.
+ * A process table of plain data, and a `kill` that only records signals.
  */
 
 import type { Kill } from '../../src/transports/stdio/process-group.js';
@@ -10,7 +10,7 @@ export interface FakeProcess extends Partial<ProcessFacts> {
   readonly mark?: string;
   /** Survives SIGTERM. */
   readonly stubborn?: boolean;
-  /** Survives SIGKILL too, as one stuck in the kernel does. */
+  /** Survives SIGKILL too, like a process that is stuck in the kernel. */
   readonly stuck?: boolean;
 }
 
@@ -18,7 +18,7 @@ export class FakeProcesses implements ProcessTable {
   readonly signals: Array<[number, string]> = [];
   seesMarks = true;
   startSlack = 0;
-  /** Every look at the table fails from now on. */
+  /** True: every read of the table fails. */
   isUnreadable = false;
   #processes: FakeProcess[];
 

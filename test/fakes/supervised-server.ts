@@ -1,19 +1,19 @@
 /**
- * A server that does as it is told, for tests of whoever supervises it: opens, fails, hangs, comes up late, dies.
- * It keeps count, so that a test can hold that runs never overlap and nothing is left open.
+ * A scripted server for tests of supervision: it opens, fails, hangs, starts late or dies. It counts connections, so that tests can
+ * check that runs never overlap and none stays open.
  */
 import type { Clock } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';
 import type { Connect, Connection } from '../../src/supervisor/ports.js';
 
 export interface Attempt {
-  /** How long the start takes; 0 opens in the same tick. */
+  /** Duration of the start; 0: it opens in the same tick. */
   readonly afterMs?: number;
-  /** It ends this way instead of opening. */
+  /** The start fails with this error. */
   readonly error?: unknown;
-  /** It goes on although nobody wants it any more. */
+  /** The start continues after an abort. */
   readonly ignoresAbort?: boolean;
-  /** It is gone before it could be handed over. */
+  /** The connection is lost before `connect` resolves. */
   readonly isStillborn?: boolean;
   /** How long closing takes. */
   readonly closeMs?: number;
@@ -39,7 +39,7 @@ export class FakeConnection implements Connection {
     this.#onLost(error);
   }
 
-  /** Nobody is told; whoever looks can see it. */
+  /** Ends the connection without calling `onLost`; only `closedBy` shows it. */
   dieSilently(error: HostError = crashed()): void {
     this.closedBy ??= error;
   }
@@ -54,13 +54,13 @@ export const crashed = (): HostError =>
   new HostError('transport', 'it exited with code 1', { reason: 'exit', exitCode: 1, execution: 'uncertain' });
 
 export class FakeServer {
-  /** What the next attempt does. */
+  /** Script of the next attempt. */
   next: (run: number) => Attempt = () => ({});
   /** When each attempt began. */
   readonly startedAtMs: number[] = [];
   /** The newest connection that was opened. */
   connection: FakeConnection | undefined;
-  /** Attempts under way and connections not yet closed. */
+  /** Number of running attempts and connections that are not closed. */
   live = 0;
   liveMax = 0;
   opened = 0;
@@ -88,7 +88,7 @@ export class FakeServer {
       const onAbort = () => {
         cancel();
         this.live--;
-        reject(new HostError('cancelled', 'the start was called off'));
+        reject(new HostError('cancelled', 'the start was cancelled'));
       };
       signal.addEventListener('abort', onAbort, { once: true });
     });
