@@ -1,8 +1,8 @@
 /**
- * Many clients at one gateway at once, all with the same request ids, each judged by texts that only it may see.
- * Not here: the clients (raw-clients.ts), and the server that writes the texts (fakes/nonce-server.mjs).
+ * Many concurrent clients at one gateway, all with the same request ids. Each may see only its own texts. Not here: the clients
+ * (raw-clients.ts), the server that writes the texts (fakes/nonce-server.mjs).
  *
- * Invariant: a message is counted as wrong by what it says, never by how it was routed.
+ * Invariant: a message is judged by its content, never by its route.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../../src/kernel/random.js';
@@ -11,26 +11,26 @@ import { type Json, legacyClient, type Message, modernClient, type RawClient } f
 
 export interface Tally {
   calls: number;
-  /** Answered with the very text that was asked for. */
+  /** Answered with the requested text. */
   answered: number;
-  /** Refused by Hostler itself, because the server was gone. */
+  /** Refused by Hostler, because the server had ended. */
   refused: number;
   /** The connection was cut by the client before the answer came. */
   cut: number;
-  /** Neither answered nor refused nor cut: errors of the protocol too, since every call is well-formed. */
+  /** Neither answered, refused nor cut. Protocol errors count here, because every call is well-formed. */
   lost: number;
   progress: number;
   updates: number;
   reconnects: number;
-  /** What somebody got that was not theirs. Bounded. */
+  /** Descriptions of messages that reached the wrong client. Bounded. */
   wrong: string[];
 }
 
 const wrongMax = 20;
-/** Per client, so that answers overtake each other on one session too. */
+/** Calls in flight per client, so that answers arrive in another order also within one session. */
 const inFlight = 4;
 const sleepMsMax = 15;
-/** Of what a refused client is told to wait: whoever asks again at once spends all its calls while the server restarts. */
+/** Limit of the wait after a refusal. Without a wait, a client would spend all its calls while the server restarts. */
 const waitMsMax = 1_000;
 
 const newTally = (): Tally => ({
@@ -49,8 +49,8 @@ const newTally = (): Tally => ({
 const callerIn = /caller\d+/g;
 
 /**
- * Judges one message by its text. `nonces`: what each id in flight of this client was asked with.
- * Returns what is wrong with it, if anything is.
+ * Judges one message by its text. `nonces`: nonces of the requests in flight of this client, by id. Returns a description of the
+ * fault, or undefined.
  */
 export function misdelivered(
   caller: string,
@@ -75,7 +75,7 @@ const textOf = (message: Message): string => {
   const [block] = (message.result?.content ?? []) as { text?: string }[];
   return block?.text ?? '';
 };
-/** What keeps a well-formed call from its result is told as a result, with the reason beside it. */
+/** A well-formed call that is refused gets a tool result with the reason in `_meta`. */
 const refusalOf = ({ result }: Message): { retryAfterMs?: number } | undefined =>
   result?.isError === true ? ((result._meta as Json | undefined)?.['hostler/error'] as Json | undefined) : undefined;
 
@@ -87,7 +87,7 @@ export interface CrossClients {
   readonly prefix: string;
 }
 
-/** Runs them all to the end. Half of them are modern, half legacy. */
+/** Runs all clients to the end. Half of them are modern, half legacy. */
 export async function crossClients({ url, clients, callsEach, random, prefix }: CrossClients): Promise<Tally> {
   const tally = newTally();
   const names = Array.from({ length: clients }, (_, at) => `caller${String(at).padStart(2, '0')}`);
@@ -105,7 +105,7 @@ export async function crossClients({ url, clients, callsEach, random, prefix }: 
     const client = isModern ? modernClient(url, heard) : await legacyClient(url, heard);
     await client.watch(`nonce://${caller}`);
     let next = 1;
-    // A client that drops its connections does so between rounds: what is cut meanwhile is cut on purpose.
+    // A client drops its connections only between rounds, so calls that are cut during a round are cut on purpose.
     while (next <= callsEach) {
       const until = Math.min(callsEach, next + 24);
       const round = async (): Promise<void> => {

@@ -1,6 +1,5 @@
 /**
- * An ingress on a real port with a router that writes down what reaches it and answers from a table, and clients down to
- * the bytes.
+ * An ingress on a real port, with a router that records requests and answers from a table, and clients that control every byte.
  */
 
 import { request as httpRequest } from 'node:http';
@@ -29,14 +28,14 @@ export class FakeRouter implements Router {
   /** Ids of sessions that ended before they were open. */
   readonly unopened: string[] = [];
   readonly mirrored = new Map<string, readonly MirroredHeader[]>();
-  /** By method; what is not here is answered with an empty result. */
+  /** Answers by method. Other methods get an empty result. */
   readonly answers = new Map<string, (exchange: Exchange) => void>([
     ['initialize', (exchange) => exchange.succeed(initializeResult(exchange.client.version))],
     ['no/such', (exchange) => exchange.fail({ code: -32601, message: 'no such method' })],
   ]);
   #wake: Array<() => void> = [];
 
-  /** Everything that came through the guards. */
+  /** Number of requests that passed the guards. */
   get reached(): number {
     return this.handled.length + this.sessions.length;
   }
@@ -94,7 +93,7 @@ afterEach(async () => {
   for (const close of toClose.splice(0).reverse()) await close();
 });
 
-/** `options.router` takes the place of the one that writes down what reaches it. */
+/** `options.router` replaces the recording router. */
 export async function start(options: Partial<HttpIngressOptions> = {}): Promise<Harness> {
   const router = new FakeRouter();
   const problems: unknown[] = [];
@@ -137,7 +136,7 @@ export interface Sending {
 
 const usual = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
 
-/** One request over a connection of its own, and its whole answer. */
+/** Sends one request over a new connection, and resolves with its whole answer. */
 export function send(port: number, sending: Sending = {}): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const request = httpRequest(
@@ -175,7 +174,7 @@ export const rpc = (id: unknown, method: string, params?: unknown): string =>
 export const notice = (method: string, params?: unknown): string =>
   JSON.stringify({ jsonrpc: '2.0', method, ...(params === undefined ? {} : { params }) });
 
-/** A modern request with the headers it needs. */
+/** A modern request with its required headers. */
 export const modern = (
   port: number,
   method: string,
@@ -222,7 +221,7 @@ export async function openSession(
   return headers;
 }
 
-/** A response that is read while it comes. */
+/** A response that is read while it arrives. */
 export interface Listening {
   readonly status: number;
   readonly headers: Record<string, string | string[] | undefined>;
@@ -284,12 +283,12 @@ export function listen(port: number, sending: Sending): Promise<Listening> {
     request.end(sending.body);
     toClose.push(() => request.destroy());
   });
-  // Some are only opened, and cut off before they begin.
+  // Some tests close the stream before its response begins.
   listening.catch(() => {});
   return listening;
 }
 
-/** Bytes as they are; resolves with everything that came back by the end of the connection. */
+/** Sends raw bytes. Resolves with all received bytes when the connection ends. */
 export function raw(port: number, bytes: string | Buffer, keepOpen = false): Promise<string> {
   return new Promise((resolve) => {
     const socket = rawSocket(port);

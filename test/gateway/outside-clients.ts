@@ -1,7 +1,6 @@
 /**
- * Clients that others wrote, behind one small face: the SDKs of both generations as libraries, inspector and mcporter as
- * processes of their own.
- * Not here: what is asked of them (clients.test.ts).
+ * Third-party clients behind one small interface: both SDK generations as libraries, inspector and mcporter as processes. Not here:
+ * the tests (clients.test.ts).
  *
  * Invariant: a client that cannot do something has no such member; nothing is faked for it.
  */
@@ -115,7 +114,10 @@ const sdk2 = (name: string, mode: 'legacy' | 'auto' | { pin: string }, era: Outs
   },
 });
 
-/** Runs a command line of theirs in a home of its own: they keep catalogues and read other programs' settings there. */
+/**
+ * Runs a command-line client with a home directory of its own, because these clients store catalogues and read settings of other
+ * programs there.
+ */
 function commandLine(file: string): { run(args: readonly string[]): Promise<string>; remove(): void } {
   const home = mkdtempSync(path.join(os.tmpdir(), 'hostler-client-home-'));
   const env = { PATH: process.env.PATH ?? '', HOME: home, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
@@ -193,7 +195,7 @@ export const outsideClients: readonly OutsideClient[] = [
 /** The document of server-everything that clients read. */
 export const documentUri = 'demo://resource/static/document/architecture.md';
 
-/** What one client did with server-everything, of which names have `prefix` in front. */
+/** The results of one client with server-everything, whose names have the prefix `prefix`. */
 export interface Deeds {
   readonly tools: readonly string[];
   readonly echo: string;
@@ -205,7 +207,7 @@ export interface Deeds {
   readonly updated?: string;
 }
 
-/** Everything that the client can do, once. */
+/** Uses every feature of the client once. */
 export async function exercise(outside: OutsideClient, url: string, prefix: string): Promise<Deeds> {
   const client = await outside.open(url);
   try {
@@ -228,7 +230,7 @@ export async function exercise(outside: OutsideClient, url: string, prefix: stri
   }
 }
 
-/** Subscribes and has the server tell of updates. The tool that does that is a switch for the whole server. */
+/** Subscribes and makes the server send updates. The tool for that toggles updates for the whole server. */
 async function hearOfUpdate(
   client: OpenClient,
   subscribe: NonNullable<OpenClient['subscribe']>,

@@ -1,9 +1,8 @@
 /**
- * MCP clients of both eras written by hand over node:http, which choose their own request ids and keep every message they are
- * sent, wherever it came in.
- * Not here: what they ask and how it is judged (cross-clients.ts).
+ * Hand-written MCP clients of both eras over node:http. They choose their request ids and record every message from any stream. Not
+ * here: their requests, and judging the answers (cross-clients.ts).
  *
- * Invariant: every message that arrives is handed to `heard` exactly once, before anybody waits for it.
+ * Invariant: every message is passed to `heard` exactly once, before it resolves a waiting call.
  */
 import { Agent, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 
@@ -17,15 +16,15 @@ export interface Message {
   readonly error?: { readonly code: number; readonly message: string };
 }
 
-/** `asked`: the id of the request in whose answer it came; undefined on a stream that belongs to no request. */
+/** `asked`: the request whose response stream carried the message; undefined for a stream without a request. */
 export type Heard = (message: Message, asked: number | undefined) => void;
 
 export interface RawClient {
-  /** Undefined: the connection ended without an answer, by us or by others. */
+  /** Undefined: the connection ended without an answer, from either side. */
   call(id: number, name: string, args: Json, cut?: { afterMs: number }): Promise<Message | undefined>;
-  /** Listens for updates of a resource until the client is closed. Resolves once the server has agreed. */
+  /** Subscribes to updates of a resource until the client is closed. Resolves when the server has accepted. */
   watch(uri: string): Promise<void>;
-  /** Drops all connections and begins anew (legacy: with a new session; the old one is ended, there is room for so many). */
+  /** Drops all connections and connects again (legacy: ends the old session and opens a new one, because sessions are limited). */
   reconnect(): Promise<void>;
   close(): Promise<void>;
 }
@@ -46,7 +45,7 @@ class Wire {
     this.#heard = heard;
   }
 
-  /** Resolves with the headers; messages go to `heard` as they come, then `ended` resolves with all of them. */
+  /** Resolves with the headers. Messages are passed to `heard` as they arrive; then `ended` resolves with all of them. */
   send(
     method: string,
     headers: Record<string, string>,
@@ -91,7 +90,7 @@ class Wire {
   }
 }
 
-/** JSON or an event stream; what is cut in the middle is no message. */
+/** Reads JSON or an event stream. An incomplete message is ignored. */
 function readMessages(response: IncomingMessage, take: (json: string) => void, finish: () => void): void {
   const isStream = String(response.headers['content-type']).startsWith('text/event-stream');
   let rest = '';
@@ -114,7 +113,7 @@ function readMessages(response: IncomingMessage, take: (json: string) => void, f
   response.on('error', finish);
 }
 
-/** Keeps cutting out of the way of the answer: the one of `id`, if it came. */
+/** Cancels the cut when the answer arrives. Returns the answer of `id`, if it came. */
 async function answerOf(
   sent: { request: ClientRequest; ended: Promise<Message[]> },
   id: number,
@@ -185,7 +184,7 @@ export async function legacyClient(url: string, heard: Heard): Promise<RawClient
   const open = async (): Promise<void> => {
     session = '';
     const params = { protocolVersion: legacyVersion, capabilities: {}, clientInfo: info };
-    // The id that its first call has too.
+    // The same id as that of its first call.
     const sent = post({ id: 1, method: 'initialize', params }, 1);
     const given = (await sent.head)?.['mcp-session-id'];
     await sent.ended;

@@ -1,11 +1,11 @@
 /**
- * How a call of a host ended, for tests that compare many of them. The whole error is what `failureOf` gives.
+ * The outcome of a call as text, for tests that compare many calls. `failureOf` returns the whole error.
  */
 import { isHostError } from '../../src/kernel/errors.js';
 
 export { failureOf } from '../fakes/policy-call.js';
 
-/** `ok` where it was answered, else the code of the failure. */
+/** `ok` for an answer, else the code of the failure. */
 export const outcomeOf = (call: Promise<unknown>): Promise<string> =>
   call.then(
     () => 'ok',

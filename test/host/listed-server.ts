@@ -1,5 +1,5 @@
 /**
- * A host over real children whose lists a test changes, and the ledger of what each of them was asked.
+ * A host with real child servers whose lists a test changes, and a ledger of the requests to each of them.
  */
 import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -38,7 +38,7 @@ export class ListedHost {
     return listed;
   }
 
-  /** One server named `a`. */
+  /** Opens a host with one server named `a`. */
   static async open(era: Era, more: Record<string, unknown> = {}): Promise<ListedHost> {
     const listed = ListedHost.make();
     await listed.start({ mcpServers: { a: listed.entry('a', era, more) } });
@@ -63,11 +63,11 @@ export class ListedHost {
     };
   }
 
-  /** What the server lists from now on. */
+  /** Changes the lists of a server. */
   list(name: string, { tools = [], ...listed }: Partial<Listed>): void {
     const lists = { prompts: [], resources: [], templates: [], ...listed, tools: [...tools, ...own] };
     const file = this.#file(name, 'json');
-    // Whole at every moment: the server may be reading it.
+    // Replaced atomically, because the server may be reading it.
     writeFileSync(`${file}.new`, JSON.stringify(lists));
     renameSync(`${file}.new`, file);
   }
@@ -76,7 +76,7 @@ export class ListedHost {
     return this.host.call('a', 'say', { method: `notifications/${method}`, params });
   }
 
-  /** What it was asked, as far as it is about this. */
+  /** Requests to the server about this subject. */
   asked(about: string, name = 'a'): string[] {
     const file = this.#file(name, 'ledger');
     const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];

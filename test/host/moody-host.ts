@@ -1,5 +1,5 @@
 /**
- * A host on a clock of its own, over a real child whose mood a test sets and whose log it reads.
+ * A host on a fake clock, with a real child server whose behaviour (mood) a test sets and whose log it reads.
  */
 import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -21,20 +21,20 @@ const script = fileURLToPath(new URL('../fakes/moody-server.pl', import.meta.url
 export class MoodyHost {
   readonly clock = new FakeClock();
   readonly folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-moody-'));
-  /** Where the host keeps what outlives it, if anywhere. */
+  /** State directory of the host, if it has one. */
   stateDir: string | undefined;
   readonly problems: unknown[] = [];
   readonly events: HostEvent[] = [];
   host!: Host;
 
-  /** One server named `a`, as configured by `more`. It and all it left are gone when the test is over. */
+  /** Opens a host with one server named `a`, configured by `more`. The server and its files are removed at the end of the test. */
   static async open(more: Record<string, unknown> = {}, config: HostConfig = {}): Promise<MoodyHost> {
     const moody = MoodyHost.make();
     await moody.start({ mcpServers: { a: moody.entry(more) }, ...config });
     return moody;
   }
 
-  /** The same without a host yet. */
+  /** Makes the server files without a host. */
   static make(stateDir?: string): MoodyHost {
     const moody = new MoodyHost();
     moody.stateDir = stateDir;
@@ -54,7 +54,7 @@ export class MoodyHost {
     return this.host;
   }
 
-  /** `args` come after the script's name, where they mean nothing to it; `env` is added to. */
+  /** `args` follow the name of the script, which ignores them. `env` is extended. */
   entry({
     args = [],
     env = {},
@@ -76,12 +76,12 @@ export class MoodyHost {
   }
 
   set mood(mood: Mood) {
-    // Never half written: the server reads it at any moment.
+    // Replaced atomically, because the server may read it at any time.
     writeFileSync(path.join(this.folder, 'mood.new'), mood);
     renameSync(path.join(this.folder, 'mood.new'), path.join(this.folder, 'mood'));
   }
 
-  /** What the server wrote down, by the first word of its lines. */
+  /** Lines of the log of the server that begin with this word. */
   log(word: 'start' | 'call' | 'read' | 'cancelled'): string[] {
     const file = path.join(this.folder, 'log');
     const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
@@ -107,8 +107,8 @@ export class MoodyHost {
   }
 
   /**
-   * Calls that are not answered, until so many in a row have run out of the time their server is allowed. The server is heard
-   * after each of them, so that a test may let minutes pass without a ping that the child has no real time to answer.
+   * Makes calls that are not answered, until `times` in a row have timed out. After each of them the server sends a message. So a
+   * test can advance the clock by minutes without a ping, which the child would have no real time to answer.
    */
   async timeOut(times: number, tool = 'write'): Promise<void> {
     this.mood = 'mute';
@@ -117,7 +117,7 @@ export class MoodyHost {
       const cancels = this.log('cancelled').length;
       const call = failureOf(this.call(tool, { time: i }));
       await eventually('the call is at the server', () => this.calls > before);
-      // In one go: what the server says of the cancelled call comes after it was given up.
+      // In one step, so that the message of the server about the cancelled call arrives after the timeout.
       this.clock.advance(1_010);
       await call;
       await eventually('the server has said so', () => this.log('cancelled').length > cancels);
@@ -129,7 +129,7 @@ export class MoodyHost {
     return eventually(`it is ${state}`, () => this.row.state === state);
   }
 
-  /** Moves on in small steps, leaving the process time to act, until it is in this state. */
+  /** Advances the clock in small steps, with real time for the process to act, until the server is in this state. */
   async advanceUntil(state: string, stepMs = 500, steps = 1_000): Promise<void> {
     for (let i = 0; i < steps && this.row.state !== state; i++) {
       await this.clock.advanceAsync(stepMs);

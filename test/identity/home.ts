@@ -1,4 +1,4 @@
-/** A person with a home directory of their own who runs `hostler` commands there. */
+/** A user with a separate home directory, in which `hostler` commands run. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -33,7 +33,7 @@ export class Home {
     writeFileSync(path.join(this.folder, name), text, { mode: 0o600 });
   }
 
-  /** On a terminal, as a person starts it; all output is in `stdout`. */
+  /** Starts a command on a pseudo terminal. All output is in `stdout`. */
   startOnTerminal(args: readonly string[]) {
     const line = [process.execPath, command, ...args].map((each) => `'${each}'`).join(' ');
     return this.start(['-qec', line, '/dev/null'], undefined, 'script');
@@ -73,7 +73,7 @@ export class Home {
     return started.ended;
   }
 
-  /** Runs `login`, and lets the person do something with its URL, once. */
+  /** Runs `login` and passes its URL to `person` once. */
   login(args: readonly string[], person: (url: string, child: ChildProcess) => unknown): Promise<Ended> {
     let isDone = false;
     return this.start(['login', ...args, '--config', this.config], (text, child) => {

@@ -1,4 +1,4 @@
-/** Servers that Hostler and the official client both log in to, each with the switches of the hostile server. */
+/** Login cases for Hostler and the official client, each with switches of the hostile server. */
 import { type Hostile, startHostile } from '../fixtures/identity/hostile.js';
 import { faults } from '../fixtures/identity/site.js';
 
@@ -6,9 +6,9 @@ export interface LoginCase {
   readonly name: string;
   readonly options?: Parameters<typeof startHostile>[0];
   readonly prepare?: (hostile: Hostile) => void;
-  /** The `auth` entry of Hostler, and the same for the official client. */
+  /** The kind of client that the `auth` entry gives, and that the official client gets too. */
   readonly given?: 'metadata document' | 'client' | 'secret';
-  /** Why Hostler differs; undefined: it does not. */
+  /** Why Hostler differs from the official client; undefined: it does not differ. */
   readonly reason?: string;
 }
 
@@ -107,7 +107,7 @@ function wrong(as: Hostile['as'], change: Record<string, unknown>): void {
   as.editMetadata = (metadata) => ({ ...metadata, ...change });
 }
 
-/** Starts the server of a case, with the client that the operator created there. */
+/** Starts the server of a case, and creates the client of the operator there. */
 export async function startCase({ options, prepare, given }: LoginCase): Promise<Hostile> {
   const hostile = await startHostile(options);
   const { as } = hostile;

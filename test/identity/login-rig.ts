@@ -1,4 +1,4 @@
-/** A store in a folder of its own, and logins against the hostile authorization server, in this process. */
+/** A store in a temporary folder, and logins in this process at the hostile authorization server. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -25,7 +25,7 @@ export interface Shown {
 export type RigLogin = Partial<Omit<LoginOptions, 'auth'>> & {
   readonly url: string;
   readonly auth?: Record<string, unknown>;
-  /** What the person does with the URL; by default logs in. */
+  /** Action of the user with the URL. Default: logs in. */
   readonly person?: (shown: Shown) => unknown;
   readonly confirms?: boolean;
 };
@@ -94,7 +94,7 @@ export class LoginRig {
     database.close();
   }
 
-  /** Another process writes to the store, until the returned function is called. */
+  /** Locks the store, as a write of another process does, until the returned function is called. */
   lock(): () => void {
     const database = new (loadedLibsql())(path.join(this.folder, 'identity.db'));
     database.exec('BEGIN IMMEDIATE');

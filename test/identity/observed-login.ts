@@ -1,6 +1,6 @@
 /**
- * One login at the hostile server, by the official SDK's client and by Hostler, as the server saw it: which documents were read,
- * which client id, scopes and resource were used, and how it ended.
+ * One login at the hostile server, by the official client or by Hostler, as the server recorded it: documents read, client id,
+ * scopes and resource used, and the outcome.
  */
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
 import type { Hostile } from '../fixtures/identity/hostile.js';
@@ -19,7 +19,7 @@ export interface Observed {
 
 const metadataPlaces = ['as-inserted', 'oidc-inserted', 'oidc-appended', 'as-root', 'oidc-root'];
 
-/** What the requests since the start of the hostile server say about one login. */
+/** Summarises one login from the requests since the start of the hostile server. */
 export function observe({ as, rs }: Hostile): Observed {
   const authorize = as.site.at('authorize').at(-1)?.query;
   const token = as.site.at('token').at(-1);
@@ -48,7 +48,7 @@ function authenticationOf(
   return token.form.has('client_secret') ? 'post' : 'none';
 }
 
-/** The official client connects, logs in when it is told to, and calls a tool. */
+/** Connects with the official client, logs in when the server asks for it, and calls a tool. */
 export async function sdkConnects({ rs }: Hostile, options: SdkLoginOptions = {}): Promise<void> {
   const provider = new MemoryProvider(options);
   for (let logins = 0; logins < 2; logins++) {

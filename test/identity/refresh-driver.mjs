@@ -1,7 +1,7 @@
 /**
  * A process that shares a grant: several callers refresh until the generation is `target`, or it dies by SIGKILL at one point of a
  * refresh. Argument: JSON with folder, id, target, callers and `dies` (`before` the request, `between` answer and store, `after` the
- * store). Prints the number of requests it sent, and of calls that got no token.
+ * store). Prints the number of sent requests, and of calls without a token.
  */
 import process from 'node:process';
 import { Grant } from '../../dist/identity/grant.js';
@@ -37,7 +37,7 @@ const grant = new Grant(row, {
   onRefresh() {},
   onProblem: console.error,
 });
-// The clock of Hostler keeps no process alive.
+// The clock of Hostler does not keep the process alive.
 const alive = setInterval(() => {}, 1_000);
 let failed = 0;
 let result = 'renewed';
