@@ -1,6 +1,6 @@
 /**
  * Runs alone in a PID namespace: eight workers of three roles call tools of three servers, while servers, hosts, nats-server and connections
- * die at random. The ledgers of the servers show what ran; the workers count what they were told. Prints one JSON line.
+ * die at random. The ledgers of the servers record executed calls; the workers count outcomes. Prints one JSON line.
  * Arguments: seconds, seed, folder, engine (embedded or nats).
  */
 import { mkdirSync, readFileSync } from 'node:fs';
@@ -106,7 +106,7 @@ const serverPids = () =>
   });
 let [serverKills, cuts] = [0, 0];
 const untilMs = performance.now() + seconds * 1_000;
-// One of each kind comes first, so that a short run has them all.
+// The first kills are one of each kind, so that a short run has all kinds.
 const first = [0.1, 0.5, 0.8, 0.9];
 while (performance.now() < untilMs) {
   await nap(randomInt(random, 100, 900));
@@ -134,7 +134,7 @@ while (performance.now() < untilMs) {
 
 isCalling = false;
 await Promise.race([Promise.all(loops), nap(30_000)]);
-// A call after the storm goes through.
+// True if a call after the faults succeeds.
 let isAnsweredAfterwards = false;
 for (let i = 0; i < 60 && !isAnsweredAfterwards; i++)
   await workers[2].tools.execute('alpha', 'work', { nonce: `afterwards-${i}` }, { deadlineMs: 5_000 }).then(

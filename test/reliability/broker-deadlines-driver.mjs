@@ -1,6 +1,7 @@
 /**
- * Runs alone in a PID namespace: a worker calls, with random deadlines, a slow server of a host in another process. The server's ledger shows
- * when calls began, the worker when they were over. Some are cancelled before. Prints one JSON line. Arguments: calls, seed, folder.
+ * Runs alone in a PID namespace: a worker calls, with random deadlines, a slow server of a host in another process. The ledger of
+ * the server shows when calls began, the worker when they ended. Some calls are cancelled. Prints one JSON line. Arguments: calls,
+ * seed, folder.
  *
  * All processes are on one machine, so their wall clocks can be compared.
  */
@@ -109,7 +110,7 @@ await Promise.all(
   }),
 );
 loopDelay.disable();
-// Cancels are still on their way: each call without a caller is cancelled, or ends by itself.
+// Waits for cancels: each call without a caller is cancelled or ends by itself.
 const isSettled = () => {
   const lines = readFileSync(ledger, 'utf8').split('\n').filter(Boolean);
   const over = new Set(lines.filter((line) => !line.startsWith('start ')).map((line) => line.split(' ')[1]));
@@ -133,11 +134,11 @@ let startedTwice = 0;
 for (const line of readFileSync(ledger, 'utf8').split('\n').filter(Boolean)) {
   const [what, nonce, atMs] = line.split(' ');
   if (what === 'start' && seen.start.has(nonce)) startedTwice++;
-  // A host that closes cancels the rest; those cancels are not counted.
+  // A closing host cancels the remaining calls; these cancels are not counted.
   if (Number(atMs) > stoppedAtMs) continue;
   seen[what].set(nonce, Number(atMs));
 }
-/** When the host handed it to the server. */
+/** Times at which the host passed calls to the server. */
 const handed = new Map(
   readFileSync(path.join(folder, 'up.handed'), 'utf8')
     .split('\n')
@@ -152,26 +153,26 @@ const figuresOf = (list) => {
     Math.round((sorted[Math.min(Math.floor(sorted.length * part), sorted.length - 1)] ?? 0) * 10) / 10;
   return { count: sorted.length, p50: at(0.5), p99: at(0.99), max: at(1) };
 };
-/** Past its deadline, by the walls of two processes. */
+/** Time past the deadline, by the wall clocks of two processes. */
 const lateBy = (began) =>
   all.flatMap(([nonce, { deadlineAtMs }]) => {
     const atMs = began.get(nonce);
     return atMs === undefined || atMs <= deadlineAtMs ? [] : [atMs - deadlineAtMs];
   });
-/** How late the server itself was woken for what it had to do. */
+/** Largest delay with which timers of the server fired. */
 const serverDelayMs = Math.max(
   0,
   ...all.flatMap(([nonce, { sleepMs }]) =>
     seen.end.has(nonce) ? [seen.end.get(nonce) - seen.start.get(nonce) - sleepMs] : [],
   ),
 );
-/** The longest time that each process on the way stood still: messages wait then. */
+/** The longest stall of each process on the path, during which messages wait. */
 const stoodStillMs = {
   worker: loopDelay.max / 1e6,
   host: Number(readFileSync(delayFile('up'), 'utf8')),
   server: serverDelayMs,
 };
-/** Begun, and without a caller: the server must hear of that, unless it was done by then. */
+/** Calls that began and whose caller left: the server must be told, unless they had ended. */
 const unwanted = all.filter(
   ([nonce, { outcome, endedAtMs }]) =>
     outcome !== 'answered' && seen.start.has(nonce) && !(seen.end.get(nonce) <= endedAtMs),
@@ -189,7 +190,7 @@ console.log(
     wrong: all.filter(([, { isWrong }]) => isWrong).length,
     started: all.filter(([nonce]) => seen.start.has(nonce)).length,
     startedTwice,
-    // When the host let go of it, and when the server looked at it.
+    // Delays until the host sent the call, and until the server read it.
     handedLateMs: figuresOf(lateBy(handed)),
     startedLateMs: figuresOf(lateBy(seen.start)),
     handedOver: all.filter(([nonce]) => handed.has(nonce)).length,

@@ -1,9 +1,9 @@
 /**
- * Runs alone in a PID namespace: nine workers that call at their own pace, and one that floods from a process of its own, at one host.
- * Rounds without the flood and with it take turns. Prints one JSON line. Arguments: rounds, seed, folder, duration of half a round in ms.
+ * Runs alone in a PID namespace: nine workers at a regular pace, and one that floods from a separate process, at one host. Rounds
+ * with and without the flood alternate. Prints one JSON line. Arguments: rounds, seed, folder, duration of half a round in ms.
  *
- * Two kinds of calm workers: paced ones begin a call at each beat, or when the one before is over; eager ones begin the next at once.
- * Each makes one call at a time.
+ * Two kinds of calm workers make one call at a time: paced workers begin a call at fixed intervals, eager workers begin the next
+ * call at once.
  */
 import { spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -24,7 +24,7 @@ const callMs = 5;
 const beatMs = 50;
 /** Calls that the server runs at once, fewer than the flood has ready. */
 const concurrency = 8;
-/** As many as a worker may have. */
+/** The maximum for one worker. */
 const floodLanes = 256;
 
 // --- a host with a broker, its workers, and the flood
@@ -68,7 +68,7 @@ const workers = await Promise.all(
 
 let flood;
 async function beginFlood() {
-  // A worker is on another machine, so its own cost must not slow the others down.
+  // In reality the worker is on another machine, so its own CPU use must not slow the others down.
   flood = spawn('nice', ['-n', '10', process.execPath, here('../broker/e2e/flood-worker.mjs'), url, 'sleepy'], {
     env: { ...process.env, KEY: keyOf.get('flood'), LANES: String(floodLanes), SLEEP_MS: String(callMs) },
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -79,16 +79,16 @@ async function beginFlood() {
 async function endFlood() {
   flood.stdin.end();
   if (flood.exitCode === null) await once(flood, 'exit');
-  // The rest of its calls is run or refused.
+  // Waits until the remaining calls of the flood have run or were refused.
   for (let before = -1; before !== began().flood; await nap(300)) before = began().flood;
 }
-/** How many calls the server was given of each kind of worker. */
+/** Number of calls that reached the server, by kind of worker. */
 function began() {
   const counts = { calm: 0, flood: 0 };
   for (const [, who] of readFileSync(ledger, 'utf8').matchAll(/^start (calm|flood)/gm)) counts[who]++;
   return counts;
 }
-/** Of the host, in ms of one core. */
+/** CPU time of the host, in ms. */
 const cpuMs = () => {
   const [, , , , , , , , , , , user, system] = readFileSync(`/proc/${up.pid}/stat`, 'utf8').split(' ').slice(1);
   return (Number(user) + Number(system)) * 10;
@@ -103,7 +103,7 @@ async function half(isPaced, forMs) {
   const [beganCount, beganCpuMs] = [began(), cpuMs()];
   const rates = await Promise.all(
     workers.map(async ({ name, tools }, at) => {
-      // Not all at the same moment.
+      // Staggered, so that the workers do not start at the same moment.
       await nap((at * beatMs) / workers.length);
       const beganMs = performance.now();
       let done = 0;
@@ -160,7 +160,7 @@ const summed = (halves) => ({
 const figures = Object.fromEntries(
   kinds.map((kind) => {
     const { solo, flooded } = seen[kind];
-    // Per worker within a round, then the median: other load of this machine differs between rounds.
+    // Compared per worker within a round, then the median is used, because other load of this machine differs between rounds.
     const keptIn = (round, at) => Math.round((flooded[round].rates[at] / solo[round].rates[at]) * 1_000) / 10;
     const kept = calm.map((_, at) => median(solo.map((_half, round) => keptIn(round, at))));
     return [

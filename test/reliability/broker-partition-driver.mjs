@@ -1,5 +1,6 @@
 /**
- * Runs alone in a PID namespace: two networks whose cable is cut in every way. The ledger of the server shows what ran. Prints one JSON line.
+ * Runs alone in a PID namespace: two networks whose connection is cut in every way. The ledger of the server records executed
+ * calls. Prints one JSON line.
  * Arguments: partitions, seed, folder, the far side of the cable (host: workers reach it over TLS; nats: nats-server, which host and workers
  * reach), and the length of one long partition in seconds, or 0.
  */
@@ -140,7 +141,7 @@ const loops = workers.flatMap((remote, who) =>
 const afterHealingMs = [];
 const stuckMs = 60_000;
 let probes = 0;
-/** How long until a call of each worker that begins after the healing is answered. */
+/** Time until each worker gets an answer to a call that began after the repair. */
 async function goesOn() {
   const beganMs = performance.now();
   await Promise.all(
@@ -171,7 +172,7 @@ async function partition(way, ms) {
   isCut = true;
   if (way === 'flap') await flap();
   else {
-    // The last messages are lost on one way first, so that a new connection has something to ask for.
+    // First the last messages are lost in one direction, so that the new connection has outcomes to request.
     if (way === 'reset') {
       await networks.cut(random() < 0.5 ? 'in' : 'out');
       await nap(200);
@@ -189,7 +190,7 @@ for (let i = 0; i < partitions; i++) {
   await goesOn();
 }
 if (longSeconds > 0) {
-  // Long enough for both ends to give the connection up. A call with more time is answered all the same.
+  // Long enough for both ends to close the connection. A call with a longer deadline is still answered.
   const limitMs = (longSeconds + 60) * 1_000;
   const cutLong = partition('both', longSeconds * 1_000);
   await nap(200);

@@ -1,6 +1,6 @@
 /**
- * Runs alone in a PID namespace: two hosts, each with many workers that call now and then, and one more that is sent large replies. At one of
- * the hosts that one stops reading. Prints one JSON line. Arguments: workers, seed, folder.
+ * Runs alone in a PID namespace: two hosts, each with many workers that call occasionally, and one worker that gets large replies.
+ * At one of the hosts this worker stops reading. Prints one JSON line. Arguments: workers, seed, folder.
  *
  * Both hosts are measured at the same time, so that other load of this machine is the same for both.
  */
@@ -23,7 +23,7 @@ class Place {
   failures = 0;
   tookMs = [];
   closedWith;
-  /** When and why the host ended the connection, by its log: a socket that does not read hears nothing of it. */
+  /** Time and reason of the end of the connection, from the log of the host: a socket that does not read does not notice it. */
   cutAtMs;
   cutFor;
   replies = new Set();
@@ -59,7 +59,7 @@ class Place {
     await this.openSlow();
   }
 
-  /** By hand, so that it can stop reading. */
+  /** A hand-written worker that can stop reading. */
   async openSlow() {
     const socket = new WebSocket(`ws://127.0.0.1:${this.world.port}/broker`, { maxPayload: 8 << 20 });
     socket.on('error', () => {});
@@ -104,7 +104,7 @@ class Place {
     }
   }
 
-  /** All calls since the last time. */
+  /** Figures of all calls since the last report. */
   figures() {
     const sorted = this.tookMs.sort((a, b) => a - b);
     this.tookMs = [];
@@ -129,14 +129,14 @@ const both = (forMs, until = () => false) => {
 };
 const keys = (from, to) => Array.from({ length: to - from }, (_, n) => `s${from + n}`);
 
-// All read.
+// First phase: all workers read.
 await both(5_000);
 it.figures();
 control.figures();
 await both(10_000);
 const reading = { it: it.figures(), control: control.figures() };
 
-// One does not.
+// Second phase: one worker does not read.
 it.slow.pause();
 const stoppedAtMs = performance.now();
 for (const place of [it, control]) place.sendLarge(keys(0, 40));
@@ -146,7 +146,7 @@ const unread = { it: it.figures(), control: control.figures() };
 it.slow.resume();
 for (let n = 0; n < 100 && it.closedWith === undefined; n++) await nap(100);
 
-// Replies that it did not take are there when it asks for them.
+// Unread replies are delivered when the worker requests them.
 await it.openSlow();
 for (let n = 0; n < 100 && it.replies.size + control.replies.size < 80; n++) {
   for (const place of [it, control]) place.ask(keys(0, 40).filter((key) => !place.replies.has(key)));

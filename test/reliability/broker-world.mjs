@@ -1,6 +1,6 @@
 /**
- * Hosts that serve workers as processes, on SQLite and WebSocket or on NATS, for drivers: each process can be killed and started again, and
- * workers reach the broker through a proxy whose connections can be cut.
+ * Hosts that serve workers, as processes, with SQLite and WebSocket or with NATS, for drivers. Each process can be killed and
+ * restarted, and workers connect through a proxy that can cut connections.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -17,7 +17,7 @@ import { freePort } from './ports.mjs';
 const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 export const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A process that is killed and started again. An end that no one asked for is in `errors`. */
+/** A process that is killed and restarted. An unexpected end is recorded in `errors`. */
 export class Mortal {
   deaths = 0;
   #isStopping = false;
@@ -125,7 +125,7 @@ async function natsEntry() {
   return { key: seed, nkey: publicKey };
 }
 
-/** Workers connect through here. */
+/** The proxy through which workers connect. */
 function openProxy(port, target) {
   const pairs = new Set();
   const server = createServer((near) => {

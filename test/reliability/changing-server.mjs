@@ -1,4 +1,4 @@
-/** A legacy server over stdio with as many tools as its argument says. A call of `change` changes one of them. */
+/** A legacy stdio server. Its argument is the number of its tools. A call of `change` changes one tool. */
 import process from 'node:process';
 import { createInterface } from 'node:readline';
 

@@ -1,4 +1,4 @@
-/** What is there, counted from the system's own tables. */
+/** Counts processes and descriptors in the tables of the system. */
 import { readdirSync, readlinkSync } from 'node:fs';
 
 export const processes = () =>
@@ -6,7 +6,7 @@ export const processes = () =>
     .filter((name) => /^\d+$/.test(name))
     .map(Number);
 
-/** Of this process, but for the one that looks. */
+/** Open descriptors of this process, without the one that reads the folder. */
 export const descriptors = () =>
   readdirSync('/proc/self/fd').filter((fd) => {
     try {

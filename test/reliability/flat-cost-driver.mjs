@@ -1,7 +1,8 @@
 /**
- * What a call and a changed list cost the gateway, by how many servers, tools and idle clients there are. Prints one JSON object.
+ * Measures the cost of a call and of a changed list for the gateway, for several numbers of servers, tools and idle clients. Prints
+ * one JSON object.
  * Environment: ROUNDS, CALL_SECONDS, LIST_CHANGES.
- * Invariant: every round of every cell is a new process of `hostler up`; the CPU is that process's own.
+ * Invariant: every round of every cell is a new `hostler up`, whose own CPU time is measured.
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -98,7 +99,7 @@ async function whenListed(gateway, count) {
   throw new Error('the servers were not listed within two minutes');
 }
 
-/** us of CPU per call, at 16 calls at once to one server, by the endpoint that shows all servers. */
+/** CPU time per call in us, with 16 concurrent calls to one server, at the endpoint of all servers. */
 async function callCost(cell, no, url) {
   const { servers, toolsEach, clients } = cell;
   const specs = Array.from({ length: servers }, (_, i) => [

@@ -1,6 +1,6 @@
 /**
- * Loaded into a host with `--import`: writes down when a call was handed to its server, by the wall in ms since 1970, one line each
- * (`NONCE MS`), to $HANDED_OVER when the host ends. The moment is that of the write to the server's stdin.
+ * Loaded into a host with `--import`: records when each call was passed to its server, one line per call (`NONCE MS`, wall time in
+ * ms since 1970), and writes the lines to $HANDED_OVER when the host ends. The moment is that of the write to the server's stdin.
  */
 import { writeFileSync } from 'node:fs';
 import { Socket } from 'node:net';

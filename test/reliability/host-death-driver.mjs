@@ -1,7 +1,7 @@
 /**
- * Runs alone in a PID namespace: hosts under load, one after the other on one state directory, each killed at a random
- * point of its life, every other one together with its death watch. Around them live processes that look like their
- * servers and are named in their journals, with a start time that is not theirs. Prints one JSON line.
+ * Runs alone in a PID namespace: hosts under load, one after the other on one state directory, each killed at a random moment,
+ * every other one together with its death watch. Other processes look like their servers and are named in their journals, with a
+ * wrong start time. Prints one JSON line.
  * Arguments: deaths, seed, folder, look-alikes.
  */
 import { execFileSync, spawn } from 'node:child_process';
@@ -27,7 +27,7 @@ mkdirSync(path.join(folder, 'ledgers'));
 
 const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Undefined once it is gone, or only waits to be reaped. */
+/** Undefined if the process has ended or is a zombie. */
 function factsOf(pid) {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -38,9 +38,9 @@ function factsOf(pid) {
   }
 }
 
-// --- those nobody may touch
+// --- processes that must not be signalled
 
-/** Waits for ever, and notes every signal it could survive. */
+/** Starts a process that waits for ever and records every signal that it can survive. */
 function plant(at) {
   const waits = `trap 'echo ${at} >>${hits}' HUP INT TERM CONT; while :; do read -r _; done`;
   const { pid } = spawn('/bin/sh', ['-c', waits, script], {
@@ -53,7 +53,7 @@ function plant(at) {
 }
 const fifo = path.join(folder, 'fifo');
 execFileSync('mkfifo', [fifo]);
-// Open at both ends: whoever reads it waits.
+// Open at both ends, so a reader waits for ever.
 const nothing = openSync(fifo, 'r+');
 const planted = new Map();
 for (let at = 0; at < lookAlikes; at++) {
@@ -61,7 +61,7 @@ for (let at = 0; at < lookAlikes; at++) {
   planted.set(pid, factsOf(pid)?.startTicks);
 }
 
-/** Writes some of them into the journals of the dead, as a number that was given anew would stand there. */
+/** Writes some of their pids into journals of dead hosts, as if the pids had been reused. */
 function misname() {
   const pids = [...planted.keys()];
   for (const name of readdirSync(state).filter((file) => file.endsWith('.children'))) {
@@ -75,11 +75,11 @@ function misname() {
 }
 let misnamed = 0;
 
-// --- who is there
+// --- processes of a host
 
 const others = () => processes().filter((pid) => pid !== 1 && pid !== process.pid && !planted.has(pid));
 
-/** By descent, so that nothing can hide by what it calls itself. */
+/** By descent, so that no process can hide behind its name. */
 function split(hostPid) {
   const known = new Map(others().map((pid) => [pid, factsOf(pid)]));
   const isOf = (pid) => pid === hostPid || (known.get(pid) !== undefined && isOf(known.get(pid).parent));
@@ -100,7 +100,7 @@ const isUnder = (facts, pid, all) =>
 
 const isStillThere = ({ pid, startTicks }) => factsOf(pid)?.startTicks === startTicks;
 
-/** Since `beganMs`, up to a limit. */
+/** Time since `beganMs` until the condition holds, up to a limit. */
 async function msUntil(condition, beganMs, limitMs) {
   while (!condition() && performance.now() - beganMs < limitMs) await nap(5);
   return Math.round(performance.now() - beganMs);
@@ -131,7 +131,7 @@ const watchedGoneMs = [];
 let serversAtDeath = 0;
 let boxedAtDeath = 0;
 
-/** Found when a host said that it was open, by the name of the server. */
+/** Processes that were found when a host reported that it was open, by the name of the server. */
 const left = new Map();
 function nameOf({ pid }) {
   try {
@@ -142,14 +142,14 @@ function nameOf({ pid }) {
   }
 }
 
-/** What the host before it left must be gone when it says that it is open. */
+/** Processes of the previous host must have ended when the next host reports that it is open. */
 async function open(host) {
   const first = await Promise.race([host.opened, host.gone]);
   if (first === 'open') for (const stray of split(host.pid).strays) left.set(stray.pid, nameOf(stray));
   else throw new Error(`the host ended by itself: ${first}`);
 }
 
-/** A box that is still being made does not yet know whom to die with: it is the watch's, or the next start's. */
+/** A sandbox that is still being set up is not yet tied to its parent: the death watch or the next start must end it. */
 function boxedAmong(own) {
   const below = (box) => own.filter((facts) => isUnder(facts, box.pid, own));
   const boxes = own.filter(({ pid }) => commandOf(pid).split('\0')[0].endsWith('bwrap'));
@@ -180,7 +180,7 @@ async function die(host, isUnwatched) {
     count.withoutWatch++;
     if (existsSync(state)) misname();
   } else if (own.length > 2) {
-    // What an unwatched host before it left is the next start's to find.
+    // Processes of a host without a death watch are found by the next start.
     const its = () => own.filter(isStillThere);
     watchedGoneMs.push(await msUntil(() => its().length === 0, killedAtMs, 20_000));
     count.watchedLeft += its().length;
@@ -189,7 +189,7 @@ async function die(host, isUnwatched) {
 
 for (let number = 0; number < deaths; number++) {
   const host = begin(number);
-  // The first two die with sandboxed servers, one of them unwatched, so that even a short run has both.
+  // The first two hosts die with sandboxed servers, one of them without its death watch, so that even a short run has both cases.
   if (number < 2) {
     await open(host);
     await msUntil(() => boxedAmong(split(host.pid).own).length > 0, performance.now(), 20_000);
@@ -204,7 +204,7 @@ for (let number = 0; number < deaths; number++) {
   await die(host, number < 2 ? number === 1 : random() < 0.5);
 }
 
-// --- the last one lives and leaves in order
+// --- the last host stops normally
 
 const last = begin(deaths);
 await open(last);

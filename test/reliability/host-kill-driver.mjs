@@ -1,7 +1,8 @@
 /**
- * Runs alone in a PID namespace: hosts whose servers are under load and killed at random moments, and at the end a count of
- * what is left. Prints one JSON line. Arguments: kills, seed, folder. Uses the built package, as an embedder would.
- * Two hosts, because each starts no more than ten servers in a second.
+ * Runs alone in a PID namespace: hosts whose servers are under load and killed at random moments. At the end the remaining
+ * processes and descriptors are counted. Prints one JSON line. Arguments: kills, seed, folder. Uses the built package, as an
+ * embedder would.
+ * Two hosts, because each host restarts at most ten servers per second.
  */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -20,7 +21,7 @@ const script = fileURLToPath(new URL('../fakes/ledger-server.pl', import.meta.ur
 
 const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Our own children that run the script; what they have started themselves is for the host to find. */
+/** Child processes of this driver that run the script, without the processes that they started. */
 const servers = () =>
   processes().filter((pid) => {
     try {
@@ -66,7 +67,7 @@ async function openHosts() {
       const host = await createHost({ mcpServers }, { stateDir, onProblem: (error) => problems.push(String(error)) });
       host.on('any', (event) => {
         if (event.kind === 'state' && event.to === 'ready') starts++;
-        // An operator who does not like to wait: what is parked is reloaded, and most of what would rest for long.
+        // Acts as an impatient operator: reloads parked servers, and most servers with a long restart delay.
         const isResting = event.kind === 'restart' && event.delayMs > 300 && event.server !== slots[at].name;
         if ((event.kind !== 'parked' && !isResting) || stop) return;
         reloads++;
@@ -77,7 +78,7 @@ async function openHosts() {
   );
 }
 
-/** One call, one outcome: by what we were told. The ledger says later whether it was true. */
+/** Makes one call and records its reported outcome. The ledger shows later whether the report was true. */
 async function call(host, { name }) {
   const nonce = `${name}-${started++}`;
   const settle = (outcome) => outcomes.set(nonce, [...(outcomes.get(nonce) ?? []), outcome]);
@@ -96,7 +97,7 @@ async function caller(host, slot) {
   while (!stop) await call(host, slot);
 }
 
-// Once round, so that what is opened lazily is open before the count.
+// One warm-up round, so that lazily opened descriptors are open before the count.
 for (const host of await openHosts()) {
   await Promise.all(host.status().map(({ name }) => host.start(name)));
   await host.close();
@@ -104,7 +105,7 @@ for (const host of await openHosts()) {
 await nap(50);
 const descriptorsBefore = descriptors();
 
-// The host's own timers keep no process alive: all servers may be between two runs at once.
+// The timers of the hosts do not keep the process alive, and all servers may be between two runs at once.
 const alive = setInterval(() => {}, 1_000);
 const hosts = await openHosts();
 const callers = slots.flatMap((slot) => Array.from({ length: callersPerServer }, () => caller(hosts[slot.host], slot)));
@@ -117,7 +118,7 @@ while (killed < kills) {
     process.kill(pids[randomInt(random, 0, pids.length - 1)], 'SIGKILL');
     killed++;
   } catch {
-    // It was already going.
+    // The process had already ended.
   }
 }
 stop = true;

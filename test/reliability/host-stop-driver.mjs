@@ -1,6 +1,6 @@
 /**
- * Runs alone in a PID namespace: a host with servers of all kinds that make a stop hard, closed at once; before it one with
- * obedient servers only. Prints one JSON line. Arguments: servers, seed (unused: nothing is left to chance), folder.
+ * Runs alone in a PID namespace: a host whose servers resist a stop in all known ways, closed at once, and before it a host with
+ * obedient servers only. Prints one JSON line. Arguments: servers, seed (unused), folder.
  */
 import fs, { readdirSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -37,7 +37,7 @@ async function stopAll(name, count, kindOf) {
     { mcpServers: Object.fromEntries(entries) },
     { stateDir, onProblem: (error) => problems.push(String(error)) },
   );
-  // The gate lets ten start in a second; whoever waits for longer than five seconds asks again.
+  // At most ten servers start per second. A server that is not ready after five seconds is requested again.
   for (let at = 0; at < count; at += 10)
     await Promise.all(entries.slice(at, at + 10).map(([server]) => host.start(server)));
   const before = others();

@@ -1,11 +1,11 @@
 /**
  * Runs alone in a PID namespace: `hostler up` in front of two real servers over streamable HTTP, both killed with SIGKILL and
  * started again on the same port while two SDK clients, one of each era, call them. Prints one JSON line.
- * Arguments: kills, seed, folder, in ms how long a server is away at most before it is started again, how long the servers serve
- * between two kills at least and at most, and how many calls may be open at once.
+ * Arguments: kills, seed, folder, the longest downtime of a server in ms, the shortest and the longest time between two kills in
+ * ms, and the largest number of open calls.
  *
- * The servers: server-everything from npm (reads), and a ledger server on the official SDK (writes). A loop of its own asks each
- * port over TCP and HTTP; the first answer after a restart is the moment from which Hostler's delay is measured.
+ * The servers: server-everything from npm (reads), and a ledger server on the official SDK (writes). A separate loop polls each
+ * port over TCP and HTTP. Hostler's delay is measured from the first answer after a restart.
  */
 import { spawn } from 'node:child_process';
 import { once, setMaxListeners } from 'node:events';
@@ -27,11 +27,11 @@ const random = seededRandom(seed);
 /** 50 calls a second at each server. */
 const callEveryMs = 20;
 const probeEveryMs = 5;
-/** The bar: a call that begins later than this after the port answers must succeed. */
+/** The limit: a call that begins later than this after the port answers must succeed. */
 const resumesWithinMs = 2_000;
-/** A server that is not served again by then is given up for this round: a limit for hangs, not for speed. */
+/** A server that is not served after this time is given up for the round. This limit is for hangs, not for speed. */
 const resumesMsMax = 120_000;
-/** So many rounds given up end the run: each costs two minutes, and the verdict is known. */
+/** After this number of rounds given up, the run ends: each costs two minutes, and the verdict is known. */
 const neverResumedMax = 3;
 /** Longer than any call may take: the default of `timeouts.call` is 60 s. */
 const settlesMsMax = 90_000;
@@ -84,7 +84,7 @@ class MortalServer {
     while (round.succeededMs === Infinity && performance.now() < untilMs) await nap(probeEveryMs);
   }
 
-  /** Only a call that began after the kill: an answer of the old process may still have been under way. */
+  /** Only a call that began after the kill counts, because an answer of the old process may arrive late. */
   succeeded({ beganMs, endedMs }) {
     const round = this.rounds.at(-1);
     if (round !== undefined && beganMs > round.killedMs) round.succeededMs = Math.min(round.succeededMs, endedMs);
@@ -119,7 +119,10 @@ const { url, key } = JSON.parse(line);
 
 const info = { name: 'http-restarts', version: '1.0.0' };
 const requestInit = { headers: { authorization: `Bearer ${key}` } };
-/** The SDKs give one signal to all requests, and fetch listens to it for each: Node would warn of more than 1,500 at every call. */
+/**
+ * The SDKs use one signal for all requests, and fetch adds a listener for each request. Without this, Node would print a warning at
+ * every call.
+ */
 const fetchQuietly = (to, init) => {
   if (init?.signal) setMaxListeners(0, init.signal);
   return fetch(to, init);
@@ -136,7 +139,7 @@ const clients = [legacy, modern];
 const calls = [];
 const pending = new Set();
 
-/** `ok`, the code of Hostler's error, or what the client itself made of it. */
+/** `ok`, the code of Hostler's error, or the error of the client. */
 async function outcomeOf(client, name, args, isRight) {
   try {
     const result = await client.callTool({ name, arguments: args }, undefined, { timeout: settlesMsMax });
@@ -163,20 +166,21 @@ let ticks = 0;
 function tick() {
   const nonce = `n${ticks}`;
   const message = `m${ticks}`;
-  // Each server has both clients in turn; never both of them at the same tick, so that one cannot hide what the other meets.
+  // The clients alternate, so that both servers are never called by the same client in one tick.
   call(everything, clients[ticks % 2], 'everything__echo', { message }, (text) => text === `Echo: ${message}`);
   call(ledger, clients[(ticks + 1) % 2], 'ledger__write', { nonce }, (text) => text === nonce);
   ticks++;
 }
 
-// Once each, so that both are connected before the first kill.
+// One call of each client, so that both are connected before the first kill.
 tick();
 tick();
 await Promise.all(pending);
 const beganMs = performance.now();
 /**
- * Open loop: as many calls as the clock says, also when this process was held up. A tick that finds `openCallsMax` calls open is
- * left out: on a starved machine the calls of an unlimited loop pile up in this process, until it no longer sees that a port answers.
+ * Open loop: the clock decides when calls are made, also after this process was delayed. A tick with `openCallsMax` open calls is
+ * skipped: on an overloaded machine the calls of an unlimited loop would pile up in this process, until it no longer notices that a
+ * port answers.
  */
 let ticksLeftOut = 0;
 const timer = setInterval(() => {
@@ -218,16 +222,16 @@ const countBy = (rows, keyOf) => {
   for (const row of rows) counts[keyOf(row)] = (counts[keyOf(row)] ?? 0) + 1;
   return counts;
 };
-/** From the moment the port answers to the first success; 0 when a waiting call succeeded before our own probe did. */
+/** Time from the first answer of the port to the first success; 0 if a waiting call succeeded before the polling loop did. */
 const resumedMs = ({ answersMs, succeededMs }) => Math.max(0, succeededMs - answersMs);
-/** Calls that failed though they began when the server had been back for longer than the bar, and before its next kill. */
+/** Failed calls that began after the limit and before the next kill. */
 const failedLate = servers.flatMap(({ name, rounds }) =>
   calls
     .filter(({ server, code }) => server === name && code !== 'ok')
     .map((each) => ({ ...each, round: rounds.findLast(({ killedMs }) => killedMs <= (each.endedMs ?? Infinity)) }))
     .filter(({ beganMs, round }) => round !== undefined && beganMs > round.answersMs + resumesWithinMs),
 );
-/** The first and the last of them, in ms since the port answered. */
+/** A failed call with its times, in ms since the port answered. */
 const sample = ({ server, code, message, beganMs, endedMs, round }) => ({
   ...{ server, code, message, round: servers.find(({ name }) => name === server).rounds.indexOf(round) },
   ...{ downMs: rounded(round.answersMs - round.killedMs), resumedMs: rounded(round.succeededMs - round.answersMs) },
@@ -261,7 +265,7 @@ console.log(
         distribution(rounds.map(({ killedMs, answersMs }) => answersMs - killedMs)),
       ]),
     ),
-    // Of each restart: how long the server was away, and how long it then took to be served, in ms.
+    // For each restart: downtime of the server, and time until it was served again, in ms.
     rounds: Object.fromEntries(
       servers.map(({ name, rounds }) => [
         name,

@@ -1,6 +1,6 @@
 /**
- * Runs a driver alone in a PID namespace, where the process table shows whatever it leaves behind. A shell is the
- * namespace's init, which reaps what loses its parent, as an init must. The driver prints one JSON line.
+ * Runs a driver alone in a PID namespace, whose process table shows every process that it leaves behind. A shell is the init of the
+ * namespace and reaps orphans. The driver prints one JSON line.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** Whoever is given up goes with its namespace. */
+/** If the driver is given up, its namespace and all processes in it end too. */
 const unshare = ['--pid', '--fork', '--mount-proc', '--kill-child'];
 
 /**

@@ -1,5 +1,6 @@
 /**
- * Runs alone in a PID namespace: servers under load, killed at random moments, and at the end a count of what is left.
+ * Runs alone in a PID namespace: servers under load, killed at random moments. At the end the remaining processes and descriptors
+ * are counted.
  * Prints one JSON line. Arguments: kills, seed, folder. Uses the built package, as an embedder would.
  */
 import { readFileSync } from 'node:fs';
@@ -43,7 +44,7 @@ async function connect(slot) {
   }
 }
 
-/** One call, one outcome: by what we were told. The ledger says later whether it was true. */
+/** Makes one call and records its reported outcome. The ledger shows later whether the report was true. */
 async function call(slot, at) {
   const nonce = `${slot.spec.name}-${at}-${started++}`;
   const session = slot.session;
@@ -68,7 +69,7 @@ async function caller(slot, at) {
   }
 }
 
-// Once round, so that what is opened lazily is open before the count.
+// One warm-up round, so that lazily opened descriptors are open before the count.
 for (const slot of slots) await connect(slot);
 await Promise.all(slots.map((slot) => slot.session.close()));
 for (const slot of slots) slot.session = undefined;
@@ -87,7 +88,7 @@ while (killed < kills) {
     process.kill(pid, 'SIGKILL');
     killed++;
   } catch {
-    // It was already going.
+    // The process had already ended.
   }
 }
 stop = true;

@@ -1,11 +1,11 @@
 /**
- * Loaded into a process with `--import`: writes the longest time its event loop stood still, in ms, to $LOOP_DELAY when it ends.
+ * Loaded into a process with `--import`: writes its longest event-loop delay in ms to $LOOP_DELAY when it ends.
  * SIGUSR2 starts the measurement again.
  */
 import { writeFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 
-// A coarser look costs less where the process itself is measured.
+// A coarser resolution costs less, for processes whose CPU time is measured.
 const delay = monitorEventLoopDelay({ resolution: Number(process.env.LOOP_DELAY_RESOLUTION_MS ?? 1) });
 delay.enable();
 // The start of the process is not measured.

@@ -1,6 +1,6 @@
 /**
- * A host under load that somebody else kills. Arguments: its number, folder. Says `open` once it has taken down what the
- * host before it left; writes down each outcome in the tick in which its caller is told. Closes when its input ends.
+ * A host under load that its parent kills. Arguments: its number, folder. Prints `open` when it has ended the processes of the
+ * previous host. Records each outcome in the tick in which its caller gets it. Closes when its input ends.
  */
 import { appendFileSync, openSync, writeSync } from 'node:fs';
 import path from 'node:path';

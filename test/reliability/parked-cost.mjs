@@ -1,6 +1,6 @@
 /**
- * What servers at rest cost a real host: run with --expose-gc. Prints one JSON line. Arguments: servers, folder.
- * On a fake clock, because the host's gate would take minutes to let so many starts pass; a missing command is what parks them.
+ * Measures the cost of idle servers in a real host; run with --expose-gc. Prints one JSON line. Arguments: servers, folder.
+ * Uses a fake clock, because the start gate would take minutes for so many starts. A missing command parks the servers.
  */
 import path from 'node:path';
 import process from 'node:process';
@@ -12,7 +12,7 @@ const [servers, folder] = [Number(process.argv[2]), process.argv[3]];
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** After everything that can be given back was. */
+/** Heap size after all garbage was collected. */
 async function heapBytes() {
   for (let i = 0; i < 5; i++) {
     await turn();
@@ -21,7 +21,7 @@ async function heapBytes() {
   return process.memoryUsage().heapUsed;
 }
 
-/** As a configuration would give it: no two texts are the same object. */
+/** An entry as parsed from a configuration: no text is shared. */
 const entryOf = (at) => ({
   command: `/nowhere/server-${at}`,
   args: ['--root', `/srv/data/${at}`],
@@ -36,7 +36,7 @@ async function costs(count, name) {
   for (let at = 0; at < count; at++) await host.spawn({ name: `s${at}`, ...entryOf(at) }, { lazy: true });
   const lazy = { heap: await heapBytes(), fds: descriptors(), timers: clock.pendingTimers };
   const starts = Array.from({ length: count }, (_, at) => host.start(`s${at}`).catch(() => {}));
-  // Those that wait at the gate for longer than five seconds are told so, and started all the same.
+  // Calls that wait at the gate for more than five seconds fail, but their servers are started.
   while (parkedNow() < count) {
     clock.advance(100);
     for (let i = 0; i < 20; i++) await turn();
@@ -44,7 +44,7 @@ async function costs(count, name) {
   await Promise.all(starts);
   starts.length = 0;
   const parked = { heap: await heapBytes(), fds: descriptors(), timers: clock.pendingTimers };
-  // A timer of the host itself is nobody's.
+  // Timers of the host itself are not counted.
   const perServer = (now) => ({
     heapBytes: Math.round((now.heap - before.heap) / count),
     descriptors: now.fds - before.fds,
@@ -55,7 +55,7 @@ async function costs(count, name) {
   return result;
 }
 
-// Once round, so that what is made only once is not counted.
+// One warm-up round, so that objects that exist once are not counted.
 await costs(50, 'first');
 console.log(JSON.stringify(await costs(servers, 'second')));
 process.exit(0);

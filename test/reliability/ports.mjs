@@ -1,13 +1,12 @@
-/** Ports of 127.0.0.1 for drivers: one that is free, and whether HTTP is answered at one. */
+/** Finds free ports of 127.0.0.1 for drivers, and checks whether a port answers HTTP. */
 import { request } from 'node:http';
 import { createServer } from 'node:net';
 
-/** Below the range from which systems choose ports themselves (32768 and up on Linux, 49152 elsewhere). */
+/** Below the ephemeral port range (from 32768 on Linux, from 49152 elsewhere). */
 const [lowest, highest] = [20_000, 32_000];
 
 /**
- * A port that stays free while its server is down: one that the system hands out to others by itself could be taken between two
- * runs of the server.
+ * Finds a port that stays free while its server is down: an ephemeral port could be assigned to another program between two runs.
  */
 export async function freePort() {
   for (let tries = 0; tries < 100; tries++) {
@@ -25,8 +24,8 @@ const isFree = (port) =>
   });
 
 /**
- * True when the port answers an HTTP request, whatever the status. Each try has a connection of its own. The time limit only ends
- * a try at a server that hangs: a busy machine may need seconds for an answer.
+ * True if the port answers an HTTP request with any status. Each try uses a new connection. The time limit only ends a try at a
+ * hung server, because a busy machine may need seconds for an answer.
  */
 export const answersHttp = (port) =>
   new Promise((resolve) => {

@@ -1,9 +1,9 @@
 /**
- * Runs alone in a PID namespace: a host whose servers are killed one at a time, and how long each took to come back, against
- * the delay its supervisor chose. Prints one JSON line. Arguments: kills, seed, folder. Uses the built package.
+ * Runs alone in a PID namespace: a host whose servers are killed one at a time. Compares the time until each is back with the delay
+ * that its supervisor chose. Prints one JSON line. Arguments: kills, seed, folder. Uses the built package.
  *
- * Kills are spread so that the host's gate (ten starts in a second) holds nobody up: here only the delays are measured.
- * Some servers are killed only when they are proven, so that the first restart of a proven one is seen often enough.
+ * Kills are spread out, so that the start gate (ten per second) delays no restart: only the restart delays are measured. Some
+ * servers are killed only after they are proven, so that first restarts of proven servers occur often enough.
  */
 import childProcess from 'node:child_process';
 import { syncBuiltinESMExports } from 'node:module';
@@ -18,12 +18,12 @@ const random = seededRandom(seed);
 const script = fileURLToPath(new URL('../fakes/ledger-server.pl', import.meta.url));
 const cherished = ['c0', 'c1', 'c2'];
 const restless = ['r0', 'r1', 'r2', 'r3', 'r4'];
-/** What rests for longer is reloaded, or the run would take hours. */
+/** Servers with a longer delay are reloaded; otherwise the run would take hours. */
 const restMsMax = 2_000;
 
 const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// --- the moment of each spawn, from the system call itself
+// --- time of each spawn, taken at the system call
 
 const servers = new Map([...cherished, ...restless].map((name) => [name, { name, failures: 0, isProven: false }]));
 const spawn = childProcess.spawn;
@@ -37,10 +37,10 @@ childProcess.spawn = (file, args, options) => {
 syncBuiltinESMExports();
 const { createHost } = await import('../../dist/index.js');
 
-// --- what each restart should have been, by a ledger of our own
+// --- expected delay of each restart, from a separate ledger
 
 const restarts = [];
-/** Before chance: from 100 ms on twice as long each time, to 5 s; the first of a proven one anything up to 100 ms. */
+/** The delay without jitter: 100 ms, doubling to 5 s. The first restart of a proven server takes at most 100 ms. */
 function intervalOf({ failures, isProven }) {
   if (isProven && failures === 1) return [0, 100];
   const full = Math.min(100 * 2 ** (failures - 1), 5_000);
@@ -73,14 +73,14 @@ function onEvent(event) {
     server.isReady = false;
   }
   if (kind === 'parked' || (kind === 'restart' && event.delayMs > restMsMax)) {
-    // It is measured only when it comes back by itself.
+    // Only restarts without a reload are measured.
     Object.assign(server, { restart: undefined, failures: 0, isProven: false });
     reloads++;
     host.reload(event.server).catch((error) => problems.push(String(error)));
   }
 }
 
-// --- a server's own start: the same command by hand, to its last answer of the handshake
+// --- start time of a server alone: the same command, until its last answer of the handshake
 
 const line = (id, method) => `${JSON.stringify({ jsonrpc: '2.0', id, method, params: {} })}\n`;
 async function ownStartMs() {
@@ -119,7 +119,7 @@ const host = await createHost(
 );
 host.on('any', onEvent);
 await Promise.all([...servers.keys()].map((name) => host.start(name)));
-// By now the gate has forgotten these starts.
+// After this pause the start gate no longer counts these starts.
 await nap(1_100);
 const loopDelay = monitorEventLoopDelay({ resolution: 1 });
 loopDelay.enable();
@@ -145,7 +145,7 @@ while (killed < kills) {
   killed++;
   if (killed % 2 === 0) ownMs.push(await ownStartMs());
 }
-// The last ones come back too.
+// Waits for the last servers.
 const untilMs = performance.now() + 10_000;
 while ([...servers.values()].some((server) => server.restart) && performance.now() < untilMs) await nap(10);
 loopDelay.disable();
@@ -156,12 +156,12 @@ await host.close();
 const sorted = (figures) => [...figures].sort((a, b) => a - b);
 const p99 = (figures) => sorted(figures)[Math.ceil(figures.length * 0.99) - 1] ?? 0;
 const rounded = (ms) => Math.round(ms * 100) / 100;
-/** Closing took longer than the delay: all that is known of it is that it was no longer than that. */
+/** Closing took longer than the delay, so only an upper bound of the delay is known. */
 const isHidden = ({ leftMs }) => leftMs === 0;
 const chosenMs = ({ lostAtMs, toldAtMs, leftMs }) => toldAtMs + leftMs - lostAtMs;
 const dueAtMs = (restart) =>
   isHidden(restart) ? restart.lostAtMs + restart.interval[0] : restart.toldAtMs + restart.leftMs;
-/** The instant of a loss is read a little before that of the decision which follows it. */
+/** The time of a loss is read slightly earlier than the time of the following decision. */
 const stampMs = 1;
 const isBelow = (restart) => chosenMs(restart) < restart.interval[0] - (isHidden(restart) ? 0 : stampMs);
 const aboveMs = (restart) => (isHidden(restart) ? 0 : Math.max(0, chosenMs(restart) - restart.interval[1]));

@@ -1,7 +1,6 @@
 /**
- * MCP clients of both eras for the soak, by hand over node:http with keep-alive: they come, call, hear of changed lists, and go,
- * some of them without a word.
- * Not here: when they come and go and what they call (soak-driver.mjs).
+ * Hand-written MCP clients of both eras for the soak, over node:http with keep-alive. They connect, call, receive notifications of
+ * changed lists, and leave, some of them silently. Not here: when they connect, leave and call (soak-driver.mjs).
  */
 import { Agent, request } from 'node:http';
 
@@ -15,14 +14,14 @@ const meta = JSON.stringify({
   'io.modelcontextprotocol/clientCapabilities': {},
 });
 
-/** Ends what a client had under way when it left. */
+/** Outcome of calls that were running when their client left. */
 export const left = 'left';
 
 export class SoakClient {
   isOpen = false;
   calls = 0;
-  // All clients together stay below the 511 connections that may wait to be accepted: beyond, the kernel drops what they send, and
-  // sends it again so late that the gateway has given the connection up.
+  // All clients together stay below 511 connections, the size of the accept queue. Beyond it the kernel drops packets and
+  // retransmits them so late that the gateway has closed the connection.
   #agent = new Agent({ keepAlive: true, maxSockets: 8 });
   #open = new Set();
   #url;
@@ -33,8 +32,8 @@ export class SoakClient {
   #hasLeft = false;
 
   /**
-   * `server`: the one server of its endpoint; undefined for the endpoint of all. `onChanged` hears of changed lists, `onStreamEnded` of a stream
-   * that ended though its client is still there.
+   * `server`: the server of a one-server endpoint; undefined for the endpoint of all servers. `onChanged` is called for changed
+   * lists, `onStreamEnded` if a stream ends before its client leaves.
    */
   constructor({ url, key, era, server, onChanged, onStreamEnded }) {
     const { port, pathname } = new URL(url);
@@ -51,7 +50,7 @@ export class SoakClient {
     };
   }
 
-  /** Ready to call, with a stream for notifications if it wants one. Undefined when all is well, else what went wrong. */
+  /** Connects, with a notification stream if `hasStream`. Resolves with undefined, or with a description of the failure. */
   async open(hasStream) {
     if (this.#isModern) {
       if (hasStream) this.#listen();
@@ -70,7 +69,7 @@ export class SoakClient {
     return undefined;
   }
 
-  /** `ok`, `left`, the code of Hostler's error, or what went wrong with the connection or the answer. */
+  /** Resolves with `ok`, `left`, the code of Hostler's error, or a description of a wrong connection or answer. */
   async call(server, text) {
     this.calls++;
     const name = this.server === undefined ? `${server}__echo` : 'echo';
@@ -87,7 +86,7 @@ export class SoakClient {
     return code === 'ok' && !Array.isArray(message.result?.tools) ? 'wrong answer' : code;
   }
 
-  /** Silently: connections are cut in the middle of everything, and no DELETE says that the session is over. */
+  /** `isSilent`: cuts all connections without a DELETE for the session. */
   async leave(isSilent) {
     this.isOpen = false;
     if (!isSilent) {
@@ -110,7 +109,7 @@ export class SoakClient {
     return { ...answer, message, code: message?.result ? 'ok' : `status ${answer.status} without an answer` };
   }
 
-  /** `code` is there only when no answer came. */
+  /** `code` is set only if no answer came. */
   #send(method, headers, body) {
     if (this.#hasLeft) return Promise.resolve({ code: left });
     const open = {};
@@ -142,12 +141,12 @@ export class SoakClient {
     this.#stream('POST', headers, body);
   }
 
-  /** Open until the client leaves. It is not waited for when it does. */
+  /** A stream that stays open until the client leaves. Leaving does not wait for it. */
   #stream(method, headers, body) {
     const sent = request({ ...this.#url, method, headers, agent: this.#agent }, (response) => {
       response.setEncoding('utf8');
       response.on('data', (chunk) => {
-        // A notification may be cut in two by the network; so few are that one heard less does not matter.
+        // A notification may be split between two chunks and then missed. That is rare enough not to matter.
         if (chunk.includes('list_changed')) this.onChanged(this);
       });
       response.on('error', () => {});
@@ -163,10 +162,10 @@ export class SoakClient {
   }
 }
 
-/** An error without a code of Hostler's: of the gateway itself, or of the server. */
+/** Text of an error without a Hostler code: from the gateway itself, or from the server. */
 const ownCode = ({ status }, { error }) => `status ${status}, rpc ${error.code}: ${error.message.slice(0, 80)}`;
 
-/** The answer with this id, from a JSON body or from an event stream that ended. */
+/** Finds the answer with this id in a JSON body or in an ended event stream. */
 function messageOf({ headers, text }, id) {
   if (!String(headers['content-type']).startsWith('text/event-stream')) return parsed(text);
   for (const line of text.split('\n')) {

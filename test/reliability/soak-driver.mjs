@@ -1,9 +1,9 @@
 /**
- * Runs alone in a PID namespace: `hostler up` in a process of its own with ten servers, 500 calls a second through its gateway, and
- * everything that happens to it in ordinary days: servers die, lists change, the configuration is edited, and clients of both eras
- * come and go, half of them silently. Prints one JSON line. Arguments: minutes, seed, folder.
+ * Runs alone in a PID namespace: `hostler up` in a separate process with ten servers, 500 calls a second through its gateway, and
+ * everyday events: servers die, lists change, the configuration is edited, and clients of both eras connect and leave, half of them
+ * silently. Prints one JSON line. Arguments: minutes, seed, folder.
  *
- * Load generator and servers are as cheap as they can be, because all of it shares two cores.
+ * Load generator and servers use as little CPU as possible, because all processes share two cores.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,18 +23,18 @@ const [minutes, seed, folder] = [Number(process.argv[2]), Number(process.argv[3]
 const random = seededRandom(seed);
 const [callsPerSecond, tickMs] = [Number(process.env.RATE ?? 500), 10];
 const [killEveryMs, editEveryMs, listEveryMs, sampleEveryMs] = [10_000, 20_000, 2_000, 5_000];
-/** An HTTP server that was killed is started again after at most this. */
+/** Longest downtime of a killed HTTP server. */
 const downMsMax = 1_000;
-/** At a time, and how long each stays: four come and go each second. */
+/** Concurrent clients, and the time that each stays: about four connect and leave per second. */
 const clientCount = 40;
 const [staysMsMin, staysMsMax] = [4_000, 16_000];
-/** Beyond this many calls under way, further ones are not made but counted: never seen unless something hangs. */
+/** Beyond this number of running calls, further calls are not made but counted. This happens only if something hangs. */
 const pendingMax = 5_000;
-/** More than any call may take: the default of `timeouts.call` is 60 s. */
+/** Longer than any call may take: the default of `timeouts.call` is 60 s. */
 const settlesMsMax = 75_000;
 const errorsMax = 200_000;
 const lastsMs = minutes * 60_000;
-/** Memory is judged from here on. */
+/** Memory is judged after this time. */
 const warmMs = Math.min(5 * 60_000, lastsMs / 2);
 
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
@@ -50,10 +50,10 @@ await Promise.all(servers.map((server) => server.start()));
 const dataDir = path.join(folder, 'data');
 mkdirSync(dataDir, { mode: 0o700 });
 const config = path.join(folder, 'hostler.json');
-/** What an edit changes beside the servers: nothing that a call could notice. */
+/** Settings that an edit changes besides servers. They do not affect calls. */
 const beside = { log: { level: 'warn' }, groups: {}, budgets: {} };
 let edits = 0;
-/** As editors save: every other time by another file that is renamed. */
+/** Saves as editors do: alternately in place and by renaming a new file. */
 function writeConfig() {
   const mcpServers = Object.fromEntries(servers.map(({ name, entry }) => [name, entry]));
   const file = edits % 2 === 0 ? config : `${config}.new`;
@@ -100,7 +100,7 @@ const stateBytes = () =>
     .filter((name) => name.startsWith('state.db'))
     .reduce((sum, name) => sum + sizeOf(name), 0);
 
-/** Every server is called once before the clock starts: their first start is not what is soaked. */
+/** Every server is called once before the measurement, because first starts are not part of the soak. */
 const first = new SoakClient({ url, key, era: 'modern' });
 await first.open(false);
 for (const { name } of servers) {
@@ -142,7 +142,7 @@ function failed(server, code, sinceMs) {
 }
 
 async function comeAndGo(at) {
-  // In turn, so that each combination of era and farewell has the same share.
+  // Alternates, so that each combination of era and way of leaving has the same share.
   for (let turn = at; elapsedMs() < lastsMs; turn++) {
     const era = turn % 2 === 0 ? 'legacy' : 'modern';
     const isSilent = turn % 4 < 2;
@@ -161,7 +161,7 @@ async function comeAndGo(at) {
   }
 }
 
-/** One in four who hear of it asks for the list again. */
+/** One in four notified clients requests the list again. */
 function onChanged(client) {
   counts.changesHeard++;
   if (counts.changesHeard % 4 !== 0 || !client.isOpen) return;
@@ -188,7 +188,10 @@ function call(client) {
   pending.add(settled);
 }
 
-/** Open loop: as many calls as the clock says, also when this process was held up; those due while nobody is there are made later. */
+/**
+ * Open loop: the clock decides when calls are made, also after this process was delayed. Calls that are due while no client is
+ * connected are made later.
+ */
 let turn = 0;
 function tick() {
   const due = Math.min((elapsedMs() * callsPerSecond) / 1_000, (lastsMs * callsPerSecond) / 1_000);
@@ -203,7 +206,7 @@ function tick() {
   }
 }
 
-// --- what happens to it
+// --- events
 
 let kills = 0;
 async function killInTurn() {
@@ -250,7 +253,7 @@ clearInterval(samples);
 loopDelay.disable();
 const cores = cpuSeconds(pid) / (elapsedMs() / 1_000);
 const loadAfter = os.loadavg()[0];
-// What is under way settles, whoever made it.
+// Waits until all running calls have settled.
 const untilMs = performance.now() + settlesMsMax;
 while (pending.size + leaving.size > 0 && performance.now() < untilMs) await nap(100);
 const unsettled = pending.size;
@@ -280,7 +283,7 @@ console.log(
     tookMs: { p50: rounded(took.at(0.5)), p99: rounded(took.at(0.99)), max: rounded(took.max) },
     ...{ kills, edits, serverEdits: disturbances.filter(({ kind }) => kind === 'edit').length, clients: counts },
     ...{ cores: rounded(cores, 2), exitCode },
-    // How long the event loops stood still: where it is seconds, the machine was too busy for the figures to say anything.
+    // Longest event-loop delays. If they are seconds, the machine was too busy for meaningful figures.
     loopDelayMsMax: {
       driver: Math.round(loopDelay.max / 1e6),
       hostler: Math.round(Number(readFileSync(loopDelayFile, 'utf8'))),

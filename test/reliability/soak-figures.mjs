@@ -1,17 +1,16 @@
-/** What the soak makes of its samples and errors: slopes, levels, and which errors a kill or an edit explains. */
+/** Evaluates samples and errors of the soak: slopes, levels, and the errors that a kill or an edit explains. */
 
-/** What a call may be told because its server was killed, or because its entry in the configuration was edited. */
+/** Error codes that a kill of the server, or an edit of its configuration entry, may cause. */
 const explainedCodes = {
   kill: new Set(['outcome_uncertain', 'connect_failed', 'transport', 'reconnecting', 'circuit_open']),
   edit: new Set(['reconnecting']),
 };
-/** How long after its return a server may still be failing because of what was done to it. */
+/** Time after its return in which errors of a server are still explained. */
 const aftermathMs = 2_000;
 
 /**
- * The rule: an error is explained when its code is one of those above and the call was under way at some moment from the kill or edit
- * of the very server it went to until 2 s after that server was back. Anything else is unexplained: another code, another server,
- * a later time, an edit that does not concern the server.
+ * An error is explained if it has one of the codes above, and its call ran at some moment between the kill or edit of its own
+ * server and 2 s after that server was back. Any other error is unexplained.
  */
 export const isExplained = ({ server, code, beganMs, endedMs }, disturbances) =>
   disturbances.some(
@@ -22,7 +21,7 @@ export const isExplained = ({ server, code, beganMs, endedMs }, disturbances) =>
       beganMs <= each.backMs + aftermathMs,
   );
 
-/** Least squares: units of y per unit of x. */
+/** Slope by least squares. */
 export function slopeOf(points) {
   const mean = (list) => list.reduce((sum, each) => sum + each, 0) / list.length;
   const [x, y] = [mean(points.map(([each]) => each)), mean(points.map(([, each]) => each))];
@@ -31,14 +30,14 @@ export function slopeOf(points) {
   return down === 0 ? 0 : up / down;
 }
 
-/** The level of the first and of the last fifth, as medians: a figure is flat when the two hardly differ. */
+/** Medians of the first and of the last fifth. A figure is flat if they hardly differ. */
 export function levelsOf(figures) {
   const fifth = Math.max(1, Math.floor(figures.length / 5));
   const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
   return { first: median(figures.slice(0, fifth)), last: median(figures.slice(-fifth)), max: Math.max(...figures) };
 }
 
-/** Times in buckets that grow by a tenth: a million of them cost nothing. */
+/** A histogram with buckets that grow by a tenth, so that a million times need little memory. */
 export class Histogram {
   #counts = [];
   #n = 0;
@@ -51,7 +50,7 @@ export class Histogram {
     this.max = Math.max(this.max, ms);
   }
 
-  /** The upper edge of the bucket in which that share is reached. */
+  /** The upper edge of the bucket that contains this quantile. */
   at(share) {
     let left = this.#n * share;
     for (const [at, count = 0] of this.#counts.entries()) {

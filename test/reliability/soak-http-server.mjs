@@ -1,11 +1,11 @@
 /**
- * An MCP server over streamable HTTP for the soak: the tool `echo`, answered after DELAY_MS, in as little processor time as possible.
- * Forked by the driver, which it tells when it listens and when a request first carries another generation.
+ * An MCP server over streamable HTTP for the soak: the tool `echo`, answered after DELAY_MS, with minimal CPU use. Forked by the
+ * driver. It sends the driver a message when it listens, and when a request first carries another generation.
  *   PORT            of 127.0.0.1
  *   ERA             legacy (sessions, a GET stream) or modern
- *   FORGOTTEN       the status for a session that is not known: 404, or 400 as the official SDK's examples answer
+ *   FORGOTTEN       the status for an unknown session: 404, or 400 as in the examples of the official SDK
  *   DELAY_MS        how long a call takes
- *   LIST_EVERY_MS   how often the tool `extra` comes or goes, told on the GET streams; 0: never
+ *   LIST_EVERY_MS   interval in which the tool `extra` is added or removed, announced on the GET streams; 0: never
  */
 import { createServer } from 'node:http';
 import process from 'node:process';
@@ -26,7 +26,7 @@ const echo = {
   description: 'Answers with its input.',
   inputSchema: { type: 'object', properties: { text: { type: 'string' } } },
 };
-/** Unlike the other in every member: a tool of the same definition would be taken for a renamed one. */
+/** Differs from the other tool in every member: with the same body it would count as a renamed tool. */
 const extra = { name: 'extra', description: 'Comes and goes.', inputSchema: { type: 'object' } };
 
 const results = {
@@ -109,5 +109,5 @@ if (listEveryMs > 0)
     hasExtra = !hasExtra;
     for (const stream of streams) stream.write(changed);
   }, listEveryMs);
-// The driver is gone: so are we.
+// Ends with the driver.
 process.on('disconnect', () => process.exit(0));

@@ -1,5 +1,5 @@
 /**
- * The ten servers of the soak: how each is configured, killed, brought back and edited, and when it was disturbed.
+ * The ten servers of the soak: their configuration, kills, restarts and edits, and the times of these disturbances.
  * Six are stdio children of Hostler, which restarts them itself; four are HTTP servers that this process starts again.
  */
 import { fork } from 'node:child_process';
@@ -13,10 +13,10 @@ import { answersHttp, freePort } from './ports.mjs';
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
 const nap = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const lookEveryMs = 20;
-/** A server that is not back by then is a failure of the soak. */
+/** The soak fails if a server is not back after this time. */
 const backMsMax = 30_000;
 
-/** What both kinds have in common: the log of what was done to them. */
+/** Base class of both kinds: the log of disturbances. */
 class Disturbed {
   generation = 0;
   /** {kind, server, fromMs, backMs}: from the kill or edit until the server can be used again. */
@@ -70,7 +70,7 @@ class StdioServer extends Disturbed {
     return this.disturb('kill', () => this.#running.pid !== pid);
   }
 
-  /** Call it before the new entry is written. */
+  /** Call before the new entry is written. */
   edit() {
     this.generation++;
     return this.disturb('edit', () => this.#running.generation === this.generation);
@@ -120,7 +120,7 @@ class HttpServer extends Disturbed {
     await back;
   }
 
-  /** It is known to be in force when a request carries it. */
+  /** The edit is in effect when a request carries the new value. */
   edit() {
     this.generation++;
     return this.disturb('edit', () => this.#heard === this.generation);
@@ -132,7 +132,7 @@ class HttpServer extends Disturbed {
   }
 }
 
-/** `listEveryMs`: how often a list changes, of all servers together. Two of them change theirs in turn. */
+/** `listEveryMs`: interval between list changes of all servers together. Two servers change their lists alternately. */
 export const soakServers = (folder, listEveryMs) => [
   new StdioServer('s0', folder, { delayMs: 0, listEveryMs: listEveryMs * 2 }),
   new StdioServer('s1', folder, { delayMs: 0, listEveryMs: 0 }),

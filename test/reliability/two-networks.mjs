@@ -1,7 +1,6 @@
 /**
- * Two networks joined by one cable, for a driver in one of them and whatever it starts in the other. Between them, packets are
- * dropped or refused by rules of the kernel, so that nobody is told but by silence.
- * Not here: who speaks over it.
+ * Two network namespaces joined by a virtual cable, for a driver in one of them and the processes that it starts in the other.
+ * Kernel rules drop or reset packets between them, so that the ends notice a cut only by silence.
  */
 import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -10,7 +9,10 @@ const run = promisify(execFile);
 export const near = '10.9.0.1';
 export const far = '10.9.0.2';
 
-/** Starts this driver again in a network of its own, and ends with it. `env` is what it must have from its first moment. */
+/**
+ * Restarts this driver in a network namespace of its own, and ends with it. `env`: variables that the restarted driver needs from
+ * its start.
+ */
 export function inOwnNetwork(makeEnv) {
   if (process.env.OWN_NETWORK) return;
   const env = { ...process.env, ...makeEnv(), OWN_NETWORK: '1' };
@@ -21,7 +23,7 @@ export function inOwnNetwork(makeEnv) {
   process.exit(status ?? 1);
 }
 
-/** A certificate for the other end. */
+/** Makes a certificate for the other end. */
 export function certificate(folder) {
   const [cert, key] = [`${folder}/cert.pem`, `${folder}/key.pem`];
   execFileSync(
@@ -35,7 +37,7 @@ export function certificate(folder) {
   return { cert, key };
 }
 
-/** What is dropped on its way out, on its way in, and what is answered with a reset instead. */
+/** Rules that drop outgoing or incoming packets, or answer them with a reset. */
 const rules = {
   both: ['out drop', 'in drop'],
   out: ['out drop'],
@@ -49,7 +51,7 @@ export async function joinNetworks() {
   const ip = (...words) => execFileSync('ip', words);
   const there = (...words) => execFileSync('nsenter', ['-t', String(holder.pid), '-n', ...words]);
   const own = execFileSync('readlink', ['/proc/self/ns/net'], { encoding: 'utf8' });
-  // It is there when it has left ours.
+  // The process has moved when its namespace differs from ours.
   const netOf = () => execFileSync('readlink', [`/proc/${holder.pid}/ns/net`], { encoding: 'utf8' });
   while (netOf() === own) await new Promise((resolve) => setTimeout(resolve, 10));
   ip('link', 'set', 'lo', 'up');
@@ -69,7 +71,7 @@ export async function joinNetworks() {
     return `add rule inet cut ${chain} ${chain === 'in' ? 'iifname' : 'oifname'} near0 ${what.join(' ')}`;
   };
   return {
-    /** The words before a command that is to run in the other network. */
+    /** Prefix of a command that runs in the other network. */
     there: ['nsenter', '-t', String(holder.pid), '-n'],
     cut: (way) => run('nft', [['flush table inet cut', ...rules[way].map(wire)].join('; ')]),
     heal: () => run('nft', ['flush table inet cut']),
