@@ -1,4 +1,4 @@
-/** What a seed decides. */
+/** Random decisions from a seed. */
 import { type Random, randomInt } from '../../src/kernel/random.js';
 
 export class Chance {
@@ -8,7 +8,7 @@ export class Chance {
     this.random = random;
   }
 
-  /** True this often, from 0 to 1. */
+  /** True with this probability. */
   happens(rate: number): boolean {
     return this.random() < rate;
   }

@@ -1,37 +1,37 @@
 /**
- * Liveness: once the world is healthy, each server that is called answers within 60 s when it had failed by connection, and
- * within the breaker's own wait plus one trial when calls had timed out; a parked server counts from the first call after 5 s
+ * Liveness: after all faults have ended, each called server answers within 60 s if its connections had failed, and within the open
+ * time of its breaker plus one trial if calls had timed out. For a parked server the time counts from the first call after 5 s
  * parked. `status` never says ready/closed while no request can be sent.
  */
 import type { StatusRow } from '../../src/host/status.js';
 import { type Asked, type Member, numberOf, type SimulatedWorld, slackMs } from './simulated-world.js';
 
 const connectionMs = 60_000;
-/** Our own check of a session, and one call that is answered at once. */
+/** The host's own check of a session, and one call that is answered at once. */
 const trialMs = 6_000;
-/** Between two calls of a server that is wanted. */
+/** Time between two calls of one server. */
 const everyMs = 1_000;
-/** For each of them: longer than it takes to find out that nothing can be sent. */
+/** Deadline of these calls: longer than the detection of a stalled channel takes. */
 const wantedMs = 20_000;
 const parkedCallMs = 5_000;
 /** The longest pause after 429 without Retry-After. */
 const shortPauseMs = 30_000;
-/** What was under way when the world was mended is over by then, and a process that hangs for ever was replaced. */
+/** By then all earlier work has ended, and hung processes were replaced. */
 const aftermathMsMax = 600_000;
 
 interface Recovery {
   readonly member: Member;
   readonly startedAtMs: number;
-  /** The number of its first call: earlier ones are of the time before. */
+  /** Number of its first call after the faults ended. */
   readonly firstCall: number;
   readonly calls: Asked[];
-  /** From here on nothing of the time before is under way; undefined while something is. */
+  /** Time at which all earlier work had ended; undefined before that. */
   healthyAtMs: number | undefined;
-  /** When its first refusal in the healthy world told callers to come back, where it may stay away for so long. */
+  /** The time that its first refusal after the faults named for a retry, if such a long pause is allowed. */
   toldUntilMs: number | undefined;
 }
 
-/** Calls every server again and again until it answers, or has had its time. Returns how long each took. */
+/** Calls every server repeatedly until it answers or its time is over. Returns the time that each needed. */
 export async function untilServed(world: SimulatedWorld): Promise<number[]> {
   const nowMs = world.clock.nowMs();
   const begin = { startedAtMs: nowMs, firstCall: world.asked.length, healthyAtMs: undefined, toldUntilMs: undefined };
@@ -50,7 +50,7 @@ export async function untilServed(world: SimulatedWorld): Promise<number[]> {
   return servedInMs;
 }
 
-/** Whether something is wrong, which is noted. */
+/** Returns true if the server is too late, and records that. */
 function isGivenUp(world: SimulatedWorld, recovery: Recovery, row: StatusRow | undefined): boolean {
   const { member, calls, startedAtMs } = recovery;
   const nowMs = world.clock.nowMs();
@@ -77,7 +77,7 @@ function isGivenUp(world: SimulatedWorld, recovery: Recovery, row: StatusRow | u
 const last = (calls: readonly Asked[]): string | undefined =>
   calls.findLast(({ outcomes }) => outcomes.length > 0)?.outcomes[0];
 
-/** Something of the time before is still under way: a call, what a server does for one, or a reply that never comes. */
+/** True while earlier work is not over: a call, the work of a server for a call, or a reply that never comes. */
 function hasAftermath({ asked }: SimulatedWorld, { member, startedAtMs, firstCall }: Recovery): boolean {
   const { name, upstream } = member;
   if (upstream.hung > 0) return true;
@@ -90,7 +90,7 @@ function hasAftermath({ asked }: SimulatedWorld, { member, startedAtMs, firstCal
   return false;
 }
 
-/** Where the contract lets a server stay away for longer than after a lost connection. */
+/** Returns the time for states in which the contract allows a longer absence than after a lost connection. */
 function toldUntilMs(
   nowMs: number,
   healthyAtMs: number,
@@ -103,7 +103,7 @@ function toldUntilMs(
   const comeBackAtMs = told.settledAtMs + (details.retryAfterMs ?? 0);
   if (code === 'circuit_open' && member.hasTimedOut) return comeBackAtMs + trialMs;
   if (code === 'overloaded') {
-    // A pause asked for by a refused `initialize` is short, whatever the server asked for.
+    // A pause after a refused `initialize` is short, even if the server asked for more.
     const pausedUntilMs = member.upstream.kind === 'http' ? member.upstream.pausedUntilMs : 0;
     return Math.min(comeBackAtMs, Math.max(pausedUntilMs, nowMs + shortPauseMs)) + connectionMs;
   }
@@ -111,7 +111,7 @@ function toldUntilMs(
   return nowMs + (member.isWakeSpent ? (row.nextProbeInMs ?? 0) : parkedCallMs) + connectionMs;
 }
 
-/** A call could not be sent in the healthy world, and nothing in the status says so. */
+/** True if a call could not be sent after the faults ended although the status shows no problem. */
 function isStatusWrong(
   { wrong }: SimulatedWorld,
   healthyAtMs: number,

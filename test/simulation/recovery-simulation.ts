@@ -1,7 +1,7 @@
 /**
- * Drives a simulated world through faults of servers and networks by a seed; then the world is mended, and every server must
- * answer again in time (recovery-check.ts).
- * Safety: each call has one outcome, by its deadline; no write runs twice; `not_executed` is never said of a call that ran; a
+ * Runs a simulated world with seeded faults of servers and networks. Then all faults end, and every server must answer again in
+ * time (recovery-check.ts).
+ * Safety: each call has one outcome, by its deadline; no write runs twice; `not_executed` is never reported for a call that ran; a
  * server is not restarted while it works on a call younger than its own timeout; nothing is left after closing.
  */
 import type { Chance } from './chance.js';
@@ -9,15 +9,15 @@ import { untilServed } from './recovery-check.js';
 import { changeServer } from './server-faults.js';
 import { type Asked, type Member, SimulatedWorld, slackMs } from './simulated-world.js';
 
-/** More than there are connections of a server with a high `concurrency`. */
+/** More than the connections of a server with a high `concurrency`. */
 const wideBurst = 72;
 const burstMs = 30_000;
-/** The longest pause between two reads of a list, and a read. */
+/** Longest pause between two reads of a list, plus the time of a read. */
 const relistMs = 130_000;
 
 export class RecoverySimulation {
   readonly world: SimulatedWorld;
-  /** How long after the world was healthy each server answered. */
+  /** For each server, the time from the end of the faults to its first answer. */
   readonly servedInMs: number[] = [];
   readonly #chance: Chance;
   readonly #cancellable = new Set<AbortController>();
@@ -27,7 +27,7 @@ export class RecoverySimulation {
     this.#chance = this.world.chance;
   }
 
-  /** Returns what was wrong. */
+  /** Returns descriptions of all violations. */
   async run(): Promise<readonly string[]> {
     const { world } = this;
     await world.open();
@@ -62,12 +62,12 @@ export class RecoverySimulation {
     }
   }
 
-  /** Its caller allows it the time that it needs. */
+  /** A call whose deadline is longer than its work. */
   #longCall(member: Member): void {
     this.world.call(member, 100_000, this.#chance.int(20_000, 90_000));
   }
 
-  /** More calls than there are connections, each of some length; then the server may forget their session. */
+  /** More calls than connections, each of some duration. Then the server may forget their session. */
   async #burst(member: Member): Promise<void> {
     const { upstream, name } = member;
     this.#burstOf(member);
@@ -82,7 +82,7 @@ export class RecoverySimulation {
     return Array.from({ length: count }, () => this.world.call(member, burstMs, this.#chance.int(100, 1_500)));
   }
 
-  /** Calls that come again and again, whatever becomes of them. */
+  /** Repeated calls that ignore their outcomes. */
   async #pressure(member: Member): Promise<void> {
     const everyMs = this.#chance.oneOf([300, 1_000, 5_000, 10_000]);
     for (let left = this.#chance.int(5, 20); left > 0; left--) {
@@ -91,7 +91,7 @@ export class RecoverySimulation {
     }
   }
 
-  /** Another release, whose sessions are lost again while its tools are read. */
+  /** Redeploys the server, and loses its sessions again while its tools are read. */
   async #lostAgain(member: Member): Promise<void> {
     const { upstream, name } = member;
     if (upstream.kind !== 'http' || upstream.mcp.era === 'modern') return;
@@ -103,7 +103,7 @@ export class RecoverySimulation {
       await this.world.advance(this.#chance.int(500, 6_500));
       upstream.forgetSessions();
       upstream.openings = [this.#chance.oneOf(['slow', 'well'] as const)];
-      // No list waits for the tools, so this one finds out.
+      // A list does not wait for the tools, so this list notices the lost session.
       this.world.list(member);
       this.#calls(member);
       await this.world.advance(this.#chance.int(0, 100));
@@ -130,14 +130,14 @@ export class RecoverySimulation {
     for (const { upstream } of world.members) upstream.mend();
     this.servedInMs.push(...(await untilServed(world)));
     await world.settle();
-    // A server that answered once still does, also when what was under way has ended badly since.
+    // Calls every server a second time: it must still answer after earlier work has failed.
     if (world.wrong.length === 0) this.servedInMs.push(...(await untilServed(world)));
     await world.settle();
     if (world.wrong.length === 0) await this.#checkTools();
     if (world.wrong.length === 0 && this.#chance.happens(0.3)) await this.#forgetInHealth();
   }
 
-  /** A legacy server that was redeployed has another session, in which its tools are read again. */
+  /** The tools of a redeployed legacy server must have been read in its new session. */
   async #checkTools(): Promise<void> {
     const { world } = this;
     await world.advance(relistMs);
@@ -148,7 +148,7 @@ export class RecoverySimulation {
     }
   }
 
-  /** A server that is well but forgets its sessions under full load costs no call: what it refuses is sent again. */
+  /** A healthy server that forgets its sessions under full load must not fail a call: refused requests are sent again. */
   async #forgetInHealth(): Promise<void> {
     const { world } = this;
     const quick = world.members.filter(({ upstream, isOneAtATime }) => upstream.kind === 'http' && !isOneAtATime);

@@ -1,4 +1,4 @@
-/** Puts a simulated server, or the network before it, into another state: worse, or better again. */
+/** Changes the state of a simulated server or of its network, for the worse or for the better. */
 import type { Chance } from './chance.js';
 import { type HttpFate, httpFaults, type Opening, type SimulatedHttpServer } from './simulated-http-server.js';
 import { type SimulatedStdioServer, type Start, type StdioFate, stdioFaults } from './simulated-stdio-server.js';
@@ -12,7 +12,7 @@ const httpEvents = [
 const stdioEvents = ['die', 'die', 'wedge', 'starts', 'faults', 'one fault', 'well', 'well'] as const;
 
 const oneHttpFault: readonly HttpFate[] = ['hang', 'late', 'reset_before', 'http_429', 'http_429_wait', 'http_502'];
-/** Of the lists of a new release. */
+/** Fates of the lists of a new release. */
 const listFaults: readonly HttpFate[] = ['hang', 'late', 'http_429', 'http_429_wait', 'http_502', 'answer'];
 const oneStdioFault: readonly StdioFate[] = ['hang', 'late', 'crash'];
 const openings: readonly Opening[] = [
@@ -21,10 +21,10 @@ const openings: readonly Opening[] = [
 const starts: readonly Start[] = ['well', 'exits', 'exits', 'missing', 'silent', 'flap'];
 
 const faultRates = [0.1, 0.5, 1];
-/** Some longer than Hostler waits. */
+/** Some values are longer than the limit of Hostler. */
 const retryAfterS = [0, 1, 10, 60, 1_000];
 
-/** Returns what it was. */
+/** Returns a description of the change. */
 export const changeServer = (upstream: SimulatedHttpServer | SimulatedStdioServer, chance: Chance): string =>
   upstream.kind === 'http' ? changeHttp(upstream, chance) : changeStdio(upstream, chance);
 

@@ -1,6 +1,6 @@
 /**
- * A simulated host that serves one worker, all on the host's clock: the service over a log in memory. The worker takes each reply, so that
- * the log forgets it.
+ * A simulated host that serves one worker on the clock of the host, with a log in memory. The worker acknowledges each reply, so
+ * that the log removes it.
  */
 
 import type { HostMessage } from '../../src/broker/protocol/messages.js';
@@ -16,7 +16,7 @@ import { SimulatedHost } from './simulated-host.js';
 /** `ok`, or the code of the error and whether the call was executed. */
 type Outcome = string;
 
-/** Turns of the event loop in which a message gets from one end to the other. */
+/** Turns of the event loop that a message needs. */
 const turns = 6;
 
 export class SimulatedBroker {
@@ -43,7 +43,7 @@ export class SimulatedBroker {
     this.session = { ...identity, id: 's', identity: () => identity, send: (message) => this.#hear(message) };
   }
 
-  /** With one server, as `entry` says. */
+  /** Opens a host with one server, configured by `entry`. */
   static async open(
     random: Random,
     server: string,
@@ -55,7 +55,7 @@ export class SimulatedBroker {
     return broker;
   }
 
-  /** Resolves when its reply is there, which needs `advance`. */
+  /** Resolves with the outcome of the reply, which needs `advance`. */
   call(tool: 'read' | 'write', deadlineMs = 60_000): Promise<Outcome> {
     const key = `k${this.#number++}`;
     const none = { server: undefined, manifestRevision: undefined, trace: undefined, sentBefore: undefined };
@@ -77,12 +77,12 @@ export class SimulatedBroker {
     await this.#settle();
   }
 
-  /** Calls that have no reply yet. */
+  /** Number of calls without a reply. */
   get open(): number {
     return this.#waiting.size;
   }
 
-  /** Servers take their time to end. */
+  /** Advances the clock, because servers need time to end. */
   async close(): Promise<void> {
     this.service.close();
     const closing = this.host.close();

@@ -1,6 +1,6 @@
 /**
- * A Host, made of the same parts and wired in the same way (host-parts.ts), over simulated sessions: one clock, one source of
- * chance. Only what opens a connection is replaced.
+ * A Host with the real parts and wiring (host-parts.ts) over simulated sessions, with one clock and one source of randomness. Only
+ * the code that opens connections is replaced.
  */
 import { parseHostConfig } from '../../src/config/host-config.js';
 import { parseServerDefinition } from '../../src/config/server-definition.js';
@@ -23,7 +23,7 @@ export interface Member {
   readonly simulated: SimulatedServer;
 }
 
-/** Whoever floods is held to so many calls in a window. */
+/** The budget of the principal that floods. */
 const budgets = { principals: { eve: { calls: 10, window: '10s' } } };
 
 class SimulatedConnector extends Connector {
@@ -44,7 +44,7 @@ export class SimulatedHost {
   readonly timers = new Timers(this.clock);
   readonly members = new Map<string, Member>();
   readonly trace: string[] = [];
-  /** Sentences about what must never be. */
+  /** Descriptions of violations. */
   readonly wrong: string[] = [];
   readonly #random: Random;
   readonly #parts: HostParts;
@@ -109,7 +109,7 @@ export class SimulatedHost {
     await this.#parts.servers.ready(name).catch(() => {});
   }
 
-  /** Calls that hold this server open. */
+  /** Number of calls that keep this server running. */
   held(name: string): number {
     return this.#parts.servers.registry.held(name).call;
   }

@@ -1,6 +1,6 @@
 /**
- * An MCP server over HTTP that exists only on a FakeClock. It forgets sessions, opens them badly, hangs, answers late, resets
- * connections, and hides behind a proxy that answers 429, 502 or 503, as chance has it.
+ * An MCP server over HTTP that exists only on a FakeClock. At random it forgets sessions, fails to open them, hangs, answers late,
+ * resets connections, or is behind a proxy that answers 429, 502 or 503.
  */
 import { randomInt } from '../../src/kernel/random.js';
 import type { Era } from '../../src/wire/channel.js';
@@ -8,7 +8,7 @@ import { RequestCheck } from './request-check.js';
 import { type McpFate, type McpMessage, type McpParts, SimulatedMcp } from './simulated-mcp.js';
 import { type HttpReply, type HttpRequest, Port } from './simulated-network.js';
 
-/** What becomes of a request, and of the connection that it came on. */
+/** The outcome of a request and of its connection. */
 export type HttpFate =
   | McpFate
   | 'hang'
@@ -32,18 +32,18 @@ export const httpFaults: readonly HttpFate[] = [
 export type Opening = 'well' | 'rpc_error' | 'http_500' | 'http_429_wait' | 'http_503_wait' | 'hang' | 'slow';
 
 export interface HttpTraits {
-  /** What it answers to a request in a session that it does not know. */
+  /** Status for a request in an unknown session. */
   readonly forgottenStatus: 400 | 404;
   readonly answersAs: 'json' | 'events';
   /** Whether it keeps the event stream of a request open after the answer. */
   readonly lingers: boolean;
   /** Legacy: whether its event streams can be resumed. */
   readonly isResumable: boolean;
-  /** Legacy: whether it has the standalone stream, or says 405. */
+  /** Legacy: whether it has the standalone stream, or answers 405. */
   readonly hasServerStream: boolean;
 }
 
-/** Where a request comes from. */
+/** The origin of a request. */
 interface Sender {
   readonly session: string | undefined;
   readonly sentAtMs: number;
@@ -58,15 +58,15 @@ export class SimulatedHttpServer {
   readonly mcp: SimulatedMcp;
   readonly port: Port;
   readonly #traits: HttpTraits;
-  /** Requests meet with a fault this often. */
+  /** Share of requests that fail. */
   faultRate = 0;
   faults: readonly HttpFate[] = httpFaults;
-  /** How the next `initialize` requests end; well, when empty. */
+  /** Outcomes of the next `initialize` requests. When empty, they succeed. */
   openings: Opening[] = [];
-  /** How the next lists end; by chance, when empty. */
+  /** Outcomes of the next lists. When empty, they are random. */
   lists: HttpFate[] = [];
   readonly check = new RequestCheck();
-  /** Sentences about requests that should not have been sent. */
+  /** Descriptions of requests that should not have been sent. */
   readonly wrong: string[] = [];
   /** Whether a list belongs to a connection that calls use: the first list of a connection is a part of its start. */
   isUp: () => boolean = () => true;
@@ -74,12 +74,12 @@ export class SimulatedHttpServer {
   retryAfterS = 1;
   readonly #sessions = new Set<string>();
   #sessionNumber = 0;
-  /** Replies that will not come, or come late. */
+  /** Replies that never come or come late. */
   readonly #hung = new Set<HttpReply>();
   /** Answers whose stream ended too early, by the id of its last event. */
   readonly #unread = new Map<string, string>();
   initializes = 0;
-  /** End of the last pause that it asked for, in the answer to any request except `initialize`. */
+  /** End of the last pause that it requested, except in answers to `initialize`. */
   pausedUntilMs = 0;
 
   constructor(parts: McpParts, traits: HttpTraits) {
@@ -96,7 +96,7 @@ export class SimulatedHttpServer {
     this.#sessions.clear();
   }
 
-  /** Another release takes its place: sessions are gone, and its era may be another. */
+  /** Replaces it with another release: sessions are lost, and the era may change. */
   redeploy(era: Era): void {
     this.forgetSessions();
     this.mcp.era = era;
@@ -110,7 +110,7 @@ export class SimulatedHttpServer {
     this.lists = [];
   }
 
-  /** Replies that its clients still wait for in vain, or for long. */
+  /** Number of clients that wait for a missing or late reply. */
   get hung(): number {
     for (const reply of this.#hung) if (!reply.isOpen) this.#hung.delete(reply);
     return this.#hung.size;
@@ -144,7 +144,7 @@ export class SimulatedHttpServer {
   #post(message: McpMessage, request: HttpRequest, reply: HttpReply, free: () => void): void {
     const { era } = this.mcp;
     const { random } = this.mcp.parts;
-    // The client is gone: half of the servers look at that before they begin.
+    // The client has left. Half of the servers check that before they begin.
     if (!reply.isOpen && random() < 0.5) return free();
     const session = era === 'legacy' ? request.headers.get('mcp-session-id') : undefined;
     const wrong =
@@ -153,7 +153,7 @@ export class SimulatedHttpServer {
         : undefined;
     if (wrong !== undefined) this.wrong.push(`${this.mcp.parts.name}: ${wrong}`);
     if (message.method === 'initialize' && era === 'legacy') return this.#initialize(message, reply, free);
-    // A server that is asked for its era has no session to look for.
+    // A request that asks for the era belongs to no session.
     const refusal =
       message.method === 'server/discover' || message.method === 'initialize' ? undefined : this.#refusal(request);
     if (refusal !== undefined) {
@@ -211,7 +211,7 @@ export class SimulatedHttpServer {
     if (message.method === 'tools/list') this.check.listAsked(session, sentAtMs, reply);
     const { random, timers, isOneAtATime } = this.mcp.parts;
     const fate = (message.method === 'tools/list' ? this.lists.shift() : undefined) ?? this.#fate(message.method);
-    // A proxy may have passed on what it answers 502 or 503 for; it does not pass on what is too much for it.
+    // A proxy may have forwarded a request that it answers with 502 or 503, but not one that it throttles.
     const isPassedOn = !fate.startsWith('http_429') && (isRead(fate) || random() < 0.5);
     const end = () => {
       this.#noteEnd(message, from, fate);
@@ -219,7 +219,7 @@ export class SimulatedHttpServer {
     };
     const call = message.method === 'tools/call' ? message.params?.arguments : undefined;
     if (fate === 'late') this.#hung.add(reply);
-    // A server that does one thing at a time and hangs would be no server any more: it is only late.
+    // A server that handles one request at a time would be dead if it hung, so it is only late.
     const lateMs = fate === 'late' || (fate === 'hang' && isOneAtATime) ? randomInt(random, 5_000, 70_000) : 0;
     const after = () => {
       if (lateMs === 0) {
@@ -294,7 +294,7 @@ export class SimulatedHttpServer {
     else reply.end();
   }
 
-  /** Returns the id of the event after which the answer comes. */
+  /** Returns the id of the event that precedes the answer. */
   #keep(text: string): string {
     const id = `event-${this.#unread.size}`;
     this.#unread.set(id, text);
@@ -312,7 +312,7 @@ export class SimulatedHttpServer {
     const { random } = this.mcp.parts;
     if (random() >= this.faultRate) return 'answer';
     const fate = this.faults[randomInt(random, 0, this.faults.length - 1)] ?? 'answer';
-    // A list that is refused as a wrong request is not asked for again.
+    // A list that is refused as an invalid request is not requested again.
     return fate === 'refuses' && method !== 'tools/call' ? 'answer' : fate;
   }
 }

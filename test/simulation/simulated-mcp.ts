@@ -1,7 +1,6 @@
 /**
- * What every simulated MCP server has in common, whatever carries its messages: its era, its two tools, the ledger of calls
- * that it executed, and for a server that does one thing at a time the queue of what waits for its turn.
- * The arguments of a call say how long the server works on it.
+ * The common part of all simulated MCP servers, for any transport: the era, two tools, the ledger of executed calls, and the queue
+ * of a server that handles one request at a time. The arguments of a call contain its duration.
  */
 import type { FakeClock } from '../../src/kernel/fake-clock.js';
 import { type Random, randomInt } from '../../src/kernel/random.js';
@@ -31,16 +30,16 @@ interface ToolCall {
 }
 
 export interface Job {
-  /** Undefined for a request that is no tool call. */
+  /** Undefined unless the request is a tool call. */
   readonly nonce: string | undefined;
   readonly takenAtMs: number;
-  /** False while it waits for its turn. */
+  /** False while it waits in the queue. */
   isBegun: boolean;
-  /** Whether the connection is there, or was until this instant, on which the answer is expected. */
+  /** True if the connection for the answer is open, or was closed in this instant. */
   readonly isAwaited: () => boolean;
 }
 
-/** How a request ends, apart from what its transport does to it. */
+/** The outcome of a request, apart from faults of its transport. */
 export type McpFate = 'answer' | 'rejects' | 'refuses';
 
 const toolsOf = (release: number): string =>
@@ -51,10 +50,10 @@ export class SimulatedMcp {
   readonly parts: McpParts;
   /** Nonce → how often it was executed. */
   readonly ledger = new Map<string, number>();
-  /** What it has read and not finished. */
+  /** Requests that were read and are not finished. */
   readonly jobs = new Set<Job>();
   era: Era;
-  /** One of its tools is named after it. */
+  /** Number of the release, which is part of a tool name. */
   release = 1;
   readonly #waiting: (() => void)[] = [];
   #isBusy = false;
@@ -65,7 +64,7 @@ export class SimulatedMcp {
     this.era = parts.era;
   }
 
-  /** Does what `run` says when it is its turn. `run` calls `free` once, when the next may begin. */
+  /** Runs `run` when the queue allows it. `run` calls `free` once, when the next request may begin. */
   take(message: McpMessage, isAwaited: () => boolean, run: (free: () => void) => void): void {
     const { clock, isOneAtATime } = this.parts;
     const nonce = message.params?.arguments?.nonce;
@@ -74,7 +73,7 @@ export class SimulatedMcp {
     const begin = () => {
       job.isBegun = true;
       run(() => {
-        // The process that took it is gone.
+        // The process that read it has ended.
         if (!this.jobs.delete(job)) return;
         if (isOneAtATime) this.#next();
       });
@@ -86,12 +85,12 @@ export class SimulatedMcp {
     }
   }
 
-  /** What the host has cut, or is about to cut, in this instant. */
+  /** Jobs whose connection the host closes in this instant. */
   get cutJobs(): readonly Job[] {
     return this.#cut?.atMs === this.parts.clock.nowMs() ? this.#cut.jobs : [...this.jobs];
   }
 
-  /** The process is gone, and with it all that it was about to do. `isKilled`: by the host, and not by itself. */
+  /** The process has ended with all its jobs. `isKilled`: the host ended it. */
   forgetJobs(isKilled: boolean): void {
     if (isKilled) this.#cut = { atMs: this.parts.clock.nowMs(), jobs: [...this.jobs] };
     this.jobs.clear();
@@ -100,8 +99,8 @@ export class SimulatedMcp {
   }
 
   /**
-   * Works on a tool call for as long as its arguments say, then executes it (unless `isExecuted` is false) and calls `done`.
-   * `isAlive`: whether the server that began it still runs.
+   * Waits for the duration in the arguments of a tool call, then executes it (unless `isExecuted` is false) and calls `done`.
+   * `isAlive`: whether the process that began it still runs.
    */
   work({ nonce, workMs }: ToolCall, isExecuted: boolean, isAlive: () => boolean, done: () => void): void {
     const { timers, random } = this.parts;

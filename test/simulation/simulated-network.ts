@@ -1,10 +1,10 @@
 /**
- * Ports and connections that exist only on a FakeClock. A `SimulatedPool` takes the place of undici's Pool: it has as many
- * connections as it was given, queues what is beyond, keeps connections alive, and calls its handlers as undici 7 does.
- * Behind each origin is one `HttpHandler`, which answers, hangs or resets.
+ * Ports and connections that exist only on a FakeClock. A `SimulatedPool` replaces undici's Pool: it has a fixed number of
+ * connections, queues further requests, keeps connections alive, and calls its handlers as undici 7 does. Each origin has one
+ * `HttpHandler`, which answers, hangs or resets.
  *
  * Invariants: `onRequestStart` is called right before the server can see the request, and never for a connection that was
- * refused; each handler hears exactly one of `onResponseEnd` and `onResponseError`; an abort is told in the same tick.
+ * refused; each handler gets exactly one of `onResponseEnd` and `onResponseError`; an abort is reported in the same tick.
  */
 import type { Dispatcher } from 'undici';
 import type { Cancel } from '../../src/kernel/clock.js';
@@ -16,15 +16,15 @@ export interface HttpRequest {
   /** Names in lower case. */
   readonly headers: ReadonlyMap<string, string>;
   readonly body: string;
-  /** When the client wrote it. A broken network may deliver it later. */
+  /** Time at which the client wrote it. A broken network may deliver it later. */
   readonly sentAtMs: number;
 }
 
 /** The server's end of one exchange. After the exchange has ended, its methods do nothing. */
 export interface HttpReply {
-  /** False when the client has gone, the connection was reset, or the reply is complete. */
+  /** False if the client has left, the connection was reset, or the reply is complete. */
   readonly isOpen: boolean;
-  /** When the client gave it up. */
+  /** Time at which the client aborted it. */
   readonly abortedAtMs: number | undefined;
   head(status: number, headers?: Readonly<Record<string, string>>): void;
   data(text: string): void;
@@ -34,14 +34,14 @@ export interface HttpReply {
 
 export type HttpHandler = (request: HttpRequest, reply: HttpReply) => void;
 
-/** A port that a server listens on, or does not, or that a broken network keeps from hearing anything. */
+/** A port that is open, closed, or unreachable because the network drops packets. */
 export class Port {
   readonly #handler: HttpHandler;
   readonly #exchanges = new Set<Exchange>();
   #isOpen = true;
-  /** What waits until packets arrive again; undefined while they do. */
+  /** Packets that wait until the network works again; undefined while it works. */
   #unheard: Set<() => void> | undefined;
-  /** Counts how often it was closed: a connection of an earlier time is dead. */
+  /** Number of times that the port was closed: older connections are dead. */
   #closings = 0;
 
   /** `failed` is called with each request that the client gets no response to. */
@@ -65,7 +65,7 @@ export class Port {
     return this.#exchanges.size;
   }
 
-  /** Listens, and hears what was sent meanwhile. */
+  /** Opens the port and delivers waiting packets. */
   open(): void {
     this.#isOpen = true;
     const unheard = this.#unheard;
@@ -73,12 +73,12 @@ export class Port {
     for (const arrive of unheard ?? []) arrive();
   }
 
-  /** Nothing that is sent to it arrives. */
+  /** Drops the network: packets wait. */
   silence(): void {
     this.#unheard ??= new Set();
   }
 
-  /** Calls `arrive` when packets arrive: now, if they do. Returns what takes it back. */
+  /** Calls `arrive` when the network delivers packets, which may be now. Returns a function that cancels the call. */
   reach(arrive: () => void): Cancel {
     if (!this.#unheard) {
       arrive();
@@ -110,7 +110,7 @@ export class Port {
   }
 }
 
-/** After this an attempt to connect is given up, as undici does. */
+/** Time limit for connecting, as in undici. */
 const dialMsMax = 10_000;
 
 export interface NetworkParts {
@@ -183,11 +183,11 @@ class SimulatedPool {
     return this.destroy();
   }
 
-  /** The exchange needs its connection no more. */
+  /** Called when the exchange no longer needs its connection. */
   released(exchange: Exchange, isReusable: boolean): void {
     if (!this.#busy.delete(exchange)) return;
     if (isReusable) this.#idle.push(this.port.closings);
-    // As with undici, the next request does not start inside the handler of the last.
+    // As in undici, the next request does not start inside a handler of the previous one.
     queueMicrotask(() => this.#drain());
   }
 
@@ -213,7 +213,7 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
   readonly #pool: SimulatedPool;
   readonly #options: Dispatcher.DispatchOptions;
   readonly #handler: Dispatcher.DispatchHandler;
-  /** When the client passed the request on. It cannot be taken back while its connection is made. */
+  /** Time at which the client dispatched the request. It cannot be withdrawn while its connection is opened. */
   readonly #sentAtMs: number;
   #cancelTimer: Cancel | undefined;
   #cancelReach: Cancel | undefined;
@@ -229,7 +229,7 @@ class Exchange implements HttpReply, Dispatcher.DispatchController {
     this.#sentAtMs = pool.parts.timers.nowMs();
   }
 
-  /** `isAlive`: on a connection that is there already. */
+  /** `isAlive`: uses an existing connection. */
   connect(isAlive: boolean): void {
     const { timers, random } = this.#pool.parts;
     if (isAlive) return this.#start();

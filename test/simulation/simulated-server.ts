@@ -1,6 +1,6 @@
 /**
- * A server that exists only on a FakeClock: it starts, answers, hangs, answers late, dies and comes back, as chance has it.
- * It writes every call it executes into a ledger that outlives its runs, so that what callers were told can be checked.
+ * A server that exists only on a FakeClock. At random it starts, answers, hangs, answers late, dies and returns. It records
+ * executed calls in a ledger that outlives its runs, so that the outcomes reported to callers can be checked.
  */
 
 import type { CancelSignal } from '../../src/kernel/cancel-signal.js';
@@ -16,14 +16,14 @@ import type { Answer } from '../../src/wire/peer-interface.js';
 import { givenUp, lost, refused } from '../../src/wire/wire-errors.js';
 import type { Timers } from './timers.js';
 
-/** How a start ends. `flap`: well at first, dead after a while. */
+/** Outcome of a start. `flap`: it succeeds, and the server dies after a while. */
 export type Start = 'well' | 'transient' | 'permanent' | 'auth' | 'slow' | 'stillborn' | 'flap';
 
 export type Fate = 'answer' | 'hang' | 'late' | 'crash_unsent' | 'crash_sent' | 'rejects' | 'refuses';
 
 export const allFaults: readonly Fate[] = ['hang', 'late', 'crash_unsent', 'crash_sent', 'rejects', 'refuses'];
 
-/** A tool that may run twice, and one that may not. */
+/** One tool may run twice, the other may not. */
 const items = ['{"name":"read","annotations":{"readOnlyHint":true}}', '{"name":"write"}'].map((raw) => ({
   key: (JSON.parse(raw) as { name: string }).name,
   raw: Buffer.from(raw),
@@ -37,7 +37,7 @@ export interface ServerParts {
   readonly clock: FakeClock;
   readonly timers: Timers;
   readonly random: Random;
-  /** It goes on with what it was sent when the connection is gone, as a server at a distance does. */
+  /** It continues its requests after the connection is lost, as a remote server does. */
   readonly isRemote: boolean;
   readonly startTimeoutMs: number;
   readonly trace: (line: string) => void;
@@ -47,15 +47,15 @@ export class SimulatedServer {
   readonly parts: ServerParts;
   /** Nonce → how often it was executed. */
   readonly ledger = new Map<string, number>();
-  /** How the next starts end; well, when empty. */
+  /** Outcomes of the next starts. When empty, they succeed. */
   starts: Start[] = [];
-  /** Calls meet with a fault of their own this often. */
+  /** Share of calls with a fault. */
   faultRate = 0;
-  /** Which ones. */
+  /** The possible faults. */
   faults = allFaults;
   needsToken = false;
   session: SimulatedSession | undefined;
-  /** Attempts under way and connections not yet closed. */
+  /** Number of running attempts and connections that are not closed. */
   live = 0;
   liveMax = 0;
 
@@ -101,7 +101,7 @@ export class SimulatedServer {
     this.ledger.set(nonce, (this.ledger.get(nonce) ?? 0) + 1);
   }
 
-  /** No fault is ahead any more; those under way take their course. */
+  /** Ends all faults. Faults that have begun continue. */
   mend(): void {
     this.starts = [];
     this.faultRate = 0;
@@ -115,10 +115,10 @@ interface Owed {
   fail(error: HostError): void;
 }
 
-/** What the supervisor and the last stage need of a Session, with the deadlines that its peer keeps. */
+/** The part of a Session that the supervisor and the last stage use, with the deadlines of its peer. */
 export class SimulatedSession {
   closedBy: HostError | undefined;
-  /** When it last answered anything. */
+  /** Time of its last answer. */
   lastMessageAtMs: number;
   readonly facts = { era: 'legacy', version: '2025-11-25', capabilities: Buffer.from('{"tools":{}}') };
   readonly #server: SimulatedServer;
@@ -159,7 +159,7 @@ export class SimulatedSession {
   async probe(deadlineAtMs: number): Promise<'alive' | 'silent'> {
     const { timers, clock, random } = this.#server.parts;
     const isSilent = this.#isWedged || this.closedBy !== undefined;
-    // A question that is given up starts the watch of a real session as any request does.
+    // In a real session any request that is given up starts the liveness watch.
     this.#watch();
     const ms = isSilent ? deadlineAtMs - clock.nowMs() : randomInt(random, 0, 100);
     await new Promise<void>((resolve) => void timers.after(ms, resolve));
@@ -168,7 +168,7 @@ export class SimulatedSession {
     return 'alive';
   }
 
-  /** Ends, and tells: its callers first or its owner first, which must make no difference. */
+  /** Ends, and notifies its callers and its owner in random order, which must make no difference. */
   die(reason: string): void {
     if (this.closedBy) return;
     const { random } = this.#server.parts;
@@ -182,7 +182,7 @@ export class SimulatedSession {
     }
   }
 
-  /** It is over, and its owner hears of it only later. */
+  /** Ends, and notifies its owner later. */
   dieSilently(): void {
     if (this.closedBy) return;
     const { timers, random } = this.#server.parts;
@@ -194,7 +194,7 @@ export class SimulatedSession {
     this.#cancelDeath = this.#server.parts.timers.after(ms, () => this.die('exit'));
   }
 
-  /** Takes calls and answers nothing more, until its silence is noticed. */
+  /** Accepts calls without answers until the silence is detected. */
   wedge(): void {
     this.#isWedged = true;
   }
@@ -257,7 +257,7 @@ export class SimulatedSession {
         owed.isSent = true;
         const executeMs = randomInt(random, 0, 2) === 0 ? randomInt(random, 1, 30) : 0;
         const answerMs = executeMs + (fate === 'late' ? deadlineAtMs - clock.nowMs() + 1 : randomInt(random, 0, 20));
-        // What was written is executed even when nobody waits any more, unless the server is gone.
+        // A written call is executed even without a waiting caller, unless the server has ended.
         if (fate !== 'refuses' && (fate !== 'hang' || random() < 0.5))
           this.#soon(executeMs, () => this.#execute(nonce));
         if (fate === 'crash_sent') this.#soon(randomInt(random, 0, 40), () => this.die('exit'));
@@ -295,7 +295,7 @@ export class SimulatedSession {
     this.#server.execute(nonce);
   }
 
-  /** A server that owes answers and says nothing is found dead in the end. */
+  /** A silent server with unanswered requests is declared dead in the end. */
   #watch(): void {
     if (this.#isWedged)
       this.#cancelLiveness ??= this.#server.parts.timers.after(45_000, () => this.die('unresponsive'));

@@ -1,6 +1,6 @@
 /**
- * An MCP server behind pipes that exists only on a FakeClock: each start is a process of its own, which answers, hangs, dies
- * or never speaks. The real session, peer and supervisor talk to it through the channel that `open` gives.
+ * An MCP server behind pipes that exists only on a FakeClock. Each start is a new process, which answers, hangs, dies or stays
+ * silent. The real session, peer and supervisor use it through the channel that `open` returns.
  */
 import type { Cancel } from '../../src/kernel/clock.js';
 import { HostError } from '../../src/kernel/errors.js';
@@ -17,7 +17,7 @@ import { MessageDecoder, newCounters } from '../../src/wire/envelope.js';
 import { notOpen } from '../../src/wire/wire-errors.js';
 import { type McpFate, type McpMessage, type McpParts, SimulatedMcp } from './simulated-mcp.js';
 
-/** How a start ends. `silent`: the process never says a word; `flap`: it dies after a while. */
+/** Outcome of a start. `silent`: the process sends nothing; `flap`: it dies after a while. */
 export type Start = 'well' | 'exits' | 'missing' | 'silent' | 'flap';
 
 export type StdioFate = McpFate | 'hang' | 'late' | 'crash';
@@ -29,10 +29,10 @@ export class SimulatedStdioServer {
   readonly mcp: SimulatedMcp;
   faultRate = 0;
   faults: readonly StdioFate[] = stdioFaults;
-  /** How the next starts end; well, when empty. */
+  /** Outcomes of the next starts. When empty, they succeed. */
   starts: Start[] = [];
   process: SimulatedProcess | undefined;
-  /** Processes that run or are being stopped. */
+  /** Number of processes that run or are being stopped. */
   live = 0;
   liveMax = 0;
   doomed = 0;
@@ -58,7 +58,7 @@ export class SimulatedStdioServer {
     this.process?.calm();
   }
 
-  /** Processes that will not become ready, or will never answer again. */
+  /** Number of processes that never become ready or never answer again. */
   get hung(): number {
     return this.doomed + (this.process?.isWedged ? 1 : 0);
   }
@@ -112,14 +112,14 @@ class SimulatedProcess implements Channel {
     return 'notify';
   }
 
-  /** The process ends by itself. */
+  /** Ends the process by itself. */
   die(): void {
     if (!this.#isRunning) return;
     this.#end(false);
     this.#tell('exit');
   }
 
-  /** Reads and answers nothing more, for ever. */
+  /** Stops reading and answering for ever. */
   wedge(): void {
     this.#isWedged = true;
   }
@@ -128,7 +128,7 @@ class SimulatedProcess implements Channel {
     return this.#isWedged && this.#isRunning;
   }
 
-  /** It does not die of what was ahead of it. */
+  /** Cancels its planned death. */
   calm(): void {
     if (this.#start === 'flap') this.#cancelDeath?.();
   }

@@ -1,6 +1,6 @@
 /**
- * A whole Host, as host.ts makes it, on a FakeClock: real supervisors, sessions, peers and HTTP channels over simulated pipes
- * and sockets, with servers of all kinds behind them. Keeps what was called, how it ended, and what was wrong.
+ * A complete Host on a FakeClock: real supervisors, sessions, peers and HTTP channels over simulated pipes and sockets, with
+ * servers of all kinds. Records calls, outcomes and violations.
  */
 import { Host } from '../../src/host/host.js';
 import type { HostEventOf } from '../../src/host/host-events.js';
@@ -15,7 +15,7 @@ import { SimulatedNetwork } from './simulated-network.js';
 import { SimulatedStdioServer } from './simulated-stdio-server.js';
 import { Timers } from './timers.js';
 
-/** Deadlines that fall close together are ended by one timer. */
+/** Deadlines within this time share one timer. */
 export const slackMs = 20;
 
 export interface Asked {
@@ -37,12 +37,12 @@ export interface Member {
   readonly isOneAtATime: boolean;
   readonly callMs: number;
   readonly concurrency: number;
-  /** A call ended by a timeout since its breaker was last closed and a call was answered. */
+  /** True if a call has timed out since its breaker was last closed and a call was answered. */
   hasTimedOut: boolean;
   isCircuitClosed: boolean;
-  /** It was parked before this start, and not ready since. */
+  /** True if it was parked before this start and was not ready since. */
   wasParked: boolean;
-  /** It is parked, and a call has tried it since. */
+  /** True if it is parked and a call has tried it since. */
   isWakeSpent: boolean;
 }
 
@@ -51,10 +51,10 @@ export class SimulatedWorld {
   readonly timers = new Timers(this.clock);
   readonly chance: Chance;
   readonly members: readonly Member[];
-  /** Every call, in order: the nonce of each is its place here. */
+  /** All calls in order. The nonce of a call is its index. */
   readonly asked: Asked[] = [];
   readonly trace: string[] = [];
-  /** Sentences about what must never be. */
+  /** Descriptions of violations. */
   readonly wrong: string[] = [];
   readonly #worldChance: Chance;
   readonly #network: SimulatedNetwork;
@@ -78,7 +78,7 @@ export class SimulatedWorld {
       { clock: this.clock, random: seededRandom(seed ^ 0x5eed), onProblem },
       (options) => new Connector({ ...options, transports }),
     );
-    // Not every event: the records of calls would cost more than the calls.
+    // Only this event: records of calls would cost more than the calls.
     this.#host.on('state', (event) => this.#heard(event));
     this.#host.on('breaker', ({ server, from, to }) => {
       this.note(`${server} breaker ${from} → ${to}`);
@@ -98,7 +98,7 @@ export class SimulatedWorld {
     return this.clock.advanceAsync(ms);
   }
 
-  /** Whether the host has read this tool in a list of the server. */
+  /** True if the host has read a list of the server with this tool. */
   isListed({ name }: Member, tool: string): boolean {
     return this.#host.pin(name, tool) !== undefined;
   }
@@ -107,7 +107,7 @@ export class SimulatedWorld {
     return new Map(this.#host.status().map((row) => [row.name, row]));
   }
 
-  /** `workMs`: how long the server works on it. */
+  /** `workMs`: time that the server needs for the call. */
   call(member: Member, timeoutMs: number, workMs: number, abort?: AbortController): Asked {
     const nonce = `n${this.asked.length}`;
     const { name: server } = member;
@@ -151,7 +151,7 @@ export class SimulatedWorld {
     return asked;
   }
 
-  /** Its outcome does not matter. */
+  /** Lists the tools and ignores the outcome. */
   list({ name }: Member): void {
     this.#host.list(name, 'tools/list').catch(() => {});
   }
@@ -166,7 +166,7 @@ export class SimulatedWorld {
     this.#host.reload(name).catch((error: unknown) => this.wrong.push(`${name} reload: ${String(error)}`));
   }
 
-  /** Time passes until the deadline of every call is over. */
+  /** Advances the clock until the deadlines of all calls are over. */
   async settle(): Promise<void> {
     const open = () => this.asked.filter(({ outcomes }) => outcomes.length === 0);
     const untilMs = Math.max(0, ...open().map(({ deadlineAtMs }) => deadlineAtMs)) + slackMs;
@@ -213,7 +213,7 @@ export class SimulatedWorld {
     member.wasParked = true;
   }
 
-  /** A call that its caller still waits for must not be cut because its server answers nothing else meanwhile. */
+  /** A call must not be cut while its caller waits, only because its server answers nothing else. */
   #checkNotAtWork({ name, upstream, isOneAtATime, callMs }: Member): void {
     if (!isOneAtATime) return;
     const nowMs = this.clock.nowMs();
@@ -276,7 +276,7 @@ export class SimulatedWorld {
   }
 }
 
-/** The place of a call among all that were asked. */
+/** The index of a call in `asked`. */
 export const numberOf = (nonce: string): number => Number(nonce.slice(1));
 
 const isTimeout = ({ code, details }: HostError): boolean =>

@@ -1,4 +1,4 @@
-/** The simulation's own timers, counted, so that whatever else is left on the clock is the host's. */
+/** Counts the timers of the simulation, so that all other timers on the clock belong to the host. */
 import type { Cancel } from '../../src/kernel/clock.js';
 import type { FakeClock } from '../../src/kernel/fake-clock.js';
 

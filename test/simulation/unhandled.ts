@@ -1,14 +1,14 @@
-/** For files that run simulations: rejections that no code has handled count as wrong, and stacks are not collected. */
+/** For files that run simulations: unhandled rejections count as violations, and stacks are not collected. */
 import { afterAll, beforeAll } from 'vitest';
 
-/** Returns a function that takes the rejections since the last time, as sentences. */
+/** Returns a function that returns the rejections since its last call as text. */
 export function watchUnhandled(keepsStacks: boolean): () => string[] {
   const unhandled: unknown[] = [];
   const onUnhandled = (reason: unknown) => void unhandled.push(reason);
   const { stackTraceLimit } = Error;
   beforeAll(() => {
     process.on('unhandledRejection', onUnhandled);
-    // A simulation makes many errors, and collecting their stacks takes more time than all the rest.
+    // A simulation creates many errors, and collecting their stacks would take most of its time.
     if (!keepsStacks) Error.stackTraceLimit = 0;
   });
   afterAll(() => {
