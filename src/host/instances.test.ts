@@ -6,7 +6,7 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import type { Session } from '../session/session.js';
 import { CorrelatedFailures } from '../supervisor/correlated-failures.js';
-import { StartGate } from '../supervisor/start-gate.js';
+import { gateAfter, StartGate } from '../supervisor/start-gate.js';
 import { Supervisor } from '../supervisor/supervisor.js';
 import type { SupervisorEvents } from '../supervisor/supervisor-events.js';
 import { Instances, instancesMax, instancesPerServerMax, subscriptionTargets } from './instances.js';
@@ -21,13 +21,14 @@ function setUp(entry: Record<string, unknown> = {}) {
   const clock = new FakeClock();
   const server = new FakeServer(clock);
   let listeners = 0;
-  const supervise: Supervise = ({ name, isLazy }, _predecessor, ofClient) => {
+  const supervise: Supervise = ({ name, isLazy }, predecessor, ofClient) => {
     const events = new Emitter<SupervisorEvents>();
+    const gate = new StartGate(clock);
     if (ofClient) events.on('supervisor', ofClient.onEvent);
     const supervisor = new Supervisor<Session>({
       ...{ name, clock, events, isLazy },
       random: () => 0.5,
-      gate: new StartGate(clock),
+      gate: predecessor ? gateAfter(predecessor.ended, gate) : gate,
       guard: new CorrelatedFailures(clock),
       connect: (...args) => server.connect(...args) as unknown as Promise<Session>,
       verify: () => Promise.resolve(true),
@@ -94,6 +95,24 @@ test('an instance that is idle for its keep-alive ends, and the next use creates
   await settle();
   expect([instances.countOf('a'), server.live]).toEqual([0, 0]);
   expect(await use('ann')).not.toBe(first);
+});
+
+test('E4 the next instance of a client starts when the earlier one has ended, and ends by idleness too', async () => {
+  const { clock, server, instances, use } = setUp({ keepAlive: '1m' });
+  server.next = () => ({ closeMs: 500 });
+  const first = await use('ann');
+  first.leave();
+  clock.advance(minute);
+  const second = use('ann');
+  await settle();
+  expect([server.opened, server.live]).toEqual([1, 1]);
+  clock.advance(500);
+  (await second).leave();
+  await settle();
+  expect([server.opened, server.liveMax]).toEqual([2, 1]);
+  clock.advance(minute + 500);
+  await settle();
+  expect([instances.countOf('a'), server.live]).toEqual([0, 0]);
 });
 
 test('an ended instance no longer listens for the tokens of its server', async () => {

@@ -3,8 +3,9 @@
  * or with the server.
  * Not here: call policy: an instance uses the policy of its server, but has its own breaker (policy/); restarts (supervisor/).
  *
- * Invariants: only its own client of its own principal uses an instance. One principal cannot lock out others by naming many
- * idle clients. Closing the host waits for ended instances.
+ * Invariants: only its own client of its own principal uses an instance. A client never has two: the next one starts when the
+ * earlier one has ended. One principal cannot lock out others by naming many idle clients. Closing the host waits for ended
+ * instances.
  */
 import type { ServerRun } from '../catalog/server-run.js';
 import type { SubscriptionTarget } from '../catalog/subscriptions.js';
@@ -74,8 +75,8 @@ export class Instances {
   readonly #byKey = new Map<string, Instance>();
   /** Bounded like subscriptions (catalog/subscriptions.ts). */
   readonly #subscribed = new Map<string, Subscribed>();
-  /** Instances that are being stopped, by server. */
-  readonly #ending = new Map<string, Set<Promise<void>>>();
+  /** Instances that are being stopped, by key. */
+  readonly #ending = new Map<string, { readonly server: string; readonly ended: Promise<void> }>();
   #isClosed = false;
 
   constructor(parts: InstancesParts) {
@@ -144,14 +145,18 @@ export class Instances {
   /** Called when the server was stopped, reloaded or replaced. Resolves when all its instances have ended. */
   async endOf(server: string): Promise<void> {
     for (const [key, instance] of [...this.#byKey]) if (instance.server === server) this.#end(key);
-    await Promise.all(this.#ending.get(server) ?? []);
+    await this.#allEnded((ending) => ending.server === server);
     this.resume(server);
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const key of [...this.#byKey.keys()]) this.#end(key);
-    await Promise.all([...this.#ending.values()].flatMap((promises) => [...promises]));
+    await this.#allEnded(() => true);
+  }
+
+  async #allEnded(isMeant: (ending: { readonly server: string }) => boolean): Promise<void> {
+    await Promise.all([...this.#ending.values()].filter(isMeant).map(({ ended }) => ended));
   }
 
   #of(base: ManagedServer, client: string, owner: string): Instance {
@@ -171,7 +176,7 @@ export class Instances {
     const { keepAliveMs } = definition;
     this.#uses.register({ name: key, spec: definition, isLazy: true, keepAliveMs, card: undefined });
     const onEvent = (event: SupervisorEvent) => this.#observe(key, event);
-    const supervised = this.#parts.supervise(definition, undefined, { key, auth: base.auth, onEvent });
+    const supervised = this.#parts.supervise(definition, this.#ending.get(key), { key, auth: base.auth, onEvent });
     const instance = new Instance(base, client, owner, supervised, this.#uses.callHold(key));
     this.#byKey.set(key, instance);
     if (this.#subscribed.has(key)) instance.enter();
@@ -237,17 +242,13 @@ export class Instances {
     if (!instance) return;
     this.#byKey.delete(key);
     this.#uses.remove(key);
-    const { server } = instance;
-    const endings = this.#ending.get(server) ?? new Set();
-    this.#ending.set(server, endings);
-    const ending = instance
-      .dispose()
-      .catch(this.#parts.onProblem)
-      .then(() => {
-        endings.delete(ending);
-        if (endings.size === 0 && this.#ending.get(server) === endings) this.#ending.delete(server);
-      });
-    endings.add(ending);
+    // An instance that was ended before it could start ends at once, and must not hide the one that it waited for.
+    const all = Promise.all([this.#ending.get(key)?.ended, instance.dispose().catch(this.#parts.onProblem)]);
+    const ended = all.then(() => {
+      if (this.#ending.get(key) === ending) this.#ending.delete(key);
+    });
+    const ending = { server: instance.server, ended };
+    this.#ending.set(key, ending);
   }
 }
 
