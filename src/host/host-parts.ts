@@ -129,12 +129,15 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
     findServer: (name) => servers.find(name),
     onProblem,
   });
-  /** Drops all answers of the server. */
-  const forget = (server: string): void => {
+  const dropAnswers = (server: string): void => {
     cache.drop(server);
     listOperations.drop(server);
-    void instances.endOf(server);
     listings.changed(server);
+  };
+  /** Drops all answers of the server, and ends its instances. */
+  const forget = (server: string): void => {
+    dropAnswers(server);
+    void instances.endOf(server);
   };
   /** Call it after the server was told to stop: its calls end before the stop resolves. */
   const endWaits = (managed: ManagedServer | undefined): void => {
@@ -236,6 +239,7 @@ export function createHostParts(options: HostOptions, makeConnector: MakeConnect
       alive,
       stderrTails,
       onProblem,
+      dropAnswers,
       forget,
       endWaits,
       serverThrottle,

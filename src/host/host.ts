@@ -221,8 +221,8 @@ export class Host {
     managed.forgetCircuit();
     this.#parts.throttle.forget(server);
     this.#parts.serverThrottle.forget(server);
-    this.#parts.forget(server);
-    await Promise.all([managed.supervisor.reload(), this.#parts.instances.endOf(server)]);
+    this.#parts.dropAnswers(server);
+    await Promise.all([managed.supervisor.reload(), this.#parts.instances.reload(server)]);
   }
 
   /** Pin status of a tool and hash of its listed version; undefined for an unknown tool. */

@@ -115,6 +115,36 @@ test('E4 the next instance of a client starts when the earlier one has ended, an
   expect([instances.countOf('a'), server.live]).toEqual([0, 0]);
 });
 
+test('E4 a call that waits for its instance is served by the next run after a reload', async () => {
+  const { clock, server, instances, use } = setUp();
+  (await use('bob')).leave();
+  server.next = (run) => (run === 1 ? { afterMs: 1_000 } : {});
+  const waiting = use('ann');
+  await settle();
+  await instances.reload('a');
+  expect(await waiting).toBe(await use('ann'));
+  expect([server.starts, instances.countOf('a'), server.live]).toEqual([3, 1, 1]);
+  clock.advance(1_000);
+  await settle();
+  expect(server.live).toBe(1);
+});
+
+test.each([
+  [true, 'reconnecting', true],
+  [false, 'server_stopped', false],
+])(
+  'E4 a call that waits while its server is replaced (%s) or removed hears %s',
+  async (isReplaced, code, retryable) => {
+    const { server, instances, base, use } = setUp();
+    server.next = () => ({ afterMs: 1_000 });
+    const waiting = use('ann');
+    await settle();
+    void base.supervisor.dispose(isReplaced);
+    await instances.endOf('a');
+    await expect(waiting).rejects.toMatchObject({ code, retryable, details: { execution: 'not_executed' } });
+  },
+);
+
 test('an ended instance no longer listens for the tokens of its server', async () => {
   const { instances, use, listeners } = setUp();
   await use('ann');

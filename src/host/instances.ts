@@ -56,7 +56,7 @@ class Instance extends CallTarget {
   dispose(): Promise<void> {
     this.supervised.unlisten?.();
     this.ownCircuit?.close();
-    return this.supervisor.dispose();
+    return this.supervisor.dispose(this.base.supervisor.isReplaced);
   }
 }
 
@@ -142,7 +142,15 @@ export class Instances {
     }
   }
 
-  /** Called when the server was stopped, reloaded or replaced. Resolves when all its instances have ended. */
+  /** Called when the server was reloaded. Resolves when the present runs have ended; calls that wait begin the next ones. */
+  async reload(server: string): Promise<void> {
+    const own = [...this.#byKey.values()].filter((instance) => instance.server === server);
+    await Promise.all(own.map(({ supervisor }) => supervisor.reload()));
+    await this.#allEnded((ending) => ending.server === server);
+    this.resume(server);
+  }
+
+  /** Called when the server was stopped or replaced. Resolves when all its instances have ended. */
   async endOf(server: string): Promise<void> {
     for (const [key, instance] of [...this.#byKey]) if (instance.server === server) this.#end(key);
     await this.#allEnded((ending) => ending.server === server);

@@ -177,6 +177,11 @@ export class Supervisor<C extends Connection> {
     if (this.#waiting === 0) this.#on({ kind: 'idle' });
   }
 
+  /** True: it was disposed of, and another server takes the name. */
+  get isReplaced(): boolean {
+    return this.#isReplaced;
+  }
+
   /** True: no start has ended yet. A stored history counts as an earlier start. */
   get isFirstStart(): boolean {
     return this.#state.run <= 1 && this.#state.ledger === emptyLedger;

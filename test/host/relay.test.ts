@@ -315,6 +315,14 @@ describe('with an instance for each client', () => {
     expect(textOf(await bob().call('pid'))).toMatch(/^[0-9]+$/);
   });
 
+  test('E4 a call that waits for its instance during a reload is served by the next one', async () => {
+    await start({ isolation: 'per-client' });
+    const waiting = ann().call('pid');
+    await eventually('its instance starts', () => instances()[0] === 1);
+    await host.reload('a');
+    expect(textOf(await waiting)).toMatch(/^[0-9]+$/);
+  });
+
   test('an instance goes with its client, and all go with the server', async () => {
     await start({ isolation: 'per-client' });
     const pids = await Promise.all([ann().call('pid'), bob().call('pid')]);
