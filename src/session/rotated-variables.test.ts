@@ -42,3 +42,12 @@ test('a secret that cannot be read, and a session that has ended, cause nothing'
   await advance(5_000);
   expect([state.restarts, state.looks, clock.pendingTimers]).toEqual([0, 1, 0]);
 });
+
+test('a secret whose rotation is found after the session has ended causes nothing', async () => {
+  const { session, state, advance, clock } = setup();
+  state.value = 'two';
+  clock.advance(5_000);
+  session.closedBy = new Error('stopped') as HostError;
+  await advance(60_000);
+  expect([state.restarts, state.looks, clock.pendingTimers]).toEqual([0, 1, 0]);
+});

@@ -34,7 +34,11 @@ export function watchRotation(watch: RotationWatch): void {
     else restart();
   };
   const look = (): void =>
-    void isRotated(watch).then((isOutdated) => (isOutdated ? restartWhenIdle() : later(lookMs, look)));
+    void isRotated(watch).then((isOutdated) => {
+      if (!isOutdated) later(lookMs, look);
+      // The look may take seconds. An operator may have stopped the server meanwhile, or a newer run has the new secret.
+      else if (session.closedBy === undefined) restartWhenIdle();
+    });
   later(lookMs, look);
 }
 
