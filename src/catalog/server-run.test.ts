@@ -4,15 +4,23 @@ import { HostError } from '../kernel/errors.js';
 import { FakeClock } from '../kernel/fake-clock.js';
 import { ServerThrottle } from '../policy/throttles.js';
 import type { ListMethod } from '../session/lists.js';
-import type { Session } from '../session/session.js';
+import type { CallOptions, Session } from '../session/session.js';
 import { NOTIFICATION } from '../wire/methods.js';
 import type { CatalogServer } from './catalog-server.js';
 import { ServerRun } from './server-run.js';
 
 const everything = '{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true}}';
 
-/** A legacy server. `refuse`: requests that it refuses. `away`: requests that get a 502, or the status behind them. */
-function open({ capabilities = everything, refuse = [] as string[], away = [] as string[] } = {}) {
+/**
+ * A legacy server. `refuse`: requests that it refuses. `away`: requests that get a 502, or the status behind them. `hung`: lists that it
+ * does not answer.
+ */
+function open({
+  capabilities = everything,
+  refuse = [] as string[],
+  away = [] as string[],
+  hung = [] as string[],
+} = {}) {
   const clock = new FakeClock();
   const asked: string[] = [];
   const learnt: ListMethod[] = [];
@@ -39,9 +47,13 @@ function open({ capabilities = everything, refuse = [] as string[], away = [] as
     get closedBy() {
       return set.closedBy;
     },
-    list: async (method: ListMethod) => {
+    list: async (method: ListMethod, { signal }: CallOptions) => {
       asked.push(method);
       mustBeThere(method);
+      if (hung.includes(method))
+        await new Promise((_resolve, reject) =>
+          signal?.addEventListener('abort', () => reject(new HostError('cancelled', 'given up'))),
+        );
       if (isRefused(method)) throw new HostError('protocol_error', 'too many items', { reason: 'items' });
       return { items: [], pages: 1, ttlMs: 0, cacheScope: 'private' };
     },
@@ -244,6 +256,26 @@ test.each(['end', 'close'])('W29 nothing is repeated after the %s of the run', a
   else set.closedBy = new HostError('transport', 'gone');
   await clock.advanceAsync(600_000);
   expect([before > 0, asked.length]).toEqual([true, before]);
+});
+
+test('W28 a run that ends while a list is read requests no other list, although its session is still open', async () => {
+  const { clock, run, asked, problems } = open({ hung: ['prompts/list'] });
+  run.ready();
+  await settle();
+  run.end();
+  await run.listsRead;
+  run.onNotification(NOTIFICATION.resourcesChanged);
+  await clock.advanceAsync(60_000);
+  expect([asked, problems]).toEqual([['prompts/list'], []]);
+});
+
+test('W29 a run that ends while it subscribes makes no other subscription', async () => {
+  const { clock, run, set, subscribes } = open({ capabilities: '{}' });
+  set.uris = Array.from({ length: 100 }, (_, i) => `r:${i}`);
+  run.ready();
+  run.end();
+  await clock.advanceAsync(60_000);
+  expect(subscribes().length).toBeLessThanOrEqual(8);
 });
 
 test('W11 a 429 on a list or a subscription throttles the server, and both wait for the end of the pause', async () => {

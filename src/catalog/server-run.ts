@@ -70,6 +70,7 @@ export class ServerRun {
   #reading: Promise<void> | undefined;
   #isReady = false;
   #isRead = false;
+  #isOver = false;
 
   /** `target`: server name, or key of the instance. `announce`: handles a notification as if the server had sent it. */
   constructor(
@@ -116,6 +117,7 @@ export class ServerRun {
   }
 
   onNotification(method: string, params?: Buffer): void {
+    if (this.#isOver) return;
     if (method === NOTIFICATION.acknowledged) this.#listen?.acknowledged(params);
     for (const list of changedLists.get(method) ?? []) {
       if (list === 'tools/list') this.#readerOf(list).changed();
@@ -161,7 +163,9 @@ export class ServerRun {
     else this.#subscriptions.unsubscribe(uri);
   }
 
+  /** The session may stay open until its last calls have ended. */
   end(): void {
+    this.#isOver = true;
     this.#listen?.stop();
     this.#subscriptions.stop();
     for (const reader of this.#readers.values()) reader.stop();
@@ -210,7 +214,7 @@ export class ServerRun {
   /** Reads one list after the other, so that calls are not delayed. */
   async #readAll(): Promise<void> {
     for (const method of this.#offeredLists()) {
-      if (this.#session.closedBy) break;
+      if (this.#isOver || this.#session.closedBy) break;
       await this.#readerOf(method).read();
     }
     this.#isRead = true;

@@ -4,39 +4,42 @@ import { ServerThrottle } from '../policy/throttles.js';
 import type { Answer } from '../wire/peer-interface.js';
 import { ServerSubscriptions } from './server-subscriptions.js';
 
-test('W4 a subscription that the old session answers after a renewal is sent again in the new one', async () => {
-  const clock = new FakeClock();
-  const sent: string[] = [];
-  const answers: (() => void)[] = [];
-  const subscriptions = new ServerSubscriptions({
-    clock,
-    throttle: new ServerThrottle(clock),
-    session: {
-      server: 'a',
-      closedBy: undefined,
-      request: (method, params) => {
-        sent.push(`${method} ${params}`);
-        return new Promise<Answer>((resolve) =>
-          answers.push(() => resolve({ kind: 'result', bytes: Buffer.from('{}'), mayHold: 0 })),
-        );
+test.each(['result', 'error'] as const)(
+  'W4 a subscription that the old session answers after a renewal (%s) is sent again in the new one',
+  async (kind) => {
+    const clock = new FakeClock();
+    const sent: string[] = [];
+    const answers: ((kind: Answer['kind']) => void)[] = [];
+    const subscriptions = new ServerSubscriptions({
+      clock,
+      throttle: new ServerThrottle(clock),
+      session: {
+        server: 'a',
+        closedBy: undefined,
+        request: (method, params) => {
+          sent.push(`${method} ${params}`);
+          return new Promise<Answer>((resolve) =>
+            answers.push((kind) => resolve({ kind, bytes: Buffer.from('{"code":-32602}'), mayHold: 0 })),
+          );
+        },
       },
-    },
-    uris: () => ['file:///a'],
-    clean: (text) => text,
-    onProblem: (error) => {
-      throw error;
-    },
-  });
-  const accepted = subscriptions.subscribed('file:///a');
-  await clock.advanceAsync(0);
-  subscriptions.renewed();
-  subscriptions.update();
-  answers[0]?.();
-  await clock.advanceAsync(0);
-  expect(sent).toEqual(Array(2).fill('resources/subscribe {"uri":"file:///a"}'));
-  answers[1]?.();
-  await accepted;
-  subscriptions.update();
-  await clock.advanceAsync(60_000);
-  expect(sent).toHaveLength(2);
-});
+      uris: () => ['file:///a'],
+      clean: (text) => text,
+      onProblem: (error) => {
+        throw error;
+      },
+    });
+    const accepted = subscriptions.subscribed('file:///a');
+    await clock.advanceAsync(0);
+    subscriptions.renewed();
+    subscriptions.update();
+    answers[0]?.(kind);
+    await clock.advanceAsync(0);
+    expect(sent).toEqual(Array(2).fill('resources/subscribe {"uri":"file:///a"}'));
+    answers[1]?.('result');
+    await accepted;
+    subscriptions.update();
+    await clock.advanceAsync(60_000);
+    expect(sent).toHaveLength(2);
+  },
+);

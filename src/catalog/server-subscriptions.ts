@@ -99,14 +99,18 @@ export class ServerSubscriptions {
       const { clock, session, uris, clean } = this.#parts;
       for (;;) {
         const isWanted = uris().includes(uri);
-        if (isWanted === this.#accepted.has(uri) || session.closedBy) return;
+        if (isWanted === this.#accepted.has(uri) || session.closedBy || this.#retry.isStopped) return;
         const method = isWanted ? 'resources/subscribe' : 'resources/unsubscribe';
         if (!isWanted) this.#accepted.delete(uri);
         const renewals = this.#renewals;
-        const answer = await this.#retry.send(() =>
-          session.request(method, JSON.stringify({ uri }), { deadlineAtMs: clock.nowMs() + requestMsMax }),
-        );
-        resultOf(answer, session.server, method, clean);
+        try {
+          const answer = await this.#retry.send(() =>
+            session.request(method, JSON.stringify({ uri }), { deadlineAtMs: clock.nowMs() + requestMsMax }),
+          );
+          resultOf(answer, session.server, method, clean);
+        } catch (error) {
+          if (renewals === this.#renewals) throw error;
+        }
         if (!isWanted) return;
         // An answer of the old session says nothing about the new one, so the loop subscribes again.
         if (renewals === this.#renewals) this.#accepted.add(uri);
