@@ -24,9 +24,13 @@ export interface Sending {
 export const isSurelyNew = ({ isCallersKey, sentBefore }: Pick<Sending, 'isCallersKey' | 'sentBefore'>): boolean =>
   !isCallersKey && sentBefore === undefined;
 
+/** Another store may have begun it, whatever its row in this one says. */
+export const wasSentElsewhere = (sentBefore: SentBefore | undefined, storeId: string): boolean =>
+  sentBefore !== undefined && sentBefore.storeId !== storeId;
+
 /** Another store, or this one before it lost rows, may have begun a call whose key the log does not know. */
 export const mayHaveBegun = (sentBefore: SentBefore | undefined, storeId: string): boolean =>
-  sentBefore !== undefined && (sentBefore.storeId !== storeId || sentBefore.hasReceipt);
+  wasSentElsewhere(sentBefore, storeId) || sentBefore?.hasReceipt === true;
 
 /** The first state of a call whose key the log does not know. `refuse`: the sending leaves no row. */
 export function decideUnknown(

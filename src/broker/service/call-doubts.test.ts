@@ -67,3 +67,19 @@ test('a call that its host begins after all, when it was only cut off, is not sa
   await settle();
   expect(again.all).toEqual(['receipt me', 'error outcome_uncertain host_lost']);
 });
+
+test('a call that waited here, and that another store may have begun before, is not said to have not run', async () => {
+  const rig = new RunnerRig();
+  rig.limit(1, 10);
+  rig.isRepeatable = true;
+  const sentBefore = { storeId: 'another', hasReceipt: true };
+  rig.send('first');
+  rig.send('k1', { sentBefore });
+  await settle();
+  expect(await rig.row()).toMatchObject({ state: 'received' });
+  await rig.restart();
+  rig.refusal = new HostError('denied', 'no');
+  const again = rig.send('k1', { sentBefore });
+  await settle();
+  expect(again.all).toEqual(['receipt me', 'error outcome_uncertain host_lost']);
+});

@@ -11,7 +11,14 @@ import { type HostError, isHostError } from '../../kernel/errors.js';
 import { type CallId, type CallLog, type CallOutcome, type CallRow, hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
-import { decideKnown, decideUnknown, isSurelyNew, mayHaveBegun, type Sending } from './call-decision.js';
+import {
+  decideKnown,
+  decideUnknown,
+  isSurelyNew,
+  mayHaveBegun,
+  type Sending,
+  wasSentElsewhere,
+} from './call-decision.js';
 import { cancelled, expired, hostFailed, rowRemoved, stopping } from './call-errors.js';
 import type { RunningSlots, Slot } from './running-slots.js';
 
@@ -167,6 +174,7 @@ export class RunningCall {
   /** Goes on from a row, until the call is over or has another owner. */
   async #continue(found: CallRow, busy?: HostError): Promise<void> {
     const { log } = this.ports;
+    this.#mayHaveRun ||= wasSentElsewhere(this.task.sentBefore, log.storeId);
     let row: CallRow | undefined | 'over' = found;
     while (row !== undefined && row !== 'over') {
       const known = decideKnown(row, this.#sending(), await this.#ownershipOf(row));
