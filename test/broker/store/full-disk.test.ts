@@ -1,7 +1,10 @@
 /** A disk that is full for a while. A hundred times in the long lane broker-disk. */
 import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { expect, test } from 'vitest';
 import { openSqliteCallLog } from '../../../src/broker/calls/sqlite/sqlite-call-log.js';
+import { readReplyBody } from '../../../src/broker/protocol/reply-body.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { done, idOf, newCall, outcome } from '../../contract/broker/call-log-checks.js';
 import { eventually } from '../../eventually.js';
@@ -41,6 +44,21 @@ test('B6: a log that filled the disk itself shrinks and serves again without a r
     await eventually('the folder shrinks', () => usedBytes(folder) < 24 * MiB);
     await done(log, 'again', reply);
     expect(await log.find(idOf('again'))).toMatchObject({ state: 'done' });
+    await log.close();
+  });
+}, 60_000);
+
+test("B6: on a full disk a reply to a caller's key goes to its caller at once, and is not kept", async () => {
+  await withSmallDisk(64, async (folder) => {
+    const log = await openSqliteCallLog({ folder, clock: systemClock });
+    const call = newCall('own', { isCallersKey: true });
+    await log.receive(call);
+    writeFileSync(path.join(folder, '..', 'others'), Buffer.alloc(50 * MiB, 1));
+    const reply = Buffer.alloc(100_000, 'x');
+    const row = await log.finish(call.id, log.owner, outcome(reply, { isCallersKey: true, deadlineMs: 2_000 }));
+    expect([row?.state, row?.reply?.equals(reply)]).toEqual(['done', true]);
+    const kept = await log.find(call.id);
+    expect(readReplyBody(kept?.reply as Buffer)).toMatchObject({ error: { details: { reason: 'not_kept' } } });
     await log.close();
   });
 }, 60_000);

@@ -158,15 +158,12 @@ class SqliteCallLog implements CallLog {
     const { reply, isCallersKey, deadlineMs } = outcome;
     const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
     do {
-      const hasRoom = this.#bounds.hasRoom(id.worker, reply.length, isCallersKey);
-      if (hasRoom || isCallersKey) {
-        try {
-          const kept = hasRoom ? outcome : { ...outcome, reply: errorBody(notKept(reply.length)) };
-          return withReply(await this.#finish(id, owner, kept), kept.reply, reply);
-        } catch (error) {
-          if (!isHostError(error) || error.details.reason !== 'disk_full') throw error;
-        }
+      try {
+        if (this.#bounds.hasRoom(id.worker, reply.length, isCallersKey)) return await this.#finish(id, owner, outcome);
+      } catch (error) {
+        if (!isHostError(error) || error.details.reason !== 'disk_full') throw error;
       }
+      if (isCallersKey) return this.#finishWithoutReply(id, owner, outcome);
       await this.#room(id.worker, reply.length, deadlineAtMs);
     } while (this.#clock.nowMs() < deadlineAtMs);
     return this.#finish(id, owner, { ...outcome, state: 'uncertain', reply: errorBody(noRoom(reply.length)) });
@@ -302,6 +299,13 @@ class SqliteCallLog implements CallLog {
     return { state, owner, digest: '', attempts: 1, version: 0, reply };
   }
 
+  /** Records an error in place of a reply for which there is no room. The caller that waits gets the reply. */
+  async #finishWithoutReply(id: CallId, owner: string, outcome: CallOutcome): Promise<CallRow | undefined> {
+    const kept = errorBody(notKept(outcome.reply.length));
+    const row = await this.#finish(id, owner, { ...outcome, reply: kept });
+    return row?.reply === kept ? { ...row, reply: outcome.reply } : row;
+  }
+
   /** Resolves when rows were removed, after a while on a full disk, and at the deadline. */
   async #room(worker: string, bytes: number, deadlineAtMs: number): Promise<void> {
     const gone = this.#gone('uncertain');
@@ -344,10 +348,6 @@ class SqliteCallLog implements CallLog {
 }
 
 const ownMemory = (reply: Buffer | undefined): Uint8Array | undefined => reply && new Uint8Array(reply);
-
-/** The waiting caller gets the real reply, even if an error was recorded in its place for lack of room. */
-const withReply = (row: CallRow | undefined, kept: Buffer, reply: Buffer): CallRow | undefined =>
-  row?.reply === kept ? { ...row, reply } : row;
 
 const foundIn = (answer: Answer): CallRow | undefined => {
   if (answer.kind !== 'row') return undefined;
