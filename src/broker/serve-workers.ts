@@ -12,6 +12,7 @@ import type { Keys } from '../config/keys.js';
 import type { BrokerStatus } from '../host/broker-status.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
+import { withoutThrowing } from '../kernel/problems.js';
 import type { BrokerEvent } from './broker-events.js';
 import type { CallLog } from './calls/call-log.js';
 import { Identities } from './identities.js';
@@ -61,14 +62,19 @@ export type ServeWorkers = typeof serveWorkers;
 export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
   const { host, keys, dataDir, clock = systemClock, folder = '.' } = options;
   let revokedConnections = 0;
+  // An error of the listener must not affect the workers.
+  const tell = withoutThrowing(options.onEvent ?? (() => {}));
   const onEvent = (event: BrokerEvent): void => {
     if (event.kind === 'disconnected' && event.reason === 'revoked') revokedConnections++;
-    options.onEvent?.(event);
+    tell(event);
   };
   const settings = withFilesBelow(folder, options.settings);
   const identities = new Identities(keys, clock);
   const openEngine = settings.url === undefined ? openEmbedded : openNats;
-  const engine = await openEngine({ settings, dataDir, identities, clock, onEvent });
+  const engine = await openEngine({ settings, dataDir, identities, clock, onEvent }).catch((error) => {
+    identities.close();
+    throw error;
+  });
   const { log } = engine;
   const name = settings.url === undefined ? 'embedded' : 'nats';
   const service = new BrokerService({

@@ -1,5 +1,5 @@
 /**
- * Reports to the embedder problems that are not the outcome of a call.
+ * Reports to the embedder problems that are not the outcome of a call, and events.
  * Invariant: a report that throws or rejects is ignored and does not interrupt the host.
  */
 import { isHostError } from './errors.js';
@@ -15,10 +15,10 @@ export const warnProcess: Report = (error) => {
 };
 
 export const withoutThrowing =
-  (report: Report): Report =>
-  (error) => {
+  <Given>(report: (given: Given) => void) =>
+  (given: Given): void => {
     try {
       // `report` may be an async function.
-      void Promise.resolve(report(error) as unknown).catch(() => {});
+      void Promise.resolve(report(given) as unknown).catch(() => {});
     } catch {}
   };

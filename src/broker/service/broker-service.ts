@@ -40,6 +40,7 @@ export interface BrokerServiceOptions {
   readonly runningPerWorker: number;
   /** Whether a worker without a role may use what the host allows. */
   readonly isRolelessAllowed?: () => boolean;
+  /** It must not throw. */
   readonly onEvent?: (event: BrokerEvent) => void;
 }
 
@@ -290,11 +291,7 @@ export class BrokerService implements ServiceHandlers {
   #report(event: BrokerEvent): void {
     if (event.kind === 'denied') this.#counts.denied++;
     if (event.kind === 'uncertain') this.#counts.uncertain++;
-    try {
-      this.#options.onEvent?.(event);
-    } catch {
-      // An error of the listener must not affect the workers.
-    }
+    this.#options.onEvent?.(event);
   }
 }
 

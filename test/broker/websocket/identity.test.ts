@@ -1,5 +1,5 @@
 /** Which worker a connection belongs to, for how long, and what messages cannot change about it. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -135,4 +135,39 @@ test('AC-BR13 edited keys are reported, with the number of connections that they
   await served.close();
   await host.close();
   rmSync(dataDir, { recursive: true, force: true });
+});
+
+test('a listener of events that throws or rejects affects no worker', async () => {
+  const dataDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-listener-'));
+  const host = await createHost({});
+  const served = await createBroker({
+    ...{ host, dataDir, config: { broker: { listen: { port: 0 } } } },
+    onEvent: ({ kind }) => {
+      const error = new Error(kind);
+      if (kind !== 'connected') throw error;
+      return Promise.reject(error);
+    },
+  });
+  await served.rekey(new Map([['w1', workerEntry('w1', keys.w1)]]));
+  const connect = (key: string) => openWebSocketConnection({ url: served.url ?? '', key, clock: systemClock });
+  await expect(new RecordingWorker().connect(connect(keys.w2))).rejects.toMatchObject({ code: 'unauthenticated' });
+  const connection = await new RecordingWorker().connect(connect(keys.w1));
+  await served.rekey(new Map());
+  await connection.closed;
+  await served.close();
+  await host.close();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+test('AC-BR13 a broker that cannot be opened does not look at the expiry of keys any more', async () => {
+  const dataDir = path.join(mkdtempSync(path.join(os.tmpdir(), 'hostler-unopened-')), 'file');
+  writeFileSync(dataDir, '');
+  const host = await createHost({});
+  const clock = new FakeClock();
+  const w1 = { hash: `sha256:${'0'.repeat(64)}`, worker: 'w1', role: 'reader', expires: '2027-01-01T00:00:00Z' };
+  const opened = createBroker({ host, dataDir, clock, config: { broker: { listen: { port: 0 } }, keys: { w1 } } });
+  await expect(opened).rejects.toMatchObject({ details: { reason: 'store_unusable' } });
+  expect(clock.pendingTimers).toBe(0);
+  await host.close();
+  rmSync(path.dirname(dataDir), { recursive: true, force: true });
 });
