@@ -9,6 +9,7 @@ import { hash } from 'node:crypto';
 import type { ToolResult } from '../host/host-interface.js';
 import type { KeyedCall, KeyedCalls } from '../host/keyed-calls.js';
 import { type Clock, sleep } from '../kernel/clock.js';
+import { deferred } from '../kernel/deferred.js';
 import { HostError } from '../kernel/errors.js';
 import { newId } from '../kernel/random.js';
 import { memberBytes } from '../wire/json-members.js';
@@ -16,7 +17,7 @@ import type { CallId, CallLog } from './calls/call-log.js';
 import { brokerLimits } from './protocol/limits.js';
 import { requestDigest } from './protocol/messages.js';
 import { errorBody, readReplyBody, resultBody } from './protocol/reply-body.js';
-import { cancelled, keyConflict, tooLarge, uncertain } from './service/call-errors.js';
+import { cancelled, tooLarge, uncertain } from './service/call-errors.js';
 import { CallRunner } from './service/call-runner.js';
 import type { CallTask } from './service/running-call.js';
 
@@ -59,11 +60,9 @@ async function runOnce(call: KeyedCall, log: CallLog, clock: Clock, runner: Call
   /** A result that is too large for the log. */
   let large: ToolResult | undefined;
   const task: CallTask = {
-    ...{ id, digest: requestDigest(server, tool, args), isCallersKey: true },
+    ...{ id, server, tool, digest: requestDigest(server, tool, args), isCallersKey: true },
     ...{ sentBefore: undefined, deadlineAtMs, isRepeatable },
     refusal: () => undefined,
-    conflict: () => keyConflict(server, tool),
-    uncertain: (reason) => uncertain(server, tool, reason),
     execute: async (ownSignal, timeMs) => {
       const result = await call.execute(ownSignal, call.deadlineMs === undefined ? undefined : timeMs);
       if (result.bytes.length <= brokerLimits.replyBytes) return resultBody(result.bytes, result.era);
@@ -88,24 +87,22 @@ async function runOnce(call: KeyedCall, log: CallLog, clock: Clock, runner: Call
         log.acknowledge(id);
         throw read.error;
       }
-      if (clock.nowMs() + lookMs >= deadlineAtMs) throw uncertain(server, tool, 'host_lost');
+      if (clock.nowMs() + lookMs >= deadlineAtMs) throw uncertain(call, 'host_lost');
       if (!isOver) await sleep(clock, lookMs);
       if (isOver || signal?.aborted) throw cancelledUncertain();
     }
   };
-  let giveUp: (error: HostError) => void = () => {};
-  const givenUp = new Promise<never>((_resolve, reject) => {
-    giveUp = reject;
-  });
+  /** Is only ever rejected. */
+  const givenUp = deferred();
   const onAbort = () => {
     // If this was the last caller, the call is cancelled, and this caller gets its outcome.
-    if (runner.cancel(id, party) !== 'cancelled') giveUp(cancelledUncertain());
+    if (runner.cancel(id, party) !== 'cancelled') givenUp.reject(cancelledUncertain());
   };
-  const cancelTimer = clock.at(deadlineAtMs + lookMs, () => giveUp(lateError(call)));
+  const cancelTimer = clock.at(deadlineAtMs + lookMs, () => givenUp.reject(lateError(call)));
   if (signal?.aborted) queueMicrotask(onAbort);
   else signal?.addEventListener('abort', onAbort, { once: true });
   try {
-    return await Promise.race([outcome(), givenUp]);
+    return await Promise.race([outcome(), givenUp.promise as Promise<never>]);
   } finally {
     isOver = true;
     cancelTimer();

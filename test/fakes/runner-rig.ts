@@ -62,12 +62,10 @@ export class RunnerRig {
     const heard = new Heard();
     const caller: Caller = { ...heard, receipt: (owner) => heard.receipt(owner === this.log.owner ? 'me' : owner) };
     const task: CallTask = {
-      ...{ id: { worker: 'w1', epoch: 'e1', key }, digest: 'd', isCallersKey: false },
+      ...{ id: { worker: 'w1', epoch: 'e1', key }, server: 's', tool: 't', digest: 'd', isCallersKey: false },
       ...{ sentBefore: undefined, deadlineAtMs: this.clock.nowMs() + 1_000 },
       isRepeatable: () => this.isRepeatable,
       refusal: () => this.refusal,
-      conflict: () => new HostError('key_conflict', 'other arguments'),
-      uncertain: (reason) => new HostError('outcome_uncertain', 'uncertain', { reason, execution: 'uncertain' }),
       execute: (signal, timeMs) =>
         new Promise((resolve, reject) => {
           const end = (result: string | Error) =>

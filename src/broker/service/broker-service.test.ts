@@ -212,6 +212,18 @@ describe('calls', () => {
     expect(rig.host.calls).toHaveLength(18);
   });
 
+  test('D-44 whose arguments would fill the memory are refused before their refusal is recorded, too', async () => {
+    const rig = new ServiceRig(three);
+    // A disk that hangs.
+    rig.log.receive = () => new Promise(() => {});
+    const worker = rig.worker();
+    const args = Buffer.from(`{"large":"${'x'.repeat(4 * 1024 * 1024 - 12)}"}`);
+    const again = { args, sentBefore: { storeId: rig.log.storeId, hasReceipt: false } };
+    for (let n = 0; n < 20; n++) await worker.call(`k${n}`, 'none_such', {}, again);
+    expect([...worker.refusals.keys()]).toEqual(['k16', 'k17', 'k18', 'k19']);
+    expect(worker.refusals.get('k16')).toMatchObject({ details: { reason: 'worker_bytes' } });
+  });
+
   test('of a host that throws are answered, and the error stays here', async () => {
     const rig = new ServiceRig(three);
     rig.host.onCall = () => Promise.reject(new Error('secret'));
@@ -307,6 +319,23 @@ describe('a call that comes again', () => {
     expect(worker.outcome('k2')).toBe('{"again":1}');
     expect(rig.service.status()).toMatchObject({ uncertain: 1 });
     expect(rig.events).toMatchObject([{ kind: 'uncertain', worker: 'w1', key: 'k1' }]);
+  });
+
+  test('D-40 after its host died, and must not run any more when it is claimed, is reported as uncertain', async () => {
+    const rig = new ServiceRig(three);
+    rig.host.onCall = () => new Promise(() => {});
+    rig.host.repeatable.add('nova/fetch_url');
+    const worker = rig.worker();
+    await worker.call('k1', 'fetch_url');
+    await rig.restart();
+    const { begin } = rig.log;
+    rig.log.begin = (...args) => {
+      rig.host.allow(() => false);
+      return begin.apply(rig.log, args);
+    };
+    await worker.call('k1', 'fetch_url', {}, { sentBefore: { storeId: rig.log.storeId, hasReceipt: true } });
+    expect(worker.outcome('k1')).toMatchObject({ code: 'outcome_uncertain', details: { reason: 'host_lost' } });
+    expect(rig.events).toContainEqual({ kind: 'uncertain', worker: 'w1', key: 'k1' });
   });
 
   test('B11 with other arguments is refused, and the first outcome stays', async () => {

@@ -14,7 +14,7 @@ import { KeyedMutex } from '../../kernel/keyed-mutex.js';
 import { newId } from '../../kernel/random.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import type { BrokerEvent } from '../broker-events.js';
-import { type CallId, type CallLog, hasOutcome } from '../calls/call-log.js';
+import { type CallLog, hasOutcome } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody } from '../protocol/reply-body.js';
 import { cancelled, hostFailed, revoked } from './call-errors.js';
@@ -30,7 +30,7 @@ import type {
   WorkerSession,
   WorkerTransport,
 } from './transport.js';
-import { WorkerCall, type WorkerCallPorts } from './worker-call.js';
+import { idOf, type WorkerCallPorts, workerCall } from './worker-call.js';
 
 export interface BrokerServiceOptions {
   readonly host: ServedHost;
@@ -136,7 +136,7 @@ export class BrokerService implements ServiceHandlers {
     try {
       if (!session.identity()) return this.#refuse(incoming.refuse, revoked());
       const { clock } = this.#options;
-      const task = new WorkerCall(session, request, clock.nowMs() + request.deadlineMs, this.#ports);
+      const task = workerCall(session, request, clock.nowMs() + request.deadlineMs, this.#ports);
       const wasCancelled = this.#takeCancel(cancelKey(session, request.key));
       // A call that was sent before may have a row, which only the runner can decide about.
       if (wasCancelled && !request.sentBefore && !request.isCallersKey)
@@ -296,8 +296,6 @@ export class BrokerService implements ServiceHandlers {
 }
 
 type Outcome = { readonly reply: Buffer; readonly digest: string };
-
-const idOf = ({ name, epoch }: WorkerSession, key: string): CallId => ({ worker: name, epoch, key });
 
 /** The session is part of the key: a cancel must not end a call of another session with the same key. */
 const cancelKey = ({ name, epoch, id }: WorkerSession, key: string): string => compositeKey(name, epoch, id, key);

@@ -22,7 +22,6 @@ describe('a key that the log does not know', () => {
     ['is uncertain when this store has lost it', { sentBefore: withReceipt }, true, 'uncertain'],
     ['is begun again when its tool may be repeated', { sentBefore: elsewhere, isRepeatable: true }, true, 'running'],
     ['is begun again after a receipt too', { sentBefore: withReceipt, isRepeatable: true }, false, 'received'],
-    ['is refused without a row at its first sending', { refusal: denied }, true, 'refuse'],
     ['is refused by a row when it was sent before', { refusal: denied, sentBefore: here }, true, 'refused'],
     ['is refused by a row when a caller chose it', { refusal: denied, isCallersKey: true }, true, 'refused'],
     ['is uncertain when a repeatable one must not run again', { ...doubt, refusal: denied }, true, 'uncertain'],
@@ -58,7 +57,13 @@ describe('a key that the log knows', () => {
     ['is begun again when its tool may be repeated', row('running'), repeatable, 'gone', 'begin'],
     ['is begun a third time', row('running', { attempts: 2 }), repeatable, 'gone', 'begin'],
     ['B10: is uncertain after three times', row('running', { attempts: 3 }), repeatable, 'gone', 'uncertain'],
-    ['is refused when it did not begin and must not', row('received'), { refusal: denied }, 'gone', 'refused'],
+    [
+      'is claimed, to be refused, when it did not begin and must not',
+      row('received'),
+      { refusal: denied },
+      'gone',
+      'begin',
+    ],
     [
       'is uncertain when it may have run and must not again',
       row('running'),

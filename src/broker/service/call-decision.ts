@@ -32,15 +32,14 @@ export const wasSentElsewhere = (sentBefore: SentBefore | undefined, storeId: st
 export const mayHaveBegun = (sentBefore: SentBefore | undefined, storeId: string): boolean =>
   wasSentElsewhere(sentBefore, storeId) || sentBefore?.hasReceipt === true;
 
-/** The first state of a call whose key the log does not know. `refuse`: the sending leaves no row. */
+/** The first state of a call whose key the log does not know. One that is surely new and must not run leaves no row, and does not come here. */
 export function decideUnknown(
-  sending: Sending,
+  { sentBefore, isRepeatable, refusal }: Sending,
   storeId: string,
   canBegin: boolean,
-): Extract<CallState, 'running' | 'received' | 'uncertain' | 'refused'> | 'refuse' {
-  const { sentBefore, isRepeatable, refusal } = sending;
+): Exclude<CallState, 'done'> {
   if (mayHaveBegun(sentBefore, storeId) && (!isRepeatable || refusal !== undefined)) return 'uncertain';
-  if (refusal !== undefined) return isSurelyNew(sending) ? 'refuse' : 'refused';
+  if (refusal !== undefined) return 'refused';
   return canBegin ? 'running' : 'received';
 }
 
@@ -53,9 +52,9 @@ export type KnownDecision =
   | 'reply'
   /** Another host has the call. */
   | 'elsewhere'
+  /** A call that must not run is begun too, and refused then: an owner that was only cut off may have begun it meanwhile. */
   | 'begin'
   /** Write this outcome for the owner that is gone. */
-  | 'refused'
   | 'uncertain';
 
 /** For a key that is in the log and not in the memory of this host. */
@@ -63,8 +62,7 @@ export function decideKnown(row: CallRow, sending: Sending, ownership: Ownership
   if (row.digest !== sending.digest) return 'conflict';
   if (hasOutcome(row)) return 'reply';
   if (ownership === 'elsewhere') return 'elsewhere';
-  const wasBegun = row.state === 'running';
-  if (wasBegun && (!sending.isRepeatable || row.attempts >= brokerLimits.attempts)) return 'uncertain';
-  if (sending.refusal !== undefined) return wasBegun ? 'uncertain' : 'refused';
-  return 'begin';
+  if (row.state === 'received') return 'begin';
+  const mayRunAgain = sending.isRepeatable && row.attempts < brokerLimits.attempts && sending.refusal === undefined;
+  return mayRunAgain ? 'begin' : 'uncertain';
 }

@@ -15,6 +15,12 @@ export interface Target {
   readonly tool: string;
 }
 
+/** As the caller named it. */
+export interface NamedTool {
+  readonly server: string | undefined;
+  readonly tool: string;
+}
+
 const shown = (text: string) => neutraliseLine(text, LIMITS.quotedChars);
 const named = (server: string | undefined, tool: string) => ({
   ...(server === undefined ? {} : { server: shown(server) }),
@@ -90,12 +96,9 @@ export const revoked = (): HostError =>
     { reason: 'revoked' },
   );
 
-/** `reason`: `host_lost`, `store_changed` (a store that cannot know) or `attempts`. */
-export const uncertain = (
-  server: string | undefined,
-  tool: string,
-  reason: 'host_lost' | 'store_changed' | 'attempts',
-): HostError =>
+export type UncertainReason = keyof typeof uncertainTexts;
+
+export const uncertain = ({ server, tool }: NamedTool, reason: UncertainReason): HostError =>
   new HostError('outcome_uncertain', `${uncertainTexts[reason]} ${shown(tool)}; the call may have run`, {
     ...{ ...named(server, tool), reason, execution: 'uncertain' },
     hint: 'look at its effect before sending it again',
@@ -103,11 +106,12 @@ export const uncertain = (
 
 const uncertainTexts = {
   host_lost: 'the host ended while it ran',
+  /** The store cannot know. */
   store_changed: 'the call was sent to another store, or to this one before it lost data:',
   attempts: 'the host ended each time it ran',
 };
 
-export const keyConflict = (server: string | undefined, tool: string): HostError =>
+export const keyConflict = ({ server, tool }: NamedTool): HostError =>
   notExecuted(
     'key_conflict',
     'the key of this call was used for other arguments',

@@ -19,11 +19,21 @@ import {
   type Sending,
   wasSentElsewhere,
 } from './call-decision.js';
-import { cancelled, expired, hostFailed, rowRemoved, stopping } from './call-errors.js';
+import {
+  cancelled,
+  expired,
+  hostFailed,
+  keyConflict,
+  type NamedTool,
+  rowRemoved,
+  stopping,
+  type UncertainReason,
+  uncertain,
+} from './call-errors.js';
 import type { RunningSlots, Slot } from './running-slots.js';
 
 /** One call, of a worker or of the host itself. */
-export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sentBefore'> {
+export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sentBefore'>, NamedTool {
   readonly id: CallId;
   /** Size of the arguments. */
   readonly bytes?: number;
@@ -32,8 +42,6 @@ export interface CallTask extends Pick<Sending, 'digest' | 'isCallersKey' | 'sen
   isRepeatable(): boolean;
   /** Why the call must not run now. Called when the call arrives and when it begins. */
   refusal(): HostError | undefined;
-  conflict(): HostError;
-  uncertain(reason: 'host_lost' | 'store_changed' | 'attempts'): HostError;
   /** Returns the body of the outcome. A rejection becomes the outcome as well. */
   execute(signal: CancelSignal, timeMs: number): Promise<Buffer>;
 }
@@ -91,7 +99,7 @@ export class RunningCall {
   }
 
   join({ digest }: CallTask, party: string, caller: Caller): void {
-    if (digest !== this.task.digest) return caller.refuse(this.task.conflict());
+    if (digest !== this.task.digest) return caller.refuse(keyConflict(this.task));
     // Each sending has its own receipt, also one that is replaced.
     this.#callers = this.#callers.filter((each) => each.party !== party || !each.hasReceipt);
     this.#callers.push({ party, caller, hasReceipt: false });
@@ -133,39 +141,39 @@ export class RunningCall {
   async #receive(): Promise<void> {
     const { task } = this;
     const { log } = this.ports;
-    const { id, digest, isCallersKey } = task;
+    const { id, digest, isCallersKey, sentBefore } = task;
     const sending = this.#sending();
+    const { refusal } = sending;
     const isNew = isSurelyNew(task);
-    if (sending.refusal && isNew) return this.#refuse(sending.refusal);
-    const busy = this.#enter(sending.refusal);
+    if (refusal && isNew) return this.#refuse(refusal);
+    const busy = this.#enter();
     if (busy) {
       // The key may have a row, and its outcome costs nothing.
       const row = isNew ? undefined : await log.find(id);
       return row ? this.#continue(row, busy) : this.#refuse(busy);
     }
     const state = decideUnknown(sending, log.storeId, this.#slot?.isGranted !== false);
-    if (state === 'refuse') return;
-    const reply = this.#bodyFor(state, sending.refusal);
+    const error = state === 'uncertain' ? uncertain(task, 'store_changed') : refusal;
     const { isNew: isReceived, row } = await log.receive({
-      ...{ id, digest, isCallersKey, state, reply },
+      ...{ id, digest, isCallersKey, state, reply: error && errorBody(error) },
       deadlineMs: this.#leftMs,
     });
-    this.#mayHaveRun = isReceived && mayHaveBegun(task.sentBefore, log.storeId);
-    if (!isReceived) this.ports.onRepeated?.(task);
-    if (!isReceived) return this.#continue(row);
+    if (!isReceived) {
+      this.ports.onRepeated?.(task);
+      return this.#continue(row);
+    }
+    this.#mayHaveRun = mayHaveBegun(sentBefore, log.storeId);
     if (state === 'uncertain') this.ports.onUncertain?.(task);
     this.#receipts(log.owner);
     return state === 'running' ? this.#execute() : this.#continue(row);
   }
 
-  /** Returns why the call cannot be received now. Otherwise the call has a slot or waits for one, unless it is refused anyway. */
-  #enter(refusal: HostError | undefined): HostError | undefined {
+  /** Returns why the call cannot be received now. Otherwise the call has a slot or waits for one. */
+  #enter(): HostError | undefined {
     const { log, slots } = this.ports;
     const { id, isCallersKey, bytes = 0 } = this.task;
     if (this.isStopping()) return stopping();
-    const full = log.refusal(id.worker, isCallersKey);
-    if (full || refusal || !slots) return full;
-    const slot = slots.request(id.worker, bytes);
+    const slot = log.refusal(id.worker, isCallersKey) ?? slots?.request(id.worker, bytes);
     if (isHostError(slot)) return slot;
     this.#slot = slot;
     return undefined;
@@ -173,74 +181,62 @@ export class RunningCall {
 
   /** Goes on from a row, until the call is over or has another owner. */
   async #continue(found: CallRow, busy?: HostError): Promise<void> {
+    const { task } = this;
     const { log } = this.ports;
-    this.#mayHaveRun ||= wasSentElsewhere(this.task.sentBefore, log.storeId);
-    let row: CallRow | undefined | 'over' = found;
-    while (row !== undefined && row !== 'over') {
-      const known = decideKnown(row, this.#sending(), await this.#ownershipOf(row));
-      const decision = known === 'refused' && this.#mayHaveRun ? 'uncertain' : known;
-      switch (decision) {
+    this.#mayHaveRun ||= wasSentElsewhere(task.sentBefore, log.storeId);
+    let row: CallRow | undefined = found;
+    while (row) {
+      const sending = this.#sending();
+      switch (decideKnown(row, sending, await this.#ownershipOf(row))) {
         case 'conflict':
-          return this.#refuse(this.task.conflict());
+          return this.#refuse(keyConflict(task));
         case 'reply':
           this.#receipts(log.owner);
           // A purge removed the reply, and the worker is back.
-          return this.#reply(row.reply ?? errorBody(this.task.uncertain('store_changed')));
+          return this.#reply(row.reply ?? errorBody(uncertain(task, 'store_changed')));
         case 'elsewhere':
           return this.#receipts(row.owner);
-        case 'begin':
-          if (busy) return row.state === 'running' ? this.#refuseInDoubt(busy) : this.#refuse(busy);
-          row = await this.#begin(row);
+        case 'begin': {
+          // A call that must not run needs no room.
+          if (busy && !sending.refusal) return row.state === 'running' ? this.#refuseInDoubt(busy) : this.#refuse(busy);
+          this.#receipts(log.owner);
+          await this.#waitForSlot();
+          const mayHaveRun: boolean = this.#mayHaveRun || row.state === 'running';
+          // Its worker starts it again, elsewhere or later. A call that may have run is left to the next host.
+          if (this.isStopping() && mayHaveRun) return;
+          const begun: CallRow | 'begun' | undefined = await log.begin(task.id, row.version);
+          if (begun === 'begun') {
+            this.#mayHaveRun = mayHaveRun;
+            return this.#execute();
+          }
+          row = begun;
           break;
+        }
         default:
-          if (decision === 'uncertain') this.ports.onUncertain?.(this.task);
-          row = decision === 'refused' ? await this.#refuseRow(row, this.#refusal()) : await this.#finishLost(row);
+          row = await this.#finishLost(row);
           if (!row || !hasOutcome(row)) break;
           this.#receipts(log.owner);
           return this.#reply(row.reply);
       }
     }
-    if (row === undefined) this.#refuseInDoubt(rowRemoved());
+    this.#refuseInDoubt(rowRemoved());
   }
 
   #finishLost({ owner, attempts }: CallRow): Promise<CallRow | undefined> {
-    const error = this.task.uncertain(attempts >= brokerLimits.attempts ? 'attempts' : 'host_lost');
-    return this.ports.log.finish(this.task.id, owner, this.#outcomeOf('uncertain', errorBody(error)));
+    const reason = attempts >= brokerLimits.attempts ? 'attempts' : 'host_lost';
+    return this.ports.log.finish(this.task.id, owner, this.#uncertain(reason));
   }
 
-  /** First makes this host its owner, by version: an owner that was only cut off may have begun it meanwhile. */
-  async #refuseRow({ owner, version }: CallRow, error = cancelled()): Promise<CallRow | undefined> {
-    const { log } = this.ports;
-    const { id } = this.task;
-    const begun = owner === log.owner ? 'begun' : await log.begin(id, version);
-    if (begun !== 'begun') return begun;
-    return log.finish(id, log.owner, this.#outcomeOf('refused', errorBody(error)));
-  }
-
-  /** Returns the row if it was not begun: another host was faster, or the call must not run any more. */
-  async #begin(row: CallRow): Promise<CallRow | undefined | 'over'> {
-    const { log } = this.ports;
-    this.#receipts(log.owner);
-    await this.#waitForSlot();
-    // Its worker starts it again, elsewhere or later. A call that may have run is left to the next host.
-    if (this.isStopping())
-      return row.state === 'running' || this.#mayHaveRun ? 'over' : this.#refuseRow(row, stopping());
-    if (this.#refusal()) return row;
-    const begun = await log.begin(this.task.id, row.version);
-    if (begun !== 'begun') return begun;
-    this.#mayHaveRun ||= row.state === 'running';
-    await this.#execute();
-    return 'over';
-  }
-
+  /** A call that must not run any more does not wait. */
   async #waitForSlot(): Promise<void> {
     const slot = this.#slot;
-    if (!slot || slot.isGranted) return;
+    if (!slot || slot.isGranted || this.#refusal()) return;
     const cancelTimer = this.ports.clock.at(this.task.deadlineAtMs, slot.ready.resolve);
-    if (!this.#cancellation.aborted) await slot.ready.promise;
+    await slot.ready.promise;
     cancelTimer();
   }
 
+  /** Records the outcome of a row that is running and of this host. */
   async #execute(): Promise<void> {
     const { log, onProblem } = this.ports;
     const outcome = await this.#outcome();
@@ -257,20 +253,27 @@ export class RunningCall {
   async #outcome(): Promise<CallOutcome> {
     // The row took time to become durable: role, epoch, cancel and deadline may have changed.
     const refusal = this.isStopping() ? stopping() : this.#refusal();
-    if (refusal) {
-      const state = this.#mayHaveRun ? 'uncertain' : 'refused';
-      return this.#outcomeOf(state, errorBody(this.#mayHaveRun ? this.task.uncertain('host_lost') : refusal));
-    }
+    if (refusal) return this.#mayHaveRun ? this.#uncertain('host_lost') : this.#outcomeOf('refused', refusal);
     this.isExecuting = true;
     try {
       return this.#outcomeOf('done', await this.task.execute(this.#cancellation, this.#leftMs - replyMs));
     } catch (error) {
       if (!isHostError(error)) this.ports.onProblem(error);
       const known = isHostError(error) ? error : hostFailed(error);
-      if (known.details.execution !== 'not_executed') return this.#outcomeOf('done', errorBody(known));
-      if (!this.#mayHaveRun) return this.#outcomeOf('refused', errorBody(known));
-      return this.#outcomeOf('done', errorBody(known.with({ execution: 'uncertain' })));
+      if (known.details.execution !== 'not_executed') return this.#outcomeOf('done', known);
+      if (!this.#mayHaveRun) return this.#outcomeOf('refused', known);
+      return this.#outcomeOf('done', known.with({ execution: 'uncertain' }));
     }
+  }
+
+  #uncertain(reason: UncertainReason): CallOutcome {
+    this.ports.onUncertain?.(this.task);
+    return this.#outcomeOf('uncertain', uncertain(this.task, reason));
+  }
+
+  #outcomeOf(state: CallOutcome['state'], outcome: Buffer | HostError): CallOutcome {
+    const reply = isHostError(outcome) ? errorBody(outcome) : outcome;
+    return { state, reply, isCallersKey: this.task.isCallersKey, deadlineMs: this.#leftMs };
   }
 
   get #leftMs(): number {
@@ -292,15 +295,6 @@ export class RunningCall {
     // Not in memory and ours: its record failed earlier, or it waits here.
     if (hasOutcome(row) || row.owner === log.owner) return 'gone';
     return (await log.isGone(row.owner)) ? 'gone' : 'elsewhere';
-  }
-
-  #bodyFor(state: string, refusal: HostError | undefined): Buffer | undefined {
-    if (state === 'uncertain') return errorBody(this.task.uncertain('store_changed'));
-    return state === 'refused' && refusal ? errorBody(refusal) : undefined;
-  }
-
-  #outcomeOf(state: CallOutcome['state'], reply: Buffer): CallOutcome {
-    return { state, reply, isCallersKey: this.task.isCallersKey, deadlineMs: this.#leftMs };
   }
 
   #receipts(owner: string): void {

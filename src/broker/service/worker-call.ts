@@ -4,27 +4,17 @@
  *
  * Invariant: role and tool are looked up each time they are asked for, so a changed configuration applies to calls that wait.
  */
-import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import type { BrokerEvent } from '../broker-events.js';
 import type { CallId } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
-import { type CallRequest, requestDigest, type SentBefore, traceMeta } from '../protocol/messages.js';
+import { type CallRequest, requestDigest, traceMeta } from '../protocol/messages.js';
 import { errorBody, resultBody } from '../protocol/reply-body.js';
-import {
-  ambiguous,
-  keyConflict,
-  notAllowed,
-  notFound,
-  revoked,
-  type Target,
-  tooLarge,
-  uncertain,
-} from './call-errors.js';
+import { ambiguous, notAllowed, notFound, revoked, type Target, tooLarge } from './call-errors.js';
 import type { RoleManifest } from './manifests.js';
 import type { CallTask } from './running-call.js';
-import type { ServedHost, WorkerIdentity, WorkerSession } from './transport.js';
+import type { ServedHost, WorkerSession } from './transport.js';
 
 export interface WorkerCallPorts {
   readonly host: ServedHost;
@@ -33,93 +23,70 @@ export interface WorkerCallPorts {
   readonly onEvent: (event: BrokerEvent) => void;
 }
 
-export class WorkerCall implements CallTask {
-  readonly id: CallId;
-  readonly digest: string;
-  readonly bytes: number;
-  readonly isCallersKey: boolean;
-  readonly sentBefore: SentBefore | undefined;
-  #isDenialReported = false;
+export const idOf = ({ name, epoch }: WorkerSession, key: string): CallId => ({ worker: name, epoch, key });
 
-  constructor(
-    private readonly from: WorkerSession,
-    private readonly request: CallRequest,
-    readonly deadlineAtMs: number,
-    private readonly ports: WorkerCallPorts,
-  ) {
-    const { key, server, tool, args } = request;
-    this.id = { worker: from.name, epoch: from.epoch, key };
-    this.digest = requestDigest(server, tool, args);
-    this.bytes = args.length;
-    this.isCallersKey = request.isCallersKey;
-    this.sentBefore = request.sentBefore;
-  }
+export function workerCall(
+  from: WorkerSession,
+  request: CallRequest,
+  deadlineAtMs: number,
+  ports: WorkerCallPorts,
+): CallTask {
+  const { host, onEvent } = ports;
+  const { key, server, tool, args, isCallersKey, sentBefore, trace, wantsProgress } = request;
+  let isDenialReported = false;
+  return {
+    ...{ id: idOf(from, key), server, tool, digest: requestDigest(server, tool, args), bytes: args.length },
+    ...{ isCallersKey, sentBefore, deadlineAtMs },
+    isRepeatable() {
+      const target = targetOf(request, from, ports);
+      return !isHostError(target) && host.mayRunTwice(target.server, target.tool);
+    },
+    refusal() {
+      const target = targetOf(request, from, ports);
+      if (!isHostError(target)) return undefined;
+      if (target.code === 'denied' && !isDenialReported) {
+        isDenialReported = true;
+        onEvent({ kind: 'denied', worker: from.name, server, tool });
+      }
+      return target;
+    },
+    async execute(signal, timeMs) {
+      const target = targetOf(request, from, ports);
+      if (isHostError(target)) throw target;
+      const onProgress = (params: Buffer): void => {
+        if (params.length <= brokerLimits.progressBytes) from.send({ op: 'progress', key, params });
+      };
+      const { bytes, era } = await host.call(target.server, target.tool, args, {
+        principal: { id: from.name, role: from.identity()?.role, scopes: [] },
+        // A client of the gateway may have the same name.
+        instance: compositeKey('worker', from.name),
+        ...{ deadlineMs: timeMs, signal },
+        ...(trace ? { meta: traceMeta(trace) } : {}),
+        ...(wantsProgress ? { onProgress } : {}),
+      });
+      if (bytes.length <= brokerLimits.replyBytes) return resultBody(bytes, era);
+      return errorBody(tooLarge(target, bytes.length, brokerLimits.replyBytes));
+    },
+  };
+}
 
-  isRepeatable(): boolean {
-    const target = this.#target();
-    return !isHostError(target) && this.ports.host.mayRunTwice(target.server, target.tool);
-  }
-
-  refusal(): HostError | undefined {
-    const target = this.#target();
-    if (!isHostError(target)) return undefined;
-    const { server, tool } = this.request;
-    if (target.code === 'denied' && !this.#isDenialReported) {
-      this.#isDenialReported = true;
-      this.ports.onEvent({ kind: 'denied', worker: this.from.name, server, tool });
-    }
-    return target;
-  }
-
-  conflict(): HostError {
-    return keyConflict(this.request.server, this.request.tool);
-  }
-
-  uncertain(reason: 'host_lost' | 'store_changed' | 'attempts'): HostError {
-    return uncertain(this.request.server, this.request.tool, reason);
-  }
-
-  async execute(signal: CancelSignal, timeMs: number): Promise<Buffer> {
-    const { args, trace, wantsProgress, key } = this.request;
-    const identity = this.from.identity();
-    const target = this.#target();
-    if (isHostError(target)) throw target;
-    const { name, role } = identity as WorkerIdentity;
-    const { bytes, era } = await this.ports.host.call(target.server, target.tool, args, {
-      principal: { id: name, role, scopes: [] },
-      // A client of the gateway may have the same name.
-      instance: compositeKey('worker', name),
-      ...{ deadlineMs: timeMs, signal },
-      ...(trace ? { meta: traceMeta(trace) } : {}),
-      ...(wantsProgress ? { onProgress: (params) => this.#progress(key, params) } : {}),
-    });
-    if (bytes.length <= brokerLimits.replyBytes) return resultBody(bytes, era);
-    return errorBody(tooLarge(target, bytes.length, brokerLimits.replyBytes));
-  }
-
-  #progress(key: string, params: Buffer): void {
-    if (params.length <= brokerLimits.progressBytes) this.from.send({ op: 'progress', key, params });
-  }
-
-  /** The tool that is meant, or why the worker may not call it. */
-  #target(): Target | HostError {
-    const { host, manifestOf, isRolelessAllowed } = this.ports;
-    const { server, tool } = this.request;
-    const identity = this.from.identity();
-    if (!identity) return revoked();
-    const { name, role } = identity;
-    const manifest = manifestOf(role);
-    const found = (manifest.byName.get(tool) ?? []).filter((each) => server === undefined || each.server === server);
-    if (found.length > 1) return ambiguous(tool);
-    const [target] = found;
-    if (target) return target;
-    const principal = { id: name, role, scopes: [] };
-    const servers = server === undefined ? host.names() : [server];
-    const isOpen = role !== undefined || isRolelessAllowed();
-    if (!isOpen || !servers.some((each) => host.isAllowed(principal, each, tool)))
-      return notAllowed(role, server, tool, manifest.denied);
-    // The server was not listed yet: the host finds out when it calls.
-    if (server !== undefined && host.known(server)?.lists.has('tools/list') === false) return { server, tool };
-    return notFound(server, tool);
-  }
+/** The tool that is meant, or why the worker may not call it. */
+function targetOf({ server, tool }: CallRequest, from: WorkerSession, ports: WorkerCallPorts): Target | HostError {
+  const { host, manifestOf, isRolelessAllowed } = ports;
+  const identity = from.identity();
+  if (!identity) return revoked();
+  const { name, role } = identity;
+  const manifest = manifestOf(role);
+  const found = (manifest.byName.get(tool) ?? []).filter((each) => server === undefined || each.server === server);
+  if (found.length > 1) return ambiguous(tool);
+  const [target] = found;
+  if (target) return target;
+  const principal = { id: name, role, scopes: [] };
+  const servers = server === undefined ? host.names() : [server];
+  const isOpen = role !== undefined || isRolelessAllowed();
+  if (!isOpen || !servers.some((each) => host.isAllowed(principal, each, tool)))
+    return notAllowed(role, server, tool, manifest.denied);
+  // The server was not listed yet: the host finds out when it calls.
+  if (server !== undefined && host.known(server)?.lists.has('tools/list') === false) return { server, tool };
+  return notFound(server, tool);
 }
