@@ -212,14 +212,17 @@ export class BrokerService implements ServiceHandlers {
     setBounded(this.#seen, key, true, seenMax);
     this.#report({ kind: 'connected', worker, session: id, isAgain });
     if (!identity || this.#isStopping) return;
-    this.#manifests.afterListing(compositeKey('joined', worker, epoch, id), identity.role, (manifest) => {
+    try {
+      const manifest = this.#manifests.of(identity.role);
       this.#noteDenied(session, identity.role, manifest);
+      if (this.#manifests.notifiesLater(identity.role)) return;
       session.send({ op: 'manifest_changed', revision: manifest.revision });
-    });
+    } catch (error) {
+      this.#report({ kind: 'problem', error });
+    }
   }
 
-  left({ name: worker, epoch, id: session }: WorkerSession, reason: string): void {
-    this.#manifests.forget(compositeKey('joined', worker, epoch, session));
+  left({ name: worker, id: session }: WorkerSession, reason: string): void {
     this.#report({ kind: 'disconnected', worker, session, reason });
   }
 

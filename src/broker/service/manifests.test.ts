@@ -55,18 +55,6 @@ test('D-44 a worker that connects a thousand times while servers start is told o
   expect(worker.revisions()).toHaveLength(1);
 });
 
-test('D-44 a session that left while servers start is not kept until they are listed', async () => {
-  const rig = new ServiceRig({ docs: { capabilities: null } });
-  const listing = gate<void>();
-  rig.host.listing = listing.promise;
-  const [gone, there] = [rig.worker(), rig.worker()];
-  for (const worker of [gone, there]) rig.service.connected(worker);
-  rig.service.left(gone, 'closed');
-  listing.resolve();
-  await settled();
-  expect([gone.revisions(), there.revisions()]).toEqual([[], [expect.any(String)]]);
-});
-
 test('D-44 workers with the same id of a session are told each', async () => {
   const rig = new ServiceRig({ docs: { capabilities: null } });
   const listing = gate<void>();

@@ -11,7 +11,6 @@ import { renamed } from '../../config/tool-rules.js';
 import { setBounded } from '../../kernel/bounded-map.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { HostError } from '../../kernel/errors.js';
-import { roleKey } from '../../policy/composite-key.js';
 import type { Principal } from '../../policy/operation.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody, type ManifestTool, manifestBody } from '../protocol/reply-body.js';
@@ -40,6 +39,7 @@ export interface ManifestsOptions {
   readonly host: ServedHost;
   readonly clock: Clock;
   readonly isRolelessAllowed: () => boolean;
+  /** The workers of this role may have another manifest than this one. */
   readonly onChanged: (role: string | undefined, manifest: RoleManifest) => void;
   readonly onProblem: (error: unknown) => void;
 }
@@ -49,17 +49,12 @@ export class Manifests {
   readonly #byRole = new Map<string | undefined, RoleManifest>();
   /** Revisions of servers and rules from which `#byRole` was made. */
   #signature = '';
-  /** The signature names every server, so it is made only after a change: every call asks for a manifest several times. */
+  /** The part of the servers is made only after a change: every call asks for a manifest several times. */
+  #rules = '';
   #isStale = true;
-  #rulesRevision = -1;
-  #isOpen = false;
   #cancelLook: Cancel | undefined;
-  /**
-   * Functions that wait for the first listing of all servers. A later function replaces an earlier one of the same name, so there are
-   * at most as many as roles and connected sessions.
-   */
-  readonly #afterListing = new Map<string, () => void>();
-  #isListing = false;
+  /** Roles whose workers are notified after the first listing of all servers. */
+  readonly #unnotified = new Set<string | undefined>();
   #isClosed = false;
   readonly #stopListening: () => void;
 
@@ -85,27 +80,13 @@ export class Manifests {
     return unlisted.length > 0 ? host.startupListing(unlisted) : undefined;
   }
 
-  /** Calls `onListed` with the manifest after the first listing; at once if there is no wait. */
-  afterListing(name: string, role: string | undefined, onListed: (manifest: RoleManifest) => void): void {
-    const notify = () => {
-      try {
-        onListed(this.of(role));
-      } catch (error) {
-        this.#options.onProblem(error);
-      }
-    };
-    if (!this.#isListing) {
-      const listing = this.whenListed();
-      if (listing === undefined) return notify();
-      this.#isListing = true;
-      void listing.then(() => this.#listed());
-    }
-    this.#afterListing.set(name, notify);
-  }
-
-  /** Call it when the session has left. */
-  forget(name: string): void {
-    this.#afterListing.delete(name);
+  /** Returns true while the first listing lasts: then the workers of this role are notified after it. */
+  notifiesLater(role: string | undefined): boolean {
+    const listing = this.whenListed();
+    if (listing === undefined) return false;
+    if (this.#unnotified.size === 0) void listing.then(() => this.#listed());
+    this.#unnotified.add(role);
+    return true;
   }
 
   /** Servers or rules may have changed: manifests are rebuilt soon, and workers are notified of changes. */
@@ -130,33 +111,36 @@ export class Manifests {
   }
 
   #listed(): void {
-    this.#isListing = false;
-    const waiting = [...this.#afterListing.values()];
-    this.#afterListing.clear();
-    if (!this.#isClosed) for (const notify of waiting) notify();
+    const roles = [...this.#unnotified];
+    this.#unnotified.clear();
+    if (!this.#isClosed) for (const role of roles) this.#notify(role, () => true);
+  }
+
+  #notify(role: string | undefined, isNews: (manifest: RoleManifest) => boolean): void {
+    const { onChanged, onProblem } = this.#options;
+    try {
+      const manifest = this.of(role);
+      if (isNews(manifest)) onChanged(role, manifest);
+    } catch (error) {
+      // A host whose rules throw. Its own ones do not (policy/allowlist.ts).
+      onProblem(error);
+    }
   }
 
   /** Makes the manifests anew if servers or rules have changed. */
   #refresh(): void {
-    const { host, isRolelessAllowed, onChanged, onProblem } = this.#options;
-    const [rulesRevision, isOpen] = [host.rulesRevision, isRolelessAllowed()];
-    if (!this.#isStale && rulesRevision === this.#rulesRevision && isOpen === this.#isOpen) return;
-    [this.#isStale, this.#rulesRevision, this.#isOpen] = [false, rulesRevision, isOpen];
-    let signature = `${rulesRevision} ${isOpen}`;
+    const { host, isRolelessAllowed } = this.#options;
+    const rules = `${host.rulesRevision} ${isRolelessAllowed()}`;
+    if (!this.#isStale && rules === this.#rules) return;
+    [this.#isStale, this.#rules] = [false, rules];
+    let signature = rules;
     for (const name of host.names()) signature += ` ${name}:${host.known(name)?.revision}`;
     if (signature === this.#signature) return;
     this.#signature = signature;
     const before = [...this.#byRole];
     this.#byRole.clear();
-    for (const [role, { revision }] of before) {
-      try {
-        if (this.of(role).revision !== revision)
-          this.afterListing(roleKey('changed', role), role, (manifest) => onChanged(role, manifest));
-      } catch (error) {
-        // A host whose rules throw. Its own ones do not (policy/allowlist.ts).
-        onProblem(error);
-      }
-    }
+    for (const [role, { revision }] of before)
+      this.#notify(role, (now) => now.revision !== revision && !this.notifiesLater(role));
   }
 
   #make(role: string | undefined): RoleManifest {
