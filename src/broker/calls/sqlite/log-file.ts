@@ -193,15 +193,13 @@ function prepare(file: string, hasFailed: boolean): Database.Database {
   pragma('wal_autocheckpoint = 0');
   pragma(`journal_size_limit = ${16 * 1024 * 1024}`);
   pragma('cache_size = -16384');
-  if (hasFailed || statSync(file).size <= checkedBytesMax) check(pragma);
+  if (hasFailed || statSync(file).size <= checkedBytesMax) {
+    const [{ integrity_check: result }] = pragma('integrity_check(1)') as [{ integrity_check: string }];
+    if (result !== 'ok') throw new Unreadable(result);
+  }
   // The version is written last: a file that has it has the table.
   if (found !== format.version) database.exec(`BEGIN; ${callsSchema} PRAGMA user_version = ${format.version}; COMMIT;`);
   return database;
-}
-
-function check(pragma: (text: string) => Record<string, unknown>[]): void {
-  const found = String(pragma('integrity_check(1)')[0]?.integrity_check);
-  if (found !== 'ok') throw new Unreadable(found);
 }
 
 const unusable = (cause: unknown): HostError =>

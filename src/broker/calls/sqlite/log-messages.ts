@@ -2,9 +2,9 @@
  * Messages between the log and its thread, as plain data.
  * Invariant: answers come in the order of their operations. Acknowledgements and tidying have none, because no caller waits for it.
  */
-import { HostError, type HostErrorOptions } from '../../../kernel/errors.js';
+import type { HostError } from '../../../kernel/errors.js';
 import type { RowClass, UsageChange } from '../call-bounds.js';
-import type { CallId, CallOutcome, CallRow, CallState } from '../call-log.js';
+import type { CallId, CallOutcome, CallRow, NewCall } from '../call-log.js';
 
 export interface ThreadData {
   /** Undefined: the rows are in memory and end with the thread. */
@@ -16,23 +16,13 @@ export interface ThreadData {
 /** Each reply has its own ArrayBuffer: a structured clone copies the whole buffer, not only the view. */
 type Reply = Uint8Array | undefined;
 
+type Receive = { readonly op: 'receive'; readonly expires: number; readonly reply: Reply };
+type Finish = { readonly op: 'finish'; readonly owner: string; readonly reply: Reply };
+
 export type Operation =
-  | (CallId & {
-      readonly op: 'receive';
-      readonly state: CallState;
-      readonly digest: string;
-      readonly isCallersKey: boolean;
-      readonly expires: number;
-      readonly reply: Reply;
-    })
+  | (CallId & Pick<NewCall, 'state' | 'digest' | 'isCallersKey'> & Receive)
   | (CallId & { readonly op: 'begin'; readonly version: number })
-  | (CallId & {
-      readonly op: 'finish';
-      readonly owner: string;
-      readonly state: CallOutcome['state'];
-      readonly isCallersKey: boolean;
-      readonly reply: Reply;
-    })
+  | (CallId & Pick<CallOutcome, 'state' | 'isCallersKey'> & Finish)
   | (CallId & { readonly op: 'find' | 'ack' })
   /** The rows of one worker, or of all workers. `except`: workers, and pairs of a worker and an epoch, as one text each. */
   | { readonly op: 'purge'; readonly worker: string | undefined; readonly except: readonly string[] }
@@ -41,13 +31,8 @@ export type Operation =
 
 export type ThreadRow = Omit<CallRow, 'reply'> & { readonly reply: Reply };
 
-export type PlainError = HostErrorOptions & Pick<HostError, 'code' | 'message'>;
-
-/** `done`: the change was made. `row`: the change was not made, because this row conflicts with it. */
-export type Answer =
-  | { readonly kind: 'done' | 'none' }
-  | { readonly kind: 'row'; readonly row: ThreadRow }
-  | { readonly kind: 'error'; readonly error: PlainError };
+/** `done`: the change was made. `row`: the change was not made, because this row conflicts with it. `full`: the disk has no room for it. */
+export type Answer = { readonly kind: 'done' | 'none' | 'full' } | { readonly kind: 'row'; readonly row: ThreadRow };
 
 export interface Batch {
   readonly operations: readonly Operation[];
@@ -67,12 +52,16 @@ export interface Written {
   readonly expiries?: Readonly<Record<RowClass, ReadonlyMap<string, number>>> | undefined;
 }
 
+/** For `readError`: a structured clone of an error has no code and no details. */
+export type ErrorText = string;
+export const textOf = (error: HostError): ErrorText => JSON.stringify(error.toJSON());
+
 export type ToThread = Batch | { readonly close: true };
 
 export type FromThread =
   /** The first one says what the file holds, and that the log is open. */
-  | (Written & { readonly kind: 'written'; readonly problems: readonly PlainError[] })
-  | { readonly kind: 'refused'; readonly error: PlainError }
+  | (Written & { readonly kind: 'written'; readonly problems: readonly ErrorText[] })
+  | { readonly kind: 'refused'; readonly error: ErrorText }
   | { readonly kind: 'failed'; readonly cause: string };
 
 /** Copying a small reply is cheaper than transferring its memory. */
@@ -85,11 +74,3 @@ export const transfersOf = (items: readonly (Operation | Answer)[]): ArrayBuffer
     const reply = 'reply' in holder ? holder.reply : undefined;
     return reply && reply.length >= transferBytes ? [reply.buffer as ArrayBuffer] : [];
   });
-
-export const toPlain = ({ code, message, hint, details }: HostError): PlainError => ({
-  ...{ code, message, ...details },
-  ...(hint === undefined ? {} : { hint }),
-});
-
-export const fromPlain = ({ code, message, ...options }: PlainError): HostError =>
-  new HostError(code, message, options);

@@ -15,9 +15,9 @@ import type { HostError } from '../../../kernel/errors.js';
 import { errorBody } from '../../protocol/reply-body.js';
 import type { UsageChange } from '../call-bounds.js';
 import { type CallId, type CallState, callStates } from '../call-log.js';
-import { damagedRow, diskFull } from './log-errors.js';
-import { isFull, moveFailed, openInMemory, openLogFile } from './log-file.js';
-import { type Answer, type Batch, type Operation, type ThreadRow, toPlain, type Written } from './log-messages.js';
+import { damagedRow } from './log-errors.js';
+import { isFull, openInMemory, openLogFile } from './log-file.js';
+import type { Answer, Batch, Operation, ThreadRow, Written } from './log-messages.js';
 
 const MiB = 1024 * 1024;
 const pageBytes = 4096;
@@ -71,10 +71,8 @@ export class LogStore {
   readonly #onProblem: (error: HostError) => void;
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Database.Statement>();
-  /** Usage by the rows that the file had when it was opened. */
-  readonly loaded: UsageChange[];
-  /** Changes of usage by the current transaction. They count only if it commits. */
-  #changes: UsageChange[] = [];
+  /** Changes of usage by the current transaction. They count only if it commits. At first: the rows that the file has. */
+  #changes: UsageChange[];
   /** Acknowledgements for which the disk had no room at all. */
   #unwritten: Operation[] = [];
   #walBytes = 0;
@@ -87,48 +85,35 @@ export class LogStore {
     this.#folder = folder;
     this.#owner = owner;
     this.#onProblem = onProblem;
-    const use = (database: Database.Database) => ({ database, loaded: usageIn(database) });
-    const opened = folder === undefined ? openInMemory(use) : openLogFile(folder, onProblem, use);
-    this.#database = opened.database;
-    this.loaded = opened.loaded;
+    const use = (database: Database.Database) => [database, usageIn(database)] as const;
+    [this.#database, this.#changes] = folder === undefined ? openInMemory(use) : openLogFile(folder, onProblem, use);
   }
 
   /** Throws when the disk failed. Then nothing may be written any more. */
   write({ operations, nowMs }: Batch): Written {
-    return this.#guarded(() => {
-      this.#look();
-      const all = this.#unwritten.length === 0 ? operations : [...this.#unwritten, ...operations];
-      const apply = (operation: Operation) => this.#apply(operation, nowMs);
-      // The first try may find the disk full. Then the second refuses new calls and large replies, and the third all writes that need room.
-      const answers =
-        this.#inOne(all, apply) ??
-        this.#inOne(all, apply) ??
-        this.#inOne(all, (operation) => (needsRoom(operation) ? error(diskFull()) : apply(operation)));
-      if (this.#walBytes >= checkpointBytes) this.#checkpoint();
-      this.#unwritten = answers ? [] : all.filter(({ op }) => op === 'ack').slice(0, unwrittenMax);
-      const isSweep = answers && operations.some((operation) => operation.op === 'tidy' && operation.isSweep);
-      const written: Written = {
-        ...{ answers: answers ?? operations.filter(isAnswered).map(() => error(diskFull())), changes: this.#changes },
-        ...{ isFull: this.#isFull, hasSpare: this.#hasSpare, expiries: isSweep ? this.#expiries() : undefined },
-      };
-      this.#changes = [];
-      return written;
-    });
+    this.#look();
+    const all = this.#unwritten.length === 0 ? operations : [...this.#unwritten, ...operations];
+    const apply = (operation: Operation) => this.#apply(operation, nowMs);
+    // The first try may find the disk full. Then the second refuses new calls and large replies, and the third all writes that need room.
+    const answers =
+      this.#inOne(all, apply) ??
+      this.#inOne(all, apply) ??
+      this.#inOne(all, (operation) => (needsRoom(operation) ? full : apply(operation)));
+    if (this.#walBytes >= checkpointBytes) this.#checkpoint();
+    this.#unwritten = answers ? [] : all.filter(({ op }) => op === 'ack').slice(0, unwrittenMax);
+    const isSweep = answers && operations.some((operation) => operation.op === 'tidy' && operation.isSweep);
+    const written: Written = {
+      ...{ answers: answers ?? operations.filter(isAnswered).map(() => full), changes: this.#changes },
+      ...{ isFull: this.#isFull, hasSpare: this.#hasSpare, expiries: isSweep ? this.#expiries() : undefined },
+    };
+    this.#changes = [];
+    return written;
   }
 
   /** Throws when the disk failed. Then the file stays open: SQLite would write and sync it once more on close. */
   close(): void {
-    this.#guarded(() => this.#checkpoint());
+    this.#checkpoint();
     this.#database.close();
-  }
-
-  #guarded<T>(use: () => T): T {
-    try {
-      return use();
-    } catch (error) {
-      if (this.#folder !== undefined) moveFailed(this.#folder);
-      throw error;
-    }
   }
 
   /** Undefined: the disk has no room for all of them. */
@@ -155,12 +140,12 @@ export class LogStore {
       case 'receive': {
         if (!this.#isFull) return this.#receive(operation);
         const known = this.#find(operation);
-        return known.kind === 'row' ? known : error(diskFull());
+        return known.kind === 'row' ? known : full;
       }
       case 'begin':
         return this.#begin(operation);
       case 'finish':
-        return this.#isFull && replyBytesOf(operation) > smallBytes ? error(diskFull()) : this.#finish(operation);
+        return this.#isFull && replyBytesOf(operation) > smallBytes ? full : this.#finish(operation);
       case 'find':
         return this.#find(operation);
       case 'ack':
@@ -356,4 +341,4 @@ const sumOf = (reply: Uint8Array | undefined): number => crc32(reply ?? '');
 /** Shared objects: a structured clone copies each only once per message, however many answers refer to it. */
 const done: Answer = { kind: 'done' };
 const none: Answer = { kind: 'none' };
-const error = (refusal: HostError): Answer => ({ kind: 'error', error: toPlain(refusal) });
+const full: Answer = { kind: 'full' };

@@ -8,14 +8,14 @@
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { isHostError } from '../../../kernel/errors.js';
 import { logFailed } from './log-errors.js';
-import { lockFolder } from './log-file.js';
+import { lockFolder, moveFailed } from './log-file.js';
 import {
+  type ErrorText,
   type FromThread,
   type Operation,
-  type PlainError,
   type ThreadData,
   type ToThread,
-  toPlain,
+  textOf,
   transfersOf,
   type Written,
 } from './log-messages.js';
@@ -30,7 +30,7 @@ const port = parentPort as NonNullable<typeof parentPort>;
 let waiting: Operation[] = [];
 let nowMs = 0;
 let isClosing = false;
-const problems: PlainError[] = [];
+const problems: ErrorText[] = [];
 
 const say = (message: FromThread, transfers: ArrayBuffer[] = []): void => port.postMessage(message, transfers);
 const sayWritten = (written: Written): void =>
@@ -38,7 +38,7 @@ const sayWritten = (written: Written): void =>
 
 try {
   const unlock = folder === undefined ? () => {} : lockFolder(folder, startedAt);
-  const store = new LogStore(folder, owner, (error) => problems.push(toPlain(error)));
+  const store = new LogStore(folder, owner, (error) => problems.push(textOf(error)));
   port.on('message', (message: ToThread) => {
     try {
       take(message);
@@ -51,9 +51,9 @@ try {
       giveUp(error);
     }
   });
-  sayWritten({ answers: [], changes: store.loaded, isFull: false, hasSpare: true });
+  sayWritten(store.write({ operations: [], nowMs }));
 } catch (error) {
-  say({ kind: 'refused', error: toPlain(isHostError(error) ? error : logFailed(textOf(error), 'not_executed')) });
+  say({ kind: 'refused', error: textOf(isHostError(error) ? error : logFailed(causeOf(error), 'not_executed')) });
   port.close();
 }
 
@@ -74,7 +74,8 @@ function takeAll(): void {
 /** Whether unanswered operations were written is unknown. The next start recovers them from the write-ahead log. */
 function giveUp(error: unknown): void {
   waiting = [];
-  say({ kind: 'failed', cause: textOf(error) });
+  if (folder !== undefined) moveFailed(folder);
+  say({ kind: 'failed', cause: causeOf(error) });
   port.removeAllListeners('message');
   // Without a listener on the port the thread would end and release its lock.
   port.on('message', () => {});
@@ -89,7 +90,7 @@ function nextGroup(): Operation[] {
   return group;
 }
 
-function textOf(error: unknown): string {
+function causeOf(error: unknown): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
   return String(code ?? message);
 }

@@ -15,11 +15,12 @@ import { HostError, isHostError } from '../../../kernel/errors.js';
 import { newId } from '../../../kernel/random.js';
 import { requireTrusted } from '../../../transports/stdio/state-dir.js';
 import { brokerLimits } from '../../protocol/limits.js';
+import { readError } from '../../protocol/messages.js';
 import { errorBody } from '../../protocol/reply-body.js';
 import { CallBounds, type FirstExpiry, keptMs, noRoom, notKept } from '../call-bounds.js';
 import type { CallId, CallLog, CallOutcome, CallRow, NewCall, Received } from '../call-log.js';
-import { diskFull, inUse, logClosed, logFailed } from './log-errors.js';
-import { type Answer, type FromThread, fromPlain, type Operation, transfersOf, type Written } from './log-messages.js';
+import { diskFull, logClosed, logFailed } from './log-errors.js';
+import { type Answer, type FromThread, type Operation, transfersOf, type Written } from './log-messages.js';
 import { logThreadStart } from './log-thread-start.js';
 
 /** How often free pages are returned to the disk, and a full disk is checked for room. */
@@ -42,23 +43,17 @@ export interface SqliteCallLogOptions {
 }
 
 /**
- * Folders whose log is open in this process. A log that failed is not opened again here, because its thread keeps the lock until the
- * process ends. After a failed sync the kernel may return bytes that are not on the disk. So the next process writes and syncs the
- * write-ahead log anew, and then checks the file (log-file.ts).
+ * Folders whose log failed in this process. It is not opened again here, because its thread keeps the lock until the process ends. After
+ * a failed sync the kernel may return bytes that are not on the disk. So the next process writes and syncs the write-ahead log anew, and
+ * then checks the file (log-file.ts).
  */
-const openFolders = new Map<string, 'open' | 'failed'>();
+const failedFolders = new Set<string | undefined>();
 
 /** Rejects with a HostError: `in_use` when another log has the folder. */
 export async function openSqliteCallLog(options: SqliteCallLogOptions): Promise<CallLog> {
-  const folder = options.folder === undefined ? undefined : claimFolder(options.folder);
+  const folder = options.folder === undefined ? undefined : privateFolder(options.folder);
   const log = new SqliteCallLog({ ...options, folder });
-  try {
-    await log.opened;
-  } catch (error) {
-    if (isHostError(error) && error.details.reason === 'store_failed') openFolders.set(folder ?? '', 'failed');
-    else openFolders.delete(folder ?? '');
-    throw error;
-  }
+  await log.opened.promise;
   if (options.workers) await log.purgeOthers(options.workers);
   return log;
 }
@@ -71,7 +66,7 @@ interface Waiter {
 class SqliteCallLog implements CallLog {
   readonly storeId = newId();
   readonly owner = this.storeId;
-  readonly opened: Promise<void>;
+  readonly opened = deferred();
   readonly #folder: string | undefined;
   readonly #clock: Clock;
   readonly #onProblem: (error: HostError) => void;
@@ -79,9 +74,9 @@ class SqliteCallLog implements CallLog {
   readonly #thread: Worker;
   /** Operations for the next message, in order of arrival: a call that is sent again before its acknowledgement must find its row. */
   #next: Operation[] = [];
-  /** Of operations with an answer, in the same order: first those that the thread has, then `#unsent` of `#next`. */
-  #waiters: Waiter[] = [];
-  #unsent = 0;
+  /** Of the operations in `#next` that have an answer, and of those that the thread has; in the order of the operations. */
+  #unsent: Waiter[] = [];
+  #sent: Waiter[] = [];
   #isFlushSoon = false;
   #failure: string | undefined;
   #isFull = false;
@@ -107,18 +102,8 @@ class SqliteCallLog implements CallLog {
     const workerData = { folder, owner: this.owner, startedAt };
     // The thread gets no environment, which may have secrets, and no flags of this process.
     this.#thread = new Worker(script, { eval: isCode, workerData, env: {}, execArgv: [] });
-    this.opened = new Promise((resolve, reject) => {
-      this.#thread.once('message', (message: FromThread) => {
-        if (message.kind !== 'refused') return resolve();
-        this.#closing = Promise.resolve();
-        reject(fromPlain(message.error));
-      });
-      this.#thread.once('error', (error) => {
-        reject(logFailed(error.message, 'not_executed'));
-        this.#fail(error.message);
-      });
-    });
     this.#thread.on('message', (message: FromThread) => this.#heard(message));
+    this.#thread.once('error', ({ message }) => this.#fail(message));
     this.#thread.once('exit', () => {
       if (!this.#closing) this.#fail('its thread ended');
       this.#ended.resolve();
@@ -176,8 +161,8 @@ class SqliteCallLog implements CallLog {
   /** Travels with the next operation that has an answer, so it costs no transaction of its own; alone it waits for the next tidying. */
   acknowledge(id: CallId): void {
     if (this.#gone('uncertain')) return;
-    const waiting = this.#next.push({ op: 'ack', ...id }) - this.#unsent;
-    if (waiting >= acksAtOnce || this.#bounds.isWaiting) this.#flushSoon();
+    this.#next.push({ op: 'ack', ...id });
+    if (this.#next.length >= acksAtOnce || this.#bounds.isWaiting) this.#flushSoon();
     else if (!this.#isTidySoon) this.#tidyIn(tidyMs);
   }
 
@@ -215,8 +200,7 @@ class SqliteCallLog implements CallLog {
     this.#bounds.wake();
     await this.#ended.promise;
     cancel();
-    for (const waiter of this.#waiters.splice(0)) waiter.reject(logClosed());
-    if (this.#folder !== undefined && this.#failure === undefined) openFolders.delete(this.#folder);
+    for (const waiter of this.#sent.splice(0)) waiter.reject(logClosed());
   }
 
   /** The error for operations after a failure or a close; undefined while the log is open. */
@@ -230,8 +214,7 @@ class SqliteCallLog implements CallLog {
       const gone = this.#gone('not_executed');
       if (gone) return reject(gone);
       this.#next.push(operation);
-      this.#waiters.push({ resolve, reject });
-      this.#unsent++;
+      this.#unsent.push({ resolve, reject });
       this.#flushSoon();
     });
   }
@@ -246,16 +229,18 @@ class SqliteCallLog implements CallLog {
     this.#isFlushSoon = false;
     if (this.#next.length === 0) return;
     const operations = this.#next;
-    [this.#next, this.#unsent] = [[], 0];
+    this.#next = [];
+    for (const waiter of this.#unsent.splice(0)) this.#sent.push(waiter);
     this.#thread.ref();
     this.#thread.postMessage({ operations, nowMs: this.#wallMs() }, transfersOf(operations));
   }
 
   #heard(message: FromThread): void {
     if (message.kind === 'failed') return this.#fail(message.cause);
-    if (message.kind === 'refused') return;
+    if (message.kind === 'refused') return this.#refused(readError(Buffer.from(message.error)));
+    this.opened.resolve();
     const { answers, changes, isFull, hasSpare, expiries = this.#expiries, problems } = message;
-    for (const problem of problems) this.#onProblem(fromPlain(problem));
+    for (const problem of problems) this.#onProblem(readError(Buffer.from(problem)));
     for (const change of changes) this.#bounds.change(change);
     if (isFull && !this.#isFull) this.#onProblem(diskFull());
     this.#isFull = isFull;
@@ -263,12 +248,19 @@ class SqliteCallLog implements CallLog {
     const isFreed = changes.some(({ bytes }) => bytes < 0);
     if (isFreed) this.#bounds.wake();
     if ((isFull || hasSpare || isFreed) && !this.#isTidySoon) this.#tidyIn(tidyMs);
-    this.#waiters.splice(0, answers.length).forEach((waiter, at) => {
+    this.#sent.splice(0, answers.length).forEach((waiter, at) => {
       const answer = answers[at] as Answer;
-      if (answer.kind === 'error') waiter.reject(fromPlain(answer.error));
+      if (answer.kind === 'full') waiter.reject(diskFull());
       else waiter.resolve(answer);
     });
-    if (this.#waiters.length === this.#unsent && !this.#closing) this.#thread.unref();
+    if (this.#sent.length === 0 && !this.#closing) this.#thread.unref();
+  }
+
+  /** The thread could not open the log, and ends. */
+  #refused(error: HostError): void {
+    this.#closing = Promise.resolve();
+    if (error.details.reason === 'store_failed') failedFolders.add(this.#folder);
+    this.opened.reject(error);
   }
 
   #fail(cause: string): void {
@@ -276,14 +268,13 @@ class SqliteCallLog implements CallLog {
     this.#failure = cause;
     this.#thread.unref();
     this.#cancelTidy();
-    if (this.#folder !== undefined) openFolders.set(this.#folder, 'failed');
-    this.#onProblem(logFailed(cause, 'not_executed'));
-    const sent = this.#waiters.length - this.#unsent;
-    // The thread never got the operations after these.
-    this.#waiters.splice(0).forEach((waiter, at) => {
-      waiter.reject(logFailed(cause, at < sent ? 'uncertain' : 'not_executed'));
-    });
-    [this.#next, this.#unsent] = [[], 0];
+    failedFolders.add(this.#folder);
+    const unsent = logFailed(cause, 'not_executed');
+    this.#onProblem(unsent);
+    this.opened.reject(unsent);
+    for (const waiter of this.#sent.splice(0)) waiter.reject(logFailed(cause, 'uncertain'));
+    for (const waiter of this.#unsent.splice(0)) waiter.reject(unsent);
+    this.#next = [];
     this.#bounds.wake();
     this.#ended.resolve();
   }
@@ -355,8 +346,8 @@ const foundIn = (answer: Answer): CallRow | undefined => {
   return { ...answer.row, reply: reply && Buffer.from(reply.buffer as ArrayBuffer, reply.byteOffset, reply.length) };
 };
 
-/** A private folder: a user who can write to it can make the host believe that a call has run. */
-function claimFolder(given: string): string {
+/** A user who can write to the folder can make the host believe that a call has run. */
+function privateFolder(given: string): string {
   try {
     mkdirSync(given, { recursive: true, mode: 0o700 });
   } catch (cause) {
@@ -367,9 +358,6 @@ function claimFolder(given: string): string {
   }
   requireTrusted(given);
   const folder = realpathSync(given);
-  const state = openFolders.get(folder);
-  if (state !== undefined)
-    throw state === 'open' ? inUse() : logFailed('it failed in this process before', 'not_executed');
-  openFolders.set(folder, 'open');
+  if (failedFolders.has(folder)) throw logFailed('it failed in this process before', 'not_executed');
   return folder;
 }
