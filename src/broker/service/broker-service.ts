@@ -30,7 +30,7 @@ import type {
   WorkerSession,
   WorkerTransport,
 } from './transport.js';
-import { idOf, type WorkerCallPorts, workerCall } from './worker-call.js';
+import { idOf, workerCall } from './worker-call.js';
 
 export interface BrokerServiceOptions {
   readonly host: ServedHost;
@@ -62,7 +62,6 @@ export class BrokerService implements ServiceHandlers {
   readonly #options: BrokerServiceOptions;
   readonly #runner: CallRunner;
   readonly #manifests: Manifests;
-  readonly #ports: WorkerCallPorts;
   /** Calls that were cancelled before they came, with the time of the cancel. */
   readonly #cancels = new Map<string, number>();
   /** Answers one question of each worker at a time, because the replies that it reads are in memory. */
@@ -87,10 +86,6 @@ export class BrokerService implements ServiceHandlers {
       onRepeated: () => void this.#counts.repeated++,
       onUncertain: ({ id: { worker, key } }) => this.#report({ kind: 'uncertain', worker, key }),
     });
-    this.#ports = {
-      ...{ host, isRolelessAllowed, onEvent: (event) => this.#report(event) },
-      manifestOf: (role) => this.#manifests.of(role),
-    };
   }
 
   /** Workers are notified of changed manifests through this transport. */
@@ -135,8 +130,9 @@ export class BrokerService implements ServiceHandlers {
     this.#counts.calls++;
     try {
       if (!session.identity()) return this.#refuse(incoming.refuse, revoked());
-      const { clock } = this.#options;
-      const task = workerCall(session, request, clock.nowMs() + request.deadlineMs, this.#ports);
+      const { host, clock } = this.#options;
+      const ports = { host, manifests: this.#manifests, onEvent: this.#report };
+      const task = workerCall(session, request, clock.nowMs() + request.deadlineMs, ports);
       const wasCancelled = this.#takeCancel(cancelKey(session, request.key));
       // A call that was sent before may have a row, which only the runner can decide about.
       if (wasCancelled && !request.sentBefore && !request.isCallersKey)
@@ -169,21 +165,17 @@ export class BrokerService implements ServiceHandlers {
   }
 
   async #ask(session: WorkerSession, keys: readonly string[]): Promise<AskedCalls> {
-    const running: string[] = [];
-    const resend: string[] = [];
+    const [running, resend]: [string[], string[]] = [[], []];
     let isReading = session.identity() !== undefined;
     for (let at = 0; at < keys.length; at += asksAtOnce) {
       const some = keys.slice(at, at + asksAtOnce);
       // A worker that does not read its replies asks for the rest later.
-      const found = isReading ? await Promise.all(some.map((key) => this.#find(session, key))) : [];
+      const found = isReading ? await Promise.all(some.map((key) => this.#answer(session, key))) : [];
       some.forEach((key, index) => {
-        const answer = found[index] ?? 'running';
+        const { [index]: answer = 'unread' } = found;
         if (answer === 'resend') resend.push(key);
-        else if (answer === 'running') running.push(key);
-        else if (!session.send({ op: 'reply', key, body: answer.reply, digest: answer.digest })) {
-          isReading = false;
-          running.push(key);
-        }
+        else if (answer !== 'sent') running.push(key);
+        isReading &&= answer !== 'unread';
       });
     }
     return { running, resend };
@@ -226,8 +218,8 @@ export class BrokerService implements ServiceHandlers {
     this.#report({ kind: 'disconnected', worker, session, reason });
   }
 
-  /** The outcome, or where the call stands. */
-  async #find(session: WorkerSession, key: string): Promise<Outcome | 'running' | 'resend'> {
+  /** Sends the outcome of a call, or says where the call stands. */
+  async #answer(session: WorkerSession, key: string): Promise<'sent' | 'unread' | 'running' | 'resend'> {
     const { log } = this.#options;
     const id = idOf(session, key);
     if (this.#runner.has(id)) return 'running';
@@ -235,9 +227,10 @@ export class BrokerService implements ServiceHandlers {
       const row = await log.find(id);
       // The call may have arrived while the log was read.
       if (this.#runner.has(id)) return 'running';
-      if (!row) return 'resend';
-      if (hasOutcome(row)) return row.reply ? { reply: row.reply, digest: row.digest } : 'resend';
-      return row.owner === log.owner || (await log.isGone(row.owner)) ? 'resend' : 'running';
+      if (row?.reply && hasOutcome(row))
+        return session.send({ op: 'reply', key, body: row.reply, digest: row.digest }) ? 'sent' : 'unread';
+      const isElsewhere = row && !hasOutcome(row) && row.owner !== log.owner && !(await log.isGone(row.owner));
+      return isElsewhere ? 'running' : 'resend';
     } catch {
       // The worker asks again.
       return 'running';
@@ -291,14 +284,12 @@ export class BrokerService implements ServiceHandlers {
     this.#transport?.notify((identity) => identity.role === role, { op: 'manifest_changed', revision });
   }
 
-  #report(event: BrokerEvent): void {
+  readonly #report = (event: BrokerEvent): void => {
     if (event.kind === 'denied') this.#counts.denied++;
     if (event.kind === 'uncertain') this.#counts.uncertain++;
     this.#options.onEvent?.(event);
-  }
+  };
 }
-
-type Outcome = { readonly reply: Buffer; readonly digest: string };
 
 /** The session is part of the key: a cancel must not end a call of another session with the same key. */
 const cancelKey = ({ name, epoch, id }: WorkerSession, key: string): string => compositeKey(name, epoch, id, key);

@@ -1,6 +1,7 @@
 /**
- * The manifest of each role: the tools of all servers that the role may call, kept as bytes until something changes.
- * Not here: whether a call may be made (worker-call.ts), sending manifests (broker-service.ts).
+ * The manifest of each role: the tools of all servers that the role may call, kept as bytes until something changes; and the tool that a
+ * call means.
+ * Not here: sending manifests (broker-service.ts).
  *
  * Invariants: the revision is a hash of the content, so a server that restarts with the same tools changes nothing. Workers are
  * notified of a change only after each server was listed once, or the wait for it is over. Otherwise the restart of a host would
@@ -14,8 +15,17 @@ import type { HostError } from '../../kernel/errors.js';
 import type { Principal } from '../../policy/operation.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { errorBody, type ManifestTool, manifestBody } from '../protocol/reply-body.js';
-import { manifestTooLarge, noRole, type Target, unlistedRole } from './call-errors.js';
-import type { ServedHost } from './transport.js';
+import {
+  ambiguous,
+  manifestTooLarge,
+  noRole,
+  notAllowed,
+  notFound,
+  revoked,
+  type Target,
+  unlistedRole,
+} from './call-errors.js';
+import type { ServedHost, WorkerIdentity } from './transport.js';
 
 const rolesMax = 1_024;
 /** Servers that start together cause one notification. */
@@ -71,6 +81,24 @@ export class Manifests {
     const made = this.#make(role);
     setBounded(this.#byRole, role, made, rolesMax);
     return made;
+  }
+
+  /** The tool that a worker means, or why the worker may not call it. `worker` undefined: its key is not valid any more. */
+  find(worker: WorkerIdentity | undefined, server: string | undefined, tool: string): Target | HostError {
+    if (!worker) return revoked();
+    const { host } = this.#options;
+    const { name, role } = worker;
+    const { byName, denied } = this.of(role);
+    const found = (byName.get(tool) ?? []).filter((each) => server === undefined || each.server === server);
+    if (found.length > 1) return ambiguous(tool);
+    const [target] = found;
+    if (target) return target;
+    const servers = server === undefined ? host.names() : [server];
+    if (!servers.some((each) => this.#isAllowed({ id: name, role, scopes: [] }, each, tool)))
+      return notAllowed(role, server, tool, denied);
+    // The server was not listed yet: the host finds out when it calls.
+    if (server !== undefined && host.known(server)?.lists.has('tools/list') === false) return { server, tool };
+    return notFound(server, tool);
   }
 
   /** Resolves when each server was listed once, or the host's time for that is over. Undefined: no wait. */
@@ -158,21 +186,25 @@ export class Manifests {
   }
 
   #toolsOf(role: string | undefined): [ManifestTool[], Map<string, Target[]>] {
-    const { host, isRolelessAllowed } = this.#options;
+    const { host } = this.#options;
     const principal: Principal = { id: anyWorker, role, scopes: [] };
     const tools: ManifestTool[] = [];
     const byName = new Map<string, Target[]>();
-    if (role === undefined && !isRolelessAllowed()) return [tools, byName];
     for (const server of host.names()) {
       const known = host.known(server);
       for (const { key, raw, joined } of known?.lists.get('tools/list')?.items ?? []) {
-        if (!known || !host.isAllowed(principal, server, key)) continue;
+        if (!known || !this.#isAllowed(principal, server, key)) continue;
         const name = renamed(known.definition.tools, key);
         tools.push({ server, name, raw: joined ?? raw });
         byName.set(name, [...(byName.get(name) ?? []), { server, tool: key }]);
       }
     }
     return [tools, byName];
+  }
+
+  #isAllowed(principal: Principal, server: string, tool: string): boolean {
+    const { host, isRolelessAllowed } = this.#options;
+    return (principal.role !== undefined || isRolelessAllowed()) && host.isAllowed(principal, server, tool);
   }
 
   #denied(role: string | undefined): HostError | undefined {

@@ -4,22 +4,21 @@
  *
  * Invariant: role and tool are looked up each time they are asked for, so a changed configuration applies to calls that wait.
  */
-import { type HostError, isHostError } from '../../kernel/errors.js';
+import { isHostError } from '../../kernel/errors.js';
 import { compositeKey } from '../../policy/composite-key.js';
 import type { BrokerEvent } from '../broker-events.js';
 import type { CallId } from '../calls/call-log.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { type CallRequest, requestDigest, traceMeta } from '../protocol/messages.js';
 import { errorBody, resultBody } from '../protocol/reply-body.js';
-import { ambiguous, notAllowed, notFound, revoked, type Target, tooLarge } from './call-errors.js';
-import type { RoleManifest } from './manifests.js';
+import { tooLarge } from './call-errors.js';
+import type { Manifests } from './manifests.js';
 import type { CallTask } from './running-call.js';
 import type { ServedHost, WorkerSession } from './transport.js';
 
 export interface WorkerCallPorts {
   readonly host: ServedHost;
-  readonly manifestOf: (role: string | undefined) => RoleManifest;
-  readonly isRolelessAllowed: () => boolean;
+  readonly manifests: Pick<Manifests, 'find'>;
   readonly onEvent: (event: BrokerEvent) => void;
 }
 
@@ -31,18 +30,19 @@ export function workerCall(
   deadlineAtMs: number,
   ports: WorkerCallPorts,
 ): CallTask {
-  const { host, onEvent } = ports;
+  const { host, manifests, onEvent } = ports;
   const { key, server, tool, args, isCallersKey, sentBefore, trace, wantsProgress } = request;
+  const find = () => manifests.find(from.identity(), server, tool);
   let isDenialReported = false;
   return {
     ...{ id: idOf(from, key), server, tool, digest: requestDigest(server, tool, args), bytes: args.length },
     ...{ isCallersKey, sentBefore, deadlineAtMs },
     isRepeatable() {
-      const target = targetOf(request, from, ports);
+      const target = find();
       return !isHostError(target) && host.mayRunTwice(target.server, target.tool);
     },
     refusal() {
-      const target = targetOf(request, from, ports);
+      const target = find();
       if (!isHostError(target)) return undefined;
       if (target.code === 'denied' && !isDenialReported) {
         isDenialReported = true;
@@ -51,7 +51,7 @@ export function workerCall(
       return target;
     },
     async execute(signal, timeMs) {
-      const target = targetOf(request, from, ports);
+      const target = find();
       if (isHostError(target)) throw target;
       const onProgress = (params: Buffer): void => {
         if (params.length <= brokerLimits.progressBytes) from.send({ op: 'progress', key, params });
@@ -68,25 +68,4 @@ export function workerCall(
       return errorBody(tooLarge(target, bytes.length, brokerLimits.replyBytes));
     },
   };
-}
-
-/** The tool that is meant, or why the worker may not call it. */
-function targetOf({ server, tool }: CallRequest, from: WorkerSession, ports: WorkerCallPorts): Target | HostError {
-  const { host, manifestOf, isRolelessAllowed } = ports;
-  const identity = from.identity();
-  if (!identity) return revoked();
-  const { name, role } = identity;
-  const manifest = manifestOf(role);
-  const found = (manifest.byName.get(tool) ?? []).filter((each) => server === undefined || each.server === server);
-  if (found.length > 1) return ambiguous(tool);
-  const [target] = found;
-  if (target) return target;
-  const principal = { id: name, role, scopes: [] };
-  const servers = server === undefined ? host.names() : [server];
-  const isOpen = role !== undefined || isRolelessAllowed();
-  if (!isOpen || !servers.some((each) => host.isAllowed(principal, each, tool)))
-    return notAllowed(role, server, tool, manifest.denied);
-  // The server was not listed yet: the host finds out when it calls.
-  if (server !== undefined && host.known(server)?.lists.has('tools/list') === false) return { server, tool };
-  return notFound(server, tool);
 }
