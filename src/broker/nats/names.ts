@@ -18,7 +18,6 @@ export const queueGroup = 'hostler';
 export const storeKey = 'store';
 
 export const streamOf = (bucket: string): string => `KV_${bucket}`;
-export const workerAccount = (worker: string, epoch: string): string => `HOSTLER_W_${token(worker)}.${token(epoch)}`;
 
 /** One valid token of a subject. `=` begins an escaped byte. */
 export const token = (name: string): string => (plain.test(name) ? name : escaped(name));
@@ -27,14 +26,16 @@ const plain = /^[A-Za-z0-9_-]*$/;
 const escaped = (name: string): string =>
   name.replace(/[^A-Za-z0-9_-]/gu, (char) => Buffer.from(char).toString('hex').replace(/../g, '=$&'));
 
-const nameOfToken = (text: string): string =>
-  Buffer.from(
-    text.replace(/=([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16))),
-    'latin1',
-  ).toString();
+const nameOfToken = (text = ''): string => {
+  if (plain.test(text)) return text;
+  const bytes = text.replace(/=([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+  return Buffer.from(bytes, 'latin1').toString();
+};
 
+/** Name and epoch of a worker: two tokens of its subjects and of the keys of its rows. Its account is named after them. */
+export const workerTokens = (worker: string, epoch: string): string => `${token(worker)}.${token(epoch)}`;
 export const rowKey = (worker: string, epoch: string, key: string): string =>
-  `${token(worker)}.${token(epoch)}.${token(key)}`;
+  `${workerTokens(worker, epoch)}.${token(key)}`;
 
 export const bodySubject = (rowKeyOfCall: string): string => `hostler.body.${rowKeyOfCall}`;
 
@@ -48,18 +49,12 @@ export const workerSubscribeSubjects = (session: string): readonly string[] => [
   'hostler.out.all',
 ];
 
-/** All subjects of one worker, for its account: `local` for the worker, `shared` for the hosts. */
-export const workerSubjects = (worker: string, epoch: string) => ({
-  publish: { local: 'hostler.in.>', shared: `hostler.in.${token(worker)}.${token(epoch)}.>` },
-  subscribe: { local: 'hostler.out.>', shared: `hostler.out.${token(worker)}.${token(epoch)}.>` },
-});
-
 /** Subjects as a host uses them. */
 export const anyWorkerSubject = (operation: Operation): string => `hostler.in.*.*.${operation}.*`;
 export const sessionSubject = (worker: string, epoch: string, session: string): string =>
-  `hostler.out.${token(worker)}.${token(epoch)}.one.${session}`;
+  `hostler.out.${workerTokens(worker, epoch)}.one.${session}`;
 export const workerSubject = (worker: string, epoch: string): string =>
-  `hostler.out.${token(worker)}.${token(epoch)}.all`;
+  `hostler.out.${workerTokens(worker, epoch)}.all`;
 
 /** A host answers requests on this subject while it runs. */
 export const hostSubject = (owner: string): string => `hostler.host.${owner}`;
@@ -67,11 +62,7 @@ export const hostSubject = (owner: string): string => `hostler.host.${owner}`;
 export const storeChanged = 'hostler.store';
 
 /** The sender of a message below `hostler.in`. */
-export function senderOf(subject: string): {
-  readonly worker: string;
-  readonly epoch: string;
-  readonly session: string;
-} {
+export function senderOf(subject: string): { worker: string; epoch: string; session: string } {
   const tokens = subject.split('.');
-  return { worker: nameOfToken(tokens[2] ?? ''), epoch: nameOfToken(tokens[3] ?? ''), session: tokens.at(-1) ?? '' };
+  return { worker: nameOfToken(tokens[2]), epoch: nameOfToken(tokens[3]), session: tokens.at(-1) ?? '' };
 }

@@ -9,7 +9,7 @@
  */
 import { notExecuted } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
-import { hostsAccount, workerAccount, workerSubjects } from './names.js';
+import { hostsAccount, workerTokens } from './names.js';
 
 export interface NatsServerPlan {
   /** `address:port`. */
@@ -37,12 +37,9 @@ export function natsServerConfig(plan: NatsServerPlan): string {
   const { listen, storeDir, hosts, workers, tls, monitor, maxFileBytes = fileBytes } = plan;
   const accounts = new Map<string, string[]>();
   for (const { worker, epoch, publicKey } of workers) {
-    const at = JSON.stringify([worker, epoch]);
-    accounts.set(at, [...(accounts.get(at) ?? []), publicKey]);
+    const tokens = workerTokens(worker, epoch);
+    accounts.set(tokens, [...(accounts.get(tokens) ?? []), publicKey]);
   }
-  const imports = [...accounts].map(([at, publicKeys]) =>
-    accountText(...(JSON.parse(at) as [string, string]), publicKeys),
-  );
   return `listen: ${quoted(listen)}
 max_payload: ${payloadBytes}
 ping_interval: "10s"
@@ -62,24 +59,23 @@ accounts {
       { stream: "hostler.out.*.*.>" }
     ]
   }
-${imports.join('\n')}
+${[...accounts].map(([tokens, publicKeys]) => accountText(tokens, publicKeys)).join('\n')}
 }
 `;
 }
 
-function accountText(worker: string, epoch: string, publicKeys: readonly string[]): string {
-  const { publish, subscribe } = workerSubjects(worker, epoch);
-  const receives = `subscribe: { allow: [${quoted(subscribe.local)}, "_INBOX.>"] }`;
-  const permissions = `publish: { allow: [${quoted(publish.local)}] }, ${receives}`;
-  const from = ({ shared, local }: { shared: string; local: string }) =>
-    `{ account: ${quoted(hostsAccount)}, subject: ${quoted(shared)} }, to: ${quoted(local)}`;
-  return `  ${quoted(workerAccount(worker, epoch))} {
+/** The worker uses subjects without its name and epoch; the imports of its account add both. */
+function accountText(tokens: string, publicKeys: readonly string[]): string {
+  const permissions = 'publish: { allow: ["hostler.in.>"] }, subscribe: { allow: ["hostler.out.>", "_INBOX.>"] }';
+  const imported = (way: 'in' | 'out') =>
+    `{ account: ${quoted(hostsAccount)}, subject: "hostler.${way}.${tokens}.>" }, to: "hostler.${way}.>"`;
+  return `  "HOSTLER_W_${tokens}" {
     users: [
 ${publicKeys.map((key) => `      { nkey: ${key}, permissions: { ${permissions} } }`).join('\n')}
     ]
     imports: [
-      { service: ${from(publish)} }
-      { stream: ${from(subscribe)} }
+      { service: ${imported('in')} }
+      { stream: ${imported('out')} }
     ]
   }`;
 }
