@@ -63,26 +63,23 @@ const subscribed = [
 ] as const;
 
 export class HostTransport implements WorkerTransport {
-  readonly #options: HostTransportOptions;
   readonly #sessions: Sessions;
-  readonly #subscriptions: Record<'intake' | 'connection', Subscription[]> = { intake: [], connection: [] };
+  readonly #subscriptions: Subscription[] = [];
   /** Refusals that are due, by the subject of the hello. */
   readonly #refusals = new Map<string, Cancel>();
   /** Messages of this turn of the event loop, by subject. */
-  readonly #outbox = new Map<string, Buffer[]>();
+  readonly #outbox = new Map<string, HostMessage[]>();
   readonly #stopListening: () => void;
   #stopTick: Cancel | undefined;
   #tickedAt: readonly [number, number] = [0, 0];
   /** Until the intake has a new connection. */
   #isStale = false;
   #heldBytes = 0;
+  /** The signed sequence is added when receipts are sent. */
+  readonly #facts = () => ({ storeId: this.options.store.id });
 
-  constructor(options: HostTransportOptions) {
-    this.#options = options;
-    this.#sessions = new Sessions({
-      ...options,
-      publish: ({ name, epoch, id }, message) => this.#publish(sessionSubject(name, epoch, id), message),
-    });
+  constructor(private readonly options: HostTransportOptions) {
+    this.#sessions = new Sessions({ ...options, publish: (subject, message) => this.#publish(subject, message) });
     this.#stopListening = options.identities.onChange(() => this.#sessions.dropRevoked());
     for (const { from, operation, isShared } of subscribed) {
       const callback = (error: Error | null, message: NatsMessage) => {
@@ -90,7 +87,7 @@ export class HostTransport implements WorkerTransport {
         else this.#heard(message, operation);
       };
       const settings = isShared ? { callback, queue: queueGroup } : { callback };
-      this.#subscriptions[from].push(options[from].subscribe(anyWorkerSubject(operation), settings));
+      this.#subscriptions.push(options[from].subscribe(anyWorkerSubject(operation), settings));
     }
     this.#tick();
     void watchConnection(options.intake, (isConnected) => {
@@ -99,7 +96,7 @@ export class HostTransport implements WorkerTransport {
   }
 
   notify(isWanted: (identity: WorkerIdentity) => boolean, message: HostMessage): void {
-    for (const identity of this.#options.identities.workers())
+    for (const identity of this.options.identities.workers())
       if (isWanted(identity)) this.#publish(workerSubject(identity.name, identity.epoch), message);
   }
 
@@ -108,8 +105,10 @@ export class HostTransport implements WorkerTransport {
   }
 
   async stop(): Promise<void> {
-    for (const subscription of this.#subscriptions.intake.splice(0)) subscription.unsubscribe();
-    const { clock, intake } = this.#options;
+    subscribed.forEach(({ from }, at) => {
+      if (from === 'intake') this.#subscriptions[at]?.unsubscribe();
+    });
+    const { clock, intake } = this.options;
     // What the server had sent before it read that this host hears no more calls is read by then.
     await Promise.race([intake.flush().catch(() => {}), sleep(clock, stopMs)]);
   }
@@ -119,8 +118,7 @@ export class HostTransport implements WorkerTransport {
     this.#stopListening();
     for (const cancel of this.#refusals.values()) cancel();
     this.#refusals.clear();
-    for (const each of [...this.#subscriptions.intake.splice(0), ...this.#subscriptions.connection.splice(0)])
-      each.unsubscribe();
+    for (const each of this.#subscriptions) each.unsubscribe();
     this.#sessions.close();
   }
 
@@ -128,26 +126,30 @@ export class HostTransport implements WorkerTransport {
   #heard(message: NatsMessage, operation: WorkerMessage['op'], isLate = false): void {
     const { worker, epoch, session: id } = senderOf(message.subject);
     if (!idPattern.test(id)) return;
-    const answer = (given: HostMessage) =>
-      void this.#publish(operation === 'here' ? message.reply : sessionSubject(worker, epoch, id), given);
+    const refuse = (key: string, error: HostError) =>
+      this.#publish(operation === 'here' ? message.reply : sessionSubject(worker, epoch, id), {
+        op: 'refused',
+        key,
+        error,
+      });
     try {
       const said = readWorkerMessage(bufferOf(message.data));
       if (said.op !== operation) throw invalid('op', `must be ${operation}`);
       const session = this.#sessions.of(worker, epoch, id);
       if (!session && said.op === 'here' && !isLate) this.#hearLater(message);
-      else if (!session) answer({ op: 'refused', key: keyOf(said), error: unknownWorker() });
-      else if (said.op === 'here') this.#hello(said, session, answer);
-      else if (said.op === 'bye') this.#bye(said, session);
-      else if (said.op === 'call') this.#call(said, message.data.length, session, answer);
-      else this.#serve(said, session, answer);
+      else if (!session) refuse(keyOf(said), unknownWorker());
+      else if (said.op === 'here') this.#hello(said, session, message.reply);
+      else if (said.op === 'bye') this.#sessions.left(session, said.connection);
+      else if (said.op === 'call') this.#call(said, message.data.length, session);
+      else this.#serve(said, session);
     } catch (error) {
-      answer({ op: 'refused', key: 'unknown', error: asHostError(error) });
+      refuse('unknown', asHostError(error));
     }
   }
 
   /** All hosts answer a hello, and the first answer counts: one that does not have a new key yet lets the others answer first. */
   #hearLater(hello: NatsMessage): void {
-    const { clock } = this.#options;
+    const { clock } = this.options;
     const { subject } = hello;
     if (this.#refusals.size >= refusalsMax) return;
     this.#refusals.get(subject)?.();
@@ -158,35 +160,29 @@ export class HostTransport implements WorkerTransport {
     this.#refusals.set(subject, clock.at(clock.nowMs() + refusalMs, late));
   }
 
-  #serve(message: WorkerMessage, session: NatsSession, answer: (given: HostMessage) => void): void {
-    const { handlers, store } = this.#options;
-    serveMessage(message, session, handlers, () => ({ storeId: store.id, seen: store.seenToken }), answer);
+  #serve(message: WorkerMessage, session: NatsSession): void {
+    serveMessage(message, session, this.options.handlers, this.#facts, session.send);
   }
 
-  #hello({ connection, seen = '' }: Said<'here'>, session: NatsSession, answer: (given: HostMessage) => void): void {
-    const { store } = this.#options;
+  #hello({ connection, seen = '' }: Said<'here'>, session: NatsSession, reply: string | undefined): void {
+    const { store } = this.options;
     store.sawToken(seen);
     this.#sessions.connected(session, connection);
     const welcome = () => {
       const { name: worker, role } = session.identity() ?? {};
-      if (worker === undefined) answer({ op: 'refused', key: 'hello', error: unknownWorker() });
-      else answer({ op: 'welcome', worker, role, storeId: store.id, seen: store.seenToken });
+      if (worker === undefined) this.#publish(reply, { op: 'refused', key: 'hello', error: unknownWorker() });
+      else this.#publish(reply, { op: 'welcome', worker, role, storeId: store.id, seen: store.seenToken });
     };
     if (store.checking !== undefined) void store.checking.then(welcome);
     else welcome();
   }
 
-  #bye({ connection }: Said<'bye'>, session: NatsSession): void {
-    if (session.connection === connection) this.#sessions.drop(session, 'closed');
-  }
-
-  #call(call: Said<'call'>, bytes: number, session: NatsSession, answer: (given: HostMessage) => void): void {
-    const { store } = this.#options;
+  #call(call: Said<'call'>, bytes: number, session: NatsSession): void {
+    const { store } = this.options;
     // The worker sends it again.
     if (this.#isStale || this.#wasPaused()) return;
-    const serve = () => this.#serve(call, session, answer);
-    if (store.checking === undefined) serve();
-    else this.#hold(bytes, store.checking, serve);
+    if (store.checking === undefined) this.#serve(call, session);
+    else this.#hold(bytes, store.checking, () => this.#serve(call, session));
   }
 
   /** Serves the call when the id of the store was checked, if that is soon enough for a call. */
@@ -202,29 +198,33 @@ export class HostTransport implements WorkerTransport {
 
   /** Over the connection of the writes of the log: one write to the socket for all of them. */
   #publish(subject: string | undefined, message: HostMessage): boolean {
-    const { batch, connection } = this.#options;
+    const { batch, connection } = this.options;
     if (!subject || connection.isClosed()) return false;
-    const bytes = joinedParts(writeMessage(message));
     const others = this.#outbox.get(subject);
-    if (others) return others.push(bytes) > 0;
-    this.#outbox.set(subject, [bytes]);
+    if (others) return others.push(message) > 0;
+    this.#outbox.set(subject, [message]);
     batch.add(() => this.#sendAll(subject));
     return true;
   }
 
   #sendAll(subject: string): void {
-    const { connection, onProblem } = this.#options;
+    const { connection, onProblem, store } = this.options;
     const messages = this.#outbox.get(subject) ?? [];
     this.#outbox.delete(subject);
+    // The sequence in the last receipt covers the rows of all receipts, and a signature costs as much as a message.
+    const last = messages.findLast(({ op }) => op === 'receipt');
     try {
-      for (const each of packed(messages)) connection.publish(subject, each);
+      const encoded = messages.map((each) =>
+        joinedParts(writeMessage(each === last ? ({ ...each, seen: store.seenToken } as HostMessage) : each)),
+      );
+      for (const each of packed(encoded)) connection.publish(subject, each);
     } catch (error) {
       if (!connection.isClosed()) onProblem(error);
     }
   }
 
   #tick(): void {
-    const { clock } = this.#options;
+    const { clock } = this.options;
     this.#tickedAt = this.#now();
     this.#stopTick = clock.at(clock.nowMs() + tickMs, () => {
       this.#wasPaused();
@@ -237,7 +237,7 @@ export class HostTransport implements WorkerTransport {
    * machine that slept (which only wall time shows), may be older than that. A new connection has none of them.
    */
   #wasPaused(): boolean {
-    const { intake, onProblem } = this.#options;
+    const { intake, onProblem } = this.options;
     if (this.#sinceMs(this.#tickedAt) < pauseMs) return false;
     if (!this.#isStale) void intake.reconnect().catch(onProblem);
     this.#tickedAt = this.#now();
@@ -246,7 +246,7 @@ export class HostTransport implements WorkerTransport {
   }
 
   #now(): readonly [number, number] {
-    const { clock } = this.#options;
+    const { clock } = this.options;
     return [clock.nowMs(), clock.date().getTime()];
   }
 

@@ -68,9 +68,8 @@ async function openOnce(options: NatsHostOptions): Promise<Engine> {
   const close = () => Promise.allSettled(connections.map((each) => each.close()));
   try {
     const open = async (name: string) => {
-      const opened = await connectNats({ ...options, name, reconnects: true });
-      connections.push(opened);
-      return opened;
+      connections.push(await connectNats({ ...options, name, reconnects: true }));
+      return connections.at(-1) as NatsConnection;
     };
     const connection = await open('hostler host');
     await checkServer(connection, options);
@@ -81,17 +80,17 @@ async function openOnce(options: NatsHostOptions): Promise<Engine> {
       ...{ connection, clock, owner, onProblem, batch, replicas: options.replicas },
       onNewStore: () => connection.publish(storeChanged),
     });
-    const state = { isConnected: true };
-    void watchConnection(connection, (isConnected) => {
-      if (isConnected === state.isConnected) return;
-      state.isConnected = isConnected;
-      onEvent(isConnected ? { kind: 'nats_restored' } : { kind: 'nats_lost', error: lostConnection(undefined) });
+    let isConnected = true;
+    void watchConnection(connection, (isBack) => {
+      if (isBack === isConnected) return;
+      isConnected = isBack;
+      onEvent(isBack ? { kind: 'nats_restored' } : { kind: 'nats_lost', error: lostConnection(undefined) });
     });
     connection.subscribe(storeChanged, { callback: () => store.id.check() });
     const log = new KvCallLog({ store, owner, clock, isGone: goneHosts(connection, clock), onProblem });
     return {
       log,
-      isConnected: () => state.isConnected,
+      isConnected: () => isConnected,
       async open(handlers) {
         const transport = new HostTransport({
           ...{ intake, connection, handlers, identities, store: store.id, clock, onProblem, batch },

@@ -6,12 +6,13 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import type { Identities } from '../identities.js';
 import type { HostMessage } from '../protocol/messages.js';
 import type { ServiceHandlers, WorkerSession } from '../service/transport.js';
+import { sessionSubject } from './names.js';
 
 export interface SessionsOptions {
   readonly clock: Clock;
   readonly identities: Identities;
   readonly handlers: Pick<ServiceHandlers, 'connected' | 'left'>;
-  readonly publish: (session: WorkerSession, message: HostMessage) => boolean;
+  readonly publish: (subject: string, message: HostMessage) => boolean;
 }
 
 export interface NatsSession extends WorkerSession {
@@ -26,13 +27,11 @@ const silentMs = 3 * helloMs;
 const sessionsPerWorker = 64;
 
 export class Sessions {
-  readonly #options: SessionsOptions;
   /** By worker and epoch, then by session; the one that was seen last is at the end. */
   readonly #workers = new Map<string, Map<string, NatsSession>>();
   #cancel: Cancel | undefined;
 
-  constructor(options: SessionsOptions) {
-    this.#options = options;
+  constructor(private readonly options: SessionsOptions) {
     this.#sweepLater();
   }
 
@@ -42,7 +41,7 @@ export class Sessions {
 
   /** Undefined: the worker has no valid key with this epoch. */
   of(name: string, epoch: string, id: string): NatsSession | undefined {
-    const { identities, clock } = this.#options;
+    const { identities, clock } = this.options;
     if (!identities.current(name, epoch)) return undefined;
     const sessions = this.#workers.get(`${name}.${epoch}`) ?? new Map<string, NatsSession>();
     this.#workers.set(`${name}.${epoch}`, sessions);
@@ -50,17 +49,21 @@ export class Sessions {
     session.seenAtMs = clock.nowMs();
     sessions.delete(id);
     sessions.set(id, session);
-    const [oldest] = sessions.values();
-    if (sessions.size > sessionsPerWorker && oldest) this.drop(oldest, 'too_many_sessions');
+    if (sessions.size > sessionsPerWorker) this.drop(sessions.values().next().value ?? session, 'too_many_sessions');
     return session;
   }
 
   /** It said hello. */
   connected(session: NatsSession, connection: string): void {
     if (session.connection === connection) return;
-    if (session.connection !== undefined) this.#options.handlers.left(session, 'replaced');
+    if (session.connection !== undefined) this.options.handlers.left(session, 'replaced');
     session.connection = connection;
-    this.#options.handlers.connected(session);
+    this.options.handlers.connected(session);
+  }
+
+  /** Its connection is closed; the session may have a newer one. */
+  left(session: NatsSession, connection: string): void {
+    if (session.connection === connection) this.drop(session, 'closed');
   }
 
   drop(session: NatsSession, reason: string): void {
@@ -68,7 +71,7 @@ export class Sessions {
     const sessions = this.#workers.get(worker);
     if (!sessions?.delete(session.id)) return;
     if (sessions.size === 0) this.#workers.delete(worker);
-    if (session.connection !== undefined) this.#options.handlers.left(session, reason);
+    if (session.connection !== undefined) this.options.handlers.left(session, reason);
   }
 
   dropRevoked(): void {
@@ -81,15 +84,15 @@ export class Sessions {
   }
 
   #newSession(name: string, epoch: string, id: string): NatsSession {
-    const { identities, publish } = this.#options;
+    const { identities, publish } = this.options;
     const identity = () => identities.current(name, epoch);
-    const send = (message: HostMessage): boolean => publish(session, message);
-    const session: NatsSession = { id, name, epoch, seenAtMs: 0, connection: undefined, identity, send };
-    return session;
+    const subject = sessionSubject(name, epoch, id);
+    const send = (message: HostMessage): boolean => publish(subject, message);
+    return { id, name, epoch, seenAtMs: 0, connection: undefined, identity, send };
   }
 
   #sweepLater(): void {
-    const { clock } = this.#options;
+    const { clock } = this.options;
     this.#cancel = clock.at(clock.nowMs() + helloMs, () => {
       for (const session of this.#all()) if (clock.nowMs() - session.seenAtMs > silentMs) this.drop(session, 'silent');
       this.#sweepLater();

@@ -2,7 +2,6 @@
  * The connection of a worker to hosts on NATS. Hosts answer on the subject of the session; nothing is stored for a worker.
  * Not here: matching answers with requests (worker/message-connection.ts), sending calls again (worker/).
  */
-import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Cancel, type Clock, sleep } from '../../kernel/clock.js';
 import { type HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
@@ -49,7 +48,7 @@ export function openNatsConnection(options: NatsConnectionOptions): OpenConnecti
     const nats = await connectNats({ ...options, name: 'hostler worker', reconnects: false });
     const connection = new NatsWorkerConnection(nats, options.clock, opening, seen);
     try {
-      await connection.admit(opening.signal);
+      await connection.admit();
       if (options.worker !== undefined && options.worker !== connection.worker)
         throw wrongWorker(connection.worker, options.worker);
       return connection;
@@ -61,27 +60,22 @@ export function openNatsConnection(options: NatsConnectionOptions): OpenConnecti
 }
 
 class NatsWorkerConnection extends MessageConnection {
-  readonly #nats: NatsConnection;
-  readonly #clock: Clock;
-  readonly #session: string;
-  readonly #seen: Seen;
   readonly #id = newId();
   #refusal: HostError | undefined;
   #stopHello: Cancel | undefined;
 
-  constructor(nats: NatsConnection, clock: Clock, { session, handlers }: OpenConnectionOptions, seen: Seen) {
-    super(clock, answerMs, handlers);
-    this.#nats = nats;
-    this.#clock = clock;
-    this.#session = session;
-    this.#seen = seen;
+  constructor(
+    private readonly nats: NatsConnection,
+    private readonly clock: Clock,
+    private readonly opening: OpenConnectionOptions,
+    private readonly seen: Seen,
+  ) {
+    super(clock, answerMs, opening.handlers);
     void nats.closed().then((error) => {
       this.#stopHello?.();
       const lost = lostConnection(error || undefined);
-      this.ended(
-        this.#refusal ?? (this.isClosing ? undefined : lost),
-        lost.with({ code: 'transport', execution: 'uncertain' }),
-      );
+      const why = this.#refusal ?? (this.isClosing ? undefined : lost);
+      this.ended(why, lost.with({ code: 'transport', execution: 'uncertain' }));
     });
     const callback = (error: Error | null, { data }: { data: Uint8Array }) => {
       try {
@@ -91,29 +85,30 @@ class NatsWorkerConnection extends MessageConnection {
         this.#end(isHostError(thrown) ? thrown : lostConnection(thrown));
       }
     };
-    for (const subject of workerSubscribeSubjects(session)) nats.subscribe(subject, { callback });
+    for (const subject of workerSubscribeSubjects(opening.session)) nats.subscribe(subject, { callback });
   }
 
   /** Resolves when a host admitted the worker. */
-  async admit(signal: CancelSignal): Promise<void> {
-    const untilMs = this.#clock.nowMs() + admittedMs;
+  async admit(): Promise<void> {
+    const { signal } = this.opening;
+    const untilMs = this.clock.nowMs() + admittedMs;
     for (;;) {
       if (signal.aborted) throw notExecuted('cancelled', 'the connection is not needed any more');
       try {
-        await this.#hello(this.#seen.token || undefined);
+        await this.#hello(this.seen.token || undefined);
         return this.#helloLater();
       } catch (error) {
         if (isHostError(error)) throw error;
-        if (this.#nats.isClosed()) throw (await this.closed) ?? noHost(error);
+        if (this.nats.isClosed()) throw (await this.closed) ?? noHost(error);
         if (isNoResponders(error)) throw notReloaded(error);
-        if (this.#clock.nowMs() >= untilMs) throw noHost(error);
+        if (this.clock.nowMs() >= untilMs) throw noHost(error);
       }
     }
   }
 
   protected override send(message: WorkerMessage): void {
     try {
-      this.#nats.publish(workerPublishSubject(message.op, this.#session), joinedParts(writeMessage(message)));
+      this.nats.publish(workerPublishSubject(message.op, this.opening.session), joinedParts(writeMessage(message)));
     } catch {
       // The connection has ended.
     }
@@ -121,23 +116,23 @@ class NatsWorkerConnection extends MessageConnection {
 
   protected override async disconnect(): Promise<void> {
     this.send({ op: 'bye', connection: this.#id });
-    await Promise.race([this.#nats.flush().catch(() => {}), sleep(this.#clock, closeMs)]);
-    await this.#nats.close();
+    await Promise.race([this.nats.flush().catch(() => {}), sleep(this.clock, closeMs)]);
+    await this.nats.close();
   }
 
   /** Keeps the higher sequence of the same store: another host may know a lower one. */
   protected override welcomed(welcome: Welcome): void {
     const { storeId, seen: token = '' } = welcome;
-    if (this.#seen.storeId !== storeId || sequenceOf(token) > sequenceOf(this.#seen.token))
-      Object.assign(this.#seen, { storeId, token });
+    if (this.seen.storeId !== storeId || sequenceOf(token) > sequenceOf(this.seen.token))
+      Object.assign(this.seen, { storeId, token });
     super.welcomed(welcome);
   }
 
   /** Rejects with a HostError if a host refuses the worker, and with an error of NATS if none answers. */
   async #hello(seen?: string): Promise<void> {
     const hello = joinedParts(writeMessage({ op: 'here', connection: this.#id, seen }));
-    const subject = workerPublishSubject('here', this.#session);
-    const { data } = await this.#nats.request(subject, hello, { timeout: helloAnswerMs });
+    const subject = workerPublishSubject('here', this.opening.session);
+    const { data } = await this.nats.request(subject, hello, { timeout: helloAnswerMs });
     const answer = readHostMessage(bufferOf(data));
     if (answer?.op === 'refused') throw answer.error;
     if (answer?.op !== 'welcome') throw noHost(undefined);
@@ -146,7 +141,7 @@ class NatsWorkerConnection extends MessageConnection {
 
   /** The repeated hello keeps the session alive at the hosts, and tells the worker if its key was revoked. */
   #helloLater(): void {
-    this.#stopHello = this.#clock.at(this.#clock.nowMs() + helloMs, () => {
+    this.#stopHello = this.clock.at(this.clock.nowMs() + helloMs, () => {
       if (this.isClosing) return;
       this.#helloLater();
       this.#hello().catch((error) => {
@@ -157,7 +152,7 @@ class NatsWorkerConnection extends MessageConnection {
 
   #end(error: HostError): void {
     this.#refusal ??= error;
-    void this.#nats.close();
+    void this.nats.close();
   }
 }
 
