@@ -42,5 +42,5 @@ test.each([
   ['key', ['key', 'add', 'ann', '--worker', 'ann', '--no-role', '--nats', '--config', 'hostler.json']],
 ])('hostler %s names the command that installs the packages of NATS', async (_name, args) => {
   writeFileSync(path.join(folder, 'hostler.json'), JSON.stringify({ mcpServers: {}, unlistedRole: 'allow' }));
-  expect(await saidBy(...args)).toContain('npm install @nats-io/transport-node@3 @nats-io/jetstream@3 @nats-io/kv@3');
+  expect(await saidBy(...args)).toContain('npm install @nats-io/transport-node@3 @nats-io/jetstream@3');
 });

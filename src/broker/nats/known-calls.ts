@@ -20,9 +20,7 @@ export interface KnownCall {
   row: StoredRow | undefined;
   seq: number;
   state: 'open' | 'finished';
-  /** Size of the reply, and of the part in the row itself. */
   replyBytes: number;
-  inlineBytes: number;
   expiresAtMs: number;
 }
 
@@ -71,14 +69,14 @@ export class KnownCalls {
 
   /** Remembers the row as it was written, without the reply. */
   stored(known: KnownCall, row: StoredRow, seq: number): void {
-    const inlineBytes = note(known, row, seq);
+    const replyBytes = note(known, row, seq);
     if (!hasOutcome(row) || known.state !== 'open') return;
     const { worker, bucket, deadlineAtMs } = known;
     const isCallersKey = bucket === keysBucket;
     known.state = 'finished';
-    known.replyBytes = row.inline ? inlineBytes : (row.body?.length ?? 0);
+    known.replyBytes = replyBytes;
     known.expiresAtMs = (isCallersKey ? this.#clock.nowMs() : deadlineAtMs) + keptMs[kindOf(known)];
-    this.bounds.change({ worker, isCallersKey, open: -1, finished: 1, bytes: known.replyBytes });
+    this.bounds.change({ worker, isCallersKey, open: -1, finished: 1, bytes: replyBytes });
   }
 
   /** Counts the reply to a call that another host received: it is acknowledged here. A worker at its bound gets the reply uncounted. */
@@ -89,7 +87,7 @@ export class KnownCalls {
     if (!this.bounds.refusal(id.worker, false))
       return this.stored(this.add(id, callsBucket, brokerLimits.deadlineMs), row, seq);
     const uncounted = this.#made(id, callsBucket, brokerLimits.deadlineMs);
-    note(uncounted, row, seq);
+    uncounted.replyBytes = note(uncounted, row, seq);
     setBounded(this.#uncounted, key, uncounted, uncountedMax);
   }
 
@@ -147,10 +145,9 @@ export class KnownCalls {
   #made({ worker, epoch, key }: CallId, bucket: Bucket, deadlineMs: number): KnownCall {
     const deadlineAtMs = this.#clock.nowMs() + deadlineMs;
     const expiresAtMs = deadlineAtMs + keptMs[kindOf({ bucket })];
-    return {
-      ...{ rowKey: rowKey(worker, epoch, key), bucket, worker, deadlineAtMs, expiresAtMs },
-      ...{ row: undefined, seq: 0, state: 'open', replyBytes: 0, inlineBytes: 0 },
-    };
+    const stored = rowKey(worker, epoch, key);
+    const state = 'open';
+    return { rowKey: stored, bucket, worker, deadlineAtMs, expiresAtMs, row: undefined, seq: 0, state, replyBytes: 0 };
   }
 
   #count({ worker, bucket, state, replyBytes }: KnownCall, by: 1 | -1): void {
@@ -159,12 +156,11 @@ export class KnownCalls {
   }
 }
 
-/** Returns the size of the reply in the row itself. */
+/** Returns the size of the reply. */
 function note(known: KnownCall, row: StoredRow, seq: number): number {
-  const inlineBytes = row.inline?.length ?? 0;
   known.row = row.inline ? { ...row, inline: undefined } : row;
-  [known.seq, known.inlineBytes] = [seq, inlineBytes];
-  return inlineBytes;
+  known.seq = seq;
+  return row.inline?.length ?? row.body?.length ?? 0;
 }
 
 const kindOf = ({ bucket }: Pick<KnownCall, 'bucket'>): RowClass => (bucket === keysBucket ? 'keys' : 'calls');

@@ -100,21 +100,19 @@ export class KvCallLog implements CallLog {
     const isLost = before !== undefined && before.seq > 0;
     const attempts = isLost || state === 'running' ? 1 : 0;
     const write = this.#store.newWrite();
-    const made: StoredRow = {
-      ...{ state: isLost ? 'running' : state, owner, digest, attempts, storeId, write, isPurged: false },
-      ...{ body: undefined, inline: isLost ? undefined : reply },
-    };
+    const [first, inline] = isLost ? (['running', undefined] as const) : ([state, reply] as const);
+    const row = { state: first, owner, digest, attempts, storeId, write, isPurged: false, body: undefined, inline };
     const known = before ?? this.#known.add(id, bucket, deadlineMs);
     let found: FoundRow | undefined;
     try {
       while (!found) {
-        const written = await this.#store.write(bucket, key, made, 0, storeId);
-        if (written.kind === 'full') throw this.#full(isCallersKey ? 'keys' : 'calls');
-        if (written.kind === 'written' && !isLost) {
-          this.#known.stored(known, made, written.seq);
-          return { isNew: true, row: visible(made, written.seq, reply) };
+        const written = await this.#store.write(bucket, key, row, 0, storeId);
+        if (written === 'full') throw this.#full(isCallersKey ? 'keys' : 'calls');
+        if (written !== 'conflict' && !isLost) {
+          this.#known.stored(known, row, written);
+          return { isNew: true, row: visible(row, written, reply) };
         }
-        found = written.kind === 'written' ? { bucket, row: made, seq: written.seq } : await this.#read(bucket, key);
+        found = written === 'conflict' ? await this.#read(bucket, key) : { bucket, row, seq: written };
       }
     } finally {
       if (known !== before && known.seq === 0) this.#known.forget(known);
@@ -133,12 +131,12 @@ export class KvCallLog implements CallLog {
     const [attempts, write] = [before.attempts + 1, this.#store.newWrite()];
     const row: StoredRow = { ...before, state: 'running', owner, storeId, attempts, write };
     const written = await this.#store.write(bucket, key, row, version, storeId);
-    if (written.kind === 'full') throw this.#full('calls');
-    if (written.kind === 'conflict') {
+    if (written === 'full') throw this.#full('calls');
+    if (written === 'conflict') {
       if (known?.seq === version) known.row = undefined;
       return this.find(id);
     }
-    this.#known.stored(known ?? this.#known.add(id, bucket, brokerLimits.deadlineMs), row, written.seq);
+    this.#known.stored(known ?? this.#known.add(id, bucket, brokerLimits.deadlineMs), row, written);
     return 'begun';
   }
 
@@ -168,15 +166,15 @@ export class KvCallLog implements CallLog {
       const [{ storeId }, inline] = [this, body || before.isPurged ? undefined : ending.reply];
       const row: StoredRow = { ...before, state: ending.state, storeId, write, body, inline };
       const written = await this.#store.writeOnce(bucket, key, row, seq, storeId);
-      if (written.kind === 'full') return 'full';
-      if (written.kind === 'conflict') {
+      if (written === 'full') return 'full';
+      if (written === 'conflict') {
         // Another host changed the row. The next round reads it.
         if (known?.seq === seq) known.row = undefined;
         return 'changed';
       }
-      if (known) this.#known.stored(known, row, written.seq);
-      else this.#adopt(id, { bucket, row, seq: written.seq });
-      return visible(row, written.seq, before.isPurged ? undefined : isCallersKey ? reply : ending.reply);
+      if (known) this.#known.stored(known, row, written);
+      else this.#adopt(id, { bucket, row, seq: written });
+      return visible(row, written, before.isPurged ? undefined : isCallersKey ? reply : ending.reply);
     };
     for (;;) {
       const ended = await this.#store.until(giveUpAtMs, once);
@@ -200,7 +198,7 @@ export class KvCallLog implements CallLog {
     const known = this.#known.acknowledge(keyOf(id));
     if (!known?.row || known.row.storeId !== this.storeId) return;
     const removed = (seq: number) => this.#removeAt(known.deadlineAtMs + afterDeadlineMs, known.bucket, seq);
-    if (!known.row.body && known.inlineBytes <= staysBytes) removed(known.seq);
+    if (known.replyBytes <= staysBytes) removed(known.seq);
     else this.#dropReply(known, known.row).then(removed, this.#options.onProblem);
   }
 
@@ -249,8 +247,8 @@ export class KvCallLog implements CallLog {
       const [write, inline] = [this.#store.newWrite(), errorBody(olderStore())];
       const row: StoredRow = { ...found.row, state: 'uncertain', storeId, write, inline };
       const written = await this.#store.write(bucket, key, row, found.seq, storeId);
-      if (written.kind === 'written') return { bucket, row, seq: written.seq };
-      if (written.kind === 'full') throw noRoomFor('the outcome of a call', retryMs);
+      if (written === 'full') throw noRoomFor('the outcome of a call', retryMs);
+      if (written !== 'conflict') return { bucket, row, seq: written };
     }
   }
 
@@ -277,12 +275,14 @@ export class KvCallLog implements CallLog {
   }
 
   /** Returns the sequence of the row. */
-  async #dropReply({ rowKey: key, bucket, seq, inlineBytes }: KnownCall, row: StoredRow): Promise<number> {
-    if (row.body) await this.#store.removeBody(row.body.seq);
-    if (inlineBytes <= staysBytes) return seq;
+  async #dropReply({ rowKey: key, bucket, seq }: KnownCall, row: StoredRow): Promise<number> {
+    if (row.body) {
+      await this.#store.remove(bodiesStream, row.body.seq);
+      return seq;
+    }
     const bare: StoredRow = { ...row, write: this.#store.newWrite(), inline: undefined };
     const written = await this.#store.write(bucket, key, bare, seq, this.storeId);
-    return written.kind === 'written' ? written.seq : seq;
+    return typeof written === 'number' ? written : seq;
   }
 
   /**
@@ -298,8 +298,8 @@ export class KvCallLog implements CallLog {
       const state = row.state === 'received' ? 'refused' : row.state;
       const bare = { isPurged: true, body: undefined, inline: undefined, write: this.#store.newWrite() };
       const written = await this.#store.write(bucket, key, { ...row, ...bare, state }, seq, storeId);
-      if (written.kind === 'conflict') continue;
-      if (row.body) await this.#store.removeBody(row.body.seq);
+      if (written === 'conflict') continue;
+      if (row.body) await this.#store.remove(bodiesStream, row.body.seq);
       const known = this.#known.get(key);
       if (known && state !== 'running') this.#known.forget(known);
       else if (known) known.row = undefined;
@@ -309,7 +309,7 @@ export class KvCallLog implements CallLog {
 
   #expired({ bucket, seq, row }: KnownCall): void {
     if (row?.storeId !== this.storeId) return;
-    if (row.body) this.#store.removeBody(row.body.seq).catch(() => {});
+    if (row.body) this.#store.remove(bodiesStream, row.body.seq).catch(() => {});
     this.#removeAt(this.#clock.nowMs(), bucket, seq);
   }
 
@@ -332,7 +332,8 @@ export class KvCallLog implements CallLog {
     for (let at = 0; at < sequences.length && !this.#isClosed; at += removalsAtOnce) {
       await this.#store.checked().catch(() => {});
       if (this.#store.id.checking || this.storeId !== storeId) return;
-      await Promise.allSettled(sequences.slice(at, at + removalsAtOnce).map((seq) => this.#store.remove(bucket, seq)));
+      const some = sequences.slice(at, at + removalsAtOnce);
+      await Promise.allSettled(some.map((seq) => this.#store.remove(streamOf(bucket), seq)));
     }
   }
 
@@ -378,9 +379,7 @@ const visible = (
   { state, owner, digest, attempts }: StoredRow,
   version: number,
   reply: Buffer | undefined,
-): CallRow => ({
-  ...{ state, owner, digest, attempts, version, reply },
-});
+): CallRow => ({ state, owner, digest, attempts, version, reply });
 
 const isNotKept = (ending: Ending, reply: Buffer): Ending =>
   ending.reply === reply ? { ...ending, reply: errorBody(notKept(reply.length)) } : ending;

@@ -6,20 +6,20 @@
  * Invariants: a write resolves when the server acknowledged it, or when the row that is read back names it. A write that is meant for
  * one store id is not made in a store with another id.
  */
-import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream';
-import type { KV } from '@nats-io/kv';
+import type { JetStreamManager, StreamInfo } from '@nats-io/jetstream';
 import type { MsgHdrs } from '@nats-io/transport-node';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { HostError, isHostError } from '../../kernel/errors.js';
+import { joinedParts } from '../../wire/json-edit.js';
 import { type CallState, callStates } from '../calls/call-log.js';
 import { PendingAnswers } from '../protocol/pending-answers.js';
 import { createStores } from './create-stores.js';
-import { type Bucket, bodiesStream, bodySubject, callsBucket, keysBucket, streamOf } from './names.js';
+import { type Bucket, bodiesStream, bodySubject, callsBucket, storeKey, streamOf } from './names.js';
 import {
   bufferOf,
+  codeOf,
   isNoResponders,
   loadJetStream,
-  loadKv,
   loadNats,
   type NatsConnection,
   noStream,
@@ -49,7 +49,7 @@ export interface StoredRow {
 function writeRow({ state, owner, digest, attempts, storeId, write, isPurged, body, inline }: StoredRow): Buffer {
   const [p, b] = [isPurged ? 1 : undefined, body && [body.seq, body.length]];
   const head = JSON.stringify({ s: state, o: owner, d: digest, a: attempts, i: storeId, w: write, p, b });
-  return inline ? Buffer.concat([Buffer.from(`${head}\n`), inline]) : Buffer.from(head);
+  return joinedParts(inline ? [`${head}\n`, inline] : [head]);
 }
 
 function readRow(bytes: Buffer): StoredRow {
@@ -77,10 +77,9 @@ function readRow(bytes: Buffer): StoredRow {
   }
 }
 
-export type Written =
-  | { readonly kind: 'written'; readonly seq: number }
-  | { readonly kind: 'conflict' }
-  | { readonly kind: 'full' };
+/** The sequence of the row; `conflict`: another version of the row is stored. */
+export type Written = number | 'conflict' | 'full';
+
 export interface FoundRow {
   readonly bucket: Bucket;
   readonly row: StoredRow;
@@ -104,14 +103,6 @@ export interface KvStoreOptions {
   readonly onNewStore: () => void;
 }
 
-interface Parts {
-  readonly js: JetStreamClient;
-  readonly jsm: JetStreamManager;
-  readonly buckets: Readonly<Record<Bucket, KV>>;
-  readonly id: StoreId;
-  readonly writes: RowWrites;
-}
-
 /** A read without an answer, e.g. after a change of the leader, is tried again after this time. */
 const answerMs = 1_000;
 /** The answer to a body of 4 MiB. */
@@ -127,52 +118,42 @@ const noRoom = [10077, 10047, 10023];
 const notFound = [10037, noStream];
 
 export class KvStore {
-  readonly id: StoreId;
-  readonly #options: KvStoreOptions;
-  readonly #parts: Parts;
-  #writes = 0;
+  #writeCount = 0;
   #creating: Promise<void> | undefined;
   #isClosed = false;
 
-  private constructor(options: KvStoreOptions, parts: Parts) {
-    this.id = parts.id;
-    this.#options = options;
-    this.#parts = parts;
-  }
+  private constructor(
+    private readonly options: KvStoreOptions,
+    private readonly jsm: JetStreamManager,
+    private readonly writes: RowWrites,
+    readonly id: StoreId,
+  ) {}
 
   /** Makes buckets and stream where they are missing. Throws if they have other settings. */
   static async open(options: KvStoreOptions): Promise<KvStore> {
-    const { connection, replicas } = options;
-    const { jetstream, jetstreamManager } = await loadJetStream();
-    const { Kvm } = await loadKv();
-    const jsm = await jetstreamManager(connection, { timeout: answerMs });
-    const js = jetstream(connection, { timeout: answerMs });
-    await createStores(jsm, replicas);
-    const kvm = new Kvm(js);
-    // Reads go to the leader: a direct read may be answered by a follower that is behind.
-    const open = (bucket: string) => kvm.open(bucket, { allow_direct: false });
-    const [calls, keys] = [await open(callsBucket), await open(keysBucket)];
-    const infos = async () => ({
-      [callsBucket]: await jsm.streams.info(streamOf(callsBucket)),
-      [keysBucket]: await jsm.streams.info(streamOf(keysBucket)),
-    });
-    const info = async () => {
-      try {
-        return await infos();
-      } catch (error) {
+    const { jetstreamManager } = await loadJetStream();
+    const jsm = await jetstreamManager(options.connection, { timeout: answerMs });
+    const create = () => createStores(jsm, options.replicas);
+    await create();
+    const info = async (bucket: Bucket) => {
+      const look = () => jsm.streams.info(streamOf(bucket));
+      return look().catch((error) => {
         if (!notFound.includes(codeOf(error))) throw error;
-        await createStores(jsm, replicas);
-        return infos();
-      }
+        return create().then(look);
+      });
     };
     const writes = new RowWrites(options, await loadNats());
-    const id = await StoreId.open({ ...options, bucket: calls, info, onLoss: () => writes.fail() });
-    return new KvStore(options, { js, jsm, id, writes, buckets: { [callsBucket]: calls, [keysBucket]: keys } });
+    const row = {
+      read: () => lastOf(jsm, callsBucket, storeKey),
+      write: (value: string, seq: number) => writes.put(subjectOf(callsBucket, storeKey), Buffer.from(value), seq),
+    };
+    const id = await StoreId.open({ ...options, row, info, onLoss: () => writes.fail() });
+    return new KvStore(options, jsm, writes, id);
   }
 
   /** A name for one write, for its row. */
   newWrite(): string {
-    return `${this.#options.owner}.${++this.#writes}`;
+    return `${this.options.owner}.${++this.#writeCount}`;
   }
 
   /**
@@ -180,7 +161,7 @@ export class KvStore {
    * if the result is not known in time, or if the store has another id than `storeId`.
    */
   write(bucket: Bucket, key: string, row: StoredRow, expected: number, storeId: string): Promise<Written> {
-    const { clock } = this.#options;
+    const { clock } = this.options;
     const startedAtMs = expected === 0 ? clock.date().getTime() : 0;
     const once = () => {
       // Wall time, because the machine may have slept meanwhile: the row of an earlier copy of the call may be removed by now.
@@ -192,7 +173,7 @@ export class KvStore {
 
   /** Calls `run` once the id of the store is checked. Repeats it until `untilMs` if the server does not answer or its id changes. */
   async until<T>(untilMs: number, run: () => Promise<T>, isFinal = isFinalError): Promise<T> {
-    const { clock, connection } = this.#options;
+    const { clock, connection } = this.options;
     for (;;) {
       try {
         if (this.id.checking !== undefined) await this.checked(untilMs);
@@ -206,11 +187,11 @@ export class KvStore {
   }
 
   /** Resolves when the id of the store is checked. Rejects if that is not done at this time. */
-  async checked(untilMs = this.#options.clock.nowMs() + writeMs): Promise<void> {
+  async checked(untilMs = this.options.clock.nowMs() + writeMs): Promise<void> {
     const { checking } = this.id;
     if (!checking) return;
     await new Promise<void>((resolve, reject) => {
-      const cancel = this.#options.clock.at(untilMs, () => reject(storeError(undefined)));
+      const cancel = this.options.clock.at(untilMs, () => reject(storeError(undefined)));
       void checking.then(() => {
         cancel();
         resolve();
@@ -230,40 +211,41 @@ export class KvStore {
     const { losses } = id;
     let seq: number;
     try {
-      seq = await this.#parts.writes.put(`$KV.${bucket}.${key}`, writeRow(row), expected);
+      seq = await this.writes.put(subjectOf(bucket, key), writeRow(row), expected);
     } catch (error) {
       const code = codeOf(error);
-      if (noRoom.includes(code)) return { kind: 'full' };
+      if (noRoom.includes(code)) return 'full';
       if (code === noStream) await this.#createAgain();
       const there = await this.read(bucket, key).catch(() => 'unknown' as const);
-      if (there !== 'unknown' && there?.row.write === row.write) return { kind: 'written', seq: there.seq };
-      if (wrongSequence.includes(code) && there !== 'unknown') return { kind: 'conflict' };
+      if (there !== 'unknown' && there?.row.write === row.write) return there.seq;
+      if (wrongSequence.includes(code) && there !== 'unknown') return 'conflict';
       throw error;
     }
-    if (id.sawWrite(bucket, seq) && losses === id.losses) return { kind: 'written', seq };
+    if (id.sawWrite(bucket, seq) && losses === id.losses) return seq;
     // The write may have reached another store than `storeId`.
     id.check();
     await this.checked();
-    if (id.id !== storeId) await this.remove(bucket, seq).catch(() => {});
+    if (id.id !== storeId) await this.remove(streamOf(bucket), seq).catch(() => {});
     id.require(storeId);
-    return { kind: 'written', seq };
+    return seq;
   }
 
   async read(bucket: Bucket, key: string): Promise<FoundRow | undefined> {
     await this.checked();
-    const entry = await this.#parts.buckets[bucket].get(key).catch(unlessMissing);
-    return entry ? { bucket, row: readRow(bufferOf(entry.value)), seq: entry.revision } : undefined;
+    const found = await lastOf(this.jsm, bucket, key).catch(unlessMissing);
+    return found && { bucket, row: readRow(found.value), seq: found.seq };
   }
 
-  remove(bucket: Bucket, seq: number): Promise<void> {
-    return this.#delete(streamOf(bucket), seq);
+  /** A message that is not there is removed. */
+  async remove(stream: string, seq: number): Promise<void> {
+    await this.jsm.streams.deleteMessage(stream, seq, false).catch(unlessMissing);
   }
 
   /** Undefined: there is no room. */
   async addBody(key: string, bytes: Buffer, write: string): Promise<number | undefined> {
     await this.checked();
     try {
-      return (await this.#parts.js.publish(bodySubject(key), bytes, { msgID: write, timeout: bodyMs })).seq;
+      return (await this.jsm.jetstream().publish(bodySubject(key), bytes, { msgID: write, timeout: bodyMs })).seq;
     } catch (error) {
       if (noRoom.includes(codeOf(error))) return undefined;
       if (isNoResponders((error as Error).cause ?? error)) await this.#createAgain();
@@ -273,25 +255,21 @@ export class KvStore {
 
   /** Undefined: it was removed. */
   async readBody(seq: number): Promise<Buffer | undefined> {
-    const message = await this.#parts.jsm.direct.getMessage(bodiesStream, { seq }).catch(unlessMissing);
+    const message = await this.jsm.direct.getMessage(bodiesStream, { seq }).catch(unlessMissing);
     return message ? bufferOf(message.data) : undefined;
-  }
-
-  removeBody(seq: number): Promise<void> {
-    return this.#delete(bodiesStream, seq);
   }
 
   /** Keys of rows below these tokens. */
   async keysBelow(bucket: Bucket, filter: string): Promise<string[]> {
     await this.id.checking;
-    const prefix = `$KV.${bucket}.`;
+    const prefix = subjectOf(bucket, '');
     const options = { subjects_filter: `${prefix}${filter}.>` };
-    const { state } = await this.#parts.jsm.streams.info(streamOf(bucket), options);
+    const { state } = await this.jsm.streams.info(streamOf(bucket), options);
     return Object.keys(state.subjects ?? {}).map((subject) => subject.slice(prefix.length));
   }
 
   async used(stream: string): Promise<StoreUse> {
-    const info: StreamInfo & { readonly ts?: string } = await this.#parts.jsm.streams.info(stream);
+    const info: StreamInfo & { readonly ts?: string } = await this.jsm.streams.info(stream);
     const { state, config, ts } = info;
     // All times are of the server. One older than 2.10 does not say its own: the time of the last entry is before it.
     const ageMs = Date.parse(ts ?? state.last_ts) - Date.parse(state.first_ts);
@@ -300,7 +278,7 @@ export class KvStore {
 
   /** For a stream that was deleted, or has no leader. Callers share one attempt. The check of the id shows whether rows are lost. */
   #createAgain(): Promise<void> {
-    this.#creating ??= createStores(this.#parts.jsm, this.#options.replicas)
+    this.#creating ??= createStores(this.jsm, this.options.replicas)
       .catch(() => {})
       .finally(() => {
         this.#creating = undefined;
@@ -308,16 +286,15 @@ export class KvStore {
       });
     return this.#creating;
   }
-
-  async #delete(stream: string, seq: number): Promise<void> {
-    await this.#parts.jsm.streams.deleteMessage(stream, seq, false).catch(unlessMissing);
-  }
 }
 
-const codeOf = (error: unknown): number => {
-  const { code } = error as { code?: unknown };
-  return typeof code === 'number' ? code : 0;
-};
+const subjectOf = (bucket: Bucket, key: string): string => `$KV.${bucket}.${key}`;
+
+/** Read at the leader: a direct read may be answered by a follower that is behind. */
+async function lastOf(jsm: JetStreamManager, bucket: Bucket, key: string) {
+  const found = await jsm.streams.getMessage(streamOf(bucket), { last_by_subj: subjectOf(bucket, key) });
+  return found ? { value: bufferOf(found.data), seq: found.seq } : undefined;
+}
 
 function unlessMissing(error: unknown): undefined {
   if (!notFound.includes(codeOf(error)) && !/not found|no message|sequence/i.test(String(error)))
@@ -331,6 +308,8 @@ const storeError = (cause: unknown): HostError =>
     ...{ execution: 'uncertain', cause, hint: 'look at the log of nats-server' },
   });
 
+const expectedSequence = 'Nats-Expected-Last-Subject-Sequence';
+
 /**
  * Sends writes of rows and matches their acknowledgements. `KV.put` does the same, but makes a timer, an error object and six promises for
  * each write, which took a tenth of the time of a busy host.
@@ -338,21 +317,24 @@ const storeError = (cause: unknown): HostError =>
  * Invariant: every write ends with an acknowledgement, an error of the server, a lost connection, or a timeout of one second.
  */
 class RowWrites {
-  readonly #connection: NatsConnection;
-  readonly #batch: TurnBatch;
-  readonly #inbox: string;
-  readonly #headers: MsgHdrs;
   /** By the last token of the reply subject. */
   readonly #pending: PendingAnswers<number>;
+  readonly #inbox: string;
+  /** Headers are encoded when a message is sent, so all writes share them. Those of new rows never change: setting one costs 2 KB. */
+  readonly #headers: Readonly<Record<'new' | 'changed', MsgHdrs>>;
   #count = 0;
 
-  constructor({ connection, clock, batch }: KvStoreOptions, nats: Awaited<ReturnType<typeof loadNats>>) {
-    [this.#connection, this.#batch, this.#headers] = [connection, batch, nats.headers()];
-    this.#pending = new PendingAnswers(clock, acknowledgedMs, () => new Error('no acknowledgement came'));
-    this.#inbox = nats.createInbox();
-    connection.subscribe(`${this.#inbox}.*`, {
+  constructor(
+    private readonly parts: Pick<KvStoreOptions, 'connection' | 'clock' | 'batch'>,
+    { headers, createInbox }: Awaited<ReturnType<typeof loadNats>>,
+  ) {
+    this.#pending = new PendingAnswers(parts.clock, acknowledgedMs, () => new Error('no acknowledgement came'));
+    this.#headers = { new: headers(), changed: headers() };
+    this.#headers.new.set(expectedSequence, '0');
+    this.#inbox = `${createInbox()}.`;
+    parts.connection.subscribe(`${this.#inbox}*`, {
       callback: (error, { subject, data }) => {
-        if (!error) this.#answered(subject.slice(this.#inbox.length + 1), bufferOf(data));
+        if (!error) this.#answered(subject.slice(this.#inbox.length), bufferOf(data));
       },
     });
   }
@@ -360,11 +342,11 @@ class RowWrites {
   /** Resolves with the sequence. `code` of an error is that of JetStream. */
   put(subject: string, value: Uint8Array, previousSeq: number): Promise<number> {
     const id = String(++this.#count);
-    this.#batch.add(() => {
+    this.parts.batch.add(() => {
+      const headers = this.#headers[previousSeq === 0 ? 'new' : 'changed'];
       try {
-        // They are encoded at once, so all writes share them.
-        this.#headers.set('Nats-Expected-Last-Subject-Sequence', String(previousSeq));
-        this.#connection.publish(subject, value, { headers: this.#headers, reply: `${this.#inbox}.${id}` });
+        if (previousSeq !== 0) headers.set(expectedSequence, String(previousSeq));
+        this.parts.connection.publish(subject, value, { headers, reply: this.#inbox + id });
       } catch (error) {
         this.#pending.reject(id, error as Error);
       }

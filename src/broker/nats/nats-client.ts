@@ -4,7 +4,6 @@
  * Invariants: nothing is sent to another machine without TLS unless `insecure` says so. Errors of the client become HostErrors here.
  */
 import type * as JetStream from '@nats-io/jetstream';
-import type * as Kv from '@nats-io/kv';
 import type * as Nats from '@nats-io/transport-node';
 import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { importPeer } from '../../kernel/import-peer.js';
@@ -32,6 +31,8 @@ export interface ConnectOptions extends NatsAddress {
 /** Error codes of JetStream. */
 export const noStream = 10059;
 export const wrongSequence: readonly number[] = [10071, 10164];
+/** 0: it is not an error of JetStream. */
+export const codeOf = (error: unknown): number => Number((error as { code?: unknown }).code) || 0;
 
 const connectMs = 5_000;
 const pingMs = 5_000;
@@ -64,9 +65,8 @@ export async function connectNats({ url, key, insecure, name, reconnects }: Conn
 
 export const loadNats = () => load<typeof Nats>('@nats-io/transport-node');
 export const loadJetStream = () => load<typeof JetStream>('@nats-io/jetstream');
-export const loadKv = () => load<typeof Kv>('@nats-io/kv');
 
-const packages = '@nats-io/transport-node@3 @nats-io/jetstream@3 @nats-io/kv@3';
+const packages = '@nats-io/transport-node@3 @nats-io/jetstream@3';
 
 async function load<T>(name: string): Promise<T> {
   try {

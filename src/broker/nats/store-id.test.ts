@@ -11,27 +11,24 @@ function rig() {
   const unlessCut = () => {
     if (store.isCut) throw new Error('TIMEOUT');
   };
-  const bucket = {
-    async get() {
+  const row = {
+    async read() {
       unlessCut();
-      return store.value === undefined ? null : { revision: store.seq, string: () => store.value };
+      return store.value === undefined ? undefined : { value: Buffer.from(store.value), seq: store.seq };
     },
-    async put(_key: string, value: string) {
+    async write(value: string) {
       unlessCut();
       store.value = value;
       return ++store.seq;
     },
   };
-  const infos = () => {
-    const made = '2026-11-18T10:00:00.1Z';
-    return {
-      [callsBucket]: { state: { last_seq: store.seq } },
-      [keysBucket]: { created: made, state: { last_seq: 0 } },
-    };
-  };
+  const infos = () => ({
+    [callsBucket]: { state: { last_seq: store.seq } },
+    [keysBucket]: { created: '2026-11-18T10:00:00.1Z', state: { last_seq: 0 } },
+  });
   const connection = { isClosed: () => false, async *status() {} };
   const options = {
-    ...{ clock, bucket, connection, info: async () => infos() },
+    ...{ clock, row, connection, info: async (bucket: keyof ReturnType<typeof infos>) => infos()[bucket] },
     ...{ onProblem: (error: unknown) => problems.push(error), onNewStore: () => {}, onLoss: () => {} },
   } as unknown as StoreIdOptions;
   return { clock, problems, store, options };
@@ -54,11 +51,11 @@ test('a bucket that is deleted is noticed when the id is written again', async (
   const { clock, store, options } = rig();
   const opened = await StoreId.open(options);
   const { id } = opened;
-  const { get } = options.bucket;
-  options.bucket.get = async (...given) => {
-    options.bucket.get = get;
+  const { read } = options.row;
+  options.row.read = async () => {
+    options.row.read = read;
     Object.assign(store, { value: undefined, seq: 0 });
-    throw Object.assign(new Error(String(given)), { code: 10059 });
+    throw Object.assign(new Error('no stream'), { code: 10059 });
   };
   await clock.advanceAsync(3 * 60_000);
   await opened.checking;

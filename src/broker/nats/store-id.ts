@@ -7,18 +7,20 @@
  */
 import { hash, randomBytes } from 'node:crypto';
 import type { StreamInfo } from '@nats-io/jetstream';
-import type { KV } from '@nats-io/kv';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { type HostError, notExecuted } from '../../kernel/errors.js';
-import { type Bucket, callsBucket, keysBucket, storeKey } from './names.js';
-import { type NatsConnection, noStream, watchConnection, wrongSequence } from './nats-client.js';
+import { type Bucket, callsBucket, keysBucket } from './names.js';
+import { codeOf, type NatsConnection, noStream, watchConnection, wrongSequence } from './nats-client.js';
 
 export interface StoreIdOptions {
   readonly connection: NatsConnection;
   readonly clock: Clock;
-  readonly bucket: KV;
-  /** Makes the streams of both buckets if they are missing. */
-  readonly info: () => Promise<Readonly<Record<Bucket, StreamInfo>>>;
+  readonly row: {
+    read(): Promise<{ readonly value: Buffer; readonly seq: number } | undefined>;
+    write(value: string, previousSeq: number): Promise<number>;
+  };
+  /** Makes the stream of this bucket if it is missing. */
+  readonly info: (bucket: Bucket) => Promise<StreamInfo>;
   readonly onProblem: (error: unknown) => void;
   /** The store has a new id. Tells the other hosts to check the id too. */
   readonly onNewStore: () => void;
@@ -33,7 +35,6 @@ const refreshMs = 3 * 60_000;
 const buckets = [callsBucket, keysBucket] as const;
 
 export class StoreId {
-  readonly #options: StoreIdOptions;
   #id = '';
   /** Known to hosts only, and new with each id: a worker cannot invent a token, and a token of another store id is not valid. */
   #secret = '';
@@ -49,9 +50,7 @@ export class StoreId {
   /** Ends the wait for answers of a lost connection. */
   #lost = () => {};
 
-  private constructor(options: StoreIdOptions) {
-    this.#options = options;
-  }
+  private constructor(private readonly options: StoreIdOptions) {}
 
   static async open(options: StoreIdOptions): Promise<StoreId> {
     const made = new StoreId(options);
@@ -97,7 +96,7 @@ export class StoreId {
   check(seq = 0): void {
     this.#seen[callsBucket] = Math.max(this.#seen[callsBucket], seq);
     this.#reasons++;
-    if (this.#options.connection.isClosed()) return;
+    if (this.options.connection.isClosed()) return;
     this.#checking ??= this.#checkUntilDone().finally(() => {
       this.#checking = undefined;
     });
@@ -110,7 +109,7 @@ export class StoreId {
   }
 
   async #checkUntilDone(): Promise<void> {
-    const { clock, onProblem, connection } = this.#options;
+    const { clock, onProblem, connection } = this.options;
     for (let [failures, losses] = [0, this.#losses]; !connection.isClosed(); failures++) {
       await this.#online;
       // A lost connection is reported by itself.
@@ -129,20 +128,19 @@ export class StoreId {
 
   /** Reads the id. Writes a new one if there is none, or if the store lost a sequence that was seen. */
   async #check(): Promise<void> {
-    const { bucket, info, onNewStore } = this.#options;
+    const { row, info, onNewStore } = this.options;
     for (;;) {
       // Read before the request: a sequence that is seen while the request runs may be newer than the response.
       const [seen, reasons] = [{ ...this.#seen }, this.#reasons];
-      const infos = await info();
-      const lastOf = (of: Bucket) => infos[of].state.last_seq;
-      const last = { [callsBucket]: lastOf(callsBucket), [keysBucket]: lastOf(keysBucket) };
-      const keysMade = String(infos[keysBucket].created).replace(/\D/g, '');
-      const entry = await bucket.get(storeKey);
+      const [calls, keys] = [await info(callsBucket), await info(keysBucket)];
+      const last = { [callsBucket]: calls.state.last_seq, [keysBucket]: keys.state.last_seq };
+      const keysMade = String(keys.created).replace(/\D/g, '');
+      const found = await row.read();
       const isOlder = buckets.some((each) => last[each] < seen[each]);
-      let value = entry?.string();
-      if (isOlder || value?.split('.')[2] !== keysMade) {
+      let value = String(found?.value ?? '');
+      if (isOlder || value.split('.')[2] !== keysMade) {
         value = `${randomBytes(12).toString('base64url')}.${randomBytes(18).toString('base64url')}.${keysMade}`;
-        const written = await this.#put(value, entry?.revision ?? 0);
+        const written = await this.#put(value, found?.seq ?? 0);
         if (written === undefined) continue;
         last[callsBucket] = written;
       }
@@ -158,25 +156,25 @@ export class StoreId {
   /** Undefined: another host was faster. */
   async #put(value: string, previousSeq: number): Promise<number | undefined> {
     try {
-      return await this.#options.bucket.put(storeKey, value, { previousSeq });
+      return await this.options.row.write(value, previousSeq);
     } catch (error) {
-      if (wrongSequence.includes((error as { code?: number }).code ?? 0)) return undefined;
+      if (wrongSequence.includes(codeOf(error))) return undefined;
       throw error;
     }
   }
 
   #refreshLater(): void {
-    const { clock, bucket, connection } = this.#options;
+    const { clock, row, connection } = this.options;
     const refresh = async () => {
-      const entry = await bucket.get(storeKey);
-      if (entry?.string() === this.#value) await this.#put(this.#value, entry.revision);
+      const found = await row.read();
+      if (String(found?.value) === this.#value) await this.#put(this.#value, found?.seq ?? 0);
       else this.check();
     };
     clock.at(clock.nowMs() + refreshMs, () => {
       if (connection.isClosed()) return;
       // A lost connection is reported by itself, and the next four refreshes come before the row is too old.
       refresh().catch((error) => {
-        if ((error as { code?: number }).code === noStream) this.check();
+        if (codeOf(error) === noStream) this.check();
       });
       this.#refreshLater();
     });
@@ -184,7 +182,7 @@ export class StoreId {
 
   async #watchConnection(): Promise<void> {
     let goOnline = () => {};
-    await watchConnection(this.#options.connection, (isConnected) => {
+    await watchConnection(this.options.connection, (isConnected) => {
       if (isConnected) return goOnline();
       this.#online = new Promise((resolve) => {
         goOnline = resolve;
@@ -192,7 +190,7 @@ export class StoreId {
       this.#losses++;
       this.check();
       this.#lost();
-      this.#options.onLoss();
+      this.options.onLoss();
     });
     goOnline();
   }
