@@ -8,7 +8,7 @@ import { embedder } from '../policy/operation.js';
 import type { ToolArguments } from '../session/session.js';
 import type { JsonText } from '../wire/channel.js';
 import type { HostCallOptions, ToolResult } from './host-interface.js';
-import { argumentsText, invalidCall, invalidKey, noKeyedCalls } from './operation-checks.js';
+import { argumentsText, hostClosed, invalidCall, invalidKey, noKeyedCalls } from './operation-checks.js';
 import type { Operations } from './operations.js';
 
 export interface KeyedCall {
@@ -37,6 +37,7 @@ export interface KeyedCalls {
 export class KeyedCallLogs {
   #own: KeyedCalls | undefined;
   #shared: KeyedCalls | undefined;
+  #isClosed = false;
 
   use(calls: KeyedCalls, scope: 'own' | 'shared'): void {
     if (scope === 'own') this.#own = calls;
@@ -45,6 +46,8 @@ export class KeyedCallLogs {
 
   /** A key stays in the log where it was recorded: another log would run its call again. */
   async run(call: KeyedCall): Promise<ToolResult> {
+    // A log that is opened by its first call would stay open. An earlier call with this key may have run.
+    if (this.#isClosed) throw hostClosed(call.server).with({ execution: 'uncertain' });
     const own = this.#own;
     const shared = this.#shared;
     const log = own && shared ? ((await own.knows(call)) ? own : shared) : (own ?? shared);
@@ -54,6 +57,7 @@ export class KeyedCallLogs {
 
   /** Closes each log, also when the other one fails. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     const closed = await Promise.allSettled([this.#shared?.close(), this.#own?.close()]);
     for (const each of closed) if (each.status === 'rejected') throw each.reason;
   }

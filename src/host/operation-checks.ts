@@ -50,6 +50,13 @@ export const invalidKey = (server: string, key: unknown): HostError | undefined 
 export const noKeyedCalls = (server: string): HostError =>
   invalid(server, 'idempotencyKey', 'is not supported by this host', 'make the host with createHost');
 
+export const hostClosed = (server: string): HostError =>
+  new HostError(
+    'server_stopped',
+    `server '${neutraliseLine(server, LIMITS.quotedChars)}' cannot be called: the host is closed`,
+    { server, reason: 'closed', execution: 'not_executed' },
+  );
+
 /** Returns the arguments as JSON text. The caller must not change bytes until the call is sent: they are not checked again. */
 export function argumentsText(args: ToolArguments, server: string, tool: string): JsonText | HostError {
   try {

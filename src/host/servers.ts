@@ -10,16 +10,14 @@ import type { ServerMarks } from '../catalog/store/server-marks.js';
 import type { ServerDefinition } from '../config/server-definition.js';
 import { isAttached, isOneShot } from '../config/server-spec.js';
 import type { Clock } from '../kernel/clock.js';
-import { HostError } from '../kernel/errors.js';
 import { KeyedMutex } from '../kernel/keyed-mutex.js';
-import { LIMITS } from '../kernel/limits.js';
-import { neutraliseLine } from '../kernel/terminal-text.js';
 import type { CircuitChanged } from '../policy/breaker.js';
 import type { Lease } from '../supervisor/registry.js';
 import { notFound, Registry } from '../supervisor/registry.js';
 import type { Ledger } from '../supervisor/restart-plan.js';
 import type { SupervisorEvent } from '../supervisor/supervisor-events.js';
 import { ManagedServer } from './managed-server.js';
+import { hostClosed } from './operation-checks.js';
 import { notAttached, spawnFailed } from './spawn.js';
 import type { Predecessor, Supervise } from './supervise.js';
 
@@ -77,13 +75,7 @@ export class Servers {
   }
 
   mustBeOpen(server: string): void {
-    if (!this.#isClosed) return;
-    const shown = neutraliseLine(server, LIMITS.quotedChars);
-    throw new HostError('server_stopped', `server '${shown}' cannot be called: the host is closed`, {
-      server,
-      reason: 'closed',
-      execution: 'not_executed',
-    });
+    if (this.#isClosed) throw hostClosed(server);
   }
 
   /** Keeps the server running until the lease is released; resolves when the server is ready. */

@@ -1,5 +1,5 @@
 /** Calls with an idempotency key over a real host and a real log, also over a restart. */
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -139,3 +139,16 @@ test('the own log is closed also when the shared one fails to close', async () =
   expect(again.transport.calls).toEqual([]);
   await again.host.close();
 });
+
+test.each([false, true])(
+  'B11 a call with a key after the close is refused and opens no log; one was used: %s',
+  async (wasUsed) => {
+    const stateDir = path.join(folder, `closed-${wasUsed}`);
+    const { host, transport } = await bank(stateDir);
+    if (wasUsed) await pay(host, 'a');
+    await host.close();
+    const late = host.call('bank', 'pay', {}, { idempotencyKey: 'late' });
+    await expect(late).rejects.toMatchObject({ code: 'server_stopped', details: { execution: 'uncertain' } });
+    expect([existsSync(path.join(stateDir, 'calls')), transport.calls.length]).toEqual([wasUsed, wasUsed ? 1 : 0]);
+  },
+);
