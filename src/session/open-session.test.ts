@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest';
-import { forwardHandlers } from './open-session.js';
+import { ScriptedChannel } from '../../test/fakes/scripted-channel.js';
+import { HostError } from '../kernel/errors.js';
+import { FakeClock } from '../kernel/fake-clock.js';
+import { forwardHandlers, openSession } from './open-session.js';
 import type { SessionHandlers } from './session.js';
 
 /** The compiler checks that no member is missing. */
@@ -30,3 +33,22 @@ test('requests of the server are passed on only where there was a handler for th
 });
 
 const takesNothing = new Set(['missed', 'answered', 'renewed']);
+
+test('a server that ends with its answer to initialize gives no session: nobody would hear of its end', async () => {
+  const channel = new ScriptedChannel();
+  channel.onSend = ({ id, method }) => {
+    if (id === undefined) return;
+    queueMicrotask(() => {
+      if (method !== 'initialize') return channel.say({ jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } });
+      channel.say({ jsonrpc: '2.0', id, result: { protocolVersion: '2025-11-25', capabilities: {} } });
+      channel.lose(new HostError('transport', 'it has ended', { reason: 'exit' }));
+    });
+  };
+  const opening = openSession({
+    ...{ server: 'a', clock: new FakeClock(), startTimeoutMs: 1_000, clean: (text) => text },
+    client: { name: 'hostler', version: '0', capabilities: {} },
+    open: () => Promise.resolve(channel),
+  });
+  await expect(opening).rejects.toThrow('it has ended');
+  expect(channel.closes).toBe(1);
+});

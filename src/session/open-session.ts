@@ -159,6 +159,8 @@ async function openOnce(
     peer = new Peer(server, channel, clock, own, { isShared: options.isShared });
     const context: Negotiation = { server, peer, client, clock, deadlineAtMs, signal, newest: attempt.era, clean };
     const facts = await negotiate(context);
+    // Its end was reported before there was a session, and is not reported again.
+    if (peer.closedBy) throw peer.closedBy;
     const newest = eraNamed(facts.era);
     const renew = () =>
       negotiate({ ...context, newest, signal: undefined, deadlineAtMs: clock.nowMs() + startTimeoutMs });
