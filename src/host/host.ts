@@ -208,7 +208,7 @@ export class Host {
     // The next program may attach another server under this name.
     if (!isAttached(managed.definition.spec)) this.#parts.marks.set(server, 'stopped', true);
     this.#parts.forget(server);
-    const stopped = managed.supervisor.stop();
+    const stopped = managed.stop();
     this.#parts.endWaits(managed);
     await Promise.all([stopped, this.#parts.instances.endOf(server)]);
   }

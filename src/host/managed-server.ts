@@ -79,6 +79,8 @@ export class ManagedServer extends CallTarget implements CatalogServer {
   readonly listsOrigin: string;
   readonly #clock: Clock;
   readonly #onCircuit: CircuitChanged | undefined;
+  /** The end of the server that had the name before; undefined if there was none. */
+  readonly #predecessor: Promise<void> | undefined;
   // Created by the first call: most servers of a large host are idle, and empty tables cost memory too.
   #circuits: WorstCircuit | undefined;
   #slots: CallSlots | undefined;
@@ -97,6 +99,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     clock: Clock,
     auth?: AuthRecovery,
     onCircuit?: CircuitChanged,
+    predecessor?: Promise<void>,
   ) {
     super(supervisor, auth, hold);
     this.definition = definition;
@@ -104,6 +107,7 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     this.origin = originOf(definition.spec);
     this.listsOrigin = listsOriginOf(definition);
     this.#onCircuit = onCircuit;
+    this.#predecessor = predecessor;
     this.#clock = clock;
   }
 
@@ -158,11 +162,21 @@ export class ManagedServer extends CallTarget implements CatalogServer {
     if (isOneShot(spec)) throw notReloadable(name);
   }
 
+  /** Resolves when the process or session has ended. */
+  stop(): Promise<void> {
+    return this.#withPredecessor(this.supervisor.stop());
+  }
+
   /** Resolves when the process or session has ended. `isReplaced`: another server takes the name. */
   dispose(isReplaced = false): Promise<void> {
     this.auth?.close();
     this.ownCircuit?.close();
-    return this.supervisor.dispose(isReplaced);
+    return this.#withPredecessor(this.supervisor.dispose(isReplaced));
+  }
+
+  /** A server that waits for its predecessor ends at once. The name is free only when both have ended. */
+  #withPredecessor(ended: Promise<void>): Promise<void> {
+    return this.#predecessor === undefined ? ended : Promise.all([ended, this.#predecessor]).then(() => {});
   }
 
   /** `enter` and `leave` around `run`, for work outside of calls. */

@@ -166,7 +166,7 @@ export class Servers {
   async detach(name: string): Promise<void> {
     this.mustBeAttached(name);
     // Stop first: a pending `attach` of this name then fails now instead of at its timeout.
-    const stopped = this.get(name).supervisor.stop();
+    const stopped = this.get(name).stop();
     await Promise.all([stopped, this.remove(name, ({ spec }) => isAttached(spec))]);
   }
 
@@ -243,6 +243,7 @@ export class Servers {
       clock,
       auth,
       onCircuit(name),
+      predecessor?.ended,
     );
     this.#byName.set(name, managed);
     this.#last = undefined;
