@@ -78,7 +78,8 @@ class SqliteCallLog implements CallLog {
   #unsent: Waiter[] = [];
   #sent: Waiter[] = [];
   #isFlushSoon = false;
-  #failure: string | undefined;
+  /** The error for operations after a failure or a close. */
+  #over: HostError | undefined;
   #isFull = false;
   #expiries: Written['expiries'];
   #closing: Promise<void> | undefined;
@@ -105,14 +106,13 @@ class SqliteCallLog implements CallLog {
     this.#thread.on('message', (message: FromThread) => this.#heard(message));
     this.#thread.once('error', ({ message }) => this.#fail(message));
     this.#thread.once('exit', () => {
-      if (!this.#closing) this.#fail('its thread ended');
+      if (!this.#over) this.#fail('its thread ended');
       this.#ended.resolve();
     });
   }
 
   refusal(worker: string, isCallersKey: boolean): HostError | undefined {
-    const gone = this.#gone('not_executed');
-    if (gone || this.#isFull) return gone ?? diskFull();
+    if (this.#over || this.#isFull) return this.#over ?? diskFull();
     const refusal = this.#bounds.refusal(worker, isCallersKey);
     // Acknowledgements that wait may make room.
     if (refusal) this.#flushSoon();
@@ -160,7 +160,7 @@ class SqliteCallLog implements CallLog {
 
   /** Travels with the next operation that has an answer, so it costs no transaction of its own; alone it waits for the next tidying. */
   acknowledge(id: CallId): void {
-    if (this.#gone('uncertain')) return;
+    if (this.#over) return;
     this.#next.push({ op: 'ack', ...id });
     if (this.#next.length >= acksAtOnce || this.#bounds.isWaiting) this.#flushSoon();
     else if (!this.#isTidySoon) this.#tidyIn(tidyMs);
@@ -192,7 +192,8 @@ class SqliteCallLog implements CallLog {
   async #close(): Promise<void> {
     this.#cancelTidy();
     // The thread keeps the lock of a failed log until the process ends.
-    if (this.#failure !== undefined) return;
+    if (this.#over) return;
+    this.#over = logClosed();
     this.#flush();
     this.#thread.ref();
     this.#thread.postMessage({ close: true });
@@ -200,19 +201,12 @@ class SqliteCallLog implements CallLog {
     this.#bounds.wake();
     await this.#ended.promise;
     cancel();
-    for (const waiter of this.#sent.splice(0)) waiter.reject(logClosed());
-  }
-
-  /** The error for operations after a failure or a close; undefined while the log is open. */
-  #gone(execution: 'uncertain' | 'not_executed'): HostError | undefined {
-    if (this.#failure !== undefined) return logFailed(this.#failure, execution);
-    return this.#closing && logClosed();
+    for (const waiter of this.#sent.splice(0)) waiter.reject(this.#over);
   }
 
   #ask(operation: Operation): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      const gone = this.#gone('not_executed');
-      if (gone) return reject(gone);
+      if (this.#over) return reject(this.#over);
       this.#next.push(operation);
       this.#unsent.push({ resolve, reject });
       this.#flushSoon();
@@ -253,27 +247,26 @@ class SqliteCallLog implements CallLog {
       if (answer.kind === 'full') waiter.reject(diskFull());
       else waiter.resolve(answer);
     });
-    if (this.#sent.length === 0 && !this.#closing) this.#thread.unref();
+    if (this.#sent.length === 0 && !this.#over) this.#thread.unref();
   }
 
   /** The thread could not open the log, and ends. */
   #refused(error: HostError): void {
-    this.#closing = Promise.resolve();
+    this.#over = error;
     if (error.details.reason === 'store_failed') failedFolders.add(this.#folder);
     this.opened.reject(error);
   }
 
   #fail(cause: string): void {
-    if (this.#failure !== undefined) return;
-    this.#failure = cause;
+    if (this.#over?.details.reason === 'store_failed') return;
+    this.#over = logFailed(cause, 'not_executed');
     this.#thread.unref();
     this.#cancelTidy();
     failedFolders.add(this.#folder);
-    const unsent = logFailed(cause, 'not_executed');
-    this.#onProblem(unsent);
-    this.opened.reject(unsent);
+    this.#onProblem(this.#over);
+    this.opened.reject(this.#over);
     for (const waiter of this.#sent.splice(0)) waiter.reject(logFailed(cause, 'uncertain'));
-    for (const waiter of this.#unsent.splice(0)) waiter.reject(unsent);
+    for (const waiter of this.#unsent.splice(0)) waiter.reject(this.#over);
     this.#next = [];
     this.#bounds.wake();
     this.#ended.resolve();
@@ -299,15 +292,14 @@ class SqliteCallLog implements CallLog {
 
   /** Resolves when rows were removed, after a while on a full disk, and at the deadline. */
   async #room(worker: string, bytes: number, deadlineAtMs: number): Promise<void> {
-    const gone = this.#gone('uncertain');
-    if (gone) throw gone;
+    if (this.#over) throw this.#over;
     this.#flushSoon();
     const retryAtMs = this.#isFull ? this.#clock.nowMs() + tidyMs : never;
     await this.#bounds.room(worker, bytes, Math.min(deadlineAtMs, retryAtMs));
   }
 
   #tidyIn(delayMs: number): void {
-    if (this.#gone('uncertain')) return;
+    if (this.#over) return;
     this.#isTidySoon = delayMs <= tidyMs;
     this.#cancelTidy();
     this.#cancelTidy = this.#clock.at(this.#clock.nowMs() + delayMs, () => this.#tidy());
