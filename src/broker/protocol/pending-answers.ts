@@ -5,15 +5,13 @@
 import type { Cancel, Clock } from '../../kernel/clock.js';
 
 interface Waiter<Answer> {
-  readonly untilMs: number;
+  readonly cancelTimer: Cancel;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: Error) => void;
 }
 
 export class PendingAnswers<Answer> {
-  /** The oldest is first, so one timer serves all. */
   readonly #waiters = new Map<string, Waiter<Answer>>();
-  #cancel: Cancel | undefined;
 
   constructor(
     private readonly clock: Clock,
@@ -23,11 +21,11 @@ export class PendingAnswers<Answer> {
 
   wait(id: string): Promise<Answer> {
     return new Promise((resolve, reject) => {
+      const late = () => this.#take(id)?.reject(this.late());
       // A call that is sent again over the same connection: the answer serves the later sending.
-      this.#take(id)?.reject(this.late());
-      const untilMs = this.clock.nowMs() + this.limitMs;
-      this.#waiters.set(id, { untilMs, resolve, reject });
-      this.#cancel ??= this.clock.at(untilMs, () => this.#expire());
+      late();
+      const cancelTimer = this.clock.at(this.clock.nowMs() + this.limitMs, late);
+      this.#waiters.set(id, { cancelTimer, resolve, reject });
     });
   }
 
@@ -46,17 +44,7 @@ export class PendingAnswers<Answer> {
   #take(id: string): Waiter<Answer> | undefined {
     const waiter = this.#waiters.get(id);
     this.#waiters.delete(id);
+    waiter?.cancelTimer();
     return waiter;
-  }
-
-  #expire(): void {
-    this.#cancel = undefined;
-    for (const [id, { untilMs }] of this.#waiters) {
-      if (untilMs > this.clock.nowMs()) {
-        this.#cancel = this.clock.at(untilMs, () => this.#expire());
-        return;
-      }
-      this.reject(id, this.late());
-    }
   }
 }
