@@ -71,7 +71,7 @@ test('E17 a worker of an embedded broker calls a tool of a server that was never
   ends.push(() => broker.close());
   const tools = await connect({ broker: broker.url as string, key, connectMs: 20_000 });
   ends.push(() => tools.close());
-  await eventually('the worker knows the tool', () => tools.toolCount === 1);
+  await eventually('the worker knows the tool', () => tools.list().length === 1);
   expect((await tools.execute('one', 'work', {})).isError).toBe(false);
 });
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { manifestBody, readManifestBody } from '../protocol/reply-body.js';
-import { findTools } from './connection-keeper.js';
+import { findTools } from './remote-tools.js';
 
 const tool = (server: string, name: string, text = '{}') => ({ server, name, raw: Buffer.from(text) });
 const manifest = {
@@ -8,7 +8,7 @@ const manifest = {
   tools: [tool('a', 'run'), tool('b', 'run'), tool('b', 'run', '{"second":1}'), tool('b', 'constructor')],
 };
 const found = (server: string | undefined, name: string) =>
-  findTools(manifest, server, name).map((each) => `${each.server}/${each.name}${each.raw}`);
+  findTools(manifest.tools, { server, tool: name }).map((each) => `${each.server}/${each.name}${each.raw}`);
 
 test('finds a tool by its server and name, the first of two', () => {
   expect(found('b', 'run')).toEqual(['b/run{}']);

@@ -6,7 +6,7 @@
  * last one that was learned, and never empty because of a failure.
  */
 
-import { closeSync, fstatSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { Cancellation, type CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Clock, KeepAlive, sleep, systemClock } from '../../kernel/clock.js';
 import { Emitter, type Listener } from '../../kernel/emitter.js';
@@ -23,8 +23,8 @@ import { type Manifest, type ManifestTool, readManifestBody } from '../protocol/
 import { argumentsBytes, callKey, requireValidCall } from './call-arguments.js';
 import { ambiguousTool, type CallTarget, closedCall, notConnected, refusedCall, unknownTool } from './call-errors.js';
 import { type CallResultBody, CallTable, type NewCall } from './call-table.js';
-import type { OpenConnection, WorkerConnection } from './connection.js';
-import { ConnectionKeeper, type ConnectionState, findTools } from './connection-keeper.js';
+import type { OpenConnection } from './connection.js';
+import { ConnectionKeeper, type ConnectionState } from './connection-keeper.js';
 
 export interface RemoteToolsOptions {
   readonly open: OpenConnection;
@@ -100,29 +100,31 @@ export class RemoteTools {
         reply: (key, body, digest) => this.#calls.replied(key, body, digest),
         progress: (key, params) => this.#calls.progress(key, params),
       },
-      swapped: ({ connection }) => this.#calls.use(connection),
-      connected: (connection) => this.#connected(connection),
+      use: (connection) => this.#calls.use(connection),
+      connected: ({ worker, role }) => {
+        this.#identity = { worker, role };
+        this.#events.emit('connected', { worker, role, times: this.#keeper.status.opened });
+      },
       learned: ({ revision, tools }, body, isNew) => {
         if (!isNew) return;
         this.#writeFile(body);
         this.#events.emit('manifest', { revision, tools: tools.length });
       },
-      changed: (state, error) => this.#changed(state, error),
+      changed: (state, error) => {
+        if (state === 'refused' && error) this.#calls.fail((call, execution) => refusedCall(call, execution, error));
+        this.#events.emit('state', { state, error });
+      },
     });
   }
 
   /** The last known tools, also without a connection. */
   list(): readonly ManifestTool[] {
-    return this.#keeper.snapshot.manifest?.tools ?? [];
-  }
-
-  get toolCount(): number {
-    return this.list().length;
+    return this.#keeper.status.manifest?.tools ?? [];
   }
 
   /** A manifest is known, from a host or from the file. */
   get hasManifest(): boolean {
-    return this.#keeper.snapshot.manifest !== undefined;
+    return this.#keeper.status.manifest !== undefined;
   }
 
   /** `server` may be left out if only one server has the tool. */
@@ -177,12 +179,11 @@ export class RemoteTools {
   }
 
   status(): RemoteStatus {
-    const { snapshot, status } = this.#keeper;
-    const { state, opened, lastError } = status;
+    const { state, opened, lastError, manifest } = this.#keeper.status;
     return {
       ...{ state, lastError, worker: this.#identity?.worker, role: this.#identity?.role },
-      revision: snapshot.manifest?.revision,
-      tools: this.toolCount,
+      revision: manifest?.revision,
+      tools: this.list().length,
       connections: opened,
       ...this.#calls.usage,
     };
@@ -197,12 +198,12 @@ export class RemoteTools {
   }
 
   #find(target: CallTarget): ManifestTool | undefined {
-    const { manifest } = this.#keeper.snapshot;
-    const found = manifest ? findTools(manifest, target.server, target.tool) : [];
-    if (found.length > 1) {
-      const servers = found.map(({ server }) => server);
-      throw ambiguousTool(target, servers);
-    }
+    const found = findTools(this.list(), target);
+    if (found.length > 1)
+      throw ambiguousTool(
+        target,
+        found.map(({ server }) => server),
+      );
     return found[0];
   }
 
@@ -222,7 +223,7 @@ export class RemoteTools {
     });
     const found = this.#find(target);
     if (found) return found;
-    const denied = this.#keeper.snapshot.manifest?.denied;
+    const denied = this.#keeper.status.manifest?.denied;
     throw denied ? refusedCall(target, 'not_executed', denied) : unknownTool(target);
   }
 
@@ -233,7 +234,7 @@ export class RemoteTools {
       key: idempotencyKey === undefined ? newId() : callKey(idempotencyKey),
       isCallersKey: idempotencyKey !== undefined,
       wantsProgress: onProgress !== undefined,
-      manifestRevision: this.#keeper.snapshot.manifest?.revision,
+      manifestRevision: this.#keeper.status.manifest?.revision,
     };
   }
 
@@ -247,9 +248,10 @@ export class RemoteTools {
         const isError = memberText(outcome.bytes, 'isError') === 'true';
         resolve(new CallResult(outcome.bytes, isError, 1, false, outcome.era));
       };
+      // First, because a call may end within `start`.
+      signal?.addEventListener('abort', abort, { once: true });
       giveUp = this.#calls.start(call, { deadlineAtMs, onProgress, done });
       if (signal?.aborted) giveUp();
-      else signal?.addEventListener('abort', abort, { once: true });
     });
   }
 
@@ -257,16 +259,6 @@ export class RemoteTools {
     if (this.#isClosed) throw closedCall(target, 'not_executed');
     const { state, lastError } = this.#keeper.status;
     if (state === 'refused' && lastError) throw refusedCall(target, 'not_executed', lastError);
-  }
-
-  #connected({ worker, role }: WorkerConnection): void {
-    this.#identity = { worker, role };
-    this.#events.emit('connected', { worker, role, times: this.#keeper.status.opened });
-  }
-
-  #changed(state: ConnectionState, error: HostError | undefined): void {
-    if (state === 'refused' && error) this.#calls.fail((call, execution) => refusedCall(call, execution, error));
-    this.#events.emit('state', { state, error });
   }
 
   #readFile(): Manifest | undefined {
@@ -281,7 +273,8 @@ export class RemoteTools {
 
   #writeFile(body: Buffer): void {
     try {
-      if (this.#manifestFile !== undefined) writeManifestFile(this.#manifestFile, body);
+      const file = this.#manifestFile;
+      if (file !== undefined) replaceFile(file, `${file}.${newId()}`, (descriptor) => writeFileSync(descriptor, body));
     } catch (error) {
       this.#events.emit('problem', { error });
     }
@@ -310,27 +303,18 @@ async function pause(
   if (signal?.aborted) throw notExecuted('cancelled', 'the caller does not wait any more');
 }
 
-/** Undefined if there is no file. Throws if it cannot be used. */
-function readManifestFile(file: string): Manifest | undefined {
-  let opened: number;
-  try {
-    opened = openSync(file, 'r');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
-  try {
-    if (fstatSync(opened).size > brokerLimits.manifestBytes) throw new Error(`${file} is too large for a manifest`);
-    const bytes = readFileSync(opened);
-    checkValue(bytes, file);
-    return readManifestBody(bytes);
-  } finally {
-    closeSync(opened);
-  }
+/** All tools that match; at most one if the server is named. */
+export function findTools(tools: readonly ManifestTool[], { server, tool }: CallTarget): readonly ManifestTool[] {
+  const found = tools.filter((each) => each.name === tool && (server === undefined || each.server === server));
+  return server === undefined ? found : found.slice(0, 1);
 }
 
-function writeManifestFile(file: string, body: Buffer): void {
-  replaceFile(file, `${file}.${newId()}`, (descriptor) => {
-    for (let at = 0; at < body.length; ) at += writeSync(descriptor, body, at);
-  });
+/** Undefined if there is no file. Throws if it cannot be used. */
+function readManifestFile(file: string): Manifest | undefined {
+  const { size } = statSync(file, { throwIfNoEntry: false }) ?? {};
+  if (size === undefined) return undefined;
+  if (size > brokerLimits.manifestBytes) throw new Error(`${file} is too large for a manifest`);
+  const bytes = readFileSync(file);
+  checkValue(bytes, file);
+  return readManifestBody(bytes);
 }

@@ -1,5 +1,6 @@
 /** Calls of a worker: one key each, one end each, and honest errors. */
 import { describe, expect, test } from 'vitest';
+import type { CancelSignal } from '../../../src/kernel/cancel-signal.js';
 import { HostError } from '../../../src/kernel/errors.js';
 import { makeRig, outcomeOf, unconnected, watched } from './worker-rig.js';
 
@@ -183,6 +184,22 @@ describe('a key', () => {
     expect(first).toMatchObject({ isCallersKey: true, key: expect.stringMatching(/^[A-Za-z0-9_-]{1,128}$/) });
     expect(second?.key).toBe(first?.key);
   });
+});
+
+test('a call that ends at once leaves no listener at the signal of its caller', async () => {
+  const { tools, host } = await makeRig();
+  host.onCall = () => new Promise(() => {});
+  const listeners = new Set<() => void>();
+  const signal: CancelSignal = {
+    aborted: false,
+    addEventListener: (_type, listener) => void listeners.add(listener),
+    removeEventListener: (_type, listener) => void listeners.delete(listener),
+  };
+  const options = { idempotencyKey: 'order-7', signal };
+  void tools.execute('nova', 'nova_click', { n: 1 }, { idempotencyKey: 'order-7' }).catch(() => {});
+  expect(await outcomeOf(tools.execute('nova', 'nova_click', { n: 2 }, options))).toBe('key_conflict not_executed');
+  expect(listeners.size).toBe(0);
+  await tools.close();
 });
 
 describe('an error says', () => {

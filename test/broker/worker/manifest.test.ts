@@ -125,6 +125,22 @@ describe('a manifest', () => {
   });
 });
 
+test('a host that refuses the manifest ends ready() at once, also if there is a manifest of an earlier run', async () => {
+  const manifestFile = path.join(folder, 'refused.json');
+  await (await makeRig({ manifestFile })).tools.close();
+  const rig = unconnected({
+    manifestFile,
+    prepare: (_broker, host) => {
+      host.onManifest = async () => errorBody(new HostError('denied', 'no tools for this worker'));
+    },
+  });
+  const ready = rig.tools.ready(30_000).catch((error: HostError) => error.code);
+  await rig.clock.advanceAsync(1_000);
+  const seen = await Promise.race([ready, rig.settle()]);
+  expect([seen, rig.tools.status().state]).toEqual(['denied', 'ready']);
+  await rig.tools.close();
+});
+
 describe('the manifest file', () => {
   const unreachable: Parameters<typeof unconnected>[0] = {
     prepare: (broker) => {

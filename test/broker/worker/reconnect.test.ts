@@ -186,6 +186,19 @@ describe('a lost connection', () => {
   });
 });
 
+test('a worker that is closed at any moment of its first connection leaves none open', async () => {
+  for (let turns = 0; turns < 20; turns++) {
+    const { tools, broker } = unconnected();
+    for (let turn = 0; turn < turns; turn++) await undefined;
+    let isClosed = false;
+    void tools.close().then(() => {
+      isClosed = true;
+    });
+    for (let turn = 0; turn < 50; turn++) await undefined;
+    expect([turns, isClosed, broker.current.size, tools.status().state]).toEqual([turns, true, 0, 'closed']);
+  }
+});
+
 test('a connection that opens after it was given up is closed', async () => {
   const { tools, broker, clock } = unconnected({
     prepare: (transport) => {
