@@ -6,6 +6,7 @@
  * it was not sent, or if the carrier knows that no host read it.
  */
 import type { Clock } from '../../kernel/clock.js';
+import { deferred } from '../../kernel/deferred.js';
 import { HostError, notExecuted } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
 import type { CallRequest, HostMessage, Welcome, WorkerMessage } from '../protocol/messages.js';
@@ -16,45 +17,28 @@ import type { ConnectionHandlers, Receipt, WorkerConnection } from './connection
 type Answer<Op> = Extract<HostMessage, { op: Op }>;
 
 export abstract class MessageConnection implements WorkerConnection {
-  readonly closed: Promise<HostError | undefined>;
+  worker = '';
+  role: string | undefined;
+  storeId = '';
+  readonly #closed = deferred<HostError | undefined>();
+  readonly closed = this.#closed.promise;
   readonly #handlers: ConnectionHandlers;
   readonly #pending: PendingAnswers<HostMessage>;
-  #settleClosed: (error: HostError | undefined) => void = () => {};
-  #welcome: Welcome = { worker: '', storeId: '' };
-  #isClosing = false;
+  /** This side closes the connection, or it has ended. */
+  protected isClosing = false;
 
   constructor(clock: Clock, answerMs: number, handlers: ConnectionHandlers) {
     this.#handlers = handlers;
     this.#pending = new PendingAnswers(clock, answerMs, () => noAnswer(answerMs));
-    this.closed = new Promise((resolve) => {
-      this.#settleClosed = resolve;
-    });
   }
 
   /** A message that cannot be sent any more is dropped. */
   protected abstract send(message: WorkerMessage): void;
   protected abstract disconnect(): Promise<void>;
 
-  get worker(): string {
-    return this.#welcome.worker;
-  }
-
-  get role(): string | undefined {
-    return this.#welcome.role;
-  }
-
-  get storeId(): string {
-    return this.#welcome.storeId;
-  }
-
-  /** This side closes the connection, or it has ended. */
-  protected get isClosing(): boolean {
-    return this.#isClosing;
-  }
-
   async call(request: CallRequest): Promise<Receipt> {
     const { owner, storeId, seen } = await this.#request<'receipt'>(request.key, { op: 'call', ...request });
-    this.welcomed({ ...this.#welcome, storeId, seen });
+    this.welcomed({ worker: this.worker, role: this.role, storeId, seen });
     return { owner, storeId };
   }
 
@@ -78,13 +62,13 @@ export abstract class MessageConnection implements WorkerConnection {
   }
 
   async close(): Promise<void> {
-    this.#isClosing = true;
+    this.isClosing = true;
     await this.disconnect();
     await this.closed;
   }
 
-  protected welcomed(welcome: Welcome): void {
-    this.#welcome = welcome;
+  protected welcomed({ worker, role, storeId }: Welcome): void {
+    Object.assign(this, { worker, role, storeId });
   }
 
   /** Undefined: an operation of a newer host. */
@@ -111,13 +95,13 @@ export abstract class MessageConnection implements WorkerConnection {
 
   /** The connection has ended. `error`: why, unless this side closed it; `unanswered`: what that means for requests. */
   protected ended(error: HostError | undefined, unanswered: HostError): void {
-    this.#isClosing = true;
+    this.isClosing = true;
     this.#pending.rejectAll(unanswered);
-    this.#settleClosed(error);
+    this.#closed.resolve(error);
   }
 
   async #request<Op extends HostMessage['op']>(id: string, message: WorkerMessage): Promise<Answer<Op>> {
-    if (this.#isClosing) throw notSent();
+    if (this.isClosing) throw notSent();
     const waiting = this.#pending.wait(id);
     this.send(message);
     const answer = await waiting;
