@@ -1,7 +1,7 @@
 /**
  * Calls in flight: sent over the current connection, sent again or asked for over the next one, ended by the reply, the caller or the
  * deadline.
- * Not here: which tool is meant (remote-tools.ts), connecting (connection-keeper.ts).
+ * Not here: which tool is meant (remote-tools.ts), connecting (connection-keeper.ts), acknowledging replies (acknowledgements.ts).
  *
  * Invariants: a call keeps its key and the id of the store to which it was first sent over all sendings, until a host says that it did not
  * begin. An error says `not_executed` only if no sending can have arrived. A refusal is final only if it answers the only sending. Calls and
@@ -11,8 +11,10 @@ import { ByteBudget } from '../../kernel/byte-budget.js';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type Execution, type HostError, isHostError } from '../../kernel/errors.js';
 import { newId } from '../../kernel/random.js';
+import { brokerLimits } from '../protocol/limits.js';
 import { type CallRequest, requestDigest } from '../protocol/messages.js';
 import { type ReplyBody, readReplyBody } from '../protocol/reply-body.js';
+import { Acknowledgements, partsOf } from './acknowledgements.js';
 import {
   cancelledCall,
   isHandedBack,
@@ -23,8 +25,7 @@ import {
   tooManyBytes,
   tooManyCalls,
 } from './call-errors.js';
-import type { Receipt, WorkerConnection } from './connection.js';
-import { Outcomes } from './outcomes.js';
+import type { WorkerConnection } from './connection.js';
 
 export type NewCall = Omit<CallRequest, 'deadlineMs' | 'sentBefore'>;
 export type CallResultBody = Extract<ReplyBody, { kind: 'result' }>;
@@ -42,15 +43,11 @@ export interface OpenCall {
   readonly waiters: Map<CallWaiter, Cancel>;
   /** The store to which it was first sent; undefined: no sending can have arrived. */
   firstStoreId: string | undefined;
-  receipt: Receipt | undefined;
+  hasReceipt: boolean;
   /** The connection over which it is being sent. */
   sendingOver: WorkerConnection | undefined;
   cancelTimer: Cancel | undefined;
 }
-
-/** It has a receipt, and is not about to be sent again. */
-const isWaiting = (open: OpenCall | undefined): boolean =>
-  open?.receipt !== undefined && open.sendingOver === undefined && open.cancelTimer === undefined;
 
 const executionOf = ({ firstStoreId }: OpenCall): Execution =>
   firstStoreId === undefined ? 'not_executed' : 'uncertain';
@@ -68,7 +65,7 @@ const isReplyTo = ({ call }: OpenCall, digest: string | undefined): boolean =>
 const isSameCall = (one: NewCall, other: NewCall): boolean =>
   one.server === other.server && one.tool === other.tool && one.args.equals(other.args);
 
-const unsent = { firstStoreId: undefined, receipt: undefined, sendingOver: undefined, cancelTimer: undefined };
+const unsent = { firstStoreId: undefined, hasReceipt: false, sendingOver: undefined, cancelTimer: undefined };
 
 const callsMax = 1_024;
 const callBytesMax = 64 * 1024 * 1024;
@@ -77,6 +74,8 @@ const sentMax = 192;
 const cancelsMax = 1_024;
 /** After a sending without an answer, or a refusal of a call that may have arrived before. */
 const resendMs = 1_000;
+/** A reply may be lost with a connection, or exceed the bound of unread bytes at the host, or the host may be gone. */
+const askMs = 5_000;
 
 export interface CallTableParts {
   readonly clock: Clock;
@@ -92,9 +91,10 @@ export class CallTable {
   /** Calls that wait for another to end, in order. */
   readonly #queue = new Set<OpenCall>();
   #sent = 0;
-  /** Cancelled calls that may have arrived, with their deadlines. The cancel is repeated until a reply comes. */
+  /** Cancelled calls that may have arrived, with their deadlines. A host may miss a cancel, so it is repeated until a reply comes. */
   readonly #cancels = new Map<string, number>();
-  readonly #outcomes: Outcomes;
+  readonly #acks: Acknowledgements;
+  #cancelAsk: Cancel | undefined;
   #connection: WorkerConnection | undefined;
   #reserved = 0;
   readonly #bytes = new ByteBudget(callBytesMax);
@@ -102,13 +102,7 @@ export class CallTable {
 
   constructor(parts: CallTableParts) {
     this.#parts = parts;
-    this.#outcomes = new Outcomes({
-      clock: parts.clock,
-      waiting: () => [...this.#calls].flatMap(([key, open]) => (isWaiting(open) ? key : [])),
-      cancelAgain: (connection) => this.#cancelAgain(connection),
-      isWaiting: (key) => isWaiting(this.#calls.get(key)),
-      resend: (key) => this.#sendNow(this.#calls.get(key)),
-    });
+    this.#acks = new Acknowledgements(parts.clock);
   }
 
   /** `droppedReplies`: those for which no caller waited any more. */
@@ -145,12 +139,13 @@ export class CallTable {
   use(connection: WorkerConnection | undefined): void {
     if (this.#connection === connection) return;
     this.#connection = connection;
-    this.#outcomes.use(connection);
-    for (const open of [...this.#calls.values()]) if (!open.receipt) this.#send(open);
+    this.#acks.use(connection);
+    this.#askAll();
+    for (const open of [...this.#calls.values()]) if (!open.hasReceipt) this.#send(open);
   }
 
   replied(key: string, body: Buffer, digest?: string): void {
-    this.#outcomes.acknowledge(key);
+    this.#acks.add(key);
     this.#cancels.delete(key);
     const open = this.#calls.get(key);
     if (!open || !isReplyTo(open, digest)) {
@@ -184,7 +179,7 @@ export class CallTable {
       this.#cancelAtHost(open, latestDeadline(open));
       this.#end(open, errorOf(open.call, executionOf(open)));
     }
-    this.#outcomes.flush();
+    this.#acks.flush();
   }
 
   #add(call: NewCall): OpenCall {
@@ -194,44 +189,37 @@ export class CallTable {
     return open;
   }
 
+  /** Now, or when there is a connection and another call has ended. Without a connection a call that was never sent waits for a while. */
   #send(open: OpenCall): void {
-    if (!this.#connection) return this.#waitForConnection(open);
-    if (open.firstStoreId === undefined && this.#sent >= sentMax) {
-      open.cancelTimer?.();
-      this.#queue.add(open);
-    } else this.#sendNow(open);
-  }
-
-  #waitForConnection(open: OpenCall): void {
-    const { connectionWaitMs } = this.#parts;
-    if (connectionWaitMs === undefined || open.firstStoreId !== undefined) return;
-    this.#setTimer(open, connectionWaitMs, () => this.#end(open, notConnectedCall(open.call)));
-  }
-
-  #sendNow(open: OpenCall | undefined): void {
+    const { clock, connectionWaitMs } = this.#parts;
     const connection = this.#connection;
-    if (!open || !connection || open.sendingOver === connection) return;
-    const deadlineMs = Math.floor(latestDeadline(open) - this.#parts.clock.nowMs());
-    if (deadlineMs <= 0) return;
-    open.cancelTimer?.();
-    open.cancelTimer = undefined;
+    const { firstStoreId, hasReceipt, call } = open;
+    const isFirst = firstStoreId === undefined;
+    if (!connection) {
+      if (isFirst && connectionWaitMs !== undefined)
+        this.#setTimer(open, connectionWaitMs, () => this.#end(open, notConnectedCall(call)));
+      return;
+    }
+    const deadlineMs = Math.floor(latestDeadline(open) - clock.nowMs());
+    if (open.sendingOver === connection || deadlineMs <= 0) return;
+    this.#clearTimer(open);
+    if (isFirst && this.#sent >= sentMax) return void this.#queue.add(open);
     this.#queue.delete(open);
-    const { firstStoreId, receipt, call } = open;
-    const sentBefore = firstStoreId === undefined ? undefined : { storeId: firstStoreId, hasReceipt: !!receipt };
-    if (firstStoreId === undefined) this.#sent++;
+    if (isFirst) this.#sent++;
     open.firstStoreId ??= connection.storeId;
     open.sendingOver = connection;
+    const sentBefore = isFirst ? undefined : { storeId: firstStoreId, hasReceipt };
     connection.call({ ...call, deadlineMs, sentBefore }).then(
-      (given) => this.#received(open, connection, given),
-      (error) => this.#notReceived(open, connection, sentBefore === undefined, error),
+      () => this.#received(open, connection),
+      (error) => this.#notReceived(open, connection, isFirst, error),
     );
   }
 
-  #received(open: OpenCall, connection: WorkerConnection, receipt: Receipt): void {
+  #received(open: OpenCall, connection: WorkerConnection): void {
     if (!this.#isOpen(open) || open.sendingOver !== connection) return;
     open.sendingOver = undefined;
-    open.receipt = receipt;
-    this.#outcomes.askLater();
+    open.hasReceipt = true;
+    this.#askLater();
   }
 
   #notReceived(open: OpenCall, connection: WorkerConnection, isOnly: boolean, error: unknown): void {
@@ -244,20 +232,62 @@ export class CallTable {
       open.firstStoreId = undefined;
       this.#sent--;
     }
-    this.#sendLater(open, details.retryAfterMs ?? resendMs);
-  }
-
-  #sendLater(open: OpenCall, delayMs: number): void {
-    this.#setTimer(open, delayMs, () => {
-      open.cancelTimer = undefined;
-      this.#send(open);
-    });
+    this.#setTimer(open, details.retryAfterMs ?? resendMs, () => this.#send(open));
   }
 
   #setTimer(open: OpenCall, delayMs: number, run: () => void): void {
     const { clock } = this.#parts;
+    this.#clearTimer(open);
+    open.cancelTimer = clock.at(clock.nowMs() + delayMs, () => {
+      open.cancelTimer = undefined;
+      run();
+    });
+  }
+
+  #clearTimer(open: OpenCall): void {
     open.cancelTimer?.();
-    open.cancelTimer = clock.at(clock.nowMs() + delayMs, run);
+    open.cancelTimer = undefined;
+  }
+
+  /** Asks what became of calls with a receipt, and repeats cancels: over each new connection, and every `askMs`. */
+  #askAll(): void {
+    this.#cancelAsk?.();
+    this.#cancelAsk = undefined;
+    const connection = this.#connection;
+    if (!connection) return;
+    this.#cancelAgain(connection);
+    const keys = [...this.#calls.keys()].filter((key) => this.#isWaiting(key));
+    for (const some of partsOf(keys, brokerLimits.keysPerMessage)) void this.#ask(some, connection);
+    if (keys.length + this.#cancels.size > 0) this.#askLater();
+  }
+
+  #askLater(): void {
+    const { clock } = this.#parts;
+    if (this.#connection) this.#cancelAsk ??= clock.at(clock.nowMs() + askMs, () => this.#askAll());
+  }
+
+  async #ask(keys: readonly string[], connection: WorkerConnection): Promise<void> {
+    try {
+      const { running, resend } = await connection.ask(keys);
+      if (this.#connection !== connection) return;
+      const isOpen = new Set([...running, ...resend]);
+      for (const key of resend) {
+        const open = this.#calls.get(key);
+        if (open && this.#isWaiting(key)) this.#send(open);
+      }
+      // Replies came with the answer. More of them may wait for room in what the host sends.
+      const left = keys.filter((key) => this.#isWaiting(key));
+      const wasAnswered = keys.some((key) => !isOpen.has(key) && !this.#isWaiting(key));
+      if (wasAnswered && left.length > 0) await this.#ask(left, connection);
+    } catch {
+      // Asked again in a while.
+    }
+  }
+
+  /** It has a receipt, and is not about to be sent again. */
+  #isWaiting(key: string): boolean {
+    const { hasReceipt, sendingOver, cancelTimer } = this.#calls.get(key) ?? unsent;
+    return hasReceipt && sendingOver === undefined && cancelTimer === undefined;
   }
 
   /** One caller gives up. With the last one the call is cancelled. */
@@ -278,16 +308,15 @@ export class CallTable {
     if (firstStoreId === undefined) return;
     this.#connection?.cancel(call.key);
     if (this.#cancels.size < cancelsMax) this.#cancels.set(call.key, untilMs);
-    this.#outcomes.askLater();
+    this.#askLater();
   }
 
-  #cancelAgain(connection: WorkerConnection): number {
+  #cancelAgain(connection: WorkerConnection): void {
     const nowMs = this.#parts.clock.nowMs();
     for (const [key, untilMs] of this.#cancels) {
       if (untilMs > nowMs) connection.cancel(key);
       else this.#cancels.delete(key);
     }
-    return this.#cancels.size;
   }
 
   #end(open: OpenCall, outcome: CallResultBody | HostError): void {
@@ -307,13 +336,13 @@ export class CallTable {
   }
 
   #forget(open: OpenCall): void {
-    open.cancelTimer?.();
+    this.#clearTimer(open);
     this.#queue.delete(open);
     if (!this.#calls.delete(open.call.key) || open.firstStoreId === undefined) return;
     this.#sent--;
     for (const next of this.#queue) {
-      if (this.#sent >= sentMax) break;
-      this.#sendNow(next);
+      if (!this.#connection || this.#sent >= sentMax) break;
+      this.#send(next);
     }
   }
 
@@ -322,7 +351,7 @@ export class CallTable {
     this.#forget(open);
     Object.assign(open, unsent, { call: { ...open.call, key: newId() } });
     this.#calls.set(open.call.key, open);
-    this.#sendLater(open, resendMs);
+    this.#setTimer(open, resendMs, () => this.#send(open));
   }
 
   #isOpen(open: OpenCall): boolean {
