@@ -43,17 +43,14 @@ function writtenArguments(args: ToolArguments): Buffer {
     checkObject(args, 'arguments');
     return toBuffer(args);
   }
-  const text = jsonOf(args);
-  if (text?.[0] === '{') return Buffer.from(text);
-  throw invalid('args', 'is not an object', 'give an object, or the text of a JSON object');
-}
-
-function jsonOf(args: unknown): string | undefined {
+  let text: string | undefined;
   try {
-    return JSON.stringify(args);
+    text = JSON.stringify(args);
   } catch (cause) {
     throw invalid('args', 'cannot be written as JSON', 'give an object without cycles, functions and BigInts', cause);
   }
+  if (text?.startsWith('{')) return Buffer.from(text);
+  throw invalid('args', 'is not an object', 'give an object, or the text of a JSON object');
 }
 
 const isText = (value: unknown, charsMax: number): boolean =>

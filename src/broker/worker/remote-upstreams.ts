@@ -10,13 +10,13 @@ import type { KnownFacts, KnownServer } from '../../catalog/catalog-server.js';
 import { parseServerDefinition } from '../../config/server-definition.js';
 import type { Upstreams } from '../../gateway/upstreams.js';
 import type { HostCallOptions, ToolResult } from '../../host/host-interface.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import type { EraAnswer } from '../../policy/operation.js';
 import { LEGACY_VERSIONS } from '../../session/eras/legacy/revisions.js';
 import type { ListedItem } from '../../session/lists.js';
 import type { JsonText } from '../../wire/channel.js';
 import { memberString } from '../../wire/json-members.js';
-import type { ManifestTool, RemoteTools, Trace } from './index.js';
+import type { ConnectionState, ManifestTool, RemoteTools, Trace } from './index.js';
 
 /** Time limit of a call whose client receives progress. */
 const watchedMs = 10 * 60_000;
@@ -36,6 +36,17 @@ const facts: KnownFacts = {
   instructions: undefined,
 };
 
+const states: Readonly<Record<ConnectionState, KnownServer['state']>> = {
+  ready: 'ready',
+  connecting: 'connecting',
+  reconnecting: 'connecting',
+  refused: 'auth_required',
+  closed: 'stopped',
+};
+
+/** The state is that of the connection, the same for all servers. */
+type ListedServer = Omit<KnownServer, 'state' | 'isReady'>;
+
 export class RemoteUpstreams implements Upstreams {
   readonly groups: ReadonlyMap<string, readonly string[]> = new Map();
   readonly carried = facts.capabilities.toString();
@@ -43,7 +54,7 @@ export class RemoteUpstreams implements Upstreams {
   readonly #tools: RemoteTools;
   readonly #options: RemoteUpstreamsOptions;
   readonly #listeners = new Set<(server: string) => void>();
-  #servers: ReadonlyMap<string, KnownServer> = new Map();
+  #servers: ReadonlyMap<string, ListedServer> = new Map();
   #revision = 0;
   readonly #ends: readonly (() => void)[];
 
@@ -51,8 +62,12 @@ export class RemoteUpstreams implements Upstreams {
     this.#tools = tools;
     this.#options = options;
     this.#ends = [
-      tools.on('manifest', () => this.#learn(this.#listed())),
-      tools.on('state', () => this.#learn(this.#withState())),
+      tools.on('manifest', () => {
+        const before = this.#servers;
+        this.#servers = this.#listed();
+        this.#changed([...before.keys(), ...this.#servers.keys()]);
+      }),
+      tools.on('state', () => this.#changed([...this.#servers.keys()])),
     ];
     this.#servers = this.#listed();
   }
@@ -62,7 +77,9 @@ export class RemoteUpstreams implements Upstreams {
   }
 
   known(server: string): KnownServer | undefined {
-    return this.#servers.get(server);
+    const listed = this.#servers.get(server);
+    const { state } = this.#tools.status();
+    return listed && { ...listed, state: states[state], isReady: state === 'ready' };
   }
 
   /** The manifest contains only what this worker may use. */
@@ -110,15 +127,12 @@ export class RemoteUpstreams implements Upstreams {
     for (const end of this.#ends) end();
   }
 
-  #learn(servers: ReadonlyMap<string, KnownServer>): void {
-    const before = this.#servers;
-    this.#servers = servers;
-    for (const server of new Set([...before.keys(), ...servers.keys()]))
-      for (const listener of [...this.#listeners]) listener(server);
+  #changed(servers: readonly string[]): void {
+    for (const server of new Set(servers)) for (const listener of [...this.#listeners]) listener(server);
   }
 
   /** In the order of the manifest. */
-  #listed(): ReadonlyMap<string, KnownServer> {
+  #listed(): ReadonlyMap<string, ListedServer> {
     const items = new Map<string, ListedItem[]>();
     for (const { server, name, raw } of this.#tools.list()) {
       const own = items.get(server);
@@ -126,44 +140,24 @@ export class RemoteUpstreams implements Upstreams {
       else items.set(server, [{ key: name, raw }]);
     }
     this.#revision++;
-    const servers = new Map<string, KnownServer>();
+    const servers = new Map<string, ListedServer>();
     for (const [server, own] of items) {
-      const known = this.#knownOf(server, own);
-      if (known) servers.set(server, known);
+      const listed = this.#listedServer(server, own);
+      if (listed) servers.set(server, listed);
     }
     return servers;
   }
 
   /** Undefined if the name is not valid for a server. */
-  #knownOf(server: ManifestTool['server'], items: readonly ListedItem[]): KnownServer | undefined {
+  #listedServer(server: ManifestTool['server'], items: readonly ListedItem[]): ListedServer | undefined {
     try {
       const definition =
         this.#servers.get(server)?.definition ?? parseServerDefinition(server, { command: 'hostler' }, true);
       const lists = new Map([['tools/list', { items, ttlMs: 0, isPublic: false }] as const]);
-      return { definition, ...this.#state(), facts, lists, revision: this.#revision, session: 0 };
+      return { definition, facts, lists, revision: this.#revision, session: 0 };
     } catch (error) {
       this.#options.onProblem(error);
       return undefined;
-    }
-  }
-
-  #withState(): ReadonlyMap<string, KnownServer> {
-    const state = this.#state();
-    return new Map([...this.#servers].map(([server, known]) => [server, { ...known, ...state }]));
-  }
-
-  #state(): Pick<KnownServer, 'state' | 'isReady'> {
-    const { state } = this.#tools.status();
-    switch (state) {
-      case 'ready':
-        return { state: 'ready', isReady: true };
-      case 'connecting':
-      case 'reconnecting':
-        return { state: 'connecting', isReady: false };
-      case 'refused':
-        return { state: 'auth_required', isReady: false };
-      case 'closed':
-        return { state: 'stopped', isReady: false };
     }
   }
 }
@@ -181,22 +175,13 @@ function traceOf(meta: string | undefined): Trace | undefined {
   return traceparent === undefined ? undefined : { traceparent, tracestate: memberString(bytes, 'tracestate') };
 }
 
-const asksCaller = (server: string, tool: string): HostError =>
-  new HostError(
-    'protocol_error',
-    `server '${server}': tool '${tool}' needs input from its caller, which a worker cannot pass on`,
-    {
-      server,
-      tool,
-      reason: 'input_required',
-      execution: 'uncertain',
-      hint: 'call it where the server runs',
-    },
-  );
+function asksCaller(server: string, tool: string): HostError {
+  const message = `server '${server}': tool '${tool}' needs input from its caller, which a worker cannot pass on`;
+  const facts = { server, tool, reason: 'input_required', execution: 'uncertain' } as const;
+  return new HostError('protocol_error', message, { ...facts, hint: 'call it where the server runs' });
+}
 
-const unsupported = (server: string, method: string): HostError =>
-  new HostError('invalid_request', `server '${server}': a worker does not support ${method}`, {
-    server,
-    execution: 'not_executed',
-    hint: 'call it where the server runs; a worker has tools only',
-  });
+function unsupported(server: string, method: string): HostError {
+  const hint = 'call it where the server runs; a worker has tools only';
+  return notExecuted('invalid_request', `server '${server}': a worker does not support ${method}`, hint, { server });
+}
