@@ -2,7 +2,7 @@
  * Why a side closes a WebSocket: the code of the close frame, and the error that a worker makes of it.
  * Not here: answers before there is a WebSocket (listen.ts, connect.ts).
  */
-import { HostError } from '../../kernel/errors.js';
+import { HostError, notExecuted } from '../../kernel/errors.js';
 import { LIMITS } from '../../kernel/limits.js';
 import { neutraliseLine } from '../../kernel/terminal-text.js';
 
@@ -25,11 +25,10 @@ export const closeCodes = {
 
 export type CloseReason = keyof typeof closeCodes;
 
-const reasons = new Map<number, CloseReason>(
-  Object.entries(closeCodes).map(([reason, code]) => [code, reason as CloseReason]),
-);
+const reasons = new Map<number, string>(Object.entries(closeCodes).map(([reason, code]) => [code, reason]));
 
-export const closeReasonOf = (code: number): CloseReason | undefined => reasons.get(code);
+/** A code of another program, such as a proxy: `closed_1001`. */
+export const closeReasonOf = (code: number): string => reasons.get(code) ?? `closed_${code}`;
 
 /** The text of a close frame has at most 123 bytes. */
 export const closeText = (detail: string): string => {
@@ -37,35 +36,33 @@ export const closeText = (detail: string): string => {
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 };
 
-export function closeError(reason: CloseReason | undefined, code: number, text: string): HostError {
+export function closeError(reason: string, text: string): HostError {
   const detail = text === '' ? '' : `: ${neutraliseLine(text, LIMITS.quotedChars)}`;
   switch (reason) {
     case 'unauthenticated':
-      return refusedKey('the broker refused the key of this worker', 'unauthenticated');
+      return refusedKey('the broker refused the key of this worker', reason);
     case 'revoked':
-      return refusedKey('the key of this worker was revoked or has expired', 'revoked');
-    case 'too_many_connections':
-      return new HostError('overloaded', `the broker has too many connections${detail}`, {
-        reason,
-        execution: 'not_executed',
-        hint: 'give each worker a key of its own, or raise broker.limits.connections',
-      });
-    case 'bad_frame':
+      return refusedKey('the key of this worker was revoked or has expired', reason);
+    case 'too_many_connections': {
+      const hint = 'give each worker a key of its own, or raise broker.limits.connections';
+      return notExecuted('overloaded', `the broker has too many connections${detail}`, hint, { reason });
+    }
+    case 'bad_frame': {
+      const hint = 'run compatible versions of Hostler on both sides';
       return new HostError('protocol_error', `the broker could not read a message of this worker${detail}`, {
         reason,
-        hint: 'run compatible versions of Hostler on both sides',
+        hint,
       });
+    }
     default:
-      return lostConnection(reason ?? `closed_${code}`);
+      return lostConnection(reason);
   }
 }
 
-const refusedKey = (message: string, reason: string): HostError =>
-  new HostError('unauthenticated', message, {
-    reason,
-    execution: 'not_executed',
-    hint: 'make a key with hostler key add on the host, and give its file to this worker',
-  });
+function refusedKey(message: string, reason: string): HostError {
+  const hint = 'make a key with hostler key add on the host, and give its file to this worker';
+  return notExecuted('unauthenticated', message, hint, { reason });
+}
 
 export const lostConnection = (reason: string): HostError =>
   new HostError('transport', 'the connection to the broker was lost', {

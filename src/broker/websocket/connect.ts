@@ -4,55 +4,42 @@
  */
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
-import type { CancelSignal } from '../../kernel/cancel-signal.js';
-import type { Clock } from '../../kernel/clock.js';
-import { HostError, type HostErrorOptions } from '../../kernel/errors.js';
+import { deferred } from '../../kernel/deferred.js';
+import { type HostError, type HostErrorOptions, notExecuted } from '../../kernel/errors.js';
 import { brokerLimits } from '../protocol/limits.js';
 import { requireTls } from '../require-tls.js';
 import { brokerPath, chunksMax, fragmentsMax } from './limits.js';
-
-const handshakeMs = 10_000;
 
 export interface OpenSocket {
   readonly socket: WebSocket;
   readonly below: Duplex;
 }
 
-export function openSocket(url: URL, clock: Clock, signal: CancelSignal): Promise<OpenSocket> {
-  if (signal.aborted) return Promise.reject(cancelledConnect());
-  return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url, {
-      ...{ perMessageDeflate: false, followRedirects: false, autoPong: false, skipUTF8Validation: true },
-      ...{ maxPayload: brokerLimits.messageBytes, maxFragments: fragmentsMax, maxBufferedChunks: chunksMax },
-    });
-    let failure: HostError | undefined;
-    const giveUp = (error: HostError) => {
-      failure ??= error;
-      socket.terminate();
-    };
-    const onAbort = () => giveUp(cancelledConnect());
-    const cancelLimit = clock.at(clock.nowMs() + handshakeMs, () => giveUp(timeoutError(url)));
-    const settled = () => {
-      cancelLimit();
-      signal.removeEventListener('abort', onAbort);
-    };
-    signal.addEventListener('abort', onAbort, { once: true });
-    socket.once('unexpected-response', (_request, response) => {
-      response.destroy();
-      giveUp(statusError(url, response.statusCode ?? 0));
-    });
-    // Also after the handshake: an error without a listener would end the process.
-    socket.on('error', (cause: Error & { code?: string }) => {
-      settled();
-      reject(failure ?? networkError(url, cause));
-    });
-    socket.once('upgrade', ({ socket: below }) => {
-      socket.once('open', () => {
-        settled();
-        resolve({ socket, below });
-      });
-    });
+interface OpeningSocket {
+  readonly opened: Promise<OpenSocket>;
+  readonly giveUp: (error: HostError) => void;
+}
+
+export function openSocket(url: URL): OpeningSocket {
+  const { promise: opened, resolve, reject } = deferred<OpenSocket>();
+  const socket = new WebSocket(url, {
+    ...{ perMessageDeflate: false, followRedirects: false, autoPong: false, skipUTF8Validation: true },
+    ...{ maxPayload: brokerLimits.messageBytes, maxFragments: fragmentsMax, maxBufferedChunks: chunksMax },
   });
+  const giveUp = (error: HostError) => {
+    reject(error);
+    socket.terminate();
+  };
+  socket.once('unexpected-response', (_request, response) => {
+    response.destroy();
+    giveUp(statusError(url, response.statusCode ?? 0));
+  });
+  // Also after the handshake: an error without a listener would end the process.
+  socket.on('error', (cause: Error & { code?: string }) => reject(networkError(url, cause)));
+  socket.once('upgrade', ({ socket: below }) => {
+    socket.once('open', () => resolve({ socket, below }));
+  });
+  return { opened, giveUp };
 }
 
 /** An error never quotes the URL: it may contain a password by mistake. */
@@ -65,43 +52,33 @@ export function checkedUrl(text: string, insecure: boolean): URL {
   return url;
 }
 
+const printedAddress = 'use the address that hostler up prints for workers';
+
 const wrongUrl = (what: string): HostError =>
-  new HostError('invalid_spec', `the address of the broker ${what}`, {
-    field: 'broker',
-    execution: 'not_executed',
-    hint: 'use the address that hostler up prints for workers',
-  });
+  notExecuted('invalid_spec', `the address of the broker ${what}`, printedAddress, { field: 'broker' });
 
 const failed = (url: URL, what: string, hint: string, facts: HostErrorOptions): HostError =>
-  new HostError('connect_failed', `the broker at ${url.host} ${what}`, { ...facts, hint, execution: 'not_executed' });
+  notExecuted('connect_failed', `the broker at ${url.host} ${what}`, hint, facts);
 
 /** The server answered the upgrade with a status. */
 function statusError(url: URL, httpStatus: number): HostError {
   const { host, hostname, protocol, pathname } = url;
   const fail = (what: string, hint: string) => failed(url, what, hint, { httpStatus, reason: `http_${httpStatus}` });
+  const passKeys = `let the proxy pass ${brokerPath}: the broker checks keys itself`;
+  const moreConnections = 'raise broker.limits.connections on the host';
+  const allowName = `add ${hostname} to broker.listen.allowedHosts on the host`;
   switch (httpStatus) {
     case 401:
     case 407:
-      return fail(
-        'is behind a proxy that wants credentials',
-        `let the proxy pass ${brokerPath}: the broker checks keys itself`,
-      );
+      return fail('is behind a proxy that wants credentials', passKeys);
     case 403:
-      return fail(
-        `does not accept the name '${hostname}'`,
-        `add ${hostname} to broker.listen.allowedHosts on the host`,
-      );
+      return fail(`does not accept the name '${hostname}'`, allowName);
     case 404:
       return fail(`has nothing at the path ${pathname}`, `use the address ${protocol}//${host}${brokerPath}`);
     case 503:
-      return fail('has too many connections', 'raise broker.limits.connections on the host').with({
-        code: 'overloaded',
-      });
+      return fail('has too many connections', moreConnections).with({ code: 'overloaded' });
     default:
-      return fail(
-        `answered with HTTP ${httpStatus} instead of a WebSocket`,
-        'use the address that hostler up prints for workers',
-      );
+      return fail(`answered with HTTP ${httpStatus} instead of a WebSocket`, printedAddress);
   }
 }
 
@@ -135,4 +112,4 @@ export const timeoutError = (url: URL): HostError =>
   failed(url, 'did not answer in time', 'see that it runs, and that no firewall is in between', { reason: 'timeout' });
 
 export const cancelledConnect = (): HostError =>
-  new HostError('cancelled', 'the connection to the broker is not wanted any more', { execution: 'not_executed' });
+  notExecuted('cancelled', 'the connection to the broker is not wanted any more');

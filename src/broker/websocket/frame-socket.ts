@@ -14,13 +14,13 @@ import { goodbyeMs, outboundOfWorkerMax, pingMs, pongMs } from './limits.js';
 export interface FrameSocketReader {
   /** Undefined: a binary message, which is not part of the protocol. */
   frame(bytes: Buffer | undefined): void;
-  ended(reason: CloseReason | undefined, code: number, text: string): void;
+  /** `reason`: a `CloseReason`, or `closed_` with the code of the close frame. `text`: of the other side. */
+  ended(reason: string, text: string): void;
 }
 
 /** Corked bytes above this are written before the end of the turn. */
 const corkedBytesMax = 64 * 1024;
 const frameHeadBytes = 14;
-const codeWithoutFrame = 1006;
 
 export class FrameSocket {
   readonly #socket: WebSocket;
@@ -30,7 +30,6 @@ export class FrameSocket {
   #ownReason: CloseReason | undefined;
   #cancelGoodbye: Cancel = () => {};
   #corkedBytes = 0;
-  #isPaused = false;
 
   /** `below`: the TCP or TLS socket. */
   constructor(socket: WebSocket, below: Duplex, clock: Clock, reader: FrameSocketReader) {
@@ -53,9 +52,8 @@ export class FrameSocket {
     socket.on('close', (code: number, text: Buffer) => {
       this.#heartbeat.stop();
       this.#cancelGoodbye();
-      const own = this.#ownReason;
-      if (own) reader.ended(own, closeCodes[own], '');
-      else reader.ended(closeReasonOf(code), code, code === codeWithoutFrame ? '' : text.toString());
+      if (this.#ownReason) reader.ended(this.#ownReason, '');
+      else reader.ended(closeReasonOf(code), text.toString());
     });
   }
 
@@ -71,8 +69,7 @@ export class FrameSocket {
   }
 
   setPaused(isPaused: boolean): void {
-    if (isPaused === this.#isPaused || this.#ownReason !== undefined) return;
-    this.#isPaused = isPaused;
+    if (isPaused === this.#socket.isPaused || this.#ownReason !== undefined) return;
     if (isPaused) {
       this.#heartbeat.stop();
       this.#socket.pause();

@@ -10,6 +10,7 @@ import type { WebSocket } from 'ws';
 import type { Cancel, Clock } from '../../kernel/clock.js';
 import { type HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { joinedParts, partsBytes } from '../../wire/json-edit.js';
+import type { TurnedAway } from '../broker-events.js';
 import { brokerLimits } from '../protocol/limits.js';
 import {
   type Hello,
@@ -30,20 +31,20 @@ export interface ConnectionParts {
   readonly clock: Clock;
   readonly storeId: string;
   readonly handlers: ServiceHandlers;
+  /** Calls that arrive from now on are refused, and can be sent to the next host as if they had never been sent. */
+  isStopping(): boolean;
+  /** Admits the connection, or cuts it. */
   hello(hello: Hello): void;
-  badHello(why: string): void;
+  turnedAway(reason: TurnedAway): void;
   ended(reason: string): void;
 }
 
 /** A connection after its hello. */
 export interface Admitted {
   readonly keyDigest: string;
-  readonly role: string | undefined;
   readonly session: WorkerSession;
   readonly traffic: WorkerTraffic;
 }
-
-type PauseReason = 'rate' | 'unread' | 'unanswered';
 
 export class HostConnection implements FrameSocketReader {
   readonly #parts: ConnectionParts;
@@ -51,8 +52,6 @@ export class HostConnection implements FrameSocketReader {
   readonly #below: Duplex;
   admitted: Admitted | undefined;
   #isOver = false;
-  #isStopping = false;
-  readonly #pauses = new Set<PauseReason>();
   /** Requests that are read and not answered. */
   unanswered = 0;
   #unansweredBytes = 0;
@@ -68,11 +67,12 @@ export class HostConnection implements FrameSocketReader {
 
   /** The hello was accepted. */
   admit(admitted: Admitted): void {
-    const { session, traffic, role } = admitted;
+    const { session, traffic } = admitted;
     this.admitted = admitted;
     this.#below.on('data', this.#countIn);
     traffic.add(this);
-    this.send({ op: 'welcome', worker: session.name, role, storeId: this.#parts.storeId });
+    const { name: worker } = session;
+    this.send({ op: 'welcome', worker, role: session.identity()?.role, storeId: this.#parts.storeId });
   }
 
   frame(bytes: Buffer | undefined): void {
@@ -84,9 +84,8 @@ export class HostConnection implements FrameSocketReader {
       else if (message.op === 'hello') this.#parts.hello(message);
       else throw invalid('op', 'must be hello in the first message');
     } catch (error) {
-      const why = isHostError(error) ? error.message : 'a message could not be read';
-      if (this.admitted) this.cut('bad_frame', why);
-      else this.#parts.badHello(why);
+      if (!this.admitted) this.#parts.turnedAway('bad_hello');
+      this.cut('bad_frame', isHostError(error) ? error.message : 'a message could not be read');
     }
   }
 
@@ -104,33 +103,37 @@ export class HostConnection implements FrameSocketReader {
     return true;
   }
 
-  /** Requests that arrive from now on are refused, and can be sent to the next host as if they had never been sent. */
-  refuseNewCalls(): void {
-    this.#isStopping = true;
-  }
-
-  setPaused(reason: PauseReason, isPaused: boolean): void {
-    if (isPaused) this.#pauses.add(reason);
-    else this.#pauses.delete(reason);
-    this.#socket.setPaused(this.#pauses.size > 0);
+  /**
+   * Reads nothing while the worker is above its rate, while it does not read its answers, which would fill the memory, and while too
+   * many of its requests have no answer.
+   */
+  pace(): void {
+    const isFull = this.unanswered >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
+    const isUnread = this.#unreadBytes > brokerLimits.messageBytes;
+    this.#socket.setPaused(isFull || isUnread || this.admitted?.traffic.rate.isPaused === true);
   }
 
   /** Ends the connection from this side. Nothing more of it is read. */
   cut(reason: CloseReason, detail = ''): void {
     if (this.#isOver) return;
-    this.#finish(reason);
+    this.ended(reason);
     if (reason === 'slow_consumer') this.#socket.terminate(reason);
     else this.#socket.close(reason, detail);
   }
 
-  ended(reason: CloseReason | undefined, code: number): void {
-    this.#finish(reason ?? `closed_${code}`);
+  ended(reason: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#cancelSlow?.();
+    this.#below.off('data', this.#countIn);
+    this.admitted?.traffic.remove(this, this.#unreadBytes);
+    this.#parts.ended(reason);
   }
 
   #read(message: WorkerMessage, bytes: number, { session, traffic }: Admitted): void {
-    const { handlers, storeId } = this.#parts;
+    const { handlers, storeId, isStopping } = this.#parts;
     traffic.rate.use(itemBytes * ('keys' in message ? 1 + message.keys.length : 1));
-    if (message.op === 'call' && this.#isStopping)
+    if (message.op === 'call' && isStopping())
       return void this.send({ op: 'refused', key: message.key, error: stopping() });
     const answer = hasAnswer(message) ? this.#answerOnce(bytes) : () => {};
     serveMessage(message, session, handlers, () => ({ storeId }), answer);
@@ -138,20 +141,19 @@ export class HostConnection implements FrameSocketReader {
 
   #answerOnce(bytes: number): (message: HostMessage) => void {
     let isAnswered = false;
-    this.#changeUnanswered(1, bytes);
+    this.#countUnanswered(1, bytes);
     return (message) => {
       if (isAnswered) return;
       isAnswered = true;
       this.send(message);
-      this.#changeUnanswered(-1, -bytes);
+      this.#countUnanswered(-1, -bytes);
     };
   }
 
-  #changeUnanswered(count: number, bytes: number): void {
+  #countUnanswered(count: number, bytes: number): void {
     this.unanswered += count;
     this.#unansweredBytes += bytes;
-    const isFull = this.unanswered >= unansweredMax || this.#unansweredBytes >= unansweredBytesMax;
-    if (isFull !== this.#pauses.has('unanswered')) this.setPaused('unanswered', isFull);
+    this.pace();
   }
 
   readonly #countIn = (chunk: Buffer): void => {
@@ -169,29 +171,14 @@ export class HostConnection implements FrameSocketReader {
       traffic.release(bytes);
       this.#cancelSlow?.();
       this.#cancelSlow = this.#unreadBytes > 0 ? this.#slowLater() : undefined;
-      this.#pauseIfUnread();
+      this.pace();
     });
-    this.#pauseIfUnread();
-  }
-
-  /** Answers that are not read would fill the memory: no more requests are read. */
-  #pauseIfUnread(): void {
-    const isFull = this.#unreadBytes > brokerLimits.messageBytes;
-    if (isFull !== this.#pauses.has('unread')) this.setPaused('unread', isFull);
+    this.pace();
   }
 
   #slowLater(): Cancel {
     const { clock } = this.#parts;
     return clock.at(clock.nowMs() + slowMs, () => this.cut('slow_consumer'));
-  }
-
-  #finish(reason: string): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#cancelSlow?.();
-    this.#below.off('data', this.#countIn);
-    this.admitted?.traffic.remove(this, this.#unreadBytes);
-    this.#parts.ended(reason);
   }
 }
 

@@ -11,6 +11,7 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
+import type { BrokerSettings } from '../../config/broker-settings.js';
 import { isLoopback } from '../../config/values.js';
 import type { Clock } from '../../kernel/clock.js';
 import { notExecuted } from '../../kernel/errors.js';
@@ -24,16 +25,8 @@ import { brokerPath, chunksMax, fragmentsMax, helloMs } from './limits.js';
 import { ownNames } from './own-names.js';
 import { UnadmittedSockets } from './unadmitted-sockets.js';
 
-export interface ListenOptions {
-  readonly host?: string | undefined;
-  readonly port: number;
-  /** Paths of PEM files. */
-  readonly tls?: { readonly cert: string; readonly key: string } | undefined;
-  /** Serves other machines without TLS: keys and calls can be read on the network. */
-  readonly insecure?: boolean | undefined;
-  readonly allowedHosts?: readonly string[] | undefined;
-  readonly allowedOrigins?: readonly string[] | undefined;
-}
+/** As in the configuration. */
+export type ListenOptions = Pick<BrokerSettings['listen'], 'port'> & Partial<BrokerSettings['listen']>;
 
 interface ListenParts extends ListenOptions {
   readonly clock: Clock;
@@ -41,15 +34,8 @@ interface ListenParts extends ListenOptions {
   hasRoom(): boolean;
   turnedAway(reason: TurnedAway): void;
   onProblem(error: unknown): void;
-  accept(upgraded: UpgradedSocket): void;
-}
-
-export interface UpgradedSocket {
-  readonly socket: WebSocket;
-  /** The TCP or TLS socket. */
-  readonly below: Duplex;
-  /** The hello is valid. A socket that is not admitted is cut after `helloMs`. */
-  admit(): void;
+  /** `below`: the TCP or TLS socket. `admit`: the hello is valid. A socket that is not admitted is cut after `helloMs`. */
+  accept(socket: WebSocket, below: Duplex, admit: () => void): void;
 }
 
 const headerBytesMax = 16 * 1024;
@@ -123,7 +109,7 @@ function makeUpgrade({ hasRoom, turnedAway, accept }: ListenParts, isOurs: Origi
     if (request.url !== brokerPath) return refuse(404, 'wrong_path', `the broker is at ${brokerPath}`);
     if (!hasRoom()) return refuse(503, 'too_many_connections', 'the broker has broker.limits.connections connections');
     const admit = unadmitted.upgraded(below as Socket);
-    sockets.handleUpgrade(request, below, head, (socket) => accept({ socket, below, admit }));
+    sockets.handleUpgrade(request, below, head, (socket) => accept(socket, below, admit));
   };
 }
 

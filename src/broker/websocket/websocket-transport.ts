@@ -5,15 +5,17 @@
  * Invariants: a new connection of a session ends the old one before anything of the new one is read; the end of a replaced
  * connection changes nothing; a worker is cut when its key is revoked or expires.
  */
+import type { Duplex } from 'node:stream';
+import type { WebSocket } from 'ws';
 import { digestOf } from '../../config/keys.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { BrokerEvent, TurnedAway } from '../broker-events.js';
 import type { Identities } from '../identities.js';
 import type { Hello, HostMessage } from '../protocol/messages.js';
 import type { ServiceHandlers, WorkerIdentity, WorkerSession, WorkerTransport } from '../service/transport.js';
-import { HostConnection } from './host-connection.js';
+import { type ConnectionParts, HostConnection } from './host-connection.js';
 import { connectionsOfWorkerMax } from './limits.js';
-import { type ListenOptions, listenForWorkers, type UpgradedSocket } from './listen.js';
+import { type ListenOptions, listenForWorkers } from './listen.js';
 import { WorkerTraffic } from './worker-traffic.js';
 
 export interface WebSocketTransportOptions {
@@ -63,7 +65,7 @@ class Transport implements WebSocketTransport {
       hasRoom: () => this.#all.size < limits.connections,
       turnedAway: (reason) => this.#turnAway(reason),
       onProblem: (error) => onEvent?.({ kind: 'problem', error }),
-      accept: (upgraded) => this.#accept(upgraded),
+      accept: (...upgraded) => this.#accept(...upgraded),
     });
     this.#offChange = identities.onChange(() => this.#cutInvalid());
   }
@@ -89,33 +91,24 @@ class Transport implements WebSocketTransport {
 
   async stop(): Promise<void> {
     this.#isStopping = true;
-    for (const connection of this.#all) connection.refuseNewCalls();
   }
 
   async close(): Promise<void> {
     this.#offChange();
-    const closed = this.#listener?.close();
     for (const connection of [...this.#all]) connection.cut(connection.unanswered === 0 ? 'going_away' : 'stopped');
-    await closed;
+    await this.#listener?.close();
   }
 
-  #accept({ socket, below, admit }: UpgradedSocket): void {
+  #accept(socket: WebSocket, below: Duplex, admit: () => void): void {
     const { clock, storeId, handlers } = this.#options;
-    const connection = new HostConnection(
-      {
-        ...{ clock, storeId, handlers },
-        hello: (said) => this.#hello(connection, said, admit),
-        badHello: (why) => {
-          this.#turnAway('bad_hello');
-          connection.cut('bad_frame', why);
-        },
-        ended: (reason) => this.#ended(connection, reason),
-      },
-      socket,
-      below,
-    );
+    const parts: ConnectionParts = {
+      ...{ clock, storeId, handlers, isStopping: () => this.#isStopping },
+      hello: (said) => this.#hello(connection, said, admit),
+      turnedAway: (reason) => this.#turnAway(reason),
+      ended: (reason) => this.#ended(connection, reason),
+    };
+    const connection = new HostConnection(parts, socket, below);
     this.#all.add(connection);
-    if (this.#isStopping) connection.refuseNewCalls();
   }
 
   #hello(connection: HostConnection, { key, session: id }: Hello, admit: () => void): void {
@@ -126,7 +119,7 @@ class Transport implements WebSocketTransport {
       this.#turnAway('unknown_key');
       return connection.cut('unauthenticated');
     }
-    const { name, epoch, role } = identity;
+    const { name, epoch } = identity;
     const session: WorkerSession = {
       ...{ id, name, epoch },
       identity: () => identities.current(name, epoch),
@@ -141,7 +134,7 @@ class Transport implements WebSocketTransport {
     }
     admit();
     this.#current.set(sessionKey(session), connection);
-    connection.admit({ keyDigest, role, session, traffic });
+    connection.admit({ keyDigest, session, traffic });
     handlers.connected(session);
   }
 

@@ -5,12 +5,13 @@
  * Invariant: a call whose answer did not come was not executed only if the host closed the connection and had not read it.
  */
 import type { Clock } from '../../kernel/clock.js';
-import { HostError, isHostError } from '../../kernel/errors.js';
+import { deferred } from '../../kernel/deferred.js';
+import { HostError, isHostError, notExecuted } from '../../kernel/errors.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import { readHostMessage, type WorkerMessage, writeMessage } from '../protocol/messages.js';
 import type { ConnectionHandlers, OpenConnection } from '../worker/connection.js';
 import { MessageConnection } from '../worker/message-connection.js';
-import { type CloseReason, closeError, lostConnection } from './close-reasons.js';
+import { closeError, lostConnection } from './close-reasons.js';
 import { cancelledConnect, checkedUrl, type OpenSocket, openSocket, timeoutError } from './connect.js';
 import { FrameSocket } from './frame-socket.js';
 import { answerMs } from './limits.js';
@@ -23,29 +24,34 @@ export interface WebSocketConnectionOptions {
   readonly insecure?: boolean | undefined;
 }
 
+/** Until the welcome. */
+const connectMs = 10_000;
+
 /** Throws if the address cannot be used. */
 export function openWebSocketConnection(options: WebSocketConnectionOptions): OpenConnection {
   const { key, clock, insecure = false } = options;
   const url = checkedUrl(options.url, insecure);
   return async ({ session, handlers, signal }) => {
-    const connection = new SocketConnection(await openSocket(url, clock, signal), clock, handlers);
-    const onAbort = () => connection.giveUp(cancelledConnect());
-    const cancelLimit = clock.at(clock.nowMs() + answerMs, () => connection.giveUp(timeoutError(url)));
+    if (signal.aborted) throw cancelledConnect();
+    let { opened, giveUp } = openSocket(url);
+    const onAbort = () => giveUp(cancelledConnect());
+    const cancelLimit = clock.at(clock.nowMs() + connectMs, () => giveUp(timeoutError(url)));
     signal.addEventListener('abort', onAbort, { once: true });
     try {
+      const connection = new SocketConnection(await opened, clock, handlers);
+      giveUp = (error) => connection.giveUp(error);
       await connection.hello({ op: 'hello', key, session });
+      return connection;
     } finally {
       cancelLimit();
       signal.removeEventListener('abort', onAbort);
     }
-    return connection;
   };
 }
 
 class SocketConnection extends MessageConnection {
   readonly #socket: FrameSocket;
-  /** Undefined after the welcome. */
-  #admit: (() => void) | undefined = () => {};
+  readonly #admitted = deferred();
   /** Why this side gave the connection up. */
   #ownError: HostError | undefined;
 
@@ -53,17 +59,14 @@ class SocketConnection extends MessageConnection {
     super(clock, answerMs, handlers);
     this.#socket = new FrameSocket(socket, below, clock, {
       frame: (bytes) => this.#frame(bytes),
-      ended: (reason, code, text) => this.#ended(reason, code, text),
+      ended: (reason, text) => this.#ended(reason, text),
     });
   }
 
   /** Resolves with the welcome. */
   hello(message: WorkerMessage): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#admit = resolve;
-      void this.closed.then((error) => reject(error ?? lostConnection('closed')));
-      this.send(message);
-    });
+    this.send(message);
+    return this.#admitted.promise;
   }
 
   giveUp(error: HostError): void {
@@ -83,26 +86,26 @@ class SocketConnection extends MessageConnection {
     try {
       if (bytes === undefined) throw new HostError('protocol_error', 'the broker sent a binary message');
       const message = readHostMessage(bytes);
-      if (!this.#admit) return this.heard(message);
+      // The welcome, which comes first, has the name of the worker.
+      if (this.worker !== '') return this.heard(message);
       if (message?.op !== 'welcome') throw noBroker();
       this.welcomed(message);
-      this.#admit();
-      this.#admit = undefined;
+      this.#admitted.resolve();
     } catch (error) {
       this.giveUp(isHostError(error) ? error : new HostError('protocol_error', 'a message could not be read'));
     }
   }
 
-  #ended(reason: CloseReason | undefined, code: number, text: string): void {
+  #ended(reason: string, text: string): void {
     // A host that goes away has answered every call that it read.
     const execution = reason === 'going_away' ? 'not_executed' : 'uncertain';
-    const error = this.#ownError ?? (reason === 'closed' ? undefined : closeError(reason, code, text));
-    this.ended(error, lostConnection(reason ?? `closed_${code}`).with({ execution }));
+    const error = this.#ownError ?? closeError(reason, text);
+    this.#admitted.reject(error);
+    this.ended(this.isClosing ? undefined : error, lostConnection(reason).with({ execution }));
   }
 }
 
-const noBroker = (): HostError =>
-  new HostError('protocol_error', 'the server at this address did not answer as a broker', {
-    execution: 'not_executed',
-    hint: 'use the address that hostler up prints for workers',
-  });
+function noBroker(): HostError {
+  const hint = 'use the address that hostler up prints for workers';
+  return notExecuted('protocol_error', 'the server at this address did not answer as a broker', hint);
+}

@@ -37,7 +37,7 @@ test('one worker may have 16 MiB that it did not read, of which progress uses ha
 test('a worker that leaves is forgotten, after a pause that it has to wait for', () => {
   const { clock, worker, idleCount } = rig();
   const traffic = worker();
-  const connection = { setPaused: () => {} };
+  const connection = { pace: () => {} };
   traffic.add(connection);
   traffic.rate.use(1_250);
   traffic.remove(connection, 0);

@@ -47,7 +47,8 @@ export class ByteRate {
 }
 
 export interface PacedConnection {
-  setPaused(reason: 'rate', isPaused: boolean): void;
+  /** The rate was reached, or there is room again. */
+  pace(): void;
 }
 
 /** `must`: sent in any case. `progress`: may use half of the room, so that it does not delay replies. */
@@ -70,8 +71,8 @@ export class WorkerTraffic {
 
   constructor(parts: WorkerTrafficParts) {
     this.#parts = parts;
-    this.rate = new ByteRate(parts.clock, parts.bytesPerSecond, (isPaused) => {
-      for (const connection of this.#connections) connection.setPaused('rate', isPaused);
+    this.rate = new ByteRate(parts.clock, parts.bytesPerSecond, () => {
+      for (const connection of this.#connections) connection.pace();
       this.#noteIdle();
     });
   }
@@ -82,7 +83,7 @@ export class WorkerTraffic {
 
   add(connection: PacedConnection): void {
     this.#connections.add(connection);
-    if (this.rate.isPaused) connection.setPaused('rate', true);
+    connection.pace();
   }
 
   remove(connection: PacedConnection, unreadBytes: number): void {

@@ -221,6 +221,22 @@ test('a proxy that closes with 1001 knows nothing of the calls that it passed on
   expect(call).toMatchObject({ code: 'transport', details: { execution: 'uncertain' } });
 });
 
+test('a connection that the other side closes normally is reported as lost', async () => {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  ends.push(() => server.close());
+  server.on('connection', (socket) => {
+    socket.once('message', () => {
+      socket.send(welcome);
+      socket.close(1000);
+    });
+  });
+  await eventually('it listens', () => server.address() !== null);
+  const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}/broker`;
+  const open = openWebSocketConnection({ url, key: keys.w1, clock: systemClock });
+  const connection = await new RecordingWorker().connect(open);
+  expect(await connection.closed).toMatchObject({ code: 'transport', details: { reason: 'closed' } });
+});
+
 test('a host that closes with unanswered calls leaves them uncertain', async () => {
   const place = await SocketPlace.open();
   place.service.onCall = () => {};
