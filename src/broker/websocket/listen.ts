@@ -42,7 +42,7 @@ const headerBytesMax = 16 * 1024;
 /** TCP connections beside those that are admitted. */
 const spareConnections = 1_024;
 
-/** `close` accepts no more sockets, and cuts those before the upgrade. It resolves when all sockets are closed. */
+/** `close` accepts no more sockets, and cuts those that are not admitted. It resolves when all sockets are closed. */
 export async function listenForWorkers(options: ListenParts): Promise<{ url: string; close(): Promise<void> }> {
   const { host = '127.0.0.1', port, clock, turnedAway, onProblem } = options;
   const field = 'broker.listen.tls';
@@ -86,6 +86,7 @@ export async function listenForWorkers(options: ListenParts): Promise<{ url: str
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
+        unadmitted.close();
       }),
   };
 }

@@ -7,6 +7,7 @@ import type { Cancel, Clock } from '../../kernel/clock.js';
 import { helloBytesMax, helloMs, unadmittedMax, unadmittedOfAddressMax } from './limits.js';
 
 interface Place {
+  readonly socket: Socket;
   readonly address: string;
   readonly cancel: Cancel;
 }
@@ -36,7 +37,7 @@ export class UnadmittedSockets {
       this.#timedOut();
       socket.destroy();
     });
-    const place = { address, cancel };
+    const place = { socket, address, cancel };
     this.#places.set(id, place);
     socket.once('close', () => {
       if (this.#places.get(id) === place) this.#release(id);
@@ -57,6 +58,11 @@ export class UnadmittedSockets {
       socket.off('data', count);
       this.#release(id);
     };
+  }
+
+  /** Cuts all, those in the TLS handshake too: the server waits for them, and does not cut them itself. */
+  close(): void {
+    for (const { socket } of this.#places.values()) socket.destroy();
   }
 
   #release(id: string): void {

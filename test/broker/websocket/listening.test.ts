@@ -5,6 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { certificateNames, ownNames } from '../../../src/broker/websocket/own-names.js';
+import { sleep, systemClock } from '../../../src/kernel/clock.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
 import { eventually } from '../../eventually.js';
 import { keys, type PlaceOptions, SocketPlace } from './socket-place.js';
@@ -254,6 +255,24 @@ describe('TLS', () => {
     clock.advance(5_000);
     expect(place.events).toContainEqual({ kind: 'problem', error: expect.objectContaining({ code: 'invalid_spec' }) });
     await place.raw({ ca: readFileSync(tls.cert) }).opened;
+  });
+
+  test('of a broker that closes: a socket in its handshake is cut at once', async () => {
+    const tls = certificate(folder, 'IP:127.0.0.1');
+    const place = await open({ listen: { host: '0.0.0.0', port: 0, tls } });
+    const socket = await place.tcp();
+    let isCut = false;
+    const cut = new Promise<void>((resolve) => {
+      socket.resume().once('close', () => {
+        isCut = true;
+        resolve();
+      });
+    });
+    const closing = place.transport.close();
+    // A limit of TLS would cut it after 5 s.
+    await Promise.race([cut, sleep(systemClock, 4_500)]);
+    expect(isCut).toBe(true);
+    await closing;
   });
 
   test('serves wss, and names a file that cannot be used', async () => {
