@@ -1,6 +1,5 @@
 /** For programs: serves the workers of a host as `hostler up` does, from a configuration of the same shape. */
 import { parseServing } from '../config/host-config.js';
-import { parseKeys } from '../config/keys.js';
 import type { HostConfig } from '../host/host-interface.js';
 import { HostError } from '../kernel/errors.js';
 import { warnProcess } from '../kernel/problems.js';
@@ -29,7 +28,8 @@ export async function createBroker({
   return serveWorkers({
     ...options,
     settings,
-    keys: parseKeys(keys, onProblem),
+    keys,
+    onKeyProblem: onProblem,
     isRolelessAllowed: () => unlistedRole === 'allow',
   });
 }

@@ -8,7 +8,7 @@
 import path from 'node:path';
 import type { BrokerSettings } from '../config/broker-settings.js';
 import { callsFolder } from '../config/folders.js';
-import type { Keys } from '../config/keys.js';
+import { type Keys, parseKeys } from '../config/keys.js';
 import type { BrokerStatus } from '../host/broker-status.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import type { HostError } from '../kernel/errors.js';
@@ -21,10 +21,15 @@ import { keyedCalls } from './keyed-calls.js';
 import { BrokerService } from './service/broker-service.js';
 import type { Engine, ServedHost } from './service/transport.js';
 
+type KeyTable = Readonly<Record<string, unknown>>;
+
 export interface ServeWorkersOptions {
   readonly host: ServedHost;
   readonly settings: BrokerSettings;
-  readonly keys: Keys;
+  /** Unparsed entries by name. An invalid key grants no access. */
+  readonly keys: KeyTable;
+  /** Called for each invalid key. */
+  readonly onKeyProblem?: (error: unknown) => void;
   /** The log of calls is in `broker/` below it. */
   readonly dataDir: string;
   /** Relative paths in the settings start here; the working folder by default. */
@@ -40,10 +45,10 @@ export interface ServedWorkers {
   readonly url: string | undefined;
   /** The log of calls of workers. */
   readonly log: CallLog;
-  /** Applies edited keys. Resolves when the calls of revoked workers are removed. */
-  rekey(keys: Keys): Promise<void>;
-  /** Checks the keys now, and throws if they cannot be used. The returned function applies them, as `rekey` does. */
-  prepareKeys(keys: Keys): () => Promise<void>;
+  /** Replaces all keys, and reports invalid ones. Resolves when the calls of revoked workers are removed. */
+  rekey(keys: KeyTable): Promise<void>;
+  /** Like `rekey`, but reads the keys now and applies them with the returned function. Throws if they cannot be read. */
+  prepareKeys(keys: KeyTable): () => Promise<void>;
   status(): BrokerStatus;
   /** Running calls have `graceMs` to end; 0 by default. */
   close(graceMs?: number): Promise<void>;
@@ -60,7 +65,7 @@ interface EngineOptions {
 export type ServeWorkers = typeof serveWorkers;
 
 export async function serveWorkers(options: ServeWorkersOptions): Promise<ServedWorkers> {
-  const { host, keys, dataDir, clock = systemClock, folder = '.' } = options;
+  const { host, dataDir, clock = systemClock, folder = '.', onKeyProblem = () => {} } = options;
   let revokedConnections = 0;
   // An error of the listener must not affect the workers.
   const tell = withoutThrowing(options.onEvent ?? (() => {}));
@@ -69,7 +74,7 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     tell(event);
   };
   const settings = withFilesBelow(folder, options.settings);
-  const identities = new Identities(keys, clock);
+  const identities = new Identities(parseKeys(options.keys, onKeyProblem), clock);
   const openEngine = settings.url === undefined ? openEmbedded : openNats;
   const engine = await openEngine({ settings, dataDir, identities, clock, onEvent }).catch((error) => {
     identities.close();
@@ -109,9 +114,13 @@ export async function serveWorkers(options: ServeWorkersOptions): Promise<Served
     const failed = purged.find(({ status }) => status === 'rejected');
     if (failed?.status === 'rejected') throw failed.reason;
   };
+  const prepareKeys = (edited: KeyTable) => {
+    const keys = parseKeys(edited, onKeyProblem);
+    return () => apply(keys);
+  };
   return {
-    ...{ url: transport.url, log, rekey: apply },
-    prepareKeys: (edited) => () => apply(edited),
+    ...{ url: transport.url, log, prepareKeys },
+    rekey: async (edited) => prepareKeys(edited)(),
     status: () => ({
       ...{ engine: name, isConnected: engine.isConnected(), connectedWorkers: transport.connectedWorkers },
       ...log.usage(),

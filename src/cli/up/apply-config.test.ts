@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { countFor } from '../../../test/tier.js';
 import { parseServing } from '../../config/host-config.js';
-import type { Keys } from '../../config/keys.js';
-import { digestOf } from '../../config/keys.js';
+import { digestOf, parseKeys } from '../../config/keys.js';
 import { listenEntry } from '../../config/listen-settings.js';
 import { createGateway, defaultParts } from '../../gateway/gateway.js';
 import { Keyring } from '../../gateway/keys/keyring.js';
@@ -112,8 +111,8 @@ test('E11 while an edit is applied, no key has more rights than in the old or th
     };
     host.on('any', look);
     host.onKnownChanged(look);
-    const prepareKeys = (keys: Keys) => async () => {
-      workers.replace(keys);
+    const prepareKeys = (keys: object) => async () => {
+      workers.replace(parseKeys(keys, () => {}));
       look();
       for (let turns = 0; turns < 5; turns++) await Promise.resolve();
     };
@@ -151,7 +150,7 @@ test('E11 the rights after an edit are those of a host that was started with the
     ];
     const [edited, fresh] = [await open(before), await open(after)];
     const { host, gateway, workers } = edited;
-    const prepareKeys = (keys: Keys) => async () => workers.replace(keys);
+    const prepareKeys = (keys: object) => async () => workers.replace(parseKeys(keys, () => {}));
     await applyConfig(
       { host, gateway, workers: { prepareKeys } },
       { config: after, keys: parseServing(after).keys, listen, swap: () => {} },

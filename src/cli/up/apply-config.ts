@@ -5,7 +5,6 @@
  */
 import type { ServedWorkers } from '../../broker/serve-workers.js';
 import type { HostSettings } from '../../config/host-config.js';
-import { parseKeys } from '../../config/keys.js';
 import type { ListenSettings } from '../../config/listen-settings.js';
 import type { Gateway } from '../../gateway/gateway.js';
 import type { Host } from '../../host/host.js';
@@ -34,8 +33,7 @@ export async function applyConfig(
   { config, keys, listen, swap }: EditedConfig,
 ): Promise<{ readonly atBroker: Promise<void> }> {
   const gatewayKeys = gateway.prepareKeys(keys);
-  // `gateway.prepareKeys` has reported the problems of keys.
-  const rekeyWorkers = workers?.prepareKeys(parseKeys(keys, () => {}));
+  const rekeyWorkers = workers?.prepareKeys(keys);
   let atBroker = Promise.resolve();
   await host.reconfigure(config, {
     swap() {

@@ -11,7 +11,6 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { ServedWorkers, ServeWorkers } from '../../broker/serve-workers.js';
 import { isRemark, warningReason } from '../../config/client-config.js';
-import { parseKeys } from '../../config/keys.js';
 import { drainMsOf, type ListenSettings, type LogLevel } from '../../config/listen-settings.js';
 import { refuseOwnUrls } from '../../config/own-entry.js';
 import { type UnlistedRole, unlistedRoles } from '../../config/unlisted-roles.js';
@@ -202,7 +201,7 @@ class Run {
       host,
       settings: broker,
       // The gateway has reported the problems of keys.
-      keys: parseKeys(keys, () => {}),
+      keys,
       dataDir: this.#options.dataDir,
       folder: path.dirname(path.resolve(this.#options.config)),
       isRolelessAllowed: () => this.#settings?.unlistedRole === 'allow',

@@ -8,9 +8,13 @@ import { natsServerConfig } from '../../../src/broker/nats/server-config.js';
 import { type ServedWorkers, type ServeWorkersOptions, serveWorkers } from '../../../src/broker/serve-workers.js';
 import { connect, type RemoteTools } from '../../../src/broker/worker/index.js';
 import { brokerEntry } from '../../../src/config/broker-settings.js';
-import { type Keys, newKey, parseKeys } from '../../../src/config/keys.js';
+import { newKey } from '../../../src/config/keys.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { type NatsServerFake, startNatsServer } from '../../fakes/nats-server.js';
+
+const onKeyProblem = (problem: unknown) => {
+  throw problem;
+};
 
 /** Roles by the name of the worker; undefined: no role. */
 export type Workers = Readonly<Record<string, string | undefined>>;
@@ -61,16 +65,13 @@ export class Rig {
     return this.#nats;
   }
 
-  keys(workers: Workers): Keys {
+  keys(workers: Workers): ServeWorkersOptions['keys'] {
     const entry = (name: string, role: string | undefined) => {
       const { id = '' } = this.#secrets.get(name) ?? {};
       const secret = this.#engine === 'nats' ? { nkey: id } : { hash: id };
       return { ...secret, worker: name, epoch: 'e', ...(role === undefined ? {} : { role }) };
     };
-    const table = Object.fromEntries(Object.entries(workers).map(([name, role]) => [name, entry(name, role)]));
-    return parseKeys(table, (problem) => {
-      throw problem;
-    });
+    return Object.fromEntries(Object.entries(workers).map(([name, role]) => [name, entry(name, role)]));
   }
 
   async serve(
@@ -81,7 +82,7 @@ export class Rig {
     const { limits = {}, listen = {}, ...options } = more;
     const nats = { url: this.#nats?.url, keyFile: this.#hostKey, durability: 'process' };
     const served = await serveWorkers({
-      ...{ host, keys: this.keys(workers), dataDir: this.#folder, clock: systemClock },
+      ...{ host, keys: this.keys(workers), dataDir: this.#folder, clock: systemClock, onKeyProblem },
       settings: brokerEntry.parse({ ...(this.#nats ? nats : { listen: { port: 0, ...listen } }), limits }),
       ...options,
     });

@@ -6,6 +6,7 @@ import { afterEach, expect, test } from 'vitest';
 import type { BrokerEvent } from '../../../src/broker/broker-events.js';
 import { createBroker } from '../../../src/broker/create-broker.js';
 import { openWebSocketConnection } from '../../../src/broker/websocket/worker-connection.js';
+import { digestOf } from '../../../src/config/keys.js';
 import { createHost } from '../../../src/host/host.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { FakeClock } from '../../../src/kernel/fake-clock.js';
@@ -123,10 +124,10 @@ test('AC-BR13 edited keys are reported, with the number of connections that they
     ...{ host, dataDir, onEvent: (event) => void events.push(event) },
     config: { broker: { listen: { port: 0 } } },
   });
-  await served.rekey(new Map([['w1', workerEntry('w1', keys.w1)]]));
+  await served.rekey({ w1: { hash: `sha256:${digestOf(keys.w1)}`, worker: 'w1' } });
   const open = openWebSocketConnection({ url: served.url ?? '', key: keys.w1, clock: systemClock });
   const connection = await new RecordingWorker().connect(open);
-  await served.rekey(new Map());
+  await served.rekey({});
   expect(events.filter(({ kind }) => kind === 'rekeyed')).toEqual([
     { kind: 'rekeyed', closed: 0 },
     { kind: 'rekeyed', closed: 1 },
@@ -148,12 +149,35 @@ test('a listener of events that throws or rejects affects no worker', async () =
       return Promise.reject(error);
     },
   });
-  await served.rekey(new Map([['w1', workerEntry('w1', keys.w1)]]));
+  await served.rekey({ w1: { hash: `sha256:${digestOf(keys.w1)}`, worker: 'w1' } });
   const connect = (key: string) => openWebSocketConnection({ url: served.url ?? '', key, clock: systemClock });
   await expect(new RecordingWorker().connect(connect(keys.w2))).rejects.toMatchObject({ code: 'unauthenticated' });
   const connection = await new RecordingWorker().connect(connect(keys.w1));
-  await served.rekey(new Map());
+  await served.rekey({});
   await connection.closed;
+  await served.close();
+  await host.close();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+test('AC-BR13 prepared keys are read at once, reported if they are invalid, and used when they are applied', async () => {
+  const dataDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-rekey-'));
+  const host = await createHost({});
+  const problems: unknown[] = [];
+  const served = await createBroker({
+    ...{ host, dataDir, onProblem: (problem) => void problems.push(problem) },
+    config: { broker: { listen: { port: 0 } } },
+  });
+  const connect = () =>
+    new RecordingWorker().connect(openWebSocketConnection({ url: served.url ?? '', key: keys.w1, clock: systemClock }));
+  expect(() => served.prepareKeys([] as never)).toThrow('keys: must be an object');
+  const apply = served.prepareKeys({ w1: { hash: `sha256:${digestOf(keys.w1)}`, worker: 'w1' }, w2: { hash: 'no' } });
+  expect(problems).toMatchObject([{ code: 'invalid_spec', details: { field: 'keys.w2.hash' } }]);
+  await expect(connect()).rejects.toMatchObject({ code: 'unauthenticated' });
+  await apply();
+  const connection = await connect();
+  expect(connection.worker).toBe('w1');
+  await connection.close();
   await served.close();
   await host.close();
   rmSync(dataDir, { recursive: true, force: true });
