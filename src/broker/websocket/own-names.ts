@@ -17,23 +17,19 @@ export interface OwnNamesOptions {
 
 export function ownNames({ host, cert, allowedHosts, allowedOrigins }: OwnNamesOptions): OriginGuard {
   const certified = cert ? certificateNames(cert) : [];
-  const wildcards = certified.filter((name) => name.startsWith('*.')).map((name) => name.slice(1));
-  const guardFor = (more: readonly string[]): OriginGuard =>
-    originGuard({ hosts: [bracketed(host), ...certified, ...allowedHosts, ...more], origins: allowedOrigins });
-  const fixed = guardFor([]);
+  const fixed = [bracketed(host), ...certified, ...allowedHosts];
   return (given, origin) => {
-    if (fixed(given, origin)) return true;
-    const name = given?.toLowerCase().replace(/:\d+$/, '');
-    if (name === undefined) return false;
+    const name = given?.toLowerCase().replace(/:\d+$/, '') ?? '';
+    // A wildcard of the certificate stands for one label.
+    const isCovered = name.indexOf('.') > 0 && certified.includes(`*${name.slice(name.indexOf('.'))}`);
     // Read anew: the addresses of a machine change.
-    const isOurs = (!isLoopback(host) && machineNames().includes(name)) || isCovered(name, wildcards);
-    return isOurs && guardFor([name])(given, origin);
+    const current = isLoopback(host) ? [] : machineNames();
+    return originGuard({ hosts: [...fixed, ...current, ...(isCovered ? [name] : [])], origins: allowedOrigins })(
+      given,
+      origin,
+    );
   };
 }
-
-/** A wildcard stands for one label. */
-const isCovered = (name: string, wildcards: readonly string[]): boolean =>
-  name.indexOf('.') > 0 && wildcards.includes(name.slice(name.indexOf('.')));
 
 function machineNames(): string[] {
   const addresses = Object.values(networkInterfaces()).flatMap((each) => each?.map(({ address }) => address) ?? []);
