@@ -12,10 +12,10 @@ import { isOwnCommand } from '../config/own-entry.js';
 import { isHostError } from '../kernel/errors.js';
 import { parseCommandArgs } from './command.js';
 import { clientFiles } from './config/client-files.js';
-import { type ConfigLocation, findConfig } from './config/find-config.js';
-import { hasRunningHost } from './config/running-hosts.js';
+import { type ConfigLocation, findConfig, realPath } from './config/find-config.js';
+import { runningHosts } from './config/running-hosts.js';
 import { EXIT } from './exit-codes.js';
-import { counted, printLines, quoted } from './output/print.js';
+import { counted, printJson, printLines, quoted } from './output/print.js';
 import { type Line, screenOf, span } from './output/styled.js';
 import { table } from './output/table.js';
 import { version } from './version.js';
@@ -33,14 +33,44 @@ interface Entry {
 interface ClientServers {
   readonly client: string;
   readonly file: string;
-  readonly servers: readonly Entry[];
+  /** Undefined: the file cannot be read. */
+  readonly servers: readonly Entry[] | undefined;
 }
 
-export async function first(env: Environment = process.env, cwd = process.cwd()): Promise<number> {
+interface NextStep {
+  readonly command: string;
+  readonly meaning: string;
+}
+
+export async function first(isJson: boolean, env: Environment = process.env, cwd = process.cwd()): Promise<number> {
   const found = configHere(env, cwd);
-  const isShown = (found || (await hasRunningHost(env))) && (await statusOf());
+  if (isJson) {
+    printJson(await factsOf(found, env));
+    return EXIT.done;
+  }
+  const isShown = (found || (await runningHosts(env)).length > 0) && (await statusOf());
   if (!isShown) printLines(found ? withConfig(found) : withoutConfig(env));
   return EXIT.done;
+}
+
+async function factsOf(found: ConfigLocation | undefined, env: Environment) {
+  const count = (servers: readonly Entry[] | undefined) => servers?.length ?? null;
+  const clients = serversOfClients(env);
+  const own = found && serversIn(found.file);
+  const all = await runningHosts(env);
+  const running = all.map(({ pid = null, url = null, config = null, dataDir }) => ({ pid, url, config, dataDir }));
+  const here = running.filter(({ config }) => !found || (config && realPath(config) === realPath(found.file)));
+  const toLook = here.map(({ dataDir }) => ({
+    command: `hostler status --data-dir ${quoted(dataDir)}`,
+    meaning: 'show its servers',
+  }));
+  return {
+    version,
+    running,
+    config: found ? { file: found.file, servers: count(own) } : null,
+    clients: clients.map(({ client, file, servers }) => ({ client, file, servers: count(servers) })),
+    next: toLook.length > 0 ? toLook : found ? stepsWith(own) : stepsWithout(clients, env),
+  };
 }
 
 function configHere(env: Environment, cwd: string): ConfigLocation | undefined {
@@ -66,49 +96,64 @@ async function statusOf(): Promise<boolean> {
 }
 
 const title: Line = [span('strong', 'hostler'), ` ${version}: the supervised host for MCP servers`];
+
 /** A long command has its meaning on the next line. */
-const next = (command: string, meaning: string): Line[] =>
+const stepLines = ({ command, meaning }: NextStep): Line[] =>
   command.length > commandChars
     ? [['  ', span('name', command)], `      ${meaning}`]
     : [['  ', span('name', command.padEnd(commandChars)), ` ${meaning}`]];
 
+const help: NextStep = { command: 'hostler help', meaning: 'list the commands' };
+
+const stepsWith = (servers: readonly Entry[] | undefined): NextStep[] => [
+  servers === undefined
+    ? { command: 'hostler doctor', meaning: 'say what is wrong with it' }
+    : { command: 'hostler up', meaning: 'run its servers' },
+  help,
+];
+
 function withConfig({ file }: ConfigLocation): Line[] {
   const servers = serversIn(file);
   const what = servers === undefined ? 'cannot be read' : `has ${counted(servers.length, 'server')}`;
+  return [title, '', `${file} ${what}; no Hostler is running for it.`, '', ...stepsWith(servers).flatMap(stepLines)];
+}
+
+function stepsWithout(clients: readonly ClientServers[], env: Environment): NextStep[] {
+  const usable = clients.find(({ servers }) => servers !== undefined);
+  const broken = clients.find(({ servers }) => servers === undefined);
+  const config = (file: string): string => `--config ${pasted(file, env)}`;
   return [
-    title,
-    '',
-    `${file} ${what}; no Hostler is running for it.`,
-    '',
-    ...(servers === undefined
-      ? next('hostler doctor', 'say what is wrong with it')
-      : next('hostler up', 'run its servers')),
-    ...next('hostler help', 'list the commands'),
+    ...(usable
+      ? [{ command: `hostler up ${config(usable.file)}`, meaning: `run the servers of ${usable.client}` }]
+      : []),
+    ...(broken
+      ? [
+          {
+            command: `hostler doctor ${config(broken.file)}`,
+            meaning: `say what is wrong with the file of ${broken.client}`,
+          },
+        ]
+      : []),
+    { command: 'hostler probe -- COMMAND', meaning: 'try one server' },
+    help,
   ];
 }
 
 function withoutConfig(env: Environment): Line[] {
-  const found = clientFiles(env).flatMap(({ client, file }): ClientServers[] => {
-    const servers = serversIn(file);
-    return servers === undefined || servers.length === 0 ? [] : [{ client, file, servers }];
-  });
-  const rows = found.map(({ client, file, servers }) => [
+  const clients = serversOfClients(env);
+  const rows = clients.map(({ client, file, servers }) => [
     `  ${client}`,
-    counted(servers.length, 'server'),
+    servers === undefined ? span('bad', 'cannot be read') : counted(servers.length, 'server'),
     shortened(file, env),
   ]);
-  const [one] = found;
   return [
     title,
     '',
-    ...(one
-      ? [summaryOf(found, env), '', ...table(rows, screenOf(process.stdout))]
-      : ['There is no hostler.json yet, and no client has MCP servers.']),
+    summaryOf(clients, env),
+    ...(rows.length === 0 ? [] : ['', ...table(rows, screenOf(process.stdout))]),
     '',
     'Next:',
-    ...(one ? next(`hostler up --config ${pasted(one.file, env)}`, `run the servers of ${one.client}`) : []),
-    ...next('hostler probe -- COMMAND', 'try one server'),
-    ...next('hostler help', 'list the commands'),
+    ...stepsWithout(clients, env).flatMap(stepLines),
     '',
     `Or write ${shortened(ownConfigFile(env) ?? configFileName, env)}: {"mcpServers": {"memory":`,
     '  {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]}}},',
@@ -116,9 +161,18 @@ function withoutConfig(env: Environment): Line[] {
   ];
 }
 
+/** Clients with servers, and those whose file cannot be read. */
+const serversOfClients = (env: Environment): ClientServers[] =>
+  clientFiles(env).flatMap(({ client, file }) => {
+    const servers = serversIn(file);
+    return servers?.length === 0 || (servers === undefined && !existsSync(file)) ? [] : [{ client, file, servers }];
+  });
+
 /** `17 servers in 4 clients: 11 different, 2 whose command does not exist` */
-function summaryOf(found: readonly ClientServers[], env: Environment): string {
-  const all = found.flatMap(({ servers }) => servers);
+function summaryOf(clients: readonly ClientServers[], env: Environment): string {
+  const found = clients.flatMap(({ servers }) => (servers ? [servers] : []));
+  const all = found.flat();
+  if (all.length === 0) return 'There is no hostler.json yet, and no client has MCP servers.';
   const different = new Map(all.map((entry) => [JSON.stringify([entry.command, entry.args, entry.url]), entry]));
   const missing = [...different.values()].filter(({ command }) => typeof command === 'string' && !exists(command, env));
   const lost = missing.length === 0 ? '' : `, ${missing.length} whose command does not exist`;

@@ -78,6 +78,14 @@ const switched = shape({ server: text, tool: maybe(text), isEnabled: flag });
 
 /** By command line. A command with subcommands or other modes has several shapes. */
 export const jsonShapes = {
+  /** `hostler --json`, the first screen. `servers` is null if the file cannot be read. */
+  hostler: shape({
+    version: text,
+    running: list(part({ pid: orNull(count), url: orNull(text), config: orNull(text), dataDir: text })),
+    config: orNull(part({ file: text, servers: orNull(count) })),
+    clients: list(part({ client: text, file: text, servers: orNull(count) })),
+    next: list(part({ command: text, meaning: text })),
+  }),
   up: shape({ ready: flag, url: orNull(text), key: orNull(text), pid: count, dataDir: text, broker: maybe(text) }),
   status: z.extend(running, { servers: list(statusRow), v: z.literal(1) }),
   tools: shape({ tools: list(tool), failed: list(part({ server: text, error })) }),

@@ -31,8 +31,9 @@ async function run(argv: string[]): Promise<number> {
     const command = await load();
     return wantsHelp ? show(helpOf(command, summary, rest[0])) : command.run(parseCommandArgs(command, rest), commands);
   }
-  if (name === undefined) return (await import('./first.js')).first();
   if (wantsHelp) return show(overview(version, commands));
+  if (name === undefined || (name === '--json' && rest.length === 0))
+    return (await import('./first.js')).first(name === '--json');
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
     reason: 'usage',
     hint: `${didYouMean(name, [...Object.keys(commands), '--help', '--version'])}hostler --help lists the commands`,

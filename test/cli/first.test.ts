@@ -25,12 +25,12 @@ const spy = `const cp = require('node:child_process'), net = require('node:net')
 for (const [object, name] of [[cp, 'spawn'], [cp, 'execFile'], [cp, 'fork'], [net.Socket.prototype, 'connect'], [net.Server.prototype, 'listen']])
   object[name] = () => { console.log('FORBIDDEN ' + name); process.exit(99); };`;
 
-async function alone(more: Readonly<Record<string, string>> = {}): Promise<string> {
+async function alone(more: Readonly<Record<string, string>> = {}, args: readonly string[] = []): Promise<string> {
   const file = path.join(home, 'spy.cjs');
   writeFileSync(file, spy);
   const before = readdirSync(home, { recursive: true }).sort();
   const env = { HOME: home, XDG_CONFIG_HOME: '', XDG_DATA_HOME: '', XDG_STATE_HOME: '', XDG_CACHE_HOME: '', ...more };
-  const { code, stdout, stderr } = await new Running([], { ...env, NODE_OPTIONS: `--require ${file}` }, home).closed;
+  const { code, stdout, stderr } = await new Running(args, { ...env, NODE_OPTIONS: `--require ${file}` }, home).closed;
   expect([code, stderr]).toEqual([0, '']);
   expect(readdirSync(home, { recursive: true }).sort()).toEqual(before);
   return stdout;
@@ -99,4 +99,29 @@ test('AC-E12 with a configuration it says how to start', async () => {
   const { code, stdout } = await new Running([], env, home).closed;
   expect(code).toBe(0);
   expect(stdout).toMatch(/hostler\.json has 1 server; no Hostler is running for it\.\n\n {2}hostler up /);
+});
+
+test('AC-E12 a file that cannot be read is named, with the command that says what is wrong', async () => {
+  write('.gemini/settings.json', '{');
+  const text = await alone();
+  expect(text).toContain('no client has MCP servers.');
+  expect(text).toMatch(/\n {2}Gemini CLI +cannot be read +~\/\.gemini\/settings\.json\n/);
+  expect(text).toContain(
+    '\n  hostler doctor --config ~/.gemini/settings.json\n      say what is wrong with the file of Gemini CLI\n',
+  );
+});
+
+test('AC-E12 with --json the same facts are one object', async () => {
+  write('.cursor/mcp.json', { mcpServers: { a: node, b: web } });
+  write('.gemini/settings.json', '{');
+  const facts = JSON.parse(await alone({}, ['--json'])) as { next: { command: string }[] };
+  expect(facts).toMatchObject({
+    running: [],
+    config: null,
+    clients: [
+      { client: 'Cursor', file: path.join(home, '.cursor/mcp.json'), servers: 2 },
+      { client: 'Gemini CLI', file: path.join(home, '.gemini/settings.json'), servers: null },
+    ],
+  });
+  expect(facts.next[0]?.command).toBe('hostler up --config ~/.cursor/mcp.json');
 });

@@ -64,6 +64,7 @@ test.each<[keyof typeof jsonShapes, ...string[]]>([
   ['trust', 'trust'],
   ['trust --list', 'trust', '--list'],
   ['help', 'help'],
+  ['hostler'],
   ['schema', 'schema', 'key'],
 ])('AC-E15 the output of %s has its shape, without a running Hostler', async (name, ...args) => {
   const own = args[0] === 'key' ? ['--config', place.config] : args.at(-1) === 'trust' ? [place.config] : [];

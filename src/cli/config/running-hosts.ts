@@ -41,13 +41,11 @@ export function registerHost(dataDir: string, env: Environment): () => void {
   return () => rmSync(file, { force: true });
 }
 
-async function runningHosts(env: Environment): Promise<readonly Running[]> {
+export async function runningHosts(env: Environment): Promise<readonly Running[]> {
   const folder = folderOf(env);
   const found = await Promise.all((folder === undefined ? [] : entriesOf(folder)).map(answering));
   return found.filter((each) => each !== undefined).sort((one, other) => (one.dataDir < other.dataDir ? -1 : 1));
 }
-
-export const hasRunningHost = async (env: Environment): Promise<boolean> => (await runningHosts(env)).length > 0;
 
 function entriesOf(folder: string): string[] {
   try {
@@ -77,8 +75,8 @@ async function answering(file: string): Promise<Running | undefined> {
 export type OtherHost = 'show' | 'refuse' | 'ignore';
 
 /**
- * The data directory that a command uses: that of `--data-dir`, else that of the Hostler that runs the file of `--config`. Without
- * these options, that of the Hostler that runs the configuration of this folder, else that of the only running Hostler.
+ * The data directory that a command means. It is the first of: that of `--data-dir`; that of the Hostler that runs with `--config`;
+ * without `--config`, that of the Hostler that runs with the configuration of this folder or of the user; that of the only Hostler.
  */
 export async function hostDataDir(
   args: ParsedArgs,
