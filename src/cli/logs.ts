@@ -1,5 +1,4 @@
 /** `hostler logs`: prints the events of one server or of all, and their stderr, once or until Ctrl-C. */
-import { parseDuration } from '../config/values.js';
 import { systemClock } from '../kernel/clock.js';
 import { neutraliseLine } from '../kernel/terminal-text.js';
 import { type Command, hostOptions, jsonOption, type ParsedArgs, usageError } from './command.js';
@@ -17,7 +16,7 @@ export const logs: Command = {
   usage: '[SERVER] [--since 10m] [--tail N] [--follow] [--json]',
   example: 'logs memory --tail 50 --follow',
   options: {
-    'since=': 'lines of this time only: 10m, 2h, or a date and time',
+    'since=': 'lines since then only: 10m, 3d, or a date and time',
     'tail|n=': 'the last lines only',
     'follow|f': 'keep printing until Ctrl-C',
     ...jsonOption,
@@ -47,14 +46,17 @@ function render({ at, server, from, text }: LogLine, isOfAll: boolean): Line {
   return [...(isOfAll ? [span('name', server), ' '] : []), span('dim', `${at} ${from.padEnd(7)} | `), shown];
 }
 
+const unitsMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
 /** As ISO 8601, which sorts like the times of lines. */
 function sinceOf(text: string | undefined): string | undefined {
   if (text === undefined) return undefined;
-  const date = /^\d{4}-/.test(text)
-    ? new Date(text)
-    : new Date(systemClock.date().getTime() - parseDuration(text, '--since'));
-  if (Number.isNaN(date.getTime())) throw usageError(logs, `--since: '${text.slice(0, 40)}' is not a time`);
-  return date.toISOString();
+  const [, count, unit = ''] = /^(\d{1,6}(?:\.\d{1,3})?)(ms|s|m|h|d)$/.exec(text) ?? [];
+  const nowMs = systemClock.date().getTime();
+  const date = new Date(count === undefined ? text : nowMs - Number(count) * (unitsMs[unit] ?? 0));
+  if (!Number.isNaN(date.getTime()) && (count !== undefined || /^\d{4}-/.test(text))) return date.toISOString();
+  const what = `--since: '${neutraliseLine(text, 40)}' is not a time`;
+  throw usageError(logs, what, 'write a time span like 30s, 10m, 2h or 3d, or a date and time like 2026-11-19T08:00');
 }
 
 function tailOf(args: ParsedArgs): number | undefined {

@@ -45,7 +45,8 @@ export const tools: Command = {
       await client.request('tools', server === undefined ? {} : { server }, (frame) => found.push(frame as ToolFrame));
       if (args.has('json') || args.has('schema'))
         printJson({ tools: found.filter(isTool), failed: found.filter((frame) => !isTool(frame)) });
-      else printLines(args.has('signatures') ? found.flatMap(signatureLines) : toolLines(found));
+      else if (found.length === 0) printLines(['no tools are known']);
+      else printLines(args.has('signatures') ? found.map(signatureLine) : toolLines(found));
       return EXIT.done;
     });
   },
@@ -54,14 +55,13 @@ export const tools: Command = {
 const isTool = ({ tool }: ToolFrame): boolean => tool !== undefined;
 
 function toolLines(found: readonly ToolFrame[]): Line[] {
-  if (found.length === 0) return ['no tools are known'];
   const head = ['SERVER', 'TOOL', 'SIZE', 'DESCRIPTION'].map((name) => span('dim', name));
   return [...table([head, ...found.map(cells)], screenOf(process.stdout)), '', span('dim', totalOf(found))];
 }
 
 function cells(frame: ToolFrame): Piece[] {
-  const { server, tool, bytes, error, schema } = frame;
-  if (tool === undefined) return [server, '-', '-', span('bad', `not known: ${line(error?.message)}`)];
+  const { server, tool, bytes, schema } = frame;
+  if (tool === undefined) return [server, '-', '-', unknownTools(frame)];
   return [
     server,
     `${neutraliseLine(tool, nameChars)}${pinMark(frame)}`,
@@ -69,6 +69,8 @@ function cells(frame: ToolFrame): Piece[] {
     line(schema?.description),
   ];
 }
+
+const unknownTools = ({ error }: ToolFrame): Piece => span('bad', `not known: ${line(error?.message)}`);
 
 /** The first sentence or line. */
 const line = (text: unknown): string =>
@@ -84,8 +86,9 @@ function totalOf(found: readonly ToolFrame[]): string {
   return `${counted(known.length, 'tool')} of ${counted(servers, 'server')}, ${formatSize(bytes)}: about ${tokens} tokens`;
 }
 
-function signatureLines({ server, tool, schema }: ToolFrame): Line[] {
-  if (tool === undefined) return [];
+function signatureLine(frame: ToolFrame): Line {
+  const { server, tool, schema } = frame;
+  if (tool === undefined) return [`${server}: `, unknownTools(frame)];
   const input = isSchema(schema?.inputSchema) ? schema.inputSchema : {};
-  return [[span('dim', `${server}.`), signatureOf(tool, input)]];
+  return [span('dim', `${server}.`), signatureOf(tool, input)];
 }

@@ -100,6 +100,8 @@ test('tools of one server, without starting it for that', async () => {
   expect(stdout).toMatch(/\n11 tools of 1 server, [\d.]+ kB: about [\d,]+ tokens\n$/);
   const { stdout: signatures } = await hostler('tools', 'fixture', '--signatures');
   expect(signatures).toMatch(/^fixture\.echo\(text: string\)\nfixture\.add\(a: number, b: number\)\n/);
+  const unlisted = (await hostler('tools', 'nolist', '--signatures')).stdout;
+  expect(unlisted).toMatch(/^nolist: not known: .*no database/);
   // What the operator took out is there for nobody.
   expect(stdout).not.toContain('exit');
   const { stdout: json } = await hostler('tools', '--server', 'fixture', '--json');
@@ -179,6 +181,27 @@ describe('logs', () => {
     expect((await follow.closed).code).toBe(0);
     const { code, stdout } = await hostler('logs', 'loud');
     expect([code, stdout]).toEqual([0, expect.stringContaining('hostler | ')]);
+  });
+
+  test('--follow ends when the reader of its output exits', async () => {
+    const follow = place.follow('logs', '--follow');
+    await eventually('the first lines', () => follow.stdout !== '');
+    follow.child.stdout?.destroy();
+    await hostler('reload', 'renaming');
+    await hostler('start', 'renaming');
+    expect(await follow.closed).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test.each([
+    ['3d', 0],
+    ['1.5h', 0],
+    ['2026-11-19T08:00', 0],
+    ['yesterday', 2],
+    ['60', 2],
+    ['2d4h', 2],
+  ])('--since %s: exit code %i', async (since, code) => {
+    const ended = await hostler('logs', '--since', since, '--tail', '1');
+    expect([ended.code, ended.stderr.includes('like 30s, 10m, 2h or 3d')]).toEqual([code, code === 2]);
   });
 
   test('of a server that is not there', async () => {

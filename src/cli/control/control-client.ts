@@ -129,7 +129,7 @@ function notRunning(file: string, { code = 'unknown' }: NodeJS.ErrnoException): 
   );
 }
 
-/** Resolves when `work` ends. On Ctrl-C closes the connection, and ignores the error that this causes. */
+/** Resolves when `work` ends. On Ctrl-C, or when the reader of stdout exits, closes the connection and ignores the error that this causes. */
 export async function untilInterrupted(client: ControlClient, work: Promise<unknown>): Promise<void> {
   let wasInterrupted = false;
   const interrupt = () => {
@@ -138,6 +138,7 @@ export async function untilInterrupted(client: ControlClient, work: Promise<unkn
   };
   process.once('SIGINT', interrupt);
   process.once('SIGTERM', interrupt);
+  process.stdout.once('error', interrupt);
   try {
     await work;
   } catch (error) {
@@ -145,5 +146,6 @@ export async function untilInterrupted(client: ControlClient, work: Promise<unkn
   } finally {
     process.off('SIGINT', interrupt);
     process.off('SIGTERM', interrupt);
+    process.stdout.off('error', interrupt);
   }
 }
