@@ -151,7 +151,11 @@ function forecast(facts: ExplainFacts): CallForecast {
     return refused('tool_not_found', 'the server lists no such tool', unknownToolHint(facts.tool, facts));
   const pinned = pin && pinRefusal(pin.status, definition.pins);
   if (pinned)
-    return refused('schema_changed', `its definition is ${pinned} and not approved`, 'compare it, then approve it');
+    return refused(
+      'schema_changed',
+      `its definition is ${pinned} and not approved`,
+      `compare and approve it: hostler approve ${definition.name}/${facts.tool}`,
+    );
   if (budget && budget.left <= 0)
     return refused('budget_exceeded', 'no call is left in this window', 'wait for the next one', budget.resetsInMs);
   if (row.throttledForMs !== undefined)

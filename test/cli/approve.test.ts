@@ -55,6 +55,7 @@ test('AC-E18 what waits is in status and approve; a change in wording alone bloc
   ]);
   expect((await hostler('doctor', '--json')).stdout).toContain('1 tool changed and blocked: hostler approve s');
   expect((await hostler('call', 's', 'a')).code).toBe(3);
+  expect((await hostler('why', 's/a')).stdout).toContain('compare and approve it: hostler approve s/a');
   expect((await hostler('call', 's', 'b')).code).toBe(0);
   expect(await listed()).not.toContain('call this first');
 });
