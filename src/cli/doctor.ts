@@ -32,7 +32,7 @@ import { hostDataDir } from './config/running-hosts.js';
 import { connectControl, fetchRunningFacts } from './control/control-client.js';
 import { controlPath, type RunningFacts, upgradeNotes } from './control/control-protocol.js';
 import { EXIT } from './exit-codes.js';
-import { printJson, printLines } from './output/print.js';
+import { counted, printJson, printLines, quoted } from './output/print.js';
 import { stateText } from './output/states.js';
 import { noteOf } from './output/status-table.js';
 import { type Line, type Style, span } from './output/styled.js';
@@ -175,7 +175,7 @@ function configFindings(config: FindConfig, env: NodeJS.ProcessEnv, findings: Fi
     const settings = parseHostConfig(value, broken, true);
     parseKeys(settings.keys, broken);
     if (!findings.some(({ check, level }) => check === 'configuration' && level === 'broken')) {
-      const what = `${file}: ${settings.mcpServers.size} servers`;
+      const what = `${file}: ${counted(settings.mcpServers.size, 'server')}`;
       findings.push({ check: 'configuration', level: 'ok', what });
     }
     return settings;
@@ -259,7 +259,7 @@ function dataDirFinding(dataDir: string): Finding {
     if (!facts.isDirectory())
       return { check, level: 'broken', what: `${dataDir} is not a folder`, hint: 'choose another one with --data-dir' };
     if ((facts.mode & 0o077) === 0) return { check, level: 'ok', what: dataDir };
-    return { check, level: 'note', what: `${dataDir} can be read by others`, hint: `chmod 700 ${dataDir}` };
+    return { check, level: 'note', what: `${dataDir} can be read by others`, hint: `chmod 700 ${quoted(dataDir)}` };
   } catch (error) {
     if (!isHostError(error)) throw error;
     return { check, level: 'broken', what: error.message, hint: error.hint };
@@ -341,7 +341,12 @@ async function socketFinding(dataDir: string, findings: Finding[]): Promise<bool
         what: 'was left by a Hostler that was killed; the next start replaces it',
       });
     else if ((facts.mode & 0o077) !== 0)
-      findings.push({ check, level: 'broken', what: `${file} can be used by others`, hint: `chmod 600 ${file}` });
+      findings.push({
+        check,
+        level: 'broken',
+        what: `${file} can be used by others`,
+        hint: `chmod 600 ${quoted(file)}`,
+      });
     else findings.push({ check, level: 'ok', what: `a Hostler is running (pid ${other.pid ?? 'unknown'})` });
     for (const note of other?.environment ?? []) findings.push({ check: 'environment', level: 'note', what: note });
     for (const note of upgradeNotes(other ?? {})) findings.push({ check: 'version', level: 'note', what: note });

@@ -8,7 +8,7 @@ import { stateSpan } from './output/states.js';
 
 const command = (name: 'start' | 'stop' | 'reload'): Command => ({
   name,
-  usage: 'SERVER',
+  usage: 'SERVER [--json]',
   example: `${name} memory`,
   options: { ...jsonOption, ...hostOptions },
   positionals: [1, 1],

@@ -8,7 +8,7 @@ import type { BrokerFacts, RunningFacts } from './control/control-protocol.js';
 import { withControlClient } from './control/with-control-client.js';
 import { EXIT } from './exit-codes.js';
 import { isRedrawn, LiveBlock } from './output/live-block.js';
-import { ago, formatDuration, printJson, printLines } from './output/print.js';
+import { ago, counted, formatDuration, printJson, printLines } from './output/print.js';
 import { approvalLines, serverLines, statusTable, totalsLine } from './output/status-table.js';
 import { type Line, screenOf, span } from './output/styled.js';
 import { waitingText } from './output/trust-text.js';
@@ -66,8 +66,8 @@ function blockOf({ facts, rows }: Picture, server: string | undefined): [lines: 
 export function brokerLine(facts: BrokerFacts): string {
   const { engine, isConnected, connectedWorkers, waiting, running, oldestMs, uncertain, url } = facts;
   const where = engine === 'nats' ? `over NATS${isConnected ? '' : ' (not connected)'}` : `at ${url}`;
-  const workers = `${connectedWorkers} ${connectedWorkers === 1 ? 'worker' : 'workers'} connected`;
-  const calls = `${running} calls running, ${waiting} waiting`;
+  const workers = `${counted(connectedWorkers, 'worker')} connected`;
+  const calls = `${counted(running, 'call')} running, ${waiting} waiting`;
   const oldest = oldestMs === undefined ? '' : `, the oldest for ${formatDuration(oldestMs)}`;
   return `broker ${where}: ${workers}; ${calls}${oldest}; ${uncertain} uncertain since the start`;
 }
