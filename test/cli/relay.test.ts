@@ -253,6 +253,22 @@ describe('R3 one host for one configuration and one environment', () => {
     }
   });
 
+  test('plain `up` beside a host that a client started is refused, and works in the way that it names', async () => {
+    place.configure({ mcpServers: { one: fixtureEntry() }, idleExit });
+    const client = await sdk1();
+    const { pid } = await status();
+    const refused = await place.up().closed;
+    expect([refused.code, refused.stdout]).toEqual([1, '']);
+    expect(refused.stderr).toContain(`(pid ${pid}) runs this configuration already, started by a client`);
+    expect(refused.stderr).toContain('to serve HTTP: hostler down, then hostler up');
+    expect([await echo(client, 'x'), (await status()).pid]).toEqual(['x', pid]);
+    expect((await place.hostler('down')).code).toBe(0);
+    const served = await place.up().ready();
+    expect((await fetch(served.url.replace('/mcp', '/healthz'))).status).toBe(200);
+    expect(await echo(await sdk1(), 'y')).toBe('y');
+    expect((await status()).pid).toBe(served.pid);
+  });
+
   test('a variable that differs is named and its value is not; a missing one is added', async () => {
     const server = {
       ...fixtureEntry(),
