@@ -23,11 +23,19 @@ interface Outcome {
   >;
 }
 
+/** The table of clients for the report: a client that did not run has the reason. */
+const clientRows = ({ clients, notInstalled }: Outcome): string[] =>
+  Object.entries(clients).map(([name, { tools, called, failed }]) => {
+    const why = notInstalled.find((text) => text.startsWith(`${name}@`)) ?? failed;
+    return `| ${name} | ${why === undefined ? tools : `not run: ${why}`} | ${called ? 'yes' : 'no'} |`;
+  });
+
 test('30 real servers are listed and called as they are directly, by every client', { timeout: 1_200_000 }, () => {
   const script = fileURLToPath(new URL('../real/run.mjs', import.meta.url));
   const output = execFileSync(process.execPath, [script], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
   const outcome = JSON.parse(output.trim().split('\n').at(-1) ?? '') as Outcome;
   console.log(JSON.stringify(outcome, null, 1));
+  console.log(clientRows(outcome).join('\n'));
   const working = Object.entries(outcome.servers).filter(([, { hostler }]) => hostler !== undefined);
   expect(working.length).toBeGreaterThanOrEqual(30);
   const differing = working.filter(

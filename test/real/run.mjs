@@ -15,6 +15,7 @@ import { ResultSchema } from '@modelcontextprotocol/sdk/types.js';
 import { createGateway } from '../../dist/gateway/index.js';
 import { createHost } from '../../dist/index.js';
 import { malformed } from '../fixtures/servers/malformed-lists.mjs';
+import { agentClients } from './agents.mjs';
 import { folderOf, installReal, isInstalled } from './install.mjs';
 
 const limitMs = 60_000;
@@ -107,6 +108,15 @@ const load = async (name) => {
   return import(pathToFileURL(file).href);
 };
 
+/** The names of the tools that SDK 1 lists. */
+async function namesAt(url) {
+  const client = new Client(info);
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+  const { tools } = await client.listTools();
+  await client.close();
+  return tools.map(({ name }) => name);
+}
+
 const clients = {
   'SDK 1': async (url) => {
     const client = new Client(info);
@@ -161,6 +171,7 @@ const clients = {
     await runtime.close();
     return [tools.length, answer?.content?.length ?? 0];
   },
+  ...agentClients(folder, 'no-schema__good', namesAt),
 };
 
 const notInstalled = await installReal();
@@ -204,7 +215,7 @@ for (const [name, list] of Object.entries(clients)) {
     const [tools, content] = await within(list(gateway.url), 120_000);
     listed[name] = { tools, called: content > 0 };
   } catch (error) {
-    listed[name] = { failed: String(error?.message ?? error).slice(0, 200) };
+    listed[name] = { failed: String(error?.stderr || (error?.message ?? error)).slice(0, 200) };
   }
 }
 const total = host
