@@ -13,7 +13,7 @@ import { isHostError } from '../kernel/errors.js';
 import { parseCommandArgs } from './command.js';
 import { clientFiles } from './config/client-files.js';
 import { type ConfigLocation, findConfig, realPath } from './config/find-config.js';
-import { runningHosts } from './config/running-hosts.js';
+import { type Running, runningHosts } from './config/running-hosts.js';
 import { EXIT } from './exit-codes.js';
 import { counted, printJson, printLines, quoted } from './output/print.js';
 import { type Line, screenOf, span } from './output/styled.js';
@@ -23,6 +23,7 @@ import { version } from './version.js';
 type Environment = NodeJS.ProcessEnv;
 
 const commandChars = 34;
+const hostsShown = 5;
 
 interface Entry {
   readonly command?: unknown;
@@ -48,7 +49,7 @@ export async function first(isJson: boolean, env: Environment = process.env, cwd
     printJson(await factsOf(found, env));
     return EXIT.done;
   }
-  const isShown = (found || (await runningHosts(env)).length > 0) && (await statusOf());
+  const isShown = (found || (await runningHosts(env)).length > 0) && (await statusOf(env));
   if (!isShown) printLines(found ? withConfig(found) : withoutConfig(env));
   return EXIT.done;
 }
@@ -57,19 +58,14 @@ async function factsOf(found: ConfigLocation | undefined, env: Environment) {
   const count = (servers: readonly Entry[] | undefined) => servers?.length ?? null;
   const clients = serversOfClients(env);
   const own = found && serversIn(found.file);
-  const all = await runningHosts(env);
-  const running = all.map(({ pid = null, url = null, config = null, dataDir }) => ({ pid, url, config, dataDir }));
+  const running = await runningHosts(env);
   const here = running.filter(({ config }) => !found || (config && realPath(config) === realPath(found.file)));
-  const toLook = here.map(({ dataDir }) => ({
-    command: `hostler status --data-dir ${quoted(dataDir)}`,
-    meaning: 'show its servers',
-  }));
   return {
     version,
-    running,
+    running: running.map(({ pid = null, url = null, config = null, dataDir }) => ({ pid, url, config, dataDir })),
     config: found ? { file: found.file, servers: count(own) } : null,
     clients: clients.map(({ client, file, servers }) => ({ client, file, servers: count(servers) })),
-    next: toLook.length > 0 ? toLook : found ? stepsWith(own) : stepsWithout(clients, env),
+    next: here.length > 0 ? stepsOf(here, env) : found ? stepsWith(own) : stepsWithout(clients, env),
   };
 }
 
@@ -82,7 +78,7 @@ function configHere(env: Environment, cwd: string): ConfigLocation | undefined {
 }
 
 /** True if a Hostler is running: its status is printed, or which ones there are. */
-async function statusOf(): Promise<boolean> {
+async function statusOf(env: Environment): Promise<boolean> {
   try {
     const { status } = await import('./status.js');
     await status.run(parseCommandArgs(status, []));
@@ -90,7 +86,7 @@ async function statusOf(): Promise<boolean> {
   } catch (error) {
     if (!isHostError(error)) throw error;
     const areSeveral = error.details.reason === 'usage';
-    if (areSeveral) printLines([title, '', `${error.message}.`, '', `To see one: ${error.hint}.`]);
+    if (areSeveral) printLines(severalLines(await runningHosts(env), env));
     return areSeveral;
   }
 }
@@ -102,6 +98,30 @@ const stepLines = ({ command, meaning }: NextStep): Line[] =>
   command.length > commandChars
     ? [['  ', span('name', command)], `      ${meaning}`]
     : [['  ', span('name', command.padEnd(commandChars)), ` ${meaning}`]];
+
+const stepsOf = (running: readonly Running[], env: Environment): NextStep[] =>
+  running.slice(0, hostsShown).map(({ config, dataDir }) => ({
+    command: `hostler status ${config === undefined ? `--data-dir ${pasted(dataDir, env)}` : `--config ${pasted(config, env)}`}`,
+    meaning: 'show its servers',
+  }));
+
+function severalLines(running: readonly Running[], env: Environment): Line[] {
+  const rows = running
+    .slice(0, hostsShown)
+    .map(({ config, dataDir, url = 'over stdio' }) => [`  ${shortened(config ?? dataDir, env)}`, url]);
+  const more = running.length - rows.length;
+  return [
+    title,
+    '',
+    `${running.length} Hostlers are running:`,
+    '',
+    ...table(rows, screenOf(process.stdout)),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+    '',
+    'Next:',
+    ...[...stepsOf(running, env), help].flatMap(stepLines),
+  ];
+}
 
 const help: NextStep = { command: 'hostler help', meaning: 'list the commands' };
 

@@ -51,6 +51,11 @@ test('R5 two projects run at once, each with its data and port, and commands fin
   for (const project of [one, two])
     for (const text of [asked.stderr, alone.stdout]) expect(text).toContain(path.join(project, 'hostler.json'));
 
+  for (const project of [one, two])
+    expect(alone.stdout).toContain(
+      `\n  hostler status --config ${path.join(project, 'hostler.json')}\n      show its servers\n`,
+    );
+
   // The one with a port of its own keeps it, because clients have its URL.
   const [kept, other] = readyOne.url.includes(':8383/') ? [second, first] : [first, second];
   const { url, pid } = kept === second ? readyTwo : readyOne;

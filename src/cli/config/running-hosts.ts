@@ -16,7 +16,7 @@ import { dataDirOf, givenDataDir, shortHash } from './data-dir.js';
 import { type ConfigLocation, findConfig, realPath } from './find-config.js';
 
 type Environment = NodeJS.ProcessEnv;
-type Running = Partial<RunningFacts> & { readonly dataDir: string };
+export type Running = Partial<RunningFacts> & { readonly dataDir: string };
 
 const entriesMax = 1_000;
 const pathBytesMax = 4_096;
@@ -151,5 +151,5 @@ const notThisOne = (file: string, running: readonly Running[]): HostError =>
 const several = (running: readonly Running[]): HostError =>
   new HostError('invalid_spec', `${running.length} Hostlers are running: ${listOf(running)}`, {
     reason: 'usage',
-    hint: 'choose one with --config or --data-dir, or run the command in the folder of its configuration',
+    hint: 'choose one with --config or --data-dir, or run the command in the folder of its hostler.json',
   });
