@@ -103,6 +103,14 @@ test.each(all)('E12 $name refuses an option it does not know', (spec) => {
   }
 });
 
+test('a file without its option is an error that names the option', () => {
+  const up = all.find(({ name }) => name === 'up');
+  const parse = () => up && parseCommandArgs(up, ['my servers.json']);
+  expect(parse).toThrow(
+    expect.objectContaining({ hint: expect.stringMatching(/^did you mean --config 'my servers\.json'\? usage: /) }),
+  );
+});
+
 test('only a command that runs another program gets the arguments after two dashes', () => {
   const args = parseCommandArgs(probe, ['--json', '--', 'node', '--sanbox', '--', 'x']);
   expect([args.has('json'), args.positionals, args.afterDashes]).toEqual([true, [], ['node', '--sanbox', '--', 'x']]);

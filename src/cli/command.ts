@@ -6,6 +6,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { HostError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest-name.js';
+import { quoted } from './output/print.js';
 
 type Options = NonNullable<ParseArgsConfig['options']>;
 
@@ -64,8 +65,11 @@ export function parseCommandArgs(command: Command, argv: readonly string[]): Par
   const { values, positionals } = parse(command, dashes < 0 ? argv : argv.slice(0, dashes));
   const [min, max] = command.positionals;
   if (positionals.length < min) throw usageError(command, 'too few arguments');
-  if (positionals.length > max)
-    throw usageError(command, `'${String(positionals[max]).slice(0, 100)}' is an unexpected argument`);
+  const odd = positionals[max];
+  if (odd !== undefined) {
+    const near = 'config=' in command.options && /\.jsonc?$/.test(odd) ? `did you mean --config ${quoted(odd)}? ` : '';
+    throw usageError(command, `'${odd.slice(0, 100)}' is an unexpected argument`, `${near}${usageOf(command)}`);
+  }
   const all = (option: string): string[] => {
     const value = values[option];
     return (Array.isArray(value) ? value : [value]).filter((each) => typeof each === 'string');

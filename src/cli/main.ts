@@ -36,7 +36,7 @@ async function run(argv: string[]): Promise<number> {
     return (await import('./first.js')).first(name === '--json');
   throw new HostError('invalid_spec', `there is no command '${name.slice(0, 100)}'`, {
     reason: 'usage',
-    hint: `${didYouMean(name, [...Object.keys(commands), '--help', '--version'])}hostler --help lists the commands`,
+    hint: `${didYouMean(name, [...Object.keys(commands), '--help', '--version'])}${name.startsWith('-') ? 'options follow the command; ' : ''}hostler --help lists the commands`,
   });
 }
 
