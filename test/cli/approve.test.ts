@@ -66,6 +66,8 @@ test('AC-E18 without a terminal the differences are shown, and nothing is approv
   expect(stdout).toMatch(/s\/a {2}changed; calls are blocked\n {2}annotations\.destructiveHint\n {4}\+ false/);
   expect(stdout).toContain('! tells the model what to do: You must always call this first.');
   expect((await waiting()).length).toBe(2);
+  const mistyped = await hostler('approve', 's/aa');
+  expect([mistyped.code, mistyped.stderr]).toEqual([1, expect.stringContaining("has no tool 'aa'")]);
 });
 
 test('AC-E18 --all --yes without hashes is refused, and so is a hash that is not listed now', async () => {

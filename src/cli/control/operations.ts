@@ -126,6 +126,8 @@ export function createOperations(parts: OperationsParts): Operations {
       const { server: given, tool } = about === undefined ? {} : readTarget(namedServers(host), about);
       const server = given === undefined ? undefined : serverNamed(host, given);
       const waiting = host.approvals.waiting(server).filter((review) => tool === undefined || review.tool === tool);
+      // A mistyped tool must not look like one that is approved.
+      if (server !== undefined && tool !== undefined && waiting.length === 0) await findTool(host, { server, tool });
       for (const review of waiting) emit(reviewFrame(review));
       return { server, waiting: waiting.length };
     }),
