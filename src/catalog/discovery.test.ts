@@ -18,7 +18,7 @@ interface Fake {
   tools?: string[];
   card?: string;
   refusal?: HostError;
-  /** What asking it comes to; never settles when absent. */
+  /** The result of asking the server; the promise never settles when this is absent. */
   ask?: () => Promise<string[]>;
   acquire?: () => Promise<unknown>;
 }
@@ -92,7 +92,7 @@ const lines = (rows: Awaited<ReturnType<Discovery['discover']>>) =>
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 describe('D-18 a sweep over all servers', () => {
-  test('gives the rows of all but the one that hangs, in the order of their names, at its deadline', async () => {
+  test('at its deadline returns the rows of all servers except the hanging one, ordered by name', async () => {
     const fakes: Record<string, Fake> = { m_hung: {} };
     for (const name of 'zyxwvutsrqponlkjihgfedcba') fakes[name] = { ask: async () => ['t'] };
     const { clock, discovery, counts, asked } = open(fakes);
@@ -112,7 +112,7 @@ describe('D-18 a sweep over all servers', () => {
     expect([counts.askingMax, clock.pendingTimers]).toEqual([8, 0]);
   });
 
-  test('asks eight at a time, and ends at its own deadline when all hang', async () => {
+  test('asks eight servers at a time, and ends at its own deadline when all hang', async () => {
     const names = Array.from({ length: 100 }, (_, i) => `s${String(i).padStart(3, '0')}`);
     const { clock, discovery, asked } = open(Object.fromEntries(names.map((name) => [name, {}])));
     const sweep = discovery.discover();
@@ -136,7 +136,7 @@ describe('D-18 a sweep over all servers', () => {
     expect(lines(over)).toEqual(['a timeout', 'b timeout', 'c known registered']);
   });
 
-  test('does not start what rests: it is described by its last tools, else by its card, unless it is woken', async () => {
+  test('does not start idle servers: their last known tools or their cards are used, unless the caller wakes them', async () => {
     const { discovery, asked } = open({
       card: { state: 'registered', card: 'https://example.com/card', ask: async () => ['live'] },
       known: { state: 'registered', tools: ['old'], card: 'https://example.com/card', ask: async () => ['live'] },
@@ -166,7 +166,7 @@ describe('D-18 a sweep over all servers', () => {
     expect(problems).toMatchObject([{ message: 'a bug' }]);
   });
 
-  test('leaves out a server that goes meanwhile', async () => {
+  test('leaves out a server that is removed meanwhile', async () => {
     const { discovery, managed } = open({ a: { ask: async () => ['t'] } });
     managed.delete('a');
     expect(await discovery.discover()).toEqual([]);
@@ -191,7 +191,7 @@ describe('D-35 a server that cannot be called', () => {
     ]);
   });
 
-  test('is left out on request, with the reason in its place; one that only rests is not', async () => {
+  test('is left out on request, and the reason is reported instead; an idle server is not left out', async () => {
     const { discovery } = open({ ...fakes, rests: { state: 'registered', tools: ['d'] } });
     expect(lines(await discovery.discover({ hideUnavailable: true }))).toEqual([
       'open circuit_open',
@@ -203,7 +203,7 @@ describe('D-35 a server that cannot be called', () => {
   });
 });
 
-test('D-17 the guard is asked for each tool, wherever it is known from', async () => {
+test('D-17 the guard is asked for each tool, whatever the source of the tool', async () => {
   const { discovery, guard, clock } = open({
     card: { state: 'registered', card: 'card.json' },
     hidden: { ask: async () => ['ok'] },
@@ -226,7 +226,7 @@ test.each([Number.NaN, '5000'])('a deadline of %j is refused', async (deadlineMs
   expect([error.code, error.details.field, asked]).toEqual(['invalid_request', 'deadlineMs', []]);
 });
 
-test('D-24 a tool belongs to the server it was read from, whatever it says itself', async () => {
+test('D-24 a tool belongs to the server it was read from, even if its definition names another', async () => {
   const { discovery } = open({ a: { state: 'registered', tools: ['t'] }, b: { ask: async () => ['t'] } });
   expect(lines(await discovery.discover())).toEqual(['a t registered', 'b t ']);
 });
@@ -250,7 +250,7 @@ describe('a card is looked up', () => {
   ])('%s at %s', async (given, source) => {
     expect((await discovery.card(given)).source).toBe(source);
   });
-  test('but not of a server that has none, or is none', async () => {
+  test('but not for a server without a card or a name without a server', async () => {
     expect((await failureOf(discovery.card('without'))).details.reason).toBe('no_card');
     expect((await failureOf(discovery.card('x.json'))).details.reason).toBe('no_card');
     expect((await failureOf(discovery.card('nobody'))).code).toBe('server_not_found');
@@ -266,7 +266,7 @@ describe('servers that were never seen', () => {
 
   const all = (sightings: ReadonlyMap<string, Promise<void>>) => Promise.all(sightings.values());
 
-  test('that hang, even 64 of them, delay the others by three seconds, and no longer', async () => {
+  test('that hang, even 64 of them, delay the others by three seconds at most', async () => {
     const started: string[] = [];
     const hanging = (name: string) =>
       registered(() => {
@@ -287,7 +287,7 @@ describe('servers that were never seen', () => {
     expect([started.at(-1), counts.held]).toEqual(['z', 64]);
   });
 
-  test('are started together, and each is given back at once', async () => {
+  test('are started together, and each is released at once', async () => {
     const ready: (() => void)[] = [];
     const acquire = () => new Promise<void>((resolve) => ready.push(resolve));
     const names = ['a', 'b', 'c', 'd', 'e'];
@@ -318,7 +318,7 @@ describe('servers that were never seen', () => {
     expect([tries, problems, counts.held]).toEqual([4, [parked], 0]);
   });
 
-  test('that are not ready by then are given up', async () => {
+  test('that are not ready by then are skipped', async () => {
     const { discovery, problems, clock } = open({
       slow: registered(async () => {
         clock.advance(5_000);

@@ -7,7 +7,7 @@ import type { ListedItem } from '../session/lists.js';
 import type { Session } from '../session/session.js';
 import { ListReader } from './list-reader.js';
 
-/** `costMs`: how long each list takes to be learnt. */
+/** `costMs`: how long Hostler takes to process each list. */
 function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
   const clock = new FakeClock();
   const learnt: string[] = [];
@@ -20,7 +20,7 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
     closedBy: undefined,
     list: async () => {
       reads++;
-      // A reading is told of before the server is asked.
+      // A read is reported before the server is asked.
       expect(begun).toBe(reads);
       const next = lists.shift() ?? [];
       if (next instanceof HostError) throw next;
@@ -52,13 +52,13 @@ function set(lists: (ListedItem[] | HostError)[], costMs: number[] = []) {
 
 const tool = (key: string): ListedItem => ({ key, raw: Buffer.from('{}') });
 
-test('the tools are known when it has begun', async () => {
+test('the tools are known when the reader has begun', async () => {
   const { learner, learnt } = set([[tool('a'), tool('b')]]);
   await learner.begin({ deadlineAtMs: 1_000 });
   expect(learnt).toEqual(['a,b']);
 });
 
-test('a server that cannot list its tools is usable; one that is lost is closed', async () => {
+test('a server that cannot list its tools is usable; a lost session is closed', async () => {
   const half = set([new HostError('protocol_error', 'fetch failed', { rpcCode: -32603 })]);
   await half.learner.begin({ deadlineAtMs: 1_000 });
   expect([half.problems.length, half.closes()]).toEqual([1, 0]);
@@ -67,7 +67,7 @@ test('a server that cannot list its tools is usable; one that is lost is closed'
   expect(lost.closes()).toBe(1);
 });
 
-test('many announcements are one reading, and one more when they go on meanwhile', async () => {
+test('many announcements cause one read, and one more if others arrive during it', async () => {
   const { clock, learner, learnt, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
   await learner.begin({ deadlineAtMs: 1_000 });
   for (let i = 0; i < 50; i++) learner.changed();
@@ -78,7 +78,7 @@ test('many announcements are one reading, and one more when they go on meanwhile
   expect([learnt.at(-1), reads()]).toEqual(['c', 3]);
 });
 
-test('a failed read keeps the known list, and the next announcement is handled', async () => {
+test('a failed read keeps the known list, and the next announcement causes another read', async () => {
   const { clock, learner, learnt, problems } = set([[tool('a')], new HostError('timeout', 'late'), [tool('b')]]);
   await learner.begin({ deadlineAtMs: 1_000 });
   learner.changed();
@@ -162,7 +162,7 @@ test('W28 a slow read holds calls back for 5 s', async () => {
   expect(known).toEqual({ ms: 5_000 });
 });
 
-test('W28 the end of the session refuses the calls that were held, and holds no other', async () => {
+test('W28 the end of the session refuses the held calls, and later calls are not held', async () => {
   const { reader } = set([[tool('old')], [tool('new')]], [9_000]);
   void reader.read();
   const awaited = reader.readAgain();
@@ -174,7 +174,7 @@ test('W28 the end of the session refuses the calls that were held, and holds no 
 
 const throttled = () => new HostError('overloaded', 'later', { httpStatus: 429, retryAfterMs: 20_000 });
 
-test('W28 a throttle that the read itself causes holds calls back until the tools were read after it', async () => {
+test('W28 if the read itself is throttled, calls are held until the tools have been read after the throttle', async () => {
   const { clock, reader, learnt, problems } = set([throttled(), throttled(), [tool('new')]], [50]);
   const awaited = reader.readAgain();
   const woken = resolvedAt(clock, awaited());
@@ -199,7 +199,7 @@ test('W28 a throttle that another request causes during the read holds calls bac
   expect([held, learnt]).toEqual([{ ms: 20_000 }, ['new']]);
 });
 
-test('W28 a server that answers every list with 429 is called after the third', async () => {
+test('W28 if a server answers every list with 429, calls are sent after the third', async () => {
   const { clock, reader, reads } = set([throttled(), throttled(), throttled(), throttled()]);
   const held = heldUntil(clock, reader.readAgain());
   await clock.advanceAsync(40_000);
@@ -268,10 +268,10 @@ test.each([
 });
 
 test.each([
-  ['ten times as long as the last one took', 30, 300],
-  ['what lets changes settle, at least', 5, 100],
+  ['ten times the duration of the last read', 30, 300],
+  ['at least the time in which changes settle', 5, 100],
   ['a minute, at most', 20_000, 60_000],
-])('X18 however often changes are announced, the next reading waits %s', async (_what, tookMs, restMs) => {
+])('X18 however often changes are announced, the next read waits %s', async (_what, tookMs, restMs) => {
   const { clock, learner, reads, learnt } = set([[tool('a')], [tool('b')], [tool('c')]], [tookMs, tookMs]);
   const begun = learner.begin({ deadlineAtMs: 100_000 });
   await clock.advanceAsync(tookMs);
@@ -302,7 +302,7 @@ test('W28 a list that was not answered is read again after the backoff, without 
   expect(tries).toBe(2);
 });
 
-test('X18 a reading that fails is paid for as any other', async () => {
+test('X18 a failed read counts towards the pause like any other', async () => {
   const { clock, learner, session, reads } = set([[tool('a')], [tool('b')], [tool('c')]]);
   await learner.begin({ deadlineAtMs: 1_000 });
   session.list = async () => {

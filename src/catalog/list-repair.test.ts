@@ -52,12 +52,12 @@ test('boolean properties become the object schemas with the same meaning', () =>
   );
 });
 
-test('a member that is listed twice leaves the tool out, if it would have to be repaired', () => {
+test('a tool whose faulty member is given twice is left out instead of repaired', () => {
   const raw = Buffer.from('{"name":"a","inputSchema":{},"inputSchema":{"type":"object"}}');
   expect(checkItem('tools/list', { key: 'a', raw })?.item).toBeUndefined();
 });
 
-test('a union at the top of the arguments becomes a sentence, at endpoints of many servers only', () => {
+test('a union at the top of the argument schema becomes a sentence, but only at endpoints of several servers', () => {
   const [, value] = listsOf('top-level-union').tools;
   const item = itemOf(value as Record<string, unknown>);
   const shown = checkItem('tools/list', item)?.item;
@@ -70,7 +70,7 @@ test('a union at the top of the arguments becomes a sentence, at endpoints of ma
   });
 });
 
-test('faults are told in one sentence for each kind of item and treatment', () => {
+test('faults are reported in one sentence for each kind of item and treatment', () => {
   const items = ['no-schema', 'type-string', 'required-flag'].map((name, i) =>
     itemOf({ ...listsOf(name).tools[1], name: `tool${i}` }),
   );

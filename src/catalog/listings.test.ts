@@ -32,7 +32,7 @@ function open(entry: Record<string, unknown> = {}, recalled: Listing = emptyList
   const clock = new FakeClock();
   const saved: Listing[] = [];
   const problems: unknown[] = [];
-  /** Of the next writes. */
+  /** Failures of the next writes. */
   const failures: SaveFailure[] = [];
   let lastUnkept: (why: SaveFailure) => void = () => {};
   const state = { kind: 'ready' };
@@ -122,12 +122,12 @@ test('an unchanged listing causes no change, notification or write', async () =>
   expect(revision()).toBeGreaterThan(before);
 });
 
-test('what could not be written is written when the tools are listed again, the same or not', () => {
+test('a listing that could not be written is written when the tools are listed again, changed or not', () => {
   const { known, managed, learn, saved, failures, problems } = open();
   failures.push({ error: 'no room' }, 'pins');
   learn(item('t'));
   expect([saved.length, problems]).toEqual([0, ['no room']]);
-  // Its pins could not be written, which was told by whoever tried.
+  // Its pins could not be written, which the code that tried has reported.
   learn(item('t'));
   expect([saved.length, problems.length]).toEqual([0, 1]);
   learn(item('t'));
@@ -136,7 +136,7 @@ test('what could not be written is written when the tools are listed again, the 
   expect(saved.length).toBe(1);
 });
 
-test('what could not be written is written by the one that takes the place of a server', () => {
+test('a listing that could not be written is written by the successor of the server', () => {
   const { known, managed, learn, saved, failures, servers, make } = open();
   failures.push({ error: 'no room' });
   learn(item('t'));
@@ -150,7 +150,7 @@ test('what could not be written is written by the one that takes the place of a 
 test.each([
   ['the same program', { env: { OTHER: '1' } }, 2],
   ['another program', { args: ['other'] }, 1],
-])('what fails to be written after a server gave way to %s', (_whose, entry, writes) => {
+])('a listing that cannot be written after its server was replaced by %s', (_whose, entry, writes) => {
   const { known, managed, learn, saved, unkept, servers, make } = open();
   learn(item('t'));
   const next = make(entry);
@@ -161,7 +161,7 @@ test.each([
   expect(saved.length).toBe(writes);
 });
 
-test('each change counts up, and a list that was never read is not there', () => {
+test('each change increases the revision, and a list that was never read is absent', () => {
   const { known, managed, revision } = open();
   const revisions = [revision()];
   known.learnFacts(managed, facts, offered);
@@ -198,7 +198,7 @@ test('with the policy to warn, listed tools are shown; tools without a name neve
   expect(shown()).toEqual(texts(item('t', 'new'), item('u')));
 });
 
-test('listeners are notified later, once for all changes of a tick, and cannot interfere', async () => {
+test('listeners are notified later, once for all changes of a tick, and their errors have no effect', async () => {
   const { known, problems } = open();
   const heard: string[] = [];
   const throwing = known.onChanged(() => {
@@ -209,7 +209,7 @@ test('listeners are notified later, once for all changes of a tick, and cannot i
   }) as () => void);
   const off = known.onChanged((server) => {
     heard.push(server);
-    // What a listener changes is told in the next tick.
+    // A change that a listener makes is reported in the next tick.
     if (heard.length === 1) known.changed('c');
   });
   known.changed('a');
@@ -257,7 +257,7 @@ test('E21 lists that were read without pins are not carried to a definition with
   expect(known.restore(make({ pins: 'off' }), pinned).length).toBe(1);
 });
 
-test('one that is doubted is still up', () => {
+test('a suspect server still counts as up', () => {
   const { known, state } = open();
   const isReady = (kind: string) => {
     state.kind = kind;
@@ -300,7 +300,7 @@ test.each([
   expect(put(same, ann)).toEqual([true, ['tools/list', 'prompts/list']]);
   const bob = make(given('bob'));
   expect(put(bob, same)).toEqual([false, shown]);
-  // Another setting says nothing about what was not asked yet.
+  // Another setting says nothing about lists that were not requested yet.
   const still = make({ ...given('bob'), lazy: true });
   expect(put(still, bob)).toEqual([false, shown]);
   known.learnFacts(still, facts, offered);

@@ -16,7 +16,7 @@ function open(isTrusted = false) {
     judged = items;
     pins.observe('a', items, new Date(0));
   };
-  /** Status, whether it is marked, and the text that is shown. */
+  /** The status, whether the tool is marked, and the text that is shown. */
   const shown = (items: readonly ListedItem[] = judged) =>
     pinnedTools(pins, 'a', items, judged).map(({ key, raw, pin, isUnapproved }) => [
       ...[key, pin, isUnapproved],
@@ -66,7 +66,7 @@ test('E2 a name that is listed twice is shown once, with the approved text', () 
   ]);
 });
 
-test('E2 a text of a list that was never compared is judged by its own hash', () => {
+test('E2 a text from a list that was never compared is checked by its own hash', () => {
   const { list, shown } = open();
   list(good);
   // Such as the late answer to an earlier request, or a server card.

@@ -42,7 +42,7 @@ function open(listChanges: ('toolsListChanged' | 'promptsListChanged')[] = ['too
   });
   const acknowledge = (uris?: string[]) =>
     stream.acknowledged(Buffer.from(JSON.stringify({ notifications: { resourceSubscriptions: uris } })));
-  /** Those that were not given up. */
+  /** The streams that were not cancelled. */
   const live = () => requests.filter(({ options }) => !options.signal?.aborted).length;
   const outcome = (promise: Promise<void>) =>
     promise.then(
@@ -75,7 +75,7 @@ test('without subscriptions no stream is opened, and an open one is ended', asyn
   expect(live()).toBe(0);
 });
 
-test('the old one goes when the new one is acknowledged; changes meanwhile make one more', async () => {
+test('the old stream ends when the new one is acknowledged; changes meanwhile cause one more stream', async () => {
   const { stream, requests, set, acknowledge, live, outcome } = open();
   stream.update();
   acknowledge();
@@ -89,13 +89,13 @@ test('the old one goes when the new one is acknowledged; changes meanwhile make 
   acknowledge(['r:1', 'r:2']);
   expect(live()).toBe(1);
   expect(requests.at(-1)?.filter.resourceSubscriptions).toEqual(['r:1', 'r:2', 'r:3']);
-  // The last one is not among those that the server will tell of.
+  // The last resource is not in the server’s acknowledgement.
   expect(await Promise.all(outcomes)).toEqual(['ok', 'ok', 'not_subscribed']);
   expect(await outcome(stream.subscribed('r:3'))).toBe('not_subscribed');
   expect(requests.length).toBe(3);
 });
 
-test('a stream that ends is opened again after a doubling wait, and the gap is reported', async () => {
+test('a stream that ends is opened again after a wait that doubles, and the gap is reported', async () => {
   const { clock, stream, requests, set, acknowledge } = open();
   stream.update();
   acknowledge();
@@ -111,7 +111,7 @@ test('a stream that ends is opened again after a doubling wait, and the gap is r
     expect(set.gaps).toBe(i);
     delayMs = Math.min(2 * delayMs, reopenMs.max);
   }
-  // One that lasted is forgiven.
+  // A stream that lasted resets the wait.
   await clock.advanceAsync(reopenMs.max + 1);
   requests.at(-1)?.answer(new HostError('transport', 'cut'));
   await settle();
@@ -119,7 +119,7 @@ test('a stream that ends is opened again after a doubling wait, and the gap is r
   expect(requests.length).toBe(14);
 });
 
-test('a server that never acknowledges is taken to listen', async () => {
+test('a server that never acknowledges is assumed to listen', async () => {
   const { clock, stream, set, outcome } = open();
   set.uris = ['r:1'];
   const wanted = outcome(stream.subscribed('r:1'));
@@ -138,7 +138,7 @@ test('a new stream that is refused leaves the old one open and rejects the waiti
   expect([requests[0]?.options.signal?.aborted, set.gaps]).toEqual([false, 0]);
 });
 
-test('a server that does not know the request gets it once', async () => {
+test('a server that does not know the request receives it only once', async () => {
   const { clock, stream, requests, problems, outcome } = open();
   stream.update();
   requests[0]?.answer({ kind: 'error', bytes: Buffer.from('{"code":-32601,"message":"no"}') });
@@ -147,7 +147,7 @@ test('a server that does not know the request gets it once', async () => {
   expect([requests.length, problems.length, await outcome(stream.subscribed('r:1'))]).toEqual([1, 1, 'rpc_error']);
 });
 
-test('the end of the session opens nothing and settles all waiters', async () => {
+test('at the end of the session no stream is opened and all waiting requests settle', async () => {
   const { clock, stream, requests, set, live, outcome } = open();
   set.uris = ['r:1'];
   const wanted = outcome(stream.subscribed('r:1'));

@@ -5,7 +5,7 @@ import { pinsByOrigin } from './server-origin.js';
 
 const saved = { name: 'a', command: 'node', args: ['x.js'], env: { TOKEN: '1' } };
 
-/** Whether what was pinned for `saved` is found by a server defined like this. */
+/** Whether the pins of `saved` are found for a server with this definition. */
 function isFoundBy(definition: Record<string, unknown>, from: Record<string, unknown> = saved): boolean {
   const store = memoryPinStore();
   pinsByOrigin(store, () => parseServerSpec(from)).save(String(from.name), []);
@@ -27,13 +27,13 @@ test.each([
   expect(isFoundBy(definition)).toBe(false);
 });
 
-test('an address is what counts of a remote server, not its headers', () => {
+test('a remote server is identified by its address, not by its headers', () => {
   const remote = { name: 'a', url: 'https://example.com/mcp', headers: { authorization: 'Bearer 1' } };
   expect(isFoundBy({ ...remote, headers: {} }, remote)).toBe(true);
   expect(isFoundBy({ ...remote, url: 'https://example.com/other' }, remote)).toBe(false);
 });
 
-test('what is written down does not hold arguments', () => {
+test('the stored origin does not contain arguments', () => {
   const keys: string[] = [];
   const store = { load: () => undefined, save: (key: string) => void keys.push(key) };
   pinsByOrigin(store, () => parseServerSpec({ ...saved, args: ['--key=sesame'] })).save('a', []);

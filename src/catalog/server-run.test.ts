@@ -12,8 +12,8 @@ import { ServerRun } from './server-run.js';
 const everything = '{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true}}';
 
 /**
- * A legacy server. `refuse`: requests that it refuses. `away`: requests that get a 502, or the status behind them. `hung`: lists that it
- * does not answer.
+ * A legacy server. `refuse`: requests that it refuses. `away`: requests that get a 502, or the status that follows them. `hung`: lists
+ * that it does not answer.
  */
 function open({
   capabilities = everything,
@@ -25,7 +25,7 @@ function open({
   const asked: string[] = [];
   const learnt: ListMethod[] = [];
   const announced: string[] = [];
-  /** How much had been learnt each time. */
+  /** How many lists had been read at each point. */
   const keeps: number[] = [];
   const problems: unknown[] = [];
   const facts: string[] = [];
@@ -112,7 +112,7 @@ test('offered lists are read when the server is ready, one after the other; a fa
   expect(bare.asked).toEqual([]);
 });
 
-test('what changed is read again, and nothing before it is ready', async () => {
+test('changed lists are read again, and none before the server is ready', async () => {
   const { clock, run, asked, keeps } = open();
   run.onNotification(NOTIFICATION.promptsChanged, undefined);
   await clock.advanceAsync(1_000);
@@ -128,17 +128,14 @@ test('what changed is read again, and nothing before it is ready', async () => {
   expect(keeps).toEqual([3, 4, 5]);
 });
 
-test.each(['constructor', 'toString', '__proto__'])(
-  'E12 a notification called %s is one that is not known',
-  async (name) => {
-    const { run, asked } = open();
-    run.ready();
-    await run.listsRead;
-    asked.length = 0;
-    run.onNotification(name, undefined);
-    expect(asked).toEqual([]);
-  },
-);
+test.each(['constructor', 'toString', '__proto__'])('E12 a notification named %s is unknown', async (name) => {
+  const { run, asked } = open();
+  run.ready();
+  await run.listsRead;
+  asked.length = 0;
+  run.onNotification(name, undefined);
+  expect(asked).toEqual([]);
+});
 
 test('a server receives each change of the subscribed resources, in order, and only changes', async () => {
   const { run, set, asked } = open({ capabilities: '{}' });

@@ -54,7 +54,7 @@ test('a listing that ended before the first request needs no wait', async () => 
   expect(listing.wait()).toBeUndefined();
 });
 
-test(`no request waits longer than ${startupListingMsMax} ms after the first, nor again`, async () => {
+test(`no request waits longer than ${startupListingMsMax} ms after the first one, and none waits twice`, async () => {
   const clock = new FakeClock();
   const listing = startup(clock);
   listing.track(new Map([['a', never()]]));

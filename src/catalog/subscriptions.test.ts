@@ -54,7 +54,7 @@ test('subscriptions are bounded per principal, per server, and by the length of 
   table.add(subscriber('r:0'));
   for (let i = subscriptionsPerPrincipalMax; i < subscribedUrisMax; i++) table.add(subscriber(`r:${i}`, `p${i}`));
   expect(refusal(() => table.add(subscriber('r:new', 'bob')))).toBe('subscriptions_per_server');
-  // A URI in the table takes no more room.
+  // Another subscriber of a URI in the table needs no more room.
   table.add(subscriber('r:0', 'bob'));
   const long = new SubscriptionTable();
   long.add(subscriber('x'.repeat(subscribedCharsMax - 1)));

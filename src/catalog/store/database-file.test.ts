@@ -17,7 +17,7 @@ const aside = (text: string) => {
   return path.basename(setAside(at('state.db')));
 };
 
-test('each is beside the ones before it, with its log, and nothing is left where it was', () => {
+test('each set-aside file lies beside the earlier ones with its log, and nothing is left in the original place', () => {
   expect([aside('one'), aside('two')]).toEqual(['state.db.unusable', 'state.db.unusable-2']);
   expect(readFileSync(at('state.db.unusable'), 'utf8')).toBe('one');
   expect(readFileSync(at('state.db.unusable-2-wal'), 'utf8')).toBe('log of two');

@@ -41,7 +41,7 @@ describe('keeping', () => {
     expect(of('files').ledger.unprovenStarts).toBe(3);
   });
 
-  test('D-36 another definition under the same name has a history of its own', () => {
+  test('D-36 another definition with the same name has its own history', () => {
     const { of } = setUp();
     of('files').remember(failed(3));
     const other = of('files', 'g');
@@ -50,7 +50,7 @@ describe('keeping', () => {
     expect([of('files').ledger.unprovenStarts, of('files', 'g').ledger.unprovenStarts]).toEqual([3, 1]);
   });
 
-  test('one that asks again has what still waited to be written', () => {
+  test('a server that asks again gets the history that is still to be written', () => {
     const { of } = setUp();
     const { remember } = of('files');
     for (let i = 1; i <= 20; i++) remember(failed(i));
@@ -66,7 +66,7 @@ describe('keeping', () => {
     expect([...rows.values()].every(({ unprovenStarts }) => unprovenStarts === 3)).toBe(true);
   });
 
-  test('without an end of changes it writes a bounded number of times, and then no timer is left', () => {
+  test('under endless changes it writes a bounded number of times, and afterwards no timer is left', () => {
     const { of, clock, sizes, rows } = setUp();
     const { remember } = of('files');
     for (let i = 1; i <= 1_000; i++) {
@@ -79,7 +79,7 @@ describe('keeping', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('a flush brings what waits, at once and once', () => {
+  test('a flush writes waiting histories at once, and only once', () => {
     const { of, clock, keeper, sizes, rows } = setUp();
     const { remember } = of('files');
     for (let i = 1; i <= 10; i++) remember(failed(i));

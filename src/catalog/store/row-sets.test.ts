@@ -76,7 +76,7 @@ describe('row sets', () => {
     return { database, sets, write, load };
   };
 
-  test('come back in their order, with their tags and head', () => {
+  test('are read back in order, with their tags and head', () => {
     const { sets, write, load } = open();
     write('x', 'bb', 'a', 'cc');
     write('x', 'bb', 'd', 'ccc', 'a');
@@ -91,7 +91,7 @@ describe('row sets', () => {
     expect(load('x')).toEqual([]);
   });
 
-  test('come back to the character, and an unchanged row is not written again', () => {
+  test('are read back unchanged, and an unchanged row is not written again', () => {
     const one = open();
     const words = ['\0"\\\n', '\u2028\ud83d\ude00', '{"n":12345678901234567890}'];
     one.write('x', ...words);
@@ -123,7 +123,7 @@ describe('row sets', () => {
       fc.tuple(fc.constantFrom(...'abcdef'), fc.integer({ min: 1, max: 3 })).map(([letter, n]) => letter.repeat(n)),
       { selector: ([letter]) => letter },
     );
-    // `gaps`: after how many gaps of this step the other process writes; beyond the last gap it does not.
+    // `gaps`: the other process writes after this many gaps of the step; with more gaps than exist it does not write.
     const step = fc.record({
       isLoad: fc.boolean(),
       isLoaded: fc.boolean(),
@@ -175,7 +175,7 @@ describe('row sets', () => {
     expect([one.write('x', ...words), other.load('x')?.length]).toEqual([0, 3]);
   });
 
-  test('a new set is not there before its last batch, and an interrupted one is written again', () => {
+  test('a new set is not visible before its last batch, and an interrupted set is written again', () => {
     const { database, sets, write, load } = open();
     const words = ['a', 'b', 'c'].map((letter) => letter.repeat(200_000));
     const steps = sets.write('x', 'head', words);
@@ -187,7 +187,7 @@ describe('row sets', () => {
     expect(database.prepare('SELECT count(*) AS n FROM word_rows').all()).toMatchObject([{ n: 2 }]);
   });
 
-  test('a set that is there changes in one step, however large', () => {
+  test('an existing set changes in one step, however large it is', () => {
     const { write, load } = open();
     write('x', 'a');
     const words = ['a', 'b', 'c'].map((letter) => letter.repeat(200_000));

@@ -44,7 +44,7 @@ function elsewhere(...statements: string[]): unknown[] {
 const versionOf = () => (elsewhere('PRAGMA user_version') as { user_version: number }[])[0]?.user_version;
 const count = () => (elsewhere('SELECT count(*) AS n FROM histories') as { n: number }[])[0]?.n;
 
-/** The file as the first version made it, and in another process: libsql holds on to what it has opened. */
+/** The file as the first version made it. Another process makes it, because libsql keeps the file open. */
 function writeVersion(version: number, records: readonly PinRecord[] = [], more = ''): void {
   const sql = `
     PRAGMA journal_mode = WAL;
@@ -98,7 +98,7 @@ describe('versions of the file', () => {
     expect(versionOf()).toBe(7);
   });
 
-  test('a new one begins at version 7', () => {
+  test('a new file begins at version 7', () => {
     open();
     expect([versionOf(), problems]).toEqual([7, []]);
   });
@@ -110,7 +110,7 @@ describe('versions of the file', () => {
     expect([pins.loadStatuses('files')?.get('read'), versionOf(), problems]).toEqual(['approved', 7, []]);
   });
 
-  test('pins of version 3 have their statuses, and are gone from their old table', () => {
+  test('pins of version 3 get their statuses, and are removed from their old table', () => {
     writeVersion(3, [pinned('read')]);
     const { pins } = open();
     expect(pins.loadStatuses('files')).toEqual(new Map([['read', 'approved']]));
@@ -198,7 +198,7 @@ describe('versions of the file', () => {
   });
 });
 
-describe('what cannot be used for now', () => {
+describe('files that cannot be used for now', () => {
   test('a file that another process writes to is left where it is, and the error says so', () => {
     open();
     const script = `
@@ -206,7 +206,7 @@ describe('what cannot be used for now', () => {
       d.exec('BEGIN EXCLUSIVE');
       require('node:fs').writeSync(1, 'locked');
       setTimeout(() => {}, 60_000);`;
-    // Another folder with the same file: this process has the other one open already.
+    // Another folder with a link to the same file, because this process already has the file open by its first path.
     const other = mkdtempSync(path.join(os.tmpdir(), 'hostler-state-'));
     const locked = spawn(process.execPath, ['-e', script, path.join(other, 'state.db')], {
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -266,20 +266,20 @@ describe('listings', () => {
     expect(elsewhere('SELECT count(*) AS n FROM listing_rows')).toMatchObject([{ n: listingsMax }]);
   });
 
-  test('one that is larger than may be kept is not, counted in bytes, nor is the one before it', () => {
+  test('a listing above the limit in bytes is not stored, and the listing before it is deleted', () => {
     const state = open();
     const { listings } = state;
     listings.save('a', 'f', listing([tool('t')]), fail);
     // Three bytes and one character each.
     listings.save('a', 'f', listing([tool('t', '\u20ac'.repeat(Math.ceil(listingBytesMax / 3)))]), fail);
     state.flush();
-    // The number only: a failed comparison of so much would never be shown.
+    // Only the length is compared: the report of a failed comparison of so much text would never end.
     expect(toolsOf(listings.load('a', 'f')).length).toBe(0);
     listings.save('a', 'f', listing([tool('t', '9007199254740993')]), fail);
     expect(toolsOf(listings.load('a', 'f'))).toEqual([tool('t', '9007199254740993')]);
   });
 
-  test('facts and lists come back to the byte; where not all fits, the tools do', () => {
+  test('facts and lists are read back byte for byte; if not all fit, the tools are stored', () => {
     const state = open();
     const { listings } = state;
     const facts = {
@@ -310,7 +310,7 @@ describe('X18 rows that are large', () => {
   const stored = (table: 'pin' | 'listing') => elsewhere(`SELECT owner FROM ${table}_sets WHERE isComplete`).length;
   const fail = (error: unknown) => problems.push(error);
 
-  test('are readable at once, and on disk some turns later or after a flush', async () => {
+  test('are readable at once, and on disk after some turns of the event loop or after a flush', async () => {
     const state = open();
     const records = [pin('t', 300_000)];
     const large = listing([{ key: 't', raw: Buffer.alloc(300_000, 'x') }]);
@@ -327,7 +327,7 @@ describe('X18 rows that are large', () => {
     expect([stored('pin'), problems]).toEqual([2, []]);
   });
 
-  test('X11 what a server lists is never on disk before the pins that judge it', async () => {
+  test('X11 the tools of a server are never on disk before their pins', async () => {
     const state = open();
     const key = pinKey('a', 'f');
     const large = Array.from({ length: 2_000 }, (_, i) => pin(`t${i}`, 10));
@@ -344,7 +344,7 @@ describe('X18 rows that are large', () => {
     });
     expect(counts[0]).toBe('0 0');
     expect(counts).not.toContain('0 1');
-    // A list that waits, and pins that came after it.
+    // The list waits, and the pins came after it.
     state.listings.save('a', 'f', listing([{ key: 't0', raw: Buffer.alloc(300_000, 'y') }]), fail);
     state.pins.saveSoon(key, [pin('other', 300_000)], fail);
     const seen: string[] = [];
@@ -362,7 +362,7 @@ describe('X18 rows that are large', () => {
   test.each([
     ['long pins', 2_000],
     ['short ones', 1],
-  ])('X11 where %s cannot be written, the list that they judge is not either', async (_name, count) => {
+  ])('X11 if %s cannot be written, their list is not written either', async (_name, count) => {
     const state = open();
     const key = pinKey('a', 'f');
     const records = Array.from({ length: count }, (_, i) => pin(`t${i}`, 10));
@@ -399,13 +399,13 @@ describe('X18 rows that are large', () => {
     state.listings.save('a', 'f', list, fail);
     state.flush();
     expect([...kept(), problems]).toEqual([1, true, []]);
-    // An approval for the newest list, while an older one is on disk.
+    // An approval for the newest list, while an older list is on disk.
     state.pins.saveSoon(key, [pin('t', 300_001)], fail);
     state.pins.save(key, [pin('t', 300_002)]);
     expect(kept()).toEqual([0, false]);
   });
 
-  test('of 5,000 tools one that is changed, added, removed or moved is one row, and few pages', () => {
+  test('of 5,000 tools, changing, adding, removing or moving one writes one row and few pages', () => {
     const state = open();
     const key = pinKey('a', 'f');
     const raw = (text: string) => Buffer.from(JSON.stringify({ description: text.padEnd(900, '.') }));
@@ -477,7 +477,7 @@ describe('X18 rows that are large', () => {
     expect(problems).toEqual([]);
   });
 
-  test('a large set that is new is written in batches, and counts when it is complete', async () => {
+  test('a large new set is written in batches, and is valid once it is complete', async () => {
     const state = open();
     const records = Array.from({ length: 2_000 }, (_, i) => pin(`t${i}`, 900));
     state.pins.saveSoon('a', records, fail);
@@ -492,8 +492,8 @@ describe('X18 rows that are large', () => {
     expect(counts.size).toBeGreaterThan(2);
   });
 
-  // The larger one is still queued when its server is removed.
-  test.each([1, 300_000])('AC-R7 of a removed server are on disk only, at %d bytes', async (bytes) => {
+  // The larger list is still queued when its server is removed.
+  test.each([1, 300_000])('AC-R7 of a removed server are kept only on disk, at %d bytes', async (bytes) => {
     const state = open();
     const key = pinKey('a', 'f');
     const held = () => {
@@ -514,7 +514,7 @@ describe('X18 rows that are large', () => {
     expect(state.pins.load(key)?.map(({ approved }) => approved?.raw?.length)).toEqual([bytes]);
   });
 
-  test('give way to what is written at once in their place', async () => {
+  test('are replaced by an immediate write of the same entry', async () => {
     const state = open();
     state.pins.saveSoon('a', [pin('t', 300_000)], fail);
     state.pins.save('a', [pin('u', 1)]);
@@ -527,7 +527,7 @@ describe('X18 rows that are large', () => {
 });
 
 describe('histories', () => {
-  test('come back as they were, for the same server of the same definition only', () => {
+  test('are read back unchanged, only for the same server with the same definition', () => {
     const { histories } = open();
     histories.save([row('a', 1), row('b', 2), row('a', 3, 'g')]);
     expect(histories.load('a', 'f')).toEqual(row('a', 1).record);
@@ -536,7 +536,7 @@ describe('histories', () => {
     expect([histories.load('b', 'g'), histories.load('c', 'f')]).toEqual([undefined, undefined]);
   });
 
-  test('the newest counts, and one that is forgiven is gone from the file', () => {
+  test('the newest is used, and a reset history is removed from the file', () => {
     const { histories } = open();
     histories.save([row('a', 1), row('b', 1)]);
     histories.save([row('a', 2), forgiven('b'), forgiven('never there')]);
@@ -556,7 +556,7 @@ describe('histories', () => {
     expect(['s0', 's1', 's2', 's3', 'new', 'newer'].map(has)).toEqual([true, false, false, true, true, true]);
   });
 
-  test('are written all or not at all', () => {
+  test('are written in one transaction', () => {
     const { histories } = open();
     histories.save([row('a', 1), row('b', 1)]);
     elsewhere(
@@ -568,7 +568,7 @@ describe('histories', () => {
     expect(histories.load('b', 'f')?.failedProbes).toBe(3);
   });
 
-  test('do not wait for the disk, and what comes after them does again, whether they could be written or not', () => {
+  test('do not wait for the disk; later writes do, whether these succeeded or not', () => {
     const database = new Database(':memory:');
     database.pragma('synchronous = FULL');
     database.exec(historiesSchema);

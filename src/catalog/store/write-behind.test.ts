@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { type PendingEntry, queuedMax, WriteBehind } from './write-behind.js';
 
 const nothing = () => [][Symbol.iterator]() as Iterator<undefined, void>;
-/** An entry of one step. */
+/** An entry that is written in one step. */
 const once = (run: () => void) => (): Iterator<undefined, void> => ({
   next: () => {
     run();
@@ -70,7 +70,7 @@ test('flush writes each queued entry once', async () => {
   expect([...(await turn()), ...(await turn()), ...(await turn())]).toEqual([]);
 });
 
-test('a failure is reported, and the entries behind it are written', async () => {
+test('a failure is reported, and the following entries are written', async () => {
   const { later, row, turn } = watch();
   later.put('a', row('A', 'text'), true);
   later.put('b', row('B', 'write'), true);
@@ -113,7 +113,7 @@ test('writeOrThrow that fails leaves the queue as it was', () => {
   expect(later.finish('a')).toBe(false);
 });
 
-test('where a newer entry fails, an older one that is still good is written, and finish reports the failure', async () => {
+test('if a newer entry fails, an older entry that is still valid is written, and finish reports the failure', async () => {
   const { later, row, turn } = watch();
   later.put('b', row('B'), true);
   later.put('b', row('B2', 'write'), false);
@@ -154,7 +154,7 @@ test(`${queuedMax} entries wait at most: one more is written at once`, () => {
   later.flush();
 });
 
-test('an entry that is partly written goes on where it was when it must be finished', async () => {
+test('an entry that is partly written is continued when it must be finished', async () => {
   const { later, row, turn, done } = watch();
   later.put('a', row('A'), true);
   expect(await turn()).toEqual(['text A']);
