@@ -35,7 +35,7 @@ test('R1 a socket that cannot be connected to, for whatever reason, makes the pr
   expect(await openLink(path.join(folder, 'absent'), hello, systemClock)).toEqual({ kind: 'absent' });
 });
 
-test('R1 the codes of sandboxes and odd file systems are refusals; those of a host that is absent, ends or is busy are not', () => {
+test('R1 error codes of sandboxes and unusual file systems are refusals; codes of a host that is absent, ending or busy are not', () => {
   const codes = (text: string) => text.split(' ').filter(isRefusedBySystem);
   const refusals = 'EACCES EPERM EROFS ENOTSUP EOPNOTSUPP EAFNOSUPPORT EINVAL ENOSYS EIO ENXIO';
   expect(codes(refusals)).toEqual(refusals.split(' '));

@@ -10,7 +10,7 @@ const kindAfter = (state: RelayState, event: RelayEvent, nowMs = 0, isNewer = fa
 test.each<[name: string, before: RelayState, event: RelayEvent, nowMs: number, after: string, effects: string[]]>([
   ['a relay connects when it begins', firstState, { kind: 'begun' }, 0, 'connecting', ['connect']],
   [
-    'a new connection goes on where the last one ended',
+    'a new connection continues where the last one ended',
     { kind: 'connecting', failures: 2 },
     { kind: 'connected' },
     0,
@@ -76,7 +76,7 @@ test('R2 after an upgrade an older relay lets a newer one go first, also with re
   expect(kindAfter(away, { kind: 'request' }, 1_100)).toEqual(['connecting', ['connect']]);
 });
 
-test('R2 a failure that another attempt cannot change is told at once', () => {
+test('R2 a failure that another attempt cannot change is reported at once', () => {
   const failed = { kind: 'failed', reason: 'no file', isFinal: true } as const;
   const [state, effects] = step({ kind: 'connecting', failures: 0 }, failed, 0);
   expect([state, effects]).toEqual([

@@ -6,7 +6,7 @@ import { stoppingLine } from './hello.js';
 import type { Opened } from './open-link.js';
 import { Relay } from './relay.js';
 
-/** The end of a connection that the relay has. Writes are not finished before `release`. */
+/** The relay’s end of a connection. Writes do not finish before `release`. */
 class FakeSocket extends Duplex {
   readonly received: string[] = [];
   #finish: (() => void) | undefined;
@@ -51,7 +51,7 @@ function setUp(...opened: Opened[]) {
   return { relay, clock, input, output, unusable, send, turns, joins: () => joins };
 }
 
-test('R2 a client whose host restarts while it does not read is heard again', async () => {
+test('R2 if the host restarts while it takes no data, the relay reads from its client again', async () => {
   const [first, second] = [new FakeSocket(), new FakeSocket()];
   second.release();
   const { relay, send, turns, joins } = setUp(connectedTo(first), connectedTo(second));
@@ -72,7 +72,7 @@ test('R2 a client whose host restarts while it does not read is heard again', as
   expect(second.received.join('')).toContain('"tools/list"');
 });
 
-test('R1 lines that were read before the socket is refused are answered with the reason, not lost', async () => {
+test('R1 requests that were read before the socket is refused are answered with the reason, not lost', async () => {
   const refused: Opened = { kind: 'unreachable', code: 'EACCES' };
   const { relay, clock, output, unusable, send, turns } = setUp(
     { kind: 'failed', reason: 'busy' },
@@ -92,7 +92,7 @@ test('R1 lines that were read before the socket is refused are answered with the
   });
 });
 
-test('R1 a socket that is refused at once leaves the input to the part that serves the client', async () => {
+test('R1 if the socket is refused at once, the input remains unread for the code that serves the client', async () => {
   const { relay, input, unusable, send, turns } = setUp({ kind: 'unreachable', code: 'EACCES' });
   relay.begin();
   send(1, 'ping');
@@ -126,7 +126,7 @@ test('R2 a client that closes its input with an open listen stream or a slow rea
   ]);
 });
 
-test('the relay says once that its client is served: with the first line of a host', async () => {
+test('the relay reports once that its client is served, at the first line of a host', async () => {
   const [input, output, socket] = [new PassThrough(), new PassThrough(), new FakeSocket()];
   let served = 0;
   const relay = new Relay({

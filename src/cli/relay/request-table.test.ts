@@ -49,7 +49,7 @@ test('R2 a call that was handed over is answered as uncertain and never sent aga
   expect(table.settle()).toEqual({ answers: [], again: [] });
 });
 
-test('R2 lists, reads and pings are sent again as they were, and what was answered or cancelled is not', () => {
+test('R2 lists, reads and pings are sent again unchanged; answered or cancelled requests are not', () => {
   const table = new RequestTable();
   const methods = [
     'tools/list',
@@ -89,7 +89,7 @@ test('R2 when the client sends no more, nothing is sent again: a listen stream e
   expect(table.size).toBe(0);
 });
 
-test('R2 a listen stream that a new host opened again tells once that each granted list changed', () => {
+test('R2 a listen stream that a new host opened again reports once that each granted list changed', () => {
   const table = new RequestTable();
   const listen = request('s"1', 'subscriptions/listen', { notifications: { toolsListChanged: true } });
   const acknowledged = (notifications: object, id: unknown = 's"1') => ({
@@ -151,7 +151,7 @@ test('R2 questions of a lost host are withdrawn, and late answers to them reach 
   expect(client(table, { id: 72, result: {} })).toBe('drop');
 });
 
-test('questions that the host withdraws are forgotten, and of too many the oldest is', () => {
+test('questions that the host withdraws are forgotten; beyond the bound the oldest is forgotten', () => {
   const table = new RequestTable();
   const ask = (id: number) => host(table, { id, method: 'elicitation/create', params: {} });
   for (let id = 1; id <= 1_000; id++) {
@@ -172,7 +172,7 @@ test('a batch is answered call by call after a loss, and its own line of the hos
   expect(host(table, '{"hostler":"stopping","reason":"down"}')).toBe('own');
 });
 
-test('what is not a message is forwarded, for the host to answer', () => {
+test('a line that is not a message is forwarded, and the host answers it', () => {
   const table = new RequestTable();
   for (const text of ['{', 'x', '[', '{"jsonrpc":"1.0","id":1}']) {
     const line = Buffer.from(text);
@@ -236,7 +236,7 @@ test('R2 a client with too many open requests is refused by the relay, until one
     { id: 'a', error: {} },
     { id: 'b', error: {} },
   ]);
-  // What makes room is forwarded.
+  // The cancellation, which makes room, is forwarded.
   expect(client(table, { method: 'notifications/cancelled', params: { requestId: 1 } })).toBe('forward');
   expect([table.size, client(table, request('more', 'tools/call', { name: 'x' }))]).toEqual([4_999, 'forward']);
 });
@@ -269,7 +269,7 @@ test('R2 requests of a batch that no host gets are answered together', () => {
   ]);
 });
 
-test('R2 a batch of answers to an earlier host reaches no later one', () => {
+test('R2 a batch of answers for an earlier host is not sent to a later host', () => {
   const table = withBatches();
   host(table, { id: 71, method: 'elicitation/create', params: {} });
   const answer = lineOf({ id: 71, result: {} });

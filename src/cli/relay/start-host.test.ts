@@ -28,7 +28,7 @@ test('lines that the host logs in the moment before it accepts the relay are pas
   expect(lines).toEqual(['a warning']);
 });
 
-test('R1 a data directory in which nothing can be made is no host to wait for', async () => {
+test('R1 if nothing can be created in the data directory, the relay waits for no host', async () => {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-start-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const dataDir = path.join(folder, 'loop');
@@ -42,7 +42,7 @@ test('R1 a data directory in which nothing can be made is no host to wait for', 
   expect(opened).toEqual({ kind: 'unreachable', code: 'ELOOP' });
 });
 
-/** A start in a folder of its own; `command` is the host. */
+/** A start in a separate folder; `command` starts the host. */
 function setUp(script: string, part: Partial<HostStart> = {}) {
   const dataDir = mkdtempSync(path.join(os.tmpdir(), 'hostler-start-'));
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
@@ -84,7 +84,7 @@ test('R2 a relay that is stopped while it waits for a host names that as the rea
   expect(await joining).toEqual({ kind: 'failed', reason: 'the relay was stopped', isFinal: true });
 });
 
-test('R1 a host is no child of the Hostler that its relay runs below', async () => {
+test('R1 a host is no child process of the Hostler that started its relay', async () => {
   const env = { ...process.env, HOSTLER_RUN: 'outer.1', KEPT: 'yes' };
   const { ran, join } = setUp('env >"$0"', { env });
   await join();

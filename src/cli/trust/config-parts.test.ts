@@ -48,7 +48,7 @@ describe('E8 a server is another part when', () => {
   });
 });
 
-test('E8 the order of keys, and how a server is treated, do not make it another part', () => {
+test('E8 the order of keys, and settings of how a server is treated, do not change its part', () => {
   const { command, args, env, cwd } = entry;
   const treated = Object.fromEntries(Object.keys(treatment.shape).map((key) => [key, 'anything']));
   for (const key of ['card', 'pins', 'trustAnnotations']) delete treated[key];
@@ -56,7 +56,7 @@ test('E8 the order of keys, and how a server is treated, do not make it another 
   expect(server({ ...treated, command, args, env, cwd })).toBe(server(entry));
 });
 
-test('E8 a placeholder counts as it is written, and with what is in the file it names', () => {
+test('E8 the digest covers a placeholder as written, and the content of the file that it names', () => {
   const file = path.join(folder, 'options');
   const of = (text: string) => server({ command: 'node', args: [text] });
   const missing = of(`\${file:options}`);
@@ -69,7 +69,7 @@ test('E8 a placeholder counts as it is written, and with what is in the file it 
   );
 });
 
-test('E8 a file in a header counts by its path, so that its content can be rotated; in a variable with its content', () => {
+test('E8 of a file in a header the digest covers the path, so that its content can be rotated; in a variable also the content', () => {
   const file = path.join(folder, 'rotated');
   const of = (field: string) => server({ url: 'https://x', [field]: { A: `\${file:rotated}` } });
   writeFileSync(file, 'one');
@@ -83,7 +83,7 @@ test.each([
   ['auth.clientKey.kid', 'another content', (text: string) => ({ clientKey: { kid: text, pem: 'x' } })],
   ['auth.clientSecret', 'its path', (text: string) => ({ clientSecret: text })],
   ['auth.clientKey.pem', 'its path', (text: string) => ({ clientKey: { pem: text } })],
-])('E8 a file in %s makes another part by %s', (_field, by, authOf) => {
+])('E8 the part of a file in %s changes with %s', (_field, by, authOf) => {
   const of = () => server({ url: 'https://x', auth: authOf(`\${file:idp}`) });
   writeFileSync(path.join(folder, 'idp'), 'https://one.example');
   const before = of();
@@ -91,12 +91,12 @@ test.each([
   expect(of() !== before).toBe(by === 'another content');
 });
 
-test('E8 the commands of secrets count', () => {
+test('E8 the digest covers the commands of secrets', () => {
   const of = (argv: string[]) => digests({ secrets: { exec: { vault: { argv } } } }).secrets;
   expect(of(['op', 'read', 'x'])).not.toBe(of(['op', 'read', 'y']));
 });
 
-test('E8 what an envFile holds counts too', () => {
+test('E8 the digest covers the content of an envFile', () => {
   const file = path.join(folder, '.env');
   writeFileSync(file, 'A=1');
   const before = server({ command: 'node', envFile: '.env' });

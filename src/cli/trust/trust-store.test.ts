@@ -40,7 +40,7 @@ test('a new confirmation replaces the one before', () => {
   expect(store.list()).toHaveLength(1);
 });
 
-test('E8 it is for its user alone, and nothing is left beside it', () => {
+test('E8 only its user can read it, and no temporary file is left', () => {
   store.confirm(location, [], at);
   expect([statSync(folder).mode & 0o777, statSync(store.path).mode & 0o777]).toEqual([0o700, 0o600]);
   expect(readdirSync(folder)).toEqual(['trust.json']);
@@ -89,7 +89,7 @@ test('E8 the number of files is bounded, and the oldest go first', () => {
   ]);
 });
 
-test('a part is added to what is confirmed, and to nothing else', () => {
+test('a part is added to the confirmation of its file, and to no other', () => {
   expect(store.extend(location.file, 'd3')).toBe(false);
   expect(readdirSync(path.dirname(folder))).toEqual([]);
   store.confirm(location, ['d1'], at);

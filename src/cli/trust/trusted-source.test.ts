@@ -31,7 +31,7 @@ function terminal(typed: string, isTTY = true) {
 }
 const answer = (typed: string, isTTY = true) => askTrust(env, terminal(typed, isTTY).terminal);
 
-test('E8 confirmations that lie in the working folder do not count, whatever a relative HOSTLER_DATA_DIR says', async () => {
+test('E8 confirmations in the working folder have no effect, even with a relative HOSTLER_DATA_DIR', async () => {
   write(runs('evil'));
   const brought = path.join(folder, 'brought');
   env = { HOSTLER_DATA_DIR: brought };
@@ -57,14 +57,14 @@ test.each([true, false])(
     expect(save({ startups: 2 }).isChanged).toBe(false);
     expect(save({ startups: { more: [1] } }).isChanged).toBe(false);
     expect(save({ startups: 2, roles: {} }).isChanged).toBe(true);
-    // Not accepted, so still a change.
+    // The first change was not accepted, so this is still a change.
     expect(save({ startups: 2, roles: {} }).isChanged).toBe(true);
     const changed = save({ startups: 2 }, 'y');
     expect([changed.isChanged, source.waiting]).toEqual([true, []]);
     changed.accept();
     expect(source.waiting).toEqual(found ? ['mcpServers.a'] : []);
     expect(save({ startups: 3 }, 'y').isChanged).toBe(false);
-    // A new remark is told.
+    // A new remark is reported.
     expect(save({ startups: 3, another: 1 }, 'y').isChanged).toBe(true);
   },
 );
@@ -94,7 +94,7 @@ describe('a start', () => {
     });
   });
 
-  test('E8 on a terminal it is asked for once, and what it would run is shown before', async () => {
+  test('E8 on a terminal the confirmation is asked for once, after the file’s programs are shown', async () => {
     write(runs('payload'));
     const { terminal: asked, shown } = terminal('y\n');
     expect((await source().open(askTrust(env, asked))).config).toEqual(runs('payload'));
@@ -108,7 +108,7 @@ describe('a start', () => {
     await expect(source().open(never)).rejects.toThrow('asked');
   });
 
-  test('E8 a changed command is asked for again, and named', async () => {
+  test('E8 a changed command needs a new confirmation, and is named', async () => {
     write({ mcpServers: { a: { command: 'x' }, b: { command: 'y' } } });
     await source().open(answer('y\n'));
     write({ mcpServers: { a: { command: 'x' }, b: { command: 'evil' } } });
@@ -122,7 +122,7 @@ describe('a start', () => {
     await source().open(never);
   });
 
-  test('E8 a file that changes while the question is open is used as it was shown', async () => {
+  test('E8 if the file changes while the question is open, the shown version is used', async () => {
     const args = [`\${file:args}`];
     write({ mcpServers: { a: { command: 'shown', args } } });
     writeFileSync(path.join(folder, 'args'), 'harmless');
@@ -215,7 +215,7 @@ describe('an edit while it runs', () => {
     expect(running.waiting).toEqual(['mcpServers.a']);
   });
 
-  test('a mistake in what would wait is still a mistake', async () => {
+  test('a mistake in a part that waits for confirmation is still reported', async () => {
     write(runs('old'));
     const running = source();
     (await running.open(answer('y\n'))).accept();
@@ -225,7 +225,7 @@ describe('an edit while it runs', () => {
     expect(() => running.read()).toThrow('listen.port');
   });
 
-  test('an edit that was not accepted is no base for the next one', async () => {
+  test('the next edit is not compared with an edit that was not accepted', async () => {
     write(runs('old'));
     const running = source();
     (await running.open(answer('y\n'))).accept();

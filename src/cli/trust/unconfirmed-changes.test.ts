@@ -17,7 +17,7 @@ const before = {
 const hold = (next: unknown, confirmed: unknown = before) =>
   withholdUnconfirmed(configuration(before), configuration(next), digestsOf(confirmed));
 
-test('E8 a changed command waits, and the server goes on as it was', () => {
+test('E8 a changed command waits, and the server keeps running unchanged', () => {
   const { config, waiting } = hold({
     ...before,
     mcpServers: { ...before.mcpServers, a: { command: 'evil', lazy: false } },
@@ -46,7 +46,7 @@ test('E8 a command does not become a URL', () => {
   expect((config as typeof before).mcpServers.a).toEqual({ command: 'old', env: { A: '1' } });
 });
 
-test('E8 a new server waits under its name, and one that is taken out is gone', () => {
+test('E8 a new server waits under its name, and a removed server stops', () => {
   const { config, waiting } = hold({ ...before, mcpServers: { c: { command: 'evil' } } });
   const { mcpServers } = config as { mcpServers: Record<string, UnusableEntry> };
   expect([waiting, Object.keys(mcpServers)]).toEqual([['mcpServers.c'], ['c']]);
@@ -57,7 +57,7 @@ test('E8 a new server waits under its name, and one that is taken out is gone', 
   });
 });
 
-test('E8 what is confirmed takes effect', () => {
+test('E8 confirmed parts take effect', () => {
   const next = { ...before, mcpServers: { a: { command: 'new' }, c: { command: 'more' } }, listen: { host: '::1' } };
   expect(hold(next, next)).toMatchObject({ config: next, waiting: [] });
 });
@@ -79,7 +79,7 @@ test('an address to listen at, and a broker, wait', () => {
   expect([config, waiting]).toEqual([before, ['listen', 'broker']]);
 });
 
-test('E8 what waits still waits at the next edit, and what runs is known by how it runs', () => {
+test('E8 a waiting part still waits at the next edit, and running servers are compared by how they run', () => {
   const first = hold({ ...before, mcpServers: { ...before.mcpServers, a: { command: 'evil' } } });
   const second = withholdUnconfirmed(
     first,
@@ -87,14 +87,14 @@ test('E8 what waits still waits at the next edit, and what runs is known by how 
     new Set(),
   );
   expect(second).toMatchObject({ waiting: ['mcpServers.a'], config: { mcpServers: { a: { command: 'old' } } } });
-  // Back as it was: nothing waits, whatever became of the confirmation.
+  // Back to the old definition: nothing waits, whether it was confirmed or not.
   expect(withholdUnconfirmed(second, configuration(before), digestsOf(before))).toMatchObject({
     waiting: [],
     config: before,
   });
 });
 
-test('an entry that cannot be used any more does not stop the one that runs', () => {
+test('an entry that becomes unusable does not stop the running server', () => {
   const next = { ...before, mcpServers: { a: new UnusableEntry({} as never) } };
   const { config } = withholdUnconfirmed(
     configuration(before),
@@ -104,7 +104,7 @@ test('an entry that cannot be used any more does not stop the one that runs', ()
   expect(config).toMatchObject({ mcpServers: { a: before.mcpServers.a } });
 });
 
-test('names of inherited members are names like any other', () => {
+test('names of inherited members are ordinary names', () => {
   const next = JSON.parse('{"mcpServers":{"__proto__":{"command":"x"},"constructor":{"command":"y"}}}') as object;
   const { config, waiting } = hold(next);
   const { mcpServers } = config as { mcpServers: Record<string, unknown> };

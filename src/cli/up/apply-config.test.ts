@@ -23,7 +23,7 @@ const listen = listenEntry.parse({});
 const pick = <T>(random: Random, of: readonly T[]): T => of[randomInt(random, 0, of.length - 1)] as T;
 const some = <T>(random: Random, of: readonly T[]): T[] => of.filter(() => random() < 0.5);
 
-/** Each holder always has the same key. What the key may do, and whether it counts, is for the file to say. */
+/** Each holder always has the same key. The file decides about its rights, and whether it is valid. */
 function randomFile(random: Random): HostConfig {
   const server = () => ({
     command: pick(random, ['one', 'two']),
@@ -68,7 +68,7 @@ async function open(config: HostConfig) {
   const gateway = await createGateway({ host, settings, clock, parts, onProblem: () => {} });
   await host.open(config);
   const workers = new Keyring({ clock, keys: defaultParts.parseKeys(keys, () => {}) });
-  /** What the holder may do, as `who server/tool`, at the gateway and as a worker. */
+  /** The rights of the holder, as `who server/tool`, at the gateway and as a worker. */
   const rightsOf = (holder: string): string[] =>
     [keyring, workers].flatMap((ring, i) => {
       const principal = ring?.authenticate(`Bearer ${holder}`);
@@ -141,7 +141,7 @@ test('E11 while an edit is applied, no key has more rights than in the old or th
   expect(looks).toBeGreaterThan(250);
 });
 
-test('E11 the rights after an edit are those of a host that was started with the new file', async () => {
+test('E11 after an edit the rights equal those of a host that was started with the new file', async () => {
   const random = seededRandom(11);
   for (let i = 0; i < countFor(10, 500); i++) {
     const [before, after] = [randomFile(random), randomFile(random)].map((file) => readable(file)) as [
@@ -160,7 +160,7 @@ test('E11 the rights after an edit are those of a host that was started with the
   }
 });
 
-/** Without entries that cannot be read: they leave a server as it was, and disable it in a host that starts. */
+/** Without unreadable entries: on an edit they leave a server unchanged, at the start of a host they disable it. */
 const readable = (file: HostConfig): HostConfig => ({
   ...file,
   mcpServers: Object.fromEntries(
@@ -178,7 +178,7 @@ const newFile: HostConfig = { mcpServers: all, roles: { r2: { allow: ['*/*'] } }
 
 test.each([
   ['a setting that cannot be used', { ...newFile, unlistedRole: 'sometimes' } as unknown as HostConfig, undefined],
-  ['a mistake of ours in the keys of workers', newFile, new TypeError('not a HostError')],
+  ['an internal error in the keys of workers', newFile, new TypeError('not a HostError')],
   ['keys that the broker refuses', newFile, new HostError('invalid_spec', 'too many mailboxes')],
 ])('E11 an edit with %s is refused as a whole, and nothing was applied', async (_what, after, thrown) => {
   const { host, gateway, rightsOf } = await open(oldFile);
@@ -198,11 +198,11 @@ test.each([
   await host.close();
 });
 
-test('E11 a removed key is refused at once, however long a server that an earlier edit removed takes to stop', async () => {
+test('E11 a removed key is refused at once, even while a server that an earlier edit removed still stops', async () => {
   const { host, gateway, rightsOf } = await open(oldFile);
   const edit = (config: HostConfig) =>
     applyConfig({ host, gateway, workers: undefined }, { config, keys: config.keys ?? {}, listen, swap: () => {} });
-  // It is starting, and its start never ends: nor does the removal, on this clock.
+  // The server is starting, and on this clock neither its start nor its removal ends.
   void host.start('s1').catch(() => {});
   const first = edit({ ...oldFile, mcpServers: { s2: { command: 'two' } } });
   const second = edit({ mcpServers: {}, keys: {} });
@@ -211,7 +211,7 @@ test('E11 a removed key is refused at once, however long a server that an earlie
   void Promise.allSettled([first, second]);
 });
 
-test('E11 a server whose new entry cannot be read stays as it was, for the operator alone if roles or keys changed with it', async () => {
+test('E11 a server whose new entry cannot be read is unchanged; if roles or keys changed too, only the operator may use it', async () => {
   const { host, gateway, rightsOf } = await open(oldFile);
   const edit = (config: HostConfig) =>
     applyConfig({ host, gateway, workers: undefined }, { config, keys: config.keys ?? {}, listen, swap: () => {} });

@@ -17,7 +17,7 @@ afterEach(() => {
   for (const folder of [from, to]) rmSync(folder, { recursive: true, force: true });
 });
 
-test('disabled items and the state of an open database are those of the data directory', () => {
+test('disabled items and the state of an open database are copied from the data directory', () => {
   writeFileSync(path.join(from, 'disabled.json'), '{"disabled":["one/write"]}');
   const fail = (error: unknown) => expect.unreachable(String(error));
   // Pins are in the same file. The row is still in the log of the open database.
@@ -28,7 +28,7 @@ test('disabled items and the state of an open database are those of the data dir
   expect(StateFile.open(to, fail).marks.has('one', 'stopped')).toBe(true);
 });
 
-test('a data directory without state is copied as such', () => {
+test('a data directory without state gives a copy without state', () => {
   copyState(path.join(from, 'missing'), to);
   expect(readdirSync(to)).toEqual([]);
 });

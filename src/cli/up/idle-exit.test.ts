@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { watchIdle } from './idle-exit.js';
 
-/** A host, its use, and the time at which it ended. */
+/** A host, whether it is used, and the time at which it ended. */
 function watched(idleMs = 30_000) {
   const clock = new FakeClock();
   const usage = { open: 1, total: 0 };
@@ -35,7 +35,7 @@ test('R4 a host ends 30 s after its last client, and not while it is used', () =
   expect(endedAfterMs()).toBe(131_000);
 });
 
-test('R4 a client that comes and goes between two looks starts the time anew', () => {
+test('R4 a client that comes and goes between two checks restarts the time', () => {
   const { clock, usage, endedAfterMs } = watched();
   usage.open = 0;
   clock.advance(25_500);
@@ -46,7 +46,7 @@ test('R4 a client that comes and goes between two looks starts the time anew', (
   expect(endedAfterMs()).toBe(56_000);
 });
 
-test('R4 idleExit 0 is never, and an edit of it counts', () => {
+test('R4 with idleExit 0 a host never ends, and an edit of idleExit takes effect', () => {
   const { clock, usage, settings, endedAfterMs } = watched(0);
   usage.open = 0;
   clock.advance(1_000_000);

@@ -19,7 +19,7 @@ import { LogFile } from './log-file.js';
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-log-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test('R1 the log of a host is for its user, has a bound and one predecessor, and relays read on after it was rotated', () => {
+test('R1 only its user can read the log of a host; it has a bound and one predecessor, and relays continue to read after a rotation', () => {
   const file = path.join(folder, 'host.log');
   const log = new LogFile(file, 40);
   const read: string[] = [];

@@ -35,13 +35,13 @@ test('R5 the port is 8383; when it is taken, a free one that the next starts use
   expect(await start(4711)).toEqual([4711, 0]);
 });
 
-test('a damaged note of the port is ignored, and other errors are not retried', async () => {
+test('a damaged file of the stored port is ignored, and other errors are not retried', async () => {
   writeFileSync(path.join(dataDir, 'port'), '99999999');
   expect(await start()).toEqual([8383]);
   const listen = () => Promise.reject(new HostError('invalid_spec', 'no', { reason: 'EACCES' }));
   await expect(listenAnywhere({ listen }, dataDir, 80, () => {})).rejects.toThrow('no');
 });
 
-test('a port of the configuration counts, whatever it is', () => {
+test('a port of the configuration is used in any case', () => {
   expect([{}, { listen: {} }, { listen: { port: 0 } }].map(hasPort)).toEqual([false, false, true]);
 });

@@ -40,7 +40,7 @@ test('R3 another configuration is refused by name, and a host that ends sends re
   expect(greet().refused).toBe('stopping');
 });
 
-test('R1 a client beyond the most is refused with the reason, and leaves no trace', () => {
+test('R1 a client beyond the maximum is refused with the reason, and leaves nothing behind', () => {
   const env: NodeJS.ProcessEnv = {};
   const { admission, state, greet } = setUp(env);
   const hello = { hostler: 1, client: 'd', config: '/a/hostler.json', options: {} };
@@ -49,7 +49,7 @@ test('R1 a client beyond the most is refused with the reason, and leaves no trac
   expect([env, state.newer, greet().refused]).toEqual([{}, [], undefined]);
 });
 
-test('R3 a variable that differs is not taken and is named while its client is there; unnamed variables are ignored', () => {
+test('R3 a differing variable is not used, and is named while its client is connected; unnamed variables are ignored', () => {
   const env: NodeJS.ProcessEnv = { PATH: '/own' };
   const { admission, greet } = setUp(env);
   const { notes } = greet({ env: { PATH: '/secret/path', LD_PRELOAD: '/evil' }, options: { port: '2', auth: 'key' } });
@@ -60,7 +60,7 @@ test('R3 a variable that differs is not taken and is named while its client is t
   expect(admission.notes()).toEqual([]);
 });
 
-test('R4 relays, HTTP, workers, calls and leases are uses; a session or an instance of a client only delays an upgrade', () => {
+test('R4 relays, HTTP, workers, calls and leases keep a host running; a session or an instance of a client only delays an upgrade', () => {
   const row = { running: 0, queue: 0, leases: { bindings: 0, calls: 0 }, instances: 0, pid: 9 };
   const parts = (part: object = {}, http: object = {}, connectedWorkers = 0) =>
     ({

@@ -36,7 +36,7 @@ async function opened(clientsMax: number) {
   return { file, relays, join };
 }
 
-test('R1 a relay beyond the most clients is told so, as often as it tries', async () => {
+test('R1 a relay beyond the maximum of clients gets the reason at each try', async () => {
   const { relays, join } = await opened(1);
   const first = await join('a');
   // More tries than there may be connections without a welcome.

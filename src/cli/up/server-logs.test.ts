@@ -39,7 +39,7 @@ function open() {
 const restart = (server: string, message: string) =>
   ({ kind: 'restart', server, delayMs: 100, restarts: 1, reason: { code: 'exit', message } }) as const;
 
-test('all kinds of events are logged but records of calls and those that another one covers', () => {
+test('all kinds of events are logged except records of calls and events that another event covers', () => {
   expect([...loggedKinds, 'proven', 'call'].sort()).toEqual([...hostEventKinds].sort());
 });
 
@@ -190,7 +190,7 @@ test('new lines are those after the longest overlap with the old ones, at the sa
   expect(comparisons).toBeLessThan(20 * many);
 });
 
-test('names and messages of others stay on their line', () => {
+test('names and messages from outside stay on their line', () => {
   const line = eventLine({ kind: 'schema', atMs: 0, server: 'a', tool: 'x\ny', status: 'changed' } as HostEvent);
   expect(line).toEqual({ level: 'warn', text: 'tool x\\ny is changed; compare and approve it: hostler approve a' });
 });

@@ -51,7 +51,7 @@ test('the command line counts more than the configuration', () => {
 });
 
 test.each([
-  ['a port that is none', ['--port', '70000'], 'is not a number from 0 to 65535'],
+  ['a port above 65535', ['--port', '70000'], 'is not a number from 0 to 65535'],
   ['no port at all', ['--port', ''], 'is not a number from 0 to 65535'],
   ['an unknown option', ['--prot', '0'], 'usage: hostler up'],
   ['an argument too many', ['down'], 'usage: hostler up'],
@@ -75,7 +75,7 @@ describe('without a key', () => {
 });
 
 describe('the data directory', () => {
-  test('is created for its user alone, and closed to other users with read access', () => {
+  test('is created with access for its user only, and read access of other users is removed', () => {
     const made = path.join(folder, 'a', 'data');
     prepareDataDir(made);
     expect(statSync(made).mode & 0o777).toBe(0o700);
@@ -84,7 +84,7 @@ describe('the data directory', () => {
     expect(statSync(made).mode & 0o777).toBe(0o700);
   });
 
-  test('cannot lie below a file, and is no file', () => {
+  test('cannot lie below a file or be a file', () => {
     const file = path.join(folder, 'file');
     writeFileSync(file, '');
     for (const dataDir of [file, path.join(file, 'data')])

@@ -53,7 +53,7 @@ function begun(first: readonly StatusRow[]) {
   return { clock, terminal, screen, world };
 }
 
-test('servers are shown while they are learnt, then a summary; log lines stand above', () => {
+test('servers are shown while their tools are read, then a summary; log lines are above', () => {
   const { clock, terminal, screen, world } = begun([row('a', 'connecting'), row('b', 'connecting')]);
   const [cut] = terminal.lines.slice(-1);
   expect(lastLine.startsWith(cut?.slice(0, -1) ?? 'x')).toBe(true);
