@@ -111,7 +111,7 @@ test('a file without its option is an error that names the option', () => {
   );
 });
 
-test('only a command that runs another program gets the arguments after two dashes', () => {
+test('only a command that runs another program accepts arguments after two dashes', () => {
   const args = parseCommandArgs(probe, ['--json', '--', 'node', '--sanbox', '--', 'x']);
   expect([args.has('json'), args.positionals, args.afterDashes]).toEqual([true, [], ['node', '--sanbox', '--', 'x']]);
   expect(parseCommandArgs(call, ['a', '--', '--b']).positionals).toEqual(['a', '--b']);

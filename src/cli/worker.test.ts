@@ -18,7 +18,7 @@ const fileWith = (text: string, mode = 0o600): string => {
 const options = (argv: string[], env: NodeJS.ProcessEnv = {}) => workerOptions(parseCommandArgs(worker, argv), env);
 const broker = ['--broker', 'ws://127.0.0.1:1/broker'];
 
-test('the key comes from the file that is named, else from the environment', () => {
+test('the key is read from the named file, otherwise from the environment', () => {
   const file = fileWith('of-the-file\n');
   const env = { HOSTLER_KEY_FILE: fileWith('of-the-other-file'), HOSTLER_KEY: 'of-the-environment' };
   expect(options([...broker, '--key-file', file], env)).toEqual({
@@ -35,11 +35,17 @@ test.each([
   ['no broker', [], {}, 2, '--broker is missing'],
   ['no key', broker, {}, 2, '--key-file is missing'],
   ['a key file that is not there', [...broker, '--key-file', '/nowhere/key'], {}, 1, 'cannot be read (ENOENT)'],
-  ['an empty one', [...broker, '--key-file', fileWith(' \n')], {}, 1, 'is empty'],
-  ['one with more than a key', [...broker, '--key-file', fileWith('two words')], {}, 1, 'more than one word'],
-  ['one that others can read', [...broker, '--key-file', fileWith('of-everybody', 0o640)], {}, 1, 'by others'],
-  ['one that is no key', [...broker, '--key-file', fileWith('x'.repeat(5_000))], {}, 1, 'larger than 4096 bytes'],
-])('%s is reported, with nothing of a key', (_what, argv, env, code, message) => {
+  ['an empty key file', [...broker, '--key-file', fileWith(' \n')], {}, 1, 'is empty'],
+  ['a key file with more than a key', [...broker, '--key-file', fileWith('two words')], {}, 1, 'more than one word'],
+  ['a key file that others can read', [...broker, '--key-file', fileWith('of-everybody', 0o640)], {}, 1, 'by others'],
+  [
+    'a key file above the size limit',
+    [...broker, '--key-file', fileWith('x'.repeat(5_000))],
+    {},
+    1,
+    'larger than 4096 bytes',
+  ],
+])('%s is reported without any part of a key', (_what, argv, env, code, message) => {
   let error: unknown;
   try {
     options(argv, env);

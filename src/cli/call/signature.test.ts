@@ -27,7 +27,7 @@ test('a signature has the types of the schema, required parameters first', () =>
   expect([signatureOf('none', {}), exampleArguments({})]).toEqual(['none()', '']);
 });
 
-test('a schema of a server cannot make the signature endless', () => {
+test('no schema of a server can make the signature longer than its bound', () => {
   const loop = { properties: { a: { $ref: '#' } }, required: ['a'] };
   expect(signatureOf('t', loop).length).toBeLessThan(200);
   const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`p${i}`, { type: 'string' }]));

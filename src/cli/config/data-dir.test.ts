@@ -34,7 +34,7 @@ test('R5 a socket fits into the data directory of the longest folder and a long 
     expect(() => controlPath(dataDirOf(`/w/${name}/hostler.json`, { ...env, HOME: home }))).not.toThrow();
 });
 
-test('without a home there is no data directory, with the way out', () => {
+test('without a home folder there is no data directory, and the error says what to set', () => {
   expect(() => dataDirOf('/w/hostler.json', {})).toThrow(
     expect.objectContaining({ hint: expect.stringContaining('--data-dir') }),
   );

@@ -13,7 +13,7 @@ const env = { XDG_CONFIG_HOME: account };
 for (const made of [cwd, empty, path.dirname(ofAccount)]) mkdirSync(made, { recursive: true });
 writeFileSync(path.join(cwd, 'hostler.json'), '{}');
 
-test('without any there is an example of one', () => {
+test('without a configuration the error shows an example of one', () => {
   expect(() => findConfig({ env, cwd: empty })).toThrow(
     expect.objectContaining({
       message: expect.stringContaining(ofAccount),
@@ -30,7 +30,7 @@ test('E8 the working folder is not searched for a command that other programs st
   expect(findConfig({ env, cwd, searchesFolder: false })).toEqual({ file: ofAccount, isFoundInFolder: false });
 });
 
-test('E8 only a file of the working folder counts as found: not one given by name, and not that of the account', () => {
+test('E8 only a file of the working folder counts as found, not a named file or the file of the user', () => {
   writeFileSync(ofAccount, '{}');
   const found = { file: path.join(cwd, 'hostler.json'), isFoundInFolder: true };
   expect(findConfig({ env, cwd })).toEqual(found);

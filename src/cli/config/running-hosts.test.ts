@@ -50,7 +50,7 @@ function threeFolders() {
   return { env, run, said, folder, folders: { a, b, none } };
 }
 
-test('in a folder whose configuration does not run, only commands that change nothing use another Hostler, and say so', async () => {
+test('if no Hostler runs for a folder, only commands that change nothing use another Hostler, and they say so', async () => {
   const { env, run, said, folders } = threeFolders();
   const [fileA, fileB] = [path.join(folders.a, 'hostler.json'), path.join(folders.b, 'hostler.json')];
   const running = await run(fileA);
@@ -84,7 +84,7 @@ test('--config names the Hostler of a configuration, from any folder and in any 
   const find = (config: string, cwd = folders.none) => hostDataDir(argsOf({ config }), 'refuse', env, cwd);
   for (const cwd of [folders.b, folders.none]) expect(await find(fileA, cwd)).toBe(a);
   expect(await find('../a/hostler.json', folders.b)).toBe(a);
-  // Not running: the command then says so, or starts the servers itself.
+  // None is running: the command says so, or starts the servers itself.
   expect(await find(fileB)).toBe(dataDirOf(fileB, env));
   const b = await run(fileB, path.join(folder, 'd'));
   expect(await find(fileB)).toBe(b);

@@ -24,7 +24,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** The system says that something in the folder changed when it likes; then the file has to stay quiet. */
+/** The system reports changes in the folder at any time; the file must then remain unchanged for a moment. */
 async function settled(): Promise<void> {
   await eventually('the system reports a change', () => clock.pendingTimers > 0);
   clock.advance(200);
@@ -39,7 +39,7 @@ test('a save is reported once, after a moment of quiet', async () => {
   expect(changes).toBe(1);
 });
 
-test('a save by renaming is one too, again and again', async () => {
+test('saves by renaming are reported too, each time', async () => {
   for (const text of ['{"a":1}', '{"a":2}']) {
     writeFileSync(`${file}.new`, text);
     renameSync(`${file}.new`, file);
@@ -75,7 +75,7 @@ test('a save that changes only the history of a client is no change, however lar
   expect(changes).toBe(2);
 });
 
-test('of another file than a configuration the whole text counts', async () => {
+test('any change of the text of a file that is no configuration is reported', async () => {
   end();
   end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {}, relevant: String });
   for (const [at, name] of ['a', 'b'].entries()) {
@@ -104,7 +104,7 @@ describe('for any number of file events', () => {
     end = watchConfig({ file, clock, onChange: () => changes++, onProblem: () => {}, watchFolder });
   });
 
-  test('other files in the folder put nothing off', () => {
+  test('changes of other files in the folder delay nothing', () => {
     stir('other');
     expect(clock.pendingTimers).toBe(0);
     writeFileSync(file, '{"a":1}');
@@ -117,7 +117,7 @@ describe('for any number of file events', () => {
     expect(changes).toBe(1);
   });
 
-  test('a file that is never quiet is read all the same, two seconds after it first stirred', () => {
+  test('a file that changes all the time is read two seconds after its first change', () => {
     for (let ms = 0; ms < 2_100; ms += 150) {
       expect(changes).toBe(0);
       writeFileSync(file, `{"a":${ms}}`);
@@ -135,7 +135,7 @@ test('a save before the watch began is reported', async () => {
   expect(changes).toBe(1);
 });
 
-test('behind a link: the file it leads to, and the link that is led elsewhere', async () => {
+test('behind a link: a change of its target, and of the link itself', async () => {
   end();
   for (const name of ['one', 'two']) {
     mkdirSync(path.join(folder, name));

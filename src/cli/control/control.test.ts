@@ -29,7 +29,7 @@ async function open(operations: Operations): Promise<ControlServer> {
   return server;
 }
 
-/** What the server sends to a client that writes this, until it closes the connection. */
+/** The bytes that the server sends to a client that writes `text`, until it closes the connection. */
 function raw(text: string): Promise<string> {
   return new Promise((resolve) => {
     let received = '';
@@ -40,7 +40,7 @@ function raw(text: string): Promise<string> {
   });
 }
 
-test('a socket whose host accepts no connection for now is not stale: its host keeps the data directory', async () => {
+test('a socket whose host accepts no connections for now is not stale: the host keeps the data directory', async () => {
   // A stalled host: the queue of the socket is full.
   const program =
     'use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); bind(S, sockaddr_un(shift)); listen(S, 0); $| = 1; print "ok\\n"; <STDIN>;';
@@ -67,7 +67,7 @@ test('a socket whose host accepts no connection for now is not stale: its host k
   await open({});
 });
 
-test('a server that listens again and again has one listener for errors', async () => {
+test('a server that listens several times has one listener for errors', async () => {
   const server = createServer();
   for (let times = 0; times < 3; times++) {
     expect(await listenPrivately(server, file)).toBeUndefined();
@@ -98,7 +98,7 @@ test('events, then one result, to the client of the request', async () => {
   ]);
 });
 
-test('an error comes over with its code, details and hint, and without its cause', async () => {
+test('an error arrives with its code, details and hint, and without its cause', async () => {
   await open({
     fail: async () => {
       throw new HostError('server_parked', 'it is parked', {
@@ -127,7 +127,7 @@ test('an error comes over with its code, details and hint, and without its cause
   client.close();
 });
 
-test('without a host the hint names the log of the last one, if it left one', async () => {
+test('without a host the hint names the log of the last host, if there is one', async () => {
   const hint = async () => ((await connectControl(file).catch((thrown) => thrown)) as HostError).hint;
   const start = `start one with: hostler up (looked for ${file}; choose another folder with --data-dir)`;
   expect(await hint()).toBe(start);
@@ -191,13 +191,13 @@ describe('one Hostler has the directory', () => {
     expect(await fetchRunningFacts(file)).toEqual({ pid: 4711 });
   });
 
-  test('one that does not answer as it should still has it', async () => {
+  test('a Hostler that does not answer correctly still has it', async () => {
     await open({});
     await expect(open({})).rejects.toThrow('another Hostler uses this data directory');
   });
 
-  test('of many that start at once where a socket was left, exactly one gets it', async () => {
-    // Left as by a process that was killed: made by one that ends without closing it.
+  test('if many start at once beside a socket that is left over, exactly one gets it', async () => {
+    // Left over as by a killed process: made by a process that ends without closing it.
     const leave = `require('net').createServer().listen(${JSON.stringify(file)}, () => process.kill(process.pid, 'SIGKILL'))`;
     await once(spawn(process.execPath, ['-e', leave]), 'exit');
     expect(statSync(file).isSocket()).toBe(true);
@@ -209,7 +209,7 @@ describe('one Hostler has the directory', () => {
     expect(await fetchRunningFacts(file)).toEqual({ pid: winner });
   });
 
-  test('a file in its path that is no socket is left alone', async () => {
+  test('a file at its path that is no socket is not removed', async () => {
     writeFileSync(file, 'mine');
     await expect(open({})).rejects.toThrow('cannot be opened (EADDRINUSE)');
     expect(statSync(file).size).toBe(4);

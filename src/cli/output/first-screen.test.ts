@@ -71,7 +71,7 @@ test('later it shows the path of the key file', () => {
   );
 });
 
-test('without a key or without HTTP there is none to show', () => {
+test('without a key or without HTTP no key is shown', () => {
   const text = (changes: object) => shown(firstScreen({ ...screen, ...changes })).join('\n');
   expect(text({ key: undefined })).toContain('No key is needed');
   expect(text({ url: undefined })).not.toContain('Connect');

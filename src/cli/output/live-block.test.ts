@@ -26,7 +26,7 @@ test('a table that is higher than the terminal loses rows, not the lines below i
   expect(drawn(4, ['a', 'b'], ['c', 'd', 'e', 'f'])).toEqual(['… and 2 more', 'c', 'd']);
 });
 
-test('nothing is drawn again in a pipe, in CI, or on a terminal that cannot', () => {
+test('nothing is redrawn in a pipe, in CI, or on a terminal without cursor control', () => {
   expect(isRedrawn({ isTTY: true }, { TERM: 'xterm' })).toBe(true);
   expect(isRedrawn({ isTTY: true }, { TERM: 'dumb' })).toBe(false);
   expect(isRedrawn({ isTTY: true }, { TERM: 'xterm', CI: 'true' })).toBe(false);

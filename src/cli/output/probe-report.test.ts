@@ -37,7 +37,7 @@ test.each([
   expect(text.endsWith(args)).toBe(true);
 });
 
-test('a list of any length is shown to a person in part', () => {
+test('a long list is cut when it is shown to a person', () => {
   const tools = Array.from({ length: 100_000 }, (_, i) => ({ name: `t${i}`, bytes: 1 }));
   expect(renderReport({ ...report, tools })).toContain('and 99800 more');
 });

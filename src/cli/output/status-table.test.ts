@@ -8,7 +8,7 @@ const quiet = { circuit: 'closed', changedTools: 0, escaped: 0, noisy: false, ac
 test.each([
   ['parked', { nextProbeInMs: 40_000 }, 'next try in 40s'],
   ['ejected', { ejected: true }, 'not tried again before a reload'],
-])('W22 the note of a server that is %s says when it is tried next', (state, part, note) => {
+])('W22 the note of a server that is %s gives the time of the next attempt', (state, part, note) => {
   expect(noteOf({ ...quiet, state, ...part } as StatusRow)).toBe(note);
 });
 
@@ -33,7 +33,7 @@ test.each([
   expect(noteOf({ ...quiet, state: 'parked', name: 'a-b', label: 'A B', lastError } as StatusRow)).toBe(note);
 });
 
-test('E3 the note of a server whose messages reached no client says what to set', () => {
+test('E3 the note of a server whose messages reached no client names the setting to change', () => {
   const row = { ...quiet, state: 'ready', active: true } as StatusRow;
   expect(noteOf({ ...row, unattributed: 3 })).toBe('3 messages reached no client: set isolation: per-client');
   expect([noteOf({ ...row, unattributed: 0 }), noteOf(row)]).toEqual(['', '']);

@@ -40,7 +40,7 @@ test('symbols are for terminals; a script gets the word alone', () => {
   ]);
 });
 
-test('text of a server stays on its line and brings no control character, coloured or not', () => {
+test('text of a server stays on its line and contains no control character, coloured or not', () => {
   const hostile = 'a\u001b[2J\nb\u202e\r\u0007';
   const shown = paint(['x ', span('bad', hostile)], { width: 80, isColoured: true, hasSymbols: true });
   expect(shown).toBe(`x ${sgr}31ma\\u{1b}[2J\\nb\\u{202e}\\u{d}\\u{7}${sgr}39m`);
@@ -86,7 +86,7 @@ test('text is broken between words, never within one', () => {
   expect(wrap('one two three fourteen'.split(' '), 9, '  ')).toEqual(['one two', '  three', '  fourteen']);
 });
 
-test('AC-E14 random texts of a server bring no control character into a table, a log line, a comparison or JSON', () => {
+test('AC-E14 random texts of a server add no control character to a table, a log line, a comparison or JSON', () => {
   const unsafe = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\u200b]/u;
   const plain: Screen = { width: 80, isColoured: false, hasSymbols: true };
   const random = seededRandom(16);

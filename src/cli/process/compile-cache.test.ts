@@ -33,7 +33,7 @@ test('E8 the compile cache is never below the working folder', () => {
   expect(cacheFolder('.hostler', { HOSTLER_DATA_DIR: '.hostler' })).toBeUndefined();
 });
 
-test('the code is saved for its user alone, and the next run leaves it as it is', () => {
+test('the code is saved with access for its user only, and the next run does not change it', () => {
   expect(run('exports.folder = __dirname')).toEqual({ folder: dataDir });
   expect([statSync(cached()).mode & 0o777, statSync(path.dirname(cached())).mode & 0o777]).toEqual([0o600, 0o700]);
   const { ino } = statSync(cached());
@@ -58,7 +58,7 @@ test.each([
   expect(readFileSync(cached()).length).toBe(good.length);
 });
 
-test('code that others can write to is not used, and none is written for them', () => {
+test('code that others can write to is not used, and no code is written to such a place', () => {
   run('exports.number = 1');
   const { ino } = statSync(cached());
   chmodSync(cached(), 0o666);
