@@ -44,7 +44,7 @@ test.each<[string, object, string]>([
   expect(fault(given)).toEqual(['invalid_spec', field]);
 });
 
-test('AC-A4 the same with the missing part is accepted', () => {
+test('AC-A4 the same settings with the missing part are accepted', () => {
   const secret = { issuer, clientId: 'a', clientSecret: 's' };
   for (const auth of [{ pkce: 'assume', issuer }, secret, { ...secret, grant: 'client_credentials' }])
     expect(fault({ url, auth })).toBeUndefined();

@@ -112,7 +112,7 @@ test.each([
   expect(entryOf({ ...local, timeout })).toEqual(call === undefined ? local : { ...local, timeouts: { call } });
 });
 
-test('keys of ours count, and lists and tables are joined', () => {
+test('keys of Hostler have priority, and lists and tables are joined', () => {
   expect(
     entryOf({
       ...local,
@@ -143,7 +143,7 @@ describe('a command with its arguments in one text', () => {
     expect(normaliseConfig(split).notes.map(({ details }) => details.reason)).toEqual(['warning', 'note']);
   });
 
-  test('stays whole if it is a file, a path to none, or has an open quote', () => {
+  test('is not split if it is a file, the path of a missing file, or has an open quote', () => {
     const file = path.join(folder, 'my server');
     writeFileSync(file, '');
     for (const command of [file, path.join(folder, 'no server'), `npx "a b`])
@@ -170,7 +170,7 @@ describe('tables and names', () => {
     });
   });
 
-  test('two tables are joined, and of two equal names ours counts', () => {
+  test('two tables are joined, and of two equal names the one in mcpServers has priority', () => {
     const { made, notes } = normalised({ servers: { a: { command: 'b' }, c: local }, mcpServers: { a: local } });
     expect(made).toEqual({ mcpServers: { a: local, c: local } });
     expect(notes).toEqual(['servers.a: is also in mcpServers, which has priority']);
@@ -186,7 +186,7 @@ describe('tables and names', () => {
 });
 
 describe('keys that are not known', () => {
-  test('of clients: told once for the file, in one remark for entries and one for the top level', () => {
+  test('of clients: reported once per file, in one remark for entries and one for the top level', () => {
     const entry = { ...local, autoApprove: [], alwaysAllow: [], frobnicate: 1 };
     const config = {
       inputs: [],
@@ -208,12 +208,12 @@ describe('keys that are not known', () => {
     [{ ...local, enabeld: true }, 'mcpServers.a.enabeld: is not known; did you mean enabled?'],
     [{ ...local, sandbx: 'standard' }, 'mcpServers.a.sandbx: is not known; did you mean sandbox?'],
     [{ ...local, evn: {} }, 'mcpServers.a.evn: is not known; did you mean env?'],
-  ])('of ours, misspelt: %j disables the entry', (entry, message) => {
+  ])('of Hostler, misspelt: %j disables the entry', (entry, message) => {
     const faults = configFaults({ mcpServers: { a: entry, b: local } });
     expect(faults.map((fault) => fault.message)).toEqual([expect.stringContaining(message)]);
   });
 
-  test('of ours at the top level, misspelt: the file is refused, and all faults are told', () => {
+  test('of Hostler at the top level, misspelt: the file is refused, and all faults are reported', () => {
     const faults = configFaults({
       mcpServer: {},
       role: {},

@@ -56,7 +56,7 @@ function valueAt(place: keyof typeof at, spec: unknown): unknown {
 
 const braces = (content: string) => `$\{${content}}`;
 
-describe('AC-E4 the placeholder of each client gives the value at the same place', () => {
+describe('AC-E4 a placeholder in the syntax of each client is replaced by its value', () => {
   const rows: readonly (readonly [
     client: string,
     place: keyof typeof at,
@@ -139,7 +139,7 @@ describe('AC-E4 the placeholder of each client gives the value at the same place
   });
 });
 
-describe('AC-E4 a value that cannot be had disables that entry only, by name', () => {
+describe('AC-E4 a value that cannot be read disables only its entry, which is named', () => {
   test.each([
     ['claude-code', braces('NONE'), 'the variable NONE is not set', undefined],
     ['cursor', braces('env:NONE'), 'the variable NONE is not set', undefined],
@@ -163,7 +163,7 @@ describe('AC-E4 a value that cannot be had disables that entry only, by name', (
     expect(faults).toEqual([expect.stringContaining(`${file}:1:53: mcpServers.My Server.env.T: ${reason}`)]);
   });
 
-  test('all faults of all entries are told, with line and column', () => {
+  test('all faults of all entries are reported with line and column', () => {
     const { faults, file } = read({
       servers: {
         a: { command: 'x', serverUrl: 5, env: { A: braces('NO_A'), B: braces('NO_B') }, timeouts: { cal: 1 } },
@@ -182,7 +182,7 @@ describe('AC-E4 a value that cannot be had disables that entry only, by name', (
   });
 });
 
-test('envFile: its variables are added, those of env count, and a missing file disables the entry', () => {
+test('envFile: its variables are added, env has priority, and a missing file disables the entry', () => {
   writeFileSync(path.join(project, '.env'), '# comment\nA=1\nexport B="two words"\nT=file\n');
   const { mcpServers } = read(local({ envFile: `${braces('workspaceFolder')}/.env`, env: { T: 'own', N: null } }));
   expect(mcpServers.get('a')?.spec).toMatchObject({ env: { A: '1', B: 'two words', T: 'own', N: null } });
@@ -199,7 +199,7 @@ test('envFile: the values of its variables are secrets, except those of harmless
   expect(secrets).toEqual(['from-the-env-file']);
 });
 
-test('an integer that a number cannot hold keeps its digits', () => {
+test('an integer too large for a number keeps its digits', () => {
   const file = path.join(project, 'digits.json');
   writeFileSync(file, '{ "mcpServers": { "a": { "command": "x", "env": { "ID": 1234567890123456789, "N": -0.5 } } } }');
   const { mcpServers } = parseHostConfig(readConfigFile(file, env).config, () => {}, true);

@@ -90,7 +90,7 @@ describe('values at the top level that only a client reads', () => {
   });
 });
 
-test('a key with a special name is a key like any other', () => {
+test('a key with a special name is an ordinary key', () => {
   expect(Object.keys(parseConfigText('{"__proto__": {"mcpServers": {}}}', 'x') as object)).toEqual(['__proto__']);
 });
 
@@ -122,11 +122,11 @@ describe('placeholders', () => {
     expect(JSON.parse(JSON.stringify(config))).toEqual({
       mcpServers: { a: { command: 'x', env: { T: 'hunter2', H: '/home' }, cwd: 'from a file!' } },
     });
-    // Where the account lives is no secret; to blot it out would garble every path.
+    // The home folder is no secret; redacting it would garble every path.
     expect([secrets, problems]).toEqual([['hunter2', 'from a file'], []]);
   });
 
-  test('one that cannot be filled in takes its entry along, and no other', () => {
+  test('a placeholder that cannot be filled in disables its entry, and no other', () => {
     write('huge', 'x'.repeat(64 * 1024 + 1));
     const entry = (value: string) => ({ command: 'x', cwd: value });
     const file = write(
@@ -146,7 +146,7 @@ describe('placeholders', () => {
     const told = [...problems];
     const settings = parseHostConfig(config, (problem) => told.push(problem));
     expect([...settings.mcpServers.keys()]).toEqual(['good']);
-    // Those that limit somebody err to the safe side.
+    // Entries that limit a caller become stricter.
     expect(settings.roles?.get('open')).toEqual([]);
     expect(settings.budgets.roles.get('open')?.calls).toBe(0);
     expect(told.map(({ message }) => message)).toEqual([
@@ -228,7 +228,7 @@ describe('placeholders', () => {
     expect(told(true)).toEqual([0, `mcpServers.a.args.0: ${text}`, `mcpServers.a.args.2: ${text}`]);
   });
 
-  test('where there is no entry to leave out, the file is not used', () => {
+  test('if a fault is in no entry, the file is refused', () => {
     const file = write('listen.json', JSON.stringify({ listen: { host: dollar('env:NOT_SET') } }));
     expect(errorOf(() => readConfigFile(file, {})).message).toBe(
       `${file}:1:12: listen.host: the variable NOT_SET is not set`,
@@ -236,7 +236,7 @@ describe('placeholders', () => {
   });
 });
 
-test('E12 a placeholder names a variable, never a member that every object inherits', () => {
+test('E12 a placeholder names a variable, never an inherited member of objects', () => {
   const mcpServers = { a: { command: dollar('env:toString') }, b: { command: dollar('env:__proto__') } };
   const file = write('inherited.json', JSON.stringify({ mcpServers }));
   const problems: HostError[] = [];

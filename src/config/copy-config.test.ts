@@ -19,7 +19,7 @@ function errorOf(copy: () => unknown): HostError {
 }
 
 describe('the copy', () => {
-  test('has own members only and no prototype, a member called __proto__ included', () => {
+  test('has only own members and no prototype, also if a member is named __proto__', () => {
     const config = Object.assign(Object.create({ inherited: 1 }), {
       own: JSON.parse('{"__proto__":{"a":1}}') as object,
     });

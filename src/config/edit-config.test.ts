@@ -31,7 +31,7 @@ const read = () => JSON.parse(readFileSync(file, 'utf8')) as unknown;
 const lock = () => path.join(folder, '.hostler.json.lock');
 const lockOf = (pid: number) => `${pid} ${'0'.repeat(16)} ${hostname()}\n`;
 
-test('the file behind a link is changed, and the link stays one', () => {
+test('the file behind a link is changed, and the link remains', () => {
   const link = path.join(folder, 'link.json');
   symlinkSync('hostler.json', link);
   editConfigFile(link, ['a'], 2);
@@ -41,7 +41,7 @@ test('the file behind a link is changed, and the link stays one', () => {
 
 test('owner and mode stay, for any user and umask', () => {
   const [uid = 0, gid = 0] = [process.getuid?.(), process.getgid?.()];
-  // Only root can give it to another.
+  // Only root can change the owner.
   const owner = uid === 0 ? { uid: 4_321, gid: 4_322 } : { uid, gid };
   chownSync(file, owner.uid, owner.gid);
   chmodSync(file, 0o666);
@@ -50,7 +50,7 @@ test('owner and mode stay, for any user and umask', () => {
   expect({ ...facts, mode: mode & 0o777 }).toMatchObject({ ...owner, mode: 0o666 });
 });
 
-test('a file with a second name is left alone', () => {
+test('a file with a second hard link is not changed', () => {
   linkSync(file, path.join(folder, 'second.json'));
   expect(() => editConfigFile(file, ['a'], 2)).toThrow(expect.objectContaining({ code: 'invalid_spec' }));
   expect([read(), readdirSync(folder).sort()]).toEqual([{ a: 1 }, ['hostler.json', 'second.json']]);
@@ -66,7 +66,7 @@ test('a change that the check refuses is not made, and no other command changes 
   expect([read(), readdirSync(folder)]).toEqual([{ a: 1 }, ['hostler.json']]);
 });
 
-test('a lock of a process that is gone is taken over', () => {
+test('a lock of a process that has ended is taken over', () => {
   const { pid } = spawnSync(process.execPath, ['--version']);
   writeFileSync(lock(), lockOf(pid));
   editConfigFile(file, ['a'], 2);
@@ -77,7 +77,7 @@ test.each([
   ['that runs', lockOf(process.pid)],
   ['of another machine', `1 ${'0'.repeat(16)} another.${hostname()}\n`],
   ['that does not name its process', ''],
-])('a lock of a process %s is waited for, and stays', (_what, text) => {
+])('for a lock of a process %s the command waits, and the lock remains', (_what, text) => {
   writeFileSync(lock(), text);
   const never = () => expect.unreachable();
   expect(() => withEditLock(file, never, 2)).toThrow(

@@ -3,7 +3,7 @@ import { HostError } from '../kernel/errors.js';
 import { parseHostConfig } from './host-config.js';
 import { hostConfigKeys } from './known-keys.js';
 
-/** The settings, and what was told about single entries: field and sentence. */
+/** The settings, and the reported issues of single entries: field and sentence. */
 function parse(config: unknown) {
   const told: HostError[] = [];
   const settings = parseHostConfig(config, (problem) => told.push(problem));
@@ -33,7 +33,7 @@ test('an empty configuration guards nothing, limits nothing and starts nothing',
   });
 });
 
-test('a whole one, frozen', () => {
+test('a complete configuration, frozen', () => {
   const { settings, told } = parse({
     mcpServers: { git: server, web: { url: 'https://example.com/mcp' } },
     roles: { dev: { allow: ['git/*', 'web/fetch'] }, guest: { allow: [] } },
@@ -56,7 +56,7 @@ test('a whole one, frozen', () => {
     expect(Object.isFrozen(part)).toBe(true);
 });
 
-test('traces, when they are asked for', () => {
+test('traces, if configured', () => {
   expect(parse({ telemetry: { traces: true } }).settings.telemetry).toEqual({ traces: true });
 });
 
@@ -199,10 +199,10 @@ describe('a mistake in one entry is reported, and affects no other entry', () =>
   });
 });
 
-describe('P-ROLE-6 probable mistakes are reported', () => {
+describe('P-ROLE-6 likely mistakes are reported', () => {
   const git = { mcpServers: { git: server } };
 
-  test('blanks around names are taken off, blank names left out, and of two the later one counts', () => {
+  test('blanks around names are removed, blank names are left out, and of two equal names the later one is used', () => {
     const { settings, told } = parse({
       ...git,
       roles: { ' ': { allow: ['*/*'] }, ' dev ': { allow: ['*/*'] }, dev: { allow: ['git/log'] } },
@@ -255,7 +255,7 @@ test('quoted text cannot control a terminal', () => {
 });
 
 describe('for the gateway', () => {
-  test('keys, the place to listen at and the log', () => {
+  test('keys, the listen address and the log', () => {
     const keys = { laptop: { hash: `sha256:${'a'.repeat(64)}`, role: 'dev' } };
     const { settings, told } = parse({
       keys,
@@ -293,7 +293,7 @@ test('E10 a role with too long a list may use nothing, and the other roles are r
   expect([settings.roles?.get('dev'), settings.roles?.get('guest')]).toEqual([[], [to('*', '*')]]);
 });
 
-test('E10 an entry that makes a parser throw is disabled alone, with its reason', () => {
+test('E10 only the entry that makes a parser throw is disabled, with the reason', () => {
   const { settings, told } = parse({ mcpServers: { bad: { url: 'example.com/mcp' }, git: server } });
   expect([[...settings.mcpServers.keys()], [...settings.unusable]]).toEqual([
     ['git'],

@@ -13,7 +13,7 @@ function read(input: unknown) {
   return { keys: parseKeys(input, (problem) => problems.push(problem)), problems };
 }
 
-test('hex, base64url and padded base64url are one and the same', () => {
+test('hex, base64url and padded base64url give the same key', () => {
   const base64 = digest('k', 'base64url');
   for (const text of [hash, `sha256:${digest('k', 'hex').toUpperCase()}`, `sha256:${base64}`, `sha256:${base64}=`]) {
     const { keys, problems } = read({ ann: { hash: text, role: 'dev', expires: '2027-01-31' } });
@@ -41,7 +41,7 @@ describe('a mistake is reported with its path and without its text, and grants n
     ['a hash that is cut off', 'a', { hash: hash.slice(0, -1) }, 'keys.a.hash'],
     ['a role that is no text', 'a', { hash, role: 5 }, 'keys.a.role'],
     ['a blank role', 'a', { hash, role: '' }, 'keys.a.role'],
-    ['a date that is none', 'a', { hash, expires: secret }, 'keys.a.expires'],
+    ['a date that does not exist', 'a', { hash, expires: secret }, 'keys.a.expires'],
     ['the 31st of February', 'a', { hash, expires: '2027-02-31' }, 'keys.a.expires'],
     ['a time without a zone', 'a', { hash, expires: '2027-01-31T12:00:00' }, 'keys.a.expires'],
     ['an unknown member', 'a', { hash, roles: ['x'] }, 'keys.a.roles'],
@@ -108,7 +108,7 @@ test('the key of a worker or a host is no key of a client', () => {
   expect([...keys.values()].map(isClientKey)).toEqual([false, false, false, true]);
 });
 
-test('without an epoch each key has its own, the same at every start', () => {
+test('without an epoch in the entry each key gets one, the same at every start', () => {
   const epochOf = (entry: object) => read({ a: { worker: 'm', ...entry } }).keys.get('a')?.worker?.epoch;
   const other = `sha256:${digest('o', 'hex')}`;
   expect(epochOf({ hash })).toMatch(/^[A-Za-z0-9_]{10}$/);
@@ -132,13 +132,13 @@ test('two keys of one worker grant no access when role or epoch differ; otherwis
   }
 });
 
-test('each new key is another, and too long to guess', () => {
+test('each new key is different, and too long to guess', () => {
   const [one, other] = [newKey(), newKey()];
   expect(one).toMatch(/^hk_[A-Za-z0-9_-]{43}$/);
   expect(other).not.toBe(one);
 });
 
-test('the digest of a key is the one that its entry has, however the hash is written there', () => {
+test('the digest of a key equals the hash of its entry in any notation', () => {
   const digest = digestOf('hk_of-ann');
   const hex = Buffer.from(digest, 'base64url').toString('hex');
   for (const hash of [digest, hex]) {

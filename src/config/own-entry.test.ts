@@ -56,7 +56,7 @@ describe('an entry that is Hostler itself is refused', () => {
     expect(refused({ other: entry })).toEqual([]);
   });
 
-  test('without --config only in the file of the user', () => {
+  test('without --config only an entry in the file of the user is refused', () => {
     const own = path.join(folder, 'project.json');
     const text = JSON.stringify({ mcpServers: { a: { command: 'hostler', args: up } } });
     const read = (given: Readonly<Record<string, string>>) =>
@@ -64,7 +64,7 @@ describe('an entry that is Hostler itself is refused', () => {
     expect([read(env), read({})]).toEqual([[], []]);
   });
 
-  test('it is a remark with the place in the file, not a fault', () => {
+  test('the refusal is a remark with the place in the file, not a fault', () => {
     writeFileSync(file, `{"mcpServers": {\n  "Hostler": {"command": "hostler", "args": ["up", "--stdio"]}}}`);
     const { config, problems, locate } = readConfigFile(file, env);
     expect(problems).toEqual([]);

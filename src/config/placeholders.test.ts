@@ -8,7 +8,7 @@ import { fillPlaceholders, PlaceholderFiles } from './placeholders.js';
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-files-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test('E8 a file is read once, also one that was not there, and filled in as it was read', () => {
+test('E8 a file is read once, also if it is missing, and its content at that time is used', () => {
   const files = new PlaceholderFiles(folder);
   const write = (name: string, text: string) => writeFileSync(path.join(folder, name), text);
   write('a', 'first\n');
@@ -19,7 +19,7 @@ test('E8 a file is read once, also one that was not there, and filled in as it w
   expect(() => fillPlaceholders({ listen: `\${file:none}` }, { env: {}, folder, files })).toThrow('ENOENT');
 });
 
-test('a path that is not a small file gives no text', () => {
+test('a path that is not a small file gives no content', () => {
   const files = new PlaceholderFiles(folder);
   writeFileSync(path.join(folder, 'large'), Buffer.alloc(64 * 1024 + 1));
   expect([files.read('.'), files.read('large')]).toEqual([{ why: 'is not a file' }, { why: 'is larger than 64 KiB' }]);

@@ -22,7 +22,7 @@ test('a plain entry has every default', () => {
   });
 });
 
-test('a package runner has longer for its first start, unless the entry says how long', () => {
+test('a package runner gets more time for its first start, unless the entry sets the time', () => {
   const npx = parse({ command: '/usr/bin/npx', args: ['-y', 'server'] });
   expect(isPackageRunner(npx.spec)).toBe(true);
   expect(npx.timeouts).toMatchObject({ firstStartMs: 120_000, startMs: 30_000 });
@@ -80,7 +80,7 @@ describe('D-29 a bad entry is named by its path from the top of the configuratio
 describe('tools', () => {
   const parse = (tools: unknown) => parseServerDefinition('git', { command: 'git-mcp', tools }, true).tools;
 
-  test('without the key, everything is there under its own name', () => {
+  test('without the key, every tool is available under its own name', () => {
     expect(parseServerDefinition('git', { command: 'git-mcp' }, true).tools).toEqual({
       allow: undefined,
       deny: [],
@@ -107,7 +107,7 @@ test.each([
   [{ command: 'x', bogus: 1 }, 'mcpServers.files.bogus: is not known'],
   [{ command: 'x', apiKey: 'hidden' }, 'mcpServers.files.apiKey: is not known'],
   [{ command: 'x', restart: { token: 1 } }, 'mcpServers.files.restart.token: is not known'],
-])('a key that is not known is named, also where secrets are taken out: %j', (entry, message) => {
+])('an unknown key is named, also where secrets are removed: %j', (entry, message) => {
   const { redact } = createRedactor();
   let said = '';
   try {

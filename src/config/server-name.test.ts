@@ -4,7 +4,7 @@ import { findServer, readTarget, slugPattern, slugsOf } from './server-name.js';
 
 const slugOf = (name: string): string | undefined => slugsOf([name]).get(name);
 
-describe('a name as clients write it has a slug', () => {
+describe('a name from a client configuration gets a slug', () => {
   test.each([
     ['memory', 'memory'],
     ['my_server-2', 'my_server-2'],
@@ -27,7 +27,7 @@ describe('a name as clients write it has a slug', () => {
   });
 });
 
-test('on a collision every name that is no slug gets its own hash, whatever the order', () => {
+test('on a collision every name that is no slug gets a hash, in any order of the names', () => {
   const slugs = slugsOf(['a.b', 'A b', 'c']);
   expect([...slugs.values()]).toEqual([
     expect.stringMatching(/^a-b-[0-9a-f]{8}$/),
@@ -43,7 +43,7 @@ test('a name that is a slug keeps it when a name with the same slug is added', (
   expect(slugsOf(['GitHub', 'github'])).toEqual(slugs);
 });
 
-test('a name that equals the hashed slug of another name is told apart', () => {
+test('a name that equals the hashed slug of another name gets a different slug', () => {
   const forged = slugsOf(['a.b', 'a-b']).get('a.b') as string;
   const slugs = slugsOf(['a.b', 'a-b', forged]);
   expect(new Set(slugs.values()).size).toBe(3);
@@ -65,10 +65,10 @@ test('any names: valid and different slugs, independent of the order, and stable
   );
 });
 
-describe('a person names a server by its slug or its label', () => {
+describe('commands accept the slug or the label of a server', () => {
   const servers = [{ name: 'magic', label: '@21st-dev/magic' }, { name: 'git', label: 'git' }, { name: 'x' }];
 
-  test('the slug comes first', () => {
+  test('slugs have priority over labels', () => {
     expect(findServer(servers, '@21st-dev/magic')).toBe('magic');
     expect(findServer([...servers, { name: 'y', label: 'x' }], 'x')).toBe('x');
     expect(findServer(servers, 'none')).toBeUndefined();

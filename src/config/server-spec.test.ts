@@ -57,6 +57,6 @@ test.each([
   [{ uri: 'https://example.com' }, "needs a command (stdio) or a url (HTTP): write 'url' instead of 'uri'"],
   [{ args: ['x'] }, 'needs a command (stdio) or a url (HTTP)'],
   [{ command: 'node', url: 'https://example.com' }, 'has a command (stdio) and a url (HTTP): keep one of them'],
-])('an entry that does not say how the server is reached names the mistake: %j', (entry, message) => {
+])('the error for an entry without a command or URL names the mistake: %j', (entry, message) => {
   expect(() => parseServerSpec({ name: 'a', ...entry })).toThrow(message);
 });

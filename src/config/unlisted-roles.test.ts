@@ -27,7 +27,7 @@ test('E22 without any roles, every key with a role is reported', () => {
   ]);
 });
 
-test('E22 unlisted roles that are allowed everything are not reported, nor are entries that are no keys', () => {
+test('E22 unlisted roles with access to everything are not reported, nor are entries that are no keys', () => {
   expect(problemsOf({ keys, roles, unlistedRole: 'allow' })).toEqual([]);
   expect(problemsOf({ keys: { a: null, b: 'x', c: { role: 7 }, d: { role: '' } }, roles })).toEqual([]);
 });

@@ -45,7 +45,7 @@ describe('a late text', () => {
     ['an escape', `\${text:$}`],
     ['half of a reference', `a\${`],
     ['many of them', `\${\${\${exec:x}`],
-  ])('%s that was filled in earlier stays as it is', (_what, value) => {
+  ])('%s that was filled in earlier is not changed', (_what, value) => {
     const late = `${literal(value)}:\${exec:vault}`;
     expect(referencesIn(late)).toEqual([{ kind: 'exec', name: 'vault' }]);
     expect(expand(late, () => `\${file:never}`)).toBe(`${value}:\${file:never}`);
@@ -81,7 +81,7 @@ describe('a file', () => {
 });
 
 describe('a command', () => {
-  test('runs with its variables, once for all uses until its time is over', async () => {
+  test('runs with its variables, once for all uses until its result expires', async () => {
     const all = await Promise.all([secrets.resolve(ofCommand, 'a'), secrets.resolve(`x${ofCommand}`, 'b')]);
     clock.advance(59_999);
     expect([...all, await secrets.resolve(ofCommand, 'c')]).toEqual(['value-1', 'xvalue-1', 'value-1']);
@@ -133,13 +133,13 @@ describe('a command', () => {
     await expect(secrets.resolve(`\${exec:toString}`, 'f')).rejects.toThrow('is not in secrets.exec');
   });
 
-  test('X15 each value is redacted from its first use on, and the fourth oldest is forgotten', async () => {
+  test('X15 each value is redacted from its first use on, and only the newest values are remembered', async () => {
     for (let i = 0; i < 6; i++) await secrets.resolve(ofCommand, 'a', { isFresh: true });
     expect([...known].sort()).toEqual(['value-3', 'value-4', 'value-5', 'value-6']);
   });
 });
 
-test('the last values can be read at once, and the revision tells when they change', async () => {
+test('the last values can be read at once, and the revision changes with them', async () => {
   expect(secrets.peek(ofCommand)).toBeUndefined();
   await secrets.resolve(ofCommand, 'a');
   const { revision } = secrets;
