@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { setBounded } from './bounded-map.js';
 
-test('past the limit the one that was set longest ago goes, and setting it again makes it the newest', () => {
+test('beyond the limit the oldest entry is removed, and setting an entry again makes it the newest', () => {
   const map = new Map<string | undefined, number>();
   for (const key of [undefined, 'a', 'b']) setBounded(map, key, 1, 3);
   setBounded(map, undefined, 2, 3);

@@ -45,14 +45,14 @@ test('a piece beyond the budget is not added, and clearing returns everything to
   expect(budget.used).toBe(0);
 });
 
-test('a budget counts up to its maximum, and not what it refuses', () => {
+test('a budget counts up to its maximum, and refused bytes are not counted', () => {
   const budget = new ByteBudget(10);
   expect([budget.take(6), budget.take(5), budget.take(4), budget.used]).toEqual([true, false, true, 10]);
   budget.release(6);
   expect([budget.used, budget.max]).toEqual([4, 10]);
 });
 
-test('a copy has memory of its own, of its own size', () => {
+test('a copy has its own memory, of exactly its size', () => {
   const bytes = Buffer.from('{}');
   const copy = unpooledCopy(bytes);
   bytes.write('[]');

@@ -18,7 +18,7 @@ test('listeners are called once and in order; removed and later ones are not', (
   expect([cancellation.aborted, heard]).toEqual([true, ['first', 'third']]);
 });
 
-test('one that takes itself off lets another have its place, and the order holds', () => {
+test('a listener may remove itself and add another, and the order is kept', () => {
   const heard: string[] = [];
   const cancellation = new Cancellation();
   const first = () => heard.push('first');
@@ -50,6 +50,6 @@ test.each([
   [{ aborted: false, addEventListener: () => {} }, false],
   [undefined, false],
   ['signal', false],
-])('%s is one: %s', (value, isOne) => {
+])('%s is a cancel signal: %s', (value, isOne) => {
   expect(isCancelSignal(value)).toBe(isOne);
 });

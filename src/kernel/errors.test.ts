@@ -46,7 +46,7 @@ describe('the table of codes', () => {
 });
 
 describe('HostError', () => {
-  test('with other facts is a new one, and all that was not changed stays', () => {
+  test('with other facts is a new error, and all else is unchanged', () => {
     const cause = new Error('why');
     const error = new HostError('transport', 'm', { server: 's', reason: 'exit', hint: 'wait', cause });
     const other = error.with({ requestId: 'r1', reason: 'gone' });

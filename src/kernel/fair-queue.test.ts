@@ -27,7 +27,7 @@ test('parties take turns, and each is served in its own order', () => {
   expect(drain(filled(100, { a: 4, b: 2, c: 1 }))).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3', 'a4']);
 });
 
-test('a party that comes late waits for one round, not for the line of another', () => {
+test('a late party waits for one round, not for the whole line of another party', () => {
   const queue = filled(1_000, { a: 500 });
   queue.shift();
   queue.push('b', entry('b', 1));

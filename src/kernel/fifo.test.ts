@@ -27,7 +27,7 @@ test('entries leave from anywhere in a long queue, and the others keep their ord
   expect([queue.size, queue.newest, queue.shift()]).toEqual([0, undefined, undefined]);
 });
 
-test('an entry leaves once', () => {
+test('an entry is removed once', () => {
   const queue = new Fifo<Entry>();
   const [a, b] = [{ nth: 1 }, { nth: 2 }];
   for (const each of [a, b]) queue.push(each);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { HostError } from './errors.js';
 import { KeyedMutex } from './keyed-mutex.js';
 
-/** A turn that lasts until it is told to end. */
+/** A task that lasts until the test ends it. */
 function turnsOf(waitingMax?: number) {
   const turns = new KeyedMutex(waitingMax);
   const began: string[] = [];
@@ -18,7 +18,7 @@ function turnsOf(waitingMax?: number) {
   return { turns, began, take, end };
 }
 
-test('a task starts at once, the next of its key when it has ended, even if it failed', async () => {
+test('a task starts at once, and the next task of its key after it has ended, even if it failed', async () => {
   const { began, take, end, turns } = turnsOf();
   const first = take('a', 'a1');
   const second = take('a', 'a2');
@@ -39,7 +39,7 @@ test('a task starts at once, the next of its key when it has ended, even if it f
   expect(await again).toBe('a3');
 });
 
-test('no more than so many wait under one name', async () => {
+test('the number of tasks that wait for one key is bounded', async () => {
   const { took, began, end } = (() => {
     const all = turnsOf(1);
     return { ...all, took: [all.take('a', 'a1'), all.take('a', 'a2'), all.take('a', 'a3')] as const };

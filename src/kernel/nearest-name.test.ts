@@ -15,10 +15,10 @@ test.each([
   ['verbose', undefined],
   ['', undefined],
   ['s'.repeat(1_000_000), undefined],
-])('%s is taken for %s', (written, name) => {
+])('for %s the nearest name is %s', (written, name) => {
   expect(nearestName(written, known)).toBe(name);
 });
 
-test('of two names the nearer one is taken', () => {
+test('of two names the nearer one is chosen', () => {
   expect(nearestName('hosts', ['hosta', 'host', 'hosts'])).toBe('hosts');
 });

@@ -56,7 +56,7 @@ describe('X15 secrets do not survive', () => {
     expect(redact(`x -----BEGIN PRIVATE KEY-----\n${filler}`)).toBe('x [REDACTED]');
   });
 
-  test('values we were given, in every form they could come back in', () => {
+  test('given values, in every encoding in which they may appear', () => {
     const secret = 'correct "horse" battery/staple';
     const known = createRedactor([secret]).redact;
     const forms = [
@@ -89,13 +89,13 @@ describe('text without secrets stays', () => {
   });
 });
 
-test('more values than are remembered push out the oldest, not the newest', () => {
+test('beyond the bound the oldest values are forgotten, not the newest', () => {
   const { redact, know } = createRedactor();
   for (let i = 0; i < 1_500; i++) know(`secret-value-${i}`);
   expect(redact('secret-value-1499')).toBe('[REDACTED]');
 });
 
-test('a value that was forgotten is text like any other, and the others are still known', () => {
+test('a forgotten value is ordinary text, and the other values are still known', () => {
   const { redact, know, forget } = createRedactor(['first-value', 'second-value']);
   forget('first-value');
   know('third-value');
@@ -130,7 +130,7 @@ test('X15 a value of the configuration is not forgotten with its owners, and one
   expect(redact('of-the-config of-many-owners')).toBe('[REDACTED] [REDACTED]');
 });
 
-describe('a sentence of ours', () => {
+describe('a sentence of Hostler', () => {
   const { redact, mask, know } = createRedactor();
   know('correct-horse');
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { seededRandom } from './random.js';
 import { neutralise, neutraliseLine } from './terminal-text.js';
 
-/** Written apart from the pattern under test: what a terminal, or an eye, could be fooled by. */
+/** Independent of the tested pattern: characters that could deceive a terminal or a reader. */
 function isHarmful(point: number): boolean {
   if (point === 0x0a || point === 0x09) return false;
   if (point < 0x20 || (point >= 0x7f && point <= 0x9f)) return true;
