@@ -16,11 +16,11 @@ const request = (server: string, tool: string | undefined, role?: string, action
   action,
 });
 
-/** As the configuration would read them: split at the first slash. */
+/** Parsed as in the configuration: split at the first slash. */
 const patterns = (...texts: string[]): RolePattern[] =>
   texts.map((text) => ({ server: text.slice(0, text.indexOf('/')), tool: text.slice(text.indexOf('/') + 1) }));
 
-/** Counts what passes; `guards` may be changed between calls. */
+/** Counts the calls that pass; `guards` may be changed between calls. */
 function guarded(...guards: Guard[]) {
   let passed = 0;
   const send = promised(
@@ -83,7 +83,7 @@ describe('the stage', () => {
       const { send, passed } = guarded(late as unknown as Guard);
       expect([(await failureOf(send(call))).code, passed()]).toEqual(['denied', 0]);
     }
-    // Node tells of them when the microtasks are done.
+    // Node reports unhandled rejections after the microtasks.
     await new Promise((resolve) => setImmediate(resolve));
     expect(unhandled).toEqual([]);
   });
@@ -111,7 +111,7 @@ describe('the stage', () => {
     expect(denial(() => [() => answer as never], request('a', 'b'))?.code).toBe('denied');
   });
 
-  test('guards that cannot be had deny', () => {
+  test('guards that cannot be read deny', () => {
     const guards = () => {
       throw new Error('reloading');
     };
@@ -126,7 +126,7 @@ describe('the stage', () => {
     );
   });
 
-  test('names from outside cannot move the cursor of the reader', () => {
+  test('names from outside cannot control a terminal', () => {
     expect(denial(() => [no], request('a', '\u001b[2J\nok'))?.message).not.toMatch(/[\u0000-\u001f]/);
   });
 });
@@ -152,12 +152,12 @@ describe('roles', () => {
     ['space around a name is part of it', 'dev', 'github', 'get_issue ', false],
     ['a prefix is another name', 'dev', 'github', 'get_issue2', false],
     ['an empty tool is no tool', 'dev', 'github', '', false],
-    ['both stars allow everything', 'admin', '__proto__', 'constructor', true],
-    ['an empty list locks out', 'locked', 'files', 'read', false],
-    ['a star inside a name is a letter', 'odd', 'github', 'x', false],
+    ['two stars allow everything', 'admin', '__proto__', 'constructor', true],
+    ['an empty list denies everything', 'locked', 'files', 'read', false],
+    ['a star inside a name is an ordinary letter', 'odd', 'github', 'x', false],
     ['so it matches itself', 'odd', 'git*', 'x', true],
-    ['also in a tool', 'odd', 'star', 'xy', false],
-    ['names of object members are no roles', '__proto__', 'files', 'read', false],
+    ['and in a tool', 'odd', 'star', 'xy', false],
+    ['names of inherited object members are no roles', '__proto__', 'files', 'read', false],
     ['nor is constructor', 'constructor', 'files', 'read', false],
   ])('%s', (_name, role, server, tool, allowed) => {
     expect(may(role, server, tool)).toBe(allowed);
@@ -189,7 +189,7 @@ describe('roles', () => {
     ]);
   });
 
-  test('the guard does not see later changes of its rules', () => {
+  test('later changes of the rules object do not affect the guard', () => {
     const live = new Map([['dev', patterns('a/b')]]);
     const guard = roleGuard(live, 'deny');
     live.get('dev')?.push(...patterns('*/*'));
@@ -206,7 +206,7 @@ describe('X10 against an oracle with another representation of patterns', () => 
   ];
   const roleNames = ['dev', 'Dev', 'dеv', '__proto__', 'admin', ''];
 
-  /** Four spellings could allow a request; nothing else can. */
+  /** Only four spellings of a pattern can allow a request. */
   const oracle = (texts: readonly string[] | undefined, unlisted: string, server: string, tool: string) =>
     texts
       ? [`${server}/${tool}`, `${server}/*`, `*/${tool}`, '*/*'].some((spelling) => texts.includes(spelling))

@@ -67,7 +67,7 @@ test('D-17 a list that is the trial closes it, after the check of the session', 
   expect([breaker.circuit(clock.nowMs()), circuit.checks]).toEqual(['closed', 1]);
 });
 
-test('W9 a list is refused when the check before it finds nothing, and is not asked for', async () => {
+test('W9 a list is refused and not sent when the check before it gets no answer', async () => {
   const { clock, breaker, circuit, list, callFails } = open();
   callFails();
   callFails();
@@ -93,7 +93,7 @@ test.each([
   expect([circuit.suspects.length, breaker.failures]).toEqual([suspects, failures]);
 });
 
-test('a list that fails speaks against the server; one that is refused or given up does not', async () => {
+test('a failed list counts against the server; a refused or abandoned list does not', async () => {
   const { clock, breaker, list } = open();
   await failureOf(list(() => Promise.reject(new HostError('protocol_error', 'no', { reason: 'rpc_error' }))));
   await failureOf(list(() => Promise.reject(new HostError('cancelled', 'no'))));
@@ -102,7 +102,7 @@ test('a list that fails speaks against the server; one that is refused or given 
   await failureOf(list(garbled));
   expect(breaker.circuit(clock.nowMs())).toBe('open');
   clock.advance(30_000);
-  // A trial that says nothing about the server leaves its place to the next.
+  // A trial without evidence about the server leaves its place to the next.
   await failureOf(list(() => Promise.reject(new HostError('cancelled', 'no'))));
   await list(async () => 'fine');
   expect(breaker.circuit(clock.nowMs())).toBe('closed');

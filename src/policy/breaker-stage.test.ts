@@ -39,7 +39,7 @@ describe('AC-H11 failures of the connection count against a server, by code and 
       ['D-37 a server that is just reconnecting', error('reconnecting')],
       ['a server that is parked', error('server_parked')],
       ['a denial', error('denied')],
-      ['a bug of ours', new Error('could not connect')],
+      ['an internal error', new Error('could not connect')],
       ['W24 a cancelled call that was caused by a lost connection', error('cancelled', { cause: error('transport') })],
     ])('%s does not', (_what, thrown) => {
       expect(strikeOf(thrown)).toBeUndefined();
@@ -74,7 +74,7 @@ async function opened(answer: (call: Call) => Promise<ReturnType<typeof fakeResu
   return server;
 }
 
-test('AC-C1 while it is open nothing is sent; after its time one call passes, and a success closes it', async () => {
+test('AC-C1 while it is open nothing is sent; after the open time one call passes, and a success closes it', async () => {
   const { clock, breaker, call, sent } = await opened(() => Promise.resolve(fakeResult()));
   const refused = await failureOf(call());
   expect(refused.toJSON()).toMatchObject({
@@ -110,7 +110,7 @@ test('D-39 the trial has its caller’s deadline, and one without evidence about
 });
 
 describe('W9 the check before a trial', () => {
-  /** An open breaker whose time is over, and a check that ends when told. */
+  /** An open breaker whose open time is over, and a check that ends when the test says so. */
   async function due() {
     const server = await opened(() => Promise.resolve(fakeResult()));
     server.clock.advance(60_000);
@@ -162,7 +162,7 @@ describe('W9 the check before a trial', () => {
     expect([breaker.circuit(clock.nowMs()), breaker.failures, clock.pendingTimers]).toEqual(['open', 4, timersBefore]);
   });
 
-  test('is begun for a caller that has already cancelled, which is answered at once', async () => {
+  test('is sent even for a caller that has already cancelled, and that caller is answered at once', async () => {
     const { call, sent, find, clock, breaker, timersBefore } = await due();
     const left = await failureOf(call({ signal: AbortSignal.abort() }));
     expect([left.toJSON(), sent()]).toMatchObject([{ code: 'cancelled', execution: 'not_executed' }, 3]);
@@ -187,7 +187,7 @@ describe('W9 the check before a trial', () => {
     expect([await next, sent(), breaker.failures]).toEqual([outcome, sentThen, failures]);
   });
 
-  test('is not made for the trials that are admitted later: a server that does one thing at a time is busy with the first', async () => {
+  test('is not made for later trials: a server that handles one request at a time is busy with the first', async () => {
     const ends: (() => void)[] = [];
     const { clock, call, circuit, sent } = await opened(
       () => new Promise((resolve) => ends.push(() => resolve(fakeResult()))),
@@ -267,7 +267,7 @@ describe('W10 a call that its caller cancels', () => {
 });
 
 describe('W10 calls that end by their callers’ deadlines one after the other', () => {
-  /** One call at a time, each sent a second before its deadline. */
+  /** One call after another, each sent a second before its deadline. */
   async function oneASecond(count: number, hears: (nowMs: number) => number, asksFirst = false) {
     const clock = new FakeClock();
     const circuit = new FakeCircuit(new Breaker());
@@ -290,7 +290,7 @@ describe('W10 calls that end by their callers’ deadlines one after the other',
     expect([await oneASecond(5, () => -1), await oneASecond(6, () => -1)]).toEqual([0, 1]);
   });
 
-  test('count from the first for which the server did not wait for its caller', async () => {
+  test('count from the first call during which the server did not wait for its caller', async () => {
     expect([await oneASecond(6, () => -1, true), await oneASecond(7, () => -1, true)]).toEqual([0, 1]);
   });
 
@@ -334,7 +334,7 @@ test('K1 of a thousand callers at the end of the open time exactly one is the tr
   }
 });
 
-test('a connection that is lost under many calls is a matter of its supervisor, and no strike', async () => {
+test('a connection that is lost under many calls is handled by its supervisor, and is no strike', async () => {
   const clock = new FakeClock();
   const circuit = new FakeCircuit(new Breaker({ ...defaultBreakerPlan, threshold: 3 }));
   circuit.isLost = true;
@@ -353,7 +353,7 @@ test('a connection that is lost under many calls is a matter of its supervisor, 
   expect(circuit.breaker.isClosed).toBe(false);
 });
 
-describe('what an outcome means to the breaker', () => {
+describe('how the breaker counts an outcome', () => {
   test('W24 a success in between clears the failures, so two more do not open the breaker', async () => {
     let outcome: HostError | undefined = error('protocol_error');
     const { breaker, call } = guarded(() => (outcome ? Promise.reject(outcome) : Promise.resolve(fakeResult())));
@@ -381,7 +381,7 @@ describe('what an outcome means to the breaker', () => {
     expect(breaker.failures).toBe(failures);
   });
 
-  test('W24 a lost connection in the last moment of a deadline is no strike, and no reason for a check', async () => {
+  test('W24 a lost connection just before a deadline is no strike, and causes no check', async () => {
     const { breaker, circuit, call, clock } = guarded(() => Promise.reject(error('transport')));
     circuit.lastMessageAtMs = 0;
     clock.advance(60_000);
@@ -397,7 +397,7 @@ describe('what an outcome means to the breaker', () => {
     expect((await failureOf(send(fakeCall()))).code).toBe('server_not_found');
   });
 
-  test('W24 a status below 500 is an answer, one of 500 is not', () => {
+  test('W24 a status below 500 counts as an answer, 500 does not', () => {
     expect(strikeOf(error('transport', { httpStatus: 499 }))).toBeUndefined();
     expect(strikeOf(error('transport', { httpStatus: 500 }))).toBe('loss');
   });

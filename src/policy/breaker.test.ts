@@ -24,7 +24,7 @@ function opened(custom: Partial<BreakerPlan> = {}) {
   return breaker;
 }
 
-test('AC-H1 closed until the third failure, open from it on, half open when its time is over', () => {
+test('AC-H1 closed until the third failure, then open, and half open after the open time', () => {
   const breaker = new Breaker(plan);
   const fail = () => breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
   expect(breaker.circuit(0)).toBe('closed');
@@ -44,7 +44,7 @@ describe('its change events', () => {
     return { breaker, changes, fail };
   }
 
-  test('each change once, with the failures as they then stand', () => {
+  test('report each change once, with the current number of failures', () => {
     const { breaker, changes, fail } = told();
     for (let i = 0; i < 3; i++) fail(0);
     breaker.admit(50);
@@ -59,7 +59,7 @@ describe('its change events', () => {
     ]);
   });
 
-  test('none while it is closed, whatever calls do, and none for a reset that changes nothing', () => {
+  test('report nothing while it is closed, and nothing for a reset without effect', () => {
     const { breaker, changes, fail } = told();
     fail(0);
     breaker.succeeded(ticketOf(breaker.admit(0)));
@@ -81,7 +81,7 @@ describe('its change events', () => {
   });
 });
 
-test('AC-H10 two failures and a success leave nothing behind', () => {
+test('AC-H10 a success after two failures resets them', () => {
   const breaker = new Breaker(plan);
   breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
   breaker.failed(ticketOf(breaker.admit(0)), 0, 'timeout');
@@ -90,7 +90,7 @@ test('AC-H10 two failures and a success leave nothing behind', () => {
 });
 
 describe('D-01 one trial', () => {
-  test('of fifty calls that come when the time is over, one passes', () => {
+  test('of fifty calls after the open time, one passes', () => {
     const breaker = opened();
     const admissions = Array.from({ length: 50 }, () => breaker.admit(100));
     expect(admissions.filter(({ admitted }) => admitted)).toHaveLength(1);
@@ -100,7 +100,7 @@ describe('D-01 one trial', () => {
     expect(Array.from({ length: 50 }, () => breaker.admit(110).admitted)).not.toContain(false);
   });
 
-  test('D-37 without evidence about the server it frees its place and is no failure, whenever it ends', () => {
+  test('D-37 without evidence about the server frees its place and is no failure, whenever it ends', () => {
     for (const nowMs of [100, 149, 1_000]) {
       const breaker = opened();
       const trial = ticketOf(breaker.admit(100));
@@ -110,7 +110,7 @@ describe('D-01 one trial', () => {
         'half_open',
         nowMs,
       ]);
-      // The next one is alone again, for the rest of the time of a series, or its full time where it begins one.
+      // The next trial is alone again, for the rest of the time of its series, or for the full time if it begins one.
       expect(ticketOf(breaker.admit(nowMs))).toMatchObject({ isFirst: true });
       expect(breaker.opensAgainAtMs(nowMs)).toBe(nowMs < 1_000 ? 150 : 1_050);
     }
@@ -130,7 +130,7 @@ describe('D-01 one trial', () => {
   });
 });
 
-describe('W9 a trial that takes its time', () => {
+describe('W9 a slow trial', () => {
   const trialsAt = (breaker: Breaker, nowMs: number) =>
     Array.from({ length: 1_000 }, () => breaker.admit(nowMs))
       .filter(({ admitted }) => admitted)
@@ -150,17 +150,17 @@ describe('W9 a trial that takes its time', () => {
     expect(trials.map(({ isFirst }) => isFirst)).toEqual([true, false, false]);
   });
 
-  test.each([0, 1, 2])('the first to end well closes it: trial %i', (which) => {
+  test.each([0, 1, 2])('the first success closes it: trial %i', (which) => {
     const breaker = opened();
     const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
     breaker.succeeded(trials[which] as Ticket);
     expect([breaker.circuit(160), breaker.failures]).toEqual(['closed', 0]);
-    // What the others end with counts no more.
+    // The outcomes of the others no longer count.
     for (const trial of trials) for (let i = 0; i < 5; i++) breaker.failed(trial, 160, 'timeout');
     expect([breaker.circuit(160), breaker.failures]).toEqual(['closed', 0]);
   });
 
-  test.each([0, 1, 2])('the first to fail opens it for twice as long: trial %i', (which) => {
+  test.each([0, 1, 2])('the first failure opens it for twice as long: trial %i', (which) => {
     const breaker = opened();
     const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
     breaker.failed(trials[which] as Ticket, 160, 'timeout');
@@ -181,9 +181,9 @@ describe('W9 a trial that takes its time', () => {
     expect(breaker.checkAtMs).toBe(120);
   });
 
-  test('callers that try it and leave, one after the other, hold back others for so long only', () => {
+  test('callers that try it and leave, one after the other, delay other callers for a bounded time', () => {
     const breaker = opened();
-    // A caller that leaves just before others are admitted, and comes again at once.
+    // A caller that leaves just before others are admitted, and returns at once.
     let trial = ticketOf(breaker.admit(100));
     expect(breaker.admit(120).admitted).toBe(false);
     breaker.released(trial);
@@ -191,7 +191,7 @@ describe('W9 a trial that takes its time', () => {
     expect([trial.isFirst, breaker.admit(149).admitted, trialsAt(breaker, 150).length]).toEqual([true, false, 2]);
   });
 
-  test('is alone again when no call has tried it for a while', () => {
+  test('is alone again if no call was a trial for a while', () => {
     const breaker = opened();
     breaker.released(ticketOf(breaker.admit(100)));
     expect(trialsAt(breaker, 200)).toHaveLength(7);
@@ -200,7 +200,7 @@ describe('W9 a trial that takes its time', () => {
     expect([trialsAt(other, 201).length, trialsAt(other, 251).length]).toEqual([1, 2]);
   });
 
-  test('one that ends without a word makes room for one', () => {
+  test('a trial that ends without evidence makes room for one', () => {
     const breaker = opened();
     const trials = [...trialsAt(breaker, 100), ...trialsAt(breaker, 150)];
     breaker.released(trials[1] as Ticket);
@@ -215,7 +215,7 @@ describe('W12 losses', () => {
     return { breaker, lose: (nowMs: number) => breaker.failed(ticketOf(breaker.admit(nowMs)), nowMs, 'loss') };
   };
 
-  test('this soon after the last counted one count once, however many there are', () => {
+  test('shortly after the last counted loss count once, however many there are', () => {
     const { breaker, lose } = losing();
     for (let nowMs = 0; nowMs <= 25; nowMs++) lose(nowMs);
     expect(breaker.failures).toBe(1);
@@ -225,7 +225,7 @@ describe('W12 losses', () => {
     expect(breaker.circuit(52)).toBe('open');
   });
 
-  test('with an answer in between are still one', () => {
+  test('with an answer in between still count once', () => {
     const { breaker, lose } = losing();
     lose(0);
     breaker.succeeded(ticketOf(breaker.admit(1)));
@@ -233,7 +233,7 @@ describe('W12 losses', () => {
     expect(breaker.failures).toBe(0);
   });
 
-  test('do not hide timeouts, of which each counts', () => {
+  test('do not hide timeouts: each timeout counts', () => {
     const { breaker, lose } = losing();
     lose(0);
     breaker.failed(ticketOf(breaker.admit(1)), 1, 'timeout');
@@ -241,7 +241,7 @@ describe('W12 losses', () => {
     expect(breaker.circuit(1)).toBe('open');
   });
 
-  test('of an older run do not hide the first of the next', () => {
+  test('of an older run do not hide the first loss of the next run', () => {
     const { breaker, lose } = losing();
     lose(0);
     breaker.reset();
@@ -250,7 +250,7 @@ describe('W12 losses', () => {
   });
 });
 
-describe('W6 checks of the host’s own', () => {
+describe('W6 own checks of the host', () => {
   const openedBy = (strike: Strike) => {
     const breaker = new Breaker({ ...plan, threshold: 1 });
     breaker.failed(ticketOf(breaker.admit(0)), 0, strike);
@@ -277,7 +277,7 @@ describe('W6 checks of the host’s own', () => {
     expect(breaker.circuit(99)).toBe('open');
   });
 
-  test('that are answered make it half-open at once, and tell so', () => {
+  test('that are answered make it half-open at once, and report it', () => {
     const changes: unknown[] = [];
     const breaker = new Breaker({ ...plan, threshold: 1 }, (...change) => changes.push(change));
     breaker.failed(ticketOf(breaker.admit(0)), 0, 'loss');
@@ -302,7 +302,7 @@ describe('W6 checks of the host’s own', () => {
     },
   );
 
-  test('come later each time for a server that answers them but no call', () => {
+  test('follow after growing waits if a server answers them but no call', () => {
     const breaker = openedBy('loss');
     const waits: number[] = [];
     for (let nowMs = 0; waits.length < 5; ) {
@@ -322,7 +322,7 @@ describe('W6 checks of the host’s own', () => {
     const breaker = openedBy('loss');
     breaker.checkFailed(ticketOf(breaker.admit(100)), 100, strike);
     expect([breaker.circuit(100), breaker.checkAtMs]).toEqual(['open', 110]);
-    // Also when a check of the host's own had made it half-open.
+    // Also when an own check of the host had made it half-open.
     breaker.checked(true, 110);
     breaker.checkFailed(ticketOf(breaker.admit(110)), 110, strike);
     expect(breaker.checkAtMs).toBe(130);
@@ -410,7 +410,7 @@ test('K2 against an oracle: 0 disagreements in 1,000,000 random outcomes and clo
   fc.assert(
     fc.property(fc.array(action, { minLength: 100, maxLength: 100 }), (actions) => {
       const breaker = new Breaker(plan);
-      // The oracle keeps what the rules speak of, and nothing else.
+      // The oracle has only the values that the rules name.
       let nowMs = 0;
       let failures = 0;
       let lostAtMs: number | undefined;
@@ -529,7 +529,7 @@ describe('W24 tickets of another period, and moments other than zero', () => {
     return breaker;
   };
 
-  test('a refusal says how long it lasts from now on', () => {
+  test('a refusal gives the remaining open time', () => {
     expect(openedAt(1_000).admit(1_030)).toMatchObject({ admitted: false, retryAfterMs: 70, isTried: false });
   });
 
@@ -563,7 +563,7 @@ describe('W24 tickets of another period, and moments other than zero', () => {
     expect([breaker.failures, breaker.circuit(1_300)]).toEqual([4, 'half_open']);
   });
 
-  test('a trial that was given back cannot close it', () => {
+  test('a trial whose place was freed cannot close it', () => {
     const breaker = openedAt(1_000);
     const left = ticketOf(breaker.admit(1_100));
     breaker.released(left);

@@ -8,7 +8,7 @@ test('a key that is advanced has another epoch, and the others keep theirs', () 
   expect([epochs.of('a') === a, epochs.of('b') === b]).toEqual([false, true]);
 });
 
-test('all are advanced together, those that were and those that never were', () => {
+test('all keys are advanced together, also those that were never advanced', () => {
   const epochs = new Epochs(10);
   epochs.advance('a');
   const [a, b] = [epochs.of('a'), epochs.of('b')];
@@ -16,7 +16,7 @@ test('all are advanced together, those that were and those that never were', () 
   expect([epochs.of('a') === a, epochs.of('b') === b]).toEqual([false, false]);
 });
 
-test('one that is remembered already costs the others nothing, however often it is advanced', () => {
+test('advancing a known key again and again does not affect the others', () => {
   const epochs = new Epochs(2);
   epochs.advance('a');
   epochs.advance('b');
@@ -25,7 +25,7 @@ test('one that is remembered already costs the others nothing, however often it 
   expect(epochs.of('b')).toBe(b);
 });
 
-test('no epoch comes back, also past the bound', () => {
+test('no epoch is repeated, also beyond the bound', () => {
   const epochs = new Epochs(3);
   const seen = new Map<string, Set<number>>();
   for (let i = 0; i < 200; i++) {
@@ -34,12 +34,12 @@ test('no epoch comes back, also past the bound', () => {
     seen.set(key, before.add(epochs.of(key)));
     epochs.advance(key);
     expect(before.has(epochs.of(key))).toBe(false);
-    // A key that was forgotten one by one must not fall back behind what was seen of it.
+    // A key that was forgotten must not return to an earlier epoch.
     for (const [other, epochsBefore] of seen) expect(Math.max(...epochsBefore)).toBeLessThanOrEqual(epochs.of(other));
   }
 });
 
-test('one epoch can stand for every key: only keys that advanced since have another', () => {
+test('one epoch can represent every key: only keys that advanced since then have another', () => {
   const epochs = new Epochs(3);
   const keys = ['a', 'b', 'c', 'd', 'e'];
   for (let i = 0; i < 200; i++) {

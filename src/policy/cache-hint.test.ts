@@ -7,7 +7,7 @@ test.each([
   ['AC-H17 public is for every principal', ' { "cacheScope" : "public" , "ttlMs" : 5000 } ', 5_000, true],
   ['an unknown scope is private', '{"ttlMs":1,"cacheScope":"PUBLIC"}', 1, false],
   ['a scope that is no string is private', '{"ttlMs":1,"cacheScope":["public"]}', 1, false],
-  ['a complete result is kept', '{"resultType":"complete","ttlMs":1,"isError":false}', 1, false],
+  ['a complete result is cached', '{"resultType":"complete","ttlMs":1,"isError":false}', 1, false],
   ['a whole number may be written with a point', '{"ttlMs":2e3}', 2_000, false],
 ])('%s', (_name, text, ttlMs, isPublic) => {
   expect(cacheHint(Buffer.from(text))).toEqual({ ttlMs, isPublic });

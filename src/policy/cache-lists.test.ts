@@ -27,8 +27,8 @@ function open(plan: Partial<CachePlan<readonly Item[]>> = {}) {
 
 const read = (uri: string) => ({ method: 'resources/read', uri }) as const;
 
-describe('a list that was kept', () => {
-  test('is given until its time has passed since it came in', () => {
+describe('a cached list', () => {
+  test('is returned until its lifetime since its arrival has passed', () => {
     const { clock, cache, keys } = open();
     const epoch = cache.epochOf('files', 'tools/list');
     clock.advance(5_000);
@@ -39,12 +39,12 @@ describe('a list that was kept', () => {
     expect([keys(), cache.stats().entries, cache.stats().bytes]).toEqual([undefined, 0, 0]);
   });
 
-  test.each([0, -1, Number.NaN])('with a lifetime of %s is not kept at all', (ttlMs) => {
+  test.each([0, -1, Number.NaN])('with a lifetime of %s is not cached', (ttlMs) => {
     const { put, cache } = open();
     expect([put({}, [item('a')], { ttlMs, isPublic: true }), cache.stats().entries]).toEqual([false, 0]);
   });
 
-  test('is kept for a day at most', () => {
+  test('is cached for a day at most', () => {
     const { clock, put, keys } = open();
     put({}, [item('a')], { ttlMs: Number.MAX_SAFE_INTEGER, isPublic: false });
     clock.advance(24 * 3_600_000 - 1);
@@ -95,7 +95,7 @@ describe('a drop', () => {
     expect([keys(), keys({ method: 'prompts/list' })]).toEqual([undefined, ['prompt']]);
   });
 
-  test('of a server takes all of its own and no other one’s', () => {
+  test('of a server drops all of its answers and no others', () => {
     const { cache, put, keys } = open();
     put({}, [item('a')]);
     put(read('file:///a'), [item('file:///a')]);
@@ -126,7 +126,7 @@ describe('a drop', () => {
         for (let i = 0; i <= 4_096; i++) cache.drop(`s${i}`);
       },
     ],
-  ])('%s: an answer that was on its way is not kept', (_what, drop) => {
+  ])('%s: an answer that was on its way is not cached', (_what, drop) => {
     const { cache, put, keys } = open();
     const asked = question(read('file:///a'));
     const epoch = cache.epochOf('files', 'resources/read');
@@ -135,7 +135,7 @@ describe('a drop', () => {
     expect([put(read('file:///a'), [item('new')]), keys(read('file:///a'))]).toEqual([true, ['new']]);
   });
 
-  test('of one method lets an answer of another that was on its way be kept', () => {
+  test('of one method does not affect an answer of another that was on its way', () => {
     const { cache } = open();
     const epoch = cache.epochOf('files', 'tools/list');
     cache.drop('files', 'prompts/list');
@@ -144,14 +144,14 @@ describe('a drop', () => {
 });
 
 describe('bounds', () => {
-  test('a resource of more than 1 MiB is not kept, a list of as much is', () => {
+  test('a resource of more than 1 MiB is not cached, a list of this size is', () => {
     const { put } = open();
     const large = item('x', 'x'.repeat(1024 * 1024 + 1));
     expect([put(read('u'), [large]), put({}, [large])]).toEqual([false, true]);
     expect(put({}, [item('x', 'x'.repeat(16 * 1024 * 1024 + 1))])).toBe(false);
   });
 
-  test('all together hold no more than the limit: what has expired goes first, then the oldest', () => {
+  test('all entries together stay within the limit: expired entries are removed first, then the oldest', () => {
     const { clock, cache, put, keys } = open({ bytesMax: 5_000 });
     const filled = item('x', 'x'.repeat(1_000));
     put({ server: 'a' }, [filled], { ttlMs: 10_000, isPublic: true });
@@ -171,7 +171,7 @@ describe('bounds', () => {
     expect(cache.stats().entries).toBe(10);
   });
 
-  test('one method has its own bound, and asking again for the same costs no other entry', () => {
+  test('each method has its own bound, and repeating a request evicts no other entry', () => {
     const { cache, put, keys } = open({ entriesPerSubjectMax: 3 });
     for (const uri of ['a', 'b', 'c']) put(read(uri), [item(uri)]);
     put(read('b'), [item('b')]);

@@ -20,7 +20,7 @@ import { SingleFlight } from './single-flight.js';
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 const kept = '{"content":[],"ttlMs":100,"cacheScope":"private"}';
 
-/** A server that answers at once with `reply`, or when told if `holds`. */
+/** A server that answers at once with `reply`, or with `holds` when the test says so. */
 function setUp(part: Partial<CallCacheParts> = {}) {
   const clock = new FakeClock();
   const cache = new ResponseCache(clock, callCachePlan);
@@ -46,7 +46,7 @@ function setUp(part: Partial<CallCacheParts> = {}) {
   return { clock, cache, flights, state, held, sent, stage, upstream, send };
 }
 
-describe('a kept answer', () => {
+describe('a cached answer', () => {
   test('AC-H17 the first call misses, the second equal one hits with equal bytes', async () => {
     const { cache, sent, send } = setUp();
     const first = await send(fakeCall({ args: '{"a":1,"b":2}' }));
@@ -64,7 +64,7 @@ describe('a kept answer', () => {
     expect(sent).toHaveLength(2);
   });
 
-  test('is never that of a call with huge arguments, which shares nothing either', async () => {
+  test('is never used for a call with huge arguments, and such a call is not shared', async () => {
     const { cache, state, sent, send } = setUp();
     state.readOnly = true;
     await send(fakeCall());
@@ -73,7 +73,7 @@ describe('a kept answer', () => {
     expect([sent.length, cache.stats().entries]).toEqual([3, 1]);
   });
 
-  test('D-20 is not given to another principal, unless it is public', async () => {
+  test('D-20 is not returned to another principal, unless it is public', async () => {
     const { state, sent, send } = setUp();
     const bob = fakeCall({ principal: fakePrincipal('bob', 'dev') });
     await send(fakeCall());
@@ -84,21 +84,21 @@ describe('a kept answer', () => {
     expect((await send({ ...bob, args: '[1]' })).fromCache).toBe(true);
   });
 
-  test('D-59 is not given for another large integer', async () => {
+  test('D-59 is not returned for another large integer', async () => {
     const { send } = setUp();
     await send(fakeCall({ args: '{"id":9007199254740993}' }));
     expect((await send(fakeCall({ args: '{"id":9007199254740992}' }))).fromCache).toBe(false);
     expect((await send(fakeCall({ args: '{"id":9007199254740993}' }))).fromCache).toBe(true);
   });
 
-  test('X9 is not given after the configuration or a pin has changed', async () => {
+  test('X9 is not returned after the configuration or a pin has changed', async () => {
     const { state, send } = setUp();
     await send(fakeCall());
     state.fingerprint = 'f2';
     expect((await send(fakeCall())).fromCache).toBe(false);
   });
 
-  test('AC-H19 is charged to the budget and given while the server is away', async () => {
+  test('AC-H19 is charged to the budget, and returned while the server is away', async () => {
     const { clock, stage, upstream, state, cache } = setUp();
     const budgets = new CallBudgets(clock);
     let away = false;
@@ -188,7 +188,7 @@ describe('D-22 equal calls at the same time', () => {
   const many = (send: (call: Call) => Promise<CallResult>, part: Partial<Call> = {}) =>
     Array.from({ length: 1_000 }, () => send(fakeCall(part)));
 
-  test('X9 of a read-only trusted tool are one upstream, and its answer is kept once', async () => {
+  test('X9 of a read-only trusted tool are one upstream call, and its answer is cached once', async () => {
     const { cache, flights, state, held, sent, send } = setUp();
     Object.assign(state, { readOnly: true, holds: true });
     const calls = many(send);
@@ -205,7 +205,7 @@ describe('D-22 equal calls at the same time', () => {
     ['a plain tool', { isReadOnly: false, isIdempotent: false, isTrusted: true }],
     ['an idempotent tool', { isReadOnly: false, isIdempotent: true, isTrusted: true }],
     ['a tool without trusted annotations', { isReadOnly: true, isIdempotent: true, isTrusted: false }],
-  ])('of %s all go out', async (_name, traits) => {
+  ])('of %s are all sent', async (_name, traits) => {
     const { sent, send, state } = setUp({ traitsOf: () => traits });
     state.reply = '{}';
     await Promise.all(many(send));
@@ -223,7 +223,7 @@ describe('D-22 equal calls at the same time', () => {
     expect(sent).toHaveLength(4);
   });
 
-  test('do not join one that began before the server was dropped', async () => {
+  test('do not join a call that began before the server was dropped', async () => {
     const { cache, state, sent, send } = setUp();
     Object.assign(state, { readOnly: true, holds: true });
     void send(fakeCall());
@@ -233,7 +233,7 @@ describe('D-22 equal calls at the same time', () => {
     expect(sent).toHaveLength(2);
   });
 
-  test('share an error, which is not kept', async () => {
+  test('share an error, which is not cached', async () => {
     let fails = true;
     const { cache, state, stage, upstream } = setUp();
     state.readOnly = true;
@@ -319,7 +319,7 @@ describe('E1 another account', () => {
     expect([(await send(fakeCall())).fromCache, sent.length]).toEqual([true, 2]);
   });
 
-  test('E1 joins no call that was sent for the one before, whose answer is not kept', async () => {
+  test('E1 joins no call that was sent for the earlier account, whose answer is not cached', async () => {
     const { state, held, sent, send, change, cache } = changing();
     Object.assign(state, { readOnly: true, holds: true });
     const old = send(fakeCall());

@@ -25,7 +25,7 @@ function setUp(plan: Partial<CachePlan<CachedCall>> = {}) {
   return { clock, cache, put, get };
 }
 
-test('AC-H6 H-CCH-3 an answer is there until its time is over, and not at that moment', () => {
+test('AC-H6 H-CCH-3 an answer is cached until its lifetime ends, and not at that moment', () => {
   const { clock, cache, put, get } = setUp();
   put(ask());
   clock.advance(99);
@@ -53,7 +53,7 @@ test('a ttl is at most a day', () => {
   expect(get(ask())).toBeUndefined();
 });
 
-describe('D-20 whose answer it is', () => {
+describe('D-20 the owner of an answer', () => {
   const bob = fakePrincipal('bob', 'dev');
 
   test('a private answer is a miss for any other principal', () => {
@@ -69,20 +69,20 @@ describe('D-20 whose answer it is', () => {
     expect(get(ask({ principal: bob }))).toBe('answer');
   });
 
-  test('a principal called public does not own public entries, nor the reverse', () => {
+  test('a principal named public does not own public entries, nor the reverse', () => {
     const { put, get } = setUp();
     put(ask({ principal: fakePrincipal('public') }));
     expect(get(ask({ principal: bob }))).toBeUndefined();
   });
 
-  test('X9 the same principal with another role is another one', () => {
+  test('X9 the same principal with another role counts as another principal', () => {
     const { put, get } = setUp();
     put(ask());
     expect(get(ask({ principal: fakePrincipal('ann', 'admin') }))).toBeUndefined();
     expect(get(ask({ principal: fakePrincipal('ann') }))).toBeUndefined();
   });
 
-  test('the own answer goes before the public one', () => {
+  test('the own answer has priority over the public one', () => {
     const { put, get } = setUp();
     put(ask(), 'own');
     put(ask(), 'for all', forAll());
@@ -144,7 +144,7 @@ describe('D-20 whose answer it is', () => {
   });
 });
 
-test('D-64 H-CCH-5 no caller can change what another one gets', () => {
+test('D-64 H-CCH-5 no caller can change the answer for another', () => {
   const { cache, get } = setUp();
   const given = Buffer.from('answer');
   cache.put(ask(), kept(given), own(), cache.epochOf('github', 'get_issue'));
@@ -153,7 +153,7 @@ test('D-64 H-CCH-5 no caller can change what another one gets', () => {
   expect(get(ask())).toBe('answer');
 });
 
-describe('D-22 room', () => {
+describe('D-22 bounds', () => {
   const nth = (n: number, part: Partial<Question> = {}) => ask({ hash: `h${n}`, ...part });
 
   test('of 64 answers, rewriting one loses none', () => {
@@ -164,7 +164,7 @@ describe('D-22 room', () => {
     expect([get(nth(0)), get(nth(5)), get(nth(63))]).toEqual(['0', 'new', '63']);
   });
 
-  test('H-CCH-4 the 65th takes the place of the oldest insertion', () => {
+  test('H-CCH-4 the 65th answer replaces the oldest one', () => {
     const { cache, put, get } = setUp();
     for (let n = 0; n < 64; n++) put(nth(n), `${n}`);
     put(nth(0), 'again');
@@ -181,7 +181,7 @@ describe('D-22 room', () => {
     expect([get(nth(0)), get(nth(40)), get(nth(64))]).toEqual(['0', undefined, '64']);
   });
 
-  test('another tool has room of its own', () => {
+  test('another tool has its own bound', () => {
     const { cache, put } = setUp();
     for (let n = 0; n < 64; n++) put(nth(n));
     for (let n = 0; n < 64; n++) put(nth(n, { subject: 'list_issues' }));
@@ -195,7 +195,7 @@ describe('D-22 room', () => {
     expect([get(nth(1))?.length, get(nth(2))]).toEqual([1_048_576, undefined]);
   });
 
-  test('all together never take more than the whole, and the oldest of any tool goes first', () => {
+  test('all answers together stay within the total, and the oldest of any tool is removed first', () => {
     const { cache, put, get } = setUp({ bytesMax: 10_000 });
     for (let n = 0; n < 20; n++) {
       put(nth(n, { subject: `t${n}` }), 'x'.repeat(1_500));
@@ -205,7 +205,7 @@ describe('D-22 room', () => {
     expect([get(nth(15, { subject: 't15' })), get(nth(16, { subject: 't16' }))?.length]).toEqual([undefined, 1_500]);
   });
 
-  test('here too what has expired goes first', () => {
+  test('here too expired entries are removed first', () => {
     const { clock, put, get } = setUp({ bytesMax: 10_000 });
     for (let n = 0; n < 4; n++) put(nth(n, { subject: `t${n}` }), 'x'.repeat(1_500), own(n === 2 ? 5 : 1_000));
     clock.advance(5);
@@ -213,7 +213,7 @@ describe('D-22 room', () => {
     expect([get(nth(0, { subject: 't0' }))?.length, get(nth(2, { subject: 't2' }))]).toEqual([1_500, undefined]);
   });
 
-  test('the books are right after any mixture', () => {
+  test('the counted bytes are correct after any mixture', () => {
     const random = seededRandom(22);
     const { clock, cache, put } = setUp({ bytesMax: 50_000, entriesPerSubjectMax: 8 });
     for (let i = 0; i < 20_000; i++) {
@@ -235,7 +235,7 @@ describe('D-22 room', () => {
 });
 
 describe('a dropped server', () => {
-  test('H-CCH-7 loses its answers and no other one’s', () => {
+  test('H-CCH-7 loses its answers, and no other server does', () => {
     const { cache, put, get } = setUp();
     put(ask());
     put(ask({ server: 'gitlab' }));
@@ -243,7 +243,7 @@ describe('a dropped server', () => {
     expect([get(ask()), get(ask({ server: 'gitlab' }))]).toEqual([undefined, 'answer']);
   });
 
-  test('D-23 keeps nothing that was asked for before', () => {
+  test('D-23 caches no answer to a request from before', () => {
     const { cache, get } = setUp();
     const before = cache.epochOf('github', 'get_issue');
     const elsewhere = cache.epochOf('gitlab', 'get_issue');
@@ -253,7 +253,7 @@ describe('a dropped server', () => {
     expect(cache.put(ask({ server: 'gitlab' }), kept(Buffer.from('fine')), own(), elsewhere)).toBe(true);
   });
 
-  test('is remembered as dropped also after thousands of others', () => {
+  test('stays known as dropped after thousands of others', () => {
     const { cache } = setUp();
     const before = cache.epochOf('github', 'get_issue');
     cache.drop('github');
@@ -263,7 +263,7 @@ describe('a dropped server', () => {
   });
 });
 
-test('the arguments are not hashed while there is nothing to compare them with', () => {
+test('arguments are not hashed while there are no entries to compare them with', () => {
   const { cache, put } = setUp();
   let hashed = 0;
   const question = ask({
@@ -279,7 +279,7 @@ test('the arguments are not hashed while there is nothing to compare them with',
   expect(hashed).toBe(1);
 });
 
-test('arguments without a canonical form are never kept', () => {
+test('answers for arguments without a canonical form are never cached', () => {
   const { cache, put } = setUp();
   const odd = ask({ argumentsKey: () => undefined });
   expect(put(odd)).toBe(false);

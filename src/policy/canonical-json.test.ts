@@ -14,7 +14,7 @@ const fieldOf = (run: () => unknown): string | undefined => {
   return undefined;
 };
 
-/** The same by way of a value, for data whose numbers a double holds. */
+/** The same canonical text by way of a value, for data whose numbers fit a double. */
 function canonicalOf(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalOf).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
@@ -25,11 +25,11 @@ function canonicalOf(value: unknown): string {
 const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
 
 describe('the hash', () => {
-  test('AC-H4 the order of keys does not count', () => {
+  test('AC-H4 the order of keys does not change the text', () => {
     expect(canonicalText('{"b":1,"a":2}')).toBe('{"a":2,"b":1}');
   });
 
-  test('AC-H5 nor does it for the hash', () => {
+  test('AC-H5 the order of keys does not change the hash', () => {
     expect(argumentsHash('{"x":1,"y":[1,2]}')).toBe(argumentsHash(' { "y" : [1, 2], "x" : 1.0 } '));
   });
 
@@ -52,7 +52,7 @@ test('arguments of more than 256 KiB have no hash, whatever they are made of', (
 });
 
 describe('RFC 8785', () => {
-  test('its example comes out as printed there, but for a number that a double would round', () => {
+  test('its example gives the printed text, except for a number that a double would round', () => {
     const text = `{
       "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
       "string": "\\u20ac$\\u000F\\u000aA'\\u0042\\u0022\\u005c\\\\\\"\\/",
@@ -70,7 +70,7 @@ describe('RFC 8785', () => {
     expect(canonicalText(text)).toBe(sorted);
   });
 
-  test('an escaped key sorts as what it stands for', () => {
+  test('an escaped key is sorted by its decoded text', () => {
     expect(canonicalText('{"b":1,"\\u0061":2}')).toBe('{"a":2,"b":1}');
   });
 
@@ -93,7 +93,7 @@ describe('RFC 8785', () => {
   });
 });
 
-describe('D-59 numbers a double cannot hold', () => {
+describe('D-59 numbers that do not fit a double', () => {
   test.each([
     ['9007199254740992', '9007199254740993'],
     ['9223372036854775806', '9223372036854775807'],
@@ -107,11 +107,11 @@ describe('D-59 numbers a double cannot hold', () => {
     expect(argumentsHash(`{"id":${a}}`)).not.toBe(argumentsHash(`{"id":${b}}`));
   });
 
-  test('an integer beyond 2^53 is kept to the digit', () => {
+  test('an integer beyond 2^53 keeps all its digits', () => {
     expect(canonicalText('[12345678901234567890123]')).toBe('[12345678901234567890123]');
   });
 
-  test('two texts come out the same only if they are the same number', () => {
+  test('two texts give the same result only if they are the same number', () => {
     const digits = (max: number) => fc.string({ unit: fc.constantFrom(...'0123456789'), minLength: 1, maxLength: max });
     const number = fc
       .tuple(fc.constantFrom('', '-'), digits(22), fc.option(digits(8)), fc.option(fc.integer({ min: -30, max: 30 })))
@@ -134,7 +134,7 @@ describe('D-59 numbers a double cannot hold', () => {
   }, 180_000);
 });
 
-describe('D-60 what has no canonical text', () => {
+describe('D-60 data without a canonical text', () => {
   test('64 levels pass, 65 do not', () => {
     expect(canonicalText(nested(64))).toBe(nested(64));
     expect(fieldOf(() => canonicalText(nested(65)))).toBe(`arguments${'[0]'.repeat(64)}`);
@@ -145,7 +145,7 @@ describe('D-60 what has no canonical text', () => {
     expect(() => canonicalText(text)).toThrow('is a duplicate key');
   });
 
-  test('bytes that are not UTF-8 are refused, or they would all look the same', () => {
+  test('bytes that are not UTF-8 are refused, because they would all give the same text', () => {
     expect(fieldOf(() => canonicalText(Buffer.from([0x22, 0xff, 0x22])))).toBe('arguments');
   });
 
@@ -155,7 +155,7 @@ describe('D-60 what has no canonical text', () => {
     expect(canonicalText('"\ud800"')).toBe(canonicalText('"\\uD800"'));
   });
 
-  test('the path shows nothing that could move a cursor', () => {
+  test('the path contains no character that controls a terminal', () => {
     expect(fieldOf(() => canonicalText('{"\\u001b[2J":x}'))).not.toMatch(/[\u0000-\u001f]/);
   });
 });
@@ -167,7 +167,7 @@ test.each(['__proto__', 'constructor', 'toString', ''])('D-60 the key %o is a ke
 });
 
 describe('text against JSON.parse', () => {
-  test('text and value of it agree, for any JSON', () => {
+  test('a text and its parsed value give the same result, for any JSON', () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 6 }), fc.nat(3), (value, space) => {
         const text = JSON.stringify(value, null, space);
@@ -179,7 +179,7 @@ describe('text against JSON.parse', () => {
     );
   }, 180_000);
 
-  test('text is refused exactly where JSON.parse refuses it', () => {
+  test('a text is refused exactly if JSON.parse refuses it', () => {
     const pieces = [
       '{',
       '}',

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { compositeKey } from './composite-key.js';
 
-test('names that run into each other stay apart', () => {
+test('names whose concatenations are equal have different keys', () => {
   const lists = [['ab', 'c'], ['a', 'bc'], ['abc'], ['abc', ''], ['', 'abc'], ['1:a'], ['a', '1:'], ['1:a1:', ''], []];
   expect(new Set(lists.map((names) => compositeKey(...names))).size).toBe(lists.length);
 });

@@ -7,7 +7,7 @@ import { type Call, type Done, embedder } from './operation.js';
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-/** A server that answers when told. */
+/** A server that answers when the test says so. */
 function setUp(runningMax: number, waitingMax: number) {
   const clock = new FakeClock();
   const slots = new CallSlots(clock, { runningMax, waitingMax, waitMsMax: 60_000 });
@@ -47,7 +47,7 @@ test('the default is 64 running and 1,024 waiting', () => {
   expect(defaultConcurrencyPlan).toEqual({ runningMax: 64, waitingMax: 1_024, waitMsMax: 60_000 });
 });
 
-test('a call that fails gives its place back', async () => {
+test('a failed call releases its slot', async () => {
   const { slots, open, started, from } = setUp(1, 1);
   const failing = from('a');
   const waiting = from('b');
@@ -61,12 +61,12 @@ test('a call that fails gives its place back', async () => {
 describe('K8 a flood', () => {
   const nine = Array.from({ length: 9 }, (_, i) => `p${i}`);
 
-  test('of one principal leaves nine others their turn in every round', async () => {
+  test('of one principal does not delay the turns of nine others', async () => {
     const { started, from, finish } = setUp(1, 1_024);
     const all = [...Array.from({ length: 900 }, () => from('flood'))];
     for (const id of nine) for (let i = 0; i < 10; i++) all.push(from(id));
     for (let i = 0; i < 100; i++) await finish();
-    // One of the flood was running already; then ten rounds of ten, each with everybody in it.
+    // One call of the flood was running already; then ten rounds of ten follow, each with all principals.
     const order = callers(started).slice(1, 101);
     for (let round = 0; round < 10; round++) {
       expect(new Set(order.slice(round * 10, round * 10 + 10)).size).toBe(10);
@@ -93,7 +93,7 @@ describe('K8 a flood', () => {
 });
 
 describe('a call that waits', () => {
-  test('leaves at its deadline and was not sent', async () => {
+  test('ends unsent at its deadline', async () => {
     const { clock, slots, started, from } = setUp(1, 10);
     void from('a');
     const waiting = failureOf(from('b', { deadlineAtMs: 100 }));
@@ -104,7 +104,7 @@ describe('a call that waits', () => {
     expect([started.length, counts(slots), clock.pendingTimers]).toEqual([1, { running: 1, waiting: 0 }, 0]);
   });
 
-  test('leaves after a minute, however long it may take in all', async () => {
+  test('ends after a minute in the queue, even if its deadline is later', async () => {
     const { clock, from } = setUp(1, 10);
     void from('a');
     const waiting = failureOf(from('b'));
@@ -112,7 +112,7 @@ describe('a call that waits', () => {
     expect((await waiting).details).toMatchObject({ reason: 'queue', execution: 'not_executed' });
   });
 
-  test('leaves when its caller does and was not sent', async () => {
+  test('ends unsent when its caller leaves', async () => {
     const { clock, slots, started, from } = setUp(1, 10);
     void from('a');
     const controller = new AbortController();
@@ -123,7 +123,7 @@ describe('a call that waits', () => {
     expect([started.length, counts(slots), clock.pendingTimers]).toEqual([1, { running: 1, waiting: 0 }, 0]);
   });
 
-  test('is sent in the tick it is given its place: no caller can leave in between', async () => {
+  test('is sent in the tick in which it gets its slot: no caller can leave in between', async () => {
     const { slots, started, open, from } = setUp(1, 10);
     const calls = [from('a'), from('b')];
     open.shift()?.(fakeResult());
@@ -132,7 +132,7 @@ describe('a call that waits', () => {
     await Promise.all(calls);
   });
 
-  test('and a thousand like it that fail at once are over in one go, not one within the other', async () => {
+  test('and a thousand like it that fail at once end one after another, not nested', async () => {
     const slots = new CallSlots(new FakeClock(), { runningMax: 1, waitingMax: 1_024, waitMsMax: 60_000 });
     let depth = 0;
     let deepest = 0;
@@ -192,7 +192,7 @@ test.each([
   expect([error.code, error.details.execution, slots.running]).toEqual([code, 'not_executed', 0]);
 });
 
-test('after any mixture of outcomes nothing runs, nothing waits, and each call ended once', async () => {
+test('after any mixture of outcomes no call runs or waits, and each call ended once', async () => {
   const random = seededRandom(7);
   const { clock, slots, open, from } = setUp(3, 8);
   let ended = 0;

@@ -9,8 +9,8 @@ const hashOf = (value: unknown, kind: PinKind = 'tool') => pinHash(kind, JSON.st
 const bodyOf = (value: unknown, kind: PinKind = 'tool') => pinHash(kind, JSON.stringify(value))?.bodyHash;
 const bare = { name: 'a', inputSchema: { type: 'object' } };
 
-describe('what has one hash', () => {
-  test('the hash of a tool is what it always was', () => {
+describe('equal hashes', () => {
+  test('the hash of a tool is the same in all releases', () => {
     expect(pinHash('tool', JSON.stringify(bare))).toEqual({
       hash: '317600401279a00fc07c31c36b1a01dbc4c9ba8f5636f38752bcba58cf01dbe5',
       bodyHash: '06132322177f553140042aed3b694abd5605b46f8b5ab9a4dc68dd7bfb84f820',
@@ -28,19 +28,19 @@ describe('what has one hash', () => {
     expect(pinHash('tool', Buffer.from(text))).toEqual(pinHash('tool', text));
   });
 
-  test('all four hints may be written out', () => {
+  test('explicit default hints do not change the hash', () => {
     const annotations = { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true };
     expect(hashOf({ ...bare, annotations })).toBe(hashOf(bare));
   });
 
-  test.each(Object.keys(samples) as PinKind[])('a %s keeps its hash however it is written', (kind) => {
+  test.each(Object.keys(samples) as PinKind[])('a %s keeps its hash in any JSON notation', (kind) => {
     const random = seededRandom(7);
     const wanted = hashOf(samples[kind], kind);
     for (let i = 0; i < 100; i++) expect(pinHash(kind, reencoded(random, samples[kind]))?.hash).toBe(wanted);
   });
 });
 
-describe('what has another hash', () => {
+describe('different hashes', () => {
   test.each(Object.keys(sampleTool))('D-25 a tool without its %s', (field) => {
     const { [field]: _, ...rest } = sampleTool;
     expect(hashOf(rest)).not.toBe(hashOf(sampleTool));
@@ -67,7 +67,7 @@ describe('what has another hash', () => {
     );
   });
 
-  test('the same text as another kind, and a body that looks like a whole', () => {
+  test('the same text for another kind, and a body that looks like a whole definition', () => {
     const text = JSON.stringify({ name: 'a' });
     const kinds = Object.keys(samples) as PinKind[];
     const all = kinds.flatMap((kind) => [pinHash(kind, text)?.hash, pinHash(kind, text)?.bodyHash]);
@@ -75,8 +75,8 @@ describe('what has another hash', () => {
   });
 });
 
-describe('the body', () => {
-  test('is the same under another name, and only then', () => {
+describe('the hash of the body', () => {
+  test('is equal if only the name differs', () => {
     expect(bodyOf({ ...sampleTool, name: 'other' })).toBe(bodyOf(sampleTool));
     expect(bodyOf({ ...sampleTool, title: 'other' })).not.toBe(bodyOf(sampleTool));
     expect(bodyOf({ uri: 'a', name: 'n' }, 'resource')).toBe(bodyOf({ uri: 'b', name: 'n' }, 'resource'));
@@ -87,7 +87,7 @@ describe('the body', () => {
 test.each([
   ['broken', '{"name":'],
   ['a key twice', '{"name":"a","name":"b"}'],
-  ['a key twice in disguise', '{"name":"a","n\\u0061me":"b"}'],
+  ['a key twice, once with escapes', '{"name":"a","n\\u0061me":"b"}'],
   ['nested too deep', `${'['.repeat(65)}${']'.repeat(65)}`],
 ])('a text that is %s has no hash', (_name, text) => {
   expect(pinHash('tool', text)).toBeUndefined();
@@ -95,10 +95,10 @@ test.each([
 });
 
 test('X18 a definition with too many values has no hash, and is read no further', () => {
-  // The tool, its name, the schema and the list are four of them.
+  // The tool, its name, the schema and the list are four of the values.
   const tool = (count: number) => `{"name":"a","inputSchema":{"anyOf":[${'{},'.repeat(count - 1)}{}]}}`;
   expect(pinHash('tool', tool(LIMITS.toolValues - 4))).toBeDefined();
   expect(pinHash('tool', tool(LIMITS.toolValues - 3))).toBeUndefined();
-  // Were it read on, it would be refused as a text that is broken, which is the same to us but not to the clock.
+  // Reading on would refuse it as broken text: the same result, but after more time.
   expect(() => canonicalText(`[${'0,'.repeat(10)}`, 5)).toThrow('has too many values');
 });

@@ -35,7 +35,7 @@ describe('a list', () => {
     expect(made.length).toBe(3);
   });
 
-  test('is compared with the one before it only, and with none of another server', () => {
+  test('is compared only with the previous list of the same server', () => {
     const { hashes, made, list } = setUp();
     list(item('a'));
     list(item('b'));
@@ -46,14 +46,14 @@ describe('a list', () => {
     expect(made.length).toBe(5);
   });
 
-  test('that has a name twice has no hash for it, the list after has again', () => {
+  test('with a duplicate name has no hash for it; the list after it has one again', () => {
     const { list } = setUp();
     expect(list(item('a'), item('a'))).toEqual([['a', undefined]]);
     expect(list(item('a'))).toEqual([['a', hashOf(item('a'))]]);
     expect(list(item(''), item('a', 'x'))).toEqual([['a', hashOf(item('a', 'x'))]]);
   });
 
-  test('an item under another name is another one', () => {
+  test('an item with another name has another hash', () => {
     const { made, list } = setUp();
     const { raw } = item('a');
     list({ key: 'a', raw });
@@ -62,12 +62,12 @@ describe('a list', () => {
   });
 });
 
-describe('ahead of a list', () => {
-  test('X18 little is left for when it is judged, much is done in slices, and either once', async () => {
+describe('hashing ahead of a list', () => {
+  test('X18 a few hashes are left to the check, many are computed in slices before it, each once', async () => {
     const { hashes, made, judge } = setUp();
     expect(hashes.ahead('s', many(10, 1_000))).toBeUndefined();
     expect(made.length).toBe(0);
-    // Items of 32 KiB: after every second one others get their turn.
+    // Items of 32 KiB: after every second item other tasks get a turn.
     const large = many(64, 32 * 1024);
     let turns = 0;
     let isDone = false;
@@ -83,12 +83,12 @@ describe('ahead of a list', () => {
     expect(made.length).toBe(64);
   });
 
-  test('many small items are much too', () => {
+  test('many small items are hashed in slices too', () => {
     const { hashes } = setUp();
     expect(hashes.ahead('s', many(129, 1))).toBeInstanceOf(Promise);
   });
 
-  test('X18 so many that comparing them takes a whole tick are compared in the next one', async () => {
+  test('X18 items whose comparison takes a whole tick are compared in the next one', async () => {
     const { hashes, made, list } = setUp();
     list(...many(1_001, 1));
     expect(hashes.ahead('s', many(1_000, 1))).toBeUndefined();

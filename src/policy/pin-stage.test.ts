@@ -10,7 +10,7 @@ import { defaultPinPolicy, type PinMode, type PinPolicy, Pins } from './pins.js'
 const result = fakeResult();
 const call = fakeCall();
 
-/** The stage, and after it one that counts what it is charged with. */
+/** The pin stage, and after it a stage that counts charges. */
 function setUp(statusOf: (server: string, tool: string) => PinStatus, policy: PinPolicy = defaultPinPolicy) {
   const charged: Call[] = [];
   const budget: Stage<Call> = {
@@ -62,7 +62,7 @@ test('D-25 a refusal says what is wrong and what to do, and nothing is charged',
   expect(charged).toEqual([]);
 });
 
-test('a status that cannot be had lets nothing pass', async () => {
+test('without a readable status no call passes', async () => {
   const { send, charged } = setUp(() => {
     throw new Error('no store');
   });

@@ -95,7 +95,7 @@ describe('a list', () => {
     expect(pins.statusOf(`${server} `, 'anything')).toBe('new');
   });
 
-  test('E21 a server that is trusted from now on is not counted, reported or approved, whatever was pinned before', () => {
+  test('E21 a server that becomes trusted is not counted, reported or approved, despite earlier pins', () => {
     let isTrusted = false;
     const { list, pins } = pinsOf({ isTrusted: () => isTrusted });
     list(first);
@@ -111,7 +111,7 @@ describe('a list', () => {
     expect([differing(pins), pins.statusOf(server, 'get_issue')]).toEqual([1, 'changed']);
   });
 
-  test('AC-S4 a tool without a name is passed over', () => {
+  test('AC-S4 a tool without a name is ignored', () => {
     const { statuses } = pinsOf();
     const nameless = ['{}', '{"name":""}', '{"name":5}', '{"name":"a","name":"b"}', '"name"', 'null'];
     expect(statuses(first, ...nameless.map((text) => itemOf('tool', text)))).toEqual({ get_issue: 'approved' });
@@ -126,7 +126,7 @@ describe('a list', () => {
     ]);
   });
 
-  test('a policy that blocks on first sight approves nothing; one that is off approves in silence', () => {
+  test('a policy that blocks on first sight approves nothing; a policy that is off approves without a report', () => {
     expect(pinsOf({ policyOf: policy('block', 'block') }).statuses(first)).toEqual({ get_issue: 'new' });
     const off = pinsOf({ policyOf: policy('off', 'block') });
     expect(off.list(first).changes).toEqual([]);
@@ -134,7 +134,7 @@ describe('a list', () => {
     expect(off.statuses(changed, other)).toMatchObject({ get_issue: 'changed' });
   });
 
-  test('D-25 a later tool is new until it is approved, also for a server that had none at first', () => {
+  test('D-25 a later tool is new until it is approved, also for a server without tools at first', () => {
     const { statuses, pins, pendingHash } = pinsOf();
     statuses();
     expect(statuses(first)).toEqual({ get_issue: 'new' });
@@ -152,7 +152,7 @@ describe('a list', () => {
     expect(statuses(first)).toEqual({ get_issue: 'new' });
   });
 
-  test('D-25 a tool that vanished is removed, and comes back as it was or as changed', () => {
+  test('D-25 a missing tool is removed, and returns as approved or as changed', () => {
     const { statuses } = pinsOf();
     statuses(first, other);
     expect(statuses(other)).toEqual({ get_issue: 'removed', list_issues: 'approved' });
@@ -172,7 +172,7 @@ describe('a list', () => {
     expect(statuses(toolItem({ name: 'y', ...worse }))).toMatchObject({ y: 'renamed' });
   });
 
-  test('a name that stands twice is changed, and cannot be approved', () => {
+  test('a duplicate name is changed, and cannot be approved', () => {
     const { statuses, pins } = pinsOf();
     statuses(first);
     const hash = pins.recordOf(server, 'get_issue')?.approved?.hash ?? '';
@@ -184,7 +184,7 @@ describe('a list', () => {
     expect(statuses(first, toolItem({ name: 'x' }))).toMatchObject({ x: 'renamed' });
   });
 
-  test('a definition without one meaning is changed from the start', () => {
+  test('an ambiguous definition is changed from the start', () => {
     const { statuses } = pinsOf();
     const twofold = itemOf('tool', '{"name":"get_issue","title":"a","title":"b"}');
     expect(statuses(twofold)).toEqual({ get_issue: 'changed' });
@@ -192,7 +192,7 @@ describe('a list', () => {
     expect(statuses(first)).toEqual({ get_issue: 'new' });
   });
 
-  test('beyond the bound a name is changed; names that are neither approved nor listed make way', () => {
+  test('beyond the bound a new name is changed; names neither approved nor listed are evicted', () => {
     const { statuses, store } = pinsOf({ pinsMax: 2 });
     const [a, b, c] = ['a', 'b', 'c'].map((name) => toolItem({ name, title: name })) as [PinItem, PinItem, PinItem];
     expect(statuses(a)).toEqual({ a: 'approved' });
@@ -201,7 +201,7 @@ describe('a list', () => {
     expect(store.load(server)).toHaveLength(2);
   });
 
-  test('10,000 pins are kept for a server, and no more', () => {
+  test('at most 10,000 pins are kept for a server', () => {
     const { pins, store } = pinsOf();
     const items = Array.from({ length: 10_001 }, (_, i) => itemOf('tool', `{"name":"t${i}","title":"${i}"}`));
     const { tools } = pins.observe(server, items, day(1));
@@ -240,7 +240,7 @@ describe('approval', () => {
     expect(failure(() => pins.approve(server, 'get_issue', pendingHash(), day(9))).code).toBe('schema_changed');
   });
 
-  test('of an approved version changes nothing, and of an unknown one is refused', () => {
+  test('of an approved version changes nothing, and of an unknown version is refused', () => {
     const { list, pins } = pinsOf();
     expect(failure(() => pins.approve(server, 'get_issue', '', day(9))).code).toBe('tool_not_found');
     list(first);
@@ -250,7 +250,7 @@ describe('approval', () => {
     expect(failure(() => pins.approve(server, 'get_issue', '', day(9))).code).toBe('schema_changed');
   });
 
-  test('that the store does not take does not count', () => {
+  test('that the store cannot write has no effect', () => {
     const store: PinStore = memoryPinStore();
     let isFull = false;
     const save: PinStore['save'] = (name, records) => {
@@ -267,7 +267,7 @@ describe('approval', () => {
     expect(pins.statusOf(server, 'get_issue')).toBe('changed');
     expect(() => pins.approve(server, 'get_issue', pendingHash(), day(9))).toThrow('disk full');
     expect(pins.statusOf(server, 'get_issue')).toBe('changed');
-    // The same server with other settings: what was seen of it counts. Another one of its name: what the store has.
+    // The same server with other settings: the pins in memory are used. Another server of its name: the pins in the store.
     pins.forget(server, true);
     expect(pins.statusOf(server, 'get_issue')).toBe('changed');
     isFull = false;
@@ -294,7 +294,7 @@ test('X18 a deferred write counts at once, and is repeated with the next list if
   expect(handed.map(({ count }) => count)).toEqual([1, 1]);
 });
 
-test('pins outlive the host, and a list that brings nothing new is not written again', () => {
+test('pins outlive the host, and an unchanged list is not written again', () => {
   const store = memoryPinStore();
   pinsOf({ store }).list(first);
   const kept = store.load(server);
@@ -370,7 +370,7 @@ describe('a server that changes its mind', () => {
         const items = keyed(kind, reencoded(random, mutated(random, kind, samples[kind])));
         const { tools } = pins.observe(server, shuffled(random, items), day(3));
         const key = items[0]?.key ?? '';
-        // Nobody can call what has lost its name: that is not one of the count.
+        // A tool without a name cannot be called, so it is not counted.
         if (key === '') continue;
         i++;
         const status = pins.statusOf(server, key);

@@ -33,7 +33,7 @@ function setUp(...inner: Stage[]) {
 
 const many = 20;
 
-/** How many calls in a row pass from here on, up to many. */
+/** The number of calls in a row that pass from now on, up to `many`. */
 async function passes(send: ReturnType<typeof promised>): Promise<number> {
   for (let passed = 0; passed < many; passed++) {
     const outcome = await send(fakeCall()).catch((error: HostError) => error);
@@ -42,7 +42,7 @@ async function passes(send: ReturnType<typeof promised>): Promise<number> {
   return many;
 }
 
-describe('around a piece of work', () => {
+describe('a budget for a piece of work', () => {
   test('AC-BG1 without a budget nothing is counted and nothing refused', async () => {
     const { send } = setUp();
     for (let i = 0; i < 5; i++) expect(await passes(send)).toBe(many);
@@ -63,7 +63,7 @@ describe('around a piece of work', () => {
     expect(await passes(send)).toBe(many);
   });
 
-  test('AC-BG3 an inner budget starts at zero, hides the outer one, and gives it back as it was', async () => {
+  test('AC-BG3 an inner budget starts at zero, hides the outer one, and restores it unchanged', async () => {
     const { budgets, send } = setUp();
     await budgets.withBudget({ calls: 5 }, async () => {
       await send(fakeCall());
@@ -75,7 +75,7 @@ describe('around a piece of work', () => {
     });
   });
 
-  test('the outer budget comes back also when the inner work throws', async () => {
+  test('the outer budget is restored also when the inner work throws', async () => {
     const { budgets, send } = setUp();
     await budgets.withBudget({ calls: 5 }, async () => {
       expect(() =>
@@ -125,7 +125,7 @@ describe('around a piece of work', () => {
     });
   });
 
-  test('D-27 interleaved work counts for itself', async () => {
+  test('D-27 interleaved pieces of work count separately', async () => {
     const { budgets, send } = setUp();
     const work = (calls: number) =>
       budgets.withBudget({ calls }, async () => {
@@ -142,7 +142,7 @@ describe('around a piece of work', () => {
     ]);
   });
 
-  test('a thousand calls at once pass exactly as many as the budget has', async () => {
+  test('of a thousand calls at once exactly as many pass as the budget allows', async () => {
     const { budgets, send } = setUp();
     const outcomes = await budgets.withBudget({ calls: 10 }, () =>
       Promise.allSettled(Array.from({ length: 1_000 }, () => send(fakeCall()))),
@@ -150,7 +150,7 @@ describe('around a piece of work', () => {
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(10);
   });
 
-  test('a budget of nothing refuses the first call', async () => {
+  test('a budget of zero refuses the first call', async () => {
     const { budgets, send } = setUp();
     await expect(budgets.withBudget({ calls: 0 }, () => send(fakeCall()))).rejects.toThrow('over budget');
   });
@@ -173,7 +173,7 @@ describe('per principal', () => {
   const ann = fakeCall();
   const bob = fakeCall({ principal: fakePrincipal('bob', 'dev') });
 
-  test('a role’s rate limit is counted for each principal alone and is free again after the window', async () => {
+  test('a role’s rate limit is counted for each principal separately, and starts again after the window', async () => {
     const { clock, roles, send } = setUp();
     roles.set('dev', { calls: 2, windowMs: 1_000 });
     await send(ann);
@@ -186,7 +186,7 @@ describe('per principal', () => {
     await send(ann);
   });
 
-  test('a principal’s own rate limit goes before that of its role', async () => {
+  test('a principal’s own rate limit has priority over that of its role', async () => {
     const { principals, roles, send } = setUp();
     roles.set('dev', { calls: 1, windowMs: 1_000 });
     principals.set('ann', { calls: 3, windowMs: 1_000 });
@@ -196,7 +196,7 @@ describe('per principal', () => {
     await expect(send(bob)).rejects.toThrow('over budget');
   });
 
-  test('two roles have two windows: the shorter one does not end the longer', async () => {
+  test('two roles have two windows: the end of the shorter does not end the longer', async () => {
     const { clock, roles, send } = setUp();
     roles.set('dev', { calls: 2, windowMs: 3_600_000 });
     roles.set('ops', { calls: 2, windowMs: 1_000 });
@@ -210,7 +210,7 @@ describe('per principal', () => {
     expect((await failureOf(send(ann))).details).toMatchObject({ actual: 4, retryAfterMs: 3_599_000 });
   });
 
-  test('a call that the work’s own budget refuses does not use up the window', async () => {
+  test('a call that the budget of the work refuses is not counted in the window', async () => {
     const { budgets, roles, send } = setUp();
     roles.set('dev', { calls: 1, windowMs: 1_000 });
     await budgets.withBudget({ calls: 0 }, () => failureOf(send(ann)));
@@ -240,7 +240,7 @@ describe('per principal', () => {
   });
 });
 
-test('the remaining budget can be read at no cost', () => {
+test('reading the remaining budget charges nothing', () => {
   const clock = new FakeClock();
   const rateLimits = { principals: new Map(), roles: new Map([['dev', { calls: 2, windowMs: 1_000 }]]) };
   const budgets = new CallBudgets(clock, () => rateLimits);

@@ -31,7 +31,7 @@ async function untilConnected<T>(
   }
 }
 
-/** A server that refuses connections until told, and the requests to it. */
+/** A server that refuses connections until the test says otherwise, and the requests to it. */
 function setUp(random = () => 0.5) {
   const clock = new FakeClock();
   const waits = new ReconnectBackoff(clock, random);
@@ -72,7 +72,7 @@ describe('W19 a server whose connections are refused', () => {
     ]);
   });
 
-  test.each([60, 1_000, 4_000])('for %d ms costs its caller the wait and nothing else', async (awayMs) => {
+  test.each([60, 1_000, 4_000])('for %d ms only delays its caller', async (awayMs) => {
     const { clock, world, ask } = setUp();
     const asked = ask();
     await clock.advanceAsync(awayMs);
@@ -96,7 +96,7 @@ describe('W19 a server whose connections are refused', () => {
     expect([waits.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  test('releases the others although the one that tried is still being answered', async () => {
+  test('releases the others while the request that connected still waits for its answer', async () => {
     const clock = new FakeClock();
     const waits = new ReconnectBackoff(clock, () => 0.5);
     const told: string[] = [];
@@ -130,7 +130,7 @@ describe('W19 a server whose connections are refused', () => {
     expect(told).toEqual(['first 50', code, 'a 205']);
   });
 
-  test('is forgotten when the last request that waited for it has no time left', async () => {
+  test('is forgotten when the last waiting request has no time left', async () => {
     const clock = new FakeClock();
     const waits = new ReconnectBackoff(clock, () => 0.5);
     const refused = { error: unconnected(), sinceMs: 0, deadlineAtMs: 60_000, signal: undefined };
@@ -166,21 +166,21 @@ describe('W19 the wait ends', () => {
     expect([world.dialsAtMs, waits.size, clock.pendingTimers]).toEqual([[0], 0, 0]);
   });
 
-  test('before the deadline of its caller, with what failed', async () => {
+  test('before the deadline of its caller, with the original failure', async () => {
     const { clock, ask } = setUp();
     const asked = failureOf(ask(1_000));
     await clock.advanceAsync(950);
     expect(isUnconnected(await asked)).toBe(true);
   });
 
-  test('before it begins where there is no time for it', async () => {
+  test('before it begins if there is no time for it', async () => {
     const { clock, world, ask } = setUp();
     expect((await failureOf(ask(50))).code).toBe('connect_failed');
     expect([world.dialsAtMs, clock.pendingTimers]).toEqual([[0], 0]);
   });
 });
 
-test('W19 another failure is not waited for', async () => {
+test('W19 after another failure there is no wait', async () => {
   const { clock, waits } = setUp();
   for (const error of [
     new HostError('transport', 'reset', { execution: 'uncertain' }),
@@ -192,7 +192,7 @@ test('W19 another failure is not waited for', async () => {
   }
 });
 
-test('AC-H21 when a server is stopped, all its requests end in the same tick, and those of others wait on', () => {
+test('AC-H21 when a server is stopped, all its requests end in the same tick, and those of other servers continue to wait', () => {
   const { clock, waits } = setUp();
   const other = {};
   const told: string[] = [];

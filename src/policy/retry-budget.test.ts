@@ -10,7 +10,7 @@ describe('the retry budget', () => {
     return budget;
   };
 
-  test('pays for a hundred retries without a success, at once if need be, and for none beyond', () => {
+  test('pays for a hundred retries without a success, even at once, and for no more', () => {
     expect(taken(new RetryBudget(), 1_000)).toHaveLength(100);
     const budget = drained();
     expect(budget.tokens).toBe(0);
@@ -27,7 +27,7 @@ describe('the retry budget', () => {
     expect(budget.tokens).toBe(0);
   });
 
-  describe('where the quota would allow more', () => {
+  describe('when the quota would allow more', () => {
     const plenty = { ...defaultRetryPlan, tokensMax: 1_000_000 };
     const atItsShare = () => {
       const budget = new RetryBudget(plenty);
@@ -35,7 +35,7 @@ describe('the retry budget', () => {
       return budget;
     };
 
-    test('three at a time are sent again, and one more when one has ended', () => {
+    test('three calls at a time are sent again, and one more when one has ended', () => {
       const budget = atItsShare();
       const ends = taken(budget, 5);
       expect(ends).toHaveLength(3);
@@ -46,21 +46,21 @@ describe('the retry budget', () => {
       expect(budget.take()).toBeUndefined();
     });
 
-    test('of many calls a tenth, beside those three', () => {
+    test('of many calls a tenth, in addition to those three', () => {
       const budget = atItsShare();
       expect(taken(budget, 3)).toHaveLength(3);
       // Each refusal is the end of a call.
       expect(taken(budget, 10_000)).toHaveLength(909);
     });
 
-    test('what was long ago pays for a hundred, and no more', () => {
+    test('successes of long ago pay for a hundred retries, and no more', () => {
       const budget = new RetryBudget(plenty);
       for (let i = 0; i < 1_000_000; i++) budget.succeeded();
       expect(taken(budget, 109)).toHaveLength(100);
     });
   });
 
-  test('a timeout costs two retries, successes never save up more than the whole', () => {
+  test('a timeout costs two retries, and successes never save more than the maximum', () => {
     const budget = new RetryBudget();
     budget.timedOut();
     expect(budget.tokens).toBe(490);

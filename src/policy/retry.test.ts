@@ -90,7 +90,7 @@ describe('nothing is sent again', () => {
     expect([-5, 0, 0.5, 1].map((leftMs) => ask(error, readOnly, { leftMs }))).toEqual([false, false, false, true]);
   });
 
-  test.each(phases)('W15 after a timeout, however far the call came (%s)', (phase) => {
+  test.each(phases)('W15 after a timeout, in any phase of the call (%s)', (phase) => {
     for (const of of [plain, readOnly, traits({ isIdempotent: true, isTrusted: true })])
       expect(ask(failure('timeout', phase, executionOf(phase)), of)).toBe(false);
   });

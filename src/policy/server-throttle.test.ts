@@ -23,7 +23,7 @@ const enough = (retryAfterMs?: number, httpStatus = 429) =>
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
   });
 
-/** The stage before a server that answers as the test says. */
+/** The stage in front of a server that answers as the test says. */
 function setUp() {
   const clock = new FakeClock(1_000);
   const servers = new ServerThrottle(clock);
@@ -110,7 +110,7 @@ describe('W11 a server that asks for fewer requests', () => {
     expect(servers.leftMs('a')).toBe(2_000);
   });
 
-  test('is one server: others are not held back, and it is forgotten with its name', () => {
+  test('is throttled alone: others are not, and the throttle is forgotten with the name', () => {
     const servers = new ServerThrottle(new FakeClock());
     servers.failed('a', enough(5_000));
     expect([servers.refusal('a')?.code, servers.refusal('b'), servers.size]).toEqual(['overloaded', undefined, 1]);
@@ -118,7 +118,7 @@ describe('W11 a server that asks for fewer requests', () => {
     expect([servers.refusal('a'), servers.size]).toEqual([undefined, 0]);
   });
 
-  test('is a matter of its status: what we refuse ourselves, and what fails, throttles nothing', async () => {
+  test('is known by its status: refusals of the host, and failures, throttle nothing', async () => {
     const { servers, world, send } = setUp();
     for (const error of [
       new HostError('overloaded', 'full', { reason: 'queue', retryAfterMs: 500 }),

@@ -11,7 +11,7 @@ const listed = (name: string): ListResult => ({
   isPublic: false,
 });
 
-/** A server that answers when told, and a version of what it lists. */
+/** A server that answers when the test says so, and a version of its list. */
 function open() {
   const clock = new FakeClock();
   const flights = new SingleFlight(clock);
@@ -37,7 +37,7 @@ function open() {
   return { clock, flights, sent, join, answer, leaves, change: () => version++ };
 }
 
-test('a thousand equal lists are one, and other ones are others', async () => {
+test('a thousand equal list requests become one, and different ones are separate', async () => {
   const { sent, join, flights, answer } = open();
   const all = Array.from({ length: 1_000 }, () => join(100));
   const other = join(100, undefined, 'other');
@@ -63,7 +63,7 @@ test('each caller gets bytes of its own', async () => {
   expect(String(lists[1]?.items[0]?.raw)).toBe('one');
 });
 
-test('a caller leaves at its own deadline, alone', async () => {
+test('a caller leaves at its own deadline, without effect on the others', async () => {
   const { clock, sent, join, answer } = open();
   const first = join(100);
   const hasty = failureOf(join(10));

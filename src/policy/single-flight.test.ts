@@ -6,7 +6,7 @@ import type { InboundRequest } from '../wire/inbound-requests.js';
 import type { Call, CallResult } from './operation.js';
 import { type SendShared, SingleFlight } from './single-flight.js';
 
-/** A server that answers when told, and gives up when cancelled. */
+/** A server that answers when the test says so, and stops when cancelled. */
 function setUp() {
   const clock = new FakeClock();
   const flights = new SingleFlight(clock);
@@ -23,7 +23,7 @@ function setUp() {
   return { clock, flights, sent, join, answer: (text: string) => sent[0]?.resolve(fakeResult(text)) };
 }
 
-test('X9 a thousand equal calls are one', async () => {
+test('X9 a thousand equal calls become one', async () => {
   const { flights, sent, join, answer } = setUp();
   const calls = Array.from({ length: 1_000 }, () => join());
   expect([sent.length, flights.size]).toEqual([1, 1]);
@@ -33,7 +33,7 @@ test('X9 a thousand equal calls are one', async () => {
   expect(flights.size).toBe(0);
 });
 
-test('calls that are not equal go their own ways', () => {
+test('calls that are not equal are sent separately', () => {
   const { sent, join } = setUp();
   void join({}, 'a');
   void join({}, 'b');
@@ -49,7 +49,7 @@ test('a caller after the answer sends its own request', async () => {
   expect(sent).toHaveLength(2);
 });
 
-test('D-64 no caller can change what another one gets', async () => {
+test('D-64 no caller can change the answer for another', async () => {
   const { join, answer } = setUp();
   const calls = [join(), join(), join()];
   const spoil = calls.map((call) =>
@@ -63,7 +63,7 @@ test('D-64 no caller can change what another one gets', async () => {
   expect(await Promise.all(spoil)).toEqual(['answer', 'answer', 'answer']);
 });
 
-test('an error is shared and not kept', async () => {
+test('an error is shared and not cached', async () => {
   const { sent, join } = setUp();
   const failures = [failureOf(join({ requestId: 'r1' })), failureOf(join({ requestId: 'r2' }))];
   const error = new HostError('transport', 'gone', { execution: 'uncertain', hint: 'wait' });
@@ -153,7 +153,7 @@ test('progress goes to all callers that asked for it, to each in its own bytes',
   expect(seen).toEqual(['half', 'half']);
 });
 
-test('answers of many bytes are not copied without end: the callers left over share the next call', async () => {
+test('a large answer is copied for a bounded number of callers: the others share the next call', async () => {
   const { sent, join } = setUp();
   const large = fakeResult('x'.repeat(8 * 1024 * 1024));
   const calls = Array.from({ length: 20 }, () => join());
@@ -167,8 +167,8 @@ test('answers of many bytes are not copied without end: the callers left over sh
   expect(sent).toHaveLength(3);
 });
 
-describe('what the server asks', () => {
-  /** As far as a flight looks at it. */
+describe('a question of the server', () => {
+  /** The members that a flight reads. */
   const question = () => {
     const refusals: [number, string][] = [];
     const request = { method: 'elicitation/create', refuse: (...told: [number, string]) => refusals.push(told) };
@@ -176,7 +176,7 @@ describe('what the server asks', () => {
   };
   const asking = (sent: { call: Call }[], request: InboundRequest) => sent[0]?.call.relay?.onServerRequest?.(request);
 
-  test('is for the only caller, and from then on no other joins it', () => {
+  test('is sent to the only caller, and from then on no other caller joins the call', () => {
     const { sent, join } = setUp();
     const asked: string[] = [];
     void join({ relay: { onServerRequest: () => asked.push('ann') } });
@@ -186,7 +186,7 @@ describe('what the server asks', () => {
     expect([asked, refusals, sent.length]).toEqual([['ann'], [], 2]);
   });
 
-  test('is refused when there are several, and no other joins them either', () => {
+  test('is refused when there are several callers, and no other joins them either', () => {
     const { sent, join } = setUp();
     const asked: string[] = [];
     for (const who of ['ann', 'bob']) void join({ relay: { onServerRequest: () => asked.push(who) } });
@@ -205,7 +205,7 @@ describe('what the server asks', () => {
     ]);
   });
 
-  test('is for the caller that is left, and refused when that one cannot be asked', async () => {
+  test('is sent to the only remaining caller, and refused when that caller cannot be asked', async () => {
     const { sent, join } = setUp();
     const stop = new AbortController();
     const asked: string[] = [];
@@ -228,7 +228,7 @@ describe('what the server asks', () => {
   });
 });
 
-test('an answer that wants to be gone on with is for one caller: the others ask for themselves', async () => {
+test('an answer that requests a continuation is for one caller: the others send their own calls', async () => {
   const { sent, join } = setUp();
   const calls = [join(), join(), join()];
   const again = '{"resultType":"input_required","requestState":"s"}';

@@ -5,17 +5,17 @@ import { toolRulesGuard } from './allowlist.js';
 const principal = { id: 'ada', role: undefined, scopes: [] };
 
 test.each<[string, Partial<ToolRules>, string | undefined, boolean]>([
-  ['without rules everything is there', {}, 'read', true],
-  ['what is denied is not', { deny: ['read'] }, 'read', false],
-  ['and the rest is', { deny: ['read'] }, 'write', true],
-  ['of a list of allowed ones the others are not', { allow: ['read'] }, 'write', false],
+  ['without rules every tool is available', {}, 'read', true],
+  ['a denied tool is not', { deny: ['read'] }, 'read', false],
+  ['and all other tools are', { deny: ['read'] }, 'write', true],
+  ['with a list of allowed tools the others are not', { allow: ['read'] }, 'write', false],
   ['an empty list allows nothing', { allow: [] }, 'read', false],
   ['denying counts more', { allow: ['read'], deny: ['read'] }, 'read', false],
   ['a star by itself is all', { allow: ['*'], deny: [] }, 'read', true],
   ['a star at the end is every tool that begins so', { allow: ['re*'] }, 'read', true],
   ['and no other', { allow: ['re*'] }, 'write', false],
-  ['a star elsewhere is only a star', { allow: ['r*d'] }, 'read', false],
-  ['the server itself stays', { deny: ['*'] }, undefined, true],
+  ['a star elsewhere is an ordinary character', { allow: ['r*d'] }, 'read', false],
+  ['the server itself is available', { deny: ['*'] }, undefined, true],
 ])('%s', (_name, rules, tool, allow) => {
   const guard = toolRulesGuard((server) => (server === 'git' ? { ...noToolRules, ...rules } : undefined));
   expect(guard({ principal, server: 'git', tool, action: 'call' }).allow).toBe(allow);

@@ -21,7 +21,7 @@ function setUp(plan: Partial<ThrottlePlan> = {}) {
   const ends = (next: Outcome) => {
     outcome = next;
   };
-  /** Tries so often; what is refused or fails is passed over. */
+  /** Calls this many times; refusals and failures are ignored. */
   const times = async (count: number, part: Partial<Call> = {}) => {
     for (let i = 0; i < count; i++) await send(fakeCall(part)).catch(() => undefined);
   };
@@ -30,7 +30,7 @@ function setUp(plan: Partial<ThrottlePlan> = {}) {
 
 const failure = (code: ErrorCode, options: HostErrorOptions = {}) => new HostError(code, 'x', options);
 
-test('D-05 after five rejections in a row the sixth call is refused, as rejected and not as unreachable', async () => {
+test('D-05 after five rejections in a row the sixth call is refused as rejected, not as unreachable', async () => {
   const { send, times, sent } = setUp();
   await times(5);
   const error = await failureOf(send(fakeCall()));
@@ -40,7 +40,7 @@ test('D-05 after five rejections in a row the sixth call is refused, as rejected
   expect(error.details).toMatchObject({ retryAfterMs: 10_000, execution: 'not_executed', tool: 'get_issue' });
 });
 
-test('four rejections are not enough, and any success begins anew', async () => {
+test('four rejections are not enough, and any success resets the count', async () => {
   const { send, ends, times, tools } = setUp();
   await times(4);
   ends('ok');
@@ -67,20 +67,20 @@ test('the pause doubles from 10 s to 60 s while the first call after it is rejec
   expect([pauses, sent()]).toEqual([[10_000, 20_000, 40_000, 60_000, 60_000], 10]);
 });
 
-test('a success after the pause ends it all', async () => {
+test('a success after the pause resets everything', async () => {
   const { clock, ends, send, times } = setUp();
   await times(5);
   clock.advance(10_000);
   ends('ok');
   expect((await send(fakeCall())).isError).toBe(false);
   ends('no');
-  // Four, and not one: nothing of what was counted before is left.
+  // Four more calls, not one: the earlier count is gone.
   await times(4);
   ends('ok');
   expect((await send(fakeCall())).isError).toBe(false);
 });
 
-test('D-36 a server that is forgotten begins anew, and no other does', async () => {
+test('D-36 forgetting a server resets its count, and no other', async () => {
   const { send, times, tools } = setUp();
   await times(5);
   await times(5, { server: 'gitlab' });
@@ -135,7 +135,7 @@ describe('what counts', () => {
   });
 });
 
-test('twenty rejections that were under way together make one pause', async () => {
+test('twenty rejections of concurrent calls cause one pause', async () => {
   const clock = new FakeClock();
   const tools = new ToolThrottle(clock);
   const open: Done[] = [];
@@ -150,7 +150,7 @@ test('twenty rejections that were under way together make one pause', async () =
   expect(tools.admit(fakeCall())).toBe(1);
 });
 
-test('of more than ten thousand the one rejected longest ago is forgotten', async () => {
+test('of more than ten thousand entries the one with the oldest rejection is forgotten', async () => {
   const { send, times, tools } = setUp({ threshold: 1 });
   for (let i = 0; i <= 10_000; i++) await times(1, { tool: `t${i}` });
   expect(tools.size).toBe(10_000);
