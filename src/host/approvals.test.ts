@@ -26,7 +26,7 @@ function open(approved: Record<string, string>) {
   return { approvals, servers };
 }
 
-test('approvals are taken back newest first; those of a removed server wait for its return', () => {
+test('approvals are undone from the newest on; those of a removed server wait until it is registered again', () => {
   const approved = { a: 'a1', b: 'b1' };
   const { approvals, servers } = open(approved);
   approvals.approve('a', 'tool', 'a2');
@@ -40,7 +40,7 @@ test('approvals are taken back newest first; those of a removed server wait for 
   expect([approvals.undo().server, approved.b]).toEqual(['b', 'b2']);
 });
 
-test('an approval that another one has replaced does not block those before it', () => {
+test('an approval that was replaced does not block earlier ones', () => {
   const approved = { a: 'a1', b: 'b1' };
   const { approvals } = open(approved);
   approvals.approve('a', 'tool', 'a2');

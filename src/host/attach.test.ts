@@ -1,5 +1,5 @@
 /**
- * Connections of the application under a name of the host: one test for each promise, on a clock that moves only when told.
+ * Connections that the application attaches under a name: one test for each guarantee, on a fake clock.
  */
 import { describe, expect, test } from 'vitest';
 import { FakeTransport, type FakeTransportScript } from '../../test/fakes/attached-transport.js';
@@ -54,7 +54,7 @@ describe('attachable objects', () => {
     expect(transport.starts).toBe(1);
   });
 
-  test('a server that ignores the first request of the handshake gets the older one', async () => {
+  test('a server that ignores the first request of the handshake gets the older handshake', async () => {
     const { host, clock, state } = await open();
     const attaching = host.attach('x', new FakeTransport({ ignores: ['server/discover'] }));
     await clock.advanceAsync(2_000);
@@ -93,7 +93,7 @@ describe('attachable objects', () => {
 });
 
 describe('names', () => {
-  test('E23 a taken name is refused and its server goes on, unless it is to be replaced', async () => {
+  test('E23 a name in use is refused and its server keeps running, except with replace', async () => {
     const { host } = await open({ mcpServers: { conf: { command: 'node' } } });
     const [first, second] = [new FakeTransport(), new FakeTransport({ tools: { other: '' } })];
     await host.attach('x', first);
@@ -107,7 +107,7 @@ describe('names', () => {
     expect([first.closes, (await host.tools('x')).map(({ name }) => name)]).toEqual([1, ['other']]);
   });
 
-  test('E23 when the successor fails, what had the name is back: a factory runs, one object is stopped', async () => {
+  test('E23 when the successor fails, the earlier server is restored: a factory runs, a single object is stopped', async () => {
     const { host, state, clock } = await open();
     const bad = () => new FakeTransport({ start: async () => fail() });
     const { make, made } = factory();
@@ -135,7 +135,7 @@ describe('names', () => {
     expect([transport.closes, host.names()]).toEqual([0, ['x']]);
   });
 
-  test('E23 the name of a configured server can be taken with replace, and then belongs to the attached one', async () => {
+  test('E23 with replace an attached server can take the name of a configured server', async () => {
     const mcpServers = { x: { command: 'node' } };
     const { host, problems } = await open({ mcpServers });
     const transport = new FakeTransport();
@@ -145,11 +145,11 @@ describe('names', () => {
     expect([transport.closes, problems.length, (await call(host)).isError]).toEqual([0, 2, false]);
   });
 
-  test('E23 a configured entry that waits for a free name does not replace an object that was attached before its turn', async () => {
+  test('E23 a configured entry that waits for its name does not replace an object that was attached meanwhile', async () => {
     const { host, clock, problems } = await open();
     const [stuck, next] = [new FakeTransport({ close: () => new Promise(() => {}) }), new FakeTransport()];
     await host.attach('x', stuck);
-    // The name is free to look at, but its old server is still being closed: both wait for that.
+    // The name looks free, but its old server is still closing: both wait for its end.
     const changes = [
       host.detach('x'),
       host.attach('x', next),
@@ -161,7 +161,7 @@ describe('names', () => {
     expect(problems).toMatchObject([{ code: 'timeout' }, { code: 'invalid_spec', details: { field: 'mcpServers.x' } }]);
   });
 
-  test('E23 the same factory again is a taken name too', async () => {
+  test('E23 the same factory under a name in use is refused too', async () => {
     const { host } = await open();
     const { make, made } = factory();
     await host.attach('x', make);
@@ -233,7 +233,7 @@ describe('the host owns it', () => {
     expect(host.names()).toEqual(['conf', 'x']);
   });
 
-  test('E23 detach ends an attach that still waits for its server', async () => {
+  test('E23 detach cancels an attach that still waits for its server', async () => {
     const { host } = await open();
     const transport = new FakeTransport();
     transport.isSilent = true;
@@ -243,7 +243,7 @@ describe('the host owns it', () => {
     expect([(await attaching).code, transport.closes, host.names()]).toEqual(['server_stopped', 1, []]);
   });
 
-  test('a failed start leaves nothing, and its object is closed', async () => {
+  test('a failed start leaves no server, and its object is closed', async () => {
     const { host } = await open();
     const transport = new FakeTransport({ start: async () => fail() });
     const error = await failureOf(host.attach('x', transport));
@@ -280,7 +280,7 @@ describe('without a factory', () => {
     expect([state(), transport.closes]).toEqual(['ready', 0]);
   });
 
-  test('E23 after its end it is stopped: no call, start, reload or time brings it back', async () => {
+  test('E23 after its end it is stopped: no call, start, reload or timer restarts it', async () => {
     const { host, clock, row } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -299,7 +299,7 @@ describe('without a factory', () => {
     expect((await call(host)).isError).toBe(false);
   });
 
-  test('E23 a reload of one that runs is refused, and it goes on', async () => {
+  test('E23 a reload of a running server is refused, and it keeps running', async () => {
     const { host } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -309,7 +309,7 @@ describe('without a factory', () => {
     expect([transport.starts, transport.closes]).toEqual([1, 0]);
   });
 
-  test('E23 one that no longer answers is closed and stopped', async () => {
+  test('E23 a server that no longer answers is closed and stopped', async () => {
     const { host, clock, row } = await open();
     const transport = new FakeTransport();
     await host.attach('x', transport);
@@ -324,7 +324,7 @@ describe('without a factory', () => {
 });
 
 describe('with a factory', () => {
-  test('E23 it is restarted by the same rules, each time with an object of its own', async () => {
+  test('E23 it is restarted by the same rules, each time with a new object', async () => {
     const { host, clock, row } = await open();
     const { make, made } = factory();
     await host.attach('x', async () => make());
@@ -342,7 +342,7 @@ describe('with a factory', () => {
     expect([made.length, made[1]?.closes]).toEqual([3, 1]);
   });
 
-  test('E23 a throw is a failed start: it is tried again, and parked when the budget is spent', async () => {
+  test('E23 if the factory throws, the start fails: it is repeated, and the server is parked when the budget is spent', async () => {
     const { host, clock, state } = await open();
     const { make } = factory();
     let throws = 2;
@@ -372,7 +372,7 @@ describe('with a factory', () => {
     expect([again.code, again.message]).toEqual(['invalid_spec', expect.stringContaining('attached before')]);
   });
 
-  test('E23 one that never resolves takes as long as a start may', async () => {
+  test('E23 a factory that never resolves fails at the start timeout', async () => {
     const { host, clock } = await open();
     const attaching = failureOf(host.attach('x', () => new Promise(() => {}), { timeouts: { start: '3s' } }));
     await clock.advanceAsync(3_000);
@@ -380,7 +380,7 @@ describe('with a factory', () => {
     expect([error.code, error.details.reason, host.names()]).toEqual(['timeout', 'start_timeout', []]);
   });
 
-  test('E23 it may be lazy: made when it is first wanted, and closed when it was idle', async () => {
+  test('E23 it may be lazy: created at the first use, and closed when idle', async () => {
     const { host, clock, state, row } = await open();
     const { make, made } = factory();
     await host.attach('x', make, { lazy: true, keepAliveMs: 60_000 });
@@ -392,7 +392,7 @@ describe('with a factory', () => {
     expect(made).toHaveLength(2);
   });
 
-  test('E23 a lazy one is started once behind a gateway or a broker, to learn its tools', async () => {
+  test('E23 behind a gateway or broker a lazy server is started once, to read its tools', async () => {
     const { host } = await open();
     host.learnTools();
     const { make, made } = factory();
@@ -401,7 +401,7 @@ describe('with a factory', () => {
     expect(made).toHaveLength(1);
   });
 
-  test('E23 each client may have an object of its own, and no other', async () => {
+  test('E23 each client may have its own object, and no access to others', async () => {
     const { host, row } = await open();
     const { make, made } = factory();
     await host.attach('x', make, { isolation: 'per-client' });
@@ -416,7 +416,7 @@ describe('with a factory', () => {
   });
 });
 
-describe('as any other server', () => {
+describe('like any other server', () => {
   test('E23 relatedRequestId is proof of the call that a question and a log line belong to', async () => {
     const { host } = await open();
     const ids: number[] = [];
@@ -438,7 +438,7 @@ describe('as any other server', () => {
     const [ann, bob] = ids as [number, number];
     say({ id: 's1', method: 'elicitation/create' }, bob);
     say({ method: 'notifications/message' }, ann);
-    // Not proved by anything, with two calls in progress: it reaches neither.
+    // Nothing proves its origin, and two calls are in progress: it reaches neither.
     say({ id: 's2', method: 'elicitation/create' });
     say({ method: 'notifications/message' });
     for (const id of ids) transport.onmessage?.({ jsonrpc: '2.0', id, result: { content: [] } });
@@ -470,13 +470,13 @@ describe('as any other server', () => {
       (await failureOf(call(host))).code,
     ]);
     expect(spent).toEqual(['outcome_uncertain', 'budget_exceeded']);
-    // Losses of one moment count as one.
+    // Simultaneous losses count as one.
     await clock.advanceAsync(10_000);
     expect([(await failureOf(call(host))).code, row()?.circuit]).toEqual(['outcome_uncertain', 'open']);
     expect([(await failureOf(call(host))).code, transport.calls.length]).toEqual(['circuit_open', 3]);
   });
 
-  test('E23 its tools are pinned under its name, whichever server is attached there', async () => {
+  test('E23 tools are pinned by name, whichever server is attached under it', async () => {
     const { host, row } = await open();
     await host.attach('x', new FakeTransport({ tools: { say: 'reads' } }));
     await host.detach('x');
@@ -487,7 +487,7 @@ describe('as any other server', () => {
     expect((await call(host)).isError).toBe(false);
   });
 
-  test('E23 events, status and listings show it, and no longer once it is detached', async () => {
+  test('E23 events, status and listings show it until it is detached', async () => {
     const { host } = await open();
     const told: string[] = [];
     host.onKnownChanged((server) => told.push(server));

@@ -39,7 +39,7 @@ test.each([
   ['a result that is an error', fakeResult('{}', { isError: true }), 'tool_error', 'executed', 1],
   ['an answer from the cache', fakeResult('{}', { run: 0 }), 'ok', 'not_executed', 0],
   ['a failure', failure('timeout', { execution: 'uncertain' }), 'timeout', 'uncertain', 3],
-  ['a failure that promises nothing', failure('transport'), 'transport', undefined, 3],
+  ['a failure without a statement about execution', failure('transport'), 'transport', undefined, 3],
 ] as const)('%s is recorded with its own outcome', (_name, outcome, code, execution, run) => {
   const stream = streamOf();
   observe(stream, call, outcome, facts);
@@ -82,7 +82,7 @@ test('no hash is made and no record built without a listener for calls, also whe
   expect([looks, late.told.length]).toEqual([1, 1]);
 });
 
-test('the hash is made when it is first looked at, and kept', () => {
+test('the hash is computed at its first use, and stored', () => {
   const stream = streamOf();
   const args = Buffer.from('{"a":1}');
   observe(stream, fakeCall({ args }), fakeResult(), facts);
@@ -94,13 +94,13 @@ test('the hash is made when it is first looked at, and kept', () => {
   expect(record?.argumentsHash).toBe(hash);
 });
 
-test('arguments without a canonical form have no hash, and are no reason not to record the call', () => {
+test('arguments without a canonical form have no hash, and the call is still recorded', () => {
   const stream = streamOf();
   observe(stream, fakeCall({ args: '{"a":1,"a":2}' }), fakeResult(), facts);
   expect(stream.told).toMatchObject([{ kind: 'call', argumentsHash: undefined, outcome: 'ok' }]);
 });
 
-test('an error gets the number of its call and keeps all else', () => {
+test('an error gets the number of its call and is otherwise unchanged', () => {
   const cause = new Error('below');
   const shared = new HostError('transport', 'gone', { server: 's', execution: 'uncertain', hint: 'look', cause });
   const own = ownError(shared, call);

@@ -7,7 +7,7 @@ import { ConfiguredServers, changeConfiguration } from './configured-servers.js'
 import { HostRules } from './host-rules.js';
 import type { Servers } from './servers.js';
 
-/** Servers by name, as far as configurations change them; one that is removed takes its time to end. */
+/** Servers by name, as changed by configurations. A removed server needs time to stop. */
 class SlowServers implements Pick<Servers, 'declare' | 'redeclare' | 'remove' | 'find'> {
   readonly byName = new Map<string, ServerDefinition>();
   readonly gone = deferred();
@@ -45,7 +45,7 @@ class SlowServers implements Pick<Servers, 'declare' | 'redeclare' | 'remove' | 
 const settingsOf = (mcpServers: object) => parseHostConfig({ mcpServers }, () => {});
 const entry = { command: 'node' };
 
-test('E11 a server that was taken out, put back and taken out again before it had ended stays away', async () => {
+test('E11 a server that was removed, added and removed again before it had stopped is not started', async () => {
   const servers = new SlowServers();
   const configured = new ConfiguredServers(servers, () => {});
   configured.declare(settingsOf({ x: entry, y: entry }));
@@ -55,7 +55,7 @@ test('E11 a server that was taken out, put back and taken out again before it ha
   expect([...servers.byName.keys()]).toEqual(['y']);
 });
 
-test('E11 a server that was put back before it had ended runs with its last entry', async () => {
+test('E11 a server that was added again before it had stopped runs with its last entry', async () => {
   const servers = new SlowServers();
   const configured = new ConfiguredServers(servers, () => {});
   configured.declare(settingsOf({ x: entry }));
@@ -65,7 +65,7 @@ test('E11 a server that was put back before it had ended runs with its last entr
   expect(servers.find('x')?.definition.spec).toMatchObject({ command: 'perl' });
 });
 
-test('E11 listeners are notified of a server again when its change is done, while another one still changes', async () => {
+test('E11 listeners are notified of a server again when its change is done, even if another server still changes', async () => {
   const servers = new SlowServers();
   const [ends, rules, told] = [new Map<string, () => void>(), new HostRules(() => undefined), [] as string[]];
   const configured = new ConfiguredServers(servers, () => expect.unreachable());

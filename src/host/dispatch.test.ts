@@ -14,7 +14,7 @@ const unsent = { phase: 'queued', execution: 'not_executed' } as const;
 const failure = (code: 'connect_failed' | 'transport' | 'timeout' | 'overloaded', details: HostErrorOptions) =>
   new HostError(code, code, { server: 'a', ...details });
 
-/** The last stage before a session that fails as the test says, in the tick it is asked. */
+/** The last stage before a session, which fails in the same tick as the test says. */
 function setUp() {
   const clock = new FakeClock();
   const world = { fails: undefined as HostError | undefined, sentAtMs: [] as number[], replays: 0 };
@@ -63,7 +63,7 @@ function setUp() {
 }
 
 describe('W19 a call whose connection is refused', () => {
-  test.each([60, 1_000])('for %d ms is answered, and no retry is paid for', async (awayMs) => {
+  test.each([60, 1_000])('for %d ms is answered, and costs no retry', async (awayMs) => {
     const { clock, world, managed, call } = setUp();
     world.fails = failure('connect_failed', { ...unsent, reason: 'ECONNREFUSED' });
     const outcome = call();
@@ -75,7 +75,7 @@ describe('W19 a call whose connection is refused', () => {
     expect(world.replays).toBe(world.sentAtMs.length - 1);
   });
 
-  test('for good ends with the refusal, 50 ms before its deadline', async () => {
+  test('permanently ends with the refusal, 50 ms before its deadline', async () => {
     const { clock, world, call } = setUp();
     world.fails = failure('connect_failed', { ...unsent, reason: 'ECONNREFUSED' });
     const outcome = failureOf(call());
@@ -89,7 +89,7 @@ describe('W19 a call whose connection is refused', () => {
     });
   });
 
-  test('is one of 64: 64 dials of their own and one for each step, and none fails', async () => {
+  test('is one of 64: each dials once, then one call dials per step, and none fails', async () => {
     const { clock, world, call, reconnects } = setUp();
     world.fails = failure('connect_failed', unsent);
     const outcomes = Array.from({ length: 64 }, () => call());
@@ -136,7 +136,7 @@ describe('W19 a call that is sent again on a connection that stays', () => {
     expect(world.sentAtMs).toEqual([0, 50, 200]);
   });
 
-  test('waits no longer than half of the time that is left', async () => {
+  test('waits at most half of the remaining time', async () => {
     const { clock, world, call } = setUp();
     world.fails = failure('transport', unsent);
     const outcome = failureOf(call({ deadlineAtMs: 20 }));
@@ -165,7 +165,7 @@ test('W19 a call whose connection is lost is sent on the next one without a furt
   world.fails = undefined;
   await clock.advanceAsync(0);
   session.closedBy = undefined;
-  // Only what the supervisor waits before it starts the server again.
+  // Only the wait of the supervisor before it restarts the server.
   await clock.advanceAsync(200);
   await outcome;
   expect(managed.supervisor.snapshot().run).toBe(2);
@@ -179,7 +179,7 @@ test('W15 a call that timed out before it was sent is not sent again', async () 
   expect([(await outcome).code, world.sentAtMs.length]).toEqual(['timeout', 1]);
 });
 
-test('W24 a repeated call that may have run stays uncertain when the last try was not sent', async () => {
+test('W24 a repeated call that may have run stays uncertain even if the last attempt was not sent', async () => {
   const { clock, world, call } = setUp();
   world.fails = failure('transport', { phase: 'written', execution: 'uncertain' });
   const outcome = failureOf(call({ tool: 'read' }));

@@ -37,17 +37,17 @@ const changed = { status: 'changed', record: undefined } as const;
 
 test.each<[string, Partial<ExplainFacts>, string, boolean]>([
   ['a ready server is called', {}, 'passes', false],
-  ['one that rests is started', { row: resting }, 'starts', true],
-  ['one that connects is waited for', { row: { ...resting, state: 'connecting' } }, 'waits', false],
-  ['one that was parked just now refuses', { row: parked, refusal: isParked }, 'server_parked', false],
-  ['one that is parked for a while is tried', { row: { ...parked, forMs: 5_000 }, refusal: isParked }, 'tries', true],
+  ['an idle server is started', { row: resting }, 'starts', true],
+  ['the call waits for a connecting server', { row: { ...resting, state: 'connecting' } }, 'waits', false],
+  ['a server that was just parked refuses', { row: parked, refusal: isParked }, 'server_parked', false],
+  ['a server parked for some time is tried', { row: { ...parked, forMs: 5_000 }, refusal: isParked }, 'tries', true],
   ['an open breaker refuses', { row: { ...row, circuit: 'open' }, breakerRetryAfterMs: 5 }, 'circuit_open', false],
   ['half open, the call is the try', { row: halfOpen, breakerRetryAfterMs: 0 }, 'passes', false],
-  ['half open with its trials under way, it refuses', { row: halfOpen, breakerRetryAfterMs: 5 }, 'circuit_open', false],
-  ['nothing left of a budget refuses', { budget: spent }, 'budget_exceeded', false],
+  ['half open with all trials running, it refuses', { row: halfOpen, breakerRetryAfterMs: 5 }, 'circuit_open', false],
+  ['a spent budget refuses', { budget: spent }, 'budget_exceeded', false],
   ['a changed tool is blocked', { pin: changed }, 'schema_changed', false],
   ['a tool that does not exist', { isListed: false, tool: 'raed' }, 'tool_not_found', false],
-  ['the rules come before all else', { denial: denied, pin: changed, budget: spent, row: resting }, 'denied', false],
+  ['the rules are checked first', { denial: denied, pin: changed, budget: spent, row: resting }, 'denied', false],
 ])('%s', (_name, changes, outcome, wouldStart) => {
   const { call, wouldStart: starts } = explain({ ...facts, ...changes });
   expect([call.outcome === 'refused' ? call.code : call.outcome, starts]).toEqual([outcome, wouldStart]);
@@ -70,7 +70,7 @@ test.each<[string, Partial<ExplainFacts>, boolean, string]>([
     true,
     "a rule of role 'dev' allows it, if the server has it: its tools are not known yet",
   ],
-])('which principal sees it, and by which rule: %s', (_name, changes, visible, rule) => {
+])('the principals that see it, and the deciding rule: %s', (_name, changes, visible, rule) => {
   expect(explain({ ...facts, ...changes })).toMatchObject({ visible, rule });
 });
 

@@ -35,7 +35,7 @@ test('an event has time and server, and reaches listeners of its kind and of eve
   ]);
 });
 
-test('what supervisors say is in the same stream', () => {
+test('events of supervisors are in the same stream', () => {
   const { events } = setUp();
   const heard: HostEvent[] = [];
   events.on('any', (event) => heard.push(event));
@@ -44,7 +44,7 @@ test('what supervisors say is in the same stream', () => {
   expect(heard.map(({ kind }) => kind)).toEqual(['state', 'auth']);
 });
 
-test('the host reacts before all listeners, and events of its reaction come after', () => {
+test('the host reacts before all listeners, and events caused by its reaction follow', () => {
   const settled: string[] = [];
   const { events } = setUp((event, stream) => {
     settled.push(event.kind);
@@ -140,7 +140,7 @@ test('call events are emitted while there is a listener for them or for all, onc
   expect(seen).toEqual([false, false, true, true, true, false]);
 });
 
-test('every kind once', () => {
+test('every kind of event once', () => {
   expect(new Set(hostEventKinds).size).toBe(hostEventKinds.length);
   expect(hostEventKinds).toHaveLength(19);
 });

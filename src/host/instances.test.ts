@@ -16,7 +16,7 @@ import type { Supervise } from './supervise.js';
 const minute = 60_000;
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-/** Instances of servers that open at once and count what is open. */
+/** Instances of servers that open at once and count the open runs. */
 function setUp(entry: Record<string, unknown> = {}) {
   const clock = new FakeClock();
   const server = new FakeServer(clock);
@@ -83,7 +83,7 @@ test('E4 two principals that name the same client never share an instance', asyn
   expect(instances.countOf('a')).toBe(0);
 });
 
-test('an instance that is idle for its keep-alive ends, and the next use creates another', async () => {
+test('an instance that is idle for its keep-alive time ends, and the next use creates a new one', async () => {
   const { clock, server, instances, use } = setUp({ keepAlive: '1m' });
   const first = await use('ann');
   clock.advance(5 * minute);
@@ -205,7 +205,7 @@ describe('E4 the instance of a client with subscriptions', () => {
   });
 });
 
-test('there are so many of a server and no more; one that goes makes room', async () => {
+test('a server has a maximum of instances; one that ends makes room', async () => {
   const { instances, use } = setUp();
   for (let i = 0; i < instancesPerServerMax; i++) await use(`client ${i}`);
   await expect(use('one more')).rejects.toMatchObject({
@@ -223,12 +223,12 @@ test('and a total maximum; instances without a run and without calls are evicted
   for (const each of bases) for (let i = 0; i < instancesPerServerMax; i++) await use(`client ${i}`, each);
   await expect(use('ann')).rejects.toMatchObject({ code: 'overloaded' });
   instances.end('client 0');
-  // Asked for and never used.
+  // Requested and never used.
   for (const each of bases) instances.targetOf(each, 'client 0', 'key');
   expect(instances.targetOf(base, 'ann', 'key')).not.toBe(base);
 });
 
-test('E4 a key with many idle clients gives way to others, and keeps those that are in use', async () => {
+test('E4 idle instances of a key with many clients are evicted for other keys; those in use are not', async () => {
   const { instances, server, use } = setUp();
   for (let i = 0; i < instancesPerServerMax; i++) {
     const target = await use(`client ${i}`, undefined, 'greedy');
@@ -237,16 +237,16 @@ test('E4 a key with many idle clients gives way to others, and keeps those that 
   for (const client of ['ann', 'bob']) await use(client, undefined, client);
   await settle();
   expect([instances.countOf('a'), server.live]).toEqual([instancesPerServerMax, instancesPerServerMax]);
-  // Its own clients are not ended for one more of them.
+  // One more client of the same key evicts none of its instances.
   await expect(use('one more', undefined, 'greedy')).rejects.toMatchObject({ code: 'overloaded' });
-  // The idle ones that were made first are gone, and not the one that is in use.
+  // The oldest idle instances are gone, and the instance in use is not.
   for (const client of ['client 1', 'client 2']) instances.end(client);
   expect(instances.countOf('a')).toBe(instancesPerServerMax);
   instances.end('client 0');
   expect(instances.countOf('a')).toBe(instancesPerServerMax - 1);
 });
 
-test('with its client, with its server and with the host it ends, and that is awaited', async () => {
+test('an instance ends with its client, its server and the host, and they wait for its end', async () => {
   const { clock, instances, server, baseOf, use } = setUp();
   server.next = () => ({ closeMs: 10 });
   const other = baseOf('b');
@@ -266,7 +266,7 @@ test('with its client, with its server and with the host it ends, and that is aw
   expect([order, server.opened]).toEqual([['1 live'], 5]);
 });
 
-test('after the host is closed, or while the server is stopped, there is none', async () => {
+test('after the host is closed, or while the server is stopped, there is no instance', async () => {
   const { instances, base, use } = setUp();
   await base.supervisor.stop();
   await expect(use('ann')).rejects.toMatchObject({ code: 'server_stopped' });
@@ -286,7 +286,7 @@ test('an instance that fails keeps its history', async () => {
   expect([typeof (await used), instances.countOf('a')]).toEqual(['string', 1]);
 });
 
-test('W13 each has a breaker of its own, which ends with its run and with itself', async () => {
+test('W13 each instance has its own breaker, which ends with its run or with the instance', async () => {
   const { base, server, instances, use, clock } = setUp({ breaker: { threshold: 1 } });
   const bob = await use('bob');
   const ann = await use('ann');
@@ -298,7 +298,7 @@ test('W13 each has a breaker of its own, which ends with its run and with itself
   lose(ann);
   expect([ann, bob, base].map(circuitOf)).toEqual(['open', 'closed', 'closed']);
   expect(base.circuitStatus(clock.nowMs()).circuit).toBe('open');
-  // A lost run is for the supervisor to replace: the next one is judged by its own calls.
+  // The supervisor replaces a lost run: the breaker of the next run starts from zero.
   server.connection?.die();
   expect([circuitOf(ann), base.circuitStatus(clock.nowMs()).circuit]).toEqual(['closed', 'closed']);
   lose(bob);

@@ -34,7 +34,7 @@ function open(part: Record<string, unknown> = {}) {
   const saved: string[] = [];
   const dropped: string[] = [];
   let guards: readonly Guard[] = [];
-  /** What the server answers, one after the other; the last one stays. */
+  /** The answers of the server in order; the last one is repeated. */
   const answers: (() => ServerList | Promise<ServerList>)[] = [];
   const asked: string[] = [];
   const next = () => (answers.length > 1 ? answers.shift() : answers[0]) as () => ServerList | Promise<ServerList>;
@@ -144,7 +144,7 @@ const namesOf = async (tools: Promise<{ name: string }[]>) => (await tools).map(
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-/** A list that comes when it is told to. */
+/** A list that arrives when the test says so. */
 function later(list: ServerList) {
   let come: () => void = () => {};
   const coming = new Promise<ServerList>((resolve) => {
@@ -175,14 +175,14 @@ describe('a list', () => {
     const lists = await Promise.all([...all, other]);
     expect(asked.length).toBe(2);
     expect(held).toEqual({ now: 0, max: 2 });
-    // Nobody holds what another one was given.
+    // No caller holds the bytes of another.
     lists[0]?.[0]?.raw.fill(0);
     expect(lists[1]?.[0]?.raw.toString()).toBe('{"name":"t"}');
     await listOperations.tools('a', ada);
     expect(asked.length).toBe(3);
   });
 
-  test('is not kept with cache: off', async () => {
+  test('is not cached with cache: off', async () => {
     const { listOperations, answer, asked } = open({ cache: 'off' });
     answer(listOf(['t'], { ttlMs: 1_000, cacheScope: 'public' }));
     await listOperations.tools('a');
@@ -275,7 +275,7 @@ describe('a resource', () => {
     },
   );
 
-  test('takes more than the right to see the server, and a URI', async () => {
+  test('needs more than the right to see the server, and a URI', async () => {
     const { listOperations, answer, asked, guard } = open();
     answer(content('one'));
     guard(({ action }) => (action === 'list' ? { allow: true } : { allow: false, reason: 'no' }));
@@ -288,7 +288,7 @@ describe('a resource', () => {
 });
 
 describe('D-17 policy', () => {
-  test('a tool that may not be called is not listed, fresh or kept', async () => {
+  test('a tool that may not be called is not listed, neither fresh nor cached', async () => {
     const { listOperations, answer, asked, guard } = open();
     answer(listOf(['ok', 'secret'], { ttlMs: 1_000, cacheScope: 'public' }));
     guard(({ tool, principal }) =>
@@ -301,7 +301,7 @@ describe('D-17 policy', () => {
     expect(keysOf(await listOperations.list('a', 'tools/list', bob))).toBe('ok');
   });
 
-  test('a guard that denies the server comes before any look at it', async () => {
+  test('a guard that denies the server is asked before anything else', async () => {
     const { listOperations, guard } = open();
     guard(() => ({ allow: false, reason: 'no' }));
     expect((await failureOf(listOperations.tools('nobody'))).code).toBe('denied');
@@ -309,7 +309,7 @@ describe('D-17 policy', () => {
     expect((await failureOf(listOperations.tools('nobody'))).code).toBe('server_not_found');
   });
 
-  test('an open breaker refuses a list that is not kept, and a list that is the trial closes it', async () => {
+  test('an open breaker refuses an uncached list, and a list that succeeds as the trial closes it', async () => {
     const { listOperations, answer, asked, servers, clock } = open();
     answer(() => Promise.reject(new HostError('transport', 'gone')));
     expect((await failureOf(listOperations.tools('a'))).code).toBe('transport');
@@ -325,7 +325,7 @@ describe('D-17 policy', () => {
 describe('D-17 a read passes the same checks as a call', () => {
   const content = { ...listOf([]), items: [{ key: '', raw: Buffer.from('{"contents":[]}') }] };
 
-  test('a resource is charged, kept or not, and refused when it is one too many; a list is not', async () => {
+  test('a resource is charged, cached or not, and refused beyond the budget; a list is never charged', async () => {
     const { listOperations, answer, asked, rateLimits } = open();
     rateLimits.set('ada', { calls: 2, windowMs: 1_000 });
     answer({ ...content, items: [{ key: '', raw: Buffer.from('{"contents":[],"ttlMs":1000}') }] });
@@ -340,7 +340,7 @@ describe('D-17 a read passes the same checks as a call', () => {
     await listOperations.tools('a', ada);
   });
 
-  test('readings wait for a place of the server, equal ones for one, and leave the queue when no caller wants them', async () => {
+  test('reads wait for a slot of the server, equal ones for one slot, and leave the queue when no caller waits', async () => {
     const { listOperations, answer, asked, servers } = open({ concurrency: 1 });
     const slow = later(content);
     answer(slow.list, content);
@@ -358,7 +358,7 @@ describe('D-17 a read passes the same checks as a call', () => {
     expect([asked.length, servers.get('a')?.load]).toMatchObject([3, { running: 0, waiting: 0 }]);
   });
 
-  test('a reading that fails gives its place back', async () => {
+  test('a failed read releases its slot', async () => {
     const { listOperations, answer, servers } = open({ concurrency: 1, breaker: { threshold: 100 } });
     for (const fail of [
       () => Promise.reject(new HostError('transport', 'gone')),
@@ -383,7 +383,7 @@ describe('D-17 a read passes the same checks as a call', () => {
     },
   );
 
-  test('a deadline that has passed is a timeout, and one that never comes is none', async () => {
+  test('a deadline in the past is a timeout, an infinite one is no deadline', async () => {
     const { listOperations, answer, asked, clock } = open();
     answer(content);
     for (const deadlineMs of [-1, 0, Number.NEGATIVE_INFINITY])
@@ -402,7 +402,7 @@ test('D-24 the server name inside a tool is ignored', async () => {
 });
 
 describe('what is stored from a list', () => {
-  test('of two readings the one that began later counts, whichever ends first', async () => {
+  test('of two reads the one that began later is used, whichever ends first', async () => {
     const { listOperations, servers } = open();
     const early = listOperations.beginToolRead('a');
     const late = listOperations.beginToolRead('a');
@@ -411,7 +411,7 @@ describe('what is stored from a list', () => {
     expect(keysOf(servers.get('a')?.tools ?? [])).toBe('new');
   });
 
-  test('X18 a long list is judged in slices and not shown before; an equal one costs next to nothing', async () => {
+  test('X18 a long list is checked in slices and not shown before; an equal list costs almost nothing', async () => {
     const { listOperations, answer, servers, statusOf } = open();
     const tools = (text: string) => ({
       ...listOf([]),
@@ -432,9 +432,9 @@ describe('what is stored from a list', () => {
     await listOperations.tools('a');
     isShown = true;
     expect(turns).toBeGreaterThanOrEqual(16);
-    // Never shown while it looks approved, and all of it judged at once.
+    // The list is never shown with an approved status, and all of it is judged together.
     expect(new Set(seen)).toEqual(new Set(['approved false']));
-    // Only so many texts are compared at once; the others count as changed until the next list.
+    // The number of texts compared at once is bounded; the others count as changed until the next list.
     expect(new Set(tools('b').items.map(({ key }) => statusOf(key)))).toEqual(new Set(['reworded', 'changed']));
     const { tools: learnt } = servers.get('a') as ManagedServer;
     turns = 0;
@@ -456,7 +456,7 @@ describe('what is stored from a list', () => {
     expect(asked.length).toBe(1);
   });
 
-  test('nothing is learnt of a server that was replaced meanwhile', async () => {
+  test('the list of a server that was replaced meanwhile is discarded', async () => {
     const { listOperations, servers, replace } = open();
     const reading = listOperations.beginToolRead('a');
     replace({ concurrency: 2 });
@@ -476,7 +476,7 @@ describe('what is stored from a list', () => {
     expect(asked.length).toBe(1);
   });
 
-  test('only new tools are stored, and only changed ones drop cached answers', async () => {
+  test('only new tools are stored, and only changed tools drop cached answers', async () => {
     const { listOperations, answer, saved, dropped } = open();
     answer(listOf(['t']));
     await listOperations.tools('a');

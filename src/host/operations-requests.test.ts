@@ -17,7 +17,7 @@ const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 const ok = (text = '{"messages":[]}'): Answer => ({ kind: 'result', bytes: Buffer.from(text), mayHold: 0 });
 const ann = fakePrincipal('ann');
 
-/** A requester over one server that answers when told. */
+/** A requester with one server that answers when the test says so. */
 function setUp(entry: Record<string, unknown> = {}, rateLimit?: RateLimit) {
   const clock = new FakeClock(1_000);
   const asked: { method: string; params: unknown; options: CallOptions; answer(outcome: Answer | Error): void }[] = [];
@@ -55,7 +55,7 @@ function setUp(entry: Record<string, unknown> = {}, rateLimit?: RateLimit) {
   return { clock, asked, held, managed, guards, denied, instances, ask, requester };
 }
 
-test('the answer of the server is returned, also an error, with the era it is written in', async () => {
+test('the answer of the server, or its error, is returned with the era of its format', async () => {
   const { asked, held, ask } = setUp();
   const outcomes = [ask(), ask('completion/complete')];
   await settle();
@@ -70,7 +70,7 @@ test('the answer of the server is returned, also an error, with the era it is wr
   expect(held.now).toBe(0);
 });
 
-test('it has the time limit of a call: the server’s, extended by progress, at most ten minutes', async () => {
+test('a request has the time limit of a call: the limit of the server, extended by progress to at most ten minutes', async () => {
   const { clock, asked, ask } = setUp({ timeouts: { call: '2m' } });
   const nowMs = clock.nowMs();
   void ask();
@@ -145,7 +145,7 @@ describe('it is refused before anything is sent', () => {
 
 describe('W11 a request that waited in the queue', () => {
   test.each(['resources/read', 'prompts/get', 'completion/complete', 'vendor/method'])(
-    'as %s is not sent to a server that asked for fewer meanwhile',
+    'as %s is not sent to a server that meanwhile asked for fewer requests',
     async (method) => {
       const { clock, asked, ask, managed } = setUp({ concurrency: 1 });
       const [first, second] = [failureOf(ask('prompts/get')), failureOf(ask(method))];
@@ -171,7 +171,7 @@ describe('W11 a request that waited in the queue', () => {
 });
 
 describe('what failed', () => {
-  test('is sent again only when not a byte of it had left', async () => {
+  test('is sent again only if no byte of it was sent', async () => {
     const { asked, ask, clock } = setUp();
     const outcome = failureOf(ask());
     await settle();
@@ -183,7 +183,7 @@ describe('what failed', () => {
     expect(asked).toHaveLength(2);
   });
 
-  test('because a person took too long speaks not against the server', async () => {
+  test('because a person took too long does not count against the server', async () => {
     const heard: string[] = [];
     const { clock, asked, ask } = setUp();
     const late = () => new HostError('timeout', 'no answer by the deadline', { phase: 'written' });

@@ -13,7 +13,7 @@ import type { ManagedServer } from './managed-server.js';
 
 type Told = (outcome: Answer | Error) => void;
 
-/** A caller over one server whose session writes down what it is asked, and answers when told. */
+/** A caller of one server, whose session records its requests and answers when the test says so. */
 function setUp(entry: Record<string, unknown> = {}, guards: readonly Guard[] = []) {
   const clock = new FakeClock(1_000);
   const asked: { readonly options: CallOptions; readonly answer: Told }[] = [];
@@ -59,7 +59,7 @@ const ok = (text = '{"content":[]}'): Answer => ({
 });
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-test('without a deadline of its caller, a call has the time its server is allowed, and progress moves that to ten minutes', async () => {
+test('without a deadline of its caller, a call has the time limit of its server, which progress extends to ten minutes', async () => {
   const { clock, asked, caller } = setUp({ timeouts: { call: '5m' } });
   const call = caller.call('a', 'x', {}, {});
   await settle();
@@ -73,7 +73,7 @@ test('without a deadline of its caller, a call has the time its server is allowe
   await call;
 });
 
-test('a deadline of its caller is never passed, by progress neither', async () => {
+test('a deadline of its caller is never exceeded, even with progress', async () => {
   const { clock, asked, caller } = setUp();
   const call = caller.call('a', 'x', {}, { deadlineMs: 2_000 });
   await settle();
@@ -99,15 +99,15 @@ describe('W10 a call that ends by its caller’s deadline, on a server that was 
   }
 
   test.each([
-    ['leads to a check once it was sent for more than 5 s', 5_001, false, [1, 1]],
-    ['leads to none before', 5_000, false, [0, 0]],
-    ['leads to none when the server waits for its caller’s answer', 60_000, true, [0, 0]],
+    ['leads to a check if it was sent more than 5 s ago', 5_001, false, [1, 1]],
+    ['leads to no check before', 5_000, false, [0, 0]],
+    ['leads to no check while the server waits for its caller’s answer', 60_000, true, [0, 0]],
   ])('%s', async (_what, deadlineMs, asks, expected) => {
     expect(await ended(deadlineMs, asks)).toEqual(expected);
   });
 });
 
-test('an answer that may be kept ends its call, though the server was removed meanwhile', async () => {
+test('a cacheable answer ends its call, even if the server was removed meanwhile', async () => {
   const { asked, caller, held, remove } = setUp();
   const call = caller.call('a', 'x', {}, {});
   await settle();
@@ -117,7 +117,7 @@ test('an answer that may be kept ends its call, though the server was removed me
   expect(held.calls).toBe(0);
 });
 
-test('a call whose server goes while it is being started ends, though its tool is not known', async () => {
+test('a call of an unknown tool ends when its server is removed during the start', async () => {
   const { asked, caller, held, remove } = setUp();
   const call = caller.call('a', 'x', {}, {});
   remove();
@@ -136,7 +136,7 @@ describe('a relayed call', () => {
     return world;
   };
 
-  test('passes its metadata and handlers on; a plain call has none', async () => {
+  test('forwards its metadata and handlers; a plain call has none', async () => {
     const { asked, caller } = setUp();
     const onServerNotification = () => {};
     const words = { meta: '"a":1', members: '"b":2', capabilities: '{}' };
@@ -204,7 +204,7 @@ describe('a relayed call', () => {
     expect(asked).toEqual([]);
   });
 
-  test('E4 a principal that may not use such a server is denied it, and learns nothing about clients', async () => {
+  test('E4 a principal that may not use such a server is denied, and the error says nothing about clients', async () => {
     const { caller } = setUp({ isolation: 'per-client' }, [() => ({ allow: false, reason: 'not yours' })]);
     await expect(caller.call('a', 'x', {}, {})).rejects.toMatchObject({ code: 'denied' });
   });

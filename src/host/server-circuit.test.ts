@@ -7,7 +7,7 @@ import type { Session } from '../session/session.js';
 import type { Acquired } from '../supervisor/supervisor.js';
 import { ServerCircuit } from './server-circuit.js';
 
-/** A circuit over one session that answers as a test says. */
+/** A circuit with one session that answers as the test says. */
 function setUp(plan: Partial<typeof defaultBreakerPlan> = {}) {
   const clock = new FakeClock();
   const changes: string[] = [];
@@ -82,7 +82,7 @@ describe('W6 while it is open because connections failed', () => {
 
   test.each([
     ['it is closed by a new run', ({ breaker }: ReturnType<typeof setUp>) => breaker.reset()],
-    ['it is closed for good', ({ circuit }: ReturnType<typeof setUp>) => circuit.close()],
+    ['it is closed permanently', ({ circuit }: ReturnType<typeof setUp>) => circuit.close()],
   ])('no timer is left once %s, before a check or during one', async (_what, end) => {
     for (const atMs of [100, 600]) {
       const rig = setUp({ threshold: 1 });
@@ -95,14 +95,14 @@ describe('W6 while it is open because connections failed', () => {
     }
   });
 
-  test('and once it is closed for good, a late failure sets no timer', () => {
+  test('and after its permanent end a late failure sets no timer', () => {
     const { clock, circuit, fail } = setUp({ threshold: 1 });
     circuit.close();
     fail('loss');
     expect([clock.pendingTimers, circuit.check()]).toEqual([0, undefined]);
   });
 
-  test('a check that began before the breaker opened anew counts once, for the new period', async () => {
+  test('a check that began before the breaker opened again counts once, for the new period', async () => {
     const { clock, breaker, asked, fail, answers } = setUp({ threshold: 1 });
     answers('at the deadline');
     fail('loss');
@@ -126,7 +126,7 @@ describe('W6 while it is open because connections failed', () => {
     expect([clock.pendingTimers, managed.breaker.isClosed]).toEqual([0, true]);
   });
 
-  test('a closed breaker has no timer, whatever it counts', () => {
+  test('a closed breaker has no timer, whatever its failures', () => {
     const { clock, fail } = setUp();
     fail('loss');
     expect(clock.pendingTimers).toBe(0);
@@ -189,7 +189,7 @@ describe('W10 a call that ended in silence', () => {
     expect(breaker.failures).toBe(0);
   });
 
-  test('time and again opens the breaker; as a trial it opens it again or frees its place', async () => {
+  test('repeatedly opens the breaker; as a trial it opens the breaker again or frees its place', async () => {
     const { clock, circuit, breaker, answers, ticket, now } = setUp();
     answers('at the deadline');
     for (let i = 0; i < 5; i++) {
@@ -208,7 +208,7 @@ describe('W10 a call that ended in silence', () => {
     expect([now(), breaker.failures]).toEqual(['open', 6]);
   });
 
-  test('without a session is not looked into', () => {
+  test('without a session leads to no check', () => {
     const { circuit, supervisor, ticket, asked } = setUp();
     supervisor.current = undefined;
     circuit.suspect(ticket());

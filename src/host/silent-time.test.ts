@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { SilentTime } from './server-circuit.js';
 
-test('W10 the time of calls that were given up one after another adds up', () => {
+test('W10 the times of calls that were abandoned one after another add up', () => {
   const silentTime = new SilentTime();
   expect([silentTime.add(0, 0, 4_000), silentTime.add(10_000, 0, 14_000)]).toEqual([4_000, 8_000]);
 });
 
-test('W10 time that calls waited together counts once', () => {
+test('W10 time in which several calls waited counts once', () => {
   const silentTime = new SilentTime();
   expect([silentTime.add(0, 0, 4_000), silentTime.add(100, 0, 4_000), silentTime.add(2_000, 0, 5_000)]).toEqual([
     4_000, 4_000, 5_000,

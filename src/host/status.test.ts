@@ -47,7 +47,7 @@ function rowOf(part: Partial<Snapshot>, openSinceMs?: number, throttledForMs?: n
   return row as StatusRow;
 }
 
-test('times are given by the wall, and as how long ago on our own clock', () => {
+test('times are given as wall clock times, and as ages on the monotonic clock', () => {
   const row = rowOf(
     {
       ...{ state: 'ready', sinceMs: 4_000, run: 1, lastSuccessAtMs: 9_500 },

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { StderrTails } from './host-parts.js';
 
-test('the output of the last process stays until the next one has written some', () => {
+test('the output of the last process is kept until the next process writes', () => {
   const words = new StderrTails();
   const said = ['', '', '', ''];
   const begin = (i: number) => {
@@ -15,7 +15,7 @@ test('the output of the last process stays until the next one has written some',
   said[0] = 'first';
   begin(1);
   expect([words.of('a'), words.of('a', 2), words.of('b')]).toEqual(['first', 'st', undefined]);
-  // One that says nothing does not take the place of one that did.
+  // A process without output does not replace the output of an earlier one.
   begin(2);
   expect([words.of('a'), lines()]).toEqual(['first', ['first@0']]);
   said[2] = 'third';

@@ -26,7 +26,7 @@ afterAll(() => {
 const spans = () => exporter.getFinishedSpans();
 const asked = async () => (await openTracing({ traces: true }, onProblem)) as Tracing;
 
-test('D-28 a span says which server and tool, how often it was sent, to which run, and how it ended', async () => {
+test('D-28 a span has the server and tool, the number of attempts, the run and the outcome', async () => {
   const tracing = await asked();
   tracing.begin('r1', 'files', 'read')(fakeResult('{}', { run: 4 }), { attempts: 2, run: 4 });
   const error = new HostError('timeout', 'the server said: hunter2', {});
@@ -58,7 +58,7 @@ test('D-28 a span says which server and tool, how often it was sent, to which ru
   expect(JSON.stringify(spans().map(({ status, events }) => [status, events]))).not.toContain('hunter2');
 });
 
-test('D-28 the parent is the span that was active when the call was made, however calls end', async () => {
+test('D-28 the parent is the span that was active when the call began, in whatever order calls end', async () => {
   const tracing = await asked();
   const tracer = api.trace.getTracer('test');
   const within = (name: string) => {
@@ -82,12 +82,12 @@ test('D-28 the parent is the span that was active when the call was made, howeve
 });
 
 describe('asking for traces', () => {
-  test('for none loads nothing', async () => {
+  test('with traces off loads nothing', async () => {
     const load = () => Promise.reject(new Error('loaded'));
     expect(await openTracing({ traces: false }, onProblem, load)).toBeUndefined();
   });
 
-  test('without the package is an error that says what to install', async () => {
+  test('without the package is an error that names the package to install', async () => {
     const load = () => Promise.reject(Object.assign(new Error('not found'), { code: 'ERR_MODULE_NOT_FOUND' }));
     const error = await openTracing({ traces: true }, onProblem, load).catch((thrown: unknown) => thrown);
     if (!isHostError(error)) throw error;
@@ -102,7 +102,7 @@ describe('a tracer that fails', () => {
     trace: { getTracer: () => ({ startSpan: () => span as never }) },
   });
 
-  test('at the start costs the span only', () => {
+  test('at the start of a span loses only the span', () => {
     const tracing = new Tracing(
       {
         ...api,
@@ -118,7 +118,7 @@ describe('a tracer that fails', () => {
     expect(problems).toHaveLength(1);
   });
 
-  test('at the end is reported, and the span is ended all the same', () => {
+  test('at the end is reported, and the span still ends', () => {
     let ends = 0;
     const setAttributes = () => {
       throw new Error('full');

@@ -22,7 +22,7 @@ function admitted(breaker: Breaker, nowMs: number) {
 
 const fail = (breaker: Breaker, nowMs: number) => breaker.failed(admitted(breaker, nowMs), nowMs, 'timeout');
 
-test('W13 the worst breaker represents the server, and each change of the worst is reported once', () => {
+test('W13 the worst breaker represents the server, and each change of it is reported once', () => {
   const { changes, circuits, breakerOf } = setUp();
   const [own, ann, bob] = [breakerOf(), breakerOf(), breakerOf()];
   expect(circuits.now(own, 0)).toEqual(closedStatus);
@@ -41,7 +41,7 @@ test('W13 the worst breaker represents the server, and each change of the worst 
   ]);
 });
 
-test('while all are closed, the failures of the server’s own are shown', () => {
+test('while all breakers are closed, the failures of the server’s own breaker are shown', () => {
   const { circuits } = setUp();
   const own = new Breaker();
   fail(own, 0);
