@@ -9,7 +9,7 @@ import {
   requiredCapabilities,
 } from './client-capabilities.js';
 
-describe('what a request needs of a client', () => {
+describe('the capability that a request needs', () => {
   test.each([
     ['elicitation/create', '{"message":"?"}', 'form', '{"elicitation":{}}'],
     ['elicitation/create', '{"mode":"form"}', 'form', '{"elicitation":{"form":{}}}'],
@@ -23,11 +23,11 @@ describe('what a request needs of a client', () => {
     expect(isDeclared(need as ClientCapability, capabilitiesOf('{}'))).toBe(false);
   });
 
-  test('is nothing that a client could have, for an unknown method', () => {
+  test('is one that no client can have, for an unknown method', () => {
     expect(neededCapability('vendor/ask', undefined)).toBeUndefined();
   });
 
-  test('is not declared by less than it', () => {
+  test('is not declared by a smaller capability', () => {
     expect(isDeclared('url', capabilitiesOf('{"elicitation":{}}'))).toBe(false);
     expect(isDeclared('samplingTools', capabilitiesOf('{"sampling":{}}'))).toBe(false);
   });
@@ -49,13 +49,13 @@ describe('the client capabilities that a server receives', () => {
   const carried = (raw: string, isReachable = true) =>
     forwardedCapabilities(fakeExchange('modern', { capabilities: raw }).client, isReachable);
 
-  test('is the client’s own JSON, unchanged', () => {
+  test('are the JSON of the client, unchanged', () => {
     expect(carried(everything)).toBe(everything);
     expect(carried('{"sampling":{"x": 12345678901234567890}}')).toBe('{"sampling":{"x": 12345678901234567890}}');
     expect(carried('{}')).toBe('{}');
   });
 
-  test('is less than it where follow-ups are not routed', () => {
+  test('are reduced where follow-ups are not routed', () => {
     expect(
       carried(
         '{"tasks":{},"roots":{},"vendor":1,"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"a":1}}}',
@@ -63,7 +63,7 @@ describe('the client capabilities that a server receives', () => {
     ).toBe('{"roots":{},"extensions":{"io.modelcontextprotocol/ui":{"a":1}}}');
   });
 
-  test('holds nothing that the client could be asked, when it cannot be reached', () => {
+  test('contain no requests to the client, when it cannot be reached', () => {
     expect(carried('{"elicitation":{},"experimental":{"a":1}}', false)).toBe('{"experimental":{"a":1}}');
   });
 });

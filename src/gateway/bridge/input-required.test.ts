@@ -14,19 +14,19 @@ const form = '{"method":"elicitation/create","params":{"message":"who?"}}';
 describe('a result', () => {
   test.each([
     ['an answer', '{"resultType":"complete","content":[]}'],
-    ['one that speaks of it', '{"content":[{"type":"text","text":"input_required"}]}'],
-    ['one that has the word deeper down', '{"a":{"resultType":"input_required","requestState":"x"}}'],
+    ['a result with the word in a text', '{"content":[{"type":"text","text":"input_required"}]}'],
+    ['a result with the word in a nested member', '{"a":{"resultType":"input_required","requestState":"x"}}'],
     ['one with escapes', '{"resultType":"complete","content":[{"text":"\\u0041"}]}'],
-  ])('that asks for nothing: %s', (_, text) => {
+  ])('that requests no input: %s', (_, text) => {
     expect(read(text)).toBeUndefined();
   });
 
-  test('of a legacy server is no question, whatever its text', () => {
+  test('of a legacy server requests no input, whatever its text', () => {
     const relayed = legacyResult('{"resultType":"input_required","requestState":"x"}');
     expect(readInputRequired('files', 'tools/call', relayed)).toBeUndefined();
   });
 
-  test('that asks is read in the order of its requests', () => {
+  test('that requests input is read in the order of its requests', () => {
     const text = `{"inputRequests":{"b":${form},"a":{"method":"roots/list"},"c":{"method":"elicitation/create","params":{"mode":"url"}},"d":{"method":"sampling/createMessage","params":{"tools":[]}}},"requestState":"s\\u0041","resultType":"input_required"}`;
     const found = read(text);
     expect(found?.requests.map(({ key, method, need }) => [key, method, need])).toEqual([
@@ -39,7 +39,7 @@ describe('a result', () => {
     expect(text.slice(start, end)).toBe('"s\\u0041"');
   });
 
-  test('that hides the word in escapes is found all the same', () => {
+  test('that writes the word with escapes is recognised too', () => {
     expect(read('{"resultType":"input\\u005frequired","requestState":"x"}')).toMatchObject({ requests: [] });
     expect(read('{"result\\u0054ype":"input_required","requestState":"x"}')).toMatchObject({ requests: [] });
   });
@@ -84,13 +84,13 @@ describe('a result', () => {
     );
   });
 
-  test('gets another state and keeps all else to the byte', () => {
+  test('gets another state and is otherwise unchanged', () => {
     const text = '{ "vendor": 12345678901234567890, "resultType":"input_required","requestState" : "old" , "z":1}';
     const { state } = read(text) ?? {};
     expect(withState(Buffer.from(text), state as never, 'new').toString()).toBe(text.replace('"old"', '"new"'));
   });
 
-  test('is written so that it can be read', () => {
+  test('that is built can be read again', () => {
     const requests = [
       { key: 'ask-1', method: 'elicitation/create', params: Buffer.from('{"message":"é"}') },
       { key: 'ask-2', method: 'roots/list', params: undefined },

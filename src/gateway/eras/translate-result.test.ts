@@ -53,23 +53,27 @@ describe('a result of the same era', () => {
 describe('a legacy result for a modern client', () => {
   test.each([
     ['is marked as complete', '{"a":1.0}', `{"resultType":"complete",${meta},"a":1.0}`],
-    ['is so when it is empty', '{}', `{"resultType":"complete",${meta}}`],
-    ['is so when it is empty and wide', '{ \n }', `{"resultType":"complete",${meta} \n }`],
-    ['is so however wide', `{${' '.repeat(99)}}`, `{"resultType":"complete",${meta}${' '.repeat(99)}}`],
+    ['is marked when it is empty', '{}', `{"resultType":"complete",${meta}}`],
+    ['is marked when it is empty but contains white space', '{ \n }', `{"resultType":"complete",${meta} \n }`],
+    [
+      'is marked however much white space it contains',
+      `{${' '.repeat(99)}}`,
+      `{"resultType":"complete",${meta}${' '.repeat(99)}}`,
+    ],
     [
       'keeps its own _meta',
       '{"_meta":{"x":1.0},"a":2}',
       `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":${serverInfo},"x":1.0},"a":2}`,
     ],
-    ['keeps a _meta that is none', '{"_meta":7}', '{"resultType":"complete","_meta":7}'],
+    ['keeps a _meta that is no object', '{"_meta":7}', '{"resultType":"complete","_meta":7}'],
     ['has its own mark replaced', '{"resultType":"task","a":1}', `{${meta},"resultType":"complete","a":1}`],
-    ['has a mark in disguise replaced', '{"resultTyp\\u0065":"task"}', `{${meta},"resultTyp\\u0065":"complete"}`],
-    ['may speak of _meta in a text', '{"t":"\\"_meta\\""}', `{"resultType":"complete",${meta},"t":"\\"_meta\\""}`],
+    ['has a mark with escapes replaced', '{"resultTyp\\u0065":"task"}', `{${meta},"resultTyp\\u0065":"complete"}`],
+    ['may contain _meta in a text', '{"t":"\\"_meta\\""}', `{"resultType":"complete",${meta},"t":"\\"_meta\\""}`],
   ])('%s', (_title, text, expected) => {
     expect(said(text, 'legacy', 'modern')).toBe(expected);
   });
 
-  test('is not to be kept when it was read', () => {
+  test('of a read may not be cached', () => {
     const hints = '"resultType":"complete","ttlMs":0,"cacheScope":"private"';
     expect(said('{"contents":[]}', 'legacy', 'modern', 'resources/read')).toBe(`{${hints},${meta},"contents":[]}`);
     const kept = JSON.parse(String(said('{"ttlMs":9,"contents":[]}', 'legacy', 'modern', 'resources/read')));
@@ -94,14 +98,18 @@ describe('a modern result for a legacy client', () => {
       '{"resultType":"complete","ttlMs":1,"cacheScope":"public","n":1.0}',
       '{"n":1.0}',
     ],
-    ['is not touched without that', '{"n": 1.0}', '{"n": 1.0}'],
-    ['loses it in disguise', '{"n":1,"ttl\\u004ds":1}', '{"n":1}'],
-    ['stays where it has another meaning', '{"structuredContent":{"ttlMs":1}}', '{"structuredContent":{"ttlMs":1}}'],
+    ['is not changed without such members', '{"n": 1.0}', '{"n": 1.0}'],
+    ['loses them when they are written with escapes', '{"n":1,"ttl\\u004ds":1}', '{"n":1}'],
+    [
+      'keeps them where they have another meaning',
+      '{"structuredContent":{"ttlMs":1}}',
+      '{"structuredContent":{"ttlMs":1}}',
+    ],
   ])('%s', (_title, text, expected) => {
     expect(said(text, 'modern', 'legacy')).toBe(expected);
   });
 
-  test('of a kind it does not know is an error', () => {
+  test('of an unknown kind is an error', () => {
     expect(said('{"resultType":"task","taskId":"1"}', 'modern', 'legacy')).toMatchObject({ code: -32603 });
     expect(said('{"resultType":"input_required"}', 'modern', 'legacy')).toMatchObject({ code: -32603 });
   });

@@ -47,7 +47,7 @@ test.each([
   expect(ring().authenticate(header)).toBeUndefined();
 });
 
-test('the local key is the embedder itself, whatever entry the configuration has for it', () => {
+test('the local key belongs to the embedder, even if an entry of the configuration has the same key', () => {
   const keyring = new Keyring({ clock, localKey: 'hk_local', keys: keysOf({ eve: { hash: hashOf('hk_local') } }) });
   expect(keyring.authenticate('Bearer hk_local')).toBe(embedder);
   expect(new Keyring({ clock }).authenticate('Bearer hk_local')).toBeUndefined();

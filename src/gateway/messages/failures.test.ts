@@ -12,7 +12,7 @@ const context: FailureContext = {
   serverInfo: '{}',
 };
 
-/** What the protocol has words for itself; all else keeps a well-formed call from its result. */
+/** Failures for which the protocol has its own codes; other failures deny a well-formed call its result. */
 const protocolErrors = ['invalid_request', 'invalid_arguments', 'unauthenticated', 'tool_not_found', 'cancelled'];
 
 describe('a tool call that fails with', () => {
@@ -28,7 +28,7 @@ describe('a tool call that fails with', () => {
   });
 });
 
-test('the cause that the host stores is not shown', () => {
+test('the stored cause is not shown to the client', () => {
   const cause = new Error('secret');
   const error = new HostError('transport', 'the pipe broke', { cause, exitCode: 3 });
   expect(JSON.stringify(callFailure(error, context))).not.toContain('secret');
@@ -78,7 +78,7 @@ describe('E13 an error code of a server, for a modern client', () => {
     [-32042, -32603],
     ...[-32000, -32001, -32003, -32019, -32023, -32050, -32099, -32100, -32768].map((code) => [code, -32603] as const),
     ...[-32700, -32600, -32601, -32602, -32603].map((code) => [code, code] as const),
-    // The server's own.
+    // A code of the server itself.
     ...[-32769, -31999, -1, 1, 42].map((code) => [code, code] as const),
   ] as const;
   test.each(eras.flatMap((serverEra) => cases.map((row) => [serverEra, ...row] as const)))(

@@ -58,7 +58,7 @@ describe('legacy client, modern server', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('by URL the client gets the id that its era wants', async () => {
+  test('for a URL the client gets the id that its era requires', async () => {
     const { bridge } = bench();
     const exchange = fakeExchange('legacy');
     const own = '{"mode":"url","url":"https://a.example","elicitationId":"mine"}';
@@ -81,7 +81,7 @@ describe('legacy client, modern server', () => {
     expect(await relayed).toBe(done);
   });
 
-  test('a server that only wants to be asked again is, after a pause', async () => {
+  test('a call whose server only asks to repeat it is sent again after a pause', async () => {
     const { bridge, clock } = bench();
     const request = bridged(fakeExchange('legacy'), (_, round) =>
       round === 1 ? modernResult('{"resultType":"input_required","requestState":"s"}') : done,
@@ -94,7 +94,7 @@ describe('legacy client, modern server', () => {
     expect(request.sent[1]?.members).toBe('"requestState":"s"');
   });
 
-  test('a server that never has enough is given up after eight rounds', async () => {
+  test('a server that keeps requesting input is given up after eight rounds', async () => {
     const { bridge } = bench();
     const exchange = fakeExchange('legacy');
     const request = bridged(exchange, () => asks(`"a":${form}`));
@@ -139,7 +139,7 @@ describe('legacy client, modern server', () => {
         exchange.asked[0]?.fail(new HostError('timeout', 'no answer in time')),
       'no answer in time',
     ],
-  ])('%s of the client ends the call and the other asks', async (_, act, why) => {
+  ])('%s of the client ends the call and its other questions', async (_, act, why) => {
     const { bridge } = bench();
     const exchange = fakeExchange('legacy');
     const request = bridged(exchange, () => asks(`"a":${form},"b":${form}`));
@@ -186,7 +186,7 @@ describe('legacy client, legacy server', () => {
     return { relayed, finish: () => finish() };
   }
 
-  test('question and answer pass as they are', async () => {
+  test('question and answer are forwarded unchanged', async () => {
     const exchange = fakeExchange('legacy');
     const [first, second] = [
       inbound('elicitation/create', formParams, 1),
@@ -229,7 +229,7 @@ describe('legacy client, legacy server', () => {
     expect(asked.answers).toEqual([{ jsonrpc: '2.0', id: 7, error: { code: -32603, message: 'the call has ended' } }]);
   });
 
-  test('an answer that comes after the call is not taken for one', async () => {
+  test('an answer that arrives after the call is ignored', async () => {
     const exchange = fakeExchange('legacy');
     let answer: () => void = () => {};
     const ask: typeof exchange.ask = () =>

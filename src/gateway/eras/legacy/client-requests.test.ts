@@ -46,7 +46,7 @@ test.each([
   ['its signal', 'cancelled', ({ gone }: ReturnType<typeof setUp>) => gone.abort()],
   ['the end of its request', 'cancelled', ({ asks, owner }: ReturnType<typeof setUp>) => asks.withdraw(owner)],
   ['the end of its client', 'transport', ({ asks }: ReturnType<typeof setUp>) => asks.end()],
-])('%s ends it, notifies the client, and leaves nothing', async (_name, code, happen) => {
+])('%s ends the question, notifies the client, and leaves nothing behind', async (_name, code, happen) => {
   const all = setUp();
   const { asks, told, tell, owner, gone, clock } = all;
   const refused = expect(
@@ -60,7 +60,7 @@ test.each([
   expect([asks.size, clock.pendingTimers]).toEqual([0, 0]);
 });
 
-test('more than its bound, or without a client, is refused at once', async () => {
+test('a question beyond the bound or without a client is refused at once', async () => {
   const { asks, tell, owner } = setUp(1);
   const deaf = () => false;
   await expect(asks.ask(owner, deaf, 'a', undefined, { deadlineAtMs: far })).rejects.toMatchObject({
@@ -102,7 +102,7 @@ test.each([
     ({ clock }: ReturnType<typeof setUp>) => clock.advance(initializedWaitMs),
   ],
   ['its request ends first', 'cancelled', ({ asks, owner }: ReturnType<typeof setUp>) => asks.withdraw(owner)],
-  ['its client goes first', 'transport', ({ asks }: ReturnType<typeof setUp>) => asks.end()],
+  ['its client disconnects first', 'transport', ({ asks }: ReturnType<typeof setUp>) => asks.end()],
 ])('E13 a question that waits for initialized fails when %s, and nothing is written', async (_name, code, happen) => {
   const all = setUp(10, false);
   const { asks, told, tell, owner, clock } = all;

@@ -2,11 +2,11 @@ import { expect, test } from 'vitest';
 import { EventBudget, EventStore, eventOverheadBytes } from './event-stream.js';
 
 const text = (bytes: number) => Buffer.alloc(bytes);
-/** What this many events of this many bytes hold. */
+/** The bytes in use by this many events of this size. */
 const held = (events: number, bytes: number) => events * (bytes + eventOverheadBytes);
 const seqs = (store: EventStore, stream: number, after = 0) => store.after(stream, after).map(({ seq }) => seq);
 
-test('gives back what came after an event, of one stream, in order', () => {
+test('returns the later events of one stream, in order', () => {
   const store = new EventStore(new EventBudget(10_000), 10, 10_000);
   for (const [stream, seq] of [
     [0, 1],
@@ -19,7 +19,7 @@ test('gives back what came after an event, of one stream, in order', () => {
   expect([seqs(store, 0), seqs(store, 0, 3), seqs(store, 1, 2), seqs(store, 2)]).toEqual([[1, 3, 5], [5], [4], []]);
 });
 
-test('past its count or bytes the oldest go', () => {
+test('beyond its bound of events or bytes the oldest events are removed', () => {
   const store = new EventStore(new EventBudget(10_000), 3, held(1, 1) + held(1, 9));
   for (let seq = 1; seq <= 50; seq++) store.add(0, seq, text(1));
   expect([seqs(store, 0), store.size, store.bytes]).toEqual([[49, 50], 2, held(2, 1)]);
@@ -30,7 +30,7 @@ test('past its count or bytes the oldest go', () => {
   expect([seqs(few, 0), few.size, few.bytes]).toEqual([[48, 49, 50], 3, held(3, 1)]);
 });
 
-test('an event larger than all there is room for moves nothing', () => {
+test('an event above the size limit removes no other event', () => {
   const store = new EventStore(new EventBudget(1_000), 10, held(1, 10));
   store.add(0, 1, text(5));
   store.add(0, 2, text(11));
@@ -50,10 +50,10 @@ test('all stores together stay within the budget, and release their bytes', () =
   expect([budget.used, budget.events]).toEqual([0, 0]);
 });
 
-test('W18 a small event holds no memory but its own, and is the same bytes again', () => {
+test('W18 a small event keeps no memory but its own, and is returned with the same bytes', () => {
   const store = new EventStore(new EventBudget(100_000), 10, 100_000);
   const small = Buffer.from('data: Grüße, 東京\n\n');
-  // Part of a slab that others share.
+  // Part of a slab that other buffers share.
   expect(small.buffer.byteLength).toBeGreaterThan(small.length);
   store.add(0, 1, small);
   const own = text(20_000);

@@ -5,7 +5,7 @@ import { EventBudget, EventStore, EventStream } from './event-stream.js';
 const tools = 'notifications/tools/list_changed';
 const prompts = 'notifications/prompts/list_changed';
 
-/** A connection that writes down what it is given. */
+/** A connection that records the events that are written to it. */
 class FakeReader {
   isOpen = true;
   isStalled = false;
@@ -29,7 +29,7 @@ class FakeReader {
     this.onDrain?.();
   }
 
-  /** Ids and methods of what was written. */
+  /** Ids and methods of the written events. */
   get events(): string[] {
     return this.said.map((text) => `${/^id: (.*)$/m.exec(text)?.[1]} ${/"method":"([^"]*)"/.exec(text)?.[1]}`);
   }
@@ -58,7 +58,7 @@ test('W18 a stream that was never read stores no event; its reader gets one chan
   expect(attach().events).toEqual([`0-1 ${tools}`, `0-2 ${prompts}`]);
 });
 
-test('W18 300 changes while the stream is lost are one, and keep no event', () => {
+test('W18 300 changes while the stream is lost become one, and store no event', () => {
   const { budget, stream, attach } = setUp();
   attach().end();
   for (let n = 0; n < 300; n++) stream.announce(tools);
@@ -77,12 +77,12 @@ test('W18 a change that was written to a lost connection is sent again', () => {
   update(2);
   stream.announce(tools);
   expect(first.events).toEqual(['0-1 updated', `0-2 ${tools}`, '0-3 updated', `0-4 ${tools}`]);
-  // The client has seen the first event only. The second change says all that the first did.
+  // The client has seen the first event only. The second change replaces the first one.
   expect(attach(1).events).toEqual(['0-3 updated', `0-4 ${tools}`]);
   expect(attach(4).events).toEqual([]);
 });
 
-test('W18 a change that is sent anyway is not sent twice', () => {
+test('W18 a change that is still to be sent is not sent twice', () => {
   const { stream, attach } = setUp();
   attach();
   stream.announce(tools);
@@ -91,7 +91,7 @@ test('W18 a change that is sent anyway is not sent twice', () => {
   expect(attach(0).events).toEqual([`0-2 ${tools}`]);
 });
 
-test('W18 a slow reader gets one change of each list, when it has caught up', () => {
+test('W18 a slow reader gets one change of each list after it has read the earlier events', () => {
   const { stream, attach } = setUp();
   const reader = attach();
   reader.isStalled = true;
@@ -102,7 +102,7 @@ test('W18 a slow reader gets one change of each list, when it has caught up', ()
   expect(reader.events).toEqual([`0-1 ${tools}`, `0-2 ${prompts}`]);
 });
 
-test('W18 a stream lets go of a connection that has ended', () => {
+test('W18 a stream releases a connection that has ended', () => {
   const { stream, attach } = setUp();
   const reader = attach();
   expect(stream.isRead).toBe(true);

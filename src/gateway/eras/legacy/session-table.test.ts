@@ -43,7 +43,7 @@ function setUp(sessions = 3) {
   return { clock, table, open, use, answer, ids, budget };
 }
 
-test('is found by its own principal at its endpoint only', () => {
+test('a session is found only by its own principal at its endpoint', () => {
   const { table, open } = setUp();
   const { session } = open('a');
   expect(table.find('a', ann, all)).toBe(session);
@@ -52,7 +52,7 @@ test('is found by its own principal at its endpoint only', () => {
   expect(table.find('b', ann, all)).toBeUndefined();
 });
 
-test('W17 the session unused for longest makes room; use is what counts, not age', () => {
+test('W17 the session that was unused for longest is evicted; its age does not matter', () => {
   const { open, ids } = setUp();
   const { session } = open('a');
   open('b');
@@ -62,7 +62,7 @@ test('W17 the session unused for longest makes room; use is what counts, not age
   expect(ids('a', 'b', 'c', 'd')).toEqual(['a', 'c', 'd']);
 });
 
-test('W17 a session with an open request never makes room, and does again after its answer', () => {
+test('W17 a session with an open request is never evicted, and can be again after the answer', () => {
   const { open, use, answer, ids } = setUp();
   const [a, b] = [open('a').session, open('b').session];
   open('c');
@@ -77,7 +77,7 @@ test('W17 a session with an open request never makes room, and does again after 
   expect(ids('a', 'b', 'd', 'e', 'f')).toEqual(['a', 'e', 'f']);
 });
 
-test('W17 a session that is being opened makes no room, an older or newer unused one does', () => {
+test('W17 a session that is being opened is not evicted; an older or newer unused session is', () => {
   const { open, ids } = setUp();
   open('old');
   open('opening', false);
@@ -100,7 +100,7 @@ test('W17 a session without a message after initialize is protected for its grac
   expect([open('e').isAdmitted, ids('silent', 'b', 'c', 'e')]).toEqual([true, ['b', 'c', 'e']]);
 });
 
-test('W17 after its grace time it makes room in the order of use, as any other', () => {
+test('W17 after its grace time it is evicted in the order of use, like any other', () => {
   const { clock, open, ids } = setUp();
   const { session } = open('a');
   open('silent', false);
@@ -112,13 +112,13 @@ test('W17 after its grace time it makes room in the order of use, as any other',
   expect(ids('a', 'silent', 'c', 'd', 'e')).toEqual(['a', 'd', 'e']);
 });
 
-test('W17 when all are in use there is no room', () => {
+test('W17 when all sessions are in use, none is evicted', () => {
   const { open, use, table } = setUp(1);
   use(open('a').session);
   expect([open('b').isAdmitted, table.size]).toEqual([false, 1]);
 });
 
-test('W17 clients that open at once all get in while there are unused sessions', () => {
+test('W17 all clients that open sessions at once succeed while there are unused sessions', () => {
   const { open, table } = setUp(100);
   for (let i = 0; i < 100; i++) open(`abandoned ${i}`);
   const opened = Array.from({ length: 50 }, (_, i) => open(`new ${i}`, false));
@@ -141,7 +141,7 @@ test('W17 unused for 5 minutes a session ends while more than half of the table 
   expect(ids('a', 'b', 'busy', 'fresh')).toEqual(['busy', 'fresh']);
 });
 
-test('ends after its idle time, gives everything back, and leaves no timer', () => {
+test('a session ends after its idle time, releases everything, and leaves no timer', () => {
   const { clock, open, table, budget } = setUp();
   const { session } = open('a');
   const stream = session.newStream();
@@ -184,7 +184,7 @@ test('X19 W17 sessions that are all in use lock out only their own principal', (
     use(session);
     expect(isAdmitted).toBe(true);
   }
-  // Half of the table is hers to keep, and the other half is in use.
+  // Eve may keep half of the table, and the other half is in use.
   expect([open('c').isAdmitted, open('e5', true, eve).isAdmitted]).toEqual([false, false]);
   const left = ['e0', 'e1', 'e2', 'e3'].filter((id) => table.find(id, eve, all));
   expect([left, ids('a', 'b'), table.size]).toEqual([['e2', 'e3'], ['a', 'b'], 4]);
@@ -196,6 +196,6 @@ test('W17 the count of a principal decreases when its sessions end', () => {
   for (let i = 0; i < 3; i++) table.end(open(`gone ${i}`, true, eve).session);
   open('a');
   for (let i = 0; i < 3; i++) open(`b ${i}`, true, { ...ann, id: 'bob' });
-  // Eve holds nothing now, so that the oldest of all makes room for her.
+  // Eve has no sessions now, so the oldest session of all is evicted for her.
   expect([open('e', true, eve).isAdmitted, table.find('a', ann, all)]).toEqual([true, undefined]);
 });

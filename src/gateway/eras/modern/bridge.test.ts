@@ -27,7 +27,7 @@ function bench() {
 }
 
 describe('modern client, modern server', () => {
-  test('an answer passes unchanged, and the server received the capabilities of the client', async () => {
+  test('an answer is forwarded unchanged, and the server receives the capabilities of the client', async () => {
     const { bridge } = bench();
     const request = bridged(modern(), () => done);
     expect(await bridge.relay(request)).toBe(done);
@@ -35,7 +35,7 @@ describe('modern client, modern server', () => {
     expect(request.sent[0]?.members).toBeUndefined();
   });
 
-  test('state goes out sealed and comes back to the byte, answers untouched', async () => {
+  test('state is sent sealed and comes back byte for byte, answers are unchanged', async () => {
     const { bridge } = bench();
     const state = '"s\\u0041\\/é"';
     const first = await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, state)));
@@ -87,7 +87,7 @@ describe('modern client, modern server', () => {
     expect(request.sent).toEqual([]);
   });
 
-  test('state of one request is nothing for another, nor after ten minutes', async () => {
+  test('state is valid for its own request only, and for ten minutes', async () => {
     const { bridge, clock } = bench();
     const { requestState } = parsed(await bridge.relay(bridged(modern(), () => asks(`"k":${form}`, '"s"'))));
     const other = bridged(modern(), () => done, { requestState, identity: () => Buffer.from('other') });
@@ -129,7 +129,7 @@ describe('modern client, modern server', () => {
     await expect(bridge.relay(plain)).rejects.toMatchObject({ code: 'protocol_error' });
   });
 
-  test('where the server is known to be modern, nothing is prepared for parking', async () => {
+  test('for a server that is known to be modern, parking is not prepared', async () => {
     const { bridge } = bench();
     const asked = inbound('elicitation/create', formParams);
     const request = bridged(
@@ -142,11 +142,11 @@ describe('modern client, modern server', () => {
     );
     expect(parsed(await bridge.relay(request)).requestState).toMatch(/^[\w-]{100,}$/);
     expect(request.sent[0]).not.toHaveProperty('signal');
-    // Should it come up as a legacy one after all, it is refused and not left waiting.
+    // If the server turns out to be legacy, its question is refused and does not wait.
     expect(asked.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32603 }) })]);
   });
 
-  test('a client that leaves takes its call with it', async () => {
+  test('when a client disconnects, its call is cancelled', async () => {
     const { bridge, clock } = bench();
     const exchange = modern();
     const request = bridged(exchange, () => new Promise<Relayed>(() => {}));

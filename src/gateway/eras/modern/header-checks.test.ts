@@ -63,9 +63,9 @@ test.each([
 test.each([
   ['twice', '{"a":{"count":1,"count":2}}'],
   ['twice, once in escapes', '{"a":{"count":1,"c\\u006funt":2}}'],
-  ['below what stands twice', '{"a":{"count":1},"a":{}}'],
+  ['below a member that is given twice', '{"a":{"count":1},"a":{}}'],
   ['among too many', `{"a":{"count":1,${Array.from({ length: 1_000 }, (_, i) => `"k${i}":0`).join()}}}`],
-])('an argument that stands there %s has no header that would be right', (_how, args) => {
+])('an argument that is given %s matches no header', (_how, args) => {
   for (const more of [[], ['mcp-param-count', '1'], ['mcp-param-count', '2']])
     expect(check(`{${meta},"name":"x","arguments":${args}}`, more)).toMatchObject({
       ok: false,

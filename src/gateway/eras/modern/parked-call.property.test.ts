@@ -43,7 +43,7 @@ interface Ask {
 class Life {
   readonly asks: Ask[] = [];
   readonly states: string[] = [];
-  /** Of the last reply: key to the id of the server's request. */
+  /** For the last reply: from each key to the id of the server's request. */
   shown = new Map<string, number>();
   waits = 0;
   ends = 0;
@@ -133,7 +133,7 @@ class Life {
       expect(answers.length).toBe(isWithdrawn ? 0 : 1);
       for (const { id: to, result, error } of answers) {
         expect(to).toBe(id);
-        // Its own answer, and not that to another question or of another call.
+        // Its own answer, and not an answer to another question or for another call.
         if (!error) expect(result).toEqual({ to: id, call: this.#call });
       }
     }
@@ -172,7 +172,7 @@ function perform(life: Life, { act, pick }: Moves[number]): void {
   }
 }
 
-/** What the histories must have come upon together, or they prove little. */
+/** Situations that the histories must cover together, otherwise they prove little. */
 const seen = { answered: 0, refused: 0, withdrawn: 0, rounds: 0 };
 
 async function live(moves: Moves): Promise<void> {

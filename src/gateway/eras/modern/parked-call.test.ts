@@ -25,7 +25,7 @@ function bench() {
   return { clock, calls, bridge: createModernBridge({ clock, calls }) };
 }
 
-/** A call whose server has asked for one thing, and whose client was told so. */
+/** A call whose server has sent one question, and whose client has received it. */
 async function parkedCall(exchange = modern(), on = bench()) {
   const server = legacyServer();
   const first = on.bridge.relay(bridged(exchange, server.script));
@@ -93,7 +93,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([two, three].map(({ answers }) => answers.length)).toEqual([0, 0]);
   });
 
-  test('the server may finish while no client waits: its answer is stored for the next round, once', async () => {
+  test('the server may answer while no client waits: the answer is stored for the next round, once', async () => {
     const { bridge, clock, calls, server, name, requestState } = await parkedCall();
     server.finish();
     await settled();
@@ -115,7 +115,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect(parsed(await bridge.relay(bridged(modern(), () => done, { requestState })))).toMatchObject({ code: -32602 });
   });
 
-  test('a client that leaves before it was asked, or before it has its answer, takes the call with it', async () => {
+  test('a client that disconnects before its question or before its answer ends the call', async () => {
     const { bridge, clock, calls } = bench();
     const early = legacyServer();
     const exchange = modern();
@@ -153,7 +153,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('a client that comes back with less declared is not asked again for what it no longer has', async () => {
+  test('a client that returns with fewer capabilities is not asked again for the missing ones', async () => {
     const { bridge, server, name, requestState } = await parkedCall();
     const second = bridge.relay(bridged(modern({ capabilities: '{"roots":{}}' }), () => done, { requestState }));
     expect(name.answers).toEqual([expect.objectContaining({ error: expect.objectContaining({ code: -32601 }) })]);
@@ -198,7 +198,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([calls.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  test('places are given back one by one', async () => {
+  test('places are released one by one', async () => {
     const { bridge, calls } = bench();
     const parked = () => {
       const server = legacyServer();
@@ -215,7 +215,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     ]);
   });
 
-  test('once the client came back, its first exchange no longer affects the call', async () => {
+  test('after the client has returned, its first exchange no longer affects the call', async () => {
     const exchange = modern();
     const { bridge, server, requestState } = await parkedCall(exchange);
     const inputResponses = Buffer.from('{"ask-1":{"action":"accept"}}');
@@ -226,7 +226,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect(parsed(await second)).toEqual({ content: [] });
   });
 
-  test('a client that has left already when it comes back ends the call', async () => {
+  test('a client that returns but has already disconnected ends the call', async () => {
     const { bridge, clock, calls, server, requestState } = await parkedCall();
     const gone = modern();
     gone.leave();
@@ -236,7 +236,7 @@ describe('modern client, legacy server that asks in the middle of a call', () =>
     expect([server.isCancelled(), calls.size, clock.pendingTimers]).toEqual([true, 0, 0]);
   });
 
-  test('a server that acts the moment it is answered finds everything in order', async () => {
+  test('a server that reacts during the delivery of its answer finds a consistent state', async () => {
     const { bridge, clock } = bench();
     let options: BridgeOptions = {};
     const first = bridge.relay(

@@ -9,7 +9,7 @@ const owner = {
 };
 
 describe('a sealed state', () => {
-  test('comes back as it went in, to the byte', () => {
+  test('is opened to the same bytes', () => {
     const seal = new StateSeal(new FakeClock());
     const text = '"\\u00e9\\/ é 🙂 \\ud800"';
     expect(seal.open(seal.seal('relayed', text, owner), owner)).toEqual({ kind: 'relayed', text });
@@ -24,7 +24,7 @@ describe('a sealed state', () => {
     expect(seal.seal('relayed', '"the secret"', owner)).not.toBe(state);
   });
 
-  test('with any single character changed, added or left out is not ours', () => {
+  test('with any single character changed, added or left out is refused', () => {
     const seal = new StateSeal(new FakeClock());
     const state = seal.seal('relayed', '"x"', owner);
     for (let at = 0; at < state.length; at++) {
@@ -41,7 +41,7 @@ describe('a sealed state', () => {
     ['another role', { ...owner, principal: { ...owner.principal, role: undefined } }, 'other_caller'],
     ['another server', { ...owner, server: 'mail' }, 'other_caller'],
     ['another request', { ...owner, identity: Buffer.from('tools/call delete {}') }, 'other_request'],
-  ])('is nothing for %s', (_, other, fault) => {
+  ])('is refused for %s', (_, other, fault) => {
     const seal = new StateSeal(new FakeClock());
     expect(seal.open(seal.seal('relayed', '"x"', owner), other)).toEqual({ fault });
   });
@@ -56,7 +56,7 @@ describe('a sealed state', () => {
     expect(seal.open(state, owner)).toEqual({ fault: 'expired' });
   });
 
-  test('is nothing for another gateway', () => {
+  test('is refused by another gateway', () => {
     const clock = new FakeClock();
     const state = new StateSeal(clock).seal('relayed', '"x"', owner);
     expect(new StateSeal(clock).open(state, owner)).toEqual({ fault: 'tampered' });

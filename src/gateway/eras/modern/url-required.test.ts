@@ -10,7 +10,7 @@ const modern = (more = {}) => fakeExchange('modern', more);
 
 const bench = () => ({ bridge: createBridge({ clock: new FakeClock(), random: seededRandom(1) }) });
 
-describe('modern client, legacy server that wants an address visited first', () => {
+describe('modern client, legacy server that requires a visit to a URL first', () => {
   const required: Relayed = {
     kind: 'error',
     bytes: Buffer.from(
@@ -19,7 +19,7 @@ describe('modern client, legacy server that wants an address visited first', () 
     era: 'legacy',
   };
 
-  test('the client is asked, and the request is sent anew when it agreed', async () => {
+  test('the client is asked, and the request is sent again after it has agreed', async () => {
     const { bridge } = bench();
     const { inputRequests, requestState } = parsed(await bridge.relay(bridged(modern(), () => required)));
     expect(inputRequests).toEqual({
@@ -42,7 +42,7 @@ describe('modern client, legacy server that wants an address visited first', () 
     expect(agreed.sent[0]?.members).toBeUndefined();
   });
 
-  test('a client that cannot visit it gets the missing capability, in the form of its own era', async () => {
+  test('a client that cannot visit URLs gets the missing capability, in the form of its own era', async () => {
     const { bridge } = bench();
     const told = await bridge.relay(bridged(modern({ capabilities: '{"elicitation":{}}' }), () => required));
     expect(parsed(told)).toMatchObject({ code: -32021, data: { requiredCapabilities: { elicitation: { url: {} } } } });
