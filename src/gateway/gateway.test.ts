@@ -1,4 +1,4 @@
-/** How the parts are joined; what each does is tested where it is. */
+/** Tests how the parts are joined; each part has its own tests. */
 import { PassThrough } from 'node:stream';
 import { expect, test, vi } from 'vitest';
 import { listenEntry } from '../config/listen-settings.js';
@@ -166,7 +166,7 @@ test('E12 metrics are for the operator, and for keys without a role that may cal
   ]);
 });
 
-test('E14 metrics need no Host of ours behind a key, and one of ours where no key is asked for', async () => {
+test('E14 with a key, metrics accept any Host; without keys, only a Host of this gateway', async () => {
   for (const auth of ['key', 'none'] as const) {
     const { gateway: opening, http } = open({ auth });
     await (await opening).listen();
@@ -207,7 +207,7 @@ test.each([
   );
 });
 
-test('E12 it is warned about also where the embedder does not ask for problems', async () => {
+test('E12 the warning is also given when the embedder does not listen for problems', async () => {
   const warnings = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
   const { gateway } = open({ listen: listenEntry.parse({ host: '0.0.0.0' }) }, undefined, false, false);
   await (await gateway).listen();
@@ -215,7 +215,7 @@ test('E12 it is warned about also where the embedder does not ask for problems',
   warnings.mockRestore();
 });
 
-test('a pipe is the operator’s, lasts until it is over, and ends with the gateway', async () => {
+test('a pipe belongs to the operator, and lasts until its input or the gateway ends', async () => {
   const { gateway: opening, stdio, log } = open();
   const gateway = await opening;
   await gateway.listen();

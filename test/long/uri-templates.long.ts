@@ -14,7 +14,7 @@ const cases: readonly (readonly [title: string, template: string, uri: string])[
   ['any text, no literal found', `x://{+a}${'xxy{+a}'.repeat(31)}`, repeated('x')],
   ['any text, literals found far apart', `x://{+a}${'y{+a}'.repeat(30)}z{+a}`, repeated(`${'x'.repeat(250)}y`)],
   ['a literal that nearly fits everywhere', `x://{+a}${'xyxyxyxz{+a}'.repeat(31)}`, repeated('xyxyxyx')],
-  ['a literal that fits on its right side everywhere', `x://{+a}${'zxyxy{+a}'.repeat(31)}`, repeated('xy')],
+  ['a literal whose right part matches everywhere', `x://{+a}${'zxyxy{+a}'.repeat(31)}`, repeated('xy')],
   ['a long literal that nearly occurs everywhere', `x://{+a}${'x'.repeat(1_900)}y{+a}`, repeated('x')],
   ['a long literal that differs in its first letter', `x://{+a}y${'x'.repeat(1_900)}{+a}`, repeated('x')],
   ['names in one segment', `x://${'{a}xxy'.repeat(32)}`, repeated('x')],

@@ -14,7 +14,7 @@ function setUp(max = 16) {
     const connection: Fake = { name: `c${++count}`, isIdle: true };
     return { connection, closed: shares.add(connection) };
   };
-  /** Opens so many connections of a key. Returns what became of them. */
+  /** Opens this many connections of a key. Returns the result of each. */
   const open = (key: string, asked: number, isIdle = true) => {
     const kept: Fake[] = [];
     const closed: Fake[] = [];
@@ -37,13 +37,13 @@ function setUp(max = 16) {
   return { shares, connect, open };
 }
 
-test('E12 one key gets every place but those for anonymous connections, and is refused the next', () => {
+test('E12 one key gets every place except those for anonymous connections, and its next connection is refused', () => {
   const { shares, open } = setUp();
   const { kept, closed, refused } = open('a', 20);
   expect([kept.length, closed.length, refused, shares.size]).toEqual([12, 0, 8, 12]);
 });
 
-test('E12 another key gets its quarter from the key with the most: idle ones first, oldest first', () => {
+test('E12 another key gets its quarter from the key with most connections: idle ones are closed first, the oldest first', () => {
   const { shares, open } = setUp();
   const { kept } = open('a', 12, false);
   const [, second, third] = kept as [Fake, Fake, Fake];
@@ -58,7 +58,7 @@ test('E12 keys with a quarter each keep their connections', () => {
   for (const key of ['a', 'b', 'c', 'd', 'e']) expect(open(key, 1)).toMatchObject({ closed: [], refused: 1 });
 });
 
-test('E12 connections without a key make room for one another, oldest first, and for nothing else', () => {
+test('E12 connections without a key are closed only for one another, the oldest first', () => {
   const { shares, connect, open } = setUp();
   open('a', 12, false);
   const anonymous = [connect(), connect(), connect(), connect()];
@@ -73,7 +73,7 @@ test('E12 without keys, anonymous connections may have every place', () => {
   expect([closed.filter(Boolean).map((fake) => fake?.name), shares.size]).toEqual([['c1', 'c2', 'c3', 'c4'], 16]);
 });
 
-test('E12 a connection of a proxy counts for the key that came last', () => {
+test('E12 a connection of a proxy counts for the key of its latest request', () => {
   const { shares, connect, open } = setUp();
   const { connection } = connect();
   for (const key of ['a', 'b', 'a', 'a']) expect(shares.claim(connection, key)).toBeUndefined();
@@ -82,7 +82,7 @@ test('E12 a connection of a proxy counts for the key that came last', () => {
   expect(open('a', 1).refused).toBe(0);
 });
 
-test('E12 a connection that is gone leaves nothing behind, also when its end is reported twice', () => {
+test('E12 a closed connection leaves nothing behind, also when its end is reported twice', () => {
   const { shares, connect, open } = setUp();
   const { kept } = open('a', 12);
   const { connection } = connect();

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../../../test/eventually.js';
 import { DirectBodyRequest } from './parse-post.js';
 
-/** What a server says to these bytes, up to its end; `parts` are sent one after the other, each when the one before was heard. */
+/** The response of a server to these bytes, up to its end. Each of `parts` is sent when the part before it has arrived. */
 async function serve(parts: readonly string[], listener: RequestListener<typeof DirectBodyRequest>, isCutOff = false) {
   const server = createServer({ IncomingMessage: DirectBodyRequest, requireHostHeader: false }, listener);
   server.listen(0, '127.0.0.1');
@@ -96,7 +96,7 @@ test('a client that expects 100 gets it', async () => {
   expect(answer).toMatch(/^HTTP\/1.1 100 Continue[\s\S]*done/);
 });
 
-test('X19 a request whose answer came before the end of its body leaves the memory with that end', async () => {
+test('X19 a request that was answered before the end of its body is released at that end', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const held: WeakRef<object>[] = [];

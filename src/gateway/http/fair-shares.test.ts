@@ -5,7 +5,7 @@ import { contendedMs, FairShares } from './open-exchanges.js';
 function setUp(max = 16) {
   const clock = new FakeClock();
   const shares = new FairShares(max, clock);
-  /** How many of so many places that it asks for a key gets. */
+  /** How many of the requested places a key gets. */
   const take = (key: string, asked: number): number => {
     let taken = 0;
     for (; taken < asked && shares.admits(key); taken++) shares.take(key);
@@ -28,7 +28,7 @@ describe('E12 one key', () => {
     expect([take('b', 1), take('a', 20), take('b', 20), take('a', 1), take('c', 1)]).toEqual([...[1, 11, 3, 0, 1]]);
   });
 
-  test('that took all places gets none above its quarter while another was refused, which gets the next', () => {
+  test('that took all places gets none above its quarter after another key was refused, which gets the next', () => {
     const { shares, take, giveBack } = setUp();
     take('a', 16);
     expect(take('b', 1)).toBe(0);
@@ -39,7 +39,7 @@ describe('E12 one key', () => {
     expect([take('a', 1), take('b', 2), take('a', 20)]).toEqual([1, 2, 7]);
   });
 
-  test('is not held back for ever by a key that went away', () => {
+  test('is not limited for ever by a key that has left', () => {
     const { clock, take, giveBack } = setUp();
     take('a', 16);
     expect(take('b', 1)).toBe(0);
@@ -50,7 +50,7 @@ describe('E12 one key', () => {
     expect(take('a', 20)).toBe(8);
   });
 
-  test('that is refused above its quarter holds no other key back', () => {
+  test('that is refused above its quarter limits no other key', () => {
     const { take } = setUp();
     take('b', 1);
     expect([take('a', 20), take('a', 1), take('b', 3)]).toEqual([11, 0, 3]);

@@ -42,7 +42,7 @@ async function heard(socket: Socket): Promise<string> {
   return text;
 }
 
-test('X19 our side ends, the client’s is read until it ends, and nothing of it is kept', async () => {
+test('X19 our side ends, the client’s side is read until its end, and its data is discarded', async () => {
   const [ours, theirs] = await pair();
   let parsed = 0;
   ours.on('data', () => parsed++);
@@ -56,7 +56,7 @@ test('X19 our side ends, the client’s is read until it ends, and nothing of it
   expect([lingering.size, clock.pendingTimers]).toEqual([0, 0]);
 });
 
-test('X19 it is cut for one byte too many', async () => {
+test('X19 it is cut at the first byte above the limit', async () => {
   const [ours, theirs] = await pair();
   lingering.end(ours, answer);
   theirs.write('x'.repeat(1_001));
@@ -73,7 +73,7 @@ test('X19 it is cut when its time is over, and not before', async () => {
   expect(ours.destroyed).toBe(true);
 });
 
-test('X19 beyond so many, one is cut once it has its answer', async () => {
+test('X19 beyond the maximum of lingering connections, one is cut when its answer is written', async () => {
   for (let i = 0; i < limits.lingering; i++) lingering.end((await pair())[0], answer);
   const [ours, theirs] = await pair();
   lingering.end(ours, answer);
@@ -82,7 +82,7 @@ test('X19 beyond so many, one is cut once it has its answer', async () => {
   expect(said).toBe('answer');
 });
 
-test('one that Node would cut after its answer lingers instead, once', async () => {
+test('a connection that Node would cut after its answer lingers instead, once', async () => {
   const [ours, theirs] = await pair();
   lingering.insteadOfCut({ socket: ours, complete: false });
   ours.write(answer);
@@ -93,7 +93,7 @@ test('one that Node would cut after its answer lingers instead, once', async () 
   expect(ours.destroyed).toBe(true);
 });
 
-test('E12 one that Node would cut is cut when the client has sent all of its request by then', async () => {
+test('E12 a connection that Node would cut is cut if the client has already sent its whole request', async () => {
   const [ours, theirs] = await pair();
   const request = { socket: ours, complete: false };
   lingering.insteadOfCut(request);
@@ -104,7 +104,7 @@ test('E12 one that Node would cut is cut when the client has sent all of its req
   expect([said, lingering.size]).toEqual(['answer', 0]);
 });
 
-test('closing cuts those that linger, and from then on none does', async () => {
+test('closing cuts lingering connections, and from then on none lingers', async () => {
   const [first, theirs] = await pair();
   lingering.end(first, answer);
   expect(await heard(theirs)).toBe('answer');

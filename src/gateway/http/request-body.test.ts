@@ -26,7 +26,7 @@ function read(pieces: readonly string[], bytesMax: number, budget = new ByteBudg
 test.each([
   ['nothing', [], ['']],
   ['one piece', ['abc'], ['abc']],
-  ['as much as there may be', ['abc', 'de'], ['abcde']],
+  ['exactly as much as allowed', ['abc', 'de'], ['abcde']],
   ['more', ['abc', 'def'], ['too_large']],
   ['much more, reported once', ['abc', 'def', 'ghi'], ['too_large']],
 ])('%s', (_name, pieces, told) => {
@@ -38,11 +38,11 @@ test('pieces of any size come out in order', () => {
   expect(read(pieces, 1_000_000)).toEqual([pieces.join('')]);
 });
 
-test('too many pieces are too much', () => {
+test('too many pieces are refused', () => {
   expect(read(new Array(10_001).fill('x'), 1_000_000)).toEqual(['too_large']);
 });
 
-test('a sender that leaves gets no answer', () => {
+test('a sender that disconnects gets no answer', () => {
   const body = new TestBody(5, new ByteBudget(10_000), () => expect.unreachable());
   body.piece(Buffer.from('a'));
   body.left();
@@ -50,14 +50,14 @@ test('a sender that leaves gets no answer', () => {
   body.end();
 });
 
-test('X19 of all bodies that are being read no more is held than the budget, and what ends gives its part back', () => {
+test('X19 all bodies being read hold at most the budget together, and each releases its part when it ends', () => {
   const budget = new ByteBudget(6_000);
   const halves = ['x'.repeat(2_000), 'x'.repeat(2_000)];
   const told: string[] = [];
   const bodies = [1, 2].map(() => new TestBody(1_000_000, budget, (body) => told.push(body.toString())));
   for (const body of bodies) for (const half of halves) body.piece(Buffer.from(half));
   expect([told, budget.used]).toEqual([['busy'], 4_000]);
-  // One piece is never held beside another.
+  // Pieces are never held twice.
   expect(read(['y'.repeat(9_000)], 1_000_000, budget)).toHaveLength(1);
   bodies[0]?.left();
   expect(budget.used).toBe(0);
@@ -65,7 +65,7 @@ test('X19 of all bodies that are being read no more is held than the budget, and
   expect(budget.used).toBe(0);
 });
 
-test('a body in many pieces comes out as it came in, and holds little more than that meanwhile', () => {
+test('a body in many pieces comes out unchanged, and holds little more than its own size meanwhile', () => {
   const budget = new ByteBudget(10_000_000);
   const told: (Buffer | string)[] = [];
   const body = new TestBody(1_000_000, budget, (each) => told.push(each));

@@ -27,7 +27,7 @@ describe('a legacy session', () => {
     expect(gateway.upstreams.subscribers.size).toBe(0);
   });
 
-  test('is not shown the stream of our own hop', async () => {
+  test('does not see members of the stream between Hostler and the server', async () => {
     const gateway = new FakeGateway(servers);
     const session = gateway.open();
     await gateway.ask(client, 'resources/subscribe', uri);
@@ -36,7 +36,7 @@ describe('a legacy session', () => {
     expect(session.heard[0]?.params).toBe('{"uri":"file:///a","_meta":{"x":1.0}}');
   });
 
-  test('gives everything back at its end, also what comes later', async () => {
+  test('releases everything at its end, also subscriptions that are answered later', async () => {
     const gateway = new FakeGateway(servers);
     const session = gateway.open();
     await gateway.ask(client, 'resources/subscribe', uri);
@@ -82,7 +82,7 @@ describe('a legacy session', () => {
     expect(gateway.upstreams.subscribers.size).toBe(0);
   });
 
-  test('may try again what failed', async () => {
+  test('may repeat a failed subscription', async () => {
     const gateway = new FakeGateway(servers);
     gateway.open();
     gateway.upstreams.onSubscribe = () => Promise.reject(new HostError('server_parked', 'parked'));
@@ -153,7 +153,7 @@ describe('a modern stream', () => {
     expect([gateway.upstreams.subscribers.size, gateway.clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  test('X19 a URI that is refused while later ones wait for their turn ends nothing but itself', async () => {
+  test('X19 a URI that is refused while later ones wait for their turn affects no other', async () => {
     const long = `file:///${'x'.repeat(8_175)}`;
     const gateway = new FakeGateway({ fs: { resources: ['file:///a', 'file:///b', long] } });
     gateway.upstreams.onSubscribe = async (_server, uri) => {
@@ -243,14 +243,14 @@ describe('a modern stream', () => {
   });
 
   test.each([[undefined], ['{}'], ['{"notifications":[]}'], ['{"notifications":{"resourceSubscriptions":7}}']])(
-    'that asks for nothing, %s, is refused',
+    'that subscribes to nothing, %s, is refused',
     async (params) => {
       const gateway = new FakeGateway(servers);
       expect((await gateway.ask(modern, 'subscriptions/listen', params)).failure?.code).toBe(-32602);
     },
   );
 
-  test('is one of at most 100 of a principal, and 1,000 in all', () => {
+  test('is refused beyond 100 of a principal, and 1,000 in all', () => {
     const gateway = new FakeGateway(servers);
     const listen = (id: string) =>
       gateway.send(fakeClient({ era: 'modern', principal: principalOf(id) }), 'subscriptions/listen', listening('{}'));

@@ -47,7 +47,7 @@ test('a server that starts, stops or lists the same again changes no list', () =
   expect(methods(session)).toEqual([]);
 });
 
-test('E23 a client that was given a list which existed for a moment only is notified that it is gone', async () => {
+test('E23 a client that received a short-lived list is notified when it has changed again', async () => {
   const gateway = new FakeGateway(servers);
   const session = open(gateway, 'a');
   gateway.upstreams.set('web', { tools: ['fetch', 'brief'] });
@@ -60,7 +60,7 @@ test('E23 a client that was given a list which existed for a moment only is noti
   expect(methods(session)).toHaveLength(1);
 });
 
-test('a change that the principal may not see is none', () => {
+test('a change that the principal may not see causes no notification', () => {
   const gateway = new FakeGateway(servers);
   gateway.upstreams.allow(({ id }, server, tool) => id !== 'guest' || (server === 'web' && tool !== 'admin'));
   const guest = open(gateway, 'g', '/mcp', principalOf('guest'));

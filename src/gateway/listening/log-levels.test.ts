@@ -34,7 +34,7 @@ describe('servers', () => {
   };
   const all = ['a', 'rests', 'mute', 'modern', 'own'];
 
-  test('get the most verbose level, if they are legacy, ready and log', () => {
+  test('get the most verbose level, if they are legacy, ready and support logging', () => {
     const { levels, sent } = make();
     levels.set('s1', 'warning', somebody, all);
     levels.set('s2', 'error', somebody, all);
@@ -45,7 +45,7 @@ describe('servers', () => {
     expect([levels.of('s1'), levels.of('s3'), levels.of('other')]).toEqual(['warning', 'debug', undefined]);
   });
 
-  test('are found per session without a search through all', () => {
+  test('are found for a session without a search through all servers', () => {
     const { levels } = make();
     let looks = 0;
     class Watched extends Array<string> {

@@ -42,7 +42,7 @@ describe('names', () => {
     const meter = new CallMeter();
     for (let i = 0; i < 10_000; i++) meter.called(`made-up-${i}`, 'denied', 1);
     meter.called('real', 'ok', 1);
-    // One that came when there was no room for it: it is counted, if not by its name.
+    // The call of `real` came when the table was full, so it is counted without the name.
     const first = meter.counts(['real']);
     expect([...first.keys()]).toEqual(['real', '']);
     expect((first.get('')?.calls ?? 0) + (first.get('real')?.calls ?? 0)).toBe(10_001);

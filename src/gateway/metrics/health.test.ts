@@ -13,7 +13,7 @@ test('a process that answers is alive', () => {
   expect(healthz()).toEqual({ status: 200, contentType: 'application/json', body: '{"ok":true}' });
 });
 
-test('it is ready once the host is open, when there is nothing to learn', () => {
+test('without unknown servers the process is ready once the host is open', () => {
   const readiness = new Readiness(new FakeClock());
   expect(readiness.readyz()).toEqual(unready('starting'));
   readiness.opened(undefined);
@@ -36,7 +36,7 @@ test.each(['resolved', 'rejected'])('it is ready when the learning at boot is ov
   expect(clock.pendingTimers).toBe(0);
 });
 
-test('it waits for no server longer than five seconds', () => {
+test('the process waits at most five seconds for a server', () => {
   const clock = new FakeClock();
   const readiness = new Readiness(clock);
   readiness.opened(new Promise(() => {}));
@@ -46,7 +46,7 @@ test('it waits for no server longer than five seconds', () => {
   expect(readiness.readyz()).toEqual(ready);
 });
 
-test('once it stops, nothing makes it ready again', async () => {
+test('once the process stops, it never becomes ready again', async () => {
   const clock = new FakeClock();
   const readiness = new Readiness(clock);
   readiness.opened(Promise.resolve());

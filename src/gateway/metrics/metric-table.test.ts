@@ -11,7 +11,7 @@ test('figures of several ingresses are added up', () => {
   expect(addFigures([])).toMatchObject({ clients: { legacy: 0, modern: 0 } });
 });
 
-test('names are each there once, and counters end in _total', () => {
+test('each name is given once, and counters end in _total', () => {
   const names = metricTable.map(({ name }) => name);
   expect(new Set(names).size).toBe(names.length);
   for (const { name, type } of metricTable) expect([name, name.endsWith('_total')]).toEqual([name, type === 'counter']);

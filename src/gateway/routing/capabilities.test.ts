@@ -15,17 +15,20 @@ describe('capabilities', () => {
     ['having none', {}, '/mcp'],
     ['a group of one that was never seen', { a: { capabilities: null } }, '/mcp/@all'],
     ['one server that was never seen', { a: { capabilities: null } }, '/mcp/a'],
-  ])('W5 of many, or of a server never seen, are all that can be carried: %s', (_what, servers, path) => {
-    expect(JSON.parse(capabilitiesOf(viewOf(servers, path)))).toEqual({
-      tools: { listChanged: true },
-      prompts: { listChanged: true },
-      resources: { subscribe: true, listChanged: true },
-      completions: {},
-      logging: {},
-    });
-  });
+  ])(
+    'W5 of several servers, or of a server never seen, are all that the gateway can relay: %s',
+    (_what, servers, path) => {
+      expect(JSON.parse(capabilitiesOf(viewOf(servers, path)))).toEqual({
+        tools: { listChanged: true },
+        prompts: { listChanged: true },
+        resources: { subscribe: true, listChanged: true },
+        completions: {},
+        logging: {},
+      });
+    },
+  );
 
-  test('of one server that make no sense are left as they are', () => {
+  test('of one server that are invalid are not changed', () => {
     expect(capabilitiesOf(viewOf({ a: { capabilities: '{"tools":7,"x":1.0}' } }, '/mcp/a'))).toBe(
       '{"tools":7,"x":1.0}',
     );
@@ -34,7 +37,7 @@ describe('capabilities', () => {
 });
 
 describe('instructions', () => {
-  test('of many are short, each and all together', () => {
+  test('of several servers are shortened, each and in total', () => {
     const long = Object.fromEntries(
       Array.from({ length: 40 }, (_, i) => [`s${i}`, { tools: [], instructions: `${i} ${'x'.repeat(1_000)}` }]),
     );
@@ -44,13 +47,13 @@ describe('instructions', () => {
     expect(text.endsWith('\n\n…')).toBe(true);
   });
 
-  test('of one are its own, whole; of none there are none', () => {
+  test('of one server are complete; without servers there are none', () => {
     const instructions = 'x'.repeat(20_000);
     expect(instructionsOf(viewOf({ a: { instructions } }, '/mcp/a'))).toBe(instructions);
     expect(instructionsOf(viewOf({}))).toBeUndefined();
   });
 
-  test('of many do not name one that is switched off, or was never seen', () => {
+  test('of several servers do not name a disabled server or one that was never seen', () => {
     const servers: Record<string, FakeServer> = {
       off: { tools: ['t'], state: 'disabled' },
       unseen: { capabilities: null },

@@ -11,7 +11,7 @@ describe('_meta', () => {
     expect(read('{}')).toEqual(nothing);
   });
 
-  test('goes on without the envelope, to the digit', () => {
+  test('is forwarded without the envelope, numbers digit by digit', () => {
     const envelope = ['protocolVersion', 'clientInfo', 'clientCapabilities', 'serverInfo', 'subscriptionId'];
     const members = envelope.map((name) => `${key(name)}:{}`).join(',');
     expect(read(`{${members},"traceparent":"00-é", "v":1.0}`)?.forwarded).toBe('"traceparent":"00-é","v":1.0');
@@ -33,7 +33,7 @@ describe('_meta', () => {
     ['"info"', 'info'],
     ['"loud"', undefined],
     ['7', undefined],
-  ])('wants logs from %s on: %s', (level, expected) => {
+  ])('requests logs from %s on: %s', (level, expected) => {
     expect(read(`{${key('logLevel')}:${level}}`)).toMatchObject({ logLevel: expected, forwarded: undefined });
   });
 

@@ -33,7 +33,7 @@ const expected = [
   ['notification', undefined, undefined],
 ];
 
-test('how the bytes are cut changes nothing, and the last line needs no end', () => {
+test('lines do not depend on how the bytes are cut, and the last line needs no line end', () => {
   const bytes = Buffer.from(text);
   const random = seededRandom(7);
   for (let round = 0; round < 200; round++) {
@@ -48,7 +48,7 @@ test('how the bytes are cut changes nothing, and the last line needs no end', ()
   }
 });
 
-test('each line that is too long is one fault, however it comes, and those around it are read', () => {
+test('each line that is too long is one fault, however its bytes are cut, and the other lines are read', () => {
   const long = Buffer.alloc(LIMITS.frameBytes + 1, 'x');
   const good = Buffer.from('{"jsonrpc":"2.0","id":1,"method":"a"}\n');
   const { lines, reported } = open();

@@ -53,7 +53,7 @@ function open(output: Writable | undefined = undefined) {
     onProblem: (error) => problems.push(error),
   });
   const pipe = ingress;
-  /** All that was written since it was last asked. */
+  /** All output since the last call. */
   const writtenText = async (): Promise<string> => {
     for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
     const taken = text;
@@ -107,7 +107,7 @@ test.each(['ended', 'destroyed'])('a client whose pipe has %s before it is serve
 });
 
 describe('the modern era', () => {
-  test('a request is served by itself, and its params reach the router to the byte', async () => {
+  test('a request needs no session, and its params reach the router unchanged', async () => {
     const { router, send } = open();
     const line = JSON.stringify(modern(7, 'tools/call', { arguments: { n: 1 } })).replace(
       '"n":1',
@@ -120,7 +120,7 @@ describe('the modern era', () => {
     expect(exchange?.ask).toBeUndefined();
   });
 
-  test('the id goes back as it was written', async () => {
+  test('the id is returned as it was written', async () => {
     const { send, router, writtenText } = open();
     await send(
       '{"jsonrpc":"2.0","id":9007199254740993,"method":"x","params":{"_meta":'.concat(JSON.stringify(META), '}}'),
@@ -168,7 +168,7 @@ describe('the legacy era', () => {
     expect(router.sessions[0]?.id).not.toBe(embedder.id);
   });
 
-  test('a client that does not wait for its handshake, or never sends initialized, has its session too', async () => {
+  test('a client that does not wait for its handshake, or never sends initialized, gets a session too', async () => {
     const first = open();
     await first.send(initialize(1), notice('notifications/initialized'));
     expect(first.router.sessions).toHaveLength(1);
@@ -179,7 +179,7 @@ describe('the legacy era', () => {
     expect(second.router.sessions).toHaveLength(1);
   });
 
-  test('both eras go over one pipe', async () => {
+  test('both eras share one pipe', async () => {
     const { send, router } = open();
     await send(initialize(0));
     const answers = await send(legacy(1, 'echo', { a: 1 }), modern(2, 'echo'), legacy(3, 'wait'), modern(4, 'wait'));
@@ -196,7 +196,7 @@ describe('the legacy era', () => {
     expect(await send(initialize(3))).toMatchObject([{ id: 3, error: { code: -32600 } }]);
   });
 
-  test('ping is answered here, before the handshake and after it; modern clients have none', async () => {
+  test('ping is answered by the ingress, before and after the handshake; modern clients have no ping', async () => {
     const { send, router } = open();
     expect(await send(legacy(1, 'ping'))).toMatchObject([{ id: 1, result: {} }]);
     expect(await send(initialize(2), legacy(3, 'ping'))).toMatchObject([{ id: 2 }, { id: 3, result: {} }]);
@@ -204,7 +204,7 @@ describe('the legacy era', () => {
     expect(router.exchanges.map(({ method }) => method)).toEqual(['ping']);
   });
 
-  test('notifications of the session are written at once; those of the client go no further', async () => {
+  test('notifications of the session are written at once; those of the client are not forwarded', async () => {
     const { send, router, written } = open();
     await send(initialize(), notice('notifications/initialized'));
     router.sessions[0]?.notify('notifications/tools/list_changed', undefined);
@@ -348,13 +348,13 @@ describe('bad lines', () => {
     ['half of it', '{"jsonrpc":"2.0","id":1,"method":"x"', -32700, undefined],
     ['a number', '7', -32600, undefined],
     ['another version', '{"jsonrpc":"1.0","id":1,"method":"x"}', -32600, 1],
-    ['a malformed answer has no id to be answered with', '{"jsonrpc":"2.0","id":1}', -32600, undefined],
+    ['a malformed answer gets an error without an id', '{"jsonrpc":"2.0","id":1}', -32600, undefined],
     ['the id twice', '{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}', -32600, undefined],
-    ['a key in disguise', '{"jsonrpc":"2.0","id":1,"Method":"x","method":"y"}', -32600, undefined],
+    ['a key with escapes', '{"jsonrpc":"2.0","id":1,"Method":"x","method":"y"}', -32600, undefined],
     ['an id that is null', '{"jsonrpc":"2.0","id":null,"method":"x"}', -32600, undefined],
     ['an id that is an object', '{"jsonrpc":"2.0","id":{},"method":"x"}', -32600, undefined],
-    ['an id that is a novel', `{"jsonrpc":"2.0","id":"${'i'.repeat(2_000)}","method":"x"}`, -32600, undefined],
-    ['a method that is a novel', `{"jsonrpc":"2.0","id":1,"method":"${'m'.repeat(300)}"}`, -32600, 1],
+    ['a very long id', `{"jsonrpc":"2.0","id":"${'i'.repeat(2_000)}","method":"x"}`, -32600, undefined],
+    ['a very long method', `{"jsonrpc":"2.0","id":1,"method":"${'m'.repeat(300)}"}`, -32600, 1],
     [
       'too deep',
       `{"jsonrpc":"2.0","id":1,"method":"x","params":${'['.repeat(500)}${']'.repeat(500)}}`,
@@ -374,7 +374,7 @@ describe('bad lines', () => {
     expect(await written()).toEqual([withoutId(-32700)]);
   });
 
-  test('blank lines and a byte-order mark are nothing at all', async () => {
+  test('blank lines and a byte-order mark are ignored', async () => {
     const { send } = open();
     expect(await send('', '  \t', '\r', `\ufeff${JSON.stringify(modern(1, 'echo'))}\r`)).toMatchObject([{ id: 1 }]);
   });
@@ -418,7 +418,7 @@ describe('bounds', () => {
     expect(await send(modern('next', 'echo'))).toMatchObject([{ id: 'next', result: {} }]);
   });
 
-  test('a flood of requests beyond the bound is refused slowly, so that accepted requests are answered first', async () => {
+  test('refusals of many requests beyond the bound are paced, so that accepted requests are answered first', async () => {
     const { send, router, written, clock, input } = open();
     const lines = Array.from({ length: exchangesMax + 100 }, (_, i) => modern(i, 'wait'));
     expect(await send(...lines)).toHaveLength(32);
@@ -430,7 +430,7 @@ describe('bounds', () => {
     expect((await written()).filter(({ error }) => error)).toHaveLength(36);
   });
 
-  test('a client that does not read is not read from, and its answers do not pile up', async () => {
+  test('if a client does not read, its input is paused, and its answers do not accumulate', async () => {
     const taken: (() => void)[] = [];
     let output = '';
     const slow = new Writable({
@@ -466,7 +466,7 @@ describe('bounds', () => {
   });
 });
 
-test('a session and open subscriptions are figures for metrics, as long as they last', async () => {
+test('a session and open subscriptions are counted in the metrics while they last', async () => {
   const { send, pipe } = open();
   const figures = (legacy: number, modern: number) => ({
     clients: { legacy, modern },
@@ -511,7 +511,7 @@ describe('the end', () => {
     const other = open();
     await other.send(modern(1, 'wait'), modern(2, 'wait'));
     const closed = other.pipe.close(500);
-    // Nothing more is taken.
+    // No further request is accepted.
     expect(await other.send(modern(3, 'echo'))).toEqual([]);
     other.router.exchanges[0]?.succeed('{}');
     expect((await other.written()).map(({ id }) => id)).toEqual([1]);
@@ -520,7 +520,7 @@ describe('the end', () => {
     expect(other.router.exchanges[1]?.signal.aborted).toBe(true);
   });
 
-  test('a request to a client that is gone is not waited for', async () => {
+  test('the ingress does not wait for a request to a client that is gone', async () => {
     const { input, send, router } = open();
     await send(initialize(0), notice('notifications/initialized'), legacy(1, 'wait'));
     const asked = router.exchanges[0]?.ask?.('roots/list', undefined, { deadlineAtMs: 60_000 });
@@ -528,7 +528,7 @@ describe('the end', () => {
     await expect(asked).rejects.toMatchObject({ code: 'transport' });
   });
 
-  test('an output that breaks is the end too', async () => {
+  test('a broken output ends the ingress too', async () => {
     const { out, pipe, router, send } = open();
     await send(modern(1, 'wait'));
     out.destroy(new Error('EPIPE'));
@@ -536,7 +536,7 @@ describe('the end', () => {
     expect(router.exchanges[0]?.signal.aborted).toBe(true);
   });
 
-  test('a client that reads nothing more holds the end up for two seconds', async () => {
+  test('a client that stops reading delays the end by two seconds', async () => {
     const { pipe, clock, input } = open(new Writable({ write: () => {} }));
     input.write(`${JSON.stringify(modern(1, 'echo'))}\n`);
     await new Promise((resolve) => setImmediate(resolve));

@@ -10,7 +10,7 @@ const servers = {
 const client = fakeClient();
 const modern = fakeClient({ era: 'modern' });
 const wrapped = 'hostler://b/file:///x?q#f';
-/** As an item: a text that begins with a brace would be taken for one. */
+/** As a list item: a text that begins with a brace is taken for an item. */
 const anything = '{"uriTemplate":"{+any}"}';
 
 test.each(['file:///x', 'a b://ü/%20?x#y', 'hostler://c/x'])('%s comes out as it went in', (uri) => {
@@ -25,7 +25,7 @@ test.each(['file:///x', 'hostler://', 'hostler://b', 'hostler://b/', 'hostler://
 );
 
 describe('two servers with the same URI', () => {
-  test('E6 both are listed behind ours, which is reported once', async () => {
+  test('E6 both are listed as URIs of Hostler, which is reported once', async () => {
     const gateway = new FakeGateway(servers);
     const uris = async (path: string, method: string, list: string, member: string) => {
       const listed = (await gateway.ask(fakeClient({ path }), method)).json()[list] as Record<string, string>[];
@@ -73,7 +73,7 @@ describe('two servers with the same URI', () => {
     expect(gateway.upstreams.subscribers.size).toBe(0);
   });
 
-  test('E6 each of the two has it to itself at its own endpoint, and where the other is not seen', async () => {
+  test('E6 at its own endpoint, and where the other server is not visible, each server keeps the plain URI', async () => {
     const gateway = new FakeGateway(servers);
     const params = JSON.stringify({ uri: 'file:///x?q#f' });
     for (const path of ['/mcp/b', '/mcp/a']) await gateway.ask(fakeClient({ path }), 'resources/read', params);
@@ -82,7 +82,7 @@ describe('two servers with the same URI', () => {
     expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['b', 'a', 'b']);
   });
 
-  test('a server that is not seen is not found behind ours either', async () => {
+  test('a server that is not visible is not found by a Hostler URI either', async () => {
     const gateway = new FakeGateway(servers);
     gateway.upstreams.allow((_principal, server) => server === 'a');
     const { failure } = await gateway.ask(client, 'resources/read', JSON.stringify({ uri: 'hostler://b/b://7' }));
@@ -90,7 +90,7 @@ describe('two servers with the same URI', () => {
     expect(failure === undefined).toBe(gateway.upstreams.requests.length === 1);
   });
 
-  test('completions of the second go there', async () => {
+  test('completions of the second server are sent to it', async () => {
     const gateway = new FakeGateway(servers);
     const ref = { type: 'ref/resource', uri: 'hostler://b/file:///{path}' };
     await gateway.ask(client, 'completion/complete', JSON.stringify({ ref, argument: { name: 'path', value: '' } }));
@@ -145,7 +145,7 @@ describe('E6 a URI that a server lists', () => {
     expect(gateway.upstreams.requests.map(({ server }) => server)).toEqual(['good']);
   });
 
-  test('in the form of ours does not stand for another server', async () => {
+  test('in the form of a Hostler URI does not lead to another server', async () => {
     const gateway = new FakeGateway({
       evil: { resources: ['hostler://good/file:///secret'], templates: ['hostler://good/{+any}', 'h{+any}'] },
       good: { resources: ['file:///secret'] },
@@ -195,7 +195,7 @@ describe('templates that are not routed', () => {
   });
 });
 
-test('E6 no server poses as another by the case of our scheme', async () => {
+test('E6 no server can pose as another by another case of the Hostler scheme', async () => {
   const gateway = new FakeGateway({
     evil: { resources: ['Hostler://good/x'], templates: ['HOSTLER://good/{+any}'] },
     good: { resources: ['file:///x'] },

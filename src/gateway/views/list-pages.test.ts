@@ -24,7 +24,7 @@ function make(servers: Record<string, FakeServer>) {
 }
 
 describe('a page', () => {
-  test('is built once for all principals that see the same', () => {
+  test('is built once for all principals that see the same list', () => {
     const { lists, page, upstreams } = make({ s: { tools: ['a', 'b'] } });
     expect(page('p1')).toBe(page('p2'));
     expect(lists.made).toBe(1);
@@ -37,7 +37,7 @@ describe('a page', () => {
     expect(lists.made).toBe(3);
   });
 
-  test('is found again when a server is back in a state it was in', () => {
+  test('is found again when a server returns to an earlier state', () => {
     const { lists, page, upstreams } = make({ s: { tools: ['a'] } });
     const ready = page();
     upstreams.setState('s', 'parked');
@@ -64,7 +64,7 @@ describe('a page', () => {
     );
   });
 
-  test('puts the state into an item however it begins, and beside a _meta in disguise', () => {
+  test('puts the state into an item however it begins, and next to a _meta with escapes', () => {
     const tools = ['{"name":"a"}', '{"x":1,"name":"b"}', '{ "name":"c"}', '{"name":"d","\\u005fmeta":{"x":1}}'];
     const { page } = make({ s: { tools, state: 'parked' } });
     const state = '"hostler/state":"parked"';
@@ -74,18 +74,18 @@ describe('a page', () => {
     );
   });
 
-  test('finds the name wherever it stands, also in disguise, and in no nested object', () => {
+  test('finds the name at any position, also with escapes, but not in a nested object', () => {
     const tools = ['{"x":{"name":"no"},"n\\u0061me":"a","z":[{"name":"no"}]}'];
     const { page } = make({ s: { tools } });
     expect(page().toString()).toBe(`{"tools":[${tools[0]?.replace('"a"', '"s__a"')}]}`);
   });
 
-  test('leaves out items that cannot be called: no name, two names, and the second of one name', () => {
+  test('leaves out items that cannot be called: items without a name or with two, and the second item with one name', () => {
     const { page } = make({ s: { tools: ['{"x":1}', '{"name":"a","name":"b"}', 'c', '{"name":"c","second":true}'] } });
     expect(page().toString()).toBe('{"tools":[{"name":"s__c"}]}');
   });
 
-  test('holds at most 2 MiB, but never nothing', () => {
+  test('holds at most 2 MiB, but at least one item', () => {
     const large = (name: string) => JSON.stringify({ name, description: 'x'.repeat(900 * 1024) });
     const { page } = make({ s: { tools: ['a', 'b', 'c', 'd', 'e'].map(large) } });
     const read = (after?: Position) => JSON.parse(page('p', 'legacy', after).toString());
@@ -157,7 +157,7 @@ describe('reading a list page by page', () => {
     );
   });
 
-  test('goes on where it stopped when the last item is gone, and ends when nothing is left', () => {
+  test('continues after the last item even if that is gone, and ends when nothing is left', () => {
     const { page, upstreams } = make({ s: { tools: many(2_001) } });
     const first = JSON.parse(page().toString());
     const after = readCursor('tools/list', first.nextCursor) as Position;
@@ -179,7 +179,7 @@ describe('reading a list page by page', () => {
     expect(readCursor('tools/list', cursor)).toBeUndefined();
   });
 
-  test('takes its own cursors, of any name', () => {
+  test('accepts its own cursors for any name', () => {
     const key = 'ü\ud800\0"';
     const { page } = make({ s: { tools: [JSON.stringify({ name: key }), ...many(2_000)] } });
     let last: Position | undefined;

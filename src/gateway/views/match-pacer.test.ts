@@ -11,7 +11,7 @@ test('E9 in one turn of the event loop a bounded number of characters is matched
   expect([half, half].map((chars) => pacer.wait(chars))).toEqual([undefined, undefined]);
   expect(pacer.wait(1)).toBeInstanceOf(Promise);
   await turn();
-  // A text that is longer than all of a turn has one to itself.
+  // A text above the limit of a turn gets a turn alone.
   expect(pacer.wait(2 * charsPerTurn)).toBeUndefined();
   expect(pacer.wait(1)).toBeInstanceOf(Promise);
 });
@@ -19,7 +19,7 @@ test('E9 in one turn of the event loop a bounded number of characters is matched
 const long = (i: number) => `file:///${String(i).padEnd(8_000, 'x')}`;
 const servers = { a: { templates: ['file:///{+path}'] }, b: { resources: ['b://x'] } };
 
-test('E9 long URIs that come together are matched one in each turn, and none is lost', async () => {
+test('E9 long URIs that arrive together are matched one per turn, and none is lost', async () => {
   const gateway = new FakeGateway(servers);
   const asked = Array.from({ length: 5 }, (_, i) =>
     gateway.ask(fakeClient(), 'resources/read', JSON.stringify({ uri: long(i) })),
@@ -31,7 +31,7 @@ test('E9 long URIs that come together are matched one in each turn, and none is 
   expect(gateway.upstreams.requests.map(({ params }) => params?.slice(16, 17))).toEqual(['0', '1', '2', '3', '4']);
 });
 
-test('E9 a stream that listens for many long URIs matches one in each turn too', async () => {
+test('E9 a stream that subscribes to many long URIs matches one per turn too', async () => {
   const gateway = new FakeGateway(servers);
   const filter = { resourceSubscriptions: [0, 1, 2, 3].map(long) };
   const stream = gateway.send(

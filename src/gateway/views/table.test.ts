@@ -10,7 +10,7 @@ const entry = (key: string, server = 's', name = key): Entry => ({
 const part = (...entries: Entry[]) => new ListPart(entries, false);
 const make = () => new Tables(() => {});
 
-test('the same parts are one table, whichever view shows them', () => {
+test('the same parts give one table in all views', () => {
   const tables = make();
   const [a, b] = [part(entry('a')), part(entry('b', 't'))];
   const table = tables.of('names', [a, b], false, 0, true);
@@ -27,7 +27,7 @@ test('the same parts are one table, whichever view shows them', () => {
     expect(other).not.toBe(table);
 });
 
-test('many parts are distinguished, though only the hash of their ids is stored', () => {
+test('many parts are distinguished, although only the hash of their ids is stored', () => {
   const tables = make();
   const parts = Array.from({ length: 200 }, (_, i) => part(entry(`t${i}`)));
   const table = tables.of('names', parts, false, 0, true);

@@ -6,16 +6,16 @@ const want = (server: string, tool: string): PreferredName => ({ server, tool, n
 const named = (...pairs: [string, string][]) => uniqueNames(pairs.map(([server, tool]) => want(server, tool)));
 
 describe('names at an endpoint of many servers', () => {
-  test('are those of server and tool', () => {
+  test('consist of the names of server and tool', () => {
     expect(named(['fs', 'read_file'], ['git', 'log_short-1'])).toEqual(['fs__read_file', 'git__log_short-1']);
   });
 
-  test('are pinned to the letter where they have a hash', () => {
+  test('with a hash are fixed letter by letter', () => {
     expect(named(['files', 'lies/mich'])).toEqual(['files__lies_mich_kvukylcs']);
     expect(named(['s'.repeat(40), 't'.repeat(40)])).toEqual([`${'s'.repeat(40)}__${'t'.repeat(13)}_g5ow2you`]);
   });
 
-  test('have a hash on every side when they would be the same, in any order', () => {
+  test('get a hash on both sides when they would be equal, in any order', () => {
     const [one, other] = named(['a__b', 'c'], ['a', 'b__c']);
     expect(one).toMatch(/^a__b__c_[a-z2-7]{8}$/);
     expect(other).toMatch(/^a__b__c_[a-z2-7]{8}$/);
@@ -24,7 +24,7 @@ describe('names at an endpoint of many servers', () => {
     expect(named(['a', 'b__c'])).toEqual(['a__b__c']);
   });
 
-  test('cannot be taken by a tool that is called like the hashed name of another', () => {
+  test('cannot be taken by a tool whose name equals the hashed name of another', () => {
     const [hashed] = named(['s', 'ä']);
     const names = named(['s', 'ä'], ['s', (hashed as string).slice('s__'.length)]);
     expect(new Set(names).size).toBe(2);
@@ -60,7 +60,7 @@ describe('names at an endpoint of many servers', () => {
         const counts = new Map<string | undefined, number>();
         for (const name of alone) counts.set(name, (counts.get(name) ?? 0) + 1);
         const moved = names.filter((name, i) => name !== alone[i] && counts.get(alone[i]) === 1);
-        // Only a tool that is called like another's hashed name could move it, and nobody draws that by chance.
+        // Only a tool whose name equals another's hashed name could change that name, and no random name does.
         expect(moved).toEqual([]);
       }),
       { numRuns: 100 },
@@ -80,7 +80,7 @@ describe('names at the endpoint of one server', () => {
     ).toEqual(names);
   });
 
-  test('have a hash when the operator gave two the same', () => {
+  test('get a hash when the operator renamed two tools alike', () => {
     const names = uniqueNames(
       [
         { server: 's', tool: 'a', name: 'b' },

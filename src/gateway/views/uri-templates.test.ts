@@ -62,7 +62,7 @@ describe('E9 matching is linear', () => {
     ['any text, then a literal that is missing', `x://{+a}${'!{+a}'.repeat(31)}`, uri('x')],
     ['any text between runs of one letter', `x://{+a}${'xxxxxxxxy{+a}'.repeat(31)}`, uri('x')],
     ['literals found far apart', `x://{+a}${'y{+a}'.repeat(30)}z{+a}`, uri(`${'x'.repeat(250)}y`)],
-    ['a literal that fits on its right side everywhere', `x://{+a}${'zxyxy{+a}'.repeat(31)}`, uri('xy')],
+    ['a literal whose right part matches everywhere', `x://{+a}${'zxyxy{+a}'.repeat(31)}`, uri('xy')],
     ['a long literal that nearly occurs everywhere', `x://{+a}${'x'.repeat(1_000)}y{+b}`, uri('x')],
     ['a long literal that differs in its first letter', `x://{+a}y${'x'.repeat(1_000)}{+b}`, uri('x')],
     ['names in one segment', `x://${'{a}xxy'.repeat(expressionsMax)}`, uri('x')],
@@ -73,7 +73,7 @@ describe('E9 matching is linear', () => {
     const parsed = UriTemplate.parse(template);
     const asked = new UriText(text);
     expect(parsed?.matches(asked)).toBe(false);
-    // It was read to its end, or nearly, and not much more than twice.
+    // The text was read nearly to its end, and not much more than twice.
     expect(asked.meter.steps).toBeGreaterThan(text.length / 2);
     expect(asked.meter.steps).toBeLessThanOrEqual(2 * text.length + template.length);
   });

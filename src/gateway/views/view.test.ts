@@ -23,7 +23,7 @@ describe('a view', () => {
     expect(now()).not.toBe(first);
   });
 
-  test('is another one when rules, definitions or servers change', () => {
+  test('is replaced when rules, definitions or servers change', () => {
     const { upstreams, now } = make({ a: { tools: ['t'] } });
     const first = now();
     upstreams.allow(() => true);
@@ -35,7 +35,7 @@ describe('a view', () => {
     expect(now().servers).toEqual(['a', 'b']);
   });
 
-  test('of one server that is gone or hidden is no endpoint, also while a client still uses it', () => {
+  test('of a removed or hidden server is no endpoint, even while a client still uses it', () => {
     const { upstreams, views } = make({ a: { tools: ['t'] }, b: { tools: ['t'] } });
     const [a, b] = ['a', 'b'].map((server) => ({ kind: 'server', server }) as const) as [EndpointId, EndpointId];
     const both = () => [a, b].map((each) => views.has(each, principal));
@@ -93,7 +93,7 @@ describe('a view', () => {
     expect([built.size, asked]).toEqual([500, 1_000]);
   });
 
-  test('follows a change of one server alone: the tools of the others are not judged again', () => {
+  test('after a change of one server checks only its tools again', () => {
     const { upstreams, now } = make({ a: { tools: ['t'] }, b: { tools: ['u', 'v'] } });
     const asked: (string | undefined)[] = [];
     upstreams.allow((_principal, _server, tool) => asked.push(tool) > 0);
@@ -118,7 +118,7 @@ describe('a view', () => {
   test.each([
     ['min of all', { a: 5, b: 3 }, 3],
     ['0 of one', { a: 5, b: 0 }, 0],
-  ])('may be kept for the %s', (_title, ttls, expected) => {
+  ])('may be cached for the %s', (_title, ttls, expected) => {
     const { now } = make({ a: { tools: ['t'], ttlMs: ttls.a }, b: { tools: ['t'], ttlMs: ttls.b } });
     expect(now().table('tools/list').ttlMs).toBe(expected);
   });

@@ -6,7 +6,7 @@ import { HostRules } from '../../host/host-rules.js';
 import { denial } from '../../policy/allowlist.js';
 import { Views } from './views.js';
 
-test('E11 of several servers that an edit changes, each appears when its own change is done', () => {
+test('E11 when an edit changes several servers, each appears as soon as its own change is done', () => {
   const { endpoint } = fakeClient();
   const upstreams = new FakeUpstreams({ a: { tools: ['t'] }, b: { tools: ['t'] }, c: { tools: ['t'] } });
   const rules = new HostRules(() => undefined);
