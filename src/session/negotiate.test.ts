@@ -69,7 +69,7 @@ function start(
 }
 
 describe('on a pipe', () => {
-  test('a modern server is known by its answer to server/discover; every request carries the envelope', async () => {
+  test('a modern server is recognised by its answer to server/discover; every request carries the envelope', async () => {
     const { session, channels, methods, eras } = start({ 'server/discover': discovered });
     const { facts } = await session;
     expect(facts).toMatchObject({ era: 'modern', version: '2026-07-28', instructions: 'be kind' });
@@ -87,7 +87,7 @@ describe('on a pipe', () => {
     expect(eras.get('srv')).toBe('modern');
   });
 
-  test('any other error means legacy, and initialize follows on the same pipe', async () => {
+  test('any other error means legacy, and initialize is sent on the same pipe', async () => {
     const { session, methods, eras, channels } = start({ 'server/discover': unknownMethod, initialize: initialized });
     expect((await session).facts).toMatchObject({ era: 'legacy', version: '2025-06-18' });
     expect((await session).facts.serverInfo?.toString()).toBe('{"name":"s","vendor":true}');
@@ -96,13 +96,13 @@ describe('on a pipe', () => {
     expect(eras.get('srv')).toBe('legacy');
   });
 
-  test('what is remembered is not asked again', async () => {
+  test('a remembered era is not asked for again', async () => {
     const { session, methods } = start({ initialize: initialized }, { remembered: 'legacy' });
     await session;
     expect(methods()).toEqual([['initialize', 'notifications/initialized']]);
   });
 
-  test('after a silence initialize is sent behind the question, and nothing is cancelled', async () => {
+  test('if server/discover gets no answer, initialize is sent after it, and nothing is cancelled', async () => {
     const { session, clock, methods } = start({ 'server/discover': 'silence', initialize: initialized });
     await clock.advanceAsync(2_001);
     expect((await session).facts.era).toBe('legacy');
@@ -113,7 +113,7 @@ describe('on a pipe', () => {
     ['refuses initialize', { error: { code: -32601, message: 'unknown' } }],
     ['answers both', { result: initialized }],
   ])(
-    'a modern server that is slow to start and %s is modern, and nothing legacy is put in force',
+    'a modern server that starts slowly and %s counts as modern, and no legacy session is opened',
     async (_what, second) => {
       const { session, clock, channels, methods } = start({ 'server/discover': 'silence', initialize: 'silence' });
       await clock.advanceAsync(3_000);
@@ -137,7 +137,7 @@ describe('on a pipe', () => {
     expect(channels[0]?.agreement).toMatchObject({ era: { name: 'legacy' } });
   });
 
-  test('a slow legacy server that refuses the question is opened by the initialize already sent', async () => {
+  test('for a slow legacy server that refuses server/discover, the initialize already sent opens the session', async () => {
     const { session, clock, channels, methods } = start({ 'server/discover': 'silence', initialize: 'silence' });
     await clock.advanceAsync(3_000);
     channels[0]?.say({ jsonrpc: '2.0', id: 1, ...unknownMethod });
@@ -147,7 +147,7 @@ describe('on a pipe', () => {
     expect(methods()[0]?.filter((method) => method === 'initialize')).toHaveLength(1);
   });
 
-  test('a server that answers anything with an empty result has discovered nothing', async () => {
+  test('an empty result is no answer to server/discover', async () => {
     const { session } = start({ 'server/discover': {}, initialize: initialized });
     expect((await session).facts.era).toBe('legacy');
   });
@@ -157,13 +157,13 @@ describe('on a pipe', () => {
     expect((await session).facts.capabilities.toString()).toBe('{}');
   });
 
-  test('a server that exits at the question is legacy and is started once more', async () => {
+  test('a server that exits at server/discover is legacy and is started once more', async () => {
     const { session, methods } = start({ 'server/discover': 'exit', initialize: initialized }, { kind: 'stdio' });
     expect((await session).facts.era).toBe('legacy');
     expect(methods()).toEqual([['server/discover'], ['initialize', 'notifications/initialized']]);
   });
 
-  test('a server that exits every time is started twice, not for ever', async () => {
+  test('a server that exits every time is started only twice', async () => {
     const { session, channels } = start({ 'server/discover': 'exit', initialize: 'exit' }, { kind: 'stdio' });
     await expect(session).rejects.toMatchObject({ code: 'transport', details: { reason: 'exit', exitCode: 1 } });
     expect(channels.map((channel) => channel.closes)).toEqual([1, 1]);
@@ -174,14 +174,14 @@ describe('on a pipe', () => {
     await expect(session).rejects.toMatchObject({ message: 'closed its input; said: no key' });
   });
 
-  test('also when it answers the question before it exits', async () => {
+  test('also when it answers server/discover before it exits', async () => {
     const script = { 'server/discover': unknownMethod, 'initialize#1': 'exit', initialize: initialized } as const;
     const { session, channels } = start(script, { kind: 'stdio' });
     expect((await session).facts.era).toBe('legacy');
     expect(channels).toHaveLength(2);
   });
 
-  test('what is remembered and no longer holds is forgotten', async () => {
+  test('a remembered era that is wrong is forgotten', async () => {
     const { session, eras } = start(
       { 'server/discover': discovered, initialize: unknownMethod },
       { remembered: 'legacy' },
@@ -193,7 +193,7 @@ describe('on a pipe', () => {
   describe('W21 start after start', () => {
     const dead = { 'server/discover': 'exit', initialize: 'exit' } as const;
 
-    /** The first question that each process of each start was asked. */
+    /** The first request to each process of each start. */
     async function startsOf(scripts: readonly Record<string, Reply>[], eras = createEraMemory()) {
       const asked: (string | undefined)[][] = [];
       for (const script of scripts) {
@@ -210,10 +210,10 @@ describe('on a pipe', () => {
       return eras;
     };
 
-    test('a server never seen that exits has a second process in its first start only', async () => {
+    test('an unknown server that exits gets a second process only in its first start', async () => {
       const asked = await startsOf(Array.from({ length: 6 }, () => dead));
       expect(asked.map((processes) => processes.length)).toEqual([2, 1, 1, 1, 1, 1]);
-      // Every third start takes the other way.
+      // Every third start tries the other era first.
       expect(asked.slice(1).flat()).toEqual([
         'server/discover',
         'initialize',
@@ -230,7 +230,7 @@ describe('on a pipe', () => {
       expect(await startsOf([dead, dead, dead, dead], knownIn(era))).toEqual(questions.map((question) => [question]));
     });
 
-    test('a server that exits at the question is found by its third start at the latest, and known after the next', async () => {
+    test('a server that exits at server/discover is recognised by its third start at the latest, and remembered after the next', async () => {
       const old = { 'server/discover': 'exit', initialize: initialized } as const;
       const eras = createEraMemory();
       const asked = await startsOf([dead, old, old, old, old], eras);
@@ -244,7 +244,7 @@ describe('on a pipe', () => {
       expect(eras.get('srv')).toBe('legacy');
     });
 
-    test('a server of both eras that comes up when the old way is tried is not taken for an old one', async () => {
+    test('a server of both eras that starts when legacy is tried is not remembered as legacy', async () => {
       const both = { 'server/discover': discovered, initialize: initialized };
       const eras = knownIn('modern');
       expect(await startsOf([dead, dead, both, both], eras)).toEqual([
@@ -256,7 +256,7 @@ describe('on a pipe', () => {
       expect(eras.get('srv')).toBe('modern');
     });
 
-    test('a modern server that refuses the old way is asked in its own in the same start', async () => {
+    test('a modern server that refuses initialize is asked with server/discover in the same start', async () => {
       const modern = { 'server/discover': discovered, initialize: unknownMethod };
       const eras = createEraMemory();
       expect(await startsOf([dead, dead, modern], eras)).toEqual([
@@ -274,7 +274,7 @@ describe('on a pipe', () => {
     expect(closed).toEqual([]);
   });
 
-  test('a server that never answers is given up at the start limit, and closed', async () => {
+  test('a server that never answers is closed at the start limit', async () => {
     const { session, clock, channels } = start({});
     await clock.advanceAsync(10_000);
     await expect(session).rejects.toMatchObject({
@@ -309,13 +309,13 @@ describe('versions', () => {
         expect(methods()).toEqual([['server/discover', 'server/discover']]);
       });
 
-      test('and not for ever', async () => {
+      test('but not without end', async () => {
         const { session, methods } = start({ 'server/discover': refused('2026-07-28') }, { kind });
         await expect(session).rejects.toMatchObject({ details: { reason: 'no_common_version' } });
         expect(methods()).toEqual([['server/discover', 'server/discover']]);
       });
 
-      test('is legacy when it keeps refusing and offers an older one too', async () => {
+      test('is legacy when it keeps refusing and also offers an older version', async () => {
         const script = { 'server/discover': refused('2026-07-28', '2025-11-25'), initialize: initialized };
         const { session, methods } = start(script, { kind });
         expect((await session).facts.era).toBe('legacy');
@@ -341,7 +341,7 @@ describe('versions', () => {
     expect(channels[0]?.closes).toBe(1);
   });
 
-  test('an error of initialize is reported with the server’s own code', async () => {
+  test('an error of initialize is reported with the code of the server', async () => {
     const { session } = start({
       'server/discover': unknownMethod,
       initialize: { error: { code: -7, message: 'no\u001b[31m' } },
@@ -355,7 +355,7 @@ describe('versions', () => {
 describe('over HTTP', () => {
   const http = { kind: 'streamable-http' } as const;
 
-  test.each([400, 404, 405, 406])('%i to the question means legacy', async (httpStatus) => {
+  test.each([400, 404, 405, 406])('%i to server/discover means legacy', async (httpStatus) => {
     const { session } = start({ 'server/discover': { httpStatus }, initialize: initialized }, http);
     expect((await session).facts.era).toBe('legacy');
   });

@@ -17,7 +17,7 @@ const names: Record<keyof Required<SessionHandlers>, true> = {
   renewed: true,
 };
 
-test('W4 every handler is passed on, also one that is set later', () => {
+test('W4 every handler is forwarded, also a handler that is set later', () => {
   const told: unknown[] = [];
   const to: Record<string, (value: unknown) => void> = { request: (value) => told.push(['request', value]) };
   const forwarded = forwardHandlers(to as SessionHandlers) as Record<string, (value: unknown) => void>;
@@ -27,7 +27,7 @@ test('W4 every handler is passed on, also one that is set later', () => {
   expect(told).toEqual(values);
 });
 
-test('requests of the server are passed on only where there was a handler for them', () => {
+test('requests of the server are forwarded only if there was a handler for them', () => {
   expect(forwardHandlers({}).request).toBeUndefined();
   expect(Object.keys(forwardHandlers({ request: () => {} })).sort()).toEqual(Object.keys(names).sort());
 });

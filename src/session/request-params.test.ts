@@ -10,21 +10,21 @@ const meta = '"traceparent":"00-1",\r\n"n":18446744073709551615';
 const parse = (members: string) => JSON.parse(`{${members}}`) as Record<string, unknown>;
 
 describe('the members of _meta', () => {
-  test('are those of the era and a token when nothing is relayed', () => {
+  test('are only those of the era and a token when nothing is relayed', () => {
     expect(metaMembers(undefined, undefined, undefined)).toBe('');
     expect(metaMembers(undefined, 7, undefined)).toBe('"progressToken":7');
     expect(metaMembers(texts, undefined, undefined)).toBe(texts.members());
     expect(metaMembers(texts, 7, undefined)).toBe(`${texts.members()},"progressToken":7`);
   });
 
-  test('of a relayed request come with it, digit by digit and on one line', () => {
+  test('of a relayed request are forwarded, digit by digit and on one line', () => {
     expect(metaMembers(undefined, 7, { meta })).toBe(
       '"traceparent":"00-1",  "n":18446744073709551615,"progressToken":7',
     );
     expect(metaMembers(undefined, undefined, { capabilities: '{}' })).toBe('');
   });
 
-  test('declare the capabilities of the client to a modern server, and nothing else of it', () => {
+  test('declare only the capabilities of the client to a modern server', () => {
     const told = parse(metaMembers(texts, undefined, { capabilities: '{"elicitation":{}}' }));
     expect(told).toEqual({ ...parse(texts.members()), [META.clientCapabilities]: { elicitation: {} } });
   });
@@ -54,7 +54,7 @@ describe('further members of params', () => {
     expect(withMembers(params, undefined)).toBe(params);
   });
 
-  test('stand in a call beside its arguments, be they text, bytes or absent', () => {
+  test('are next to the arguments of a call, which may be text, bytes or absent', () => {
     const members = '"requestState":"s"';
     const whole = '{"_meta":{"m":1},"name":"x","requestState":"s","arguments":{"é":1}}';
     expect(callParams(undefined, 'x', '{"é":1}', undefined, { meta: '"m":1', members })).toBe(whole);

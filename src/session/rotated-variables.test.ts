@@ -20,7 +20,7 @@ function setup() {
   return { clock, session, state, advance };
 }
 
-test('AC-K4 a server restarts once after its secret was rotated, when it works on no call', async () => {
+test('AC-K4 a server restarts once after its secret was rotated, as soon as it works on no call', async () => {
   const { session, state, advance, clock } = setup();
   await advance(5_000);
   expect(state).toEqual({ value: 'one', restarts: 0, looks: 1 });
@@ -33,7 +33,7 @@ test('AC-K4 a server restarts once after its secret was rotated, when it works o
   expect([state.restarts, clock.pendingTimers]).toEqual([1, 0]);
 });
 
-test('a secret that cannot be read, and a session that has ended, cause nothing', async () => {
+test('a secret that cannot be read, and a session that has ended, cause no restart', async () => {
   const { session, state, advance, clock } = setup();
   state.value = undefined;
   await advance(5_000);

@@ -83,14 +83,14 @@ describe('a source', () => {
     expect(asked).toEqual([url, url]);
   });
 
-  test('is another one when it is written otherwise', async () => {
+  test('with another spelling is another source', async () => {
     const { cards, asked } = open();
     await cards.read(url);
     await cards.read(`${url}?`);
     expect(asked.length).toBe(2);
   });
 
-  test('that failed is asked again', async () => {
+  test('that failed is read again', async () => {
     let status = 500;
     const { cards } = open(() => (status === 200 ? '{"name":"x"}' : refused(status)));
     await failureOf(cards.read(url));
@@ -110,21 +110,21 @@ describe('a source', () => {
     expect(asked.length).toBe(1);
   });
 
-  test('of which there are too many at a time is refused', async () => {
+  test('beyond the bound of concurrent reads is refused', async () => {
     const { cards } = open(() => new Promise<string>(() => {}));
     for (let i = 0; i < 64; i++) void cards.read(`${url}/${i}`);
     expect((await failureOf(cards.read(`${url}/64`))).code).toBe('overloaded');
   });
 });
 
-describe('what goes wrong is of three kinds', () => {
+describe('errors have three kinds', () => {
   let folder: string;
   beforeEach(() => {
     folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-card-'));
   });
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-  test('http: with its status, and without what stands behind the question mark', async () => {
+  test('http: with its status, and without the query of the URL', async () => {
     const error = await failureOf(open(() => refused(503)).cards.read('https://example.com/hunter2?token=abc'));
     expect(error.details).toMatchObject({ reason: 'http', httpStatus: 503 });
     expect(error.message).toBe(
@@ -146,7 +146,7 @@ describe('what goes wrong is of three kinds', () => {
     expect(asked).toEqual([]);
   });
 
-  test('and none for a file that is there', async () => {
+  test('and no error for a file that exists', async () => {
     const file = path.join(folder, 'card.json');
     writeFileSync(file, '{"name":"x","tools":[{"name":"a"}]}');
     expect((await open().cards.read(file)).tools.map(({ key }) => key)).toEqual(['a']);

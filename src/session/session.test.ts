@@ -44,14 +44,14 @@ function handshake({ method }: Record<string, unknown>, era: string): unknown {
 }
 
 describe('requests', () => {
-  test('to a legacy server are the caller’s bytes', async () => {
+  test('to a legacy server are the bytes of the caller', async () => {
     const { session, channel, until } = await open('legacy', false, () => ({ result: {} }));
     const params = Buffer.from('{"name":"x","arguments":{"n":18446744073709551615}}');
     await session.request('tools/call', params, until());
     expect(channel.sent.at(-1)?.payload).toBe(params);
   });
 
-  test('to a modern server gain the envelope and lose nothing', async () => {
+  test('to a modern server get the envelope and lose nothing', async () => {
     const { session, channel, until } = await open('modern', false, () => ({ result: {} }));
     await session.request('tools/call', '{"name":"x","_meta":{"traceparent":"00-1"},"n":9007199254740993}', until());
     const sent = String(channel.sent.at(-1)?.payload);
@@ -61,7 +61,7 @@ describe('requests', () => {
     });
   });
 
-  test('that want progress carry a token of their own, and hear only theirs', async () => {
+  test('that want progress carry their own token, and get only their own progress', async () => {
     const { session, channel, until } = await open('legacy', false, ({ params }, wire) => {
       const progressToken = (params as { _meta: { progressToken: unknown } })._meta.progressToken;
       wire.say({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress: 1 } });
@@ -106,7 +106,7 @@ describe('requests', () => {
     '[]',
     '',
     '{',
-  ])('arguments %j cannot close our bracket and go on', async (args) => {
+  ])('arguments %j cannot close the surrounding object and add members', async (args) => {
     const { session, methods, until } = await open('legacy', false, () => ({ result: {} }));
     for (const text of [args, Buffer.from(args)]) {
       await expect(session.callTool('read', text, until())).rejects.toMatchObject({
@@ -142,7 +142,7 @@ describe('a legacy HTTP session the server has forgotten', () => {
   const expired = () =>
     new HostError('transport', '404', { reason: 'session_expired', execution: 'not_executed', httpStatus: 404 });
 
-  test('is opened again once for everyone, and each request is sent once more', async () => {
+  test('is opened again once for all requests, and each request is sent once more', async () => {
     let forgotten = true;
     let renewals = 0;
     const renewed = () => void renewals++ as undefined;
@@ -163,7 +163,7 @@ describe('a legacy HTTP session the server has forgotten', () => {
     expect(methods().filter((method) => method === 'tools/call')).toHaveLength(20);
   });
 
-  test('is no reason to send again what may have run', async () => {
+  test('does not repeat a request that may have run', async () => {
     const { session, methods, until } = await open('legacy', true, ({ method }) =>
       method === 'tools/call'
         ? new HostError('transport', '404', { reason: 'session_expired', execution: 'uncertain' })
@@ -173,7 +173,7 @@ describe('a legacy HTTP session the server has forgotten', () => {
     expect(methods().filter((method) => method === 'tools/call')).toHaveLength(1);
   });
 
-  test('keeps no caller past its deadline, nor one that has gone', async () => {
+  test('keeps no caller after its deadline or cancellation', async () => {
     const { session, clock, channel } = await open('legacy', true, expired);
     channel.onSend = ({ id, method }, frame) => {
       if (method === 'tools/call' && id !== undefined) queueMicrotask(() => channel.fail(frame, expired()));
@@ -251,7 +251,7 @@ describe('D-19 lists', () => {
     ['a tool', 'item_too_large', { tools: [{ name: 'x'.repeat(256 * 1024) }] }],
     ['all tools', 'list_too_large', { tools: Array.from({ length: 33 }, () => ({ name: 'x'.repeat(128 * 1024) })) }],
     ['a cursor', 'cursor_too_long', { tools: [], nextCursor: 'x'.repeat(5_000) }],
-  ])('with too much of %s are an error', async (_what, reason, result) => {
+  ])('with too many of %s are an error', async (_what, reason, result) => {
     const { session, until } = await open('legacy', false, () => ({ result }));
     await expect(session.list('tools/list', until())).rejects.toMatchObject({
       code: 'protocol_error',
@@ -259,7 +259,7 @@ describe('D-19 lists', () => {
     });
   });
 
-  test('X18 that are large are read a part at a time', async () => {
+  test('X18 that are large are read in parts', async () => {
     const tools = Array.from({ length: 32 }, (_, i) => ({ name: `t${i}`, description: 'x'.repeat(64 * 1024) }));
     const { session, until } = await open('legacy', false, pages(tools));
     let turns = 0;
@@ -272,11 +272,11 @@ describe('D-19 lists', () => {
     const list = await session.list('tools/list', until());
     isRead = true;
     expect(list.items.map(({ key }) => key)).toEqual(tools.map(({ name }) => name));
-    // 2 MiB, at most 256 KiB and one tool at a time.
+    // 2 MiB in total, at most 256 KiB and one tool at a time.
     expect(turns).toBeGreaterThanOrEqual(6);
   });
 
-  test('X18 of tools are bounded over all pages, others may be longer', async () => {
+  test('X18 of tools are bounded over all pages; other lists may be longer', async () => {
     const tools = Array.from({ length: 6_000 }, () => ({ uri: 'a' }));
     const { session, until } = await open('legacy', false, pages(tools, tools));
     await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { reason: 'too_many_items' } });
@@ -301,7 +301,7 @@ describe('D-19 lists', () => {
     expect((await session.list('tools/list', until())).items.map(({ key }) => key)).toEqual(['a']);
   });
 
-  test('that break off with an unknown method are an error, not an empty list', async () => {
+  test('that end early with an unknown method are an error, not an empty list', async () => {
     const pagesOf = [{ result: { tools: [{}], nextCursor: 'c' } }, { error: { code: -32601, message: 'no' } }];
     const { session, until } = await open('legacy', false, () => pagesOf.shift());
     await expect(session.list('tools/list', until())).rejects.toMatchObject({ details: { rpcCode: -32601 } });
@@ -334,7 +334,7 @@ describe('header annotations over modern HTTP', () => {
     tool('plain', { 'x-mcp-header': { type: 'string' } }),
   ];
 
-  test('are mirrored in the call, and tools with forbidden ones are left out', async () => {
+  test('are sent as headers of the call, and tools with forbidden annotations are left out', async () => {
     const { session, channel, until } = await open('modern', true, ({ method }) => ({
       result: method === 'tools/list' ? { tools } : {},
     }));
@@ -359,7 +359,7 @@ describe('header annotations over modern HTTP', () => {
       'a status',
       new HostError('protocol_error', '400', { httpStatus: 400, rpcCode: -32020, execution: 'not_executed' }),
     ],
-  ])('that were unknown are learnt from the refusal in %s, and the call is sent once more', async (_what, refusal) => {
+  ])('that were unknown are read after the refusal in %s, and the call is sent once more', async (_what, refusal) => {
     let calls = 0;
     const { session, channel, methods, until } = await open('modern', true, ({ method }) => {
       if (method === 'tools/list') return { result: { tools } };
@@ -368,14 +368,14 @@ describe('header annotations over modern HTTP', () => {
     const relay = { members: '"requestState":"s"', meta: '"x":1' };
     expect(await session.callTool('good', '{"region":"eu"}', { ...until(), relay })).toMatchObject({ kind: 'result' });
     expect(channel.sent.at(-1)?.http?.params).toEqual([['Region', 'eu']]);
-    // What goes along with the call goes with the call alone.
+    // Headers of the call are sent with the call only.
     const told = channel.messages.slice(-3).map(({ params }) => JSON.stringify(params).includes('"requestState":"s"'));
     expect(told).toEqual([true, false, true]);
     expect(methods().slice(1)).toEqual(['tools/call', 'tools/list', 'tools/call']);
   });
 });
 
-test('annotations by the thousand cost nothing, and the tool is left out', async () => {
+test('thousands of annotations cost no time, and the tool is left out', async () => {
   const many = Object.fromEntries(
     Array.from({ length: 5_000 }, (_, i) => [`p${i}`, { type: 'string', 'x-mcp-header': `H${i}` }]),
   );
@@ -398,7 +398,7 @@ test('an argument that is too long for its header is refused', async () => {
 });
 
 describe('liveness', () => {
-  /** Sends a call and lets it time out after `ms`, with nothing said by the server. */
+  /** Sends a call and lets it time out after `ms` without a message of the server. */
   async function timedOut({ clock, session }: Awaited<ReturnType<typeof open>>, ms = 50): Promise<void> {
     const call = session.callTool('x', '{}', { deadlineAtMs: clock.nowMs() + ms }).catch(({ code }) => code as string);
     await clock.advanceAsync(ms);
@@ -415,7 +415,7 @@ describe('liveness', () => {
     ['stdio', false],
     ['HTTP', true],
   ] as const)('over %s', (_name, http) => {
-    test('W7 a server that is silent while it works on a call is neither asked nor given up', async () => {
+    test('W7 a server that is silent while it works on a call is neither probed nor closed', async () => {
       const told: string[] = [];
       const { clock, session, channel, methods, until } = await open('legacy', http, () => undefined, {
         missed: () => told.push('missed'),
@@ -435,7 +435,7 @@ describe('liveness', () => {
       ['legacy', 'ping'],
       ['modern', 'server/discover'],
     ] as const)(
-      'W7 a silent %s server is asked by %s once its call has timed out, and given up after three misses',
+      'W7 a silent %s server is probed with %s after its call has timed out, and closed after three misses',
       async (era, question) => {
         const parts = await open(era, http, () => undefined);
         const { clock, session, methods, channel } = parts;
@@ -457,7 +457,7 @@ describe('liveness', () => {
     );
   });
 
-  test('W7 misses end nothing while another call is younger than its timeout, and end the run after that', async () => {
+  test('W7 misses do not end the run while another call is younger than its timeout, but do after that', async () => {
     const parts = await open('legacy', false, () => undefined);
     const { clock, session, channel } = parts;
     await timedOut(parts);
@@ -475,8 +475,8 @@ describe('liveness', () => {
 
   test.each([
     ['its caller cancels it', 60_000, undefined],
-    ['its caller allows less than the server is allowed', 50, 1_000],
-  ])('W7 a call is still worked on when %s', async (_name, deadlineMs, allowedMs) => {
+    ['its caller allows less time than the server has', 50, 1_000],
+  ])('W7 a call still counts as being worked on when %s', async (_name, deadlineMs, allowedMs) => {
     const { clock, session, channel, methods } = await open('legacy', false, () => undefined);
     const caller = new AbortController();
     const nowMs = clock.nowMs();
@@ -507,7 +507,7 @@ describe('liveness', () => {
     expect(channel.closes).toBe(1);
   });
 
-  test('an answer that cannot be read is one', async () => {
+  test('an unreadable answer counts as an answer', async () => {
     let nested: unknown = [];
     for (let i = 0; i < 200; i++) nested = [nested];
     const { session, clock } = await open('legacy', false, ({ method }) =>
@@ -534,27 +534,24 @@ describe('liveness', () => {
   test.each([
     ['supervisor', 'silent'],
     ['breaker', 'unasked'],
-  ] as const)(
-    'W26 of a connection that ends because the server refuses it, the %s learns: %s',
-    async (asker, result) => {
-      const refused = { error: { code: -32022, message: 'another era', data: { supported: [], requested: 'x' } } };
-      const { session, clock, until, channel } = await open('modern', true, () => undefined);
-      const earlier = session.callTool('x', '{}', until());
-      earlier.catch(() => {});
-      channel.onSend = ({ id, method }) => {
-        if (id !== undefined && method !== 'tools/call')
-          queueMicrotask(() => channel.say({ jsonrpc: '2.0', id, ...refused }));
-      };
-      void session.request('tools/list', undefined, until()).catch(() => {});
-      await clock.advanceAsync(1);
-      expect(channel.closes).toBe(0);
-      const probe = session.probe(clock.nowMs() + 4_000, asker);
-      await clock.advanceAsync(6_000);
-      expect([await probe, channel.closes]).toEqual([result, 1]);
-    },
-  );
+  ] as const)('W26 when the server refuses a connection, the %s gets: %s', async (asker, result) => {
+    const refused = { error: { code: -32022, message: 'another era', data: { supported: [], requested: 'x' } } };
+    const { session, clock, until, channel } = await open('modern', true, () => undefined);
+    const earlier = session.callTool('x', '{}', until());
+    earlier.catch(() => {});
+    channel.onSend = ({ id, method }) => {
+      if (id !== undefined && method !== 'tools/call')
+        queueMicrotask(() => channel.say({ jsonrpc: '2.0', id, ...refused }));
+    };
+    void session.request('tools/list', undefined, until()).catch(() => {});
+    await clock.advanceAsync(1);
+    expect(channel.closes).toBe(0);
+    const probe = session.probe(clock.nowMs() + 4_000, asker);
+    await clock.advanceAsync(6_000);
+    expect([await probe, channel.closes]).toEqual([result, 1]);
+  });
 
-  /** A call has timed out; what the session told, in order. */
+  /** The events of the session after a call has timed out, in order. */
   async function doubted() {
     const told: string[] = [];
     const parts = await open('legacy', false, () => undefined, {
@@ -566,7 +563,7 @@ describe('liveness', () => {
     return { ...parts, told };
   }
 
-  test('the first miss is reported at once and once, long before the server is given up', async () => {
+  test('the first miss is reported at once and only once, long before the server is closed', async () => {
     const { clock, told } = await doubted();
     await clock.advanceAsync(59);
     expect(told).toEqual([]);
@@ -576,7 +573,7 @@ describe('liveness', () => {
     expect(told).toEqual(['missed', 'closed: unresponsive']);
   });
 
-  test('a message after a miss clears the doubt, and a later silence is a new one', async () => {
+  test('a message after a miss makes the server live again, and a later silence is a new miss', async () => {
     const parts = await doubted();
     const { clock, channel, told } = parts;
     await clock.advanceAsync(62);
@@ -599,7 +596,7 @@ describe('liveness', () => {
     expect([parts.channel.closes, parts.methods().filter((method) => method === 'ping').length]).toEqual([0, 1]);
   });
 
-  test('questions that fail at once are still spaced out, and those that could not be put do not count', async () => {
+  test('probes that fail at once are still spaced, and unsent probes do not count', async () => {
     const parts = await open('legacy', true, () => undefined);
     const { clock, channel, methods } = parts;
     await timedOut(parts);
@@ -631,7 +628,7 @@ describe('liveness', () => {
     expect(await probe).toBe(result);
   });
 
-  test('a server that reads nothing is given up after its calls have timed out', async () => {
+  test('a server that reads nothing is closed after its calls have timed out', async () => {
     const parts = await open('legacy', false, () => undefined);
     parts.channel.held = true;
     await timedOut(parts);
@@ -641,7 +638,7 @@ describe('liveness', () => {
     expect(parts.channel.closes).toBe(1);
   });
 
-  test('a slow server that reports anything, or answers the question with an error, is left alone', async () => {
+  test('a slow server that sends any message, or answers the probe with an error, is not closed', async () => {
     const parts = await open('legacy', false, ({ method }) =>
       method === 'ping' ? { error: { code: -32601, message: 'no ping here' } } : undefined,
     );
@@ -681,7 +678,7 @@ describe('a relayed request', () => {
     if (era === 'legacy') expect(JSON.stringify(sentBy(channel))).not.toContain('io.modelcontextprotocol');
   });
 
-  test('that the server waits for an answer to is no sign of death, however long that takes', async () => {
+  test('whose server waits for an answer of the client does not make the server suspect, however long it waits', async () => {
     const handlers = { missed: () => missed.push('missed') };
     const missed: string[] = [];
     const { session, channel, clock } = await open('legacy', false, () => undefined, handlers);

@@ -14,7 +14,7 @@ interface Posted {
   readonly id: number | undefined;
 }
 
-/** Answers each POST as it is told to; `unsent`: undici never begins it, `silent`: the server never answers it. */
+/** Answers each POST as the test says. `unsent`: undici never begins it; `silent`: the server never answers it. */
 class FakePool {
   readonly posted: Posted[] = [];
   mode: 'answer' | 'unsent' | 'silent' = 'answer';
@@ -115,7 +115,7 @@ async function open() {
   return { clock, session, calls, control, call, pings, told };
 }
 
-test('W2 control traffic goes over two connections of its own, calls over theirs', async () => {
+test('W2 control traffic has two connections of its own, separate from those of calls', async () => {
   const { calls, control, call, session, clock } = await open();
   expect(await call()).toBe('ok');
   await session.probe(clock.nowMs() + 1_000);
@@ -128,8 +128,8 @@ test('W2 control traffic goes over two connections of its own, calls over theirs
   expect(calls.posted.map(({ method }) => method)).toEqual(['tools/call']);
 });
 
-describe('W5 a channel that sends nothing any more', () => {
-  test('is doubted after 10 s and checked at once; when that is not answered in 5 s, it is ended', async () => {
+describe('W5 a channel that has stopped sending', () => {
+  test('becomes suspect after 10 s and is checked at once; without an answer in 5 s it is ended', async () => {
     const { clock, calls, control, call, pings, told } = await open();
     calls.mode = 'unsent';
     control.mode = 'silent';
@@ -143,7 +143,7 @@ describe('W5 a channel that sends nothing any more', () => {
     expect(await Promise.all(waiting)).toEqual(['transport not_executed', 'transport not_executed']);
   });
 
-  test('is ended 10 s after the check, also when the server answers that: the fault is in the channel', async () => {
+  test('is ended 10 s after the check, even if the server answers it: the fault is in the channel', async () => {
     const { clock, calls, call, pings, told } = await open();
     calls.mode = 'unsent';
     const waiting = call();
@@ -154,7 +154,7 @@ describe('W5 a channel that sends nothing any more', () => {
     expect(await waiting).toBe('transport not_executed');
   });
 
-  test('is noticed also when each caller gives up before 10 s have passed', async () => {
+  test('is detected even if each caller leaves before 10 s have passed', async () => {
     const { clock, calls, call, told } = await open();
     calls.mode = 'unsent';
     for (let i = 0; i < 12; i++) {
@@ -165,7 +165,7 @@ describe('W5 a channel that sends nothing any more', () => {
   });
 });
 
-test('W5 a server that works on calls in silence is never doubted for it, however many wait', async () => {
+test('W5 a server that works on calls in silence never becomes suspect for it, however many wait', async () => {
   const { clock, calls, call, pings, told } = await open();
   calls.mode = 'silent';
   const waiting = Array.from({ length: 10 }, () => call(29_000));
@@ -175,7 +175,7 @@ test('W5 a server that works on calls in silence is never doubted for it, howeve
   expect(new Set(await Promise.all(waiting))).toEqual(new Set(['timeout uncertain', 'timeout not_executed']));
 });
 
-test('W5 a channel that sends again after the check is left alone', async () => {
+test('W5 a channel that sends again after the check is not ended', async () => {
   const { clock, calls, call, told } = await open();
   calls.mode = 'unsent';
   const waiting = call(12_000);

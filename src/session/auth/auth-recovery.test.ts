@@ -48,11 +48,11 @@ function held(provider: FakeAuthProvider): (token: AuthToken | undefined) => voi
 
 const outcomes = (all: Promise<RecoveryOutcome>[]) => Promise.all(all).then((each) => [...new Set(each)]);
 
-/** Lets everything that is already settled be told. */
+/** Waits until all settled promises have been reported. */
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 describe('its reported status', () => {
-  test('one `needed` and one end for each attempt, however many ask', async () => {
+  test('one `needed` and one end for each attempt, for any number of callers', async () => {
     const told: string[] = [];
     const { provider, ask } = setup(one, { onOutcome: (status) => told.push(status) });
     const end = held(provider);
@@ -63,7 +63,7 @@ describe('its reported status', () => {
     expect(told).toEqual(['needed', 'recovered']);
   });
 
-  test('a failure once, also while it rests; then the token that comes from elsewhere, once', async () => {
+  test('a failure once, also during the pause; then a token from another source, once', async () => {
     const told: string[] = [];
     const { provider, ask, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
     expect([await ask(one), await ask(one)]).toEqual(['refused', 'refused']);
@@ -76,7 +76,7 @@ describe('its reported status', () => {
     expect(told).toEqual(['needed', 'failed', 'recovered']);
   });
 
-  test('an attempt that takes too long has failed, and its later result is reported', async () => {
+  test('an attempt that takes too long counts as failed, and its later result is reported', async () => {
     const told: string[] = [];
     const { provider, ask, clock, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
     const end = held(provider);
@@ -88,7 +88,7 @@ describe('its reported status', () => {
     expect([recovery.current(), told]).toEqual([two, ['needed', 'failed', 'recovered']]);
   });
 
-  test('nothing once the server goes', async () => {
+  test('nothing after the server is removed', async () => {
     const told: string[] = [];
     const { provider, ask, recovery } = setup(one, { onOutcome: (status) => told.push(status) });
     held(provider);
@@ -140,7 +140,7 @@ describe('one renewal for all requests', () => {
     expect(provider.recoveries).toHaveLength(0);
   });
 
-  test('D-38 the caller that began it may leave: the others still get what it brings', async () => {
+  test('D-38 the caller that began it may leave: the others still get its result', async () => {
     const { provider, recovery, ask, clock } = setup();
     const end = held(provider);
     const leaving = new AbortController();
@@ -166,14 +166,14 @@ describe('one renewal for all requests', () => {
     expect(await outcomes(all)).toEqual(['refused']);
   });
 
-  test('a caller that is already gone begins nothing', async () => {
+  test('a caller that is already cancelled begins no recovery', async () => {
     const { provider, recovery } = setup();
     const limits = { deadlineAtMs: farMs, signal: AbortSignal.abort() };
     expect(await recovery.recover(refusal(one), limits)).toBe('cancelled');
     expect(provider.recoveries).toHaveLength(0);
   });
 
-  test('a login during the recovery is as good as its end', async () => {
+  test('a login during the recovery has the same effect as its success', async () => {
     const { provider, ask } = setup();
     const end = held(provider);
     const waiting = ask(one);
@@ -211,7 +211,7 @@ describe('no storm', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('D-38 a token that a recovery brought and that is refused too gets no recovery of its own before the pause', async () => {
+  test('D-38 a token from a recovery that is refused too causes no further recovery before the end of the pause', async () => {
     const { provider, ask, clock } = setup(one, { pauseMs: 1_000 });
     provider.onRecover = async () => {
       provider.token = two;
@@ -226,7 +226,7 @@ describe('no storm', () => {
     expect(provider.recoveries).toHaveLength(2);
   });
 
-  test('a server that asks for ever other scopes gets 16 attempts in a pause; a refused token still has its own', async () => {
+  test('a server that keeps asking for other scopes gets 16 attempts in a pause; a refused token still gets its own attempt', async () => {
     const { provider, recovery, clock } = setup(one, { pauseMs: 1_000 });
     const ask = (scope: number) => {
       const challenge = `Bearer error="insufficient_scope", scope="s${scope}"`;
@@ -250,7 +250,7 @@ describe('no storm', () => {
     expect(provider.recoveries.map(({ failed }) => failed)).toEqual([one, two]);
   });
 
-  test('a recovery has 15 s; then it counts as failed, and what it brings later is a new token', async () => {
+  test('a recovery has 15 s; then it counts as failed, and its later result is a new token', async () => {
     const { provider, recovery, ask, clock } = setup();
     const end = held(provider);
     let changes = 0;
@@ -270,7 +270,7 @@ describe('no storm', () => {
     expect(recovery.current()).toEqual(two);
   });
 
-  test('wanting more rights and having no good token are two matters', async () => {
+  test('missing scopes and a refused token are handled separately', async () => {
     const { provider, ask } = setup();
     expect(await ask(one, 'scope')).toBe('refused');
     provider.onRecover = async () => {
@@ -295,8 +295,8 @@ describe('no storm', () => {
   });
 });
 
-describe('doing something again', () => {
-  test('once more after a renewal, and no more than that', async () => {
+describe('repeating a request', () => {
+  test('happens once after a renewal, and not again', async () => {
     const { provider, recovery } = setup();
     provider.onRecover = async () => {
       provider.token = two;
@@ -312,7 +312,7 @@ describe('doing something again', () => {
     expect(sent).toEqual([one, two]);
   });
 
-  test('not after any other error', async () => {
+  test('does not happen after any other error', async () => {
     const { provider, recovery } = setup();
     const error = new HostError('needs_reauth', 'the server is known to have no good token');
     await expect(recovery.withRenewal({ deadlineAtMs: farMs }, () => Promise.reject(error))).rejects.toBe(error);
@@ -328,7 +328,7 @@ describe('AC-A20 two calls that need different scopes', () => {
       { kind: 'scope', sent, challenge: `Bearer error="insufficient_scope", scope="${scope}"` },
     );
 
-  test('AC-A20 the token for one does not end the attempt for the other', async () => {
+  test('AC-A20 the token for one call does not end the attempt for the other', async () => {
     const { provider, recovery } = setup(one);
     const ends: ((token: AuthToken) => void)[] = [];
     provider.onRecover = () =>
@@ -378,7 +378,7 @@ describe('the tokens of a provider', () => {
     expect(recovery.current()).toEqual(two);
   });
 
-  test('X15 each is known as a secret before it goes out, without its scheme; long replaced ones are forgotten', () => {
+  test('X15 each token is known as a secret, without its scheme, before it is sent; tokens that were replaced long ago are forgotten', () => {
     const { provider, recovery, known } = setup();
     expect([...known]).toEqual(['first-token']);
     for (let i = 0; i < 100; i++) {
@@ -391,10 +391,10 @@ describe('the tokens of a provider', () => {
 
   test.each([
     ['a line break in it', { header: ['authorization', 'Bearer x\r\nhost: elsewhere'] }],
-    ['a header that is not its to set', { header: ['host', 'elsewhere'] }],
+    ['a header that it may not set', { header: ['host', 'elsewhere'] }],
     ['no header', {}],
     ['a number for a value', { header: ['authorization', 7] }],
-  ])('one with %s is not sent, and reported without its value', (_what, token) => {
+  ])('a token with %s is not sent, and is reported without its value', (_what, token) => {
     const { provider, recovery, problems } = setup(three);
     provider.token = token as unknown as AuthToken;
     expect(recovery.current()).toBeUndefined();
@@ -403,7 +403,7 @@ describe('the tokens of a provider', () => {
     expect(inspect(problems)).not.toContain('elsewhere');
   });
 
-  test('a provider that throws is reported once, and goes without a token', () => {
+  test('a provider that throws is reported once, and requests are sent without a token', () => {
     const { provider, recovery, problems } = setup();
     provider.current = () => {
       throw new Error('a bug');
@@ -416,7 +416,7 @@ describe('the tokens of a provider', () => {
     ['returns nothing', () => undefined, [{ code: 'invalid_spec', details: { server: 's', field: 'onChanged' } }]],
     ['throws', () => fail('not logged in'), [{ message: 'not logged in' }]],
     ['returns what throws', () => () => fail('gone'), [{ message: 'gone' }]],
-  ])('a provider whose onChanged %s is reported, asked as any other, and let go', (_what, onChanged, told) => {
+  ])('a provider whose onChanged %s is reported, used like any other, and released', (_what, onChanged, told) => {
     const provider = new FakeAuthProvider(one);
     provider.onChanged = onChanged as unknown as FakeAuthProvider['onChanged'];
     const { recovery, problems } = setup(one, { provider });
@@ -429,7 +429,7 @@ describe('the tokens of a provider', () => {
     expect(problems).toMatchObject(told);
   });
 
-  test('a provider that keeps its listener is ignored once the server is gone', () => {
+  test('a provider that keeps its listener is ignored after the server is removed', () => {
     const provider = new FakeAuthProvider(one);
     let tell = () => {};
     provider.onChanged = (listener) => {
@@ -443,7 +443,7 @@ describe('the tokens of a provider', () => {
     expect([...known]).toEqual(['first-token']);
   });
 
-  test('a listener is called once for a change, however it came', async () => {
+  test('a listener is called once for each change, from any source', async () => {
     const { provider, recovery, ask } = setup();
     let changes = 0;
     const off = recovery.onChanged(() => changes++);
@@ -470,7 +470,7 @@ describe('the tokens of a provider', () => {
   });
 });
 
-describe('E1 which tokens are of one grant', () => {
+describe('E1 which tokens belong to one grant', () => {
   const of = (value: string, grant?: unknown): AuthToken => ({ ...bearer(value), grant: grant as string });
 
   function counted(token?: AuthToken) {
@@ -495,8 +495,8 @@ describe('E1 which tokens are of one grant', () => {
     ['the same token under another grant', of('a1', 'login-1'), of('a1', 'login-2'), 1],
     ['a token that names a grant after one that did not', one, of('a2', 'login-1'), 1],
     ['a token that names no grant any more', of('a1', 'login-1'), two, 1],
-    ['an empty name, which is none', of('a1', ''), of('a2', ''), 1],
-    ['a name that is no text, which is none', of('a1', 7), of('a2', 7), 1],
+    ['an empty name, which counts as no name', of('a1', ''), of('a2', ''), 1],
+    ['a name that is no text, which counts as no name', of('a1', 7), of('a2', 7), 1],
     ['no token any more', of('a1', 'login-1'), undefined, 1],
     ['the first token', undefined, of('a1', 'login-1'), 1],
   ])('E1 %s', (_what, before, after, changes) => {
@@ -509,7 +509,7 @@ describe('E1 which tokens are of one grant', () => {
     expect([told.grants(), silent.grants()]).toEqual([changes, changes]);
   });
 
-  test('E1 what a recovery brings for a refused token is a refresh', async () => {
+  test('E1 the result of a recovery for a refused token is a refresh', async () => {
     const { provider, ask, grants, recovery } = counted(one);
     refreshes(provider, two);
     expect([await ask(one), recovery.current(), grants()]).toEqual(['renewed', two, 0]);
@@ -525,7 +525,7 @@ describe('E1 which tokens are of one grant', () => {
     expect([await ask(one, kind), grants()]).toEqual(['renewed', 1]);
   });
 
-  test('E1 a recovery that a login has overtaken brings back another account', async () => {
+  test('E1 the result of a recovery that a login has overtaken is another account', async () => {
     const { provider, ask, grants } = counted(one);
     const end = held(provider);
     const waiting = ask(one);
@@ -536,7 +536,7 @@ describe('E1 which tokens are of one grant', () => {
     expect(grants()).toBe(2);
   });
 
-  test('E1 it is reported before the token can be sent, and not once the server is gone', () => {
+  test('E1 another account is reported before its token can be sent, and not after the server is removed', () => {
     const { provider, recovery } = setup(one);
     const order: string[] = [];
     recovery.onNewGrant(() => order.push('grant'));

@@ -39,7 +39,7 @@ beforeEach(async () => {
   provider = new ReferencedHeaders({ server: 's', headers, secrets, clock, onProblem: (each) => problems.push(each) });
 });
 
-/** As the connector does before it connects. */
+/** The same steps as the connector takes before it connects. */
 const connect = () => Promise.all(Object.values(headers).map((text) => secrets.resolve(text, 'f')));
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
@@ -60,7 +60,7 @@ test('AC-K3 after a refusal everything is resolved again, and only another value
   expect(provider.current()?.others).toEqual([['x-key', 'key-2']]);
 });
 
-test('AC-K3 a secret whose time is over is renewed behind the requests, and listeners hear of it', async () => {
+test('AC-K3 an expired secret is renewed in the background, and listeners are notified', async () => {
   await connect();
   const token = provider.current();
   let changes = 0;
@@ -104,7 +104,7 @@ describe('AC-K3 beside the tokens of a login', () => {
     return { login, joined: withReferences(login, provider) };
   };
 
-  test('AC-K3 both are sent; the token of the login replaces a header of its name, and its grant counts', async () => {
+  test('AC-K3 both are sent; the token of the login replaces a header of the same name, and its grant is used', async () => {
     await connect();
     const { login, joined } = setup({ ...bearer('of-the-login'), grant: 'g' } as ReturnType<typeof bearer>);
     const token = joined.current();
@@ -145,7 +145,7 @@ describe('AC-K3 beside the tokens of a login', () => {
     recovery.close();
   });
 
-  test('listeners hear of both, and looking is no use of the token', async () => {
+  test('listeners are notified of both, and reading a token does not count as its use', async () => {
     await connect();
     const { login, joined } = setup();
     let [changes, looks] = [0, 0];

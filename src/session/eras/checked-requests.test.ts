@@ -34,7 +34,7 @@ test.each([
   expect(await check.isRefused(0)).toBe(isGone);
 });
 
-test('W3 a session is checked once in 10 s, another session at once', async () => {
+test('W3 a session is checked once in 10 s, a new session at once', async () => {
   const { clock, asked, state, check } = setup();
   expect(await Promise.all([check.isRefused(0), check.isRefused(0)])).toEqual([false, false]);
   state.outcome = refused(404);
@@ -50,7 +50,7 @@ test('W3 a session is checked once in 10 s, another session at once', async () =
 test.each([
   ['was cut off', new HostError('transport', 'reset')],
   ['got a 503', refused(503)],
-])('W3 a check that %s says nothing: the next one may follow after a second', async (_name, outcome) => {
+])('W3 a check that %s has no result: the next one may follow after a second', async (_name, outcome) => {
   const { clock, asked, state, check } = setup();
   state.outcome = outcome;
   expect(await check.isRefused(0)).toBe(false);

@@ -8,13 +8,13 @@ import { LegacyHttpSession } from './http-session.js';
 test.each([
   ['answers nothing else', false, 'tools/call', 20_000, 1_000, [0, 1_000, 3_000, 7_000, 15_000]],
   // Hostler reads the list by itself after each renewal, and a refused stream leads to the next renewal.
-  ['answers only a list in each', true, 'tools/list', 20_000, 1_000, [0, 1_000, 3_000, 7_000, 15_000]],
-  ['answers a call in each', true, 'tools/call', 50_000, 10_000, [0, 10_000, 20_000, 30_000, 40_000, 50_000]],
+  ['answers one list in each session', true, 'tools/list', 20_000, 1_000, [0, 1_000, 3_000, 7_000, 15_000]],
+  ['answers one call in each session', true, 'tools/call', 50_000, 10_000, [0, 10_000, 20_000, 30_000, 40_000, 50_000]],
 ])('W26 a server that opens sessions and %s', async (_title, isKind, method, endMs, stepMs, expected) => {
   const clock = new FakeClock();
   const opened: number[] = [];
   const expired = () => new HostError('transport', '404', { reason: 'session_expired', execution: 'not_executed' });
-  /** The server forgets its session after this many requests. */
+  /** The server forgets its session after this number of requests. */
   let left = 0;
   const peer = {
     closedBy: undefined,
@@ -109,7 +109,7 @@ describe('a request that waits for a new session', () => {
     await settle();
     opens[0]?.resolve();
     await settle();
-    // The call waits for the tools of the second session, which is lost: another request finds out.
+    // The call waits for the tools of the second session, which is lost: another request detects the loss.
     world.isForgotten = true;
     const other = send('prompts/get');
     await settle();
@@ -140,7 +140,7 @@ describe('a request that waits for a new session', () => {
   });
 
   test.each(['tools/call', 'prompts/get', 'tools/list'])(
-    'W11 is not sent if it must not be sent any more: %s',
+    'W11 is not sent if that is no longer allowed: %s',
     async (method) => {
       const { sent, opens, world, send, readTools, settle } = setUp();
       world.isForgotten = true;

@@ -53,10 +53,10 @@ describe('W1 a session that is renewed', () => {
     opens[0]?.resolve();
     expect(await Promise.all(waiting)).toEqual(['renewed', 'renewed', 'renewed']);
     expect([renewal.isOpen, renewal.count]).toEqual([true, 1]);
-    // A request that was sent in the session before: there is a newer one already.
+    // The request was sent in the previous session, and there is already a newer one.
     await renewal.renew(0);
     await settle();
-    // What waits in the channel is sent after the tools of the new session were asked for.
+    // Requests that wait in the channel are sent after the list of tools of the new session was requested.
     expect(log).toEqual(['held back', 'initialize at 0', 'renewed', 'opened']);
   });
 
@@ -80,17 +80,14 @@ describe('W1 a session that is renewed', () => {
       new HostError('needs_reauth', 'sign in', { execution: 'not_executed' }),
       ['needs_reauth', undefined, 'not_executed', undefined],
     ],
-  ])(
-    'and is not, for %s, releases the channel and fails every request with that reason',
-    async (_name, error, told) => {
-      const { log, opens, renewal, within } = setup();
-      const waiting = [within(), within()];
-      opens[0]?.reject(error);
-      expect(await Promise.all(waiting)).toEqual([told, told]);
-      expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
-      expect(log).not.toContain('renewed');
-    },
-  );
+  ])('and fails with %s, releases the channel and fails every request with that reason', async (_name, error, told) => {
+    const { log, opens, renewal, within } = setup();
+    const waiting = [within(), within()];
+    opens[0]?.reject(error);
+    expect(await Promise.all(waiting)).toEqual([told, told]);
+    expect([renewal.isOpen, log.filter((entry) => entry.startsWith('failed')).length]).toEqual([false, 1]);
+    expect(log).not.toContain('renewed');
+  });
 
   test('sends one initialize a second, each when a request asks for it', async () => {
     const { clock, log, opens, renewal, within, settle } = setup();
@@ -164,7 +161,7 @@ describe('W1 a session that is renewed', () => {
     expect(openings).toEqual(['initialize at 0', `initialize at ${waitMs}`]);
     opens[1]?.resolve();
     expect(await next).toBe('renewed');
-    // The pauses that follow are not those of the throttle any more.
+    // The following pauses are no longer those of the throttle.
     const later = within();
     await clock.advanceAsync(1_000);
     opens[2]?.resolve();
@@ -172,7 +169,7 @@ describe('W1 a session that is renewed', () => {
     expect(await within()).toEqual(['transport', 'session_not_renewed', 'not_executed', expect.any(Number)]);
   });
 
-  test('dials again after 100 ms where no connection could be opened', async () => {
+  test('tries again after 100 ms if no connection could be opened', async () => {
     const { clock, log, opens, within } = setup();
     const first = within();
     opens[0]?.reject(new HostError('connect_failed', 'no', { execution: 'not_executed' }));
@@ -184,7 +181,7 @@ describe('W1 a session that is renewed', () => {
     expect(log.at(-1)).toBe('initialize at 100');
   });
 
-  test('keeps no request past its deadline or its caller, and goes on for the others', async () => {
+  test('keeps no request after its deadline or cancellation, and continues for the others', async () => {
     const { clock, opens, within } = setup();
     const abort = new AbortController();
     const requests = [within(500), within(60_000, abort.signal), within()];
@@ -199,7 +196,7 @@ describe('W1 a session that is renewed', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('reports a slow initialize, and none that was answered in time', async () => {
+  test('reports a slow initialize, but not one that is answered in time', async () => {
     const { clock, log, opens, within } = setup();
     void within();
     await clock.advanceAsync(9_999);
@@ -224,7 +221,7 @@ describe('W1 a session that is renewed', () => {
     expect(await request).toEqual(['transport', 'stalled', 'not_executed', undefined]);
   });
 
-  test('W24 opens again after a failed renewal, whichever session the request was sent in', async () => {
+  test('W24 is renewed again after a failed renewal, whichever session the request was sent in', async () => {
     const { clock, log, opens, renewal, within } = setup();
     const first = within();
     opens[0]?.resolve();
@@ -261,7 +258,7 @@ describe('W1 a session that is renewed', () => {
     expect(getEventListeners(signal, 'abort')).toHaveLength(0);
   });
 
-  test('opens again after a channel that could not be reset', async () => {
+  test('is renewed again after a channel that could not be reset', async () => {
     const { clock, opens, within, renewal, state } = setup();
     state.isBroken = true;
     expect(await within()).toEqual(notRenewed);
@@ -273,7 +270,7 @@ describe('W1 a session that is renewed', () => {
     expect([await next, renewal.isOpen]).toEqual(['renewed', true]);
   });
 
-  test('W24 a session without a channel to release fails its requests all the same', async () => {
+  test('W24 a session without a channel to release also fails its requests', async () => {
     const { opens, within } = setup({ hasChannel: false });
     const request = within();
     opens[0]?.reject(rpcError());

@@ -9,7 +9,7 @@ const tool = (name: string, header: string, padding = 0) => {
 };
 const listOf = (...items: ServerList['items']): ServerList => ({ items, pages: 1, ttlMs: 0, cacheScope: 'private' });
 
-test('the name of the requested item is sent, and arguments that the schema marks', async () => {
+test('the name of the requested item and the arguments that the schema marks are sent as headers', async () => {
   const headers = new MirroredHeaders();
   await headers.learn(listOf(tool('a', 'Region')));
   expect(headers.headersOfCall('a', '{"region":"eu"}')).toEqual({ name: 'a', params: [['Region', 'eu']] });
@@ -29,7 +29,7 @@ test('a tool with an annotation that is not allowed is left out, with the reason
   expect([items.map(({ key }) => key), [...headers.dropped.keys()]]).toEqual([['good'], ['bad']]);
 });
 
-test('a long list that is still looked through does not replace a shorter one that came in after it', async () => {
+test('a long list that is still being checked does not replace a shorter list that arrived later', async () => {
   const headers = new MirroredHeaders();
   const older = headers.learn(listOf(...Array.from({ length: 4 }, () => tool('a', 'Old', 70_000))));
   await headers.learn(listOf(tool('a', 'New')));

@@ -15,7 +15,7 @@ const scan = (inputSchema: unknown) => scanToolHeaders(Buffer.from(JSON.stringif
 const key = 'x-mcp-header';
 const text = (header: unknown) => ({ type: 'string', [key]: header });
 
-test('they are found on properties, whatever stands around them, and not where a name is only spelt like one', () => {
+test('annotations are found on properties with any neighbours, and not where another member has the same name', () => {
   const schema = {
     examples: [{ [key]: 'in data' }, text('In-Data')],
     properties: {
@@ -49,21 +49,21 @@ test.each([
   ['a number', { properties: { a: { ...text('A'), type: 'number' } } }, 'at a is not on a string'],
   ['several types', { properties: { a: { ...text('A'), type: ['string'] } } }, 'at a is not on a string'],
   ['the same header twice', { properties: { a: text('A'), b: text('a') } }, 'at b repeats the header a'],
-])('one on %s makes the tool unusable, and the reason names its place', (_what, schema, reason) => {
+])('an annotation on %s makes the tool unusable, and the reason names its place', (_what, schema, reason) => {
   expect(scan({ type: 'object', ...schema })).toEqual({ ok: false, reason: expect.stringContaining(reason) });
 });
 
 test.each([
   ...['items', 'prefixItems', 'contains', 'additionalProperties', 'unevaluatedProperties', 'unevaluatedItems'],
   ...['propertyNames', 'oneOf', 'anyOf', 'allOf', 'not', 'if', 'then', 'else'],
-])('one below %s, in a list or not, is not on a property that every call can have', (keyword) => {
+])('an annotation below %s, in a list or not, is not on a property that every call can have', (keyword) => {
   const reason = `${key} at ${keyword}.a is not on a property that every call can have`;
   for (const below of [{ properties: { a: text('A') } }, [{}, { properties: { a: text('A') } }]])
     expect(scan({ [keyword]: below })).toEqual({ ok: false, reason });
 });
 
 test.each(['patternProperties', 'dependentSchemas', '$defs', 'definitions'])(
-  'one below %s, by name, is not on a property that every call can have; in a list it is none',
+  'an annotation below %s, by name, is not on a property that every call can have; in a list it is ignored',
   (keyword) => {
     const reason = `${key} at ${keyword} is not on a property that every call can have`;
     expect(scan({ [keyword]: { one: text('A') } })).toEqual({ ok: false, reason });
@@ -71,7 +71,7 @@ test.each(['patternProperties', 'dependentSchemas', '$defs', 'definitions'])(
   },
 );
 
-test('one that is a duplicate key, below a key that does, or in escapes, is seen', () => {
+test('an annotation as a duplicate key, below a duplicate key, or with escapes, is found', () => {
   const inTwo = `{"properties":{"a":{"type":"string","${key}":"A"}},"properties":{}}`;
   const inEscapes = `{"propert\\u0069es":{"a":{"x\\u002dmcp-header":"A","typ\\u0065":"string"}}}`;
   const raw = (schema: string) => scanToolHeaders(Buffer.from(`{"name":"t","inputSchema":${schema}}`));
@@ -83,7 +83,7 @@ test('one that is a duplicate key, below a key that does, or in escapes, is seen
   expect(types).toEqual({ ok: false, reason: `${key} at a is not on a string, integer or boolean` });
 });
 
-test('a tool whose schema stands twice, or among too many others, is not usable where it may have one', () => {
+test('a tool whose schema is given twice, or among too many members, is unusable if it may have an annotation', () => {
   const schema = `"inputSchema":{"properties":{"a":{"type":"string","${key}":"A"}}}`;
   const many = Array.from({ length: LIMITS.members }, (_, i) => `"k${i}":0`).join();
   const disguised = schema.replace('Schema', 'Sch\\u0065ma');
@@ -94,7 +94,7 @@ test('a tool whose schema stands twice, or among too many others, is not usable 
   expect(scanToolHeaders(talk)).toEqual({ ok: true, mirrored: [] });
 });
 
-test('a long name that many stand below is read once, and is too long for one', () => {
+test('a long name above many annotations is read once, and is too long for one header', () => {
   const properties = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`p${i}`, text(`H${i}`)]));
   const below = (name: string) => ({ properties: { [name]: { properties } } });
   const schema = Buffer.from(JSON.stringify(below('é'.repeat(1_000_000))));
@@ -102,21 +102,21 @@ test('a long name that many stand below is read once, and is too long for one', 
   const before = process.memoryUsage().heapUsed;
   eachAnnotation(schema, ({ path }) => void paths.push(path));
   const grew = process.memoryUsage().heapUsed - before;
-  // As one each they would be 32 MB at least; what is garbage before may be gone after.
+  // Separate copies would need at least 32 MB; earlier garbage may be collected meanwhile.
   expect([paths.length, grew]).toEqual([32, expect.toSatisfy((bytes: number) => bytes < 12e6)]);
   const found = scan(below('é'.repeat(5_000)));
   expect(found).toEqual({ ok: false, reason: expect.stringContaining('has names of more than 4096 characters') });
   expect(JSON.stringify(found).length).toBeLessThan(LIMITS.quotedChars + 200);
 });
 
-test('one that is far down is too far for a header', () => {
+test('an annotation that nests too deep is refused for a header', () => {
   const down = (levels: number): unknown =>
     levels === 0 ? text('A') : { type: 'object', properties: { a: down(levels - 1) } };
   expect(scan(down(8))).toMatchObject({ ok: true });
   expect(scan(down(9))).toEqual({ ok: false, reason: expect.stringContaining('is more than 8 levels down') });
 });
 
-test('what is too deep is no schema, and what is no JSON does no harm', () => {
+test('a text that nests too deep is no schema, and a text that is no JSON does no harm', () => {
   const nested = (depth: number) => `${'{"not":'.repeat(depth)}{}${'}'.repeat(depth)}`;
   expect([LIMITS.depth - 1, LIMITS.depth].map((depth) => annotationsOf(nested(depth)).isRead)).toEqual([true, false]);
   const ends = ['', '}', ']]', '{"a', `{"${key}"`, `{"${key}":`, `"${key}":1}`, '{"a":1}}}'];
@@ -124,7 +124,7 @@ test('what is too deep is no schema, and what is no JSON does no harm', () => {
   expect(annotationsOf('true')).toEqual({ isRead: true, found: [] });
 });
 
-test('any schema has those that a walk through its objects finds', () => {
+test('in any schema the annotations found equal those of a walk through its objects', () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   const random = seededRandom(seed);
   const below = (n: number) => randomInt(random, 0, n - 1);
@@ -163,7 +163,7 @@ test('any schema has those that a walk through its objects finds', () => {
   expect(total).toBeGreaterThan(100);
 });
 
-/** The same through objects. */
+/** The same annotations, found in the parsed object. */
 function walked(node: unknown, path: readonly string[] = [], isProperty = true, found: string[] = []): string[] {
   if (typeof node !== 'object' || node === null || Array.isArray(node)) return found;
   for (const [name, below] of Object.entries(node)) {
