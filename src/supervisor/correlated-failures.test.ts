@@ -18,8 +18,8 @@ function guardOf(servers: number) {
   return { clock, guard, freezes, fail };
 }
 
-describe('servers that fall together', () => {
-  test('S4 more than half of four within ten seconds freeze the budgets for thirty, with one event', () => {
+describe('servers that fail together', () => {
+  test('S4 if more than half of four fail within ten seconds, budgets are frozen for thirty, with one event', () => {
     const { clock, guard, freezes, fail } = guardOf(4);
     fail(0);
     clock.advance(5_000);
@@ -45,7 +45,7 @@ describe('servers that fall together', () => {
     expect(guard.isFrozen).toBe(false);
   });
 
-  test('failures further apart than ten seconds do not belong together', () => {
+  test('failures more than ten seconds apart do not count together', () => {
     const { clock, guard, fail } = guardOf(4);
     fail(0, 1);
     clock.advance(10_001);
@@ -53,7 +53,7 @@ describe('servers that fall together', () => {
     expect(guard.isFrozen).toBe(false);
   });
 
-  test('servers at rest do not count, and those that just failed still do', () => {
+  test('idle servers do not count, and servers that just failed still do', () => {
     const { guard, fail } = guardOf(100);
     for (let i = 4; i < 100; i++) guard.left(`s${i}`);
     fail(0, 1);
@@ -62,7 +62,7 @@ describe('servers that fall together', () => {
     expect(guard.isFrozen).toBe(true);
   });
 
-  test('D-33 broken servers cannot freeze the budgets again until they were proven', () => {
+  test('D-33 broken servers cannot freeze the budgets again until they are proven', () => {
     const { clock, guard, freezes, fail } = guardOf(4);
     for (let second = 0; second < 600; second++) {
       fail(0, 1, 2);
@@ -74,7 +74,7 @@ describe('servers that fall together', () => {
     expect(freezes).toHaveLength(2);
   });
 
-  test('what was forgotten, or never entered, changes nothing', () => {
+  test('a server that was forgotten or never added changes nothing', () => {
     const { guard, fail } = guardOf(5);
     fail(0, 1);
     guard.forget('s0');
@@ -92,7 +92,7 @@ describe('servers that fall together', () => {
 });
 
 describe('a process that did not run', () => {
-  test('S4 a timer more than five seconds late freezes the budgets, once while they are', () => {
+  test('S4 a timer more than five seconds late freezes the budgets, but does not extend the freeze', () => {
     const { clock, guard } = guardOf(1);
     clock.advance(10_000);
     expect(guard.woke('s0', 5_000)).toBeUndefined();
@@ -118,7 +118,7 @@ describe('a machine that slept while its monotonic clock stood still', () => {
     expect([guard.isFrozen, freezes.length]).toEqual([false, 1]);
   });
 
-  test('W16 freezes them for a server that had failed before it as well', () => {
+  test('W16 also freezes them for a server that had failed before the sleep', () => {
     const { clock, guard, fail } = guardOf(1);
     fail(0);
     expect(guard.isFrozen).toBe(false);
@@ -134,7 +134,7 @@ describe('a machine that slept while its monotonic clock stood still', () => {
   });
 
   test.each([
-    ['a nap of five seconds', (clock: FakeClock) => clock.sleep(5_000)],
+    ['a sleep of five seconds', (clock: FakeClock) => clock.sleep(5_000)],
     ['a wall clock that was set', (clock: FakeClock) => clock.jumpWall(3_600_000)],
   ])('W16 %s freezes nothing', (_title, happen) => {
     const { clock, guard, fail } = guardOf(1);
@@ -144,7 +144,7 @@ describe('a machine that slept while its monotonic clock stood still', () => {
   });
 });
 
-test('W16 time that only the clock since boot counted is sleep, and reported once', () => {
+test('W16 time that only the boot-time clock counted is sleep, and is reported once', () => {
   const clock = new FakeClock();
   const watch = new SleepWatch(clock);
   clock.advance(60_000);
@@ -162,7 +162,7 @@ test.each([3_600_000, -3_600_000])('W16 a jump of the wall clock by %i ms is no 
   expect(watch.sleptMs()).toBe(0);
 });
 
-test('a monotonic clock that goes on while the machine sleeps is enough', () => {
+test('a monotonic clock that continues during sleep is enough', () => {
   const fake = new FakeClock();
   const clock: Clock = { nowMs: () => fake.nowMs(), date: () => fake.date(), at: (atMs, run) => fake.at(atMs, run) };
   const watch = new SleepWatch(clock);
@@ -171,7 +171,7 @@ test('a monotonic clock that goes on while the machine sleeps is enough', () => 
   expect(watch.sleptMs()).toBe(0);
 });
 
-test('a difference that shrinks is no sleep, and the next growth counts from there', () => {
+test('a shrinking difference is no sleep, and the next growth counts from the smaller value', () => {
   const fake = new FakeClock();
   let offsetMs = 10_000;
   const clock: Clock = {
@@ -187,7 +187,7 @@ test('a difference that shrinks is no sleep, and the next growth counts from the
   expect(watch.sleptMs()).toBe(6_000);
 });
 
-test('W16 on Linux the system clock counts time since boot as the kernel does; elsewhere its clock never stops', () => {
+test('W16 on Linux the system clock reads the boot time of the kernel; on other systems the monotonic clock never stops', () => {
   const uptimeS = () => 12.5;
   expect(bootClock('linux', uptimeS).sinceBootMs?.()).toBe(12_500);
   expect(bootClock('darwin', uptimeS)).toEqual({});

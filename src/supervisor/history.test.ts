@@ -24,7 +24,7 @@ const failed: Ledger = {
   parked: { reason, atMs: 61_500 },
 };
 
-describe('a ledger on the wall', () => {
+describe('a ledger in wall clock times', () => {
   const clock = new FakeClock(0, wallStart);
   clock.advance(2 * minute);
   const record = recordOf(failed, clock) as HistoryRecord;
@@ -38,7 +38,7 @@ describe('a ledger on the wall', () => {
     });
   });
 
-  test('comes back through text, as old as it is by now, on a clock that began anew', () => {
+  test('survives as text, with its present age, on a clock that was restarted', () => {
     const next = new FakeClock(7, wall(3 * minute));
     expect(ledgerOf(parseRecord(JSON.stringify(record)), next, defaultPlan)).toEqual({
       restartsAtMs: [7 + 1_000 - 3 * minute, 7 + 61_000 - 3 * minute],
@@ -49,7 +49,7 @@ describe('a ledger on the wall', () => {
     });
   });
 
-  test('the wall clock was set while it ran: the ages stay true', () => {
+  test('the ages stay correct if the wall clock was set meanwhile', () => {
     const set = new FakeClock(0, wallStart);
     set.advance(2 * minute);
     set.jumpWall(-86_400_000);
@@ -58,7 +58,7 @@ describe('a ledger on the wall', () => {
     expect(ledgerOf(kept, next, defaultPlan).restartsAtMs).toEqual([-119_000, -59_000]);
   });
 
-  test('D-16 restarts older than the window no longer count; what shows a server in trouble does', () => {
+  test('D-16 restarts older than the window no longer count; signs of a failing server do', () => {
     const late = new FakeClock(0, wall(5 * minute + 1_001));
     expect(ledgerOf(record, late, defaultPlan).restartsAtMs).toHaveLength(1);
     const nextDay = new FakeClock(0, wall(86_400_000));
@@ -69,7 +69,7 @@ describe('a ledger on the wall', () => {
     });
   });
 
-  test('D-16 times of the future count as of now, so a clock set back neither pardons nor punishes for ever', () => {
+  test('D-16 future times count as now, so a clock that was set back neither resets nor blocks a server for ever', () => {
     const back = new FakeClock(50, wall(-10 * 365 * 86_400_000));
     const ledger = ledgerOf(record, back, defaultPlan);
     expect(ledger).toMatchObject({ restartsAtMs: [50, 50], parked: { atMs: 50 } });
@@ -85,13 +85,13 @@ describe('a ledger on the wall', () => {
     expect(ledgerOf(undefined, clock, defaultPlan)).toBe(emptyLedger);
   });
 
-  test('a long reason is cut, and what is kept can be read again', () => {
+  test('a long reason is cut, and the stored text can be read again', () => {
     const long = { ...emptyLedger, parked: { reason: { code: 'transport', message: 'x'.repeat(5_000) }, atMs: 0 } };
     const kept = parseRecord(JSON.stringify(recordOf(long, clock)));
     expect(kept.parked?.message).toHaveLength(2_000);
   });
 
-  test('no more restarts are taken over than the plan has room for', () => {
+  test('the number of restored restarts is bounded by the plan', () => {
     const many = { ...record, restartsAt: Array.from({ length: 1_001 }, (_, i) => wall(i).getTime()) };
     const next = new FakeClock(0, wall(2_000));
     expect(ledgerOf(many, next, defaultPlan).restartsAtMs).toEqual([-1_005, -1_004, -1_003, -1_002, -1_001, -1_000]);
@@ -100,16 +100,16 @@ describe('a ledger on the wall', () => {
   test.each([
     ['no JSON', '{'],
     ['another shape', '[]'],
-    ['a count below nothing', JSON.stringify({ ...record, unprovenStarts: -1 })],
+    ['a count below zero', JSON.stringify({ ...record, unprovenStarts: -1 })],
     ['half a probe', JSON.stringify({ ...record, failedProbes: 0.5 })],
-    ['times that are none', JSON.stringify({ ...record, restartsAt: ['today'] })],
+    ['times that are no numbers', JSON.stringify({ ...record, restartsAt: ['today'] })],
     ['more times than a ledger holds', JSON.stringify({ ...record, restartsAt: Array(1_002).fill(0) })],
   ])('a text with %s is refused', (_what, text) => {
     expect(() => parseRecord(text)).toThrow();
   });
 });
 
-/** Lives of one server under one host after the other; what is remembered is all that goes over. */
+/** Runs of one server under successive hosts. Only the stored history passes between hosts. */
 function aMachine() {
   let record: string | undefined;
   let writes = 0;
@@ -146,13 +146,13 @@ function aMachine() {
         server,
         supervisor,
         snapshot: () => supervisor.snapshot(),
-        /** From now until it is tried again by itself. */
+        /** The time until the host tries the server again without a caller. */
         probeInMs: () => (supervisor.snapshot().nextProbeAtMs ?? Number.NaN) - clock.nowMs(),
         begin: async (forMs = 0) => {
           supervisor.begin();
           await clock.advanceAsync(forMs);
         },
-        /** Killed: nothing more is heard of it. */
+        /** The host is killed: it writes nothing more. */
         gone: () => {
           wallNow = clock.date();
         },
@@ -162,7 +162,7 @@ function aMachine() {
 }
 
 describe('the next host', () => {
-  test('D-16 does not find a parked server parked, tries it once, and parks it again', async () => {
+  test('D-16 tries a parked server once, and parks it again', async () => {
     const machine = aMachine();
     const first = machine.host();
     await first.begin(20_000);
@@ -175,7 +175,7 @@ describe('the next host', () => {
     expect([second.server.starts, second.snapshot().state]).toEqual([1, 'parked']);
   });
 
-  test('D-16 one that was parked for a small budget has one try too, long after its window', async () => {
+  test('D-16 gives a server that was parked for a small budget one try too, long after its window', async () => {
     const machine = aMachine();
     const plan = { ...defaultPlan, maxRestarts: 1 };
     const first = machine.host({ plan });
@@ -199,7 +199,7 @@ describe('the next host', () => {
     expect([second.server.starts, second.snapshot().state]).toEqual([1, 'ejected']);
   });
 
-  test('D-34 the waits between probes go on growing over hosts', async () => {
+  test('D-34 continues to increase the waits between probes', async () => {
     const machine = aMachine();
     const waits: number[] = [];
     for (let host = 0; host < 5; host++) {
@@ -212,7 +212,7 @@ describe('the next host', () => {
     expect(waits).toEqual([60, 120, 240, 300, 300]);
   });
 
-  test('D-34 what can never start is kept from hammering too, with its reason', async () => {
+  test('D-34 limits the starts of a server that can never start too, and keeps its reason', async () => {
     const machine = aMachine();
     const missing = new HostError('connect_failed', "no command 'x'", { reason: 'ENOENT' });
     const waits: number[] = [];
@@ -226,7 +226,7 @@ describe('the next host', () => {
     expect([waits, machine.record()?.parked?.message]).toEqual([[60, 120], "no command 'x'"]);
   });
 
-  test('D-16 goes on with the budget where the last one died, so that hosts in a loop add up', async () => {
+  test('D-16 continues with the budget of the host that died, so that hosts in a crash loop share one budget', async () => {
     const machine = aMachine();
     let starts = 0;
     for (let host = 0; host < 20; host++) {
@@ -242,7 +242,7 @@ describe('the next host', () => {
     expect([last.server.starts, last.snapshot().state]).toEqual([1, 'parked']);
   });
 
-  test('D-16 a server that had spent half of its budget has the other half', async () => {
+  test('D-16 leaves a server that had spent half of its budget the other half', async () => {
     const machine = aMachine();
     const first = machine.host();
     await first.begin();
@@ -253,7 +253,7 @@ describe('the next host', () => {
     expect([second.server.starts, second.snapshot().state]).toEqual([3, 'parked']);
   });
 
-  test('D-16 only a proven server is forgiven; one that merely came up is not', async () => {
+  test('D-16 resets the history of a proven server only, not of one that was merely ready', async () => {
     const machine = aMachine();
     const parking = machine.host();
     await parking.begin(20_000);
@@ -299,7 +299,7 @@ describe('the next host', () => {
     expect(third.server.starts).toBe(6);
   });
 
-  test('D-16 shows why it had been parked until something newer is known', async () => {
+  test('D-16 shows the old reason for parking until there is a newer one', async () => {
     const machine = aMachine();
     const first = machine.host();
     await first.begin(20_000);
@@ -313,7 +313,7 @@ describe('the next host', () => {
     expect(second.snapshot().lastError).toMatchObject({ code: 'timeout', message: 'too slow', atMs: 0 });
   });
 
-  test('a package runner that has failed before has had its free start', async () => {
+  test('a package runner that has failed before has used its free start', async () => {
     const machine = aMachine();
     const first = machine.host({ isFirstStartFree: true });
     await first.begin();
@@ -326,7 +326,7 @@ describe('the next host', () => {
   });
 });
 
-test('a server without fault has nothing written about it, however often it is called, stopped and started', async () => {
+test('a server without failures causes no writes, however often it is called, stopped and started', async () => {
   const machine = aMachine();
   const { server, supervisor, begin, clock } = machine.host();
   server.next = () => ({});

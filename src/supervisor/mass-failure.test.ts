@@ -52,7 +52,7 @@ async function hundred(seed: number) {
   };
 }
 
-/** The most in any span of one second; times are in order. */
+/** The maximum in any span of one second; `times` are in order. */
 function mostInOneSecond(timesMs: readonly number[]): number {
   let from = 0;
   return timesMs.reduce((most, atMs, i) => {
@@ -75,7 +75,7 @@ test.each([1, 2, 3])(
     ]);
     expect(mostInOneSecond(host.startsAtMs)).toBeLessThanOrEqual(10);
     expect(host.startingMax()).toBeLessThanOrEqual(2 * availableParallelism());
-    // Proven again, they can fall again; those at rest do not weigh against it.
+    // Proven servers can fail together again; idle servers do not count against them.
     await host.clock.advanceAsync(60_000);
     await Promise.all(host.supervisors.slice(4).map((supervisor) => supervisor.stop()));
     for (const server of host.servers.slice(0, 3)) server.connection?.die();

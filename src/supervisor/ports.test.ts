@@ -30,7 +30,7 @@ test.each<[ErrorCode, HostErrorOptions, string]>([
   expect(classifyFailure(new HostError(code, 'm', details))).toBe(kind);
 });
 
-test('what is no error of ours is transient, whatever its text', () => {
+test('an error that is no HostError is transient, whatever its text', () => {
   expect(classifyFailure(new Error('ENOENT 127 needs_reauth'))).toBe('transient');
   expect(classifyFailure(undefined)).toBe('transient');
 });

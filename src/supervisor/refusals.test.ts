@@ -18,7 +18,7 @@ test.each([
   ['nothing', undefined, 'undefined'],
   ['something that cannot be written', Object.create(null), 'object'],
   ['an error without texts', Object.assign(new Error('x'), { name: Object.create(null), message: {} }), 'object: .*'],
-])('E18 what was thrown may be %s', (_name, thrown, text) => {
+])('E18 the thrown value may be %s', (_name, thrown, text) => {
   expect(unexpectedError('docs', thrown, String).message).toMatch(new RegExp(`unexpected error: ${text}$`));
 });
 

@@ -70,7 +70,7 @@ describe('registrations', () => {
     expect(registry.list().map(({ name }) => name)).toEqual(['__proto__', 'a', 'b', 'constructor']);
   });
 
-  test('D-14 the same definition again changes nothing; another one is refused unless it shall replace', () => {
+  test('D-14 registering the same definition again changes nothing; another definition is refused without replace', () => {
     const { registry, register } = setUp();
     const args = ['--read-only'];
     expect(register('x', { spec: { command: 'c', args } })).toBe('added');
@@ -94,7 +94,7 @@ describe('registrations', () => {
 });
 
 describe('leases', () => {
-  test('AC-R2 giving back twice, or after the server is gone, does nothing', () => {
+  test('AC-R2 a second release, or one after the removal of the server, does nothing', () => {
     const { clock, registry, register, count, idle } = setUp();
     register('x');
     const [a, b] = [registry.lease('x'), registry.lease('x')];
@@ -117,7 +117,7 @@ describe('leases', () => {
     expect(count('x')).toBe(0);
   });
 
-  test('AC-R6 thirty seconds after the last lease it is idle, not sooner; a lease in between clears that', () => {
+  test('AC-R6 a server is idle thirty seconds after its last lease, not sooner; a new lease restarts the time', () => {
     const { clock, registry, register, idle } = setUp();
     register('x');
     registry.opened('x');
@@ -133,7 +133,7 @@ describe('leases', () => {
     expect(idle).toEqual([{ name: 'x', atMs: 119_000 }]);
   });
 
-  test('D-10 calls and bindings both hold it open, and after a call the count is what it was', () => {
+  test('D-10 calls and bindings both hold a server open, and after a call the count is as before', () => {
     const { clock, registry, register, count, idle } = setUp();
     register('x', { keepAliveMs: 50 });
     registry.opened('x');
@@ -149,7 +149,7 @@ describe('leases', () => {
     expect([count('x'), idle.length]).toEqual([0, 1]);
   });
 
-  test('D-11 losing the connection takes no lease away, nor does another definition', () => {
+  test('D-11 neither a lost connection nor another definition removes a lease', () => {
     const { registry, register, count } = setUp();
     register('x');
     const leases = [registry.lease('x'), registry.lease('x')];
@@ -159,7 +159,7 @@ describe('leases', () => {
     expect([count('x'), leases.some(({ isReleased }) => isReleased)]).toEqual([2, false]);
   });
 
-  test('D-31 an eager server holds itself open; once it is lazy, it does not', () => {
+  test('D-31 an eager server holds itself open; after it becomes lazy, it does not', () => {
     const { clock, registry, register, count, idle } = setUp();
     register('x', { isLazy: false });
     registry.opened('x');
@@ -173,7 +173,7 @@ describe('leases', () => {
     expect(count('x')).toBe(1);
   });
 
-  test('with a keep-alive of 0 it is never idle', () => {
+  test('with a keep-alive time of 0 a server is never idle', () => {
     const { clock, registry, register, idle } = setUp();
     register('x', { keepAliveMs: 0 });
     registry.opened('x');
@@ -184,7 +184,7 @@ describe('leases', () => {
 });
 
 describe('idle time', () => {
-  test('a server that came up without a lease is idle again after its keep-alive', () => {
+  test('a server that became ready without a lease is idle again after its keep-alive time', () => {
     const { clock, registry, register, idle } = setUp();
     register('x');
     clock.advance(100_000);
@@ -194,7 +194,7 @@ describe('idle time', () => {
     expect(idle).toEqual([{ name: 'x', atMs: 130_000 }]);
   });
 
-  test('a server that is closed anyway has none', () => {
+  test('a server that is closed anyway has no idle time', () => {
     const { clock, registry, register, idle } = setUp();
     register('x');
     registry.opened('x');
@@ -204,7 +204,7 @@ describe('idle time', () => {
     expect([idle, clock.pendingTimers]).toEqual([[], 0]);
   });
 
-  test('another keep-alive counts from when it was set', () => {
+  test('a new keep-alive time counts from when it was set', () => {
     const { clock, registry, register, idle } = setUp();
     register('x');
     registry.opened('x');
@@ -215,7 +215,7 @@ describe('idle time', () => {
     expect(idle).toEqual([{ name: 'x', atMs: 25_000 }]);
   });
 
-  test('one timer serves any number of calls, and looks again when some came meanwhile', () => {
+  test('one timer serves any number of calls, and is extended if calls came meanwhile', () => {
     const { clock, registry, register, idle } = setUp();
     register('x');
     registry.opened('x');
@@ -232,7 +232,7 @@ describe('idle time', () => {
     expect([idle, clock.pendingTimers]).toEqual([[{ name: 'x', atMs: 49_000 }], 0]);
   });
 
-  test('a server that does not run has no timer, whatever leases it had', () => {
+  test('a server that does not run has no timer, whatever its leases were', () => {
     const { clock, registry, register } = setUp();
     register('x');
     registry.lease('x').release();

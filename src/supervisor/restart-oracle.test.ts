@@ -3,12 +3,12 @@ import { type Random, randomInt, seededRandom } from '../kernel/random.js';
 import { defaultPlan } from './restart-plan.js';
 import { initialState, type ServerEvent, type ServerState, step } from './server-state.js';
 
-/** One run of a server as fate has it. */
+/** One random run of a server. */
 interface Life {
-  /** The start is refused for its token, and the next one comes this much later, with another token; undefined: it is not. */
+  /** The start is refused for its token, and the next token comes after this time. Undefined: not refused. */
   readonly refusedForMs: number | undefined;
   readonly startMs: number;
-  /** Undefined: it never comes up. */
+  /** Undefined: the server never becomes ready. */
   readonly liveMs: number | undefined;
   readonly calledAtMs: number | undefined;
   /** The machine slept, and the timer of the next start fires this much late. */
@@ -33,7 +33,7 @@ function randomLife(random: Random): Life {
 const retryWaitMs = (restarts: number, wasProven: boolean): number =>
   wasProven && restarts === 1 ? 50 : 0.75 * Math.min(5_000, 100 * 2 ** (restarts - 1));
 
-/** In plain words: which life parks the server, and when each one starts. */
+/** The oracle, written directly: which run parks the server, and when each run starts. */
 function oracle(lives: readonly Life[]): { readonly startsAtMs: number[]; readonly parks: boolean } {
   let nowMs = 0;
   let restarts: number[] = [];
@@ -57,7 +57,7 @@ function oracle(lives: readonly Life[]): { readonly startsAtMs: number[]; readon
   return { startsAtMs, parks: false };
 }
 
-/** The same lives through the machine itself. */
+/** The same runs through the real state machine. */
 function machine(lives: readonly Life[]): ReturnType<typeof oracle> {
   let nowMs = 0;
   let state: ServerState = initialState(0, true);
@@ -86,7 +86,7 @@ function machine(lives: readonly Life[]): ReturnType<typeof oracle> {
     if (refusedForMs !== undefined) {
       on({ kind: 'open_failed', run: state.run, failure: 'auth', reason });
       nowMs += refusedForMs;
-      // By the token or by the timer, whichever is there first; both may be late.
+      // The token or the timer causes the start, whichever is first; both may be late.
       on({ kind: nowMs >= (wakeAtMs ?? Number.NaN) ? 'woke' : 'token_changed' });
       startsAtMs.push(nowMs);
     }
@@ -131,7 +131,7 @@ test('S3 the machine parks and waits exactly as the plan says, in 100,000 random
   expect(parked).toBeLessThan(90_000);
 }, 180_000);
 
-test('S3 slow starters that never get ready park at their sixth start, though the window never fills', () => {
+test('S3 slow servers that never become ready are parked at their sixth start, although the window never fills', () => {
   const lives = Array.from({ length: 10 }, () => ({
     refusedForMs: undefined,
     startMs: 120_000,

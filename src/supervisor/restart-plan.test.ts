@@ -29,7 +29,7 @@ test('AC-H3 delays grow with each restart and stay below their limit', () => {
 });
 
 describe('the window', () => {
-  test('counts a restart exactly as old as itself, and forgets older ones', () => {
+  test('counts a restart of exactly its own length ago, and forgets older ones', () => {
     const first = charge(emptyLedger, 0, true, plan).ledger;
     expect(restartsInWindow(first, 60_000, plan)).toBe(1);
     expect(restartsInWindow(first, 60_001, plan)).toBe(0);
@@ -42,7 +42,7 @@ describe('the window', () => {
   });
 });
 
-test('slow starters that never fill the window are exhausted by their number', () => {
+test('slow servers that never fill the window are exhausted by the number of their starts', () => {
   let ledger: Ledger = emptyLedger;
   const outcomes = [1, 2, 3, 4, 5, 6].map((start) => {
     const charged = charge(ledger, start * 3_600_000, false, defaultPlan);
@@ -53,7 +53,7 @@ test('slow starters that never fill the window are exhausted by their number', (
 });
 
 test.each([0, 1, 5, 20])(
-  'W20 of a limit of %i, so many restarts are granted, and one more failure parks',
+  'W20 with a limit of %i, this many restarts are granted, and the next failure parks',
   (maxRestarts) => {
     const limited = { ...defaultPlan, maxRestarts };
     for (const apartMs of [0, 3_600_000]) {
@@ -77,13 +77,13 @@ describe('chance', () => {
     expect(restartDelayMs(ledger, true, defaultPlan, () => 0.999)).toBeLessThan(100);
   });
 
-  test('others wait between half and all of their delay', () => {
+  test('other restarts wait between half of their delay and all of it', () => {
     const ledger = { ...emptyLedger, restartsAtMs: [1, 2, 3] };
     expect(restartDelayMs(ledger, true, defaultPlan, () => 0)).toBe(200);
     expect(restartDelayMs(ledger, false, defaultPlan, () => 1)).toBe(400);
   });
 
-  test('probes double to their limit, a fifth either way', () => {
+  test('waits between probes double to their limit, with 20 % jitter', () => {
     const full = [0, 1, 2, 3, 50].map((failedProbes) =>
       probeDelayMs({ ...emptyLedger, failedProbes }, defaultPlan, () => 0.5),
     );

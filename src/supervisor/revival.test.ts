@@ -1,4 +1,4 @@
-/** When a lost server is started again, to the millisecond, on a clock that does not move by itself. */
+/** Tests when a lost server is started again, to the millisecond, on a fake clock. */
 import { describe, expect, test } from 'vitest';
 import { crashed, type FakeConnection, FakeServer } from '../../test/fakes/supervised-server.js';
 import { Emitter } from '../kernel/emitter.js';
@@ -29,7 +29,7 @@ function setUp(chance: number) {
   return { clock, server, supervisor, delaysMs, state: () => supervisor.snapshot().state };
 }
 
-/** Kills it, and says how long after that the next start began and how long after it was ready. */
+/** Kills the server. Returns the time until the next start, and the time until the server was ready. */
 async function revival({ clock, server, state }: ReturnType<typeof setUp>, startMs: number) {
   const { starts } = server;
   const lostAtMs = clock.nowMs();

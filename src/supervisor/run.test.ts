@@ -4,7 +4,7 @@ import { FakeClock } from '../kernel/fake-clock.js';
 import { drainMsMax, Run } from './run.js';
 import { gateAfter, StartGate } from './start-gate.js';
 
-/** A run that is open, whose connection tells how long it was given to drain. */
+/** An open run, whose connection reports the time it was given to drain. */
 async function open() {
   const clock = new FakeClock();
   const server = new FakeServer(clock);
@@ -35,12 +35,12 @@ async function open() {
   return { clock, server, run, said, given, clear: () => clear() };
 }
 
-test('D-12 what is closed in good order is closed when it owes nothing more', async () => {
+test('D-12 a graceful close closes the connection when no call is left', async () => {
   const { clock, server, run, said, given, clear } = await open();
   run.close(true);
   await clock.advanceAsync(drainMsMax - 1);
   expect([given, server.closed, said]).toEqual([[drainMsMax], 0, ['opened']]);
-  // Whatever happens to it meanwhile, it is only closed once.
+  // Whatever happens meanwhile, the run is closed only once.
   server.connection?.die();
   run.close(true);
   clear();
@@ -55,7 +55,7 @@ test('D-12 … at the latest when the grace time is over', async () => {
   expect([server.closed, said]).toEqual([1, ['opened', 'closed']]);
 });
 
-test('what failed is closed at once', async () => {
+test('a failed run is closed at once', async () => {
   const { server, run, said, given } = await open();
   run.close(false);
   await Promise.resolve();
@@ -65,7 +65,7 @@ test('what failed is closed at once', async () => {
   expect(said).toEqual(['opened', 'closed']);
 });
 
-test('one that must wait for another takes no place before, and can be withdrawn', async () => {
+test('a run that must wait for another takes no place before, and can be withdrawn', async () => {
   const clock = new FakeClock();
   const gate = new StartGate(clock, { concurrent: 1 });
   let leave = () => {};

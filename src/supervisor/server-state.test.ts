@@ -83,7 +83,7 @@ describe('starting', () => {
     expect([server.state().kind, server.opened]).toEqual(['connecting', [1]]);
   });
 
-  test('a failed start is tried again after a while, not at the next call', () => {
+  test('a failed start is repeated after a delay, not at the next call', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.failToOpen();
@@ -93,7 +93,7 @@ describe('starting', () => {
     expect(server.opened).toEqual([1, 2]);
   });
 
-  test('W25 a server that asks for a pause when it is started gets it, from its timer and from calls', () => {
+  test('W25 if a server asks for a pause at its start, neither the timer nor calls start it earlier', () => {
     const server = drive();
     const refuse = () =>
       server.on({ kind: 'open_failed', run: server.run(), failure: 'transient', reason, pauseMs: 120_000 });
@@ -120,7 +120,7 @@ describe('starting', () => {
     expect(server.state()).toMatchObject({ kind: 'backing_off', ledger: emptyLedger });
   });
 
-  test('what can never work is parked after one try, with its reason', () => {
+  test('a start that can never work is parked after one try, with its reason', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.failToOpen('permanent');
@@ -131,7 +131,7 @@ describe('starting', () => {
 });
 
 describe('losing a run', () => {
-  test('charges one restart, closes the old run, and opens the next only when that is done', () => {
+  test('charges one restart, closes the old run, and opens the next only after that', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.up();
@@ -163,7 +163,7 @@ describe('losing a run', () => {
     }
   });
 
-  test('a fault of the whole host is not charged, but the delay grows', () => {
+  test('a failure of the whole host is not charged, but the delay grows', () => {
     let nowMs = 0;
     const frozen = () => ({ nowMs, plan: defaultPlan, random: () => 1, isLazy: true, isFrozen: true });
     let [state] = step(initialState(0, true), { kind: 'wanted' }, frozen());
@@ -178,7 +178,7 @@ describe('losing a run', () => {
     expect(state.ledger).toMatchObject({ restartsAtMs: [], unprovenStarts: 0, failedProbes: 0 });
   });
 
-  test('a fault of the whole host does not slow down the first restart of a proven server', () => {
+  test('a failure of the whole host does not delay the first restart of a proven server', () => {
     const frozen = (nowMs: number) => ({ nowMs, plan: defaultPlan, random: () => 0.5, isLazy: true, isFrozen: true });
     let [state] = step(initialState(0, true), { kind: 'wanted' }, frozen(0));
     [state] = step(state, { kind: 'opened', run: 1 }, frozen(0));
@@ -251,7 +251,7 @@ describe('parked', () => {
     expect(parked().opened).toHaveLength(6);
   });
 
-  test('D-34 it is probed by itself, more and more slowly, for ever', () => {
+  test('D-34 the server is probed with growing waits, for ever', () => {
     const server = parked();
     const probes: number[] = [];
     for (let i = 0; i < 6; i++) {
@@ -263,7 +263,7 @@ describe('parked', () => {
     expect(probes.slice(1)).toEqual([120, 240, 300, 300, 300]);
   });
 
-  test('a call wakes it, but not within five seconds and only once between two probes', () => {
+  test('a call starts it, but not within five seconds and only once between two probes', () => {
     const server = parked();
     const starts = () => server.opened.length;
     const before = starts();
@@ -280,7 +280,7 @@ describe('parked', () => {
     expect(starts()).toBe(before + 1);
   });
 
-  test('a probe that succeeds makes it ready; one that then dies parks it again at once', () => {
+  test('a successful probe makes it ready; if it then dies, it is parked again at once', () => {
     const server = parked();
     server.advance(72_000);
     server.up();
@@ -289,7 +289,7 @@ describe('parked', () => {
     expect(server.state().kind).toBe('parked');
   });
 
-  test('a reload and a new token wake it', () => {
+  test('a reload and a new token start it', () => {
     for (const kind of ['start', 'token_changed'] as const) {
       const server = parked();
       server.on({ kind });
@@ -309,7 +309,7 @@ describe('parked', () => {
 });
 
 describe('authorization', () => {
-  test('a refused token waits for a new one, and asks by itself only slowly', () => {
+  test('after a refused token the server waits for a new one, and retries only slowly', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.failToOpen('auth');
@@ -348,7 +348,7 @@ describe('authorization', () => {
         kind: 'backing_off',
         ledger: { restartsAtMs: [server.nowMs()], unprovenStarts: 1, parked: undefined },
       });
-      // And it has the rest of its budget, not more.
+      // The server has the rest of its budget, not more.
       for (let i = 0; i < 5; i++) {
         expect(server.state().kind).toBe('backing_off');
         server.advance(5_000);
@@ -368,17 +368,20 @@ describe('authorization', () => {
     expect(server.state()).toMatchObject({ kind: 'backing_off', ledger: { unprovenStarts: 1 } });
   });
 
-  test.each(wakes)('D-33 one that had been parked before it was refused is on probation, woken by %s', (_by, wake) => {
-    const server = drive();
-    server.on({ kind: 'wanted' });
-    server.failToOpen('permanent');
-    server.advance(72_000);
-    server.failToOpen('auth');
-    expect(server.state().kind).toBe('auth_required');
-    wake(server);
-    server.failToOpen();
-    expect(server.state()).toMatchObject({ kind: 'parked', ledger: { failedProbes: 1, restartsAtMs: [] } });
-  });
+  test.each(wakes)(
+    'D-33 a server that was parked before it was refused is on probation when started by %s',
+    (_by, wake) => {
+      const server = drive();
+      server.on({ kind: 'wanted' });
+      server.failToOpen('permanent');
+      server.advance(72_000);
+      server.failToOpen('auth');
+      expect(server.state().kind).toBe('auth_required');
+      wake(server);
+      server.failToOpen();
+      expect(server.state()).toMatchObject({ kind: 'parked', ledger: { failedProbes: 1, restartsAtMs: [] } });
+    },
+  );
 });
 
 describe('stopping', () => {
@@ -406,7 +409,7 @@ describe('stopping', () => {
     expect(server.state().kind).toBe('stopped');
   });
 
-  test('a start during the stop follows it', () => {
+  test('a start during the stop follows the stop', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.up();
@@ -417,7 +420,7 @@ describe('stopping', () => {
     expect(server.opened).toEqual([1, 2]);
   });
 
-  test('an idle server is closed without a charge and wakes when wanted', () => {
+  test('an idle server is closed without a charge and starts again when wanted', () => {
     const server = drive();
     server.on({ kind: 'wanted' });
     server.up();
@@ -453,7 +456,7 @@ describe('a one-shot server', () => {
     server.on({ kind: 'wanted' });
     return server;
   };
-  /** Everything that brings any other server back. */
+  /** Every event that restarts any other server. */
   const bringBack = (server: ReturnType<typeof drive>) => {
     for (const kind of ['wanted', 'start', 'reload', 'token_changed'] as const) server.on({ kind });
     server.advance(3_600_000);
@@ -467,7 +470,7 @@ describe('a one-shot server', () => {
     expect([server.state().kind, server.opened]).toEqual(['stopped', [1]]);
   });
 
-  test('E23 is stopped when it is lost, as soon as it is closed, and charged nothing', () => {
+  test('E23 is stopped after its loss, once it is closed, without a charge', () => {
     const server = oneShot();
     server.up();
     server.on({ kind: 'lost', run: 1, failure: 'transient', reason });
@@ -505,11 +508,11 @@ describe('C-INV whatever happens in whatever order', () => {
 
   const flags = [fc.boolean(), fc.boolean(), fc.boolean()] as const;
 
-  /** Out of use, or about to be. */
+  /** Out of use, or becoming so. */
   const isVerdict = (state: ServerState): boolean =>
     ['parked', 'ejected'].includes(state.kind === 'closing' ? state.next.kind : state.kind);
 
-  test('something armed can bring the server back, runs never overlap, and run numbers only grow', () => {
+  test('a timer or event can always restart the server, runs never overlap, and run numbers only grow', () => {
     fc.assert(
       fc.property(fc.array(event, { maxLength: 60 }), ...flags, (events, isLazy, ejects, isOneShot) => {
         const server = drive({ isLazy, isOneShot, plan: { onExhausted: ejects ? 'eject' : 'park' } });
@@ -528,10 +531,10 @@ describe('C-INV whatever happens in whatever order', () => {
           const isOut = ['disabled', 'stopped', 'ejected'].includes(state.kind);
           const hasRun = ['connecting', 'ready', 'suspect', 'closing', 'stopping'].includes(state.kind);
           const isArmed = server.armedAtMs() !== undefined;
-          // A registered server is brought back by the next caller: `wanted` opens it at once.
+          // The next caller starts a registered server: `wanted` opens it at once.
           if (!isOut && !hasRun && state.kind !== 'registered') expect(isArmed).toBe(true);
           if (isOut) expect(isArmed).toBe(false);
-          // Nobody is taken out of use but for cause: a fault that stays, a spent budget, or a probe that failed.
+          // A server goes out of use only for a permanent failure, a spent budget, or a failed probe.
           if (!isVerdict(before) && isVerdict(state)) {
             const { restartsAtMs, unprovenStarts } = state.ledger;
             const isSpent = restartsAtMs.length > defaultPlan.maxRestarts || unprovenStarts >= 6;

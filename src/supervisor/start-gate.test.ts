@@ -21,12 +21,12 @@ function gateOf({ startMs, ...options }: StartGateOptions & { startMs?: number }
   return { clock, gate, begun, enter, names: () => begun.map(({ name }) => name), mostRunning: () => mostRunning };
 }
 
-/** The most starts in any span of one second. */
+/** The maximum of starts in any span of one second. */
 const mostInOneSecond = (begun: readonly { atMs: number }[]) =>
   Math.max(...begun.map(({ atMs }) => begun.filter((other) => other.atMs >= atMs && other.atMs < atMs + 1_000).length));
 
 describe('the gate', () => {
-  test('lets a lone start through in the same tick', () => {
+  test('lets a single start pass in the same tick', () => {
     const { enter, names } = gateOf();
     enter('a');
     expect(names()).toEqual(['a']);
@@ -42,7 +42,7 @@ describe('the gate', () => {
     expect([gate.running, gate.waiting, clock.pendingTimers]).toEqual([0, 0, 0]);
   });
 
-  test('S4 ten at once are no licence for ten more within the same second', () => {
+  test('S4 after ten starts at once, no ten more begin within the same second', () => {
     const { clock, enter, begun } = gateOf({ concurrent: 100, startMs: 0 });
     for (let i = 0; i < 5; i++) enter('early');
     clock.advance(900);
@@ -51,7 +51,7 @@ describe('the gate', () => {
     expect([begun.length, mostInOneSecond(begun)]).toEqual([30, 10]);
   });
 
-  test('a start that is no longer wanted when its turn comes is passed over and costs nothing', () => {
+  test('a start that is no longer wanted at its turn is skipped and costs nothing', () => {
     const { clock, enter, names } = gateOf({ concurrent: 1, startMs: 100 });
     let isStillNeeded = true;
     enter('a');
@@ -71,7 +71,7 @@ describe('the gate', () => {
     expect([names(), gate.running, clock.pendingTimers]).toEqual([['a'], 0, 0]);
   });
 
-  test('withdrawing the last one that waits for its second leaves no timer', () => {
+  test('withdrawing the last waiting start leaves no timer', () => {
     const { clock, enter } = gateOf({ concurrent: 100, startsPerSecond: 1, startMs: 0 });
     enter('a');
     const withdraw = enter('b');
@@ -80,7 +80,7 @@ describe('the gate', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('servers that hang in their start hold up the others for ten seconds at most', () => {
+  test('servers that hang in their start delay the others by ten seconds at most', () => {
     const { clock, enter, names } = gateOf({ concurrent: 2 });
     for (const name of ['hung1', 'hung2', 'well']) enter(name);
     clock.advance(9_999);
@@ -89,7 +89,7 @@ describe('the gate', () => {
     expect(names()).toEqual(['hung1', 'hung2', 'well']);
   });
 
-  test('a start that ends, and asks again, in the same breath waits its turn', () => {
+  test('a start that ends and is requested again in the same tick waits for its turn', () => {
     const clock = new FakeClock();
     const gate = new StartGate(clock, { concurrent: 1 });
     const begun: string[] = [];
@@ -127,7 +127,7 @@ describe('starts that follow the load', () => {
     });
   });
 
-  test('on busy processors there are four for each, one after the other', () => {
+  test('on busy processors four starts per processor run, one after another', () => {
     expect(fifty({ idleShare: () => 0, freeBytes: () => 8 * GiB })).toEqual({
       lastAtMs: 1_200,
       mostRunning: 8,
@@ -139,7 +139,7 @@ describe('starts that follow the load', () => {
     expect(fifty({ idleShare: () => 1, freeBytes: () => 0 })).toEqual({ lastAtMs: 4_800, mostRunning: 2, left: 0 });
   });
 
-  test('a thousand are never more than 64 at once', () => {
+  test('of a thousand never more than 64 start at once', () => {
     const gate = gateOf({
       ...{ startsPerSecond: Number.POSITIVE_INFINITY, startMs: 1_000 },
       concurrent: new StartPace({ idleShare: () => 1, freeBytes: () => 1_000 * GiB }, 2),
@@ -149,7 +149,7 @@ describe('starts that follow the load', () => {
     expect([gate.begun.length, gate.mostRunning()]).toEqual([1_000, 64]);
   });
 
-  test('S4 restarts keep ten a second beside them, and connections over HTTP begin at once', () => {
+  test('S4 restarts keep their limit of ten a second meanwhile, and connections over HTTP begin at once', () => {
     const clock = new FakeClock();
     const { processes, connections } = startGates(clock);
     const begun = { restart: 0, start: 0, connection: 0 };

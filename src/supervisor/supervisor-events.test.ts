@@ -7,7 +7,7 @@ import { StartGate } from './start-gate.js';
 import { Supervisor } from './supervisor.js';
 import type { SupervisorEvent, SupervisorEvents } from './supervisor-events.js';
 
-/** Time passes whenever somebody looks at it, as it does for a process that stands still between two looks. */
+/** Time passes at each read of the clock, as for a process that is suspended between two reads. */
 class CreepingClock extends FakeClock {
   override nowMs(): number {
     this.advance(7);
@@ -15,7 +15,7 @@ class CreepingClock extends FakeClock {
   }
 }
 
-test('S2 an event has the time of its cause: stamp and delay of a restart agree', async () => {
+test('S2 an event has the time of its cause: timestamp and delay of a restart agree', async () => {
   const clock = new CreepingClock();
   const server = new FakeServer(clock);
   server.next = () => ({ error: crashed() });

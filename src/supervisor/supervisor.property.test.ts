@@ -15,7 +15,7 @@ const startTimeout = new HostError('timeout', 'it did not become ready', { reaso
 const missing = new HostError('connect_failed', 'no such command', { reason: 'ENOENT' });
 const refused = new HostError('needs_reauth', 'it wants a token');
 
-/** Every way an attempt can go; a start that hangs is ended by the start timeout of whoever connects. */
+/** Every possible result of an attempt; the start timeout of the connector ends a start that hangs. */
 const attempts: Readonly<Record<string, Attempt>> = {
   opens: {},
   'opens slowly': { afterMs: 2_000, closeMs: 500 },
@@ -119,7 +119,7 @@ async function live(
   const wasOut = isOut();
   await clock.advanceAsync(2 * plan.probeMsMax * (1 + plan.probeJitter));
   if (!wasOut && !isOut()) {
-    // Dead without a word, or at rest: whoever wants it has it.
+    // Dead without a report, or idle: the next caller gets a connection.
     acquire();
     await clock.advanceAsync(6_000);
     expect(supervisor.snapshot().state).toBe('ready');
@@ -127,7 +127,7 @@ async function live(
   await clock.advanceAsync(20_000);
   expect([settled, supervisor.snapshot().waiting]).toEqual([waiting, 0]);
 
-  // Each run begins once, those withdrawn at the gate never; each restart that was announced is one of them.
+  // Each run begins once, or never if withdrawn at the gate; each announced restart is one of these runs.
   expect(run()).toBe(openings);
   expect(server.starts).toBeLessThanOrEqual(openings);
   expect(restarts).toBeLessThanOrEqual(openings);
@@ -141,7 +141,7 @@ async function live(
   });
 }
 
-test('C-INV whatever happens, one run at a time, everyone answered, nothing left, and ready again when faults end', async () => {
+test('C-INV after any faults: one run at a time, every caller answered, nothing left over, and ready again at their end', async () => {
   const unhandled: unknown[] = [];
   const onUnhandled = (reason: unknown) => unhandled.push(reason);
   process.on('unhandledRejection', onUnhandled);

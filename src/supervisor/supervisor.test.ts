@@ -51,7 +51,7 @@ function setUp(options: Partial<SupervisorOptions<FakeConnection>> = {}) {
   };
 }
 
-/** How a promise ended, once everything that can happen now has happened. */
+/** The result of a promise, after all pending microtasks. */
 const outcome = (promise: Promise<unknown>) =>
   promise.then(
     () => 'ok',
@@ -61,7 +61,7 @@ const outcome = (promise: Promise<unknown>) =>
 const failing = { error: crashed() };
 
 describe('acquiring', () => {
-  test('a ready server is handed over at once, the same connection to all', async () => {
+  test('a ready server is acquired at once, with the same connection for all callers', async () => {
     const { acquire, server } = setUp();
     const first = await acquire();
     const second = await acquire();
@@ -82,7 +82,7 @@ describe('acquiring', () => {
     expect([supervisor.current, supervisor.snapshot().state]).toEqual([undefined, 'ready']);
   });
 
-  test('D-09 twenty at once on a cold server cause one start and get the same connection', async () => {
+  test('D-09 twenty callers at once of a server that is not running cause one start and get the same connection', async () => {
     const { acquire, server, clock } = setUp();
     server.next = () => ({ afterMs: 1_000 });
     const all = Array.from({ length: 20 }, () => acquire());
@@ -91,7 +91,7 @@ describe('acquiring', () => {
     expect([server.starts, new Set(connections).size]).toEqual([1, 1]);
   });
 
-  test('D-09 one that gives up leaves, and the start goes on for the others', async () => {
+  test('D-09 a caller that gives up leaves, and the start continues for the others', async () => {
     const { acquire, server, clock, supervisor } = setUp();
     server.next = () => ({ afterMs: 1_000 });
     const abort = new AbortController();
@@ -105,7 +105,7 @@ describe('acquiring', () => {
     expect(await outcome(acquire(1, AbortSignal.abort()))).toBe('ok');
   });
 
-  test('D-37 it waits at most five seconds, or until its own deadline, and then fails with `reconnecting`', async () => {
+  test('D-37 a caller waits at most five seconds, or until its deadline, and then fails with `reconnecting`', async () => {
     const { acquire, server, clock, supervisor } = setUp();
     server.next = () => ({ afterMs: 20_000 });
     const hurried = acquire(1_000);
@@ -158,7 +158,7 @@ describe('acquiring', () => {
     expect((await again).run).toBe(2);
   });
 
-  test('callers beyond the limit are refused rather than queued', async () => {
+  test('callers beyond the limit are refused instead of queued', async () => {
     const { acquire, server, clock } = setUp({ waitersMax: 2 });
     server.next = () => ({ afterMs: 100 });
     const all = Promise.all([acquire(), acquire(), acquire()].map(outcome));
@@ -195,7 +195,7 @@ describe('acquiring', () => {
     if (kind !== 'stopped' && kind !== 'disabled') expect(error.cause).toBeInstanceOf(HostError);
   });
 
-  test('a server on its way to be parked refuses at once, not when its old run is closed', async () => {
+  test('a server that is about to be parked refuses at once, not only after its old run is closed', async () => {
     const { acquire, server } = setUp({ plan: { ...defaultPlan, maxRestarts: 0 } });
     server.next = () => ({ closeMs: 5_000 });
     await acquire();
@@ -239,7 +239,7 @@ describe('S9 parked', () => {
       await clock.advanceAsync(500);
       expect([server.starts - before, new Set(await Promise.all(all))]).toEqual([1, new Set([answer])]);
       expect(await outcome(supervisor.acquire(clock.nowMs() + 4_000))).toBe(answer);
-      // Past the next probe by itself, which fails too, and the rest after it.
+      // After the next scheduled probe, which fails too, and the pause after it.
       server.next = () => ({ error: missing });
       await clock.advanceAsync(66_000);
     }
@@ -258,11 +258,11 @@ describe('S9 parked', () => {
     }
     expect(server.starts - before).toBe(1);
     expect(new Set(answers)).toEqual(new Set(['server_parked']));
-    // The same reason again: to be logged once.
+    // The same reason again: it is logged once.
     expect(heard('parked').map((event) => event.kind === 'parked' && event.repeats)).toEqual([0, 1]);
   });
 
-  test('AC-C6 it is never given up: a probe of its own, a reload and a start each bring it back', async () => {
+  test('AC-C6 it is never abandoned: a scheduled probe, a reload and a start each restart it', async () => {
     for (const wake of ['probe', 'reload', 'start'] as const) {
       const { server, clock, park, supervisor, state, heard } = setUp({ isLazy: false });
       await park();
@@ -303,7 +303,7 @@ describe('starts and restarts', () => {
     expect([server.starts, heard('restart').length]).toEqual([2, 1]);
   });
 
-  test('D-08 a late word of an older run does not touch the newer one', async () => {
+  test('D-08 a late event of an older run does not affect the newer one', async () => {
     const { acquire, server, clock, supervisor, state } = setUp();
     await acquire();
     server.connection?.die();
@@ -318,7 +318,7 @@ describe('starts and restarts', () => {
     ]);
   });
 
-  test('S6 what can never work is tried once, and the reason is kept', async () => {
+  test('S6 a start that can never work is tried once, and the reason is kept', async () => {
     const { acquire, server, clock, supervisor } = setUp();
     server.next = () => ({ error: new HostError('connect_failed', 'no such command', { reason: 'ENOENT' }) });
     const error: HostError = await acquire().catch((reason) => reason);
@@ -341,7 +341,7 @@ describe('starts and restarts', () => {
     expect(supervisor.snapshot()).toMatchObject({ state: 'ready', restarts: 0, run: 2 });
   });
 
-  test('a run that dies before it was handed over counts as a start that failed, and is closed first', async () => {
+  test('a run that dies before it is acquired counts as a failed start, and is closed first', async () => {
     const { server, clock, supervisor } = setUp();
     server.next = (run) => (run === 1 ? { isStillborn: true, closeMs: 50 } : {});
     supervisor.start();
@@ -363,7 +363,7 @@ describe('starts and restarts', () => {
     expect([server.starts, server.liveMax]).toEqual([2, 1]);
   });
 
-  test('an error that is not ours is a failed start like any other, and its text is not shown', async () => {
+  test('an error that is no HostError is an ordinary failed start, and its text is not shown', async () => {
     const { server, settle, supervisor } = setUp();
     server.next = () => ({ error: new Error('token sk-secret') });
     supervisor.start();
@@ -372,7 +372,7 @@ describe('starts and restarts', () => {
     expect(supervisor.snapshot()).toMatchObject({ state: 'backing_off', lastError: { code: 'connect_failed' } });
   });
 
-  test('a close that fails is reported, and the server goes on', async () => {
+  test('a close that fails is reported, and the server continues', async () => {
     const { acquire, server, clock, heard } = setUp();
     const closeError = new Error('no such process');
     server.next = () => ({ closeError });
@@ -396,7 +396,7 @@ test.each([0, 1, 20])(
   },
 );
 
-test('W16 what fails after the machine slept is not charged, although the monotonic clock stood still', async () => {
+test('W16 failures after a sleep of the machine are not charged, although the monotonic clock stood still', async () => {
   const { clock, supervisor, server, heard } = setUp();
   supervisor.start();
   await clock.advanceAsync(0);
@@ -413,7 +413,7 @@ test('W16 what fails after the machine slept is not charged, although the monoto
 });
 
 describe('a process that was suspended', () => {
-  /** Time goes on while the process sleeps, and no timer fires meanwhile. */
+  /** Time passes while the process is suspended, and no timer fires meanwhile. */
   function sleepy() {
     const awake = new FakeClock();
     let sleptMs = 0;
@@ -448,7 +448,7 @@ describe('a process that was suspended', () => {
         untilMs: 8 * 3_600_000 + 30_075,
       },
     ]);
-    // Seven failures and more since it woke, and none of them counts.
+    // More than seven failures since the process resumed, and none of them counts.
     expect(server.starts).toBeGreaterThan(7);
     expect([supervisor.snapshot().restarts, heard('parked').length]).toEqual([0, 0]);
     await awake.advanceAsync(60_000);
@@ -456,8 +456,8 @@ describe('a process that was suspended', () => {
   });
 });
 
-describe('what the outcome of a call means for its server', () => {
-  test('D-33 only a result proves it: an error that it answers with is no more than a sign of life', async () => {
+describe('the effect of the outcome of a call on its server', () => {
+  test('D-33 only a result proves the server: an error as its answer is only a sign of life', async () => {
     const { acquire, clock, supervisor } = setUp();
     const { run } = await acquire();
     supervisor.answered(run);
@@ -471,7 +471,7 @@ describe('what the outcome of a call means for its server', () => {
   });
 });
 
-describe('a suspect', () => {
+describe('a suspect server', () => {
   async function suspect(verify: SupervisorOptions<FakeConnection>['verify']) {
     let asked = 0;
     const counting: typeof verify = (...args) => {
@@ -485,7 +485,7 @@ describe('a suspect', () => {
     return { ...parts, asked: () => asked };
   }
 
-  test('is asked once before the next call, and handed over when it answers', async () => {
+  test('is checked once before the next call, and acquired if it answers', async () => {
     const { acquire, asked, state } = await suspect(async () => true);
     const runs = (await Promise.all([acquire(), acquire(), acquire()])).map(({ run }) => run);
     expect([runs, asked(), state()]).toEqual([[1, 1, 1], 1, 'ready']);
@@ -506,17 +506,17 @@ describe('a suspect', () => {
   test.each([
     ['fails', async () => false],
     ['gets no answer', () => new Promise<boolean>(() => {})],
-  ])('W7 that %s while it works on a call is kept', async (_how, verify) => {
+  ])('W7 that %s while it works on a call is not replaced', async (_how, verify) => {
     const { acquire, clock, server, supervisor } = await suspect(verify);
     const waiting = acquire();
-    // A request that could not be sent for a while has reached the server after it was doubted.
+    // A request that could not be sent for a while reached the server after it became suspect.
     if (server.connection) server.connection.isAtWork = true;
     await clock.advanceAsync(5_200);
     expect((await waiting).run).toBe(1);
     expect(supervisor.snapshot()).toMatchObject({ state: 'ready', run: 1, restarts: 0 });
   });
 
-  test('that answers a call meanwhile is cleared, whatever the later result of the check', async () => {
+  test('that answers a call meanwhile is no longer suspect, whatever the later result of the check', async () => {
     let say: (isAlive: boolean) => void = () => {};
     const verify = () => new Promise<boolean>((resolve) => (say = resolve));
     const { acquire, clock, supervisor, settle } = await suspect(verify);
@@ -569,8 +569,8 @@ describe('operators', () => {
 
   test.each([
     ['called off', { afterMs: 1_000 }, 0],
-    ['closed when it comes up all the same', { afterMs: 1_000, ignoresAbort: true }, 1_000],
-    ['forgotten when it fails all the same', { afterMs: 1_000, ignoresAbort: true, error: crashed() }, 1_000],
+    ['closed when it still becomes ready', { afterMs: 1_000, ignoresAbort: true }, 1_000],
+    ['forgotten when it fails', { afterMs: 1_000, ignoresAbort: true, error: crashed() }, 1_000],
   ])('a start that is stopped half-way is %s', async (_how, attempt, takesMs) => {
     const { acquire, server, clock, supervisor, state } = setUp();
     server.next = () => attempt;
@@ -617,7 +617,7 @@ describe('operators', () => {
     expect([state(), clock.pendingTimers]).toEqual(['registered', 0]);
   });
 
-  test('a new token wakes a server that waits for one, also if it came while the old one was being refused', async () => {
+  test('a new token starts a server that waits for one, even if it came while the old token was being refused', async () => {
     const refused = { afterMs: 100, error: new HostError('needs_reauth', 'it wants a token') };
     const { server, clock, supervisor, state } = setUp();
     server.next = () => refused;
@@ -632,7 +632,7 @@ describe('operators', () => {
     expect([state(), server.starts]).toEqual(['ready', 3]);
   });
 
-  test('a token that is renewed in vain at every start does not make a loop', async () => {
+  test('a token that is refused after each renewal does not cause a loop of starts', async () => {
     const { server, clock, supervisor, state } = setUp();
     server.next = () => {
       supervisor.tokenChanged();
@@ -655,7 +655,7 @@ describe('operators', () => {
 });
 
 describe('events', () => {
-  test('tell the story in order, to listeners that find the state settled', async () => {
+  test('arrive in order, after the state of the supervisor has settled', async () => {
     const { acquire, server, clock, events, supervisor, heard } = setUp();
     const seen: string[] = [];
     events.on('supervisor', (event) => {
@@ -704,7 +704,7 @@ describe('events', () => {
 });
 
 describe('disposing', () => {
-  test('closes the connection, fails all waiting callers, leaves no timer, and is final', async () => {
+  test('closes the connection, fails all waiting callers, leaves no timer, and cannot be undone', async () => {
     const { acquire, server, clock, supervisor, state, heard } = setUp();
     server.next = () => ({ afterMs: 1_000, closeMs: 100 });
     const waiting = outcome(acquire());
@@ -718,7 +718,7 @@ describe('disposing', () => {
   });
 });
 
-test('AC-R5 two that need a cold server at once hold two leases on one run', async () => {
+test('AC-R5 two callers at once of a server that is not running hold two leases on one run', async () => {
   const { acquire, server, clock, supervisor } = setUp();
   const registry = new Registry<object>({ clock, onIdle: () => supervisor.idle() });
   registry.register({ name: 'files', spec: {}, isLazy: true, keepAliveMs: 50, card: undefined });
