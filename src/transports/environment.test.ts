@@ -20,13 +20,13 @@ test('a declared variable replaces the baseline, the marker replaces both', () =
   expect(env[RUN_MARKER]).toBe('abc.3');
 });
 
-test('a variable named like an object member is only a variable', () => {
+test('a variable named like an object member is an ordinary variable', () => {
   const declared = JSON.parse('{"__proto__":"x","constructor":"y"}') as Record<string, string>;
   const env = childEnvironment({}, declared, mark);
   expect(Object.keys(env).sort()).toEqual([RUN_MARKER, '__proto__', 'constructor'].sort());
 });
 
-test('proxies, authorities and the registry reach every child, and null takes a variable away', () => {
+test('variables for proxies, certificate authorities and the registry reach every child, and null removes a variable', () => {
   const names = [
     'HTTPS_PROXY',
     'https_proxy',
@@ -47,6 +47,6 @@ test.each([
   ['http://token@proxy', ['token', 'token']],
   ['http://proxy:3128/a:b@c', []],
   ['http://user:%zz@proxy', ['%zz', '%zz']],
-])('what must be redacted of %s', (address, secrets) => {
+])('the redacted values of %s', (address, secrets) => {
   expect(addressSecrets({ HTTPS_PROXY: address, OTHER: 'http://a:b@c' })).toEqual(secrets);
 });

@@ -12,7 +12,7 @@ interface Sent {
   readonly method: string;
 }
 
-/** Does nothing by itself. */
+/** A transport that does nothing by itself. */
 class PassiveTransport implements AttachableTransport {
   onmessage?: (message: unknown, extra?: unknown) => unknown;
   onclose?: () => void;
@@ -43,7 +43,7 @@ async function open(transport: AttachableTransport & object = new PassiveTranspo
   return { channel, listener, clock, problems, transport: transport as PassiveTransport };
 }
 
-/** Sends it and waits until the transport has it. */
+/** Sends the frame and waits until the transport has received it. */
 async function sent(channel: AttachedChannel, frame: OutboundFrame = request('tools/call')): Promise<OutboundFrame> {
   expect(channel.send(frame)).toBeUndefined();
   await settle();
@@ -53,7 +53,7 @@ async function sent(channel: AttachedChannel, frame: OutboundFrame = request('to
 const answer = (id: number | undefined, result: unknown = {}) => ({ jsonrpc: '2.0', id, result });
 
 describe('to the server', () => {
-  test('frames leave in order, as objects of their own, once the transport is started and never inside send', async () => {
+  test('frames are delivered in order, as separate objects, after the start of the transport and never inside send', async () => {
     const transport = new PassiveTransport();
     let isStarted = () => {};
     transport.start = () =>
@@ -72,7 +72,7 @@ describe('to the server', () => {
     expect(transport.sent).toHaveLength(3);
   });
 
-  test('E23 a transport may answer inside its send', async () => {
+  test('E23 a transport may answer inside its own send', async () => {
     const transport = new PassiveTransport();
     transport.send = async ({ id }) => void transport.onmessage?.(answer(id, { now: true }));
     const { channel, listener } = await open(transport);
@@ -83,7 +83,7 @@ describe('to the server', () => {
     expect(listener.answerTo(frame)?.text).toBe('{"now":true}');
   });
 
-  test('a waiting frame is withdrawn unsent, and one that left needs a notice', async () => {
+  test('a waiting frame is withdrawn unsent, and a sent frame needs a cancellation', async () => {
     const { channel, transport } = await open();
     const waiting = request('a');
     channel.send(waiting);
@@ -92,7 +92,7 @@ describe('to the server', () => {
     expect(transport.sent.map(({ method }) => method)).toEqual(['b']);
   });
 
-  test('E23 whatever a send throws or returns fails its own request, and nothing is thrown outside of it', async () => {
+  test('E23 an error or wrong result of send fails only its own request, and is not thrown elsewhere', async () => {
     const { channel, listener, transport } = await open();
     const works = transport.send;
     const textless = Object.assign(new Error('x'), { message: Object.create(null) });
@@ -125,7 +125,7 @@ describe('to the server', () => {
     expect(listener.failures.at(-1)?.error.details.reason).toBe('not_json');
   });
 
-  test('a send that fails fails its own request; that of a notification is lost', async () => {
+  test('a failed send fails its own request; for a notification the failure is ignored', async () => {
     const { channel, listener, transport } = await open();
     const works = transport.send;
     transport.send = async () => {
@@ -158,15 +158,18 @@ describe('to the server', () => {
     [{ code: 401 }, 'needs_reauth', 401, 'not_executed'],
     [{ name: 'UnauthorizedError' }, 'needs_reauth', 401, 'not_executed'],
     [{ code: -1 }, 'transport', undefined, 'uncertain'],
-  ])('E23 a status of an SDK transport is reported, and the session stays its own: %j', async (facts, ...expected) => {
-    const { channel, listener, transport } = await open();
-    transport.send = () => Promise.reject(Object.assign(new Error('refused'), facts));
-    const error = listener.failureOf(await sent(channel));
-    expect([error?.code, error?.details.httpStatus, error?.details.execution]).toEqual(expected);
-    expect(listener.ends).toEqual([]);
-  });
+  ])(
+    'E23 a status of an SDK transport is reported, and the transport manages its session itself: %j',
+    async (facts, ...expected) => {
+      const { channel, listener, transport } = await open();
+      transport.send = () => Promise.reject(Object.assign(new Error('refused'), facts));
+      const error = listener.failureOf(await sent(channel));
+      expect([error?.code, error?.details.httpStatus, error?.details.execution]).toEqual(expected);
+      expect(listener.ends).toEqual([]);
+    },
+  );
 
-  test('E23 bytes that the transport has not sent are bounded, and free again when they are', async () => {
+  test('E23 bytes that the transport has not sent are bounded, and are released when they are sent', async () => {
     const { channel, transport } = await open();
     const pending: Array<() => void> = [];
     transport.send = () => new Promise((resolve) => pending.push(resolve));
@@ -181,7 +184,7 @@ describe('to the server', () => {
     expect(channel.send(half())).toBeUndefined();
   });
 
-  test('with a stream for each request a modern request is cancelled by ending it, and headers go along', async () => {
+  test('with a stream for each request a modern request is cancelled by ending its stream, and headers are sent with it', async () => {
     const transport = Object.assign(new PassiveTransport(), { hasPerRequestStream: true });
     const { channel, listener } = await open(transport);
     const frame = await sent(channel, request('tools/call', {}, { params: [['Region', 'é']] }));
@@ -212,7 +215,7 @@ describe('from the server', () => {
     ['a cycle', cyclic, 'protocol_error'],
     ['a BigInt', { n: 1n }, 'protocol_error'],
     ['a getter that throws', throwing, 'protocol_error'],
-    ['more levels than the stack', deep(100_000), 'protocol_error'],
+    ['more nested levels than the stack holds', deep(100_000), 'protocol_error'],
     ['more bytes than a frame', { text: 'x'.repeat(LIMITS.frameBytes) }, 'result_too_large'],
   ])('E23 an answer with %s fails its request alone, and the server gets the error', async (_title, result, code) => {
     const { channel, listener, transport } = await open();
@@ -313,7 +316,7 @@ describe('the end', () => {
   test.each([
     ['throws', () => throwNow()],
     ['rejects', () => Promise.reject(new Error('stuck'))],
-  ])('a close that %s is reported, and is the end all the same', async (_title, close) => {
+  ])('a close that %s is reported, and still ends the channel', async (_title, close) => {
     const { channel, transport, clock, problems } = await open();
     transport.close = close;
     await channel.close();

@@ -37,7 +37,7 @@ test.each([
   expect(clock.pendingTimers).toBe(0);
 });
 
-test('E23 a factory that gives an object already used is a failed start, and the object is left alone', async () => {
+test('E23 a factory that returns an object already in use is a failed start, and the object is not touched', async () => {
   const object = new FakeTransport();
   const { open } = opener(() => object);
   await open();
@@ -67,7 +67,7 @@ test('E23 a factory that never resolves is abandoned at the deadline; an object 
   ]);
 });
 
-test('a late object that another connection uses is left alone; one that fails to close is reported', async () => {
+test('a late object that another connection uses is not touched; a failed close of a late object is reported', async () => {
   const used = new FakeTransport();
   await opener(() => used).open();
   const stuck = new FakeTransport({

@@ -14,7 +14,7 @@ function setup(limit: number) {
   return { slots, queue, sent };
 }
 
-test('calls go out in order while there is room, and the next one when a connection is free', () => {
+test('calls are sent in order while connections are free, and the next call when one becomes free', () => {
   const { queue, sent } = setup(2);
   const calls = [call(), call(), call(), call()] as const;
   for (const each of calls) queue.add(each);
@@ -27,7 +27,7 @@ test('calls go out in order while there is room, and the next one when a connect
   expect(sent).toEqual(calls.slice(0, 3));
 });
 
-test('W1 a queue is paused until the last hold was released; one that is released twice counts once', () => {
+test('W1 a queue is paused until the last hold is released; releasing one hold twice counts once', () => {
   const { queue, sent } = setup(2);
   const first = queue.hold();
   const second = queue.hold();
@@ -40,7 +40,7 @@ test('W1 a queue is paused until the last hold was released; one that is release
   expect(sent).toEqual(waiting.slice(0, 2));
 });
 
-test('W1 a connection that is freed while the queue is paused goes to no call of it', () => {
+test('W1 a connection that is freed while the queue is paused is not used for its calls', () => {
   const { queue, sent } = setup(1);
   const [first, second] = [call(), call()];
   queue.add(first);
@@ -68,7 +68,7 @@ test('W5 calls that waited in a held queue get the connections of answered calls
   expect(sent).toEqual([first, second, third]);
 });
 
-test('W2 of lanes that share connections, the first has the freed one', () => {
+test('W2 of lanes that share connections, the first gets the freed connection', () => {
   const { slots, queue, sent } = setup(1);
   const others: PostCall[] = [];
   const other = new CallQueue<PostCall>(slots, (next) => others.push(next));
@@ -82,14 +82,14 @@ test('W2 of lanes that share connections, the first has the freed one', () => {
   expect(others).toEqual([first, second]);
 });
 
-/** Calls whose exchange notes that it was given up. */
+/** Calls whose exchange records that it was aborted. */
 function streamed(gone: PostCall[]): PostCall {
   const open = call();
   open.exchange = { abort: () => gone.push(open) } as never;
   return open;
 }
 
-test('W24 an answered call whose stream stays open gives its connection up when another one waits', () => {
+test('W24 an answered call whose stream stays open releases its connection when another call waits', () => {
   const { queue, sent } = setup(2);
   const gone: PostCall[] = [];
   const [first, second, third] = [streamed(gone), streamed(gone), call()];
@@ -103,7 +103,7 @@ test('W24 an answered call whose stream stays open gives its connection up when 
   expect(sent).toEqual([first, second, third]);
 });
 
-test('W24 a call that is answered while another one waits gives its connection up at once', () => {
+test('W24 a call that is answered while another call waits releases its connection at once', () => {
   const { queue } = setup(1);
   const gone: PostCall[] = [];
   const first = streamed(gone);
@@ -114,7 +114,7 @@ test('W24 a call that is answered while another one waits gives its connection u
   expect(gone).toEqual([first]);
 });
 
-test('W24 a queue that is closed sends nothing more and gives up open streams', () => {
+test('W24 a closed queue sends nothing more and aborts open streams', () => {
   const { queue, sent } = setup(1);
   const gone: PostCall[] = [];
   const first = streamed(gone);

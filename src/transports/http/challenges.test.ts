@@ -36,7 +36,7 @@ describe('WWW-Authenticate', () => {
     expect(shown(header)).toEqual(challenges);
   });
 
-  test('at most 16 challenges are read, and a long hostile header is linear', () => {
+  test('at most 16 challenges are read, and a long hostile header takes linear time', () => {
     expect(parseChallenges(Array.from({ length: 100 }, () => 'Bearer').join(', '))).toHaveLength(16);
     for (const part of ['a', 'a=', 'a="', 'Bearer a="\\', '=', ', '])
       expect(parseChallenges(part.repeat(4_096 / part.length)).length).toBeLessThanOrEqual(16);

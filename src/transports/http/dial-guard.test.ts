@@ -70,7 +70,7 @@ test.each([
   expect(isHostError(checked) && checked.details.reason).toBe(reason);
 });
 
-test('the operator may name any address, but not hide credentials in it', () => {
+test('the operator may use any address, but not one with credentials', () => {
   expect(checkUrl('http://127.0.0.1:3000/mcp', 'any', 'own')).toBeInstanceOf(URL);
   expect(checkUrl('http://u:p@127.0.0.1/', 'any', 'own')).toMatchObject({
     code: 'invalid_spec',

@@ -10,7 +10,7 @@ test('the first attempt waits exactly as long as the server asked, within bounds
   expect([undefined, 500, 0, 60_000, 1e9].map(ask)).toEqual([1_000, 500, 100, 60_000, 60_000]);
 });
 
-test('after fruitless attempts it grows to its bound, is spread, and is never shorter than asked', () => {
+test('after failed attempts the wait grows to its bound, has jitter, and is never shorter than requested', () => {
   const random = seededRandom(3);
   for (const asked of [100, 1_000, 20_000, 60_000]) {
     for (let fruitless = 1; fruitless < 40; fruitless++) {
@@ -55,7 +55,7 @@ test.each<RefusalRow>([
   ['a page of a proxy', 200, pauses, []],
   ['a refusal of a firewall', 406, pauses, []],
   ['a session that may be lost', 404, pauses, pauses],
-  ['a token that is not accepted for the moment', 401, pauses, []],
+  ['a token that is temporarily not accepted', 401, pauses, []],
   [
     'a token without the scope of the stream',
     403,
@@ -65,7 +65,7 @@ test.each<RefusalRow>([
   ],
   ['a server without such a stream', 405, [0], []],
 ])(
-  'W5 the standalone stream after %s is asked for again: ever more rarely, or never',
+  'W5 after %s the standalone stream is requested again with growing waits, or never',
   async (_what, status, at, lostAt, headers = {}) => {
     const { clock, gets, lost, streams } = refusingServer(status, headers);
     streams.openStandalone();

@@ -19,7 +19,7 @@ describe('configured headers', () => {
     );
   });
 
-  test('the rest goes out as it is', () => {
+  test('all other headers are sent unchanged', () => {
     expect(configuredHeaders('fake', { Authorization: 'Bearer x', 'User-Agent': 'me' })).toEqual([
       'authorization',
       'Bearer x',
@@ -43,7 +43,7 @@ const frame = (method: string, opens?: EraRules): OutboundFrame =>
   requestFrame(1, method, undefined, opens && { opens });
 const value = (list: string[], name: string) => (list.includes(name) ? list[list.indexOf(name) + 1] : undefined);
 
-test('which version and method go out, by era and by what is agreed', () => {
+test('the version and method headers depend on the era and the negotiated version', () => {
   const headers = new RequestHeaders([]);
   expect(value(headers.post(frame('server/discover', modernEra)), 'mcp-protocol-version')).toBe('2026-07-28');
   expect(value(headers.post(frame('initialize', legacyEra)), 'mcp-protocol-version')).toBeUndefined();
@@ -64,7 +64,7 @@ test('which version and method go out, by era and by what is agreed', () => {
   expect(value(modern, 'mcp-session-id')).toBeUndefined();
 });
 
-test('a version that the server made up cannot break a header', () => {
+test('a version invented by the server cannot break a header', () => {
   const headers = new RequestHeaders([]);
   headers.adopt({ era: legacyEra, version: '1\r\nX-Evil: 1' });
   expect(headers.post(frame('tools/list')).join('')).not.toContain('\r');

@@ -1,4 +1,4 @@
-/** What people read: each error names its server; messages and hints are lower-case, without a final period. */
+/** The error texts: each error names its server; messages and hints are lower-case, without a final period. */
 import { expect, test } from 'vitest';
 import { type HostError, isHostError } from '../../kernel/errors.js';
 import { checkUrl } from './dial-guard.js';

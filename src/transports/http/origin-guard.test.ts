@@ -23,7 +23,7 @@ test.each([
   expect(guard(host, origin)).toBe(isAllowed);
 });
 
-test('what was allowed once allows nothing else', () => {
+test('an allowed origin allows no other', () => {
   expect(guard('localhost', undefined)).toBe(true);
   expect(guard('localhost', undefined)).toBe(true);
   expect(guard('localhost', 'https://evil.example')).toBe(false);

@@ -15,7 +15,7 @@ const failure = (id: unknown, code: unknown) => JSON.stringify({ jsonrpc: '2.0',
 const lost = new HostError('transport', 'the connection was lost', { reason: 'reset' });
 const notification = '{"jsonrpc":"2.0","method":"notifications/progress","params":1}';
 
-/** A call with id 1, and everything its host hears of it, in order. */
+/** A call with id 1, and all events that its host receives, in order. */
 function newCall({ sessionId, refuseHead }: { sessionId?: string; refuseHead?: HostError } = {}) {
   const decoder = new MessageDecoder(newCounters());
   const heard: string[] = [];
@@ -48,7 +48,7 @@ function newCall({ sessionId, refuseHead }: { sessionId?: string; refuseHead?: H
   const call = new PostCall(host, requestFrame(1, 'tools/call', undefined, undefined), modernEra);
   call.sessionId = sessionId;
   call.exchange = { abort: () => aborts++ } as unknown as HttpExchange;
-  /** What was heard since the last look, without the signs of activity. */
+  /** The events since the last call, without the signs of activity. */
   const look = () => heard.splice(0).filter((what) => what !== 'active' && !what.startsWith('opened'));
   /** A whole response. */
   function respond(status: number, headers: ResponseHeaders, ...chunks: string[]): HostError | undefined {
@@ -65,7 +65,7 @@ function newCall({ sessionId, refuseHead }: { sessionId?: string; refuseHead?: H
 }
 
 describe('the phases of a request', () => {
-  test('W24 it is being written once it was started, and written once the response begins', () => {
+  test('W24 a request is being written after its start, and written when the response begins', () => {
     const { call, heard } = newCall();
     expect([call.frame.phase, call.pendingBytes, call.isControl, call.over]).toEqual([
       'queued',
@@ -85,12 +85,12 @@ describe('the phases of a request', () => {
     expect(heard).toEqual(['released']);
   });
 
-  test('an error of the host refuses the response by its head', () => {
+  test('an error thrown by the host refuses the response at its head', () => {
     const { call } = newCall({ refuseHead: lost });
     expect(call.head(200, json)).toBe(lost);
   });
 
-  test('a call that was given up aborts its exchange, and gets no further event', () => {
+  test('an abandoned call aborts its exchange, and gets no further event', () => {
     const { call, look, aborts, respond } = newCall();
     call.giveUp();
     expect([call.over, aborts()]).toEqual([true, 1]);
@@ -104,7 +104,7 @@ describe('the phases of a request', () => {
     expect(other.over).toBe(true);
   });
 
-  test('it fails once, whichever way', () => {
+  test('a call fails only once', () => {
     for (const fail of ['fail', 'failed'] as const) {
       const { call, look, errors } = newCall();
       call[fail](lost);
@@ -132,7 +132,7 @@ describe('a JSON body', () => {
   const body = Buffer.from(result(1, 'x'.repeat(10_000)));
   const whole = ['answered', `result for 1: "${'x'.repeat(10_000)}"`];
 
-  test('a body that arrives byte by byte is copied together; no piece of it is stored', () => {
+  test('a body that arrives byte by byte is copied into one buffer; no piece is stored', () => {
     const { call, look } = newCall();
     call.head(200, json);
     call.data(body.subarray(0, 1));
@@ -189,14 +189,14 @@ describe('a JSON body', () => {
     expect(errors[0]?.details.rpcCode).toBeUndefined();
   });
 
-  test('an error that names no request is no answer, but its code is stored', () => {
+  test('an error without a request id is no answer, but its code is stored', () => {
     const { look, respond, errors } = newCall();
     respond(200, json, failure(null, -32_600));
     expect(look()).toEqual(['failed protocol_error no_answer']);
     expect(errors[0]?.details.rpcCode).toBe(-32_600);
   });
 
-  test('messages before the answer are passed on; a second answer is junk', () => {
+  test('messages before the answer are forwarded; a second answer is junk', () => {
     const { look, respond } = newCall();
     respond(200, json, `[${notification},${result(1)},${result(1)}]`);
     expect(look()).toEqual(['notification for 1: 1', 'answered', 'result for 1: "ok"', 'junk']);
@@ -214,7 +214,7 @@ describe('a JSON body', () => {
     expect(look()).toEqual(['failed protocol_error no_answer']);
   });
 
-  test('a length above the bound is refused by the head, and a body above it by its bytes', () => {
+  test('a content length above the bound is refused at the head, and a body above the bound at its bytes', () => {
     const tooLarge = { code: 'result_too_large' };
     const announced = (length: number) => newCall().call.head(200, { ...json, 'content-length': String(length) });
     expect(announced(LIMITS.frameBytes)).toBeUndefined();
@@ -225,7 +225,7 @@ describe('a JSON body', () => {
     expect(call.data(Buffer.alloc(1))).toMatchObject(tooLarge);
   });
 
-  test('a connection that breaks off fails the call', () => {
+  test('a connection that is lost fails the call', () => {
     const { call, look } = newCall();
     call.head(200, json);
     call.failed(lost);
@@ -256,7 +256,7 @@ describe('an event stream', () => {
     expect(look()).toEqual(['answered', 'result for 1: "ok"']);
   });
 
-  test('a stream that ends without the answer is broken, not over: the rest can be fetched', () => {
+  test('a stream that ends without the answer is broken, not finished: the rest can be fetched', () => {
     const { call, look, errors, respond } = newCall();
     respond(200, events, event(notification, 'id: e1\nretry: 250\n'));
     expect([call.over, call.lastEventId, call.retryMs]).toEqual([false, 'e1', 250]);
@@ -266,7 +266,7 @@ describe('an event stream', () => {
     expect([call.over, look()]).toEqual([true, ['answered', 'result for 1: "ok"']]);
   });
 
-  test('an empty event id takes the last one back; events without one keep it', () => {
+  test('an empty event id clears the last id; events without an id keep it', () => {
     const { call } = newCall();
     call.head(200, events);
     call.data(Buffer.from('id: a\ndata:\n\n'));
@@ -277,7 +277,7 @@ describe('an event stream', () => {
     expect(call.lastEventId).toBeUndefined();
   });
 
-  test('W24 a retry time stays until the next one; an event without data is not decoded', () => {
+  test('W24 a retry time is valid until the next one; an event without data is not decoded', () => {
     const { call, look } = newCall();
     call.head(200, events);
     call.data(Buffer.from('retry: 50\nid: a\ndata:\n\n'));
@@ -286,7 +286,7 @@ describe('an event stream', () => {
     expect(look()).toEqual(['notification for 1: 1']);
   });
 
-  test('a lost connection breaks the stream; one that is lost after the answer is of no interest', () => {
+  test('a lost connection breaks the stream; a loss after the answer is ignored', () => {
     const { call, look } = newCall();
     call.head(200, events);
     call.failed(lost);
@@ -314,7 +314,7 @@ describe('a refusal', () => {
     [300, 'refused 300 application/json undefined'],
     [400, 'refused 400 application/json undefined'],
     [503, 'refused 503 application/json undefined'],
-  ])('status %i is given to the host', (status, expected) => {
+  ])('status %i is reported to the host', (status, expected) => {
     const { call, look, respond } = newCall();
     respond(status, json);
     expect([call.over, look()]).toEqual([true, [expected]]);
@@ -322,7 +322,7 @@ describe('a refusal', () => {
     expect(look()).toEqual([]);
   });
 
-  test('the status counts also when the page breaks off', () => {
+  test('the status counts also when the page is cut off', () => {
     const { call, look } = newCall();
     call.head(502, { 'content-type': 'text/html' });
     call.data(Buffer.from('<html>'));
@@ -339,7 +339,7 @@ describe('a refusal', () => {
     expect([aborts(), look()]).toEqual([1, ['refused 500 application/json undefined']]);
   });
 
-  test('W24 a refusal that was cut off is given to the host once, and not read', () => {
+  test('W24 a refusal that was cut off is reported to the host once, and not parsed', () => {
     const { call, look } = newCall();
     call.head(400, { 'content-type': 'application/json; charset=utf-8' });
     call.data(Buffer.from(failure(1, -32_602)));
@@ -348,7 +348,7 @@ describe('a refusal', () => {
     expect(look()).toEqual(['refused 400 application/json; charset=utf-8 undefined']);
   });
 
-  test('W24 a refusal of exactly 64 KiB is read', () => {
+  test('W24 a refusal of exactly 64 KiB is parsed', () => {
     const { call, look } = newCall();
     call.head(400, { 'content-type': 'application/json; charset=utf-8' });
     const body = failure(1, -32_602);
@@ -359,7 +359,7 @@ describe('a refusal', () => {
     expect(call.refusalAnswer?.bytes.toString()).toBe('{"code":-32602,"message":"no"}');
   });
 
-  test('the code of an error that names no request is passed on', () => {
+  test('the code of an error without a request id is forwarded', () => {
     const { look, respond } = newCall();
     respond(400, json, failure(null, -32_001));
     expect(look()).toEqual(['refused 400 application/json -32001']);
@@ -368,7 +368,7 @@ describe('a refusal', () => {
   test.each([
     ['no number', 'x'],
     ['null', null],
-  ])('a code that is %s is none', (_, code) => {
+  ])('a code that is %s is ignored', (_, code) => {
     const { look, respond } = newCall();
     respond(400, json, failure(null, code));
     expect(look()).toEqual(['refused 400 application/json undefined']);
@@ -384,13 +384,13 @@ describe('a refusal', () => {
     ['plain text', { 'content-type': 'text/plain' }],
     ['encoded', { ...json, 'content-encoding': 'gzip' }],
     ['of no type', {}],
-  ])('a body that is %s is not read', (_, headers: ResponseHeaders) => {
+  ])('a body that is %s is not parsed', (_, headers: ResponseHeaders) => {
     const { look, respond } = newCall();
     respond(500, headers, result(1));
     expect(look()).toEqual([`refused 500 ${headers['content-type']} undefined`]);
   });
 
-  test('an error in the name of the request is its answer, where the status puts nothing in doubt', () => {
+  test('an error with the id of the request is its answer, if the status raises no question about session or token', () => {
     const { call, look, respond } = newCall();
     respond(429, { 'content-type': 'Application/JSON' }, failure(1, -32_602));
     expect([call.over, look()]).toEqual([true, ['answered', 'error for 1: {"code":-32602,"message":"no"}']]);
@@ -420,7 +420,7 @@ describe('a refusal', () => {
     ]);
   });
 
-  test('W27 400 keeps its answer until the session or the era was checked', () => {
+  test('W27 with status 400 the answer is held until the session or the era was checked', () => {
     const inside = newCall({ sessionId: 's' });
     inside.respond(400, json, failure(1, -32_602));
     expect(inside.look()).toEqual(['refused 400 application/json undefined']);
@@ -431,13 +431,13 @@ describe('a refusal', () => {
       ['refused 400 application/json undefined'],
       '{"code":-32602,"message":"no"}',
     ]);
-    // A result is no refusal, and is not kept as one.
+    // A result is no refusal, and is not stored as a refusal.
     const odd = newCall({ sessionId: 's' });
     odd.respond(400, json, result(1));
     expect([odd.look(), odd.call.refusalAnswer]).toEqual([['refused 400 application/json undefined'], undefined]);
   });
 
-  test('a status above 499 puts no session in doubt', () => {
+  test('a status above 499 raises no question about the session', () => {
     const { look, respond } = newCall({ sessionId: 's' });
     respond(500, json, failure(1, -32_603));
     expect(look()[0]).toBe('answered');
@@ -445,9 +445,9 @@ describe('a refusal', () => {
 
   test.each([
     ['its own name', 1, 404],
-    ['the name of no request', null, 404],
+    ['the id of no request', null, 404],
     ['its own name', 1, 400],
-  ])('X18 an error that nests too deep, in %s with status %3$i, is not looked into', (_name, id, status) => {
+  ])('X18 an error that nests too deep, in %s with status %3$i, is not parsed', (_name, id, status) => {
     const { call, look } = newCall({ sessionId: 's' });
     call.head(status, json);
     call.data(Buffer.from(`{"jsonrpc":"2.0","id":${id},"error":${'['.repeat(200)}x${']'.repeat(200)}}`));

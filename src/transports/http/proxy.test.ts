@@ -36,14 +36,14 @@ describe('the proxy of a URL', () => {
     expect(hostOf('https://a.example.com:8443', { HTTPS_PROXY: proxy, NO_PROXY: list }) === undefined).toBe(isDirect);
   });
 
-  test('an address that is none of HTTP is named, without its password', () => {
+  test('an address that is not an HTTP URL is reported without its password', () => {
     expect(() => hostOf('https://a.example', { HTTPS_PROXY: 'socks5://user:p4ss@proxy' })).toThrow(
       'the proxy in HTTPS_PROXY or ALL_PROXY is not an http:// or https:// address',
     );
   });
 });
 
-test('user name and password go into one header', () => {
+test('user name and password are sent in one header', () => {
   expect(proxyHeaders(new URL('http://us%40er:pa%3Ass@proxy'))).toEqual([
     'proxy-authorization',
     `Basic ${Buffer.from('us@er:pa:ss').toString('base64')}`,

@@ -28,7 +28,7 @@ const bytewise = (text: string) => [...Buffer.from(text)].map((byte) => Buffer.f
 test.each<[string, string, Seen[]]>([
   ['one line of data', 'data: {"a":1}\n\n', [{ data: '{"a":1}' }]],
   ['no space after the colon', 'data:x\n\n', [{ data: 'x' }]],
-  ['only one space is taken', 'data:  x\n\n', [{ data: ' x' }]],
+  ['only one space is removed', 'data:  x\n\n', [{ data: ' x' }]],
   ['several lines are joined', 'data: a\ndata: b\ndata:\ndata: c\n\n', [{ data: 'a\nb\n\nc' }]],
   ['CR ends lines', 'data: a\r\rdata: b\r\r', [{ data: 'a' }, { data: 'b' }]],
   ['CRLF ends lines', 'data: a\r\n\r\ndata: b\r\n\r\n', [{ data: 'a' }, { data: 'b' }]],
@@ -42,12 +42,12 @@ test.each<[string, string, Seen[]]>([
     [{ id: '7', event: 'message', retryMs: 500, data: 'x' }],
   ],
   ['an id alone is an event without data', 'id: 7\ndata:\n\n', [{ id: '7', data: '' }]],
-  ['a retry alone is one too', 'retry: 500\n\n', [{ retryMs: 500, data: '' }]],
-  ['an empty id takes the last one back', 'id\ndata: x\n\n', [{ id: '', data: 'x' }]],
-  ['an id with a control character is none', 'id: a\0b\ndata: x\n\n', [{ data: 'x' }]],
-  ['a retry that is no number is none', 'retry: 5s\ndata: x\n\n', [{ data: 'x' }]],
-  ['unknown fields are nothing', 'foo: bar\ndatabase: y\ndata: x\n\n', [{ data: 'x' }]],
-  ['an event name alone is nothing', 'event: x\n\ndata: y\n\n', [{ data: 'y' }]],
+  ['a retry alone is an event too', 'retry: 500\n\n', [{ retryMs: 500, data: '' }]],
+  ['an empty id clears the last id', 'id\ndata: x\n\n', [{ id: '', data: 'x' }]],
+  ['an id with a control character is ignored', 'id: a\0b\ndata: x\n\n', [{ data: 'x' }]],
+  ['a retry that is no number is ignored', 'retry: 5s\ndata: x\n\n', [{ data: 'x' }]],
+  ['unknown fields are ignored', 'foo: bar\ndatabase: y\ndata: x\n\n', [{ data: 'x' }]],
+  ['an event name alone is ignored', 'event: x\n\ndata: y\n\n', [{ data: 'y' }]],
   ['an unfinished event is not delivered', 'data: a\n\ndata: b\n', [{ data: 'a' }]],
 ])('%s', (_name, text, expected) => {
   expect(whole(text)).toEqual(expected);
@@ -107,7 +107,7 @@ describe('size', () => {
     expect(heads).toEqual([expected]);
   });
 
-  test('after that the parser is deaf', () => {
+  test('after that the parser ignores all bytes', () => {
     expect(parse([big(2_000), Buffer.from('data: x\n\n')]).events).toEqual([]);
   });
 });
@@ -125,7 +125,7 @@ test('data within one chunk is not copied', () => {
   expect(data?.buffer).toBe(chunk.buffer);
 });
 
-test('at a clean end a last event without its blank line counts, unless it can be asked for again', () => {
+test('at a clean end a last event without its blank line counts, unless it can be requested again', () => {
   expect(parse([Buffer.from('data: {"a":1}\n')], 100, true).events).toEqual([{ data: '{"a":1}' }]);
   expect(parse([Buffer.from('data: {"a":1}')], 100, true).events).toEqual([{ data: '{"a":1}' }]);
   expect(parse([Buffer.from('id: 1\ndata: {"a"')], 100, true).events).toEqual([]);

@@ -20,7 +20,7 @@ test('W5 requests that wait for 10 s while nothing moves are a stall, reported a
   expect(stalls).toEqual([stalls[0], stalls[0]]);
 });
 
-test('W5 a byte written or received starts the 10 s again, and makes another number', () => {
+test('W5 a byte written or received restarts the 10 s, and the next stall has another number', () => {
   const { clock, stalls, watch } = setup();
   watch.waiting();
   for (let i = 0; i < 30; i++) {
@@ -34,7 +34,7 @@ test('W5 a byte written or received starts the 10 s again, and makes another num
   expect(new Set(stalls).size).toBe(2);
 });
 
-test('W5 requests that are given up before 10 s have passed add up, as long as nothing moves', () => {
+test('W5 the waits of requests that are abandoned before 10 s add up, as long as no byte moves', () => {
   const { clock, stalls, watch } = setup();
   for (let i = 0; i < 3; i++) {
     watch.waiting();

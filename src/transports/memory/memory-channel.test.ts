@@ -15,7 +15,7 @@ function linked() {
   return { channel, server, heard, got };
 }
 
-test('frames arrive in order, later than send, and only once the server has started', async () => {
+test('frames arrive in order, after send has returned, and only after the server has started', async () => {
   const { channel, server, got } = linked();
   const frames = Array.from({ length: 100 }, (_, i) => request(`m${i}`));
   for (const frame of frames) expect(channel.send(frame)).toBeUndefined();
@@ -52,7 +52,7 @@ test('objects, text and bytes of the server arrive in order; junk is counted', a
   expect(channel.counters.junk).toBe(1);
 });
 
-test('a waiting frame can be withdrawn; a delivered one needs a notice', async () => {
+test('a waiting frame can be withdrawn; a delivered frame needs a cancellation', async () => {
   const { channel, server, got } = linked();
   const [first, second] = [request('first'), request('second')];
   channel.send(first);
@@ -89,7 +89,7 @@ test('messages sent before the close come first, and closed is reported once', a
   await expect(server.send({})).rejects.toMatchObject({ code: 'transport' });
 });
 
-test('a handler that throws costs only its own frame', async () => {
+test('a handler that throws loses only its own frame', async () => {
   const { channel, server, got } = linked();
   const errors: Error[] = [];
   server.onerror = (error) => errors.push(error);
@@ -104,7 +104,7 @@ test('a handler that throws costs only its own frame', async () => {
   expect([got.length, errors.length]).toEqual([1, 1]);
 });
 
-test('a server of the SDK can sit on it', async () => {
+test('a server of the SDK works on it', async () => {
   const { channel, server } = createMemoryLink();
   const heard = new RecordingListener();
   channel.start(heard);
