@@ -4,7 +4,7 @@ import { type ChannelEnd, channelEndError, frameError } from './channel-end-erro
 const exit = { exitCode: 4, signal: undefined, atMs: 0 };
 const endings: ChannelEnd[] = ['exit', 'stdin_closed', 'stdout_closed', 'frame_too_large', 'closed'];
 
-test.each(endings)('%s is a sentence about the server, and quotes its last line on stderr', (ending) => {
+test.each(endings)('the error for %s names the server, and quotes its last line on stderr', (ending) => {
   const error = channelEndError('files', ending, exit, 'no key given');
   expect(error.message).toMatch(/^server 'files' .*[^.]$/);
   expect(error.details).toMatchObject({ server: 'files', reason: ending, execution: 'uncertain' });

@@ -6,7 +6,7 @@ const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 test.each<[string, object]>([
   ['no handle', {}],
-  ['a handle that is gone', { _handle: null }],
+  ['a missing handle', { _handle: null }],
   ['a handle that cannot read into a given buffer', { _handle: { readStart: () => 0 } }],
 ])('a stream with %s is read by `data` events, and stays the stream to wait for', async (_name, members) => {
   const stream = Object.assign(new PassThrough(), members);

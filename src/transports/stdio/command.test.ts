@@ -31,14 +31,14 @@ const find = (command: string, more: { cwd?: string; PATH?: string } = {}) =>
 
 test.each([
   ['a name is searched on the PATH', 'tool', 'two/tool'],
-  ['a file that may not be run is passed over', 'plain', 'two/plain'],
-  ['a folder of that name is passed over', 'asFolder', 'two/asFolder'],
+  ['a file without execute permission is skipped', 'plain', 'two/plain'],
+  ['a folder of that name is skipped', 'asFolder', 'two/asFolder'],
   ['a relative path starts at the working directory', './two/tool', 'two/tool'],
 ])('%s', async (_name, command, expected) => {
   expect(await find(command)).toBe(path.join(dir, expected));
 });
 
-test('an absolute path is taken as it is, also without a PATH', async () => {
+test('an absolute path is used unchanged, also without a PATH', async () => {
   expect(await find('/bin/sh', { PATH: '' })).toBe('/bin/sh');
 });
 

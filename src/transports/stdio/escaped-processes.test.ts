@@ -3,7 +3,7 @@ import { type FakeProcess, FakeProcesses } from '../../../test/fakes/stdio-proce
 import { EscapedProcesses } from './escaped-processes.js';
 import type { ProcessFacts } from './process-table.js';
 
-/** Counts the walks. */
+/** Counts the walks through the process table. */
 function setUp(...processes: FakeProcess[]) {
   const table = new FakeProcesses(...processes);
   const living = table.living.bind(table);
@@ -20,7 +20,7 @@ const run = (pid: number, mark: string, server = 'files') => ({
   descendants: [],
 });
 
-test('searches of the same moment share one walk, and each gets its own processes', async () => {
+test('simultaneous searches share one walk, and each gets its own processes', async () => {
   const { escaped, walks } = setUp(
     { pid: 50, mark: 'a.1' },
     { pid: 51, mark: 'a.2' },
@@ -34,7 +34,7 @@ test('searches of the same moment share one walk, and each gets its own processe
   expect(walks.count).toBe(1);
 });
 
-test('descendants are seen to the last generation, and stops of the same moment share one walk', async () => {
+test('descendants of all generations are found, and simultaneous stops share one walk', async () => {
   const { escaped, walks } = setUp(
     { pid: 10 },
     { pid: 11, ppid: 10 },
@@ -52,7 +52,7 @@ test('descendants are seen to the last generation, and stops of the same moment 
   expect(walks.count).toBe(2);
 });
 
-test('a descendant without a mark counts when it is still there, outside the group, and the same process', async () => {
+test('a descendant without a mark counts if it still runs, outside the group, as the same process', async () => {
   const { table, escaped } = setUp(
     { pid: 10 },
     { pid: 11, ppid: 10, pgid: 10, stuck: true },
@@ -66,12 +66,12 @@ test('a descendant without a mark counts when it is still there, outside the gro
   table.kill(13, 'SIGKILL');
   table.kill(14, 'SIGKILL');
   table.add({ pid: 14, ppid: 1, startTicks: 200 });
-  // Born after the look, of one that was seen.
+  // Started after the walk, by a process that was found.
   table.add({ pid: 16, ppid: 12, startTicks: 200 });
   expect(await escaped.find({ ...run(10, 'a.1'), descendants })).toEqual([12, 15, 16]);
 });
 
-test('a table that cannot be read hides the escaped, and stops nothing', async () => {
+test('with an unreadable process table no escaped process is found, and the stop continues', async () => {
   const { table, escaped } = setUp({ pid: 50, mark: 'a.1' });
   table.isUnreadable = true;
   expect(escaped.descendants(50)).toEqual([]);
@@ -79,7 +79,7 @@ test('a table that cannot be read hides the escaped, and stops nothing', async (
 });
 
 describe('the count of a server', () => {
-  /** Processes with the mark of their server's run, which can end and whose pids can be given to others. */
+  /** Processes with the mark of their server's run. They can end, and their pids can be reused. */
   function marked(...processes: (readonly [pid: number, server: string])[]) {
     const { table, escaped } = setUp(...processes.map(([pid, server]) => ({ pid, mark: server })));
     const gone = new Set<number>();
@@ -92,7 +92,7 @@ describe('the count of a server', () => {
     return { table, gone, changed, escaped, found: (server: string) => escaped.find(run(9_000, server, server)) };
   }
 
-  test('holds those that still run, and is exact at each look', async () => {
+  test('includes processes that still run, and is exact at each read', async () => {
     const { escaped, found, gone, changed } = marked([1, 'a'], [2, 'a'], [4, 'b']);
     await Promise.all([found('a'), found('b')]);
     expect([escaped.countOf('a'), escaped.countOf('b'), escaped.countOf('c')]).toEqual([2, 1, 0]);
@@ -103,7 +103,7 @@ describe('the count of a server', () => {
     expect(escaped.countOf('b')).toBe(0);
   });
 
-  test('adds processes of a later run, and a table that cannot be read changes nothing', async () => {
+  test('adds processes of a later run, and is unchanged by an unreadable table', async () => {
     const { table, escaped, found } = marked([1, 'a']);
     await found('a');
     table.add({ pid: 2, mark: 'a.2' });

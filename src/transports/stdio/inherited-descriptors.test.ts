@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { closeInheritedDescriptors } from './inherited-descriptors.js';
 
-test('E19 a descriptor that cannot be closed neither ends the start nor leaves the next one open', () => {
+test('E19 a descriptor that cannot be closed does not fail the start, and the next descriptors are still closed', () => {
   const tried: number[] = [];
   const refuse = (descriptor: number) => {
     tried.push(descriptor);

@@ -40,7 +40,7 @@ describe('the journal', () => {
     file.close();
   });
 
-  test('stays small through ten thousand runs and has those that are left', () => {
+  test('stays small through ten thousand runs and has the remaining ones', () => {
     const file = journal();
     file.started({ pid: 50, startTicks: 100, run: 0 });
     for (let run = 1; run <= 10_000; run++) {
@@ -53,7 +53,7 @@ describe('the journal', () => {
     expect(readdirSync(path.dirname(file.file))).toHaveLength(1);
   });
 
-  test('announces a run before its process has a number, and takes it back when there is none', () => {
+  test('announces a run before its process has a pid, and withdraws the announcement if no process starts', () => {
     const file = journal();
     const starting = () => parseJournal(readFileSync(file.file, 'utf8'))?.starting;
     for (const run of [1, 2, 3]) file.starting({ run, server: 'docs' });
@@ -66,7 +66,7 @@ describe('the journal', () => {
     file.close();
   });
 
-  test('has announced runs after a rewrite', () => {
+  test('still has announced runs after a rewrite', () => {
     const file = journal();
     file.starting({ run: 0, server: 'docs' });
     for (let run = 1; run <= 2_000; run++) {
@@ -91,7 +91,7 @@ describe('the journal', () => {
     expect(readdirSync(path.dirname(file.file))).toEqual([]);
   });
 
-  test('that cannot be written is a reported problem and nothing worse', () => {
+  test('that cannot be written is only reported as a problem', () => {
     writeFileSync(path.join(stateDir, 'file'), '');
     const file = new PidJournal(path.join(stateDir, 'file', 'sub'), instanceId, table, (error) => problems.push(error));
     file.started({ pid: 50, startTicks: 100, run: 1 });

@@ -5,7 +5,7 @@ import { ProcessGroup } from './process-group.js';
 const group = (processes: FakeProcesses, pid = 50, startTicks = 100) =>
   new ProcessGroup({ pid, startTicks }, processes, processes.kill);
 
-test('members are the living of the group, zombies and strangers left out', () => {
+test('members are the live processes of the group, without zombies and foreign processes', () => {
   const processes = new FakeProcesses(
     { pid: 50 },
     { pid: 51, pgid: 50, startTicks: 101 },
@@ -15,7 +15,7 @@ test('members are the living of the group, zombies and strangers left out', () =
   expect(group(processes).members()).toMatchObject([{ pid: 50 }, { pid: 51 }]);
 });
 
-test('a group whose number is now another process has no members and gets no signal', () => {
+test('a group whose id was reused for another process has no members and gets no signal', () => {
   const processes = new FakeProcesses({ pid: 50, startTicks: 999 }, { pid: 51, pgid: 50, startTicks: 1_000 });
   expect(group(processes).members()).toEqual([]);
   expect(group(processes).signal('SIGKILL')).toBe(false);
@@ -30,7 +30,7 @@ test.each([0, 1, -1, -7, 1.5, Number.NaN])('pid %s is never signalled', (pid) =>
   expect(processes.signals).toEqual([]);
 });
 
-test('our own group is never signalled', () => {
+test('the group of Hostler is never signalled', () => {
   const processes = new FakeProcesses({ pid: 50 }, { pid: process.pid, pgid: 50, startTicks: 200 });
   expect(group(processes).signal('SIGTERM')).toBe(false);
   expect(group(processes).signalFollowers('SIGTERM')).toBe(false);
@@ -52,7 +52,7 @@ test('followers can be signalled without the leader', () => {
   expect(processes.signals.map(([pid]) => pid)).toEqual([51, 52]);
 });
 
-test('when the table cannot be read, a group with a member does not count as empty, and is still signalled', () => {
+test('with an unreadable table a group with a member does not count as empty, and is still signalled', () => {
   const processes = new FakeProcesses({ pid: 50, stubborn: true });
   const made = group(processes);
   processes.isUnreadable = true;

@@ -9,7 +9,7 @@ test.each([
   ['blanks and parentheses in the name', '42 (a) S 1 1 1 (b) )'],
   ['a newline in the name', '42 (a\n) b)'],
   ['an empty name', '42 ()'],
-])('stat is read by its last parenthesis: %s', (_name, before) => {
+])('stat is split at its last parenthesis: %s', (_name, before) => {
   expect(parseStat(`${before} ${after}\n`)).toEqual({
     pid: 42,
     ppid: 10,
@@ -36,12 +36,12 @@ test.runIf(existsSync('/proc/self/stat'))('the table knows this very process', (
   expect(table.mark(2 ** 30)).toBeUndefined();
 });
 
-test('a folder that is no process table is unknown, not empty', () => {
+test('a folder that is no process table gives an unknown result, not an empty one', () => {
   const table = procTable('/nowhere');
   expect(table.living()).toBe('unknown');
 });
 
-test('a line of ps gives the same facts, in seconds of wall time', () => {
+test('a line of ps gives the same values, with start times in seconds of wall clock time', () => {
   expect(parsePsLine(' 42 10 42 Ss Sun Nov 15 20:40:01 2026')).toEqual({
     pid: 42,
     ppid: 10,
@@ -54,7 +54,7 @@ test('a line of ps gives the same facts, in seconds of wall time', () => {
 
 const line = ' 42 10 42 Ss Sun Nov 15 20:40:01 2026';
 
-test('E19 ps: a process that is not listed is gone, and a failed ps is unknown', () => {
+test('E19 ps: a process that is not listed has ended, and a failed ps gives an unknown result', () => {
   const listing = psTable(() => [line]);
   expect(listing.read(42)).toMatchObject({ pid: 42 });
   expect(listing.read(43)).toBe('gone');

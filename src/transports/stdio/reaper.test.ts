@@ -25,7 +25,7 @@ const plant = (lines: unknown[], name = `${instanceId}.children`) =>
 
 interface Scene {
   readonly read?: (file: string) => JournalReading;
-  /** What the table is like. */
+  /** The processes in the table. */
   readonly prepare?: (table: FakeProcesses) => void;
   /** What happens half a second after SIGTERM. */
   readonly meanwhile?: (table: FakeProcesses) => void;
@@ -65,7 +65,7 @@ describe('the reaper signals', () => {
     expect(table.signals.map(([, signal]) => signal)).toEqual(['SIGTERM', 'SIGCONT', 'SIGKILL']);
   });
 
-  test('where the leader has gone, only members that carry the mark of the dead', async () => {
+  test('if the leader has ended, only members with the mark of the dead owner', async () => {
     plant([{ header }, started(50)]);
     const { table } = await run(
       { pid: 51, pgid: 50, mark: `${instanceId}.50` },
@@ -77,12 +77,12 @@ describe('the reaper signals', () => {
     expect(table.signals).toEqual([[51, 'SIGTERM']]);
   });
 
-  test('processes with the mark of a run that was announced and never recorded', async () => {
+  test('processes with the mark of a run that was announced but never recorded', async () => {
     plant([{ header }, { starting: { run: 7 } }, { starting: { run: 8 } }, { ended: { run: 8 } }]);
     const { table, report, files } = await run(
       { pid: 50, mark: `${instanceId}.7` },
       { pid: 51, pgid: 50, mark: `${instanceId}.7`, startTicks: 110 },
-      // It left the group on purpose.
+      // The process left its group on purpose.
       { pid: 52, mark: `${instanceId}.7`, startTicks: 120 },
       { pid: 53, mark: `${instanceId}.8` },
       { pid: 54, mark: `${instanceId}.70` },
@@ -104,7 +104,7 @@ describe('the reaper signals', () => {
     expect(table.signals).toEqual([[51, 'SIGTERM']]);
   });
 
-  test('followers that outlive their leader, while one lives that was seen with it', async () => {
+  test('members that outlive their leader, while one of them was seen together with it', async () => {
     plant([{ header }, started(50)]);
     const { table, report } = await run({ pid: 50 }, { pid: 51, pgid: 50, stubborn: true });
     expect(table.signals).toEqual([
@@ -115,7 +115,7 @@ describe('the reaper signals', () => {
     expect(report).toMatchObject({ journals: 1, left: 0 });
   });
 
-  test('not a group that was given the number meanwhile and has lost its leader', async () => {
+  test('not a group that got the id meanwhile and has lost its leader', async () => {
     plant([{ header }, started(50), started(60)]);
     const meanwhile = (table: FakeProcesses) => table.add({ pid: 51, pgid: 50, startTicks: 500 });
     const { table } = await runIn({ meanwhile }, { pid: 50 }, { pid: 60, stubborn: true });
@@ -148,14 +148,14 @@ describe('the reaper signals', () => {
   test.each<[string, object, FakeProcess[]]>([
     ['whose owner lives', header, [{ pid: 9, startTicks: 5 }]],
     ['of another container', { ...header, pidSpace: 'pid:[2]' }, []],
-  ])('a journal %s is left alone', async (_name, theirs, processes) => {
+  ])('a journal %s is not touched', async (_name, theirs, processes) => {
     plant([{ header: theirs }, started(50)]);
     const { table, files } = await run({ pid: 50 }, ...processes);
     expect(table.signals).toEqual([]);
     expect(files).toHaveLength(1);
   });
 
-  test('a zombie owner, and an owner whose pid was given out again, are dead', async () => {
+  test('a zombie owner, and an owner whose pid was reused, count as dead', async () => {
     plant([{ header }, started(50)]);
     plant([{ header: { ...header, ownerPid: 8 } }, started(60)], 'other.children');
     const { table } = await run(
@@ -188,24 +188,27 @@ describe('a journal', () => {
     ['that is empty', () => plant([]), undefined],
     ['that a neighbour has just begun', () => plant([], `${name}.new`), undefined],
     ['that a neighbour has half written', () => plant(['{"header":{"inst'], `${name}.new`), undefined],
-  ])('one %s stays, ends no process, and is reported unless it is normal', async (_name, make, reason, read) => {
-    make();
-    const { report, table, problems, files } = await runIn(read ? { read } : {}, { pid: 50 });
-    expect(files).toHaveLength(1);
-    expect(table.signals).toEqual([]);
-    expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 });
-    expect(problems.map(({ details }) => details.reason)).toEqual(reason === undefined ? [] : [reason]);
-    for (const { message } of problems) expect(message).toContain(name);
-  });
+  ])(
+    'a journal %s stays, ends no process, and is reported unless that is normal',
+    async (_name, make, reason, read) => {
+      make();
+      const { report, table, problems, files } = await runIn(read ? { read } : {}, { pid: 50 });
+      expect(files).toHaveLength(1);
+      expect(table.signals).toEqual([]);
+      expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 });
+      expect(problems.map(({ details }) => details.reason)).toEqual(reason === undefined ? [] : [reason]);
+      for (const { message } of problems) expect(message).toContain(name);
+    },
+  );
 
-  test('one that was being rewritten when its owner died counts, and goes too', async () => {
+  test('a journal that was being rewritten when its owner died is used, and removed too', async () => {
     plant([{ header }, started(50)], `${name}.new`);
     const { table, files } = await run({ pid: 50 });
     expect(table.signals).toEqual([[-50, 'SIGTERM']]);
     expect(files).toEqual([]);
   });
 
-  test('one that names a process which outlives SIGKILL stays for the next start', async () => {
+  test('a journal with a process that outlives SIGKILL stays for the next start', async () => {
     plant([{ header }, started(50)]);
     plant([{ header }, started(60)], 'other.children');
     const { report, files } = await run({ pid: 50, stuck: true }, { pid: 60 });
@@ -213,7 +216,7 @@ describe('a journal', () => {
     expect(files).toEqual([name]);
   });
 
-  test.each([0o770, 0o702])('one in a directory with mode %o is not even read', async (mode) => {
+  test.each([0o770, 0o702])('a journal in a directory with mode %o is not read', async (mode) => {
     plant([{ header }, started(50)]);
     chmodSync(stateDir, mode);
     const table = new FakeProcesses({ pid: 50 });
@@ -247,20 +250,20 @@ describe('E19 where the process table is incomplete', () => {
     expect(problems[0]?.message).toContain("killed while it started 'docs'");
   });
 
-  test('members of a group that lost its leader are neither signalled nor dropped', async () => {
+  test('members of a group without its leader are neither signalled nor removed from the journal', async () => {
     plant([{ header }, started(50)]);
     const { table, report, problems, files } = await runIn({ prepare: withoutMarks }, { pid: 51, pgid: 50 });
     expect([table.signals, report.unknown, report.stale, files]).toEqual([[], 1, 0, [name]]);
     expect(reasons(problems)).toEqual(['unknown_process']);
   });
 
-  test('a group without members is gone, and its journal goes', async () => {
+  test('a group without members has ended, and its journal is removed', async () => {
     plant([{ header }, started(50)]);
     const { report, files } = await runIn({ prepare: withoutMarks }, { pid: 60 });
     expect([report.journals, report.stale, files]).toEqual([1, 1, []]);
   });
 
-  test('a table that cannot be read leaves every journal and every process alone', async () => {
+  test('with an unreadable table no journal and no process is touched', async () => {
     plant([{ header }, started(50)]);
     const { table, report, problems, files } = await runIn({ prepare: unreadable }, { pid: 50 });
     expect([table.signals, files]).toEqual([[], [name]]);
@@ -268,7 +271,7 @@ describe('E19 where the process table is incomplete', () => {
     expect(reasons(problems)).toEqual(['unknown_process']);
   });
 
-  test('a table that fails after SIGTERM: nothing more is signalled, and the journal stays', async () => {
+  test('if the table becomes unreadable after SIGTERM, no further signal is sent, and the journal stays', async () => {
     plant([{ header }, started(50)]);
     const { table, report, files } = await runIn({ meanwhile: unreadable }, { pid: 50, stubborn: true });
     expect(table.signals.map(([, signal]) => signal)).toEqual(['SIGTERM', 'SIGCONT']);
@@ -304,14 +307,14 @@ describe('E19 where the process table is incomplete', () => {
   });
 });
 
-test('good lines count, whatever stands between them', () => {
+test('valid lines count, whatever is between them', () => {
   const text = [{ header }, 'junk', started(50), '{"started":', null, [], { started: null }, started(51)]
     .map((line) => (typeof line === 'string' ? line : JSON.stringify(line)))
     .join('\n');
   expect(parseJournal(`${text}\n{"started":{"pid":7`)?.running.map(({ pid }) => pid)).toEqual([50, 51]);
 });
 
-test('a directory that is not there has nothing to reap', async () => {
+test('a missing directory has nothing to reap', async () => {
   const table = new FakeProcesses();
   const report = await reap(path.join(stateDir, 'none'), { clock: new FakeClock(), table, kill: table.kill });
   expect(report).toEqual({ journals: 0, signalled: [], stale: 0, left: 0, unknown: 0 });

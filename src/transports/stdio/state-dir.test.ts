@@ -12,7 +12,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-test.each([0o700, 0o755, 0o500])('a directory of ours with mode %o is trusted', (mode) => {
+test.each([0o700, 0o755, 0o500])('an own directory with mode %o is trusted', (mode) => {
   chmodSync(dir, mode);
   expect(() => requireTrusted(dir)).not.toThrow();
 });
@@ -34,6 +34,6 @@ test('a directory of another user is not trusted', () => {
   );
 });
 
-test('one that is not there will be made by us', () => {
+test('a missing directory is accepted, because Hostler will create it', () => {
   expect(() => requireTrusted(path.join(dir, 'none'))).not.toThrow();
 });

@@ -16,13 +16,13 @@ test('without output the tail is empty', () => {
   expect(new StderrRing(16, same, noon).crashLine(10)).toBe('');
 });
 
-test('the first line is left out when its beginning is gone', () => {
+test('the first line is left out when its beginning was overwritten', () => {
   const ring = new StderrRing(10, same, noon);
   ring.push(Buffer.from('token=secret\nok\n'));
   expect(ring.tail()).toBe('ok\n');
 });
 
-test('a line longer than the ring is not shown in part', () => {
+test('no part of a line longer than the ring is shown', () => {
   const ring = new StderrRing(8, same, noon);
   ring.push(Buffer.from('a'.repeat(100)));
   expect(ring.tail()).toBe('');
@@ -60,7 +60,7 @@ function written(capacity: number, texts: readonly (readonly [string, number])[]
 }
 const shown = (ring: StderrRing, maxBytes?: number) => ring.lines(maxBytes).map(({ text, atMs }) => [text, atMs]);
 
-test('a line has the time at which its first byte arrived', () => {
+test('a line has the arrival time of its first byte', () => {
   const chunks = [
     ['one\ntw', 10],
     ['o\n', 20],
@@ -95,7 +95,7 @@ test('an incomplete last line is shown after the end only, because a secret may 
   ]);
 });
 
-test('after a secret of several lines, times are those of the right lines', () => {
+test('after a secret of several lines, each line still has its own time', () => {
   const chunks = [
     ['a\n', 10],
     ['KEY\nKEY\nKEY\n', 20],

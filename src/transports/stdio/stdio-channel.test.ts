@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { FakeClock } from '../../kernel/fake-clock.js';
 import { NoiseMeter } from './stdio-channel.js';
 
-test('twenty junk lines in a minute are bearable, twenty-one are noise, and noise passes', () => {
+test('twenty junk lines in a minute are accepted, twenty-one are noise, and the noise state ends', () => {
   const clock = new FakeClock();
   const meter = new NoiseMeter(clock);
   for (let i = 0; i < 20; i++) meter.count(1);

@@ -13,7 +13,7 @@ const leader: GroupStatus = { leader: true, followers: 0 };
 const followers: GroupStatus = { leader: false, followers: 2 };
 const empty: GroupStatus = { leader: false, followers: 0 };
 
-/** Plays a list of [time, what is seen] and tells each effect with its time, and where the walk ended. */
+/** Plays a list of [time, event]. Returns each effect with its time, and the final state. */
 function walk(...statuses: Array<[number, GroupStatus]>) {
   let ladder: Ladder = { kind: 'standing' };
   const effects: Array<[number, LadderEffect]> = [];
@@ -43,7 +43,7 @@ describe('a stop', () => {
     expect(step(ladder, empty, 5_010, pace)[0]).toEqual({ kind: 'done', rung: 'kill', left: 0 });
   });
 
-  test('when only the leader obeys, the rest of the group is not given the full wait', () => {
+  test('when only the leader obeys, the other processes do not get the full wait', () => {
     const { effects } = walk([0, leader], [10, followers], [59, followers], [60, followers], [3_060, followers]);
     expect(effects).toEqual([
       [0, 'close_stdin'],
@@ -52,13 +52,13 @@ describe('a stop', () => {
     ]);
   });
 
-  test('followers that go along with the leader are not signalled', () => {
+  test('processes that end together with the leader are not signalled', () => {
     const { ladder, effects } = walk([0, leader], [10, followers], [30, empty]);
     expect(effects).toEqual([[0, 'close_stdin']]);
     expect(ladder).toEqual({ kind: 'done', rung: 'eof', left: 0 });
   });
 
-  test('a server that ended by itself has its followers taken down', () => {
+  test('when a server has ended by itself, its other processes are stopped', () => {
     const { effects } = walk([0, followers], [50, followers], [3_050, followers]);
     expect(effects).toEqual([
       [50, 'term'],
@@ -66,7 +66,7 @@ describe('a stop', () => {
     ]);
   });
 
-  test('a server that ended by itself, alone, needs nothing', () => {
+  test('a server that ended by itself without other processes needs no signal', () => {
     expect(walk([0, empty])).toEqual({ ladder: { kind: 'done', rung: 'none', left: 0 }, effects: [] });
   });
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Mounts } from './mounts.js';
 
-test('a mount comes after the one it lies in, whatever order they were added in', () => {
+test('a mount comes after the mount that contains it, in any order of adding', () => {
   const mounts = new Mounts();
   mounts.add({ kind: 'empty', at: '/a/b/c', sealed: true });
   mounts.write('/a/b/d');

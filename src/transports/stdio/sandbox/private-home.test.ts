@@ -10,7 +10,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-test('two names never share a folder, and no name leaves it', () => {
+test('two names never share a folder, and no name leads out of the parent folder', () => {
   const names = [
     'a',
     'A',
@@ -61,7 +61,7 @@ test('folders of the session are replaced by folders of the sandbox', () => {
   });
 });
 
-test('authorities of the system are named in the sandbox, others are not there', () => {
+test('certificate authorities of the system are named in the sandbox, others are missing', () => {
   const ambient = { SSL_CERT_FILE: '/etc/ssl/cert.pem', NODE_EXTRA_CA_CERTS: '/opt/ca.pem' };
   const { SSL_CERT_FILE, NODE_EXTRA_CA_CERTS } = sandboxAmbient(ambient);
   expect([SSL_CERT_FILE, NODE_EXTRA_CA_CERTS]).toEqual(['/etc/ssl/cert.pem', undefined]);

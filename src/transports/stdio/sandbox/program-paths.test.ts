@@ -32,7 +32,7 @@ async function requestFor(file: string, more: Partial<ProgramRequest> = {}): Pro
   return { file, args: [], cwd: folder, searchPath: '', hostPaths, isSystem, writable: [], ...more };
 }
 
-/** What is shown, and the links, relative to the folder. */
+/** The visible paths and the links, relative to the folder. */
 async function needs(command: string, more: Partial<ProgramRequest> = {}) {
   const { shown, links } = await programPaths(await requestFor(command, more));
   const inFolder = (name: string): string => path.relative(folder, name);
@@ -46,7 +46,7 @@ async function needs(command: string, more: Partial<ProgramRequest> = {}) {
 }
 const isSystem = (real: string): boolean => isWithin('/usr', real);
 
-test('a system program needs nothing', async () => {
+test('a system program needs no further paths', async () => {
   expect(await needs('/usr/bin/env')).toEqual([[], []]);
 });
 
@@ -61,7 +61,7 @@ test('the installation that a program belongs to is shown: nvm', async () => {
   ]);
 });
 
-test('shims lead to the installation above them: pyenv', async () => {
+test('shims make the installation above them visible: pyenv', async () => {
   file('home/.pyenv/libexec/pyenv');
   expect(await needs(file('home/.pyenv/shims/python', '#!/usr/bin/env bash\n'))).toEqual([['home/.pyenv'], []]);
   const { variables } = await programPaths(await requestFor(at('home/.pyenv/shims/python')));
@@ -81,7 +81,7 @@ test('a tool, its virtual environment and the interpreter behind it are shown: u
   ]);
 });
 
-test('of a folder that is no installation, only its programs are shown', async () => {
+test('of a folder that is no installation, only its programs are visible', async () => {
   file('home/.cargo/credentials.toml');
   expect(await needs(file('home/.cargo/bin/server'))).toEqual([['home/.cargo/bin'], []]);
   expect(await needs(file('home/.local/bin/uvx'))).toEqual([['home/.local/bin'], []]);
@@ -150,7 +150,7 @@ test('the first line of a script that the server can write to shows no file', as
     (await needs(file('home/work/server', `#!${line}\n`), { writable, searchPath }))[0];
   expect(await shownBy(at('home/.ssh/id'))).toEqual([]);
   expect(await shownBy(at('home/secrets/run.js'))).toEqual([]);
-  // env runs perl, and "-u" makes a path of what looks like the name of the program.
+  // env runs perl, and after "-u" the text that looks like the program name is a path.
   expect(await shownBy('/usr/bin/env -S -u ../../../.ssh/id perl')).toEqual([]);
   expect(await shownBy('/usr/bin/env node')).toEqual(['home/.nvm/v1']);
 });
@@ -180,7 +180,7 @@ test.each([
   ['the script of an interpreter', 'node', ['server.js'], ['server.js']],
   ['an interpreter with a version', '/usr/bin/python3.12', ['-u', '/srv/app.py'], ['/srv/app.py']],
   ['a script after options', 'node', ['--no-warnings', './dist/index.js'], ['./dist/index.js']],
-  ['modules that are loaded before', 'node', ['--import', 'loader.mjs', 'server.js'], ['loader.mjs', 'server.js']],
+  ['modules that are preloaded', 'node', ['--import', 'loader.mjs', 'server.js'], ['loader.mjs', 'server.js']],
   ['modules after an equals sign', 'node', ['--import=loader.mjs', 'server.js'], ['loader.mjs', 'server.js']],
   ['a subcommand before', 'uv', ['run', '/srv/app.py'], ['/srv/app.py']],
   ['no argument of the script', 'node', ['server.js', 'secret.txt'], ['server.js']],

@@ -45,11 +45,11 @@ async function mounted(more: Partial<SandboxViewRequest>): Promise<string[]> {
   });
 }
 
-test('nothing of the user is shown, and an undeclared working folder is empty', async () => {
+test('no file of the user is visible, and an undeclared working folder is empty', async () => {
   expect(await mounted({})).toEqual(['dir other']);
 });
 
-test('a declared working folder is shown, and cannot be written to', async () => {
+test('a declared working folder is visible and read-only', async () => {
   expect(await mounted({ declaredCwd: at('other') })).toEqual(['ro-bind-try other']);
   expect(await mounted({ declaredCwd: at('other'), writablePaths: ['.'] })).toEqual(['bind other']);
 });
@@ -59,7 +59,7 @@ test('a folder of Hostler in a readable folder is empty there', async () => {
   expect(await mounted({ readablePaths: [at('home')] })).toEqual(['ro-bind-try home', 'dir other', 'tmpfs home/data']);
 });
 
-test('the configuration is left out of the folder it lies in', async () => {
+test('the configuration is hidden in its folder', async () => {
   expect(await mounted({ readablePaths: [at('home/project')], cwd: at('other') })).toEqual([
     'dir other',
     'dir home/project',
@@ -82,7 +82,7 @@ test('a configuration that is being replaced stays hidden', async () => {
   expect(await mounted({ readablePaths: [at('home/project')], hostPaths })).not.toContain('ro-bind-try home/project');
 });
 
-test('a declared link works inside as it does outside', async () => {
+test('a declared link works in the sandbox as it does outside', async () => {
   symlinkSync('home/notes', at('link'));
   expect(await mounted({ writablePaths: [at('link')] })).toEqual(['symlink link', 'dir other', 'bind home/notes']);
 });

@@ -14,7 +14,7 @@ test('the command and its arguments come after the end of the options', () => {
   expect(args()).toMatch(/ -- \/usr\/bin\/server --bind \/ \/$/);
 });
 
-test('the file system begins empty, and everything is private and bound to our life', () => {
+test('the file system begins empty, and all namespaces are private and end with Hostler', () => {
   const text = args();
   for (const part of ['--die-with-parent', '--unshare-pid', '--unshare-ipc', '--cap-drop ALL', '--remount-ro /'])
     expect(text).toContain(part);
@@ -22,7 +22,7 @@ test('the file system begins empty, and everything is private and bound to our l
   expect(text).not.toContain('--new-session');
 });
 
-test('variables of the dynamic loader act inside only, and no other stands on the command line', () => {
+test('variables of the dynamic loader are set only inside the sandbox, and no other variable is on the command line', () => {
   const env = { PATH: '/p', LD_PRELOAD: '/a.so', LD_LIBRARY_PATH: '/l', GLIBC_TUNABLES: 'g', TOKEN: 'secret' };
   expect(splitEnvironment(env)).toEqual({
     outside: { PATH: '/p', TOKEN: 'secret' },
@@ -43,7 +43,7 @@ test('a sandbox that cannot be set up is reported, with the remedy', () => {
   });
 });
 
-test('a command that is not visible inside is named, with the key that shows it', () => {
+test('a command that is not visible in the sandbox is named, with the key that makes it visible', () => {
   const error = sandboxedExit('s', exit(1), 'bwrap: execvp /opt/x: No such file or directory');
   expect(error.toJSON()).toMatchObject({ code: 'connect_failed', reason: 'sandbox_path', field: 'command' });
   expect(error.hint).toContain('"readablePaths"');
