@@ -8,7 +8,7 @@ import type { PeerHandlers, RequestOptions } from './peer-interface.js';
 
 const minute = 60_000;
 
-/** A peer with a server that is the test, and callers that write down what they are asked and told. */
+/** A peer whose server is the test, and callers that record the questions and notifications they get. */
 function setUp(handlers: PeerHandlers = {}, isShared = true) {
   const clock = new FakeClock(1_000);
   const channel = new ScriptedChannel();
@@ -43,7 +43,7 @@ function setUp(handlers: PeerHandlers = {}, isShared = true) {
   const note = (method: string, origin?: number) =>
     channel.say({ jsonrpc: '2.0', method, params: {} }, origin === undefined ? undefined : frameOf(origin));
   const reply = (id: number) => channel.say({ jsonrpc: '2.0', id, result: {} });
-  /** What the server was answered. */
+  /** The answers that the server got. */
   const answers = () => channel.messages.filter(({ method }) => method === undefined);
   const whom = () => asked.map(([who]) => who);
   return { clock, channel, peer, asked, whom, told, outcomes, call, elicit, note, reply, answers };
@@ -52,7 +52,7 @@ function setUp(handlers: PeerHandlers = {}, isShared = true) {
 const errorOf = (message: Record<string, unknown> | undefined) => message?.error as { code: number; message: string };
 
 describe('a question of the server', () => {
-  test('goes to the one request that can be behind it, whatever of our own is under way', () => {
+  test('goes to the only request that can be its cause, whatever own requests of Hostler are in progress', () => {
     const { peer, call, elicit, whom, answers, asked, outcomes, reply } = setUp();
     for (const method of ['ping', 'tools/list', 'subscriptions/listen', 'resources/subscribe', 'server/discover'])
       void peer.request(method, undefined, { deadlineAtMs: 10 * minute }).catch(() => {});
@@ -80,7 +80,7 @@ describe('a question of the server', () => {
     expect(outcomes).toEqual(['ann asked', 'bob asked']);
   });
 
-  test('counts only requests that were written', () => {
+  test('considers only requests that were written', () => {
     const { channel, call, elicit, whom } = setUp();
     call('ann');
     channel.held = true;
@@ -89,7 +89,7 @@ describe('a question of the server', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('goes to the request in whose stream it came, and to no client when that has ended', () => {
+  test('goes to the request in whose stream it came, and to no client if that request has ended', () => {
     const { call, elicit, whom, answers, reply } = setUp();
     const [ann, bob] = [call('ann'), call('bob')];
     elicit(bob, 'q1');
@@ -103,7 +103,7 @@ describe('a question of the server', () => {
     ]);
   });
 
-  test('is refused if its owner accepts no questions, and goes to the handler of the connection otherwise', () => {
+  test('is refused if its owner accepts no questions, and otherwise goes to the handler of the connection', () => {
     const { call, elicit, answers } = setUp();
     call('ann', { onServerRequest: undefined });
     elicit();
@@ -120,7 +120,7 @@ describe('a question of the server', () => {
     expect([heard, whole.whom()]).toEqual([['elicitation/create', 'elicitation/create'], []]);
   });
 
-  test('on a connection of one client goes to its newest request, also with abandoned requests', () => {
+  test('on a connection of one client goes to its newest request, even if there are abandoned requests', () => {
     const { call, elicit, whom, answers } = setUp({}, false);
     const stop = new AbortController();
     call('gone', { signal: stop.signal });
@@ -144,10 +144,10 @@ describe('a question of the server', () => {
   });
 });
 
-describe('a question that comes before anything was asked', () => {
+describe('a question that comes before any request', () => {
   const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-  test('waits for the first request of the one client there is, and is its own from then on', async () => {
+  test('waits for the first request of the only client, and belongs to it from then on', async () => {
     const { peer, clock, call, elicit, whom, answers, asked } = setUp({}, false);
     elicit(undefined, 'q1');
     elicit(undefined, 'q2');
@@ -167,7 +167,7 @@ describe('a question that comes before anything was asked', () => {
     expect([peer.openServerRequests, asked[1]?.[1].signal.aborted]).toEqual([0, true]);
   });
 
-  test('is refused after five seconds, when its client cannot be asked, and when there are too many', async () => {
+  test('is refused after five seconds, if its client cannot be asked, and if too many questions wait', async () => {
     const { clock, call, elicit, answers, whom } = setUp({}, false);
     for (let i = 0; i < 17; i++) elicit(undefined, i);
     const refusal = { code: -32601, message: 'this client does not offer elicitation/create' };
@@ -184,7 +184,7 @@ describe('a question that comes before anything was asked', () => {
     expect(clock.pendingTimers).toBe(1);
   });
 
-  test('ends with the connection, or when the server takes it back', async () => {
+  test('ends with the connection, or when the server cancels it', async () => {
     const { clock, channel, peer, call, elicit, whom } = setUp({}, false);
     elicit(undefined, 'q1');
     channel.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'q1' } });
@@ -197,14 +197,14 @@ describe('a question that comes before anything was asked', () => {
     expect([other.clock.pendingTimers, clock.pendingTimers]).toEqual([0, 1]);
   });
 
-  test('is refused at once where several share the server', () => {
+  test('is refused at once if several clients share the server', () => {
     const { elicit, answers } = setUp();
     elicit();
     expect(errorOf(answers()[0]).code).toBe(-32601);
   });
 });
 
-describe('a request that was given up', () => {
+describe('an abandoned request', () => {
   const abandoned = () => {
     const world = setUp();
     const stop = new AbortController();
@@ -242,7 +242,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('after its deadline, too, is forgotten five seconds after the server was notified', () => {
+  test('after its deadline is forgotten five seconds after the server was notified, too', () => {
     const { clock, call, elicit, whom, answers } = setUp();
     call('gone', { deadlineAtMs: 2_000 });
     clock.advance(1_000);
@@ -254,7 +254,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('without a notification of the server is in doubt for five minutes', () => {
+  test('is a possible cause for five minutes if the server was not notified', () => {
     const { clock, channel, call, elicit, whom } = setUp();
     const stop = new AbortController();
     call('gone', { signal: stop.signal });
@@ -270,7 +270,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('is in doubt as long as its cancellation waits to be written', () => {
+  test('is a possible cause as long as its cancellation waits to be written', () => {
     const { clock, channel, call, elicit, whom } = setUp();
     const stop = new AbortController();
     call('gone', { signal: stop.signal });
@@ -288,7 +288,7 @@ describe('a request that was given up', () => {
     expect(whom()).toEqual(['ann']);
   });
 
-  test('by the clock, or by a stream that broke, counts as well; one that was refused or never left does not', () => {
+  test('also counts after a timeout or a broken stream, but not if it was refused or never sent', () => {
     const late = setUp();
     late.call('gone', { deadlineAtMs: 2_000 });
     late.clock.advance(2_000);
@@ -316,7 +316,7 @@ describe('a request that was given up', () => {
     expect([late, broken, refused, unsent].map(({ whom }) => whom())).toEqual([[], [], ['ann'], ['ann']]);
   });
 
-  test('a thousand and more of them stay in doubt as long as the newest', () => {
+  test('and more than a thousand others stay possible causes as long as the newest', () => {
     const { clock, call, elicit, whom, reply } = setUp();
     const stops = Array.from({ length: 1_001 }, () => {
       const stop = new AbortController();
@@ -335,7 +335,7 @@ describe('a request that was given up', () => {
 describe('while a question is open', () => {
   const extend = { byMs: minute, untilMs: 10 * minute };
 
-  test('its call does not run out of time, until ten minutes are over', () => {
+  test('its call does not time out before ten minutes', () => {
     const { clock, call, elicit, asked, outcomes } = setUp();
     call('ann', { extend });
     elicit();
@@ -345,7 +345,7 @@ describe('while a question is open', () => {
     expect([outcomes, asked[0]?.[1].signal.aborted]).toEqual([['timeout'], true]);
   });
 
-  test('and once it is answered, the silence of the server counts anew', () => {
+  test('and after the answer, the silence of the server counts from zero', () => {
     const { clock, call, elicit, asked, outcomes } = setUp();
     call('ann', { extend });
     elicit();
@@ -357,7 +357,7 @@ describe('while a question is open', () => {
     expect(outcomes).toEqual(['timeout']);
   });
 
-  test('its call is not the cause of the next one, when there is one other call', () => {
+  test('its call is not the cause of the next question, if there is one other call', () => {
     const { clock, call, elicit, whom, answers } = setUp();
     call('ann');
     elicit(undefined, 'q1');
@@ -368,7 +368,7 @@ describe('while a question is open', () => {
     clock.advance(1);
     elicit(undefined, 'q3');
     expect(whom()).toEqual(['ann', 'bob']);
-    // Both wait now, and a third may be either of two.
+    // Both calls wait now, and a third question may belong to either.
     clock.advance(minute / 2);
     elicit(undefined, 'q4');
     call('cid');
@@ -377,7 +377,7 @@ describe('while a question is open', () => {
     expect([whom(), answers().length]).toEqual([['ann', 'bob'], 3]);
   });
 
-  test('its call, while it is the only one, may ask more', () => {
+  test('its call may ask more while it is the only call', () => {
     const { clock, call, elicit, whom } = setUp();
     call('ann');
     elicit(undefined, 'q1');
@@ -396,7 +396,7 @@ describe('while a question is open', () => {
     expect(told).toEqual([]);
   });
 
-  test('a deadline that nothing moves stays', () => {
+  test('its call keeps a fixed deadline', () => {
     const { clock, call, elicit, outcomes } = setUp();
     call('ann');
     elicit();
@@ -404,7 +404,7 @@ describe('while a question is open', () => {
     expect(outcomes).toEqual(['timeout']);
   });
 
-  test('the end of its call ends it, and the server gets no answer any more', () => {
+  test('the end of its call ends it, and the server gets no answer', () => {
     const { call, elicit, asked, answers, peer } = setUp();
     const stop = new AbortController();
     call('ann', { signal: stop.signal });
@@ -417,8 +417,8 @@ describe('while a question is open', () => {
   });
 });
 
-describe('a note of the server', () => {
-  test('goes to the one request that can be its cause, otherwise to the handler of the connection', () => {
+describe('a notification of the server', () => {
+  test('goes to the only request that can be its cause, otherwise to the handler of the connection', () => {
     const heard: string[] = [];
     const { call, note, told } = setUp({ notification: ({ method }) => heard.push(method) });
     const ann = call('ann');
@@ -432,7 +432,7 @@ describe('a note of the server', () => {
     ]);
   });
 
-  test('a completed URL elicitation needs the stream of its call, or a connection of one client', () => {
+  test('a completed URL elicitation is attributed by the stream of its call, or on a connection of one client', () => {
     const method = 'notifications/elicitation/complete';
     const shared = setUp();
     const ann = shared.call('ann');
@@ -479,13 +479,13 @@ describe('E3 requests of several clients on one connection', () => {
       elicit();
       expect([whom(), errorOf(answers()[0])]).toEqual([[], { code: -32603, message: refused }]);
       expect([peer.counters.unattributed, noticed]).toEqual([1, ['elicitation/create']]);
-      // The answer to the call may depend on the refusal: it is not kept.
+      // The answer to the call may depend on the refusal, so it is not cached.
       reply(bob);
       expect(outcomes).toEqual(['ann ok', 'bob asked']);
     },
   );
 
-  test('E3 30 s after the last end of another client, the only call in progress is asked', () => {
+  test('E3 30 s after the last request of another client ended, the only call in progress gets the question', () => {
     const { clock, as, elicit, note, reply, whom, told } = twoClients();
     reply(as('ann'));
     as('bob');
@@ -508,7 +508,7 @@ describe('E3 requests of several clients on one connection', () => {
     const { clock, as, note, reply, told, peer, noticed } = twoClients();
     reply(as('ann'));
     note('notifications/message');
-    // Nothing was in progress: no client is kept from anything.
+    // Nothing was in progress: no client misses anything.
     expect(peer.counters.unattributed).toBe(0);
     as('bob');
     clock.advance(1_500);
@@ -516,7 +516,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect([told, peer.counters.unattributed, noticed]).toEqual([[], 1, ['notifications/message']]);
   });
 
-  test('E3 progress goes by its token, whatever has ended', () => {
+  test('E3 progress is attributed by its token, whatever has ended', () => {
     const { channel, as, reply } = twoClients();
     const ann = as('ann');
     reply(ann);
@@ -527,7 +527,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect(heard).toEqual([JSON.stringify({ progressToken: bob })]);
   });
 
-  test('E3 a request of the other client that was given up counts as ended, and again when its late answer comes', () => {
+  test('E3 an abandoned request of another client counts as ended, and again when its late answer comes', () => {
     const { clock, as, elicit, whom } = twoClients();
     const stop = new AbortController();
     as('ann', { signal: stop.signal });
@@ -554,7 +554,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect([late.whom(), late.answers().length]).toEqual([['bob'], 1]);
   });
 
-  test('E3 requests that cannot make a server ask, and those that never left, end nothing', () => {
+  test('E3 requests that cannot cause questions, and requests that were never sent, do not count as ended', () => {
     const { channel, as, elicit, reply, whom } = twoClients();
     reply(as('ann', {}, 'resources/subscribe'));
     channel.held = true;
@@ -592,7 +592,7 @@ describe('E3 requests of several clients on one connection', () => {
     expect([whom(), errorOf(answers()[0])]).toEqual([[], { code: -32603, message: refused }]);
   });
 
-  test('E3 an origin is proof, whatever has ended: a stream, or the number of a request that was named', () => {
+  test('E3 an origin is proof, whatever has ended: a stream, or the id of a named request', () => {
     const { channel, as, reply, whom, told, answers } = twoClients();
     const ann = as('ann');
     reply(ann);

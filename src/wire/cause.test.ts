@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { RecentClients, recentEndMs } from './attribution.js';
 
-test('E3 a client is alone when no other client had a request end in the last 30 s', () => {
+test('E3 a client is alone if no request of another client ended in the last 30 s', () => {
   const recent = new RecentClients();
   expect([recent.hasOther('ann', 0), recent.hasAny(0), recentEndMs]).toEqual([false, false, 30_000]);
   recent.ended('ann', 1_000);
@@ -32,7 +32,7 @@ test('E3 two points in time give the same decision as a table of all clients', (
   }
 });
 
-test('E3 requests that were made in no client’s name are of one client', () => {
+test('E3 requests made for no client count as those of one client', () => {
   const recent = new RecentClients();
   recent.ended(undefined, 0);
   expect([recent.hasOther(undefined, 1), recent.hasOther('ann', 1)]).toEqual([false, true]);

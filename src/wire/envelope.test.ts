@@ -47,7 +47,7 @@ describe('the envelope of each kind of message', () => {
     });
   });
 
-  test('the payload is the very bytes that came, 64-bit integers and white space included', () => {
+  test('the payload has exactly the received bytes, including 64-bit integers and white space', () => {
     const payload = '{ "n": 18446744073709551615, "m":1.0, "x":1e400,"é":"\\u00e9" }';
     expect(scan(`{"jsonrpc":"2.0","id":1,"result":${payload}}`)).toMatchObject({ payload });
   });
@@ -69,7 +69,7 @@ describe('the envelope of each kind of message', () => {
   });
 });
 
-describe('F2 what two parsers could read differently is refused as ambiguous', () => {
+describe('F2 a message that two parsers could read differently is refused as ambiguous', () => {
   test.each([
     '{"jsonrpc":"2.0","id":1,"id":2,"result":{}}',
     '{"jsonrpc":"2.0","id":1,"result":{},"result":{}}',
@@ -110,7 +110,7 @@ describe('texts that are no message', () => {
     expect(scan(text)).toBe(fault);
   });
 
-  test('a vendor key at the top level is tolerated, __proto__ too', () => {
+  test('a vendor key at the top level is accepted, also __proto__', () => {
     expect(scan('{"jsonrpc":"2.0","id":1,"result":{},"__proto__":{"id":2},"vendor":1}')).toMatchObject({ id: '1' });
   });
 });
@@ -124,7 +124,7 @@ test.each([
 ] as const)('says which keys that policy looks for may be in %s', (result, mayHold) => {
   const text = Buffer.from(`{"jsonrpc":"2.0","id":1,"result":${result}}`);
   const envelope = new Envelope();
-  // What an earlier message held is forgotten.
+  // Values of an earlier message are forgotten.
   scanEnvelope(Buffer.from('{"jsonrpc":"2.0","id":1,"result":{"isError":1,"ttlMs":1}}'), 0, 57, envelope);
   expect(scanEnvelope(text, 0, text.length, envelope)).toBeUndefined();
   expect(envelope.mayHold).toBe(mayHold);
@@ -133,7 +133,7 @@ test.each([
 const withValues = (count: number) =>
   Buffer.from(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"l":[${'0,'.repeat(count).slice(0, -1)}]}}`);
 
-test('X18 a message with more values than its bound is read no further, and the next scan has no bound', () => {
+test('X18 reading stops at a message with more values than its bound, and the next scan has no bound', () => {
   const envelope = new Envelope();
   const bounded = (bytes: Buffer) => scanEnvelope(bytes, 0, bytes.length, envelope, 100);
   expect([bounded(withValues(90)), bounded(withValues(101)), bounded(withValues(1_000_000))]).toEqual([

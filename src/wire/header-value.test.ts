@@ -16,7 +16,7 @@ test.each([
   ['\u007f', '=?base64?fw==?='],
   ['=?base64?YQ==?=', '=?base64?PT9iYXNlNjQ/WVE9PT89?='],
   ['=?base64?', '=?base64?'],
-])('%j travels as %j, and back', (plain, encoded) => {
+])('%j is encoded as %j, and decoded again', (plain, encoded) => {
   expect(encodeHeaderValue(plain)).toBe(encoded);
   expect(encoded).toMatch(/^[\x20-\x7e]*$/);
   expect(decodeHeaderValue(encoded)).toBe(plain);
@@ -25,13 +25,13 @@ test.each([
 test.each([
   ['padding left out', '=?base64?YQ?='],
   ['padding too much', '=?base64?YWE==?='],
-  ['bits that are not zero', '=?base64?YR==?='],
+  ['padding bits that are not zero', '=?base64?YR==?='],
   ['the other alphabet', '=?base64?-_-_?='],
   ['space inside', '=?base64?YQ ==?='],
   ['bytes that are no UTF-8', '=?base64?/w==?='],
   ['another case of the marker', '=?BASE64?YQ==?='],
   ['bytes above ASCII', 'gr\u00fc\u00df'],
   ['a tab', 'a\tb'],
-])('%s has no value', (_name, encoded) => {
+])('%s gives no value', (_name, encoded) => {
   expect(decodeHeaderValue(encoded)).toBeUndefined();
 });

@@ -2,13 +2,13 @@ import { expect, test } from 'vitest';
 import { randomInt, seededRandom } from '../kernel/random.js';
 import { IdTable } from './id-table.js';
 
-test('holds what a Map would hold, through 200,000 random steps with ids in order', () => {
+test('has the same content as a Map after 200,000 random steps with ids in order', () => {
   const random = seededRandom(11);
   const table = new IdTable<string>();
   const model = new Map<number, string>();
   let nextId = 1;
   for (let step = 0; step < 200_000; step++) {
-    // Now a crowd, now nobody; and every hundredth stays for long.
+    // The table fills and empties in turn, and every hundredth entry stays for long.
     const isCrowd = Math.floor(step / 20_000) % 2 === 0;
     if (random() < (isCrowd ? 0.55 : 0.45)) {
       table.set(nextId, `v${nextId}`);
@@ -35,7 +35,7 @@ test('a lookup without an id finds nothing', () => {
   expect([table.get(1), table.size]).toEqual(['one', 1]);
 });
 
-test('one that stays while thousands come and go is found, and the thousands too', () => {
+test('an entry that stays while thousands are added and removed is found, and so are the thousands', () => {
   const table = new IdTable<number>();
   table.set(1, 1);
   for (let id = 2; id < 10_000; id++) {

@@ -21,7 +21,7 @@ describe('a member is set', () => {
     expect(splice(before, ['a', '1'])).toBe(after);
   });
 
-  test('also one with a name that is not ASCII', () => {
+  test('also with a name that is not ASCII', () => {
     expect(splice('{"_meta":{"é":0,"\\u00e9":0,"b":2}}', ['é', '1'])).toBe('{"_meta":{"é":1,"b":2}}');
   });
 
@@ -30,7 +30,7 @@ describe('a member is set', () => {
     expect(splice('{"_meta":{"a":0}}', ['a', undefined])).toBe('{"_meta":{}}');
   });
 
-  test('everything else parses to what it was', () => {
+  test('all else parses to the same value', () => {
     const params = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }));
     fc.assert(
       fc.property(params, (value) => {
@@ -62,9 +62,9 @@ describe('editMembers', () => {
       [['name', '"y"']],
       '{"a":1,"name":"y", "b":12345678901234567890}',
     ],
-    ['puts what was not there in front', '{"a":1}', [['n', '2']], '{"n":2,"a":1}'],
+    ['puts a new member in front', '{"a":1}', [['n', '2']], '{"n":2,"a":1}'],
     [
-      'puts it alone into an empty object',
+      'puts a single member into an empty object',
       '{ }',
       [
         ['n', '2'],
@@ -94,9 +94,9 @@ describe('editMembers', () => {
       ],
       '{"e":5,"a":1,"c":"!","d":4}',
     ],
-    ['removes what stands twice', '{"a":1,"b":2,"a":3}', [['a', undefined]], '{"b":2}'],
-    ['does not guess which of two to replace', '{"a":1,"a":3}', [['a', '0']], undefined],
-    ['finds an escaped key', '{"\\u0061":1}', [['a', '0']], '{"\\u0061":0}'],
+    ['removes a duplicate member', '{"a":1,"b":2,"a":3}', [['a', undefined]], '{"b":2}'],
+    ['does not replace a duplicate member', '{"a":1,"a":3}', [['a', '0']], undefined],
+    ['finds a key with escapes', '{"\\u0061":1}', [['a', '0']], '{"\\u0061":0}'],
     ['leaves nested members alone', '{"x":{"a":1}}', [['a', undefined]], '{"x":{"a":1}}'],
     ['takes objects only', '[1]', [['a', '0']], undefined],
   ])('%s', (_title, text, edits, expected) => {

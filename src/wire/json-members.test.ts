@@ -15,12 +15,12 @@ test.each<[string, (string | undefined)[]]>([
   ['{"A":1,"ab":2}', [undefined, undefined]],
   ['{"a":1,', [undefined, undefined]],
   ['[1]', [undefined, undefined]],
-])('in %s several members are found as each alone', (text, values) => {
+])('in %s several members are found in the same way as each alone', (text, values) => {
   expect(textsOf(text, 'a', 'b')).toEqual(values);
   expect([...textsOf(text, 'a'), ...textsOf(text, 'b')]).toEqual(values);
 });
 
-test('a member is a string or none', () => {
+test('a member that is no string is not found as a string', () => {
   const bytes = Buffer.from('{"a":"x\\n","b":5}');
   expect([memberString(bytes, 'a'), memberString(bytes, 'b'), memberString(bytes, 'c')]).toEqual([
     'x\n',
@@ -32,13 +32,13 @@ test('a member is a string or none', () => {
 const texts = (found: (Buffer | undefined)[] | undefined) => found?.map((each) => each?.toString('utf8'));
 
 describe('members of params', () => {
-  test('in the order of the keys, undefined for what is not there', () => {
+  test('are in the order of the keys, and undefined if missing', () => {
     const bytes = Buffer.from('{ "b" : [1, 2], "a":{"a":3} , "\\u0063":"x" }');
     expect(texts(uniqueMembers(bytes, ['a', 'b', 'c', 'd']))).toEqual(['{"a":3}', '[1, 2]', '"x"', undefined]);
     expect(texts(membersBytes(bytes, ['c', 'a']))).toEqual(['"x"', '{"a":3}']);
   });
 
-  test('one that is asked for and stands twice is refused or has no value; another does not matter', () => {
+  test('a requested duplicate member is refused or has no value; other duplicates do not matter', () => {
     const bytes = Buffer.from('{"a":1,"b":2,"\\u0061":3}');
     expect(uniqueMembers(bytes, ['b', 'a'])).toBeUndefined();
     expect(texts(membersBytes(bytes, ['a', 'b']))).toEqual([undefined, '2']);
@@ -64,7 +64,7 @@ describe('params of a scanned request', () => {
   };
   const lookups = (params: Buffer) => [texts(uniqueMembers(params, keys)), texts(membersBytes(params, keys))];
 
-  test('have the members that a scan of the params alone finds', () => {
+  test('have the same members as in a scan of the params alone', () => {
     const member = fc.tuple(fc.constantFrom('a', 'b', '\\u0061', 'c', 'ab'), fc.jsonValue({ maxDepth: 2 }));
     fc.assert(
       fc.property(fc.array(member, { maxLength: 5 }), (members) => {
@@ -85,7 +85,7 @@ describe('params of a scanned request', () => {
     expect(lookups(params)).toEqual(lookups(Buffer.from(text)));
   });
 
-  test('keep their own members when another message was scanned', () => {
+  test('keep their own members when another message is scanned', () => {
     const [first, second] = [scanned('{"a":1}'), scanned('{"a":2,"b":3}')];
     const one = first.payload() as Buffer;
     expect(lookups(one)[1]).toEqual(['1', undefined, undefined]);
@@ -102,7 +102,7 @@ describe('params of a scanned request', () => {
 
 const at = (text: string, ...paths: string[][]) => valuesAt(Buffer.from(text), paths).map(String);
 
-test('each path leads to its value, also where some share their beginning or one ends where another goes on', () => {
+test('each path leads to its value, also if paths share their beginning or one is the beginning of another', () => {
   const text = '{"a":{"b":1,"c":{"d":"x"}},"größe":null,"e\\u0066":[2]}';
   expect(at(text, ['a', 'b'], ['a', 'c', 'd'], ['a', 'c'], ['größe'], ['ef'])).toEqual([
     ...['1', '"x"', '{"d":"x"}', 'null', '[2]'],
@@ -112,7 +112,7 @@ test('each path leads to its value, also where some share their beginning or one
   expect([at(' \n{"a":1}', ['a']), at('{ "a" : 1 , "b" : {} }', ['a'], ['b'])]).toEqual([['1'], ['1', '{}']]);
 });
 
-test('a value is unclear when a key above or at it stands twice, or among too many members', () => {
+test('a value is ambiguous if its key or a key above it is a duplicate, or among too many members', () => {
   expect(at('{"a":1,"b":2,"\\u0061":1}', ['a'], ['b'])).toEqual(['unclear', '2']);
   expect(at('{"a":{"b":1},"a":{}}', ['a', 'b'], ['c'])).toEqual(['unclear', 'absent']);
   expect([at('{"a":1,"b":tru}', ['a']), at('{"a":1', ['a']), at('{"a":1 "b":2}', ['b'])]).toEqual(

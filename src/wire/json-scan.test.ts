@@ -33,7 +33,7 @@ describe('the scanner accepts exactly what JSON.parse accepts', () => {
     fc.assert(fc.property(fc.json({ maxDepth: 6 }), (text) => scannerAccepts(text)));
   });
 
-  test('for text one edit away from a value', () => {
+  test('for text that differs from a value by one edit', () => {
     const edit = fc.record({ at: fc.nat(), insert: fc.constantFrom(...'{}[]",:\\0-e.tfn u1\u00e9'.split('')) });
     fc.assert(
       fc.property(fc.json({ maxDepth: 4 }), edit, fc.boolean(), (text, { at, insert }, replace) => {
@@ -54,7 +54,7 @@ describe('nesting', () => {
     expect(scanFacts.tooDeep).toBe(true);
   });
 
-  test('100,000 open brackets cost neither the stack nor a walk over all of them', () => {
+  test('100,000 open brackets neither overflow the stack nor are all read', () => {
     expect(scannerAccepts('['.repeat(100_000))).toBe(false);
     expect(scannerAccepts('{"a":'.repeat(100_000))).toBe(false);
   });
@@ -72,7 +72,7 @@ describe('walking', () => {
     expect(skipSpace(bytes, after, bytes.length)).toBe(bytes.length);
   });
 
-  test('elements are found with their bounds, as far as one cares to look', () => {
+  test('elements are found with their bounds, up to the requested number', () => {
     const bytes = Buffer.from('[1, {"a":[2]} ,"x", not looked at');
     const seen: string[] = [];
     eachElement(bytes, 0, bytes.length, 0, (start, end) => {
@@ -82,7 +82,7 @@ describe('walking', () => {
     expect(seen).toEqual(['1', '{"a":[2]}', '"x"']);
   });
 
-  test('high bytes are noticed, so that only text that has them is checked for UTF-8', () => {
+  test('high bytes are recorded, so that only text with such bytes is checked for UTF-8', () => {
     scanFacts.sawHighByte = false;
     scannerAccepts('{"a":"plain"}');
     expect(scanFacts.sawHighByte).toBe(false);

@@ -46,7 +46,7 @@ describe('lines', () => {
 
 describe('W14 a line that is too long', () => {
   const line = `HEAD${'x'.repeat(4_000)}TAIL`;
-  /** What is reported of the line, whose bytes come in chunks of this size. */
+  /** The report about the line, whose bytes come in chunks of this size. */
   const edges = (chunkBytes: number, text = `ok\n${line}\nnext\n`, maxBytes = 1_000) => {
     const seen: string[] = [];
     const reader = new LineReader(
@@ -67,7 +67,7 @@ describe('W14 a line that is too long', () => {
     expect(edges(size)).toEqual(['ok', line.slice(0, 256), line.slice(-256), 'next']);
   });
 
-  test('without an end is read to a bound, and then has no last bytes', () => {
+  test('without an end is read up to a bound, and then has no last bytes', () => {
     expect(edges(100, `HEAD${'x'.repeat(10_000)}\n`)).toEqual([`HEAD${'x'.repeat(252)}`, '']);
   });
 });

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import type { OutboundFrame } from './channel.js';
 import { LineWriter, lineOf } from './line-writer.js';
 
-/** A stream whose writes finish on `release`, so that each phase can be seen. */
+/** A stream whose writes finish on `release`, so that each phase is visible. */
 class HeldStream extends Writable {
   readonly writes: string[] = [];
   #release: ((error?: Error | null) => void) | undefined;
@@ -36,7 +36,7 @@ const frame = (payload: string | Uint8Array, id = 1): OutboundFrame => ({
   phase: 'queued',
 });
 
-/** A stream that passes everything on at once, as a pipe with room does. */
+/** A stream that accepts everything at once, like a pipe with space. */
 class FreeStream extends Writable {
   readonly writes: string[] = [];
 
@@ -67,7 +67,7 @@ test('frames of one tick become one write, in order', async () => {
   expect(stream.writes).toEqual(['[0é]\n[1é]\n[2é]\n']);
 });
 
-test('bytes and strings mix in one write', async () => {
+test('bytes and strings are combined in one write', async () => {
   const { stream, writer } = setUp();
   writer.write(frame('α'));
   writer.write(frame(Buffer.from('β')));
@@ -135,7 +135,7 @@ test('K9 a queued frame can be withdrawn in `beforeWrite`', async () => {
   await tick();
   late = third;
   writer.write(third);
-  // While the stream takes nothing there is nothing to ask.
+  // While the stream accepts nothing, `beforeWrite` is not called.
   await tick();
   expect(asked).toEqual([0, 0]);
   await stream.release();
@@ -144,7 +144,7 @@ test('K9 a queued frame can be withdrawn in `beforeWrite`', async () => {
   expect([first.phase, third.phase, writer.bytes]).toEqual(['queued', 'queued', 0]);
 });
 
-test('K9 `beforeWrite` is called for queued frames, not for one that is written as it is sent', () => {
+test('K9 `beforeWrite` is called for queued frames, not for a frame that is written at once', () => {
   const stream = new FreeStream();
   let asked = 0;
   const beforeWrite = () => void asked++;
@@ -157,13 +157,13 @@ test('K9 `beforeWrite` is called for queued frames, not for one that is written 
   expect([asked, stream.writes.length]).toEqual([1, 2]);
 });
 
-test('as many frames as may leave together leave at once, without waiting for the end of the tick', () => {
+test('a full batch of frames is written at once, without waiting for the end of the tick', () => {
   const { stream, writer } = setUpOn(new FreeStream());
   for (let i = 0; i < 10; i++) writer.write(frame('x'));
   expect(stream.writes).toEqual(Array(2).fill('[x]\n'.repeat(4)));
 });
 
-test('full batches too wait here while the stream holds bytes the system has not taken', async () => {
+test('full batches also wait while the stream holds bytes that the system has not accepted', async () => {
   const { stream, writer } = setUp();
   const frames = Array.from({ length: 64 }, (_, i) => frame(`${i}`));
   for (const each of frames) writer.write(each);
@@ -175,7 +175,7 @@ test('full batches too wait here while the stream holds bytes the system has not
   expect(stream.writes).toHaveLength(1);
 });
 
-test('frames behind a full batch follow as soon as it was taken', async () => {
+test('frames after a full batch follow as soon as it was accepted', async () => {
   const { stream, writer } = setUpOn(new FreeStream());
   for (let i = 0; i < 10; i++) writer.write(frame('x'.repeat(20_000)));
   await tick();
@@ -197,7 +197,7 @@ test('`bytes` counts queued lines and those being written; a withdrawn line make
   expect(writer.bytes).toBe(0);
 });
 
-test('a large frame goes alone, after those before it', async () => {
+test('a large frame is written alone, after the earlier frames', async () => {
   const { stream, writer } = setUp();
   writer.write(frame('1'));
   writer.write(frame('x'.repeat(300_000)));
@@ -222,7 +222,7 @@ test('a broken pipe is reported once, and unwritten frames are returned with the
   expect(writer.abandon()).toEqual({ writing: [], queued: [] });
 });
 
-test('a frame that was answered before its batch was through stays answered', async () => {
+test('a frame that was answered before the end of its batch stays answered', async () => {
   const { stream, writer } = setUp();
   const [first, second] = [frame('1'), frame('2')];
   writer.write(first);
@@ -235,7 +235,7 @@ test('a frame that was answered before its batch was through stays answered', as
 
 test.each([
   ['alone', 0],
-  ['among many that wait', 500],
+  ['among many waiting frames', 500],
 ])('withdrawn frames are released, %s, even when the server reads nothing', async (_how, others) => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
@@ -276,7 +276,7 @@ test('a message of several parts is one line, whatever line breaks its parts hav
   expect(writer.bytes).toBe(Buffer.byteLength(stream.writes.join('')));
 });
 
-test('a payload that is relayed stays as it is', async () => {
+test('a relayed payload is unchanged', async () => {
   const { writer } = deferred();
   const payload = Buffer.from('{"a":\n1}');
   writer.write(lineOf(['[', payload, ']']));
@@ -296,7 +296,7 @@ test('lines of one tick are one write, and lines that come during that write are
   expect([stream.writes, taken]).toEqual([['1\n2\n3\n', '4\n5\n'], [4]]);
 });
 
-test('`drained` waits for all lines, and for none after the end', async () => {
+test('`drained` waits for all lines, but not after the end of the stream', async () => {
   const { stream, writer } = deferred();
   await writer.drained();
   writer.write(lineOf(['1']));

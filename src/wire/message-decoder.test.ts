@@ -23,17 +23,17 @@ describe('X18 answers that nest too deep', () => {
       'brackets in its texts',
       `{"jsonrpc":"2.0","result":{"a":"]}","b":${deep(200).replace('[]', '["]\\"]"]')}},"id":7}`,
     ],
-  ])('with %s are counted and named; the next is as any other', (_what, line) => {
+  ])('with %s are counted and named; the next message is decoded normally', (_what, line) => {
     const { delivered, junk } = decoded(line, '{"jsonrpc":"2.0","id":8,"result":{}}');
     expect([delivered, junk]).toEqual([['result 7 too deep', 'result 8'], 1]);
   });
 
   test.each([
     ['a request', `{"jsonrpc":"2.0","id":7,"method":"a","params":${deep(500)}}`, 'junk'],
-    ['an error of nobody', `{"jsonrpc":"2.0","id":null,"error":${deep(500)}}`, 'junk'],
+    ['an error without a request', `{"jsonrpc":"2.0","id":null,"error":${deep(500)}}`, 'junk'],
     ['a notification', `{"jsonrpc":"2.0","method":"a","params":${deep(500)}}`, 'junk'],
     ['two ids', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"id":8}`, 'ambiguous'],
-    ['an id in disguise', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"ID":8}`, 'ambiguous'],
+    ['an id with escapes', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"ID":8}`, 'ambiguous'],
     ['result and error', `{"jsonrpc":"2.0","id":7,"result":${deep(500)},"error":{}}`, 'ambiguous'],
     ['no end', `{"jsonrpc":"2.0","id":7,"result":${'['.repeat(100_000)}`, 'junk'],
     ['more after its end', `{"jsonrpc":"2.0","id":7,"result":${deep(500)}} x`, 'junk'],
@@ -42,7 +42,7 @@ describe('X18 answers that nest too deep', () => {
     expect([delivered, { junk, ambiguous }]).toEqual([[], { junk: 0, ambiguous: 0, [counted]: 1 }]);
   });
 
-  test('are judged alone in a batch', () => {
+  test('in a batch are refused alone', () => {
     const answer = (id: number, result: string) => `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
     expect(decoded(`[${answer(1, deep(500))},${answer(2, '{}')},{"id":3,"result":${deep(200)}}]`)).toMatchObject({
       delivered: ['result 1 too deep', 'result 2'],
@@ -50,7 +50,7 @@ describe('X18 answers that nest too deep', () => {
     });
   });
 
-  test('are nothing to look into: what is in them need not be JSON', () => {
+  test('are not parsed further: their content need not be JSON', () => {
     const { delivered } = decoded(`{"jsonrpc":"2.0","id":7,"error":${deep(200).replace('[]', '[x]')}}`);
     expect(delivered).toEqual(['error 7 too deep']);
   });

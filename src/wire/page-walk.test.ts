@@ -8,7 +8,7 @@ const KiB = 1024;
 const limits: PageLimits = { sliceBytes: 64 * KiB, elementBytes: 16 * KiB, elements: 50_000, memberBytes: 16 * KiB };
 const keys = ['ttlMs', 'nextCursor'];
 
-/** What was found, and in how many slices. */
+/** The items found, and the number of slices. */
 function read(text: string, by: PageLimits = limits) {
   const bytes = Buffer.from(text);
   const walk = walkPage(bytes, 'tools', keys, by);
@@ -37,14 +37,14 @@ describe('a page', () => {
     expect(read(text)).toEqual({ slices: 1, items, members });
   });
 
-  test('X18 that repeats its list is bounded over all of them', () => {
+  test('X18 that repeats its list is bounded over all repetitions', () => {
     const list = `"tools":[${'{},'.repeat(9)}{}]`;
     const by = { ...limits, elements: 25 };
     expect(read(`{${list},${list}}`, by)).toMatchObject({ items: [] });
     expect(read(`{${list},${list},${list}}`, by)).toMatchObject({ fault: 'too_many_elements' });
   });
 
-  test('is read as the functions that look at it whole read it', () => {
+  test('gives the same result as the functions that read it at once', () => {
     const member = fc.tuple(fc.constantFrom('tools', ...keys, 'x', 't\\u006fols'), fc.json({ maxDepth: 4 }));
     fc.assert(
       fc.property(fc.array(member, { maxLength: 5 }), fc.nat(40), (members, sliceBytes) => {
@@ -82,9 +82,9 @@ describe('X18 a page that is large', () => {
     ['a million schemas in one tool', `{"tools":[{"anyOf":[${'{},'.repeat(1_000_000)}{}]}]}`, 'element_too_large', 1],
     ['one tool that is too large behind others', `{"tools":[{},{},"${'x'.repeat(17 * KiB)}"]}`, 'element_too_large', 1],
     ['a long number', `{"tools":[${'1'.repeat(17 * KiB)}]}`, 'element_too_large', 1],
-    ['much beside its list', `{"_meta":${zeros(2_000_000)},"tools":[]}`, 'member_too_large', 1],
-    ['a list that is none', `{"tools":{"a":${zeros(2_000_000)}}}`, 'member_too_large', 1],
-  ])('%s: it is refused before the rest is looked at', (_what, text, fault, slices) => {
+    ['a large member besides its list', `{"_meta":${zeros(2_000_000)},"tools":[]}`, 'member_too_large', 1],
+    ['a list that is no array', `{"tools":{"a":${zeros(2_000_000)}}}`, 'member_too_large', 1],
+  ])('%s: it is refused before the rest is read', (_what, text, fault, slices) => {
     expect(read(text)).toEqual({ slices, fault });
   });
 

@@ -66,7 +66,7 @@ describe('answers', () => {
     expect((await calls[1])?.bytes.toString()).toBe('"fine"');
   });
 
-  test('to a request that has not been written are a guess, and are not believed', async () => {
+  test('to a request that has not been written are guesses, and are ignored', async () => {
     const { channel, peer, ask } = connect();
     channel.held = true;
     const call = ask();
@@ -77,7 +77,7 @@ describe('answers', () => {
     expect(peer.counters.unknown).toBe(1);
   });
 
-  test('in the response stream of another request are not believed', async () => {
+  test('in the response stream of another request are ignored', async () => {
     const { channel, peer, ask } = connect();
     const [mine, other] = [ask(), ask()];
     channel.say({ jsonrpc: '2.0', id: 1, result: 'smuggled' }, channel.sent[1]);
@@ -90,7 +90,7 @@ describe('answers', () => {
 });
 
 describe('deadlines', () => {
-  test('D-32 are absolute, include the wait to be written, and notify the server', async () => {
+  test('D-32 are absolute, include the wait for the write, and notify the server', async () => {
     const { clock, channel, ask } = connect();
     const call = failureOf(ask());
     clock.advance(999);
@@ -115,7 +115,7 @@ describe('deadlines', () => {
     expect(channel.sent).toHaveLength(0);
   });
 
-  test('K9 that passed while a request waited to be written keep it from being written, however late the timer is', async () => {
+  test('K9 that passed while a request waited to be written prevent the write, however late the timer is', async () => {
     const { clock, channel, ask } = connect();
     channel.held = true;
     const nowMs = clock.nowMs();
@@ -129,20 +129,20 @@ describe('deadlines', () => {
     expect((await (calls[1] as (typeof calls)[0])).toJSON()).toMatchObject({
       ...{ code: 'timeout', phase: 'queued', execution: 'not_executed' },
     });
-    // The one that is left still ends by itself.
+    // The remaining request still times out.
     clock.advance(100);
     expect((await (calls[2] as (typeof calls)[0])).code).toBe('timeout');
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('K9 expired requests are withdrawn before the server is notified of one, which would write them', async () => {
+  test('K9 expired requests are withdrawn before the server is notified of one, because the notification would write them', async () => {
     const { clock, channel, ask } = connect();
     const nowMs = clock.nowMs();
     const written = failureOf(ask('a', { deadlineAtMs: nowMs + 5 }));
     channel.held = true;
     const waiting = failureOf(ask('b', { deadlineAtMs: nowMs + 5 }));
     const send = channel.send.bind(channel);
-    // As a pipe does: what may not wait takes along what waits.
+    // As in a pipe: an urgent frame is written together with the waiting frames.
     channel.send = (frame) => {
       const refused = send(frame);
       if (frame.kind === 'notification') channel.flush();
@@ -154,7 +154,7 @@ describe('deadlines', () => {
     expect(channel.messages.map(({ method }) => method)).toEqual(['a', 'notifications/cancelled']);
   });
 
-  test('that have passed already, or are no number, refuse the request', async () => {
+  test('in the past, or that are no number, refuse the request', async () => {
     const { channel, ask } = connect();
     for (const deadlineAtMs of [1_000, Number.NaN]) {
       expect((await failureOf(ask('a', { deadlineAtMs }))).details.execution).toBe('not_executed');
@@ -172,7 +172,7 @@ describe('deadlines', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test('of many calls are each met within one step', async () => {
+  test('of many calls are each kept within one step', async () => {
     const { clock, ask } = connect();
     const ended: number[] = [];
     for (let i = 0; i < 100; i++)
@@ -231,7 +231,7 @@ describe('cancelling', () => {
     }
   });
 
-  test('does not cancel initialize, it only stops waiting', async () => {
+  test('does not cancel initialize, but only ends the wait', async () => {
     const { clock, channel, ask } = connect();
     const call = failureOf(ask('initialize', { uncancellable: true }));
     clock.advance(1_000);
@@ -250,7 +250,7 @@ describe('cancelling', () => {
     expect(remove).toHaveBeenCalledTimes(add.mock.calls.length);
   });
 
-  test('by a server that guessed an id before the request was written is not believed', async () => {
+  test('by a server that guessed an id before the request was written is ignored', async () => {
     const { channel, ask } = connect();
     channel.held = true;
     const call = ask();
@@ -272,7 +272,7 @@ describe('progress', () => {
   const progress = (token: unknown, more = '') =>
     `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1.0${more}}}`;
 
-  test('is matched by the id of the request, and the raw params are passed on', async () => {
+  test('is matched by the id of the request, and the raw params are forwarded', async () => {
     const { channel, peer, ask } = connect();
     const seen: string[] = [];
     const watch = (name: string) => ({ onProgress: (params: Buffer) => seen.push(`${name}:${params}`) });
@@ -280,7 +280,7 @@ describe('progress', () => {
     const calls = [ask('a', watch('a')), ask('b', watch('b'))];
     channel.say(progress(2));
     channel.say(progress(1));
-    // Neither a string nor a number that nobody has.
+    // Neither a string nor an unknown number.
     for (const token of ['"1"', '3', 'null', '[1]']) channel.say(progress(token));
     expect(seen).toEqual(['b:{"progressToken":2,"progress":1.0}', 'a:{"progressToken":1,"progress":1.0}']);
     channel.say({ jsonrpc: '2.0', id: 1, result: {} });
@@ -303,7 +303,7 @@ describe('progress', () => {
     expect(seen).toHaveLength(1);
   });
 
-  test('of a request that was not written yet is a guess, and moves no deadline', async () => {
+  test('of a request that was not written yet is a guess, and extends no deadline', async () => {
     const { channel, clock, ask } = connect();
     channel.held = true;
     const call = failureOf(ask('a', { extend: { byMs: 5_000, untilMs: 50_000 } }));
@@ -382,7 +382,7 @@ describe('messages that the server sends on its own', () => {
     expect(channel.messages).toMatchObject([{ id: 'x', error: { code: -32601 } }]);
   });
 
-  test('a request is handed up raw, answered once, and its cancellation is seen', () => {
+  test('a request is delivered raw, answered once, and its cancellation is delivered', () => {
     const asked: InboundRequest[] = [];
     const { channel, ask } = connect({ request: (request) => asked.push(request) });
     ask().catch(() => {});
@@ -398,7 +398,7 @@ describe('messages that the server sends on its own', () => {
     expect(channel.messages.slice(1)).toEqual([{ jsonrpc: '2.0', id: 'e1', result: { action: 'accept' } }]);
   });
 
-  test('a legacy server takes back its own request, never one of ours with the same number', async () => {
+  test('a legacy server cancels its own request, never a request of Hostler with the same id', async () => {
     const asked: InboundRequest[] = [];
     const { channel, peer, ask } = connect({ request: (request) => asked.push(request) });
     peer.adopt({ era: legacyEra, version: '2025-11-25' });
@@ -408,7 +408,7 @@ describe('messages that the server sends on its own', () => {
     channel.say({ jsonrpc: '2.0', id: 1, method: 'elicitation/create', params: {} });
     takesBack(1);
     expect(asked[0]?.signal.aborted).toBe(true);
-    // Late: the question was over already.
+    // Too late: the question had already ended.
     takesBack(1);
     takesBack(2);
     channel.say({ jsonrpc: '2.0', id: 1, result: 'a' });
@@ -416,7 +416,7 @@ describe('messages that the server sends on its own', () => {
     expect([(await first).bytes.toString(), (await second).bytes.toString()]).toEqual(['"a"', '"b"']);
   });
 
-  test('pings that are not read are not answered without end', () => {
+  test('answers to pings that are not read are bounded', () => {
     const { channel } = connect();
     channel.held = true;
     for (let id = 0; id < 1_000; id++) channel.say({ jsonrpc: '2.0', id, method: 'ping' });
@@ -449,14 +449,14 @@ describe('messages that the server sends on its own', () => {
     expect(channel.messages).toMatchObject([{ id: LIMITS.inboundRequests, error: { code: -32603 } }]);
   });
 
-  test('requests of a modern server are against the protocol, dropped and counted', () => {
+  test('requests of a modern server violate the protocol, and are dropped and counted', () => {
     const { channel, peer } = connect({ request: (request) => request.respond('{}') });
     peer.adopt({ era: modernEra, version: '2026-07-28' });
     channel.say({ jsonrpc: '2.0', id: 1, method: 'sampling/createMessage' });
     expect([channel.sent.length, peer.counters.forbidden]).toEqual([0, 1]);
   });
 
-  test('a handler that throws disturbs nothing', async () => {
+  test('a handler that throws affects nothing else', async () => {
     const errors: unknown[] = [];
     const { channel, ask } = connect({
       notification: () => {
@@ -476,7 +476,7 @@ describe('messages that the server sends on its own', () => {
     expect(channel.messages.at(-1)).toMatchObject({ id: 5, error: { code: -32603 } });
   });
 
-  test('notifications are handed up with raw params while nothing is asked', () => {
+  test('notifications are delivered with raw params while no request is in progress', () => {
     const seen: InboundNotification[] = [];
     const { channel } = connect({ notification: (notification) => seen.push(notification) });
     channel.say('{"jsonrpc":"2.0","method":"notifications/x","params":{"n":9007199254740993}}');
@@ -497,7 +497,7 @@ test('more requests than the limit are refused, naming it', async () => {
   });
 });
 
-test('a refusal of the channel rejects the call and forgets it', async () => {
+test('if the channel refuses a call, it is rejected and forgotten', async () => {
   const { channel, peer, ask } = connect();
   channel.refuseWith = new HostError('overloaded', 'full', { execution: 'not_executed' });
   expect((await failureOf(ask())).code).toBe('overloaded');
@@ -526,7 +526,7 @@ test('W14 an answer that is too large fails the request it names; the others los
   const failures = calls.map(failureOf);
   const error = inboundTooLarge('files', 9_000_000);
   channel.tooLarge(2, error);
-  // Neither a request that was not sent nor one that is not there can have this answer.
+  // Neither an unsent nor an unknown request can have this answer.
   for (const id of [3, 99]) channel.tooLarge(id, error);
   channel.lose(error);
   const told = (await Promise.all(failures)).map(({ code, details }) => [code, details.phase, details.execution]);
@@ -549,7 +549,7 @@ test('more unanswered requests allow larger batches, up to a limit', () => {
   expect([0, 3, 7, 15, 63, 199].map((at) => channel.sent[at]?.batch)).toEqual([1, 1, 2, 4, 16, 16]);
 });
 
-test('callers that were answered together still count as a crowd, until they stay away', async () => {
+test('the batch size stays large after many callers were answered together, and shrinks if only one calls again', async () => {
   const { channel, ask } = connect();
   const calls = Array.from({ length: 16 }, () => ask());
   for (let id = 1; id <= 16; id++) channel.say({ jsonrpc: '2.0', id, result: {} });

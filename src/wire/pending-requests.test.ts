@@ -27,7 +27,7 @@ test('probes do not hide other requests that are unanswered', () => {
   expect([table.unansweredBesides('ping'), table.unansweredBesides('tools/call')]).toEqual([1, 1]);
 });
 
-test('progress belongs to the request with that id or token; a string that looks like it belongs to none', () => {
+test('progress belongs to the request with that id or token; a string that looks like an id belongs to none', () => {
   const table = new PendingRequests();
   const [first, second] = [pending(7), pending(8, { progressToken: 3 })];
   table.add(first);
