@@ -2,7 +2,9 @@ import { createHash } from 'node:crypto';
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { Script } from 'node:vm';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { keepParserSmall, withStartFlags } from '../../transports/http/parser-flag.js';
 import { cacheFolder, finishCompileCache, runBundle } from './compile-cache.js';
 
 let dataDir: string;
@@ -69,6 +71,16 @@ test('code that others can write to is not used, and no code is written to such 
   chmodSync(path.dirname(cached()), 0o777);
   run('exports.number = 1');
   expect(readdirSync(path.dirname(cached()))).toEqual([]);
+});
+
+test('the code is saved for the flags of a start, also after undici has set its own', () => {
+  keepParserSmall();
+  run('exports.number = 1');
+  const cachedData = readFileSync(cached()).subarray(32);
+  const source = readFileSync(path.join(dataDir, 'test.bundle.cjs'), 'latin1');
+  // Another source of the same length: V8 keeps compiled scripts, and then does not look at the cache.
+  const script = withStartFlags(() => new Script(source.replace('= 1', '= 2'), { cachedData }));
+  expect(script.cachedDataRejected).toBe(false);
 });
 
 test('after the flags of V8 have changed nothing is written, even if more was compiled', () => {

@@ -12,6 +12,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import vm from 'node:vm';
 import { ownDataFolder } from '../../config/folders.js';
+import { withStartFlags } from '../../transports/http/parser-flag.js';
 import { requireTrusted } from '../../transports/stdio/state-dir.js';
 
 const digestBytes = 32;
@@ -23,7 +24,7 @@ const growth = 1.05;
 /** One for each bundle that runs. */
 const pending = new Set<() => void>();
 
-/** Writes the cache now, and never again: V8 rejects code that was compiled under other flags. */
+/** Writes the cache now, and never again: V8 rejects code that was saved under other flags than those of a start. */
 export function finishCompileCache(): void {
   for (const save of pending) save();
   pending.clear();
@@ -51,7 +52,7 @@ export function runBundle(file: string, dataDir: string | undefined): unknown {
 function saveLater(script: vm.Script, place: string, build: string, used: Buffer | undefined): void {
   let savedBytes = used?.length ?? 0;
   const save = () => {
-    const code = script.createCachedData();
+    const code = withStartFlags(() => script.createCachedData());
     if (code.length < savedBytes * growth) return;
     savedBytes = code.length;
     write(place, Buffer.concat([digestOf(build, code), code]));

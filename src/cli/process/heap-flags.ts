@@ -7,8 +7,6 @@
  * - Fragmentation: in the soak, old space takes 38 MB for 22 MB of live objects after 9 minutes and grows on. With compaction on every
  *   full collection it stays between 22 and 28 MB. Compaction costs 10 us of CPU per call under full load, so a busy process does
  *   without it.
- * - WebAssembly: V8 needs 45 MB for a moment to optimise the HTTP parser of undici, and the allocator keeps some of it. Without that,
- *   RSS after a load of HTTP is 4 MB less, at the same CPU per call.
  */
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { finishCompileCache } from './compile-cache.js';
@@ -41,13 +39,12 @@ const busyShare = 0.5;
 const newSpaceBytes = 8 * 1024 * 1024;
 
 /**
- * Call it before the bundle runs: cached code is only valid under the flags that it was written under. The other flags are set once
- * new space has `newSpaceBytes`. The size is checked after each collection: with a timer instead, new space doubled (8 MB more).
+ * Sets the flags once new space has `newSpaceBytes`. The size is checked after each collection: with a timer instead, new space
+ * doubled (8 MB more). Not at the start: under other flags V8 rejects the code caches of Hostler and of Node's own modules.
  * V8 shrinks new space to 1 MB when the process is idle for 8 s, so it must be able to grow again after that. With 1 MB, a call in
  * flight outlives two collections and moves to old space: a call over NATS took twice the CPU.
  */
 export function limitHeap(): void {
-  setFlagsFromString('--liftoff-only');
   const begin = () => {
     let hasFlags = false;
     let mayGrow = true;

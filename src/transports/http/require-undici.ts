@@ -5,10 +5,17 @@
  * made by createRequire. Then undici.ts loads it with an import.
  */
 import { createRequire } from 'node:module';
+import { keepParserSmall } from './parser-flag.js';
 
 export type Undici = Pick<typeof import('undici'), 'Pool' | 'buildConnector'>;
 
 export function requireUndici(): Undici | undefined {
   const require = createRequire(import.meta.url);
-  return { Pool: require('undici/lib/dispatcher/pool.js'), buildConnector: require('undici/lib/core/connect.js') };
+  const parts = {
+    Pool: require('undici/lib/dispatcher/pool.js'),
+    buildConnector: require('undici/lib/core/connect.js'),
+  };
+  // After Node's own modules were loaded, whose code caches are not valid under the flag.
+  keepParserSmall();
+  return parts;
 }
