@@ -21,10 +21,12 @@ const pathChars = 300;
 export const ownTerminal = (): Terminal => ({ input: process.stdin, output: process.stderr });
 const ownUid = (): number | undefined => process.getuid?.();
 
+/** `terminalOf`: called only for a question, because a start that asks nothing need not load the stream of stdin. */
 export const askTrust =
-  (env: NodeJS.ProcessEnv, terminal = ownTerminal()): AskTrust =>
+  (env: NodeJS.ProcessEnv, terminalOf = ownTerminal): AskTrust =>
   async (reading, confirmed) => {
     const refusal = notTrusted(reading, confirmed);
+    const terminal = terminalOf();
     if (!isTerminal(terminal)) throw refusal;
     terminal.output.write(`${textOf(reading, confirmed)}\n\n`);
     if (!(await isAnsweredYes(terminal, 'Use this configuration? [y/N] '))) throw refusal;

@@ -29,7 +29,7 @@ function terminal(typed: string, isTTY = true) {
   input.end(typed);
   return { terminal: { input, output }, shown: () => String(output.read() ?? '') };
 }
-const answer = (typed: string, isTTY = true) => askTrust(env, terminal(typed, isTTY).terminal);
+const answer = (typed: string, isTTY = true) => askTrust(env, () => terminal(typed, isTTY).terminal);
 
 test('E8 confirmations in the working folder have no effect, even with a relative HOSTLER_DATA_DIR', async () => {
   write(runs('evil'));
@@ -97,9 +97,18 @@ describe('a start', () => {
   test('E8 on a terminal the confirmation is asked for once, after the file’s programs are shown', async () => {
     write(runs('payload'));
     const { terminal: asked, shown } = terminal('y\n');
-    expect((await source().open(askTrust(env, asked))).config).toEqual(runs('payload'));
+    expect((await source().open(askTrust(env, () => asked))).config).toEqual(runs('payload'));
     expect(shown()).toMatch(/runs {5}payload[\s\S]*Use this configuration\? \[y\/N\] $/);
     expect((await source().open(never)).config).toEqual(runs('payload'));
+  });
+
+  test('a confirmed file needs no terminal, whose streams take time to load', async () => {
+    write(runs('x'));
+    await source().open(answer('y\n'));
+    const noTerminal = () => {
+      throw new Error('the terminal was opened');
+    };
+    expect((await source().open(askTrust(env, noTerminal))).config).toEqual(runs('x'));
   });
 
   test.each(['\n', 'n\n', '', 'yes please\n', 'q\ny\n'])('E8 the answer %j is no', async (typed) => {
@@ -165,7 +174,7 @@ describe('a start', () => {
     chownSync(file, 12_345, 12_345);
     await expect(source().open(answer('', false))).rejects.toThrow('its owner is user 12345, who is NOT you');
     const { terminal: asked, shown } = terminal('n\n');
-    await expect(source().open(askTrust(env, asked))).rejects.toMatchObject({ code: 'denied' });
+    await expect(source().open(askTrust(env, () => asked))).rejects.toMatchObject({ code: 'denied' });
     expect(shown()).toContain('owner: user 12345, who is NOT you');
     await source().open(answer('y\n'));
     await source().open(never);
