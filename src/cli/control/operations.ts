@@ -44,20 +44,27 @@ const idleRedrawMs = 2_000;
 
 const text = (min: number, max: number) => z.string().check(z.minLength(min), z.maxLength(max));
 /** A name as clients write it may be long. */
-const name = text(1, 1_024);
-const deadlineMs = z.optional(z.number().check(z.positive(), z.maximum(86_400_000)));
-const follow = z.optional(z.boolean());
+const name = () => text(1, 1_024);
+const deadlineMs = () => z.optional(z.number().check(z.positive(), z.maximum(86_400_000)));
+const follow = () => z.optional(z.boolean());
+/** Made when the operation is first used, because a start needs none of them. */
 const schemas = {
-  status: z.object({ follow, server: z.optional(name) }),
-  tools: z.object({ server: z.optional(name) }),
-  tool: z.object({ server: text(1, 4_096), tool: z.optional(text(1, 4_096)), deadlineMs }),
-  call: z.object({ server: name, tool: text(1, 4_096), args: z.string(), deadlineMs }),
-  server: z.object({ server: name }),
-  why: z.object({ target: text(1, 8_192), role: z.optional(text(0, 256)) }),
-  pins: z.object({ about: z.optional(text(1, 8_192)) }),
-  approve: z.object({ server: name, tool: text(1, 4_096), hash: text(64, 71) }),
-  about: z.object({ about: text(1, 4_352) }),
-  logs: z.object({ server: z.optional(name), follow, since: z.optional(text(1, 40)), tail: z.optional(z.number()) }),
+  status: () => z.object({ follow: follow(), server: z.optional(name()) }),
+  tools: () => z.object({ server: z.optional(name()) }),
+  tool: () => z.object({ server: text(1, 4_096), tool: z.optional(text(1, 4_096)), deadlineMs: deadlineMs() }),
+  call: () => z.object({ server: name(), tool: text(1, 4_096), args: z.string(), deadlineMs: deadlineMs() }),
+  server: () => z.object({ server: name() }),
+  why: () => z.object({ target: text(1, 8_192), role: z.optional(text(0, 256)) }),
+  pins: () => z.object({ about: z.optional(text(1, 8_192)) }),
+  approve: () => z.object({ server: name(), tool: text(1, 4_096), hash: text(64, 71) }),
+  about: () => z.object({ about: text(1, 4_352) }),
+  logs: () =>
+    z.object({
+      server: z.optional(name()),
+      follow: follow(),
+      since: z.optional(text(1, 40)),
+      tail: z.optional(z.number()),
+    }),
 };
 
 export function createOperations(parts: OperationsParts): Operations {
@@ -147,14 +154,19 @@ export function createOperations(parts: OperationsParts): Operations {
   };
 }
 
-const operation =
-  <T>(schema: z.ZodMiniType<T>, run: (request: T, context: OperationContext) => Promise<unknown>): Operation =>
-  (request, context) => {
+function operation<T>(
+  schemaOf: () => z.ZodMiniType<T>,
+  run: (request: T, context: OperationContext) => Promise<unknown>,
+): Operation {
+  let schema: z.ZodMiniType<T> | undefined;
+  return (request, context) => {
+    schema ??= schemaOf();
     const parsed = schema.safeParse(request);
     if (parsed.success) return run(parsed.data, context);
     const [issue] = parsed.error.issues;
     throw new HostError('invalid_request', `${issue?.path.join('.')}: ${issue?.message}`);
   };
+}
 
 const isDisabledError = (server: string): HostError =>
   new HostError('server_disabled', `server '${server}' was disabled by hostler disable`, {
