@@ -110,7 +110,7 @@ export class CallBounds {
     const held = this.#byWorker[kind].get(worker);
     const limit = perWorker[kind];
     if (held && (held.rows >= limit.rows || held.bytes + held.waitingBytes >= limit.bytes)) {
-      const what = `${kind === 'keys' ? 'keys that callers chose' : 'calls whose replies are not acknowledged'}`;
+      const what = kind === 'keys' ? 'keys that callers chose' : 'calls whose replies are not acknowledged';
       const bytes = held.bytes + held.waitingBytes;
       const text = `${shown(worker)} has ${held.rows} ${what}, with ${bytes} bytes`;
       return full(kind === 'keys' ? 'worker_keys' : 'worker_calls', text, this.#freeMs(held, kind, worker));

@@ -41,8 +41,8 @@ type Message<S extends Readonly<Record<string, Shape>>> = {
   [Op in keyof S]: { readonly op: Op } & Members<S[Op]>;
 }[keyof S];
 
-const name = text(brokerLimits.nameChars);
-const revision = text(brokerLimits.revisionChars);
+export const name = text(brokerLimits.nameChars);
+export const revision = text(brokerLimits.revisionChars);
 
 const workerMessages = {
   /** First message of a WebSocket. */
@@ -187,7 +187,7 @@ function error(field: string, value: Buffer | undefined, code: ErrorCode): HostE
   return readError(object(field, value, code));
 }
 
-export function text(charsMax: number): Read<string> {
+function text(charsMax: number): Read<string> {
   return (field, value, code) => {
     const read = value && stringOf(value);
     if (read === undefined || read === '') throw invalid(field, 'must be a non-empty string', code);

@@ -8,8 +8,7 @@ import type { Era, JsonText } from '../../wire/channel.js';
 import { joinedParts } from '../../wire/json-edit.js';
 import { isList, isObject, stringOf, uniqueMembers } from '../../wire/json-members.js';
 import { eachElement } from '../../wire/json-scan.js';
-import { brokerLimits } from './limits.js';
-import { invalid, readError, text } from './messages.js';
+import { invalid, readError, name as readName, revision as readRevision } from './messages.js';
 
 export type ReplyBody =
   | { readonly kind: 'result'; readonly bytes: Buffer; readonly era: Era }
@@ -31,8 +30,6 @@ export interface Manifest {
 }
 
 const code: ErrorCode = 'protocol_error';
-const name = text(brokerLimits.nameChars);
-const revisionOf = text(brokerLimits.revisionChars);
 
 export const resultBody = (bytes: Buffer, era: Era): Buffer => joinedParts([`{"era":"${era}","result":`, bytes, '}']);
 
@@ -64,11 +61,11 @@ export function readManifestBody(bytes: Buffer): Manifest {
     if (read.length >= LIMITS.toolListItems) throw invalid('tools', 'has too many entries', code);
     const [server, tool, raw] = uniqueMembers(tools.subarray(start, end), ['server', 'name', 'tool']) ?? [];
     if (!isObject(raw)) throw invalid('tools', 'has an entry without a tool', code);
-    read.push({ server: name('server', server, code), name: name('name', tool, code), raw });
+    read.push({ server: readName('server', server, code), name: readName('name', tool, code), raw });
     return undefined;
   });
   return {
-    revision: revisionOf('revision', revision, code),
+    revision: readRevision('revision', revision, code),
     tools: Object.freeze(read),
     denied: isObject(denied) ? readError(denied) : undefined,
   };

@@ -201,8 +201,7 @@ export class LogStore {
   /** A caller's key stays, because it may be sent again, unless its call was refused and did not run. */
   #acknowledge(id: CallId): undefined {
     const which = `${byId} AND state > ${running} AND (class = ${classes.call} OR state = ${refused})`;
-    const row = this.#statement(`DELETE FROM calls WHERE ${which} RETURNING ${counted}`).get(valuesOf(id) as unknown[]);
-    if (row) this.#count([row as CountedRow], -1);
+    this.#remove(which, valuesOf(id));
   }
 
   #purge({ worker, except }: Of<'purge'>): Answer {
@@ -233,9 +232,8 @@ export class LogStore {
     }
   }
 
-  #remove(which: string, values: Values): Answer {
+  #remove(which: string, values: Values): void {
     this.#count(this.#all(`DELETE FROM calls WHERE ${which} RETURNING ${counted}`, values), -1);
-    return none;
   }
 
   #row(id: CallId, condition = ''): Answer {
