@@ -54,6 +54,7 @@ export async function openSqliteCallLog(options: SqliteCallLogOptions): Promise<
   const folder = options.folder === undefined ? undefined : privateFolder(options.folder);
   const log = new SqliteCallLog({ ...options, folder });
   await log.opened.promise;
+  log.sweep();
   if (options.workers) await log.purgeOthers(options.workers);
   return log;
 }
@@ -85,17 +86,15 @@ class SqliteCallLog implements CallLog {
   #closing: Promise<void> | undefined;
   /** Resolves when the thread has ended, or the log has failed and its thread is not waited for. */
   readonly #ended = deferred();
-  #cancelTidy: Cancel = () => {};
-  /** The next tidying is at most `tidyMs` away. */
-  #isTidySoon = false;
-  #sweepAtMs: number;
+  /** Set while a tidying is due. */
+  #cancelTidy: Cancel | undefined;
+  #cancelSweep: Cancel = () => {};
   readonly #wallOffsetMs: number;
 
   constructor({ folder, clock, onProblem = () => {} }: SqliteCallLogOptions) {
     this.#folder = folder;
     this.#clock = clock;
     this.#onProblem = onProblem;
-    this.#sweepAtMs = clock.nowMs();
     this.#bounds = new CallBounds(clock, this.#firstExpiryMs);
     this.#wallOffsetMs = clock.date().getTime() - clock.nowMs();
     const startedAt = new Date(this.#wallMs() - process.uptime() * 1_000).toISOString();
@@ -163,7 +162,7 @@ class SqliteCallLog implements CallLog {
     if (this.#over) return;
     this.#next.push({ op: 'ack', ...id });
     if (this.#next.length >= acksAtOnce || this.#bounds.isWaiting) this.#flushSoon();
-    else if (!this.#isTidySoon) this.#tidyIn(tidyMs);
+    else this.#tidySoon();
   }
 
   async purge(worker: string, except: readonly string[] = []): Promise<void> {
@@ -184,13 +183,21 @@ class SqliteCallLog implements CallLog {
     return this.#bounds.usage();
   }
 
+  /** Tidies, now and from time to time, and removes expired rows. */
+  sweep(): void {
+    if (this.#over) return;
+    this.#tidy(true);
+    this.#cancelSweep = this.#clock.at(this.#clock.nowMs() + sweepMs, () => this.sweep());
+  }
+
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
   }
 
   async #close(): Promise<void> {
-    this.#cancelTidy();
+    this.#cancelTidy?.();
+    this.#cancelSweep();
     // The thread keeps the lock of a failed log until the process ends.
     if (this.#over) return;
     this.#over = logClosed();
@@ -241,7 +248,7 @@ class SqliteCallLog implements CallLog {
     this.#expiries = expiries;
     const isFreed = changes.some(({ bytes }) => bytes < 0);
     if (isFreed) this.#bounds.wake();
-    if ((isFull || hasSpare || isFreed) && !this.#isTidySoon) this.#tidyIn(tidyMs);
+    if (isFull || hasSpare || isFreed) this.#tidySoon();
     this.#sent.splice(0, answers.length).forEach((waiter, at) => {
       const answer = answers[at] as Answer;
       if (answer.kind === 'full') waiter.reject(diskFull());
@@ -261,7 +268,8 @@ class SqliteCallLog implements CallLog {
     if (this.#over?.details.reason === 'store_failed') return;
     this.#over = logFailed(cause, 'not_executed');
     this.#thread.unref();
-    this.#cancelTidy();
+    this.#cancelTidy?.();
+    this.#cancelSweep();
     failedFolders.add(this.#folder);
     this.#onProblem(this.#over);
     this.opened.reject(this.#over);
@@ -298,20 +306,17 @@ class SqliteCallLog implements CallLog {
     await this.#bounds.room(worker, bytes, Math.min(deadlineAtMs, retryAtMs));
   }
 
-  #tidyIn(delayMs: number): void {
+  #tidySoon(): void {
     if (this.#over) return;
-    this.#isTidySoon = delayMs <= tidyMs;
-    this.#cancelTidy();
-    this.#cancelTidy = this.#clock.at(this.#clock.nowMs() + delayMs, () => this.#tidy());
+    this.#cancelTidy ??= this.#clock.at(this.#clock.nowMs() + tidyMs, () => {
+      this.#cancelTidy = undefined;
+      this.#tidy(false);
+    });
   }
 
-  #tidy(): void {
-    const nowMs = this.#clock.nowMs();
-    const isSweep = nowMs >= this.#sweepAtMs;
-    if (isSweep) this.#sweepAtMs = nowMs + sweepMs;
+  #tidy(isSweep: boolean): void {
     this.#next.push({ op: 'tidy', isSweep });
     this.#flushSoon();
-    this.#tidyIn(this.#sweepAtMs - nowMs);
   }
 
   /** As of the last sweep. A row that got its outcome after it stays for at least `keptMs`. */
