@@ -7,16 +7,11 @@ import { createBridge } from '../../gateway/eras/eras.js';
 import { createRouter } from '../../gateway/routing/router.js';
 import { createStdioIngress, type StdioIngress } from '../../gateway/stdio/stdio-ingress.js';
 import type { Clock } from '../../kernel/clock.js';
-import type { HostError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { embedder } from '../../policy/operation.js';
 import type { RemoteTools } from './remote-tools.js';
 import { RemoteUpstreams } from './remote-upstreams.js';
-import { type FirstTools, toolsOnly } from './tools-only-router.js';
-
-/** How long requests wait for the manifest of a host: if no tools are known, and if there is a list of an earlier run. */
-const unknownMs = { tools: 5_000, greeting: 1_000 } as const;
-const oldListMs = 1_000;
+import { toolsOnly } from './tools-only-router.js';
 
 export interface ServedWorker {
   readonly ingress: StdioIngress;
@@ -45,7 +40,7 @@ export function serveWorker(serving: WorkerServing): ServedWorker {
   });
   const ingress = createStdioIngress({
     ...{ clock, input, output, onProblem },
-    router: toolsOnly(router, firstTools(tools)),
+    router: toolsOnly(router, tools),
     principal: embedder,
     endpoint: { kind: 'all' },
   });
@@ -56,20 +51,4 @@ export function serveWorker(serving: WorkerServing): ServedWorker {
     await tools.close();
   };
   return { ingress, closed: end() };
-}
-
-function firstTools(tools: RemoteTools): FirstTools {
-  const wait = (limitMs: number): Promise<HostError | undefined> =>
-    tools.ready(limitMs).then(
-      () => undefined,
-      (error: HostError) => (tools.hasManifest ? undefined : error),
-    );
-  let oldList = tools.hasManifest ? wait(oldListMs) : undefined;
-  void oldList?.then(() => {
-    oldList = undefined;
-  });
-  return (topic) => {
-    if (tools.hasManifest) return oldList;
-    return wait(unknownMs[topic]);
-  };
 }

@@ -5,30 +5,45 @@
 import type { Exchange, Router } from '../../gateway/exchange.js';
 import { ERRORS, type HostError } from '../../kernel/errors.js';
 import { RPC } from '../../wire/methods.js';
+import type { RemoteTools } from './remote-tools.js';
 
 const unsupported = /^(?:prompts|resources|completion|logging)\//;
 
-/** What a request waits for; undefined: nothing. Resolves with an error if no tools are known. Never rejects. */
-export type FirstTools = (topic: 'greeting' | 'tools') => Promise<HostError | undefined> | undefined;
+/** How long requests wait for the manifest of a host if no tools are known. */
+const toolsMs = 5_000;
+const greetingMs = 1_000;
+/** The same if there is a list of an earlier run. */
+const oldListMs = 1_000;
 
 /** The greeting waits too, so that the client is not told at once that the list has changed. */
-const topics: ReadonlyMap<string, Parameters<FirstTools>[0]> = new Map([
-  ['initialize', 'greeting'],
-  ['server/discover', 'greeting'],
-  ['tools/list', 'tools'],
-  ['tools/call', 'tools'],
+const waitsMs: ReadonlyMap<string, number> = new Map([
+  ['initialize', greetingMs],
+  ['server/discover', greetingMs],
+  ['tools/list', toolsMs],
+  ['tools/call', toolsMs],
 ]);
 
-export function toolsOnly(router: Router, firstTools: FirstTools): Router {
+export function toolsOnly(router: Router, tools: RemoteTools): Router {
+  /** Resolves with an error if no tools are known. */
+  const learned = (limitMs: number): Promise<HostError | undefined> =>
+    tools.ready(limitMs).then(
+      () => undefined,
+      (error: HostError) => (tools.hasManifest ? undefined : error),
+    );
+  let oldList = tools.hasManifest ? learned(oldListMs) : undefined;
+  void oldList?.then(() => {
+    oldList = undefined;
+  });
   const handle = (exchange: Exchange): void => {
     const { method } = exchange;
     if (unsupported.test(method))
       return exchange.fail({ code: RPC.methodNotFound, message: 'method not found: a worker has tools only' });
-    const topic = topics.get(method);
-    const wait = topic && firstTools(topic);
+    const limitMs = waitsMs.get(method);
+    if (limitMs === undefined) return router.handle(exchange);
+    const wait = tools.hasManifest ? oldList : learned(limitMs);
     if (wait === undefined) return router.handle(exchange);
     void wait.then((error) => {
-      if (error && topic === 'tools') fail(exchange, error);
+      if (error && limitMs === toolsMs) fail(exchange, error);
       else router.handle(exchange);
     });
   };
