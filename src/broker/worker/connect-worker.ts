@@ -5,6 +5,7 @@ import type { CancelSignal } from '../../kernel/cancel-signal.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { type HostError, notExecuted } from '../../kernel/errors.js';
 import { readKeyFile } from '../key-file.js';
+import { requireTls } from '../require-tls.js';
 import type { OpenConnection } from './connection.js';
 import { RemoteTools, type RemoteToolsOptions } from './remote-tools.js';
 
@@ -47,13 +48,10 @@ export async function connect({ broker, key, keyFile, insecure, ...rest }: Conne
   return connectWorker({ ...rest, open: await openConnection({ broker, key: known, clock, insecure }) });
 }
 
-const noKey = (): HostError =>
-  notExecuted(
-    'invalid_spec',
-    'there is no key for the broker',
-    'give keyFile, the path of a file with the key of this worker',
-    { field: 'key' },
-  );
+function noKey(): HostError {
+  const hint = 'give keyFile, the path of a file with the key of this worker';
+  return notExecuted('invalid_spec', 'there is no key for the broker', hint, { field: 'key' });
+}
 
 type Address = Pick<ConnectOptions, 'broker' | 'insecure'> & { readonly key: string; readonly clock: Clock };
 
@@ -68,14 +66,14 @@ export async function openConnection({ broker, key, clock, insecure = false }: A
     case 'nats:':
     case 'tls:': {
       const worker = workerIn(url);
+      requireTls(url, insecure);
       const { openNatsConnection } = await import('../nats/worker-connection.js');
       return openNatsConnection({ url: `${url.protocol}//${url.host}`, key, worker, clock, insecure });
     }
-    default:
-      throw wrongAddress(
-        'must begin with ws://, wss://, nats:// or tls://',
-        'use the address that hostler up prints for workers',
-      );
+    default: {
+      const hint = 'use the address that hostler up prints for workers';
+      throw wrongAddress('must begin with ws://, wss://, nats:// or tls://', hint);
+    }
   }
 }
 

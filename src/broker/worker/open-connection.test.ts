@@ -10,6 +10,15 @@ describe('the address of a broker', () => {
     expect(await transport(broker)).toBeTypeOf('function');
   });
 
+  test.each(['ws://broker.example/broker', 'nats://broker.example:4222/w'])(
+    'that would send the key in the clear to another machine is refused before anything is opened: %s',
+    async (broker) => {
+      await expect(transport(broker)).rejects.toMatchObject({
+        ...{ code: 'invalid_spec', message: expect.stringContaining('in the clear') },
+      });
+    },
+  );
+
   test.each([
     ['is no URL', 'nothing'],
     ['has another scheme', 'https://user:pass@broker.example/'],
