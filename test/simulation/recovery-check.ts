@@ -107,6 +107,8 @@ function toldUntilMs(
     const pausedUntilMs = member.upstream.kind === 'http' ? member.upstream.pausedUntilMs : 0;
     return Math.min(comeBackAtMs, Math.max(pausedUntilMs, nowMs + shortPauseMs)) + connectionMs;
   }
+  // The row is that of the shared server, and the instance is parked.
+  if (code === 'server_parked' && member.isPerClient) return comeBackAtMs + connectionMs;
   if (row?.state !== 'parked') return undefined;
   return nowMs + (member.isWakeSpent ? (row.nextProbeInMs ?? 0) : parkedCallMs) + connectionMs;
 }

@@ -14,8 +14,11 @@ const onlySeed = process.env.SEED === undefined ? undefined : Number(process.env
 const takeUnhandled = watchUnhandled(onlySeed !== undefined);
 
 /** What was wrong with this seed; nothing, when empty. */
-async function simulate(seed: number): Promise<{ simulation: RecoverySimulation; wrong: readonly string[] }> {
-  const simulation = new RecoverySimulation(seed);
+async function simulate(
+  seed: number,
+  hasOperator = false,
+): Promise<{ simulation: RecoverySimulation; wrong: readonly string[] }> {
+  const simulation = new RecoverySimulation(seed, hasOperator);
   const wrong = [...(await simulation.run()), ...takeUnhandled()];
   if (onlySeed !== undefined) console.log(simulation.world.trace.join('\n'));
   return { simulation, wrong };
@@ -24,17 +27,14 @@ async function simulate(seed: number): Promise<{ simulation: RecoverySimulation;
 const hashOf = ({ world }: RecoverySimulation): string =>
   createHash('sha256').update(world.trace.join('\n')).digest('hex');
 
-test(`W8 ${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: no call runs twice, and a server that is healthy again is served again`, {
-  timeout: 3_600_000,
-}, async () => {
+async function simulateAll(last: number, hasOperator: boolean): Promise<void> {
   const first = onlySeed ?? firstSeed;
-  const last = onlySeed ?? firstSeed + seeds - 1;
   const red: string[] = [];
   let calls = 0;
   let answered = 0;
   let slowestMs = 0;
   for (let seed = first; seed <= last; seed++) {
-    const { simulation, wrong } = await simulate(seed);
+    const { simulation, wrong } = await simulate(seed, hasOperator);
     const { world, servedInMs } = simulation;
     calls += world.asked.length;
     answered += world.asked.filter(({ outcomes }) => outcomes[0] === 'answered').length;
@@ -45,7 +45,23 @@ test(`W8 ${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: no c
   if (red.length > 0) console.log(red.join('\n'));
   expect(red.slice(0, 10), `${red.length} seeds are red`).toEqual([]);
   expect(answered).toBeGreaterThan(0);
-});
+}
+
+test(
+  `W8 ${onlySeed === undefined ? `${seeds} seeds` : `seed ${onlySeed}`}: no call runs twice, and a server that is healthy again is served again`,
+  {
+    timeout: 3_600_000,
+  },
+  () => simulateAll(onlySeed ?? firstSeed + seeds - 1, false),
+);
+
+test(
+  'W8 also while an operator stops, edits and removes servers, and clients have instances of their own',
+  {
+    timeout: 3_600_000,
+  },
+  () => simulateAll(onlySeed ?? firstSeed + Math.ceil(seeds / 5) - 1, true),
+);
 
 if (onlySeed === undefined)
   test('W8 the same seed is the same run', async () => {

@@ -22,8 +22,9 @@ export class RecoverySimulation {
   readonly #chance: Chance;
   readonly #cancellable = new Set<AbortController>();
 
-  constructor(seed: number) {
-    this.world = new SimulatedWorld(seed);
+  /** `hasOperator`: servers are also stopped, edited and removed, and some are per-client. */
+  constructor(seed: number, hasOperator = false) {
+    this.world = new SimulatedWorld(seed, hasOperator);
     this.#chance = this.world.chance;
   }
 
@@ -42,14 +43,20 @@ export class RecoverySimulation {
     const { world } = this;
     const chance = this.#chance.random();
     const member = this.#chance.oneOf(world.members);
+    if (world.operator && this.#chance.happens(0.15)) {
+      world.operator.act(member, this.#chance);
+      this.#calls(member);
+      return world.advance(this.#pauseMs());
+    }
     if (chance < 0.2) this.#calls(member);
     else if (chance < 0.5) await world.advance(this.#pauseMs());
     else if (chance < 0.8) world.note(`${member.name} fault: ${changeServer(member.upstream, this.#chance)}`);
     else if (chance < 0.84) this.#longCall(member);
     else if (chance < 0.87) await this.#burst(member);
     else if (chance < 0.95) await this.#pressure(member);
-    else if (chance < 0.96) world.reload(member);
-    else if (chance < 0.98) await this.#lostAgain(member);
+    else if (chance < 0.96) {
+      if (world.operator?.mayReload(member) !== false) world.reload(member);
+    } else if (chance < 0.98) await this.#lostAgain(member);
     else this.#cancelSome();
   }
 
@@ -128,12 +135,14 @@ export class RecoverySimulation {
     const { world } = this;
     world.note('the world is mended');
     for (const { upstream } of world.members) upstream.mend();
+    world.operator?.restoreAll();
     this.servedInMs.push(...(await untilServed(world)));
     await world.settle();
     // Calls every server a second time: it must still answer after earlier work has failed.
     if (world.wrong.length === 0) this.servedInMs.push(...(await untilServed(world)));
     await world.settle();
-    if (world.wrong.length === 0) await this.#checkTools();
+    // A server that was replaced has another connection, whose tools need not be those of the last release.
+    if (world.wrong.length === 0 && !world.operator) await this.#checkTools();
     if (world.wrong.length === 0 && this.#chance.happens(0.3)) await this.#forgetInHealth();
   }
 

@@ -12,6 +12,7 @@ import { Connector } from '../../src/session/connector.js';
 import { Chance } from './chance.js';
 import { SimulatedHttpServer } from './simulated-http-server.js';
 import { SimulatedNetwork } from './simulated-network.js';
+import { SimulatedOperator } from './simulated-operator.js';
 import { SimulatedStdioServer } from './simulated-stdio-server.js';
 import { Timers } from './timers.js';
 
@@ -35,6 +36,7 @@ export interface Member {
   /** Its entry in the configuration. */
   readonly entry: Readonly<Record<string, unknown>>;
   readonly isOneAtATime: boolean;
+  readonly isPerClient: boolean;
   readonly callMs: number;
   readonly concurrency: number;
   /** True if a call has timed out since its breaker was last closed and a call was answered. */
@@ -59,8 +61,10 @@ export class SimulatedWorld {
   readonly #worldChance: Chance;
   readonly #network: SimulatedNetwork;
   readonly #host: Host;
+  /** Undefined: nobody changes the configuration, and no server is per-client. */
+  readonly operator: SimulatedOperator | undefined;
 
-  constructor(seed: number) {
+  constructor(seed: number, hasOperator = false) {
     this.chance = new Chance(seededRandom(seed));
     this.#worldChance = new Chance(seededRandom(seed ^ 0x3013d));
     this.#network = new SimulatedNetwork({
@@ -68,7 +72,7 @@ export class SimulatedWorld {
       random: this.#worldChance.random,
       portOf: (origin) => this.#httpServer(new URL(origin).hostname.split('.')[0] ?? '').port,
     });
-    this.members = Array.from({ length: this.chance.int(1, 3) }, (_, n) => this.#makeMember(`s${n + 1}`));
+    this.members = Array.from({ length: this.chance.int(1, 3) }, (_, n) => this.#makeMember(`s${n + 1}`, hasOperator));
     const transports = {
       pool: this.#network.pool,
       stdio: ({ name }: { readonly name: string }) => this.#stdioServer(name).open(),
@@ -78,6 +82,7 @@ export class SimulatedWorld {
       { clock: this.clock, random: seededRandom(seed ^ 0x5eed), onProblem },
       (options) => new Connector({ ...options, transports }),
     );
+    this.operator = hasOperator ? new SimulatedOperator(this.#host, this) : undefined;
     // Only this event: records of calls would cost more than the calls.
     this.#host.on('state', (event) => this.#heard(event));
     this.#host.on('breaker', ({ server, from, to }) => {
@@ -130,7 +135,8 @@ export class SimulatedWorld {
       asked.settledAtMs = this.clock.nowMs();
       this.note(`${server} ${tool} ${nonce}: ${outcome}`);
     };
-    const options = { deadlineMs: timeoutMs, signal: abort?.signal };
+    const client = member.isPerClient ? { instance: 'client' } : {};
+    const options = { deadlineMs: timeoutMs, signal: abort?.signal, ...client };
     this.#host.call(server, tool, `{"nonce":"${nonce}","workMs":${workMs}}`, options).then(
       ({ bytes }) => {
         // An answer to a call from before the breaker opened does not close it.
@@ -194,11 +200,12 @@ export class SimulatedWorld {
     const timers = this.clock.pendingTimers - this.timers.pending;
     if (timers > 0) this.wrong.push(`${timers} timers are left after closing`);
     if (this.#network.pools > 0) this.wrong.push(`${this.#network.pools} connection pools are left after closing`);
-    for (const { name, upstream } of this.members) {
+    for (const { name, upstream, isPerClient } of this.members) {
       if (upstream.kind === 'http') this.wrong.push(...upstream.wrong);
       const open = upstream.kind === 'http' ? upstream.port.exchanges : upstream.live;
       if (open > 0) this.wrong.push(`${name}: ${open} exchanges or processes are left after closing`);
-      if (upstream.kind === 'stdio' && upstream.liveMax > 1)
+      // One of its client beside the shared one, which an operator starts.
+      if (upstream.kind === 'stdio' && upstream.liveMax > (isPerClient ? 2 : 1))
         this.wrong.push(`${name} had ${upstream.liveMax} processes at a time`);
     }
   }
@@ -225,7 +232,7 @@ export class SimulatedWorld {
     }
   }
 
-  #makeMember(name: string): Member {
+  #makeMember(name: string, mayBePerClient: boolean): Member {
     const { chance, clock, timers } = this;
     const isHttp = chance.happens(0.7);
     const isOneAtATime = chance.happens(0.3);
@@ -234,7 +241,9 @@ export class SimulatedWorld {
     const parts = { name, clock, timers, random: this.#worldChance.random, era, isOneAtATime, trace } as const;
     const callS = chance.oneOf([10, 60, 120]);
     const concurrency = chance.oneOf([1, 4, 64, 100, 100]);
+    const isPerClient = mayBePerClient && chance.happens(0.4);
     const entry = {
+      ...(isPerClient ? { isolation: 'per-client' } : {}),
       ...(isHttp ? { url: `http://${name}.test/mcp` } : { command: `simulated-${name}` }),
       lazy: chance.happens(0.7),
       keepAlive: chance.oneOf([0, '1m', '10m']),
@@ -254,7 +263,7 @@ export class SimulatedWorld {
       : new SimulatedStdioServer(parts);
     if (upstream.kind === 'http') upstream.isUp = () => this.status().get(name)?.state === 'ready';
     const fresh = { hasTimedOut: false, isCircuitClosed: true, wasParked: false, isWakeSpent: false };
-    return { name, upstream, entry, isOneAtATime, callMs: callS * 1_000, concurrency, ...fresh };
+    return { name, upstream, entry, isOneAtATime, isPerClient, callMs: callS * 1_000, concurrency, ...fresh };
   }
 
   #member(name: string): Member {
