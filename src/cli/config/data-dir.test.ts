@@ -1,9 +1,9 @@
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { controlPath } from '../control/control-protocol.js';
-import { dataDirOf } from './data-dir.js';
+import { dataDirOf, prepareDataDir } from './data-dir.js';
 
 const folder = mkdtempSync(path.join(os.tmpdir(), 'hostler-data-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -36,6 +36,19 @@ test('R5 a socket fits into the data directory of the longest folder and a long 
 
 test('without a home folder there is no data directory, and the error says what to set', () => {
   expect(() => dataDirOf('/w/hostler.json', {})).toThrow(
+    expect.objectContaining({ hint: expect.stringContaining('--data-dir') }),
+  );
+});
+
+test('folders are made down to the data directory, for their user alone', () => {
+  const made = path.join(folder, 'a/b/c');
+  prepareDataDir(made);
+  prepareDataDir(made);
+  expect([made, path.dirname(made)].map((each) => statSync(each).mode & 0o777)).toEqual([0o700, 0o700]);
+});
+
+test('a folder in which nothing can be created is an error, not a loop', () => {
+  expect(() => prepareDataDir('/proc/hostler/data')).toThrow(
     expect.objectContaining({ hint: expect.stringContaining('--data-dir') }),
   );
 });

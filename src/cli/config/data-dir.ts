@@ -52,11 +52,11 @@ const noHome = (): HostError =>
 
 export function prepareDataDir(folder: string): void {
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolders(path.resolve(folder));
   } catch (error) {
     throw unusable(folder, 'cannot be created', error);
   }
-  if (!statSync(folder).isDirectory()) throw unusable(folder, 'is not a folder', undefined);
+  if (!isFolder(folder)) throw unusable(folder, 'is not a folder', undefined);
   requireTrusted(folder);
   try {
     accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
@@ -65,6 +65,20 @@ export function prepareDataDir(folder: string): void {
   }
   // Without this, other users can read the names of servers and sockets.
   if ((statSync(folder).mode & 0o077) !== 0) chmodSync(folder, 0o700);
+}
+
+const isFolder = (file: string): boolean => statSync(file, { throwIfNoEntry: false })?.isDirectory() === true;
+
+/** Node's `recursive` never returns for a folder in which nothing can be created, such as one below /proc. */
+function makeFolders(folder: string): void {
+  if (isFolder(folder)) return;
+  makeFolders(path.dirname(folder));
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    // Another process may have made it meanwhile.
+    if (!isFolder(folder)) throw error;
+  }
 }
 
 function unusable(folder: string, what: string, error: unknown): HostError {
