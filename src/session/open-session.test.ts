@@ -34,7 +34,7 @@ test('requests of the server are forwarded only if there was a handler for them'
 
 const takesNothing = new Set(['missed', 'answered', 'renewed']);
 
-test('a server that ends with its answer to initialize gives no session: nobody would hear of its end', async () => {
+test('a server that ends with its answer to initialize gives no session, because its end would not be noticed', async () => {
   const channel = new ScriptedChannel();
   channel.onSend = ({ id, method }) => {
     if (id === undefined) return;

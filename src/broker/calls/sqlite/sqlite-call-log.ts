@@ -75,8 +75,9 @@ class SqliteCallLog implements CallLog {
   readonly #thread: Worker;
   /** Operations for the next message, in order of arrival: a call that is sent again before its acknowledgement must find its row. */
   #next: Operation[] = [];
-  /** Of the operations in `#next` that have an answer, and of those that the thread has; in the order of the operations. */
+  /** Waiters of the operations in `#next` that have an answer, in the order of the operations. */
   #unsent: Waiter[] = [];
+  /** The same of the operations that the thread has. */
   #sent: Waiter[] = [];
   #isFlushSoon = false;
   /** The error for operations after a failure or a close. */
